@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dunlin_proto::id::{ChannelId, DialId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::identity::StandIn;
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::handshake::Refusal;
 use dunlin_proto::wire::{Declaration, Expected, Face, Terms};
@@ -87,7 +88,7 @@ impl Net {
         config.helpers_max = 0;
         change(&mut config);
         let me = Life { node: NodeId(node), incarnation: Incarnation(incarnation) };
-        self.nodes.push(Machine::new(config, me, incarnation));
+        self.nodes.push(StandIn::machine(config, me, incarnation));
     }
 
     fn run_for(&mut self, time: Duration) {

@@ -18,7 +18,7 @@ const ENDED_MAX: usize = 64;
 const PROMISES_MAX: usize = 2048;
 
 /// So many of them are of one node: a hello that was long on its way is answered, too.
-const PROMISES_EACH: usize = 4;
+pub(super) const PROMISES_EACH: usize = 4;
 
 /// Of so many nodes it is remembered which life of theirs was met last.
 const MET_MAX: usize = 4096;

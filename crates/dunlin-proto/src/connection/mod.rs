@@ -134,6 +134,8 @@ pub(crate) struct Dialling {
     /// Since the connection was last up, one dial has given way to a socket of the other node's that was not
     /// confirmed yet.
     pub(crate) has_yielded: bool,
+    /// So often since then `Hello` has named a connection that this node has [offered](former) and that was not confirmed.
+    pub(crate) named: usize,
     /// Nobody here needs the connection: another node has asked for a dial-back.
     pub(crate) for_others: bool,
     /// Who is to be told that it cannot be dialled, once it has failed so often.
@@ -162,11 +164,18 @@ pub(crate) enum Help {
 }
 
 impl Dialling {
+    /// Whether `Hello` may name one more such connection. Who said hello for these has proved nothing, so they hold the
+    /// connection up only so often.
+    pub(crate) fn may_name(&self) -> bool {
+        self.named < former::PROMISES_EACH
+    }
+
     /// The connection has a socket, or is over: what has failed until now says nothing of the next time.
     pub(crate) fn rest(&mut self) {
         self.failures = 0;
         self.unanswered = 0;
         self.has_yielded = false;
+        self.named = 0;
         self.for_others = false;
         self.reports = None;
         self.help = Help::None;

@@ -1,7 +1,5 @@
 //! How a node comes to a socket for a connection: which address is dialled, and when.
 
-use bytes::Bytes;
-
 use super::sockets::{Phase, Socket};
 use super::{Action, Closed, Machine};
 use crate::connection::{Attempt, Carried, Down};
@@ -215,9 +213,10 @@ impl Machine {
             connection.dialling.running = Some(Attempt::Hello(socket));
             met = connection.met.unwrap_or(Incarnation(0));
             resume = connection.resume_point();
-            if !connection.id.is_some() {
+            if let Some(promised) = promised.filter(|_| !connection.id.is_some() && connection.dialling.may_name()) {
                 // That node may have heard of it, and have begun.
-                resume.connection = promised.unwrap_or_default();
+                resume.connection = promised;
+                connection.dialling.named += 1;
             }
         }
         let hello = Hello {
@@ -230,10 +229,12 @@ impl Machine {
             resume,
             addresses: self.config.addresses.clone(),
             bound: self.config.bound_of_addresses(),
-            identity: Bytes::new(),
+            key: self.identity.key(),
+            nonce: self.nonce(),
         };
-        let phase = Phase::Greeting { wanted, said: resume, address };
-        self.add_socket(now, socket, phase, Some(hello.encode()), Source::Unknown);
+        let hello = hello.encode();
+        let phase = Phase::Greeting { wanted, said: resume, address, hello: hello.clone() };
+        self.add_socket(now, socket, phase, Some(hello), Source::Unknown);
         self.act_write(socket);
     }
 

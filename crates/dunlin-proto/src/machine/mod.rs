@@ -7,6 +7,7 @@ mod lives;
 mod sockets;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use crate::channel::{EarlyLapse, Home, HomeHears, Proxy, ProxyHears, Visitor};
 use crate::config::Config;
@@ -14,11 +15,12 @@ use crate::connection::former::Former;
 use crate::connection::table::Connections;
 use crate::connection::{Carried, Connection, Down, State, Traffic};
 use crate::id::{ChannelId, ConnectionId, Contact, DialId, Incarnation, Life, NodeId, SocketId};
+use crate::identity::Identity;
 use crate::random::Random;
 use crate::relay::{Relays, is_relayed};
 use crate::time::Time;
 use crate::wire::handshake::Refusal;
-use crate::wire::{Frame, Names, Read};
+use crate::wire::{Frame, Names, Read, limits};
 use dialling::Dial;
 pub(crate) use dialling::Wanted;
 pub(crate) use sockets::{Phase, Sockets};
@@ -60,6 +62,9 @@ pub enum Closed {
     /// Another socket has taken its place.
     #[error("another socket has taken its place")]
     Superseded,
+    /// The node that has dialled, or answered, under this id has not signed the handshake with that node's key.
+    #[error("it says that it is node {0}, and has not proved it: it does not have that node's key")]
+    Unproven(NodeId),
     /// One side refused the other.
     #[error("{0}")]
     Refused(Refusal),
@@ -130,6 +135,9 @@ pub struct Census {
 pub struct Machine {
     pub(crate) config: Config,
     pub(crate) me: Life,
+    pub(crate) identity: Arc<dyn Identity>,
+    /// How often a nonce was drawn.
+    nonces: u64,
     random: Random,
     pub(crate) actions: VecDeque<Action>,
     pub(crate) connections: Connections,
@@ -162,18 +170,24 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A node that knows nobody.
+    /// A node that knows nobody. Its id is the one that its key has.
     ///
     /// # Panics
-    /// [`Config::check`] says no, or `me` has a zero in it: on the wire that is the node, or the incarnation, that is not known.
-    pub fn new(config: Config, me: Life, seed: u64) -> Self {
+    /// [`Config::check`] says no, the id or the incarnation is zero (on the wire that is one that is not known), or the key is none or longer than [`limits::KEY`].
+    pub fn new(config: Config, incarnation: Incarnation, seed: u64, identity: Arc<dyn Identity>) -> Self {
         if let Err(why) = config.check() {
             panic!("a machine cannot work with its settings: {why}");
         }
-        assert!(me.node != NodeId(0) && me.incarnation != Incarnation(0), "a node and its incarnation are not zero");
+        let key = identity.key();
+        assert!(key.len() <= limits::KEY, "a key of {} bytes; at most {} are allowed", key.len(), limits::KEY);
+        let node = identity.id_of(&key).expect("a node's own key is one");
+        let me = Life { node, incarnation };
+        assert!(node != NodeId(0) && incarnation != Incarnation(0), "a node and its incarnation are not zero");
         Self {
             config,
             me,
+            identity,
+            nonces: 0,
             random: Random::new(seed),
             actions: VecDeque::new(),
             connections: Connections::default(),
@@ -195,6 +209,12 @@ impl Machine {
             said_here: VecDeque::new(),
             left: VecDeque::new(),
         }
+    }
+
+    /// A number of 128 bits that no other handshake has.
+    fn nonce(&mut self) -> u128 {
+        self.nonces += 1;
+        self.identity.nonce(self.nonces - 1)
     }
 
     /// Who this is.
@@ -329,7 +349,7 @@ impl Machine {
                 connection.addresses.push(address.clone());
             }
         }
-        connection.addresses.truncate(2 * crate::wire::limits::ADDRESSES);
+        connection.addresses.truncate(2 * limits::ADDRESSES);
         if known == 0 && !connection.addresses.is_empty() && connection.dialling.waits_for_address {
             // Whoever wants the connection has waited for this.
             connection.dialling.waits_for_address = false;

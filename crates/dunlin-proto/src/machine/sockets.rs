@@ -9,10 +9,11 @@ use super::handshake::Promise;
 use super::{Action, Closed, Machine};
 use crate::connection::{Attempt, Carried, Down, State};
 use crate::id::{NodeId, SocketId};
+use crate::planted::planted;
 use crate::source::{Shares, Source};
 use crate::time::Time;
 use crate::wire::codec::{self, WireError};
-use crate::wire::handshake::{Answer, Hello, Refusal, Resume};
+use crate::wire::handshake::{self, Answer, Hello, Refusal, Resume};
 use crate::wire::{Frame, VERSIONS};
 
 /// What a socket is used for.
@@ -24,7 +25,7 @@ pub(crate) enum Phase {
     /// has arrived.
     Answered(Box<Promise>),
     /// This node has dialled and said `Hello`, and in it where the connection stands.
-    Greeting { wanted: Wanted, said: Resume, address: String },
+    Greeting { wanted: Wanted, said: Resume, address: String, hello: Bytes },
     /// It carries the connection to this node.
     Carries(NodeId),
     /// It has been answered for good; what still arrives is not read.
@@ -371,9 +372,13 @@ impl Machine {
         }
         socket.arrived.extend_from_slice(&bytes);
         if let Phase::Stranger = socket.phase {
-            match Hello::decode(&mut socket.arrived) {
+            let message = match handshake::whole(&mut socket.arrived) {
                 Ok(None) => return,
-                Ok(Some(hello)) => self.hello(now, id, hello),
+                Ok(Some(message)) => message,
+                Err(why) => return self.close(now, id, Closed::Garbage(why.to_string())),
+            };
+            match Hello::read(&message) {
+                Ok(hello) => self.hello(now, id, hello, &message),
                 Err(WireError::Version(_)) => self.refuse(now, id, Refusal::Version(VERSIONS)),
                 Err(why) => self.close(now, id, Closed::Garbage(why.to_string())),
             }
@@ -381,9 +386,13 @@ impl Machine {
         let Some(socket) = self.sockets.get_mut(id) else { return };
         match &mut socket.phase {
             Phase::Answered(promise) => match codec::confirms(&mut socket.arrived) {
-                Ok(false) => return,
-                Ok(true) => {
+                Ok(None) => return,
+                Ok(Some(signature)) => {
                     let promise = promise.clone();
+                    let is_proven = self.identity.check(&promise.key, &promise.signed, &signature);
+                    if !is_proven && !planted!(ConfirmUnchecked) {
+                        return self.close(now, id, Closed::Unproven(promise.dialler.node));
+                    }
                     self.confirmed(now, id, *promise);
                 }
                 Err(why) => self.close(now, id, Closed::Garbage(why.to_string())),
@@ -391,7 +400,8 @@ impl Machine {
             Phase::Greeting { .. } => match Answer::decode(&mut socket.arrived) {
                 Ok(None) => return,
                 Ok(Some(Answer::Welcome(welcome))) => self.welcome(now, id, welcome),
-                Ok(Some(Answer::Refused(why))) => self.refused(now, id, why),
+                Ok(Some(Answer::Refused(why))) => self.refused(now, id, why, None),
+                Ok(Some(answer @ Answer::Over(..))) => self.over(now, id, &answer),
                 Err(why) => self.close(now, id, Closed::Garbage(why.to_string())),
             },
             Phase::Carries(_) => {}

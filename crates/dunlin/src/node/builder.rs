@@ -12,6 +12,7 @@ use super::driver::Driver;
 use super::error::NodeError;
 use super::events::Log;
 use super::hub::Hub;
+use super::identity::Key;
 use super::network::{Listener, Network, Networks};
 use super::roles::{Roles, Settings};
 use super::{Inner, Node, Peer, id, leaving, listen, message, roles, serve};
@@ -274,13 +275,14 @@ impl NodeBuilder {
         config.keeps_id = false;
         config.check().map_err(|why| NodeError::Setting(why.to_string()))?;
         let addresses = config.addresses.clone();
-        let me = Life { node: id::node(), incarnation: Incarnation(world::incarnation()) };
+        let key = Key::draw();
+        let me = Life { node: key.node(), incarnation: Incarnation(world::incarnation()) };
         // The first node of a process says it for all: one order of choices is all that is needed.
         let _ = agent::set_origin(id::seed());
         let dial_max = config.handshake;
         let roles = Roles::new(&self.roles, Peer(me));
         let hub = Hub::new(me, self.roles.role().is_some());
-        let machine = Machine::new(config, me, id::seed());
+        let machine = Machine::new(config, me.incarnation, id::seed(), Arc::new(key));
         let log = Log::new(settings.app.value.clone());
         let driver = Driver::new(machine, networks.clone(), dial_max, hub, log);
         driver.with(|state, _| {

@@ -348,6 +348,7 @@ impl Driver {
             (Some(at), Closed::Garbage(why)) => {
                 NodeEvent::Unwelcome { at: at.clone(), why: format!("no node of dunlin answers: {why}") }
             }
+            (Some(at), Closed::Unproven(_)) => NodeEvent::Unwelcome { at: at.clone(), why: why.to_string() },
             (_, Closed::Violation(node)) => {
                 let (node, peer) = (*node, peer.clone());
                 return self.with_hub(state, now, |hub, _| hub.came_from(node, peer));
@@ -362,6 +363,11 @@ impl Driver {
                 why: format!("it speaks no protocol version from {oldest} to {newest}, as this node does"),
             },
             (None, Closed::Garbage(why)) => NodeEvent::Stranger { from: peer.clone(), why: why.clone() },
+            (
+                None,
+                Closed::Unproven(_)
+                | Closed::Refused(Refusal::Unproven | Refusal::AnotherLife(_) | Refusal::Impossible),
+            ) => NodeEvent::Stranger { from: peer.clone(), why: why.to_string() },
             (None, Closed::Crowded) => NodeEvent::Limit(Limit::Handshakes { from: peer.clone() }),
             (None, Closed::Refused(Refusal::Busy)) if !state.machine.is_leaving() => {
                 NodeEvent::Limit(Limit::Connections { from: peer.clone() })
