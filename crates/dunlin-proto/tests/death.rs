@@ -351,7 +351,8 @@ fn a_node_that_was_taken_for_dead_and_lives_is_met_again() {
     revived(&mut net);
     let now = net.now;
     net.nodes[0].connect(now, NodeId(2));
-    net.run_for(SECOND);
+    // The other one has only been told where this one is, and dials there once a second.
+    net.run_for(2 * SECOND);
     let last = |me: usize| net.states.iter().filter(|(node, ..)| *node == me).map(|(.., state)| state).next_back();
     assert!(matches!((last(0), last(1)), (Some(State::Up(_)), Some(State::Up(_)))), "{:?}", net.states);
 }

@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use dunlin_proto::id::{Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::identity::{Identity, StandIn, confirm};
 use dunlin_proto::time::Time;

@@ -282,7 +282,7 @@ fn up(node: usize) -> State {
     State::Up(Life { node: id(node), incarnation: Incarnation(1) })
 }
 
-const MOMENT: Duration = Duration::from_millis(100);
+const MOMENT: Duration = Duration::from_millis(700);
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
@@ -513,7 +513,8 @@ fn the_next_helper_is_asked() {
         net.at(D).introduced(id(H), id(helper), &[H.to_string()]);
     }
     net.channel(D, H);
-    net.pass(MOMENT);
+    // Each of them has its time for a dial-back.
+    net.pass(2 * MOMENT);
     assert_eq!(net.at(D).relayed_by(id(H)), Some(id(5)));
     assert_eq!(net.at(3).census().relays, 0);
 }

@@ -594,6 +594,7 @@ pub(crate) fn config(random: &mut Random) -> Config {
     config.refused = ms(random.between(20, 300));
     config.backoff_min = ms(random.between(2, 20));
     config.backoff_max = ms(random.between(40, 200));
+    config.retell = config.backoff_max;
     config.chunk = random.between(4, 120) as usize;
     config.chunk_alone = config.chunk;
     config.unacked_max = random.between(40, 3000) as usize;

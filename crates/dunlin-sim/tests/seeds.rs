@@ -62,7 +62,7 @@ fn planted_bugs_are_found() {
     ];
     for bug in bugs {
         dunlin_sim::wake(Some(bug));
-        let found = (0..500).any(|seed| matches!(run(seed, false).verdict, Verdict::Broken(_)));
+        let found = (0..1500).any(|seed| matches!(run(seed, false).verdict, Verdict::Broken(_)));
         dunlin_sim::wake(None);
         assert!(found, "{bug}");
     }

@@ -54,7 +54,7 @@ impl Former {
     pub(crate) fn ended(&mut self, now: Time, node: NodeId, connection: &Connection, keeps_ids: bool) {
         let Connection { met, before, traffic, .. } = *connection;
         if before.is_some() || met.is_some() {
-            self.ended.push_back(Ended { node, met, before, traffic, addresses: connection.addresses.clone() });
+            self.ended.push_back(Ended { node, met, before, traffic, addresses: connection.book.addresses().to_vec() });
             if self.ended.len() > ENDED_MAX {
                 self.ended.pop_front();
             }

@@ -262,7 +262,7 @@ impl Machine {
         }
         connection.outbox.resume(seen);
         connection.listeners.told(incarnation, &addresses, bound);
-        self.learn_first(node, addresses);
+        self.learn_first(node, id, &addresses);
         self.carry_by(now, node, id);
         // What has come on the old socket since the answer comes again.
         let inbox = &mut self.connection(node).inbox;
@@ -286,12 +286,9 @@ impl Machine {
     }
 
     /// What a node says of itself comes before what others say of it.
-    pub(super) fn learn_first(&mut self, node: NodeId, mut addresses: Vec<String>) {
-        let connection = self.connection(node);
-        let others = std::mem::take(&mut connection.addresses);
-        addresses.extend(others.into_iter().filter(|address| !addresses.contains(address)).collect::<Vec<_>>());
-        addresses.truncate(2 * crate::wire::limits::ADDRESSES);
-        self.connection(node).addresses = addresses;
+    pub(super) fn learn_first(&mut self, node: NodeId, socket: SocketId, addresses: &[String]) {
+        let near = self.sockets.get(socket).is_some_and(Socket::is_near);
+        self.connection(node).book.hears_itself(addresses, near);
     }
 
     /// At the dialling side.
@@ -320,7 +317,7 @@ impl Machine {
                 return self.probed(now, node, life.node, address);
             }
             self.keep(life.node, now + self.config.grace);
-            self.add_addresses(life.node, std::slice::from_ref(&address));
+            self.add_addresses(life.node, |book| book.owns(&address));
             return self.actions.push_back(Action::Introduced(address, Ok(life.node)));
         };
         if life.node != node {
@@ -390,11 +387,14 @@ impl Machine {
         connection.dialling.running = None;
         connection.listeners.told(life.incarnation, &welcome.addresses, welcome.bound);
         // Where another one wanted it to be dialled it is known only by that word.
-        let for_others = connection.dialling.for_others || connection.dialling.reports.is_some();
-        if !is_relayed(id) && !for_others {
-            connection.listeners.reached(life.incarnation, &address);
+        let for_others = connection.dialling.for_others || connection.dialling.reports;
+        if !is_relayed(id) {
+            if !for_others {
+                connection.listeners.reached(life.incarnation, &address);
+            }
+            connection.book.owns(&address);
         }
-        self.learn_first(node, welcome.addresses);
+        self.learn_first(node, id, &welcome.addresses);
         self.drop_answered(now, node, id);
         let mut first = BytesMut::new();
         codec::encode(&confirm(&*self.identity, &hello, &answer), &mut first);
@@ -513,6 +513,7 @@ impl Machine {
         }
         self.forgotten(now, node);
         self.former.is_unknown_to(node, said);
+        self.connection(node).dialling.unknown += 1;
         self.connect(now, node);
         let connection = self.connection(node);
         if matches!(connection.carried, Carried::Lost { .. }) && connection.dialling.running.is_none() {
@@ -556,6 +557,7 @@ impl Machine {
         connection.listeners.all_well();
         connection.dialling.next = None;
         connection.dialling.rest();
+        connection.book.rest();
         connection.said = now;
         connection.heard = now;
         connection.carried_at = now;
@@ -573,7 +575,7 @@ impl Machine {
         connection.ack_at = None;
         let socket = self.sockets.carries(id, node).expect("the handshake went over it");
         if socket.near {
-            self.check_listeners(node);
+            self.check_listeners(now, node);
         }
         if let Carried::By(old) = before {
             // The other side has noticed before this one that it is lost.

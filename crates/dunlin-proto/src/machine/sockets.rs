@@ -43,7 +43,16 @@ pub(crate) struct Socket {
     pub(super) until: Time,
     /// Its other end is on this host.
     pub(super) near: bool,
+    /// The host that it comes from, or leads to, as the driver sees it.
+    pub(crate) host: Option<String>,
     pub(super) source: Source,
+}
+
+impl Socket {
+    /// Its other end is on this host.
+    pub(crate) fn is_near(&self) -> bool {
+        self.near
+    }
 }
 
 /// The sockets that are there, and which of them have yet to shake hands, or to part.
@@ -165,7 +174,8 @@ impl Sockets {
 impl Machine {
     pub(super) fn add_socket(&mut self, now: Time, id: SocketId, phase: Phase, ready: Option<Bytes>, source: Source) {
         let until = now + self.config.handshake;
-        self.sockets.insert(id, Socket { phase, arrived: BytesMut::new(), ready, until, near: false, source });
+        self.sockets
+            .insert(id, Socket { phase, arrived: BytesMut::new(), ready, until, near: false, host: None, source });
     }
 
     /// A socket was accepted, and nothing is known of where it comes from: [`accepted_from`](Self::accepted_from) with [`Source::Unknown`].

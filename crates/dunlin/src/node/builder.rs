@@ -38,6 +38,7 @@ pub struct NodeBuilder {
     buffered_max: Option<u64>,
     straight_min: Option<u64>,
     relay: Option<bool>,
+    dial_local: Option<bool>,
     pub(super) roles: Settings,
 }
 
@@ -195,6 +196,14 @@ impl NodeBuilder {
         self
     }
 
+    /// Whether this node dials addresses of its own host (loopback, unix sockets) that others have told it over a network. Default: it does not, and a dial that is not
+    /// made is an event ([`NodeEvent::Unwelcome`](super::NodeEvent::Unwelcome)): others could have it speak to programs that trust this host. What was told over a socket of this host, or
+    /// by this node's program, is dialled in any case. Say `true` where nodes of one host have a name service elsewhere, and listen on loopback.
+    pub fn dial_local(mut self, dial: bool) -> Self {
+        self.dial_local = Some(dial);
+        self
+    }
+
     /// All settings: what was said here, and what the configuration says of the rest.
     fn settle(&mut self) -> Result<Config, NodeError> {
         let (app, name) = (self.application.as_deref(), self.named.as_deref());
@@ -218,6 +227,7 @@ impl NodeBuilder {
         config.buffered_max_bytes.overridden(self.buffered_max);
         config.straight_min_bytes.overridden(self.straight_min);
         config.relay.overridden(self.relay);
+        config.dial_local.overridden(self.dial_local);
         config.role.overridden(self.roles.role().map(Some));
         self.roles.settle(config.role.value, config.node.value.clone());
         if config.app.value.is_empty() {
@@ -271,6 +281,7 @@ impl NodeBuilder {
             config.relays_max = 0;
         }
         config.value_max = config.value_max.saturating_add(message::OVERHEAD as usize);
+        config.dial_local = settings.dial_local.value;
         // Each draws its own, below.
         config.keeps_id = false;
         config.check().map_err(|why| NodeError::Setting(why.to_string()))?;
