@@ -4,16 +4,21 @@
 //! peer that keeps to the protocol, which has to pass. A node under attack is one of dunlin's, with its defaults, on TCP; the
 //! attackers are [`Peer`]s: they speak the protocol by hand, and say what they like. `SECURITY.md` lists what is defended.
 
+mod key;
+
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ConnectionId, Incarnation, Life, NodeId};
+use dunlin_proto::identity::{Identity, confirm, proven_by};
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Resume, Welcome};
 use dunlin_proto::wire::{Frame, VERSIONS, codec};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
+
+pub use key::{Key, life};
 
 /// Runs a test on two workers; it may take two minutes.
 ///
@@ -48,7 +53,7 @@ pub fn bytes_of(frames: &[Frame]) -> Bytes {
     out.freeze()
 }
 
-/// What a peer says first: to the node that it wants, or to whatever node is there if that is zero.
+/// What a peer, whose life is made by [`life`], says first: to the node that it wants, or to whatever node is there if that is zero.
 pub fn hello(application: &str, me: Life, wanted: Life) -> Hello {
     Hello {
         versions: VERSIONS,
@@ -60,13 +65,9 @@ pub fn hello(application: &str, me: Life, wanted: Life) -> Hello {
         resume: Resume { connection: ConnectionId(0), run: 0, seen: 0 },
         addresses: Vec::new(),
         bound: Bound::default(),
-        identity: Bytes::new(),
+        key: Key::of(me.node).key(),
+        nonce: 1,
     }
-}
-
-/// A life of a node that no other peer of the test has.
-pub fn life(number: u128) -> Life {
-    Life { node: NodeId((0xBAD << 100) + number), incarnation: Incarnation(1) }
 }
 
 const ANY: Life = Life { node: NodeId(0), incarnation: Incarnation(0) };
@@ -76,6 +77,8 @@ const ANY: Life = Life { node: NodeId(0), incarnation: Incarnation(0) };
 pub struct Peer {
     stream: TcpStream,
     arrived: BytesMut,
+    /// What it has said, and was answered.
+    handshake: Option<(Hello, Answer)>,
 }
 
 impl Peer {
@@ -84,7 +87,7 @@ impl Peer {
     /// # Errors
     /// Those of the system.
     pub async fn dial(from: [u8; 4], to: &str) -> io::Result<Self> {
-        Ok(Self { stream: dial(from, to).await?, arrived: BytesMut::new() })
+        Ok(Self { stream: dial(from, to).await?, arrived: BytesMut::new(), handshake: None })
     }
 
     /// Which node is at an address.
@@ -106,20 +109,46 @@ impl Peer {
         tokio::time::sleep(link / 2).await;
         peer.greet(hello).await?;
         tokio::time::sleep(link).await;
-        peer.say(&[Frame::Confirm]).await?;
+        peer.confirm(&Key::of(hello.me.node)).await?;
         Ok(peer)
     }
 
-    /// Says `Hello`, and hears `Welcome`.
+    /// Says the first frame behind `Welcome`, signed with this key.
     ///
     /// # Errors
-    /// Those of the system; the node closed the socket, or refuses.
+    /// Those of the system; there is no `Welcome`.
+    pub async fn confirm(&mut self, key: &Key) -> io::Result<()> {
+        let (hello, answer) = self.handshake.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        let first = confirm(key, &hello.encode(), answer);
+        self.say(&[first]).await
+    }
+
+    /// Says `Hello`, and hears `Welcome`, which has to prove the node's id.
+    ///
+    /// # Errors
+    /// Those of the system; the node closed the socket, or refuses, or proves nothing.
     pub async fn greet(&mut self, hello: &Hello) -> io::Result<Welcome> {
+        self.greet_as(hello, &Key::of(hello.me.node)).await
+    }
+
+    /// The same, where the peer does not have the key of the node in whose name it speaks.
+    ///
+    /// # Errors
+    /// Those of [`greet`](Self::greet).
+    pub async fn greet_as(&mut self, hello: &Hello, key: &Key) -> io::Result<Welcome> {
         self.stream.write_all(&hello.encode()).await?;
         loop {
             match Answer::decode(&mut self.arrived).map_err(io::Error::other)? {
-                Some(Answer::Welcome(welcome)) => return Ok(welcome),
-                Some(Answer::Refused(why)) => return Err(io::Error::other(why)),
+                Some(answer @ Answer::Welcome(_)) => {
+                    let by = proven_by(key, &hello.encode(), &answer);
+                    let Answer::Welcome(welcome) = answer.clone() else { continue };
+                    if by != Some(welcome.me.node) {
+                        return Err(io::Error::other("the welcome is not proved"));
+                    }
+                    self.handshake = Some((hello.clone(), answer));
+                    return Ok(welcome);
+                }
+                Some(Answer::Refused(why) | Answer::Over(why, _)) => return Err(io::Error::other(why)),
                 None => self.read().await?,
             }
         }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
+use dunlin_proto::identity::StandIn;
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, Expected, Face, Frame, Terms};
 use dunlin_proto::{Action, Config, HomeHears, Machine, ProxyHears};
@@ -93,7 +94,7 @@ impl Ring {
         let count = scenario.parties;
         let party = |me: usize| {
             let life = Life { node: id(me), incarnation: Incarnation(1) };
-            let mut machine = Machine::new(Config::new("model"), life, 1);
+            let mut machine = StandIn::machine(Config::new("model"), life, 1);
             (0..count).filter(|other| *other != me).for_each(|other| machine.model_up(id(other)));
             let terms = Terms { window: 4, credits: 0, value_max: 100 };
             let before = (me + count - 1) % count;

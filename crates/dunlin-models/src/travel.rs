@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
+use dunlin_proto::identity::StandIn;
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{End, Failure, Frame, Terms, Which};
 use dunlin_proto::{
@@ -213,7 +214,7 @@ impl Travel {
             let mut config = Config::new("model");
             config.addresses = vec![format!("{me}")];
             let life = Life { node: id(me), incarnation: Incarnation(1) };
-            let mut machine = Machine::new(config, life, 1);
+            let mut machine = StandIn::machine(config, life, 1);
             for other in (0..count).filter(|other| *other != me) {
                 machine.learn(id(other), &[format!("{other}")]);
                 machine.model_up(id(other));

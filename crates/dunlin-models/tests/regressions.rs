@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use dunlin_proto::id::{ChannelId, Contact, Incarnation, Life, NodeId};
+use dunlin_proto::identity::StandIn;
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{End, Frame, Poison, Terms, Travel, Which};
 use dunlin_proto::{
@@ -34,7 +35,7 @@ impl Nodes {
         let machine = |me: usize| {
             let mut config = Config::new("regressions");
             config.addresses = vec![me.to_string()];
-            let mut machine = Machine::new(config, Life { node: id(me), incarnation: Incarnation(1) }, 1);
+            let mut machine = StandIn::machine(config, Life { node: id(me), incarnation: Incarnation(1) }, 1);
             for other in (0..count).filter(|other| *other != me) {
                 machine.learn(id(other), &[other.to_string()]);
                 machine.model_up(id(other));

@@ -72,6 +72,10 @@ pub struct Config {
     pub helpers_max: usize,
     /// So many sockets between other nodes are relayed at once. 0: this node does not relay.
     pub relays_max: usize,
+    /// An address that this node was only told is dialled again after so long at the earliest.
+    pub retell: Duration,
+    /// Addresses of this host may be dialled even if they were told over a network.
+    pub dial_local: bool,
     /// This node has the same id when it is started again. So there may be a later life of it already, while this one was only held up: if another node says that it has met one,
     /// this one is replaced. It ends all its connections, and makes no more. If every start has an id of its own, there is no later life: then who says so is wrong, and only the
     /// connection with that one is over.
@@ -124,6 +128,8 @@ impl Config {
             redial: Duration::from_secs(30),
             helpers_max: 8,
             relays_max: 64,
+            retell: Duration::from_secs(1),
+            dial_local: false,
             keeps_id: true,
         }
     }

@@ -1,19 +1,21 @@
 //! The protocol between dunlin's nodes, as a pure state machine.
 //!
 //! A [`Machine`] is one node's half. Whoever drives it (the crate `dunlin` over real networks, `dunlin-sim` over a
-//! simulated one) tells it what happens and does what it says: it has no sockets, no clock, no threads, and no chance but its
-//! seed. `docs/wire.md` has the frames byte by byte.
+//! simulated one) tells it what happens and does what it says: it has no sockets, no clock, no threads, no cryptography, and no chance but its
+//! seed and its [`Identity`](identity::Identity). `docs/wire.md` has the frames byte by byte.
 //!
 //! Two machines, joined by hand:
 //! ```
 //! use bytes::Bytes;
-//! use dunlin_proto::{Action, Config, HomeHears, Machine, ProxyHears};
+//! use dunlin_proto::{Action, Config, HomeHears, ProxyHears};
 //! use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
+//! use dunlin_proto::identity::StandIn;
 //! use dunlin_proto::time::Time;
 //! use dunlin_proto::wire::{Declaration, Expected, Face, Terms};
 //!
 //! let life = |n| Life { node: NodeId(n), incarnation: Incarnation(1) };
-//! let mut nodes = [Machine::new(Config::new("tides"), life(1), 1), Machine::new(Config::new("tides"), life(2), 2)];
+//! // (Nodes have keys: this is a stand-in for them.)
+//! let mut nodes = [1, 2].map(|n| StandIn::machine(Config::new("tides"), life(n), n as u64));
 //! let (now, channel) = (Time(0), ChannelId(7));
 //! let face = |face| Declaration { face, shared: false, expects: Expected::Unknown, schema: Bytes::new() };
 //!
@@ -59,6 +61,7 @@ mod config;
 pub mod connection;
 mod flush;
 pub mod id;
+pub mod identity;
 mod machine;
 #[cfg(feature = "model")]
 mod model;

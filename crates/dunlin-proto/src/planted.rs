@@ -157,6 +157,10 @@ mod chosen {
         GraceRestarted = "grace-restarted",
         /// The dialled side goes on as soon as it has answered, whether its answer arrives or not.
         UnconfirmedResumed = "unconfirmed-resumed",
+        /// The dialled side believes any signature of the dialler's.
+        ConfirmUnchecked = "confirm-unchecked",
+        /// The dialler believes any signature of the dialled side's.
+        WelcomeUnchecked = "welcome-unchecked",
         /// A connection that this node has forgotten goes on where its dialler stands.
         ForgottenResumes = "forgotten-resumes",
         /// A node is taken for dead when one dial is refused where it listens.

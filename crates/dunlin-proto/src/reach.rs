@@ -4,8 +4,8 @@
 //! helper asks H to dial D (`AskDial`, `DialBack`). If that fails (`Undialled`, `NotDialled`) or takes too long, the helper is asked to relay (`relay.rs`), and
 //! then the next one. D goes on dialling meanwhile: the first socket that shakes hands carries the connection.
 
-use crate::connection::{Attempt, Carried, Help};
-use crate::id::NodeId;
+use crate::connection::{Attempt, Carried, Connection, Help};
+use crate::id::{NodeId, SocketId};
 use crate::machine::{Closed, Machine, Wanted};
 use crate::relay::is_relayed;
 use crate::time::Time;
@@ -25,6 +25,21 @@ const BACKLOG: usize = 1024;
 
 /// So many nodes that are only others' concern are dialled at once.
 const DIAL_BACKS: usize = 64;
+
+/// So many dial-backs are remembered. Who asks for more is not told, and asks the next after its own patience.
+const UNDIALLED_MAX: usize = 1024;
+
+/// A dial-back that was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Undialled {
+    pub(crate) at: Time,
+    /// The helper.
+    to: NodeId,
+    /// The node that is to be dialled.
+    node: NodeId,
+    /// What carried the connection with it then.
+    socket: Option<SocketId>,
+}
 
 impl Machine {
     pub(crate) fn remember_introducer(&mut self, node: NodeId, by: NodeId) {
@@ -69,7 +84,7 @@ impl Machine {
         }
         match dialling.help {
             Help::None => {
-                let tried = dialling.unanswered as usize >= connection.addresses.len();
+                let tried = dialling.unanswered as usize >= connection.book.addresses().len();
                 if !tried && now < since + patience {
                     return self.due_at(node, since + patience);
                 }
@@ -195,12 +210,42 @@ impl Machine {
 
     /// At the helper.
     pub(crate) fn hear_ask_dial(&mut self, now: Time, from: NodeId, node: NodeId, addresses: Vec<String>) {
-        let said = if node != from && self.is_within_reach(node) {
+        let addresses = self.as_seen(from, addresses);
+        let said = if node != from && self.is_within_reach(node) && !addresses.is_empty() {
             return self.say(now, node, Frame::Relay(Relay::DialBack { node: from, addresses }));
         } else {
             Relay::NotDialled(node, NoDial::NotConnected)
         };
         self.say(now, from, Frame::Relay(said));
+    }
+
+    /// Where the node that asks can be dialled: at its ports, but of the host that its socket is seen to come from. It
+    /// could name any other.
+    fn as_seen(&self, from: NodeId, addresses: Vec<String>) -> Vec<String> {
+        let socket = self.connections.get(from).and_then(Connection::socket);
+        let Some((socket, host)) = socket
+            .and_then(|socket| self.sockets.get(socket))
+            .and_then(|socket| Some((socket, socket.host.as_deref()?)))
+        else {
+            // A network without hosts.
+            return addresses;
+        };
+        let parts = |address: &str| {
+            let (host, port) = address.rsplit_once(':')?;
+            Some((host.to_owned(), port.parse::<u16>().ok()?))
+        };
+        // On this node's own host it may be seen at any of that host's addresses.
+        let here: Vec<String> =
+            self.config.addresses.iter().filter_map(|address| parts(address)).map(|it| it.0).collect();
+        let mut seen: Vec<String> = Vec::new();
+        for (said, port) in addresses.iter().filter_map(|address| parts(address)) {
+            let host = if socket.is_near() && here.contains(&said) { &said } else { host };
+            let address = format!("{host}:{port}");
+            if !seen.contains(&address) {
+                seen.push(address);
+            }
+        }
+        seen
     }
 
     /// At the node that is to dial back.
@@ -209,15 +254,19 @@ impl Machine {
         let dial_backs = || self.connections.iter().filter(|(_, connection)| connection.dialling.for_others).count();
         let room = known || (self.connections.len() < self.config.peers_max && dial_backs() < DIAL_BACKS);
         let possible = room && !self.leaving && node != from && !self.is_me(node) && !addresses.is_empty();
-        if !possible || matches!(self.connection(node).carried, Carried::By(_)) {
-            // (If there is a socket here, the other side has noticed before that it is lost.)
-            return self.say(now, from, Frame::Relay(Relay::Undialled(node)));
+        // (If there is a socket here, the other side has noticed before that it is lost.)
+        let socket = self.connections.get(node).and_then(Connection::socket);
+        if self.undialled.len() < UNDIALLED_MAX {
+            self.undialled.push_back(Undialled { at: now + self.config.patience / 2, to: from, node, socket });
+        }
+        if !possible || socket.is_some() {
+            return;
         }
         self.introduced(node, from, addresses);
         let connection = self.connection(node);
         let idle = matches!(connection.carried, Carried::Idle);
         connection.dialling.for_others |= idle;
-        connection.dialling.reports = Some((from, connection.dialling.failures + connection.addresses.len() as u32));
+        connection.dialling.reports = true;
         if idle {
             return self.seek(now, node);
         }
@@ -246,18 +295,22 @@ impl Machine {
         }
     }
 
-    /// Tells who has asked for a dial-back that it has failed, if it has. `true`: nobody needs the connection any more.
-    pub(crate) fn report(&mut self, now: Time, node: NodeId) -> bool {
-        let dialling = &mut self.connection(node).dialling;
-        let Some((to, _)) = dialling.reports.take_if(|(_, failures)| dialling.failures >= *failures) else {
-            return false;
-        };
-        self.say(now, to, Frame::Relay(Relay::Undialled(node)));
-        let forgotten = self.connection(node).dialling.for_others;
-        if forgotten {
-            self.forget_dial_back(node);
+    /// Tells the nodes that have asked for a dial-back that there was none. Always so long after they have asked, whatever the reason is:
+    /// else they could learn what listens at other hosts.
+    pub(crate) fn report(&mut self, now: Time) {
+        while let Some(Undialled { to, node, socket, .. }) = self.undialled.front().copied().filter(|it| it.at <= now) {
+            self.undialled.pop_front();
+            let is_new = |by: SocketId| Some(by) != socket;
+            if self.connections.get(node).and_then(Connection::socket).is_some_and(is_new) {
+                continue;
+            }
+            if self.is_within_reach(to) {
+                self.say(now, to, Frame::Relay(Relay::Undialled(node)));
+            }
+            if self.connections.get(node).is_some_and(|connection| connection.dialling.for_others) {
+                self.forget_dial_back(node);
+            }
         }
-        forgotten
     }
 
     pub(crate) fn forget_dial_back(&mut self, node: NodeId) {
@@ -266,14 +319,5 @@ impl Machine {
         connection.dialling.next = None;
         connection.dialling.rest();
         self.connections.rests(node);
-    }
-
-    /// A dial-back takes longer than anybody waits for it.
-    pub(crate) fn give_up_dial_back(&mut self, now: Time, node: NodeId) {
-        let dialling = &mut self.connection(node).dialling;
-        dialling.reports = dialling.reports.map(|(to, _)| (to, 0));
-        if !self.report(now, node) {
-            self.forget_dial_back(node);
-        }
     }
 }

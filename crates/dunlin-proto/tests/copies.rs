@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::identity::StandIn;
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, Expected, Face, Terms};
 use dunlin_proto::{Action, Config, HomeHears, Machine};
@@ -14,7 +15,7 @@ const SOCKET: SocketId = SocketId(1);
 const ROOM: usize = 64 << 10;
 
 fn machine(n: u128) -> Machine {
-    Machine::new(Config::new("copies"), Life { node: NodeId(n), incarnation: Incarnation(1) }, 7)
+    StandIn::machine(Config::new("copies"), Life { node: NodeId(n), incarnation: Incarnation(1) }, 7)
 }
 
 fn declared(face: Face) -> Declaration {

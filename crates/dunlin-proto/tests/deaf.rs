@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::identity::StandIn;
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, Expected, Face, Terms};
 use dunlin_proto::{Action, Config, Down, HomeHears, Machine, State};
@@ -67,7 +68,7 @@ impl Net {
             config.handshake = SECOND;
             config.helpers_max = 0;
             config.addresses = if n == 1 { vec!["b".to_owned()] } else { Vec::new() };
-            Machine::new(config, Life { node: NodeId(n as u128 + 1), incarnation: Incarnation(1) }, n as u64)
+            StandIn::machine(config, Life { node: NodeId(n as u128 + 1), incarnation: Incarnation(1) }, n as u64)
         };
         let mut net = Self {
             nodes: [machine(0), machine(1)],

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dunlin_proto::id::{ChannelId, DialId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::identity::StandIn;
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::handshake::Refusal;
 use dunlin_proto::wire::{Declaration, Expected, Face, Terms};
@@ -87,7 +88,7 @@ impl Net {
         config.helpers_max = 0;
         change(&mut config);
         let me = Life { node: NodeId(node), incarnation: Incarnation(incarnation) };
-        self.nodes.push(Machine::new(config, me, incarnation));
+        self.nodes.push(StandIn::machine(config, me, incarnation));
     }
 
     fn run_for(&mut self, time: Duration) {
@@ -350,7 +351,8 @@ fn a_node_that_was_taken_for_dead_and_lives_is_met_again() {
     revived(&mut net);
     let now = net.now;
     net.nodes[0].connect(now, NodeId(2));
-    net.run_for(SECOND);
+    // The other one has only been told where this one is, and dials there once a second.
+    net.run_for(2 * SECOND);
     let last = |me: usize| net.states.iter().filter(|(node, ..)| *node == me).map(|(.., state)| state).next_back();
     assert!(matches!((last(0), last(1)), (Some(State::Up(_)), Some(State::Up(_)))), "{:?}", net.states);
 }

@@ -1,10 +1,11 @@
 //! What a node keeps of nodes that have been there, and what they cost it.
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use dunlin_heap::{Counting, Thread};
 use dunlin_proto::id::{Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::identity::{Identity, StandIn, confirm};
 use dunlin_proto::time::Time;
-use dunlin_proto::wire::handshake::{Bound, Hello, Resume};
+use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Resume};
 use dunlin_proto::wire::{Frame, VERSIONS, codec};
 use dunlin_proto::{Action, Config, Machine};
 
@@ -30,7 +31,7 @@ struct Server {
 
 impl Server {
     fn new(keeps_id: bool) -> Self {
-        Self { machine: Machine::new(config(keeps_id), ME, 1), now: Time(0), sockets: 0 }
+        Self { machine: StandIn::machine(config(keeps_id), ME, 1), now: Time(0), sockets: 0 }
     }
 
     /// Does what the machine says, until it is quiet.
@@ -70,13 +71,15 @@ impl Server {
             resume: Resume { run: 1, seen: 0, ..Resume::default() },
             addresses: vec![format!("tcp://host{node}:7400")],
             bound: Bound::default(),
-            identity: Bytes::new(),
+            key: StandIn::of(NodeId(node)).key(),
+            nonce: 1,
         };
         self.machine.received(self.now, socket, hello.encode());
         let mut out = Vec::new();
         self.machine.fill(self.now, socket, 1 << 16, &mut out);
-        assert!(!out.is_empty(), "node {node} gets no answer");
-        self.hears(socket, &Frame::Confirm);
+        let answer = Answer::decode(&mut BytesMut::from(&out.concat()[..])).expect("it is one");
+        let answer = answer.unwrap_or_else(|| panic!("node {node} gets no answer"));
+        self.hears(socket, &confirm(&StandIn::of(NodeId(node)), &hello.encode(), &answer));
         assert_eq!(self.machine.carried_by(NodeId(node)), Some(socket), "node {node} is not let in");
         socket
     }

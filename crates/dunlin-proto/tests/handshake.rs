@@ -1,9 +1,13 @@
 //! Who may connect, and what those are told who may not: the tables of `docs/wire.md`.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ConnectionId, DialId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::identity::{Identity, StandIn, confirm, prove, proven_by};
 use dunlin_proto::time::Time;
-use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Refusal, Resume, Welcome};
+use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Proof, Refusal, Resume, Welcome};
 use dunlin_proto::wire::{Frame, Names, VERSIONS, codec};
 use dunlin_proto::{Action, Closed, Config, Down, Machine, Source, State};
 
@@ -15,7 +19,7 @@ fn life(node: u128, incarnation: u64) -> Life {
 }
 
 fn machine() -> Machine {
-    Machine::new(Config::new("tides"), ME, 1)
+    StandIn::machine(Config::new("tides"), ME, 1)
 }
 
 fn hello(me: Life, attempt: u64) -> Hello {
@@ -29,7 +33,8 @@ fn hello(me: Life, attempt: u64) -> Hello {
         resume: Resume { run: 1, seen: 0, ..Resume::default() },
         addresses: Vec::new(),
         bound: Bound::default(),
-        identity: Bytes::new(),
+        key: StandIn::of(me.node).key(),
+        nonce: 1,
     }
 }
 
@@ -38,10 +43,24 @@ fn said(machine: &mut Machine, socket: u64, hello: &Hello) -> (Answer, Vec<(Sock
     let socket = SocketId(socket);
     machine.accepted(NOW, socket);
     machine.received(NOW, socket, hello.encode());
+    (answered(machine, socket, hello), closed(machine))
+}
+
+fn answered(machine: &mut Machine, socket: SocketId, hello: &Hello) -> Answer {
     let mut out = Vec::new();
     machine.fill(NOW, socket, 1, &mut out);
     let answer = Answer::decode(&mut BytesMut::from(&out.concat()[..])).expect("it can be read").expect("it is whole");
-    (answer, closed(machine))
+    let first = confirm(&StandIn::of(hello.me.node), &hello.encode(), &answer);
+    CONFIRMATIONS.with_borrow_mut(|known| known.insert(socket, first));
+    if !matches!(answer, Answer::Refused(_)) {
+        assert_eq!(proven_by(&StandIn::of(ME.node), &hello.encode(), &answer), Some(ME.node), "{answer:?}");
+    }
+    answer
+}
+
+thread_local! {
+    /// What the dialler of each socket says behind the answer that it was given.
+    static CONFIRMATIONS: RefCell<BTreeMap<SocketId, Frame>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 fn closed(machine: &mut Machine) -> Vec<(SocketId, Closed)> {
@@ -59,7 +78,12 @@ fn refused(machine: &mut Machine, socket: u64, hello: &Hello, why: Refusal) {
         why => Closed::Refused(why.clone()),
     };
     let closed = vec![(SocketId(socket), closed)];
-    assert_eq!(said(machine, socket, hello), (Answer::Refused(why), closed), "{hello:?}");
+    let (answer, told) = said(machine, socket, hello);
+    let (Answer::Refused(said) | Answer::Over(said, _)) = &answer else { panic!("{hello:?}: {answer:?}") };
+    assert_eq!((said, told), (&why, closed), "{hello:?}");
+    // What ends something has to be proved.
+    let ends = matches!(why, Refusal::Stale(_) | Refusal::Forgotten | Refusal::AnotherLife(_) | Refusal::Impossible);
+    assert_eq!(matches!(answer, Answer::Over(..)), ends, "{answer:?}");
 }
 
 fn admitted(machine: &mut Machine, socket: u64, hello: &Hello) -> Vec<(SocketId, Closed)> {
@@ -82,10 +106,36 @@ fn knows(hello: Hello, connection: ConnectionId) -> Hello {
 
 /// The dialler has read the answer. Returns what is closed for that.
 fn confirms(machine: &mut Machine, socket: u64) -> Vec<(SocketId, Closed)> {
-    let mut confirm = BytesMut::new();
-    codec::encode(&Frame::Confirm, &mut confirm);
-    machine.received(NOW, SocketId(socket), confirm.freeze());
+    let first = CONFIRMATIONS.with_borrow(|known| known[&SocketId(socket)].clone());
+    says(machine, socket, &first);
     closed(machine)
+}
+
+fn says(machine: &mut Machine, socket: u64, frame: &Frame) {
+    let mut bytes = BytesMut::new();
+    codec::encode(frame, &mut bytes);
+    machine.received(NOW, SocketId(socket), bytes.freeze());
+}
+
+/// The machine has said hello on this socket, and that node answers. Returns what it says.
+fn answers(machine: &mut Machine, socket: u64, by: NodeId, answer: Answer) -> Answer {
+    let mut said = Vec::new();
+    machine.fill(NOW, SocketId(socket), 1 << 16, &mut said);
+    let answer = prove(&StandIn::of(by), &said.concat(), answer);
+    machine.received(NOW, SocketId(socket), answer.encode());
+    answer
+}
+
+fn welcome_of(me: Life, connection: ConnectionId) -> Welcome {
+    Welcome {
+        version: VERSIONS.1,
+        me,
+        resume: Resume { connection, run: 1, seen: 0 },
+        addresses: Vec::new(),
+        bound: Bound::default(),
+        nonce: 1,
+        proof: Proof::default(),
+    }
 }
 
 fn dial_of(machine: &mut Machine) -> DialId {
@@ -117,7 +167,7 @@ fn who_does_not_belong_here_is_told_why() {
 
 /// A machine that has a connection with node 10, and has dialled node 30 for one, and an address to learn who is there.
 fn busy_machine(config: Config) -> Machine {
-    let mut machine = Machine::new(config, ME, 1);
+    let mut machine = StandIn::machine(config, ME, 1);
     admitted(&mut machine, 1, &hello(life(10, 1), 1));
     dials(&mut machine, 30, 2);
     machine.introduce("anybody".to_owned());
@@ -233,17 +283,13 @@ fn a_dial_gives_way_to_a_socket_that_is_about_to_be_confirmed() {
         }
         said(&mut machine, 2, &hello(other, 1));
         if is_said {
-            let resume = Resume { connection: ConnectionId(7), run: 1, seen: 0 };
-            let (addresses, bound, identity) = (Vec::new(), Bound::default(), Bytes::new());
-            let welcome = Welcome { version: VERSIONS.1, me: other, resume, addresses, bound, identity };
-            machine.received(NOW, SocketId(1), Answer::Welcome(welcome).encode());
+            answers(&mut machine, 1, other.node, Answer::Welcome(welcome_of(other, ConnectionId(7))));
         } else {
             dials(&mut machine, 10, 1);
         }
         assert_eq!(closed(&mut machine), [(SocketId(1), Closed::Superseded)]);
-        let mut confirm = BytesMut::new();
-        codec::encode(&Frame::Confirm, &mut confirm);
-        machine.received(NOW, SocketId(2), confirm.freeze());
+        let first = CONFIRMATIONS.with_borrow(|known| known[&SocketId(2)].clone());
+        says(&mut machine, 2, &first);
         assert_eq!(states(&mut machine), [State::Up(other)], "{is_said}");
         assert_eq!(machine.carried_by(NodeId(10)), Some(SocketId(2)));
     }
@@ -333,31 +379,21 @@ fn an_introduction_is_no_connection() {
 
 #[test]
 fn a_welcome_is_from_whom_was_wanted_and_not_from_its_past() {
-    fn welcome(me: Life, connection: ConnectionId) -> Welcome {
-        Welcome {
-            version: VERSIONS.1,
-            me,
-            resume: Resume { connection, run: 1, seen: 0 },
-            addresses: Vec::new(),
-            bound: Bound::default(),
-            identity: Bytes::new(),
-        }
-    }
     type Answers = fn(ConnectionId) -> Welcome;
     let cases: [(Answers, Option<Closed>); 5] = [
-        (|known| welcome(life(11, 3), known), Some(Closed::Refused(Refusal::WrongNode(NodeId(11))))),
-        (|known| welcome(life(10, 2), known), Some(Closed::Refused(Refusal::Stale(Incarnation(3))))),
+        (|known| welcome_of(life(11, 3), known), Some(Closed::Refused(Refusal::WrongNode(NodeId(11))))),
+        (|known| welcome_of(life(10, 2), known), Some(Closed::Refused(Refusal::Stale(Incarnation(3))))),
         (
-            |known| Welcome { version: 9, ..welcome(life(10, 3), known) },
+            |known| Welcome { version: 9, ..welcome_of(life(10, 3), known) },
             Some(Closed::Refused(Refusal::Version((9, 9)))),
         ),
         (
-            |_| welcome(life(10, 3), ConnectionId(7)),
+            |_| welcome_of(life(10, 3), ConnectionId(7)),
             Some(Closed::Garbage("it goes on with another connection".to_owned())),
         ),
-        (|known| welcome(life(10, 3), known), None),
+        (|known| welcome_of(life(10, 3), known), None),
     ];
-    for (answers, why) in cases {
+    for (gives, why) in cases {
         // It has met the third life of node 10, and its socket is lost.
         let mut machine = machine();
         let known = welcomed(&mut machine, 1, &hello(life(10, 3), 1));
@@ -369,7 +405,8 @@ fn a_welcome_is_from_whom_was_wanted_and_not_from_its_past() {
             _ => None,
         });
         machine.dialled(NOW, dial.expect("it dials"), SocketId(2));
-        machine.received(NOW, SocketId(2), Answer::Welcome(answers(known)).encode());
+        let welcome = gives(known);
+        answers(&mut machine, 2, welcome.me.node, Answer::Welcome(welcome));
         let expected: Vec<_> = why.into_iter().map(|why| (SocketId(2), why)).collect();
         assert_eq!(closed(&mut machine), expected);
         assert_eq!(machine.carried_by(NodeId(10)).is_some(), expected.is_empty());
@@ -382,7 +419,10 @@ fn crowd(machine: &mut Machine, sockets: impl IntoIterator<Item = (u64, u8, bool
     for (socket, host, speaks) in sockets {
         machine.accepted_from(NOW, SocketId(socket), Source::V4([127, 0, 0, host]));
         if speaks {
-            machine.received(NOW, SocketId(socket), hello(life(1000 + u128::from(socket), 1), 1).encode());
+            let hello = hello(life(1000 + u128::from(socket), 1), 1);
+            machine.received(NOW, SocketId(socket), hello.encode());
+            let mut kept = machine.clone();
+            answered(&mut kept, SocketId(socket), &hello);
         }
         for (socket, why) in closed(machine) {
             assert_eq!(why, Closed::Crowded);
@@ -402,7 +442,7 @@ fn crowd(machine: &mut Machine, sockets: impl IntoIterator<Item = (u64, u8, bool
 fn a_flood_of_silent_sockets_costs_its_own_source_only() {
     let mut config = Config::new("tides");
     config.strangers_max = 8;
-    let mut machine = Machine::new(config, ME, 1);
+    let mut machine = StandIn::machine(config, ME, 1);
     assert_eq!(crowd(&mut machine, (0..8).map(|n| (n, 2, false))), [0; 0], "while there is room, no share binds");
     assert_eq!(crowd(&mut machine, [(8, 3, true)]), [0]);
     assert_eq!(crowd(&mut machine, (9..1000).map(|n| (n, 2, false))), (1..8).chain(9..993).collect::<Vec<_>>());
@@ -415,7 +455,7 @@ fn a_flood_of_silent_sockets_costs_its_own_source_only() {
 fn of_one_source_those_that_have_said_who_they_are_stay_longest() {
     let mut config = Config::new("tides");
     config.strangers_max = 4;
-    let mut machine = Machine::new(config, ME, 1);
+    let mut machine = StandIn::machine(config, ME, 1);
     assert_eq!(crowd(&mut machine, [(0, 2, true), (1, 2, false), (2, 2, false), (3, 2, false)]), [0; 0]);
     assert_eq!(crowd(&mut machine, (4..100).map(|n| (n, 2, false))), (1..97).collect::<Vec<_>>());
     assert_eq!(confirms(&mut machine, 0), []);
@@ -427,7 +467,7 @@ fn of_one_source_those_that_have_said_who_they_are_stay_longest() {
 fn of_many_sources_the_one_that_has_been_there_longest_makes_room() {
     let mut config = Config::new("tides");
     config.strangers_max = 4;
-    let mut machine = Machine::new(config, ME, 1);
+    let mut machine = StandIn::machine(config, ME, 1);
     assert_eq!(crowd(&mut machine, (0..8).map(|n| (n, n as u8, false))), [0, 1, 2, 3]);
     // A place that is given back is free.
     machine.closed(NOW, SocketId(5));

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
+use dunlin_proto::identity::StandIn;
 use dunlin_proto::names::{Directory, DirectoryEvent, EntryState, Registry, RegistryConfig};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, Expected, Face, Frame, Names, Room, Status, codec};
-use dunlin_proto::{Config, Down, Machine};
+use dunlin_proto::{Config, Down};
 
 const LEASE: Duration = Duration::from_secs(3);
 
@@ -782,7 +783,7 @@ fn frames_of_names_are_read_as_written() {
 
 #[test]
 fn a_machine_knows_where_a_node_can_be_dialled() {
-    let mut machine = Machine::new(Config::new("tides"), life(1), 1);
+    let mut machine = StandIn::machine(Config::new("tides"), life(1), 1);
     assert!(machine.addresses_of(NodeId(2)).is_empty());
     machine.learn(NodeId(2), &["there".into()]);
     assert_eq!(machine.addresses_of(NodeId(2)), ["there"]);

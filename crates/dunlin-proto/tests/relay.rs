@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, DialId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::identity::{Identity, StandIn, confirm};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Refusal, Resume};
 use dunlin_proto::wire::{Declaration, Expected, Face, Frame, NoRelay, Relay, Terms, VERSIONS, codec, limits};
@@ -64,7 +65,7 @@ impl Net {
             config.value_max = VALUE_MAX as usize;
             change(*node, &mut config);
             let me = Life { node: id(*node), incarnation: Incarnation(1) };
-            (*node, Machine::new(config, me, *node as u64))
+            (*node, StandIn::machine(config, me, *node as u64))
         };
         Self {
             nodes: nodes.iter().map(machine).collect(),
@@ -281,7 +282,7 @@ fn up(node: usize) -> State {
     State::Up(Life { node: id(node), incarnation: Incarnation(1) })
 }
 
-const MOMENT: Duration = Duration::from_millis(100);
+const MOMENT: Duration = Duration::from_millis(700);
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
@@ -512,7 +513,8 @@ fn the_next_helper_is_asked() {
         net.at(D).introduced(id(H), id(helper), &[H.to_string()]);
     }
     net.channel(D, H);
-    net.pass(MOMENT);
+    // Each of them has its time for a dial-back.
+    net.pass(2 * MOMENT);
     assert_eq!(net.at(D).relayed_by(id(H)), Some(id(5)));
     assert_eq!(net.at(3).census().relays, 0);
 }
@@ -706,7 +708,8 @@ fn hello(peer: usize, attempt: u64) -> Hello {
         resume: Resume { run: 1, seen: 0, ..Resume::default() },
         addresses: Vec::new(),
         bound: Bound::default(),
-        identity: Bytes::new(),
+        key: StandIn::of(id(peer)).key(),
+        nonce: 1,
     }
 }
 
@@ -720,8 +723,13 @@ struct Lone {
 
 const NOW: Time = Time(0);
 
-/// The first frame of the dialling side.
-const CONFIRM: Bytes = Bytes::from_static(b"\x04\x00");
+/// The first frame of the dialling side, which has said this and was answered so.
+fn confirmation(hello: &Hello, answer: &[u8]) -> Bytes {
+    let answer = Answer::decode(&mut BytesMut::from(answer)).expect("it is one").expect("it is whole");
+    let mut bytes = BytesMut::new();
+    codec::encode(&confirm(&StandIn::of(hello.me.node), &hello.encode(), &answer), &mut bytes);
+    bytes.freeze()
+}
 
 impl Lone {
     fn new(change: impl Fn(&mut Config)) -> Self {
@@ -729,15 +737,15 @@ impl Lone {
         config.addresses = vec!["here".to_owned()];
         change(&mut config);
         let me = Life { node: NodeId(9), incarnation: Incarnation(1) };
-        let mut lone = Self { machine: Machine::new(config, me, 1), downs: Vec::new(), heard: BTreeMap::new() };
+        let mut lone = Self { machine: StandIn::machine(config, me, 1), downs: Vec::new(), heard: BTreeMap::new() };
         for peer in [D, H] {
             let hello = hello(peer, 1);
             let socket = SocketId(peer as u64);
             lone.machine.accepted(NOW, socket);
             lone.machine.received(NOW, socket, hello.encode());
-            // The welcome.
-            lone.machine.fill(NOW, socket, 1, &mut Vec::new());
-            lone.machine.received(NOW, socket, CONFIRM);
+            let mut welcome = Vec::new();
+            lone.machine.fill(NOW, socket, 1, &mut welcome);
+            lone.machine.received(NOW, socket, confirmation(&hello, &welcome.concat()));
             lone.settle();
         }
         lone
@@ -885,13 +893,14 @@ fn who_says_hello_is_who_its_relay_says() {
     for (says, admitted) in [(5, true), (6, false)] {
         let mut end = Lone::new(|_| {});
         end.says(D, Relay::From { stream: 2, node: id(5) });
-        end.says(D, Relay::Bytes { stream: 2, piece: hello(says, 1).encode() });
+        let hello = hello(says, 1);
+        end.says(D, Relay::Bytes { stream: 2, piece: hello.encode() });
         let heard = end.heard(D);
         let [Relay::Bytes { stream: 2, piece }, rest @ ..] = &heard[..] else { panic!("{heard:?}") };
         let answer = Answer::decode(&mut BytesMut::from(&piece[..])).unwrap().unwrap();
         if admitted {
             assert!(matches!(answer, Answer::Welcome(_)) && rest.is_empty(), "{heard:?}");
-            end.says(D, Relay::Bytes { stream: 2, piece: CONFIRM });
+            end.says(D, Relay::Bytes { stream: 2, piece: confirmation(&hello, piece) });
             assert_eq!(end.machine.relayed_by(id(5)), Some(id(D)));
         } else {
             assert_eq!(answer, Answer::Refused(Refusal::WrongNode(NodeId(9))));
@@ -914,7 +923,9 @@ fn who_is_relayed_from_now_on_relays_nothing() {
     again.resume.connection = relay.machine.connection_id(id(D)).expect("it was up");
     relay.says(H, Relay::Bytes { stream: 2, piece: again.encode() });
     assert_eq!(relay.machine.relayed_by(id(D)), None);
-    relay.says(H, Relay::Bytes { stream: 2, piece: CONFIRM });
+    let heard = relay.heard(H);
+    let Some(Relay::Bytes { stream: 2, piece: welcome }) = heard.last() else { panic!("{heard:?}") };
+    relay.says(H, Relay::Bytes { stream: 2, piece: confirmation(&again, welcome) });
     assert_eq!(relay.machine.relayed_by(id(D)), Some(id(H)));
     assert_eq!(relay.machine.census().relays, 0);
     let heard = relay.heard(H);

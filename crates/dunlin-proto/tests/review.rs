@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::identity::StandIn;
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, End, Expected, Face, Read, Terms};
 use dunlin_proto::{Action, Config, HomeHears, Machine, ProxyHears};
@@ -12,7 +13,7 @@ const NOW: Time = Time(1000);
 fn machine(n: u128) -> Machine {
     let mut config = Config::new("review".to_owned());
     config.addresses = vec![format!("memory:{n}")];
-    Machine::new(config, Life { node: NodeId(n), incarnation: Incarnation(1) }, 7)
+    StandIn::machine(config, Life { node: NodeId(n), incarnation: Incarnation(1) }, 7)
 }
 
 fn declared(face: Face) -> Declaration {

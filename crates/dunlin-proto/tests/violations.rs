@@ -3,10 +3,11 @@
 
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, ConnectionId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::identity::{Identity, StandIn, confirm, prove, proven_by};
 use dunlin_proto::time::Time;
-use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Resume, Welcome};
+use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Proof, Refusal, Resume, Welcome};
 use dunlin_proto::wire::{
-    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Poison, Terms, ToHome, VERSIONS, codec,
+    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Poison, Terms, ToHome, VERSIONS, codec, limits,
 };
 use dunlin_proto::{Action, Config, Down, HomeHears, Machine, State};
 
@@ -35,15 +36,9 @@ fn hello(peer: usize) -> Hello {
         resume: Resume { run: 1, seen: 0, ..Resume::default() },
         addresses: Vec::new(),
         bound: Bound::default(),
-        identity: Bytes::new(),
+        key: StandIn::of(PEERS[peer]).key(),
+        nonce: 1,
     }
-}
-
-/// The first frame of the dialling side.
-fn confirm() -> Bytes {
-    let mut bytes = BytesMut::new();
-    codec::encode(&Frame::Confirm, &mut bytes);
-    bytes.freeze()
 }
 
 /// A node that is up with both peers; it offers tickets 1 to 3 on `THERE`, 3 as a choice.
@@ -53,18 +48,21 @@ struct Node {
     down: Option<Down>,
     /// What it calls the connections, in the order in which it has said so.
     connections: Vec<ConnectionId>,
+    /// What it has answered last.
+    answer: Option<Answer>,
 }
 
 impl Node {
     fn new() -> Self {
-        let mut machine = Machine::new(Config::new("laws"), Life { node: NodeId(1), incarnation: Incarnation(1) }, 1);
+        let mut machine =
+            StandIn::machine(Config::new("laws"), Life { node: NodeId(1), incarnation: Incarnation(1) }, 1);
         let terms = Terms { window: 3, credits: 1, value_max: 100 };
         machine.open_home(HERE, terms, face(), true).unwrap();
-        let mut node = Self { machine, down: None, connections: Vec::new() };
+        let mut node = Self { machine, down: None, connections: Vec::new(), answer: None };
         for peer in 0..2 {
             node.machine.accepted(NOW, SocketId(peer as u64));
             node.arrives(peer, hello(peer).encode());
-            node.arrives(peer, confirm());
+            node.confirms(peer, &hello(peer));
         }
         node.machine.attach(NOW, THERE, PEERS[0], face()).unwrap();
         node.machine.attach(NOW, ELSEWHERE, PEERS[1], face()).unwrap();
@@ -83,8 +81,11 @@ impl Node {
                 Action::Write(socket) | Action::Close(socket, _) => {
                     let mut out = Vec::new();
                     while self.machine.fill(NOW, socket, 1 << 16, &mut out) > 0 {}
-                    if let Ok(Some(Answer::Welcome(welcome))) = Answer::decode(&mut BytesMut::from(&out.concat()[..])) {
-                        self.connections.push(welcome.resume.connection);
+                    if let Ok(Some(answer)) = Answer::decode(&mut BytesMut::from(&out.concat()[..])) {
+                        if let Answer::Welcome(welcome) = &answer {
+                            self.connections.push(welcome.resume.connection);
+                        }
+                        self.answer = Some(answer);
                     }
                 }
                 Action::Connection(node, State::Down(why)) => {
@@ -94,6 +95,14 @@ impl Node {
                 _ => {}
             }
         }
+    }
+
+    /// The first frame of the dialling side, which has read the last answer.
+    fn confirms(&mut self, socket: usize, hello: &Hello) {
+        let answer = self.answer.take().expect("its hello is answered");
+        let mut bytes = BytesMut::new();
+        codec::encode(&confirm(&StandIn::of(hello.me.node), &hello.encode(), &answer), &mut bytes);
+        self.arrives(socket, bytes.freeze());
     }
 
     fn hears(&mut self, frames: &[Frame]) {
@@ -140,7 +149,7 @@ fn what_breaks_the_protocol_ends_the_connection_and_no_other() {
     let choice = |ticket| to_home(ToHome::OfferChoice(ticket, 7));
     let terms = Terms { window: 1, credits: 0, value_max: 1 };
     let cases: &[(&str, &[Frame])] = &[
-        ("a confirmation that is not the first frame", &[Frame::Confirm]),
+        ("a confirmation that is not the first frame", &[Frame::Confirm { signature: Bytes::new() }]),
         ("an acknowledgement of what was not sent", &[Frame::Ack { seen: 100 }]),
         ("an acknowledgement of what was not sent", &[Frame::Ack { seen: 3 }, Frame::Ack { seen: 2 }]),
         ("a piece of no value", &[attach(), more(b"x")]),
@@ -206,13 +215,19 @@ fn the_dialled_side_does_not_confirm() {
         resume: Resume { connection: ConnectionId(7), run: 1, seen: 0 },
         addresses: Vec::new(),
         bound: Bound::default(),
-        identity: Bytes::new(),
+        nonce: 1,
+        proof: Proof::default(),
     };
-    node.machine.received(NOW, socket, Answer::Welcome(welcome).encode());
+    let mut said = Vec::new();
+    node.machine.fill(NOW, socket, 1 << 16, &mut said);
+    let answer = prove(&StandIn::of(dialled), &said.concat(), Answer::Welcome(welcome));
+    node.machine.received(NOW, socket, answer.encode());
     assert!(
         std::iter::from_fn(|| node.machine.poll()).any(|action| action == Action::Connection(dialled, State::Up(me)))
     );
-    node.machine.received(NOW, socket, confirm());
+    let mut again = BytesMut::new();
+    codec::encode(&Frame::Confirm { signature: Bytes::new() }, &mut again);
+    node.machine.received(NOW, socket, again.freeze());
     let why = Down::Violation("a confirmation that is not the first frame".to_owned());
     let down = Action::Connection(dialled, State::Down(why));
     assert!(std::iter::from_fn(|| node.machine.poll()).any(|action| action == down));
@@ -263,24 +278,39 @@ fn bytes_that_are_no_frame_end_the_connection() {
     }
 }
 
-/// A peer may say that the connection is in any life; none can be counted out of.
+/// A peer may name any life of the connection that can be written. This node never answers with one that cannot, nor comes to one.
 #[test]
 fn the_greatest_run_is_survived() {
+    let greatest = |node: &Node, seen| {
+        let resume = Resume { connection: node.connections[0], run: limits::RUN, seen };
+        Hello { met: Incarnation(1), attempt: 2, resume, ..hello(0) }
+    };
+    // It cannot go on there, and there is no next life.
     let mut node = Node::new();
-    let resume = Resume { connection: node.connections[0], run: 1 << 48, seen: 9 };
-    let greatest = Hello { met: Incarnation(1), attempt: 2, resume, ..hello(0) };
+    let hopeless = greatest(&node, 9);
     node.machine.accepted(NOW, SocketId(5));
-    node.arrives(5, greatest.encode());
+    node.arrives(5, hopeless.encode());
+    let Some(answer @ Answer::Over(Refusal::Impossible, _)) = &node.answer else { panic!("{:?}", node.answer) };
+    assert_eq!(proven_by(&StandIn::of(PEERS[0]), &hopeless.encode(), answer), Some(NodeId(1)));
+    assert_eq!(node.down, None);
+
+    // It can, and then that life ends: what follows is another connection.
+    let last = greatest(&node, 0);
+    node.machine.accepted(NOW, SocketId(6));
+    node.arrives(6, last.encode());
     assert_eq!(node.down, None, "it has not confirmed");
-    node.arrives(5, confirm());
+    node.confirms(6, &last);
     assert_eq!(node.down, Some(Down::GivenUp));
+    node.arrives(6, Bytes::from_static(b"\x77\x00"));
+    assert!(matches!(node.down, Some(Down::Violation(_))), "{:?}", node.down);
+    assert_eq!(node.machine.connection_id(PEERS[0]), None);
 
     let mut beyond = hello(0);
     beyond.resume.run = u64::MAX;
-    node.machine.accepted(NOW, SocketId(6));
-    node.machine.received(NOW, SocketId(6), beyond.encode());
+    node.machine.accepted(NOW, SocketId(7));
+    node.machine.received(NOW, SocketId(7), beyond.encode());
     let garbage = std::iter::from_fn(|| node.machine.poll()).find_map(|action| match action {
-        Action::Close(SocketId(6), why) => Some(why.to_string()),
+        Action::Close(SocketId(7), why) => Some(why.to_string()),
         _ => None,
     });
     assert_eq!(garbage.as_deref(), Some("what arrived is not the protocol: a run cannot be 18446744073709551615"));

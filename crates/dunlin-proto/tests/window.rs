@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::identity::StandIn;
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::codec::{self, Next};
 use dunlin_proto::wire::{Declaration, Expected, Face, Terms};
@@ -59,7 +60,7 @@ impl World {
             if n == 2 {
                 config.addresses = vec!["memory:2".to_owned()];
             }
-            Machine::new(config, Life { node: NodeId(n), incarnation: Incarnation(1) }, 7)
+            StandIn::machine(config, Life { node: NodeId(n), incarnation: Incarnation(1) }, 7)
         };
         let mut world = Self {
             now: 1000,

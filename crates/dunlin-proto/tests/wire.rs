@@ -11,9 +11,10 @@ mod messages;
 use arbitrary::Unstructured;
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::identity::{Identity, StandIn};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::codec::{self, Next, WireError};
-use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Refusal, Resume};
+use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Proof, Refusal, Resume, Welcome};
 use dunlin_proto::wire::{
     Declaration, End, Expected, Face, Frame, FromHome, Head, Lane, Names, NoRelay, Poison, Relay, Status, Terms,
     ToHome, VERSIONS, limits,
@@ -333,7 +334,8 @@ fn the_fields_of_names_have_exact_limits() {
         assert_eq!(make(max + 1).check(), Err(error.clone()));
         assert_eq!(read(&written(&Frame::Names(make(max + 1)))), Err(error.clone()));
 
-        let mut node = Machine::new(Config::new("limits"), Life { node: NodeId(1), incarnation: Incarnation(1) }, 1);
+        let mut node =
+            StandIn::machine(Config::new("limits"), Life { node: NodeId(1), incarnation: Incarnation(1) }, 1);
         assert_eq!(node.say_names(Time(0), NodeId(2), make(max)), Ok(()));
         assert_eq!(node.say_names(Time(0), NodeId(2), make(max + 1)), Err(error));
     }
@@ -341,7 +343,7 @@ fn the_fields_of_names_have_exact_limits() {
 
 #[test]
 fn a_schema_is_refused_by_its_sender() {
-    let mut node = Machine::new(Config::new("limits"), Life { node: NodeId(1), incarnation: Incarnation(1) }, 1);
+    let mut node = StandIn::machine(Config::new("limits"), Life { node: NodeId(1), incarnation: Incarnation(1) }, 1);
     let terms = Terms { window: 1, credits: 0, value_max: 1 };
     let (fits, too_large) = (face(limits::SCHEMA), face(limits::SCHEMA + 1));
     let refused = Err(too_long("a schema", limits::SCHEMA + 1, limits::SCHEMA));
@@ -388,7 +390,8 @@ fn hello() -> Hello {
         resume: Resume { run: 1, seen: 0, ..Resume::default() },
         addresses: Vec::new(),
         bound: Bound::default(),
-        identity: Bytes::new(),
+        key: StandIn::of(NodeId(2)).key(),
+        nonce: 7,
     }
 }
 
@@ -432,9 +435,9 @@ fn the_fields_of_a_hello_have_exact_limits() {
             invalid("which addresses are bound", 1),
         ),
         (
-            with(&|hello| hello.identity = Bytes::from(vec![0; limits::IDENTITY])),
-            with(&|hello| hello.identity = Bytes::from(vec![0; limits::IDENTITY + 1])),
-            above("an identity", limits::IDENTITY),
+            with(&|hello| hello.key = Bytes::from(vec![0; limits::KEY])),
+            with(&|hello| hello.key = Bytes::from(vec![0; limits::KEY + 1])),
+            above("a public key", limits::KEY),
         ),
         (
             with(&|hello| hello.resume.run = limits::RUN),
@@ -451,6 +454,42 @@ fn the_fields_of_a_hello_have_exact_limits() {
         assert_eq!(decoded(&fits), Ok(Some(fits)));
         assert_eq!(decoded(&not), Err(error));
     }
+}
+
+#[test]
+fn proofs_have_exact_limits() {
+    let welcome = |proof| {
+        Answer::Welcome(Welcome {
+            version: VERSIONS.1,
+            me: Life { node: NodeId(2), incarnation: Incarnation(3) },
+            resume: Resume::default(),
+            addresses: Vec::new(),
+            bound: Bound::default(),
+            nonce: u128::MAX,
+            proof,
+        })
+    };
+    let proof = |key, signature| Proof { key: vec![1; key].into(), signature: vec![2; signature].into() };
+    let over = |proof| Answer::Over(Refusal::Forgotten, proof);
+    let decoded = |answer: &Answer| Answer::decode(&mut BytesMut::from(&answer.encode()[..]));
+    for fits in [proof(0, 0), proof(limits::KEY, limits::SIGNATURE)] {
+        for answer in [welcome(fits.clone()), over(fits.clone())] {
+            assert_eq!(decoded(&answer), Ok(Some(answer)));
+        }
+    }
+    for (not, error) in [
+        (proof(limits::KEY + 1, 0), too_long("a public key", limits::KEY + 1, limits::KEY)),
+        (proof(0, limits::SIGNATURE + 1), too_long("a signature", limits::SIGNATURE + 1, limits::SIGNATURE)),
+    ] {
+        assert_eq!(decoded(&welcome(not.clone())), Err(error.clone()));
+        assert_eq!(decoded(&over(not)), Err(error));
+    }
+    let confirm = |length| Frame::Confirm { signature: vec![3; length].into() };
+    for length in [0, 1, 127, 128] {
+        assert_eq!(read(&written(&confirm(length))), Ok(confirm(length)));
+    }
+    let refused = too_long("a frame", limits::SIGNATURE + 3, limits::SIGNATURE + 2);
+    assert_eq!(read(&written(&confirm(limits::SIGNATURE + 1))), Err(refused));
 }
 
 #[test]
@@ -476,13 +515,13 @@ fn a_handshake_has_an_exact_limit_and_a_kind() {
 #[test]
 fn later_versions_are_understood_as_far_as_can_be() {
     let mut later = hello();
-    later.versions = (3, 7);
+    later.versions = (4, 7);
     let mut bytes = BytesMut::from(&later.encode()[..]);
     bytes.extend_from_slice(b"more");
     bytes[10] += 4;
     assert_eq!(Hello::decode(&mut bytes), Ok(Some(later)));
 
-    for versions in [(4u16, 5u16), (0, 0), (2, 2), (9, 2)] {
+    for versions in [(5u16, 6u16), (0, 0), (3, 3), (9, 2)] {
         let mut bytes = BytesMut::from(&b"dunlin\r\n\x01\x00\x06"[..]);
         bytes.extend_from_slice(&[
             (versions.0 >> 8) as u8,
@@ -493,7 +532,8 @@ fn later_versions_are_understood_as_far_as_can_be() {
         bytes.extend_from_slice(b"??");
         assert_eq!(Hello::decode(&mut bytes.clone()), Err(WireError::Version(versions)));
 
-        let mut node = Machine::new(Config::new("limits"), Life { node: NodeId(1), incarnation: Incarnation(1) }, 1);
+        let mut node =
+            StandIn::machine(Config::new("limits"), Life { node: NodeId(1), incarnation: Incarnation(1) }, 1);
         node.accepted(Time(0), SocketId(1));
         node.received(Time(0), SocketId(1), bytes.freeze());
         let mut out = Vec::new();
@@ -514,7 +554,7 @@ const SOCKET: SocketId = SocketId(1);
 
 fn listener() -> Machine {
     let life = Life { node: NodeId(1), incarnation: Incarnation(1) };
-    let mut node = Machine::new(Config::new("limits"), life, 1);
+    let mut node = StandIn::machine(Config::new("limits"), life, 1);
     let terms = Terms { window: 100, credits: 3, value_max: 1 << 20 };
     for channel in 0..3 {
         node.open_home(ChannelId(channel), terms, face(0), false).unwrap();
@@ -531,7 +571,7 @@ fn speech() -> Vec<Bytes> {
         config.chunk_alone = config.chunk;
         config
     };
-    let mut dialler = Machine::new(config, Life { node: NodeId(2), incarnation: Incarnation(3) }, 1);
+    let mut dialler = StandIn::machine(config, Life { node: NodeId(2), incarnation: Incarnation(3) }, 1);
     let mut listener = listener();
     dialler.learn(NodeId(1), &["there".to_owned()]);
     for channel in 0..3 {
@@ -688,7 +728,7 @@ fn pieces_are_larger_where_nobody_else_waits() {
     let pieces = |channels: u128, length: usize| {
         let mut config = Config::new("limits");
         (config.chunk, config.chunk_alone) = (3000, 10_000);
-        let mut dialler = Machine::new(config, Life { node: NodeId(2), incarnation: Incarnation(3) }, 1);
+        let mut dialler = StandIn::machine(config, Life { node: NodeId(2), incarnation: Incarnation(3) }, 1);
         let mut listener = listener();
         dialler.learn(NodeId(1), &["there".to_owned()]);
         for channel in 0..channels {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::identity::StandIn;
 use dunlin_proto::schema::Schema;
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, End, Expected, Face, Terms};
@@ -61,7 +62,7 @@ impl Pair {
             config.bound = config.addresses.clone();
             config.chunk = 5;
             config.chunk_alone = config.chunk;
-            Machine::new(config, Life { node: NodeId(n), incarnation: Incarnation(7) }, 1)
+            StandIn::machine(config, Life { node: NodeId(n), incarnation: Incarnation(7) }, 1)
         };
         let nodes = [node(0xa, &[]), node(0xb, &["reef:4115"])];
         Self { nodes, now: Time(0), socket: None, sockets: 0, said: Vec::new() }

@@ -234,6 +234,8 @@ pub struct Coverage {
     pub replaced: u64,
     /// Channels with ends that travel whose receiver retired them.
     pub retired: u64,
+    /// What a peer without a key has said in the name of a node.
+    pub thefts: u64,
 }
 
 impl Coverage {
@@ -255,6 +257,7 @@ impl Coverage {
         self.died += other.died;
         self.replaced += other.replaced;
         self.retired += other.retired;
+        self.thefts += other.thefts;
     }
 
     /// The counts as a JSON object.
@@ -268,7 +271,7 @@ impl Coverage {
             })
             .collect();
         format!(
-            "{{\"events\":{},\"offers\":{},\"taken\":{},\"deaths\":{},\"resumed\":{},\"relayed\":{},\"died\":{},\"replaced\":{},\"retired\":{},\"met\":{{{}}}}}",
+            "{{\"events\":{},\"offers\":{},\"taken\":{},\"deaths\":{},\"resumed\":{},\"relayed\":{},\"died\":{},\"replaced\":{},\"retired\":{},\"thefts\":{},\"met\":{{{}}}}}",
             self.events,
             self.offers,
             self.taken,
@@ -278,6 +281,7 @@ impl Coverage {
             self.died,
             self.replaced,
             self.retired,
+            self.thefts,
             rows.join(",")
         )
     }
@@ -297,7 +301,7 @@ impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} events, {} values offered or sent, {} taken, {} lives of connections ended, {} of them by refusals, {} times resumed, {} relayed, {} replaced, {} retired",
+            "{} events, {} values offered or sent, {} taken, {} lives of connections ended, {} of them by refusals, {} times resumed, {} relayed, {} replaced, {} retired, {} thefts tried",
             self.events,
             self.offers,
             self.taken,
@@ -306,7 +310,8 @@ impl fmt::Display for Coverage {
             self.resumed,
             self.relayed,
             self.replaced,
-            self.retired
+            self.retired,
+            self.thefts
         )?;
         for states in [&Met::ALL[..8], &Met::ALL[8..18], &Met::ALL[18..]] {
             write!(f, "\n{:<14}", "")?;

@@ -5,6 +5,7 @@
 use dunlin_proto::id::SocketId;
 use dunlin_proto::{Census, Down, State};
 
+use crate::hostile::is_thiefs;
 use crate::network::end_of;
 use crate::program::Stage;
 use crate::world::{Event, Proc, World, address, micros, node_id};
@@ -122,6 +123,9 @@ impl World {
             return;
         }
         let Some(id) = self.procs[proc].machine.carried_by(node_id(node)) else { return };
+        if is_thiefs(id) {
+            return self.broke(format!("n{me} takes a peer without its key for n{node}"));
+        }
         let (socket, side) = end_of(id);
         if side == 1 && !self.sockets[socket].is_confirmed() {
             return self.broke(format!("n{me}: the connection to n{node} goes on, and its dialler has not confirmed"));

@@ -7,6 +7,7 @@
 pub mod command;
 mod coverage;
 mod faults;
+mod hostile;
 mod laws;
 mod network;
 mod program;

@@ -63,8 +63,8 @@ pub(crate) struct Pipe {
 
 /// Magic, kind and length of a message of the handshake.
 const HEAD: usize = 11;
-/// The frame behind the handshake of the dialling side.
-const CONFIRM: usize = 2;
+/// The frame behind the handshake of the dialling side: its head, and a signature with its length.
+const CONFIRM: usize = 2 + 1 + 8;
 
 impl Pipe {
     fn room(&self) -> usize {
@@ -160,6 +160,9 @@ impl World {
         if !self.procs[self.current[to]].alive || self.now < self.refuses_until[to] {
             self.procs[by].machine.dial_refused(now, dial, false, "refused".into());
             return self.pump(by);
+        }
+        if self.thief.is_there && !self.healed && self.random.chance(10) {
+            return self.thief_answers(by, dial, to);
         }
         let socket = self.sockets.len();
         let pipe = |limit| Pipe { limit, ..Pipe::default() };
@@ -366,8 +369,8 @@ impl World {
         if !self.sockets[socket].open[side] {
             return;
         }
-        if let Closed::Garbage(what) = why {
-            self.broke(format!("garbage between honest nodes: {what}"));
+        if let Closed::Garbage(_) | Closed::Unproven(_) = why {
+            self.broke(format!("between honest nodes: {why}"));
         }
         let out = self.fill(proc, end(socket, side), 1 << 20);
         self.write(socket, side, &out);

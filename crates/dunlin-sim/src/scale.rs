@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, Contact, DialId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::identity::StandIn;
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, Expected, Face, Terms};
 use dunlin_proto::{
@@ -188,7 +189,7 @@ impl World {
             config.heartbeat = Duration::from_secs(60);
             config.silence = Duration::from_secs(240);
             let life = Life { node: node_id(node), incarnation: Incarnation(1) };
-            Machine::new(config, life, random.next())
+            StandIn::machine(config, life, random.next())
         };
         let machines = (0..scale.nodes).map(machine).collect();
         Self {

@@ -6,11 +6,13 @@ use std::fmt;
 use std::time::Duration;
 
 use dunlin_proto::id::{DialId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::identity::StandIn;
 use dunlin_proto::time::Time;
 use dunlin_proto::{Action, Config, Machine};
 
 use crate::coverage::Coverage;
 use crate::faults::Plan;
+use crate::hostile::{Thief, is_thiefs};
 use crate::laws::View;
 use crate::network::{Mute, Socket, end_of};
 use crate::program::{Channel, Choice, Offer, Sender};
@@ -73,6 +75,7 @@ pub(crate) enum Event {
     EndsCome(usize),
     /// An end in a message, and the process that sent it.
     EndLeft(usize, usize),
+    Thief,
 }
 
 struct Entry {
@@ -108,6 +111,7 @@ pub(crate) struct World {
     /// Which of the processes is a node's present one.
     pub(crate) current: Vec<usize>,
     pub(crate) sockets: Vec<Socket>,
+    pub(crate) thief: Thief,
     pub(crate) mutes: Vec<Vec<Mute>>,
     /// Until when a node refuses dials. Zero: it has not done so yet.
     pub(crate) refuses_until: Vec<u64>,
@@ -211,6 +215,7 @@ impl World {
         let mut plan = Plan::new(&mut random, kind);
         plan.wall_in(&mut Random::new(!seed));
         let nodes = plan.nodes;
+        let is_there = Random::new(seed.rotate_left(32) ^ 0x7E1F).chance(20);
         Self {
             now: 0,
             order: 0,
@@ -220,6 +225,7 @@ impl World {
             procs: Vec::new(),
             current: Vec::new(),
             sockets: Vec::new(),
+            thief: Thief::new(is_there),
             mutes: vec![vec![Mute::None; nodes]; nodes],
             refuses_until: vec![0; nodes],
             channels: Vec::new(),
@@ -289,7 +295,7 @@ impl World {
             }
         }
         let me = Life { node: node_id(node), incarnation: Incarnation(incarnation) };
-        let machine = Machine::new(config, me, self.random.next());
+        let machine = StandIn::machine(config, me, self.random.next());
         let views = vec![View::default(); self.plan.nodes];
         let proc = self.procs.len();
         self.procs.push(Proc {
@@ -372,7 +378,7 @@ impl World {
             Event::Grant(offer, _) => Some(self.senders[self.offers[offer].sender].proc),
             Event::Home(channel) => Some(self.channels[channel].proc),
             Event::Release(offer) | Event::EndsCome(offer) => Some(self.channels[self.offers[offer].channel].proc),
-            Event::Accept(_) | Event::Fault | Event::Restart(_) | Event::Unmute(..) => None,
+            Event::Accept(_) | Event::Fault | Event::Restart(_) | Event::Unmute(..) | Event::Thief => None,
         }
     }
 
@@ -442,6 +448,7 @@ impl World {
             Event::LineWithdrawn(line, proc, claim, from, value) => self.says_withdrawn(line, proc, claim, from, value),
             Event::EndLeft(cargo, proc) => self.end_left(cargo, proc),
             Event::EndsCome(offer) => self.ends_come(offer),
+            Event::Thief => self.thief_moves(),
         }
     }
 
@@ -479,6 +486,12 @@ impl World {
             }
             match action {
                 Action::Dial(dial, to) => self.dial(proc, dial, &to),
+                // It does not read what it is told, and needs not be told that it is over.
+                Action::Write(socket) if is_thiefs(socket) => {}
+                Action::Close(socket, _) if is_thiefs(socket) => {
+                    let now = self.time();
+                    self.procs[proc].machine.closed(now, socket);
+                }
                 Action::Write(socket) => {
                     let (socket, side) = end_of(socket);
                     self.flush(socket, side);
@@ -523,6 +536,9 @@ impl World {
         self.set_up();
         let faults_from = self.random.between(100, 40_000);
         self.after(faults_from, Event::Fault);
+        if self.thief.is_there {
+            self.after(faults_from, Event::Thief);
+        }
         self.run_until(self.plan.heal_at);
         self.heal();
         let patience = self.patience();
@@ -578,6 +594,7 @@ pub(crate) fn config(random: &mut Random) -> Config {
     config.refused = ms(random.between(20, 300));
     config.backoff_min = ms(random.between(2, 20));
     config.backoff_max = ms(random.between(40, 200));
+    config.retell = config.backoff_max;
     config.chunk = random.between(4, 120) as usize;
     config.chunk_alone = config.chunk;
     config.unacked_max = random.between(40, 3000) as usize;

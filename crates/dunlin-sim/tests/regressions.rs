@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, Contact, DialId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::identity::{Identity, StandIn, confirm};
 use dunlin_proto::time::Time;
-use dunlin_proto::wire::handshake::{Bound, Hello, Refusal, Resume};
+use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Refusal, Resume};
 use dunlin_proto::wire::{Declaration, End, Expected, Face, Failure, Frame, Head, Terms, ToHome, VERSIONS, codec};
 use dunlin_proto::{Action, Config, Down, HomeHears, Leaving, Machine, ProxyHears, State};
 
@@ -18,7 +19,7 @@ fn id(node: usize) -> NodeId {
 }
 
 fn machine(config: Config, node: usize, incarnation: u64) -> Machine {
-    Machine::new(config, Life { node: id(node), incarnation: Incarnation(incarnation) }, 1)
+    StandIn::machine(config, Life { node: id(node), incarnation: Incarnation(incarnation) }, 1)
 }
 
 fn config() -> Config {
@@ -44,8 +45,23 @@ fn hello(me: Life, wanted: NodeId) -> Hello {
         resume: Resume { run: 1, seen: 0, ..Resume::default() },
         addresses: Vec::new(),
         bound: Bound::default(),
-        identity: Bytes::new(),
+        key: StandIn::of(me.node).key(),
+        nonce: 1,
     }
+}
+
+/// A machine hears this. Returns the dialler's first frame behind `Welcome`, if it was welcome.
+fn confirmed(machine: &mut Machine, now: Time, socket: SocketId, hello: &Hello) -> Bytes {
+    machine.received(now, socket, hello.encode());
+    let mut answer = Vec::new();
+    machine.fill(now, socket, 1 << 16, &mut answer);
+    let mut first = BytesMut::new();
+    if let Ok(Some(answer @ Answer::Welcome(_))) = Answer::decode(&mut BytesMut::from(&answer.concat()[..]))
+        && hello.wanted != NodeId(0)
+    {
+        codec::encode(&confirm(&StandIn::of(hello.me.node), &hello.encode(), &answer), &mut first);
+    }
+    first.freeze()
 }
 
 /// Two machines, sockets without delay, and what both were told.
@@ -115,18 +131,12 @@ impl Pair {
         let end = self.ends.len() + 1;
         self.ends.extend([None, Some(node)]);
         self.nodes[node].accepted(self.now, SocketId(end as u64));
-        self.nodes[node].received(self.now, SocketId(end as u64), hello(me, id(node)).encode());
-        self.confirm(node, end);
+        let hello = hello(me, id(node));
+        let confirmed = confirmed(&mut self.nodes[node], self.now, SocketId(end as u64), &hello);
+        self.run();
+        self.nodes[node].received(self.now, SocketId(end as u64), confirmed);
+        self.run();
         end
-    }
-
-    /// That one has read the answer.
-    fn confirm(&mut self, node: usize, end: usize) {
-        self.run();
-        let mut confirm = BytesMut::new();
-        codec::encode(&Frame::Confirm, &mut confirm);
-        self.nodes[node].received(self.now, SocketId(end as u64), confirm.freeze());
-        self.run();
     }
 
     fn write(&mut self, end: usize) {
@@ -525,10 +535,8 @@ impl Prey {
         let me = Life { node: NodeId(number), incarnation: Incarnation(1) };
         let hello = hello(me, if wanted { id(0) } else { NodeId(0) });
         self.node.accepted(Time(0), socket);
-        self.node.received(Time(0), socket, hello.encode());
-        if wanted {
-            self.hears(socket, &Frame::Confirm);
-        }
+        let confirmed = confirmed(&mut self.node, Time(0), socket, &hello);
+        self.node.received(Time(0), socket, confirmed);
         socket
     }
 

@@ -31,7 +31,7 @@ fn seeds_of_this_commit_are_clean() {
         coverage.add(&report.coverage);
     }
     assert!(coverage.taken > 1000 && coverage.resumed > 1000 && coverage.deaths > 100, "{coverage}");
-    assert!(coverage.relayed > 100 && coverage.died > 20, "{coverage}");
+    assert!(coverage.relayed > 100 && coverage.died > 20 && coverage.thefts > 1000, "{coverage}");
 }
 
 #[test]
@@ -57,10 +57,12 @@ fn planted_bugs_are_found() {
         "grace-restarted",
         "unconfirmed-resumed",
         "forgotten-resumes",
+        "confirm-unchecked",
+        "welcome-unchecked",
     ];
     for bug in bugs {
         dunlin_sim::wake(Some(bug));
-        let found = (0..500).any(|seed| matches!(run(seed, false).verdict, Verdict::Broken(_)));
+        let found = (0..1500).any(|seed| matches!(run(seed, false).verdict, Verdict::Broken(_)));
         dunlin_sim::wake(None);
         assert!(found, "{bug}");
     }

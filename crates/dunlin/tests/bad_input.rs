@@ -2,12 +2,18 @@
 //! why; its other connections live on: all the while two nodes play ping-pong.
 #![cfg(feature = "net")]
 
+#[allow(dead_code, unreachable_pub, reason = "each test needs a part of what is public there")]
+#[path = "../../dunlin-attack/src/key.rs"]
+mod key;
+
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use dunlin::node::{ConnectionState, Down, Encoding, Limit, NameError, NodeError, NodeEvent, Peer};
 use dunlin::prelude::*;
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
+use dunlin_proto::identity::{Identity, confirm};
 use dunlin_proto::schema::{Coding, Kind, Schema};
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, MAGIC, Refusal, Resume, Welcome};
 use dunlin_proto::wire::{
@@ -18,6 +24,8 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+
+use key::{Key, life};
 
 /// The node that hears it all, with a friend. Both have their names from a third node, so that this one has a registry of its own.
 struct Stage {
@@ -102,10 +110,8 @@ fn run(test: impl Future<Output = Result>) {
     dunlin::block_on(async { tokio::time::timeout(limit, test).await.expect("the test hangs") }).unwrap();
 }
 
-/// A life that nobody else has.
-fn life(node: u128) -> Life {
-    Life { node: NodeId((0xBAD << 100) + node), incarnation: Incarnation(1) }
-}
+/// Each is a later one.
+static ATTEMPTS: AtomicU64 = AtomicU64::new(1);
 
 fn hello(stage: &Stage, me: Life) -> Hello {
     Hello {
@@ -114,11 +120,12 @@ fn hello(stage: &Stage, me: Life) -> Hello {
         me,
         wanted: NodeId(0),
         met: Incarnation(0),
-        attempt: 1,
+        attempt: ATTEMPTS.fetch_add(1, Ordering::Relaxed),
         resume: Resume { run: 0, seen: 0, ..Resume::default() },
         addresses: Vec::new(),
         bound: Bound::default(),
-        identity: Bytes::new(),
+        key: Key::of(me.node).key(),
+        nonce: 1,
     }
 }
 
@@ -158,11 +165,11 @@ impl Intruder {
         let mut intruder = Self { stream, arrived: BytesMut::new(), me };
         loop {
             match Answer::decode(&mut intruder.arrived).unwrap() {
-                Some(Answer::Welcome(_)) => {
-                    intruder.say(&[Frame::Confirm]).await;
+                Some(answer @ Answer::Welcome(_)) => {
+                    intruder.say(&[confirm(&Key::of(me.node), &hello.encode(), &answer)]).await;
                     return intruder;
                 }
-                Some(Answer::Refused(why)) => panic!("refused: {why}"),
+                Some(Answer::Refused(why) | Answer::Over(why, _)) => panic!("refused: {why}"),
                 None => assert_ne!(intruder.stream.read_buf(&mut intruder.arrived).await.unwrap(), 0),
             }
         }
@@ -298,15 +305,23 @@ fn strangers_are_told_or_shut_out() {
         let met = |peer: &Peer| peer.to_string() == intruder.me.node.to_string();
         while !matches!(events.recv().await?, NodeEvent::Joined { peer, .. } if met(&peer)) {}
         let answer = Answer::decode(&mut last_words(stage.address(), &encoded).await);
-        assert_eq!(answer, Ok(Some(Answer::Refused(Refusal::Stale(Incarnation(5))))));
+        assert!(matches!(answer, Ok(Some(Answer::Over(Refusal::Stale(Incarnation(5)), _)))), "{answer:?}");
         let Ok(Some(Answer::Welcome(Welcome { me, .. }))) =
             Answer::decode(&mut last_words(stage.address(), &hello(&stage, life(2)).encode()).await)
         else {
             panic!("no welcome")
         };
-        let replayed = Hello { me: intruder.me, wanted: me.node, ..good };
+        let replayed = Hello { me: intruder.me, wanted: me.node, ..good.clone() };
         let answer = Answer::decode(&mut last_words(stage.address(), &replayed.encode()).await);
         assert_eq!(answer, Ok(Some(Answer::Refused(Refusal::Late))));
+        // Nor is there a later one, since each node draws its id when it starts; nor a node with the key of another.
+        let later = Life { incarnation: Incarnation(u64::MAX), ..intruder.me };
+        let later = Hello { me: later, wanted: me.node, ..good.clone() };
+        let answer = Answer::decode(&mut last_words(stage.address(), &later.encode()).await);
+        assert!(matches!(answer, Ok(Some(Answer::Over(Refusal::AnotherLife(Incarnation(5)), _)))), "{answer:?}");
+        let other = Hello { me: life(3), ..good };
+        let answer = Answer::decode(&mut last_words(stage.address(), &other.encode()).await);
+        assert_eq!(answer, Ok(Some(Answer::Refused(Refusal::Unproven))));
         stage.goes_on().await;
         drop(intruder);
         stage.close().await
@@ -505,11 +520,10 @@ fn a_conversation_that_ends_anywhere_leaves_nothing_behind() {
         value.extend(text.as_bytes());
         let value = Bytes::from(value);
         let mut end = 0;
-        let mut incarnation = 1;
-        let mut intruder = Intruder::meet(&stage, life(1)).await;
+        let me = life(1);
+        let mut intruder = Intruder::meet(&stage, me).await;
         loop {
             let mut rx = stage.node.receiver::<String>("texts").await?;
-            let me = Life { incarnation: Incarnation(incarnation), ..life(1) };
             let channel = intruder.attach("texts").await;
             let conversation = bytes_of(
                 &[
@@ -534,12 +548,10 @@ fn a_conversation_that_ends_anywhere_leaves_nothing_behind() {
                 drop(intruder);
                 return stage.close().await;
             }
-            // The next life of the node ends this one's.
+            // It comes again and knows of no connection: what there was is over.
             drop(intruder);
-            incarnation += 1;
-            let next = Life { incarnation: Incarnation(incarnation), ..me };
-            intruder = Intruder::meet(&stage, next).await;
-            assert_eq!(stage.down(me).await, Down::Restarted);
+            intruder = Intruder::meet(&stage, me).await;
+            assert_eq!(stage.down(me).await, Down::GivenUp);
             match rx.recv().await {
                 Ok(received) => assert_eq!(received, text, "it may have been received before"),
                 Err(error) => assert!(matches!(error, RecvError::NodeLost | RecvError::Closed), "{error}"),

@@ -1,17 +1,24 @@
 //! A name service that is used for years: what nodes leave behind that have joined, called and left.
 #![cfg(feature = "net")]
 
+#[allow(dead_code, unreachable_pub, reason = "each test needs a part of what is public there")]
+#[path = "../../dunlin-attack/src/key.rs"]
+mod key;
+
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use dunlin::prelude::*;
 use dunlin_heap::{Counting, Program};
 use dunlin_proto::id::{Incarnation, Life, NodeId};
+use dunlin_proto::identity::{Identity, confirm};
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Resume};
 use dunlin_proto::wire::{Frame, VERSIONS, codec};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
+
+use key::Key;
 
 #[global_allocator]
 static HEAP: Counting<Program> = Counting(Program::new());
@@ -107,25 +114,31 @@ fn a_hundred_thousand_clients_that_have_left_leave_nothing() {
 
 // From plain sockets.
 
-/// Says hello for a connection with `wanted`, or to learn which node that is.
-async fn hello(stream: &mut TcpStream, me: u128, wanted: NodeId) -> Result<Life> {
+/// Says hello for a connection with `wanted`, or to learn which node that is. Returns who answers, and what confirms the handshake.
+async fn hello(stream: &mut TcpStream, me: u128, wanted: NodeId) -> Result<(Life, Frame)> {
+    let key = Key::numbered(me);
     let hello = Hello {
         versions: VERSIONS,
         application: "former".into(),
-        me: Life { node: NodeId(me), incarnation: Incarnation(1) },
+        me: key.life(),
         wanted,
         met: Incarnation(0),
         attempt: u64::from(wanted != NodeId(0)),
         resume: Resume { run: u64::from(wanted != NodeId(0)), ..Resume::default() },
         addresses: Vec::new(),
         bound: Bound::default(),
-        identity: Bytes::new(),
+        key: key.key(),
+        nonce: 1,
     };
     stream.write_all(&hello.encode()).await?;
     let mut arrived = BytesMut::new();
     loop {
         match Answer::decode(&mut arrived) {
-            Ok(Some(Answer::Welcome(welcome))) => return Ok(welcome.me),
+            Ok(Some(answer @ Answer::Welcome(_))) => {
+                let first = confirm(&key, &hello.encode(), &answer);
+                let Answer::Welcome(welcome) = answer else { continue };
+                return Ok((welcome.me, first));
+            }
             Ok(None) => assert_ne!(stream.read_buf(&mut arrived).await?, 0, "the node has closed the socket"),
             answer => panic!("{answer:?}"),
         }
@@ -137,9 +150,9 @@ async fn comes_and_goes(me: u128, node: Life, address: &str) -> Result {
     let socket = TcpSocket::new_v4()?;
     socket.bind(([127, 0, 1, (me % 200) as u8 + 1], 0).into())?;
     let mut stream = socket.connect(address.parse().expect("an address of TCP")).await?;
-    hello(&mut stream, me, node.node).await?;
+    let (_, first) = hello(&mut stream, me, node.node).await?;
     let mut last = BytesMut::new();
-    codec::encode(&Frame::Confirm, &mut last);
+    codec::encode(&first, &mut last);
     codec::encode(&Frame::Goodbye, &mut last);
     stream.write_all(&last).await?;
     let mut rest = Vec::new();
@@ -152,7 +165,7 @@ async fn goodbyes(cycles: u128) -> Result<(usize, usize)> {
     let node = builder().names("127.0.0.1:0").listen("127.0.0.1:0").join().await?;
     let address = node.addresses()[0].clone();
     let address = address.strip_prefix("tcp://").unwrap_or(&address).to_owned();
-    let me = hello(&mut TcpStream::connect(&address).await?, 1, NodeId(0)).await?;
+    let (me, _) = hello(&mut TcpStream::connect(&address).await?, 1, NodeId(0)).await?;
     let (mut early, mut late) = (0, 0);
     for round in 0..10 {
         let began = Instant::now();

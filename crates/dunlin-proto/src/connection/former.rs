@@ -18,7 +18,7 @@ const ENDED_MAX: usize = 64;
 const PROMISES_MAX: usize = 2048;
 
 /// So many of them are of one node: a hello that was long on its way is answered, too.
-const PROMISES_EACH: usize = 4;
+pub(super) const PROMISES_EACH: usize = 4;
 
 /// Of so many nodes it is remembered which life of theirs was met last.
 const MET_MAX: usize = 4096;
@@ -54,7 +54,7 @@ impl Former {
     pub(crate) fn ended(&mut self, now: Time, node: NodeId, connection: &Connection, keeps_ids: bool) {
         let Connection { met, before, traffic, .. } = *connection;
         if before.is_some() || met.is_some() {
-            self.ended.push_back(Ended { node, met, before, traffic, addresses: connection.addresses.clone() });
+            self.ended.push_back(Ended { node, met, before, traffic, addresses: connection.book.addresses().to_vec() });
             if self.ended.len() > ENDED_MAX {
                 self.ended.pop_front();
             }

@@ -5,6 +5,7 @@
 //! life ends when the socket stays away for longer than the grace period, when the other node is restarted, or when either
 //! side breaks the protocol; and then for both sides, because the next handshake names the run.
 
+pub(crate) mod book;
 pub(crate) mod chatter;
 pub(crate) mod death;
 pub(crate) mod former;
@@ -21,6 +22,7 @@ use crate::planted::planted;
 use crate::time::Time;
 use crate::wire::NoRelay;
 use crate::wire::handshake::Resume;
+use book::Book;
 use chatter::Chatter;
 use death::Listeners;
 use inbox::Inbox;
@@ -134,10 +136,13 @@ pub(crate) struct Dialling {
     /// Since the connection was last up, one dial has given way to a socket of the other node's that was not
     /// confirmed yet.
     pub(crate) has_yielded: bool,
+    /// So many connections that this node has [offered](former), and that were not confirmed, it has named since then to the other node, which does not know
+    /// them.
+    pub(crate) unknown: usize,
     /// Nobody here needs the connection: another node has asked for a dial-back.
     pub(crate) for_others: bool,
-    /// Who is to be told that it cannot be dialled, once it has failed so often.
-    pub(crate) reports: Option<(NodeId, u32)>,
+    /// Another node has asked for a dial-back, and is to be told later whether there is none.
+    pub(crate) reports: bool,
     pub(crate) help: Help,
     /// Who can be asked to help, the next one last.
     pub(crate) helpers: Vec<NodeId>,
@@ -162,13 +167,20 @@ pub(crate) enum Help {
 }
 
 impl Dialling {
+    /// Whether `Hello` may name one more such connection. Who said hello for these has proved nothing, so they hold the
+    /// connection up only so often.
+    pub(crate) fn may_name(&self) -> bool {
+        self.unknown < former::PROMISES_EACH
+    }
+
     /// The connection has a socket, or is over: what has failed until now says nothing of the next time.
     pub(crate) fn rest(&mut self) {
         self.failures = 0;
         self.unanswered = 0;
         self.has_yielded = false;
+        self.unknown = 0;
         self.for_others = false;
-        self.reports = None;
+        self.reports = false;
         self.help = Help::None;
         self.asked = None;
         self.unrelayed = None;
@@ -210,7 +222,7 @@ pub(crate) struct Connection {
     pub(crate) carried: Carried,
     /// When something has to be done for it at the latest: see [`table`].
     due: Option<Time>,
-    pub(crate) addresses: Vec<String>,
+    pub(crate) book: Book,
     pub(crate) listeners: Listeners,
     /// Who has told of this node, the latest first.
     pub(crate) introducers: Vec<NodeId>,
@@ -255,7 +267,7 @@ impl Connection {
             was_up: false,
             carried: Carried::Idle,
             due: None,
-            addresses: Vec::new(),
+            book: Book::default(),
             listeners: Listeners::default(),
             introducers: Vec::new(),
             dialling: Dialling::default(),

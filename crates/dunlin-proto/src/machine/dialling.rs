@@ -1,7 +1,5 @@
 //! How a node comes to a socket for a connection: which address is dialled, and when.
 
-use bytes::Bytes;
-
 use super::sockets::{Phase, Socket};
 use super::{Action, Closed, Machine};
 use crate::connection::{Attempt, Carried, Down};
@@ -17,6 +15,8 @@ use crate::wire::handshake::{Hello, Resume};
 pub(super) struct Dial {
     pub(super) wanted: Wanted,
     pub(super) address: String,
+    /// It was only told; whether over a socket of this host.
+    pub(super) told: Option<bool>,
 }
 
 /// Whom this node has dialled.
@@ -32,6 +32,9 @@ pub(crate) enum Wanted {
     Check(NodeId),
 }
 
+/// How many dials of addresses that this node was only told are under way at once, whoever has told them.
+const TOLD_DIALS_MAX: usize = 64;
+
 /// How many dials that only learn whether a node of this host is reached are under way at once. Any peer on
 /// the host can cause some.
 const CHECKS_MAX: usize = 64;
@@ -41,6 +44,11 @@ impl Machine {
     pub(super) fn want(&mut self, now: Time, node: NodeId) {
         let connection = self.connection(node);
         if std::mem::take(&mut connection.dialling.for_others) {
+            // Each address may have been dialled once, and none any more.
+            if connection.dialling.running.is_none() && connection.dialling.next.is_none() {
+                connection.dialling.next = Some(now);
+                self.dial_if_due(now, node);
+            }
             self.seek_help(now, node);
         }
         self.seek(now, node);
@@ -67,15 +75,34 @@ impl Machine {
         self.seek_help(now, node);
     }
 
-    pub(super) fn dial(&mut self, wanted: Wanted, address: String) -> DialId {
+    pub(super) fn dial(&mut self, now: Time, wanted: Wanted, address: String) -> DialId {
         let id = DialId(self.next_dial);
         self.next_dial += 1;
-        self.dials.insert(id, Dial { wanted, address: address.clone() });
+        let told = match wanted {
+            // A check is of an address that was said over a socket of this host.
+            Wanted::Anybody | Wanted::Check(_) => None,
+            Wanted::Node(node) | Wanted::Probe(node) => self.connection(node).book.dials(&address, now),
+        };
+        self.told_dials += usize::from(told.is_some());
+        self.dials.insert(id, Dial { wanted, address: address.clone(), told });
         self.actions.push_back(Action::Dial(id, address));
         id
     }
 
+    fn end_dial(&mut self, id: DialId) -> Option<Dial> {
+        let dial = self.dials.remove(&id)?;
+        self.told_dials -= usize::from(dial.told.is_some());
+        Some(dial)
+    }
+
+    /// Whether this dial may lead to this host, or to a process on it: not if its address was only told, and
+    /// over a network. The driver has to look, since a name may stand for any host.
+    pub fn may_dial_here(&self, dial: DialId) -> bool {
+        self.config.dial_local || self.dials.get(&dial).is_none_or(|dial| dial.told != Some(false))
+    }
+
     pub(crate) fn dial_if_due(&mut self, now: Time, node: NodeId) {
+        let (pause, full) = (self.config.retell, self.told_dials >= TOLD_DIALS_MAX);
         let connection = self.connection(node);
         let relayed = match connection.carried {
             Carried::Idle => return,
@@ -96,7 +123,7 @@ impl Machine {
             return;
         }
         // Without an address there is nothing to dial: the other side has to.
-        if connection.addresses.is_empty() {
+        if connection.book.addresses().is_empty() {
             dialling.waits_for_address = true;
             if dialling.last.is_empty() {
                 dialling.last = "no address of it is known".to_owned();
@@ -105,9 +132,19 @@ impl Machine {
         }
         let address = match connection.listeners.doubted().filter(|(at, _)| *at <= now) {
             Some((_, address)) => address.to_owned(),
-            None => connection.addresses[dialling.failures as usize % connection.addresses.len()].clone(),
+            None => {
+                let (start, once) = (dialling.failures as usize, dialling.for_others);
+                match connection.book.next(start, now, pause, once, full) {
+                    Ok(address) => address.to_owned(),
+                    Err(None) => return,
+                    Err(Some(at)) => {
+                        connection.dialling.next = Some(at);
+                        return self.due_at(node, at);
+                    }
+                }
+            }
         };
-        let id = self.dial(Wanted::Node(node), address);
+        let id = self.dial(now, Wanted::Node(node), address);
         self.connection(node).dialling.running = Some(Attempt::Dial(id));
     }
 
@@ -116,9 +153,10 @@ impl Machine {
         let running = self.dials.values().any(|dial| dial.wanted == Wanted::Probe(node));
         let connection = self.connection(node);
         connection.dialling.probes = connection.dialling.probes.wrapping_add(1);
-        let at = connection.dialling.probes as usize % connection.addresses.len().max(1);
-        if let Some(address) = connection.addresses.get(at).filter(|_| !running).cloned() {
-            self.dial(Wanted::Probe(node), address);
+        let addresses = connection.book.addresses();
+        let at = connection.dialling.probes as usize % addresses.len().max(1);
+        if let Some(address) = addresses.get(at).filter(|_| !running).cloned() {
+            self.dial(now, Wanted::Probe(node), address);
         }
         self.probe_later(now, node);
     }
@@ -136,8 +174,8 @@ impl Machine {
             return;
         }
         let connection = self.connection(node);
-        connection.addresses.retain(|other| *other != address);
-        connection.addresses.insert(0, address);
+        connection.book.owns(&address);
+        connection.book.prefer(address);
         if let Some(socket) = connection.socket().filter(|socket| is_relayed(*socket)) {
             self.close(now, socket, Closed::Superseded);
         }
@@ -165,9 +203,6 @@ impl Machine {
             }
         };
         let wait = self.random.jitter((min * 2u32.saturating_pow(failures.min(16) - 1)).min(max));
-        if self.report(now, node) {
-            return;
-        }
         let connection = self.connection(node);
         // Where a second refusal would tell that the node is dead, it is dialled as soon as that counts.
         let doubted = connection.listeners.doubted().map(|(at, _)| at.max(now));
@@ -181,7 +216,7 @@ impl Machine {
 
     /// The socket that was asked for is there.
     pub fn dialled(&mut self, now: Time, id: DialId, socket: SocketId) {
-        let Some(dial) = self.dials.remove(&id) else {
+        let Some(dial) = self.end_dial(id) else {
             return self.act_close(socket, Closed::Superseded);
         };
         if let Wanted::Node(node) = dial.wanted {
@@ -215,9 +250,9 @@ impl Machine {
             connection.dialling.running = Some(Attempt::Hello(socket));
             met = connection.met.unwrap_or(Incarnation(0));
             resume = connection.resume_point();
-            if !connection.id.is_some() {
+            if let Some(promised) = promised.filter(|_| !connection.id.is_some() && connection.dialling.may_name()) {
                 // That node may have heard of it, and have begun.
-                resume.connection = promised.unwrap_or_default();
+                resume.connection = promised;
             }
         }
         let hello = Hello {
@@ -230,16 +265,18 @@ impl Machine {
             resume,
             addresses: self.config.addresses.clone(),
             bound: self.config.bound_of_addresses(),
-            identity: Bytes::new(),
+            key: self.identity.key(),
+            nonce: self.nonce(),
         };
-        let phase = Phase::Greeting { wanted, said: resume, address };
-        self.add_socket(now, socket, phase, Some(hello.encode()), Source::Unknown);
+        let hello = hello.encode();
+        let phase = Phase::Greeting { wanted, said: resume, address, hello: hello.clone() };
+        self.add_socket(now, socket, phase, Some(hello), Source::Unknown);
         self.act_write(socket);
     }
 
     /// There is no socket to be had.
     pub fn dial_failed(&mut self, now: Time, id: DialId, why: String) {
-        if let Some(Dial { wanted: Wanted::Node(node), address }) = self.dials.get(&id)
+        if let Some(Dial { wanted: Wanted::Node(node), address, .. }) = self.dials.get(&id)
             && let Some(connection) = self.connections.get_mut(*node)
         {
             connection.listeners.not_refused(address);
@@ -251,10 +288,10 @@ impl Machine {
     /// not been answered, or could not be made, has [failed](Self::dial_failed): only a refusal may say that
     /// a node is dead.
     pub fn dial_refused(&mut self, now: Time, id: DialId, near: bool, why: String) {
-        if let Some(Dial { wanted: Wanted::Node(node), address }) = self.dials.get(&id) {
+        if let Some(Dial { wanted: Wanted::Node(node), address, .. }) = self.dials.get(&id) {
             let (node, address) = (*node, address.clone());
             if self.refuses(now, node, &address, near) {
-                self.dials.remove(&id);
+                self.end_dial(id);
                 return;
             }
         }
@@ -262,7 +299,7 @@ impl Machine {
     }
 
     pub(super) fn no_socket(&mut self, now: Time, id: DialId, why: String) {
-        let Some(dial) = self.dials.remove(&id) else { return };
+        let Some(dial) = self.end_dial(id) else { return };
         match dial.wanted {
             Wanted::Node(node) if self.is_being_relayed(node) => self.connection(node).dialling.last = why,
             Wanted::Node(node) => self.attempt_failed(now, node, Attempt::Dial(id), why),
@@ -286,6 +323,13 @@ impl Machine {
         true
     }
 
+    /// The host at the other end of this socket, as it is seen from here and written in an address.
+    pub fn comes_from(&mut self, socket: SocketId, host: String) {
+        if let Some(socket) = self.sockets.get_mut(socket) {
+            socket.host = Some(host);
+        }
+    }
+
     /// The other end of this socket, which was just dialled or accepted, is on this host: so the addresses at
     /// which that node listens can be dialled at no cost, to know them when they refuse.
     pub fn is_near(&mut self, socket: SocketId) {
@@ -295,7 +339,7 @@ impl Machine {
     }
 
     /// Whether that node is reached where it says it listens.
-    pub(super) fn check_listeners(&mut self, node: NodeId) {
+    pub(super) fn check_listeners(&mut self, now: Time, node: NodeId) {
         if self.leaving {
             return;
         }
@@ -304,7 +348,7 @@ impl Machine {
         let greeting = |socket: &Socket| matches!(&socket.phase, Phase::Greeting { wanted, .. } if is_check(wanted));
         let running = dials + self.sockets.shaking().filter(|(_, socket)| greeting(socket)).count();
         for address in self.connection(node).listeners.take_unasked(CHECKS_MAX.saturating_sub(running)) {
-            self.dial(Wanted::Check(node), address);
+            self.dial(now, Wanted::Check(node), address);
         }
     }
 }

@@ -128,8 +128,8 @@ impl Machine {
         }
         match frame {
             Frame::Heartbeat => self.hears_nothing(now, node),
-            Frame::Confirm if planted!(UnconfirmedResumed) => {}
-            Frame::Confirm => return Err("a confirmation that is not the first frame"),
+            Frame::Confirm { .. } if planted!(UnconfirmedResumed) => {}
+            Frame::Confirm { .. } => return Err("a confirmation that is not the first frame"),
             Frame::Ack { seen } => {
                 let connection = self.connections.get_mut(node).ok_or("an acknowledgement from nobody")?;
                 let was_full = !connection.outbox.has_something(&self.config);

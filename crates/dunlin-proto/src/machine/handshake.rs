@@ -10,16 +10,20 @@ use super::sockets::{Phase, Socket};
 use super::{Action, Closed, Machine};
 use crate::connection::{Attempt, Carried, Connection, Down, State};
 use crate::id::{ConnectionId, Incarnation, Life, NodeId, SocketId};
+use crate::identity::{confirm, confirmed, prove, proven_by};
 use crate::planted::planted;
 use crate::relay::is_relayed;
 use crate::time::Time;
-use crate::wire::handshake::{self, Answer, Bound, Hello, Refusal, Resume, Welcome};
-use crate::wire::{Frame, VERSIONS, codec};
+use crate::wire::handshake::{self, Answer, Bound, Hello, Proof, Refusal, Resume, Welcome};
+use crate::wire::{Frame, VERSIONS, codec, limits};
 
 /// What a `Hello` that has been answered by `Welcome` says, and what was answered.
 #[derive(Clone, Debug)]
 pub(crate) struct Promise {
     pub(super) dialler: Life,
+    /// The dialler's public key, and what it has to sign.
+    pub(super) key: Bytes,
+    pub(super) signed: Bytes,
     pub(super) attempt: u64,
     pub(super) addresses: Vec<String>,
     pub(super) bound: Bound,
@@ -39,6 +43,15 @@ impl Machine {
         self.part(now, id, Answer::Refused(why.clone()).encode(), Closed::Refused(why));
     }
 
+    /// Answers a `Hello` so: with proof, if the dialler is to believe that something has ended.
+    fn answer_no(&mut self, now: Time, id: SocketId, why: Refusal, hello: &[u8]) {
+        if !why.ends_something() {
+            return self.refuse(now, id, why);
+        }
+        let answer = prove(&*self.identity, hello, Answer::Over(why.clone(), Proof::default()));
+        self.part(now, id, answer.encode(), Closed::Refused(why));
+    }
+
     /// The last word on a socket. It stays known until the driver has fetched it.
     pub(super) fn part(&mut self, now: Time, id: SocketId, last: Bytes, why: Closed) {
         let until = now + self.config.handshake;
@@ -48,7 +61,7 @@ impl Machine {
     }
 
     /// At the dialled side.
-    pub(super) fn hello(&mut self, now: Time, id: SocketId, hello: Hello) {
+    pub(super) fn hello(&mut self, now: Time, id: SocketId, hello: Hello, message: &Bytes) {
         let version = handshake::common(hello.versions).expect("its decoder has looked");
         let meant = hello.wanted == NodeId(0) || hello.wanted == self.me.node;
         // Its relay has said who dials.
@@ -58,7 +71,9 @@ impl Machine {
             let stranger = Closed::Stranger { node: hello.me.node, application: hello.application };
             return self.part(now, id, answer.encode(), stranger);
         }
-        let refusal = if !meant || from != hello.me.node {
+        let refusal = if self.identity.id_of(&hello.key) != Some(hello.me.node) {
+            Some(Refusal::Unproven)
+        } else if !meant || from != hello.me.node {
             Some(Refusal::WrongNode(self.me.node))
         } else if hello.me.node == self.me.node {
             // Whichever of the two is the earlier one has to hear it.
@@ -72,12 +87,12 @@ impl Machine {
             None
         };
         if let Some(why) = refusal {
-            return self.refuse(now, id, why);
+            return self.answer_no(now, id, why, message);
         }
         self.hear_of_myself(now, hello.met);
         if self.replaced.is_some() {
             // It is to look for the later life, and not to take this one for it.
-            return self.refuse(now, id, Refusal::Busy);
+            return self.answer_no(now, id, Refusal::Busy, message);
         }
         let introduces = hello.wanted == NodeId(0);
         let node = hello.me.node;
@@ -85,17 +100,20 @@ impl Machine {
         let known = self.connections.get(node);
         let met = known.map_or_else(|| self.former.met(node), |connection| connection.met);
         if let Some(met) = met.filter(|met| hello.me.incarnation < *met && !planted!(StaleAdmitted)) {
-            return self.refuse(now, id, Refusal::Stale(met));
+            return self.answer_no(now, id, Refusal::Stale(met), message);
+        }
+        if let Some(met) = met.filter(|met| hello.me.incarnation != *met && !self.config.keeps_id) {
+            return self.answer_no(now, id, Refusal::AnotherLife(met), message);
         }
         let restarted = met.is_some_and(|met| hello.me.incarnation > met) && !planted!(RestartUnnoticed);
         // What is said of a connection in an earlier life of that node says nothing of the present one.
         let stands = known.filter(|_| !restarted);
         let wanted_here = stands.is_some_and(|connection| connection.was_up || !connection.outbox.is_done());
         if self.leaving && (introduces || !wanted_here) {
-            return self.refuse(now, id, Refusal::Busy);
+            return self.answer_no(now, id, Refusal::Busy, message);
         }
         if introduces {
-            return self.introduce_myself(now, id, version);
+            return self.introduce_myself(now, id, version, message);
         }
         // If it has met another life of this node, it hears of that, and of a new connection, from `Welcome`.
         let said = match hello.met {
@@ -111,20 +129,20 @@ impl Machine {
         if said.connection.is_some() && !goes_on && !was_offered {
             // What this node's own hello is answered may be the name of that connection.
             let asks = matches!(known.and_then(|connection| connection.dialling.running), Some(Attempt::Hello(_)));
-            return self.refuse(now, id, if asks { Refusal::Crossed } else { Refusal::Forgotten });
+            return self.answer_no(now, id, if asks { Refusal::Crossed } else { Refusal::Forgotten }, message);
         }
         if known.is_none() && self.connections.len() >= self.config.peers_max {
-            return self.refuse(now, id, Refusal::Busy);
+            return self.answer_no(now, id, Refusal::Busy, message);
         }
         let their_attempt = stands.map_or(0, |connection| connection.their_attempt);
         if hello.attempt <= their_attempt && !planted!(LateSocket) {
-            return self.refuse(now, id, Refusal::Late);
+            return self.answer_no(now, id, Refusal::Late, message);
         }
         if let Some(Attempt::Hello(mine)) = known.and_then(|connection| connection.dialling.running)
             && !planted!(CrossedKept)
             && self.keeps_mine(node, mine, id)
         {
-            return self.refuse(now, id, Refusal::Crossed);
+            return self.answer_no(now, id, Refusal::Crossed, message);
         }
         // Where a new connection begins, nothing that either has said in an earlier one counts.
         let begins = || Resume { run: 1, ..Resume::default() };
@@ -141,12 +159,15 @@ impl Machine {
             if outbox.is_some_and(|outbox| seen < outbox.acked()) && !planted!(LateSocket) {
                 // It has said itself, on another socket, that it has seen more: this one is older, and only
                 // arrives now.
-                return self.refuse(now, id, Refusal::Late);
+                return self.answer_no(now, id, Refusal::Late, message);
             }
             if !outbox.map_or(seen == 0, |outbox| outbox.can_resume(seen)) {
                 // That cannot be: this life is over, for both.
                 (run, seen) = (run + 1, 0);
             }
+        }
+        if run > limits::RUN {
+            return self.answer_no(now, id, Refusal::Impossible, message);
         }
         let begins = !goes_on && !was_offered;
         let connection = if begins { self.random.connection() } else { said.connection };
@@ -155,8 +176,11 @@ impl Machine {
             // The dialler may hear of it, and this node not hear that it has.
             self.former.promise(now, hello.me, connection);
         }
+        let (welcome, signed) = self.say_welcome(version, answered, message);
         let promise = Promise {
             dialler: hello.me,
+            key: hello.key,
+            signed,
             attempt: hello.attempt,
             addresses: hello.addresses,
             bound: hello.bound,
@@ -164,7 +188,6 @@ impl Machine {
             before: mine,
             answered,
         };
-        let welcome = self.say_welcome(version, answered);
         let socket = self.sockets.get_mut(id).expect("it is the one that arrived");
         socket.ready = Some(welcome);
         if planted!(UnconfirmedResumed) {
@@ -180,19 +203,23 @@ impl Machine {
         if is_relayed(mine) == is_relayed(theirs) { self.me.node < node } else { is_relayed(theirs) }
     }
 
-    /// At the dialled side: `Welcome` has arrived. Until now nothing has changed here for what the dialler
-    /// has said; something else may have changed it meanwhile.
+    /// At the dialled side: `Welcome` has arrived, and the dialler has proved its id. Until now nothing has changed
+    /// here for what it has said; something else may have changed it meanwhile.
     pub(super) fn confirmed(&mut self, now: Time, id: SocketId, promise: Promise) {
-        let Promise { dialler: Life { node, incarnation }, attempt, addresses, bound, seen, before, answered } =
+        let Promise { dialler: Life { node, incarnation }, attempt, addresses, bound, seen, before, answered, .. } =
             promise;
         let room = self.connections.contains(node) || self.connections.len() < self.config.peers_max;
         if self.replaced.is_some() || !room {
             return self.close(now, id, Closed::Refused(Refusal::Busy));
         }
+        let keeps_id = self.config.keeps_id;
         let connection = self.connection(node);
         match connection.met {
             Some(met) if incarnation < met && !planted!(StaleAdmitted) => {
                 return self.close(now, id, Closed::Refused(Refusal::Stale(met)));
+            }
+            Some(met) if incarnation != met && !keeps_id => {
+                return self.close(now, id, Closed::Refused(Refusal::AnotherLife(met)));
             }
             Some(met) if incarnation > met && !planted!(RestartUnnoticed) => {
                 self.restarted(now, node);
@@ -235,7 +262,7 @@ impl Machine {
         }
         connection.outbox.resume(seen);
         connection.listeners.told(incarnation, &addresses, bound);
-        self.learn_first(node, addresses);
+        self.learn_first(node, id, &addresses);
         self.carry_by(now, node, id);
         // What has come on the old socket since the answer comes again.
         let inbox = &mut self.connection(node).inbox;
@@ -244,33 +271,38 @@ impl Machine {
     }
 
     /// It only wants to know who is here; it will dial again for a connection.
-    pub(super) fn introduce_myself(&mut self, now: Time, id: SocketId, version: u16) {
-        let welcome = self.say_welcome(version, Resume::default());
+    pub(super) fn introduce_myself(&mut self, now: Time, id: SocketId, version: u16, hello: &[u8]) {
+        let (welcome, _) = self.say_welcome(version, Resume::default(), hello);
         self.part(now, id, welcome, Closed::Over);
     }
 
-    pub(super) fn say_welcome(&self, version: u16, resume: Resume) -> Bytes {
+    /// The answer to this `Hello`, and what the dialler has to sign of both.
+    fn say_welcome(&mut self, version: u16, resume: Resume, hello: &[u8]) -> (Bytes, Bytes) {
         let (addresses, bound) = (self.config.addresses.clone(), self.config.bound_of_addresses());
-        let welcome = Welcome { version, me: self.me, resume, addresses, bound, identity: Bytes::new() };
-        Answer::Welcome(welcome).encode()
+        let (nonce, proof) = (self.nonce(), Proof::default());
+        let welcome = Welcome { version, me: self.me, resume, addresses, bound, nonce, proof };
+        let welcome = prove(&*self.identity, hello, Answer::Welcome(welcome));
+        (welcome.encode(), confirmed(hello, &welcome))
     }
 
     /// What a node says of itself comes before what others say of it.
-    pub(super) fn learn_first(&mut self, node: NodeId, mut addresses: Vec<String>) {
-        let connection = self.connection(node);
-        let others = std::mem::take(&mut connection.addresses);
-        addresses.extend(others.into_iter().filter(|address| !addresses.contains(address)).collect::<Vec<_>>());
-        addresses.truncate(2 * crate::wire::limits::ADDRESSES);
-        self.connection(node).addresses = addresses;
+    pub(super) fn learn_first(&mut self, node: NodeId, socket: SocketId, addresses: &[String]) {
+        let near = self.sockets.get(socket).is_some_and(Socket::is_near);
+        self.connection(node).book.hears_itself(addresses, near);
     }
 
     /// At the dialling side.
     pub(super) fn welcome(&mut self, now: Time, id: SocketId, welcome: Welcome) {
-        let Some(Phase::Greeting { wanted, said, address }) = self.sockets.get(id).map(|socket| &socket.phase) else {
+        let Some(Phase::Greeting { wanted, said, address, hello }) = self.sockets.get(id).map(|socket| &socket.phase)
+        else {
             return;
         };
-        let (wanted, said, address) = (*wanted, *said, address.clone());
+        let (wanted, said, address, hello) = (*wanted, *said, address.clone(), hello.clone());
         let life = welcome.me;
+        let answer = Answer::Welcome(welcome.clone());
+        if proven_by(&*self.identity, &hello, &answer) != Some(life.node) && !planted!(WelcomeUnchecked) {
+            return self.close(now, id, Closed::Unproven(life.node));
+        }
         let Wanted::Node(node) = wanted else {
             // It was only an introduction.
             self.sockets.remove(id);
@@ -285,7 +317,7 @@ impl Machine {
                 return self.probed(now, node, life.node, address);
             }
             self.keep(life.node, now + self.config.grace);
-            self.add_addresses(life.node, std::slice::from_ref(&address));
+            self.add_addresses(life.node, |book| book.owns(&address));
             return self.actions.push_back(Action::Introduced(address, Ok(life.node)));
         };
         if life.node != node {
@@ -304,7 +336,8 @@ impl Machine {
         if !stands {
             return self.close(now, id, Closed::Superseded);
         }
-        if !said.connection.is_some() && self.former.promised(now, node).next().is_some() {
+        let may_name = self.connection(node).dialling.may_name();
+        if !said.connection.is_some() && may_name && self.former.promised(now, node).next().is_some() {
             // Meanwhile this side has answered the other one, which may have begun: the next hello says so.
             return self.close(now, id, Closed::Superseded);
         }
@@ -316,10 +349,14 @@ impl Machine {
             return self.close(now, id, Closed::Superseded);
         }
         let mut is_another = false;
+        let keeps_id = self.config.keeps_id;
         let connection = self.connection(node);
         match connection.met {
             Some(met) if life.incarnation < met => {
                 return self.close(now, id, Closed::Refused(Refusal::Stale(met)));
+            }
+            Some(met) if life.incarnation > met && !keeps_id => {
+                return self.close(now, id, Closed::Refused(Refusal::AnotherLife(met)));
             }
             Some(met) if life.incarnation > met => {
                 self.restarted(now, node);
@@ -350,15 +387,18 @@ impl Machine {
         connection.dialling.running = None;
         connection.listeners.told(life.incarnation, &welcome.addresses, welcome.bound);
         // Where another one wanted it to be dialled it is known only by that word.
-        let for_others = connection.dialling.for_others || connection.dialling.reports.is_some();
-        if !is_relayed(id) && !for_others {
-            connection.listeners.reached(life.incarnation, &address);
+        let for_others = connection.dialling.for_others || connection.dialling.reports;
+        if !is_relayed(id) {
+            if !for_others {
+                connection.listeners.reached(life.incarnation, &address);
+            }
+            connection.book.owns(&address);
         }
-        self.learn_first(node, welcome.addresses);
+        self.learn_first(node, id, &welcome.addresses);
         self.drop_answered(now, node, id);
-        let mut confirm = BytesMut::new();
-        codec::encode(&Frame::Confirm, &mut confirm);
-        self.sockets.get_mut(id).expect("the handshake went over it").ready = Some(confirm.freeze());
+        let mut first = BytesMut::new();
+        codec::encode(&confirm(&*self.identity, &hello, &answer), &mut first);
+        self.sockets.get_mut(id).expect("the handshake went over it").ready = Some(first.freeze());
         self.carry_by(now, node, id);
     }
 
@@ -389,8 +429,18 @@ impl Machine {
         dropped.into_iter().for_each(|id| self.close(now, id, Closed::Superseded));
     }
 
-    pub(super) fn refused(&mut self, now: Time, id: SocketId, why: Refusal) {
-        let Some(Phase::Greeting { wanted, said, address }) = self.sockets.get(id).map(|socket| &socket.phase) else {
+    /// A refusal that ends something: by which node, if it has proved that.
+    pub(super) fn over(&mut self, now: Time, id: SocketId, answer: &Answer) {
+        let Some(Phase::Greeting { hello, .. }) = self.sockets.get(id).map(|socket| &socket.phase) else { return };
+        let Answer::Over(why, _) = answer else { return };
+        let by = proven_by(&*self.identity, hello, answer);
+        self.refused(now, id, why.clone(), by);
+    }
+
+    /// `by`: the node that has proved that it says so.
+    pub(super) fn refused(&mut self, now: Time, id: SocketId, why: Refusal, by: Option<NodeId>) {
+        let Some(Phase::Greeting { wanted, said, address, .. }) = self.sockets.get(id).map(|socket| &socket.phase)
+        else {
             return;
         };
         let (wanted, said, address) = (*wanted, *said, address.clone());
@@ -407,17 +457,22 @@ impl Machine {
             // address leads elsewhere.
             let is_elsewhere = match why {
                 Refusal::WrongNode(_) => true,
-                Refusal::Version(_) | Refusal::Application(_) | Refusal::Myself => connection.was_up,
+                Refusal::Version(_) | Refusal::Application(_) | Refusal::Myself | Refusal::Unproven => {
+                    connection.was_up
+                }
+                // What stands is ended by nobody but the node itself.
+                Refusal::Stale(_) | Refusal::AnotherLife(_) => connection.was_up && by != Some(node),
                 _ => false,
             };
             if is_elsewhere {
                 return self.another_answers(now, id, node, why);
             }
         }
-        if let (Wanted::Node(node), Refusal::Forgotten) = (wanted, &why)
+        if let (Wanted::Node(node), Refusal::Forgotten | Refusal::Impossible) = (wanted, &why)
             && said.connection.is_some()
+            && by == Some(node)
         {
-            return self.begin_anew(now, id, node, said.connection);
+            return self.begin_anew(now, id, node, said.connection, why);
         }
         self.close(now, id, Closed::Refused(why.clone()));
         if let Refusal::Stale(met) = why {
@@ -425,7 +480,15 @@ impl Machine {
         }
         // The first dial of a connection would hear these again the next time; the others may change.
         if let Wanted::Node(node) = wanted
-            && matches!(why, Refusal::Version(_) | Refusal::Application(_) | Refusal::Myself | Refusal::Stale(_))
+            && matches!(
+                why,
+                Refusal::Version(_)
+                    | Refusal::Application(_)
+                    | Refusal::Myself
+                    | Refusal::Stale(_)
+                    | Refusal::Unproven
+                    | Refusal::AnotherLife(_)
+            )
         {
             // (If this node is replaced, the connection is over as all the others are.)
             if self.replaced.is_none() {
@@ -436,20 +499,21 @@ impl Machine {
 
     /// That node has nothing of the connection any more, and whatever of it was not acknowledged may have been heard or
     /// not: it is over. The next hello begins another one.
-    fn begin_anew(&mut self, now: Time, id: SocketId, node: NodeId, said: ConnectionId) {
+    fn begin_anew(&mut self, now: Time, id: SocketId, node: NodeId, said: ConnectionId, why: Refusal) {
         let connection = self.connection(node);
         let is_meant = connection.id == said || !connection.id.is_some();
         let stands = connection.dialling.running == Some(Attempt::Hello(id)) && is_meant;
         if !stands {
-            return self.close(now, id, Closed::Refused(Refusal::Forgotten));
+            return self.close(now, id, Closed::Refused(why));
         }
         if !self.stop_relaying(now, node) {
             self.connection(node).dialling.running = None;
             self.sockets.remove(id);
-            self.act_close(id, Closed::Refused(Refusal::Forgotten));
+            self.act_close(id, Closed::Refused(why));
         }
         self.forgotten(now, node);
         self.former.is_unknown_to(node, said);
+        self.connection(node).dialling.unknown += 1;
         self.connect(now, node);
         let connection = self.connection(node);
         if matches!(connection.carried, Carried::Lost { .. }) && connection.dialling.running.is_none() {
@@ -493,6 +557,7 @@ impl Machine {
         connection.listeners.all_well();
         connection.dialling.next = None;
         connection.dialling.rest();
+        connection.book.rest();
         connection.said = now;
         connection.heard = now;
         connection.carried_at = now;
@@ -510,7 +575,7 @@ impl Machine {
         connection.ack_at = None;
         let socket = self.sockets.carries(id, node).expect("the handshake went over it");
         if socket.near {
-            self.check_listeners(node);
+            self.check_listeners(now, node);
         }
         if let Carried::By(old) = before {
             // The other side has noticed before this one that it is lost.

@@ -6,6 +6,7 @@ use crate::id::{ConnectionId, Incarnation, NodeId};
 use crate::planted::planted;
 use crate::time::Time;
 use crate::wire::handshake::Refusal;
+use crate::wire::limits;
 
 impl Machine {
     /// Whether a connection that has been up has lost its sockets, and proved nothing, for the whole grace
@@ -72,7 +73,12 @@ impl Machine {
         self.connection(node).id = ConnectionId::NONE;
     }
 
-    pub(super) fn end_life(&mut self, now: Time, node: NodeId, why: Down, run: u64) {
+    pub(super) fn end_life(&mut self, now: Time, node: NodeId, why: Down, mut run: u64) {
+        if run > limits::RUN {
+            // Only a node that has proved its id can have said a number near this one. No `Hello` can say more.
+            self.connection(node).id = ConnectionId::NONE;
+            run = 1;
+        }
         let connection = self.connection(node);
         let was = std::mem::replace(&mut connection.carried, Carried::Idle);
         let for_good = why.is_out_of_reach() || matches!(why, Down::Refused(_));

@@ -7,21 +7,25 @@ mod lives;
 mod sockets;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use crate::channel::{EarlyLapse, Home, HomeHears, Proxy, ProxyHears, Visitor};
 use crate::config::Config;
+use crate::connection::book::Book;
 use crate::connection::former::Former;
 use crate::connection::table::Connections;
 use crate::connection::{Carried, Connection, Down, State, Traffic};
 use crate::id::{ChannelId, ConnectionId, Contact, DialId, Incarnation, Life, NodeId, SocketId};
+use crate::identity::Identity;
 use crate::random::Random;
+use crate::reach::Undialled;
 use crate::relay::{Relays, is_relayed};
 use crate::time::Time;
 use crate::wire::handshake::Refusal;
-use crate::wire::{Frame, Names, Read};
+use crate::wire::{Frame, Names, Read, limits};
 use dialling::Dial;
 pub(crate) use dialling::Wanted;
-pub(crate) use sockets::{Phase, Sockets};
+pub(crate) use sockets::{Phase, Socket, Sockets};
 
 /// What the machine wants its driver to do or to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +64,9 @@ pub enum Closed {
     /// Another socket has taken its place.
     #[error("another socket has taken its place")]
     Superseded,
+    /// The node that has dialled, or answered, under this id has not signed the handshake with that node's key.
+    #[error("it says that it is node {0}, and has not proved it: it does not have that node's key")]
+    Unproven(NodeId),
     /// One side refused the other.
     #[error("{0}")]
     Refused(Refusal),
@@ -130,6 +137,9 @@ pub struct Census {
 pub struct Machine {
     pub(crate) config: Config,
     pub(crate) me: Life,
+    pub(crate) identity: Arc<dyn Identity>,
+    /// How often a nonce was drawn.
+    nonces: u64,
     random: Random,
     pub(crate) actions: VecDeque<Action>,
     pub(crate) connections: Connections,
@@ -141,6 +151,10 @@ pub struct Machine {
     pub(crate) sockets: Sockets,
     pub(crate) relays: Relays,
     dials: BTreeMap<DialId, Dial>,
+    /// How many of them are of addresses that this node was only told.
+    told_dials: usize,
+    /// Dial-backs that were asked for: when the node that has asked hears that there was none, unless there is.
+    pub(crate) undialled: VecDeque<Undialled>,
     next_dial: u64,
     pub(crate) leaving: bool,
     /// See [`hurry`](Self::hurry).
@@ -162,18 +176,24 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A node that knows nobody.
+    /// A node that knows nobody. Its id is the one that its key has.
     ///
     /// # Panics
-    /// [`Config::check`] says no, or `me` has a zero in it: on the wire that is the node, or the incarnation, that is not known.
-    pub fn new(config: Config, me: Life, seed: u64) -> Self {
+    /// [`Config::check`] says no, the id or the incarnation is zero (on the wire that is one that is not known), or the key is none or longer than [`limits::KEY`].
+    pub fn new(config: Config, incarnation: Incarnation, seed: u64, identity: Arc<dyn Identity>) -> Self {
         if let Err(why) = config.check() {
             panic!("a machine cannot work with its settings: {why}");
         }
-        assert!(me.node != NodeId(0) && me.incarnation != Incarnation(0), "a node and its incarnation are not zero");
+        let key = identity.key();
+        assert!(key.len() <= limits::KEY, "a key of {} bytes; at most {} are allowed", key.len(), limits::KEY);
+        let node = identity.id_of(&key).expect("a node's own key is one");
+        let me = Life { node, incarnation };
+        assert!(node != NodeId(0) && incarnation != Incarnation(0), "a node and its incarnation are not zero");
         Self {
             config,
             me,
+            identity,
+            nonces: 0,
             random: Random::new(seed),
             actions: VecDeque::new(),
             connections: Connections::default(),
@@ -183,6 +203,8 @@ impl Machine {
             sockets: Sockets::default(),
             relays: Relays::default(),
             dials: BTreeMap::new(),
+            told_dials: 0,
+            undialled: VecDeque::new(),
             next_dial: 0,
             leaving: false,
             hurries: false,
@@ -195,6 +217,12 @@ impl Machine {
             said_here: VecDeque::new(),
             left: VecDeque::new(),
         }
+    }
+
+    /// A number of 128 bits that no other handshake has.
+    fn nonce(&mut self) -> u128 {
+        self.nonces += 1;
+        self.identity.nonce(self.nonces - 1)
     }
 
     /// Who this is.
@@ -281,7 +309,8 @@ impl Machine {
 
     /// When to call [`tick`](Self::tick) at the latest.
     pub fn next_tick(&self) -> Option<Time> {
-        self.connections.next_due().into_iter().chain(self.sockets.next_due()).min()
+        let undialled = self.undialled.front().map(|undialled| undialled.at);
+        self.connections.next_due().into_iter().chain(self.sockets.next_due()).chain(undialled).min()
     }
 
     /// Numbered frames that the connections it still has have heard; in this life of each.
@@ -318,19 +347,14 @@ impl Machine {
     /// known until a connection with it has ended.
     pub fn learn(&mut self, node: NodeId, addresses: &[String]) {
         self.keep(node, Time(u64::MAX));
-        self.add_addresses(node, addresses);
+        self.add_addresses(node, |book| addresses.iter().for_each(|address| book.owns(address)));
     }
 
-    fn add_addresses(&mut self, node: NodeId, addresses: &[String]) {
+    fn add_addresses(&mut self, node: NodeId, add: impl FnOnce(&mut Book)) {
         let connection = self.connection(node);
-        let known = connection.addresses.len();
-        for address in addresses {
-            if !connection.addresses.contains(address) {
-                connection.addresses.push(address.clone());
-            }
-        }
-        connection.addresses.truncate(2 * crate::wire::limits::ADDRESSES);
-        if known == 0 && !connection.addresses.is_empty() && connection.dialling.waits_for_address {
+        let known = connection.book.addresses().len();
+        add(&mut connection.book);
+        if known == 0 && !connection.book.addresses().is_empty() && connection.dialling.waits_for_address {
             // Whoever wants the connection has waited for this.
             connection.dialling.waits_for_address = false;
             connection.dialling.next = Some(Time::default());
@@ -340,7 +364,7 @@ impl Machine {
 
     /// Where a node can be dialled, as far as is known: what it says itself comes first.
     pub fn addresses_of(&self, node: NodeId) -> &[String] {
-        self.connections.get(node).map_or(&[], |connection| &connection.addresses)
+        self.connections.get(node).map_or(&[], |connection| connection.book.addresses())
     }
 
     /// The same, or, if the connection with that node is one of the last that have ended, where it could be dialled.
@@ -360,7 +384,7 @@ impl Machine {
             let why = Refusal::Stale(by).to_string();
             return self.actions.push_back(Action::Introduced(address, Err(why)));
         }
-        self.dial(Wanted::Anybody, address);
+        self.dial(Time::default(), Wanted::Anybody, address);
     }
 
     /// Whether there is no connection to this node, and none is being made. After the end of one it is known here at once, and told
@@ -372,8 +396,15 @@ impl Machine {
     /// As [`learn`](Self::learn), from that node: it may help if the two cannot dial each other. Something has to be
     /// said to the node before [`poll`](Self::poll) says that there is nothing to do, or it is forgotten again.
     pub fn introduced(&mut self, node: NodeId, by: NodeId, addresses: &[String]) {
-        self.add_addresses(node, addresses);
+        let near = self.is_near_by(by);
+        self.add_addresses(node, |book| addresses.iter().for_each(|address| book.hears(address, near)));
         self.remember_introducer(node, by);
+    }
+
+    /// Whether what that node says comes over a socket of this host.
+    fn is_near_by(&self, node: NodeId) -> bool {
+        let socket = self.connections.get(node).and_then(Connection::socket);
+        socket.and_then(|socket| self.sockets.get(socket)).is_some_and(Socket::is_near)
     }
 
     /// Makes a connection, if there is none, and this node is not leaving, nor replaced.
@@ -529,6 +560,7 @@ impl Machine {
         for node in self.connections.take_due(now) {
             self.tick_connection(now, node);
         }
+        self.report(now);
     }
 
     fn tick_connection(&mut self, now: Time, node: NodeId) {
@@ -538,7 +570,7 @@ impl Machine {
             Carried::Idle if connection.kept.is_some_and(|until| until <= now) => self.forget(node),
             Carried::Idle => {}
             Carried::Lost { until, .. } if now >= until && connection.dialling.for_others => {
-                self.give_up_dial_back(now, node);
+                self.forget_dial_back(node);
             }
             Carried::Lost { until, .. } if now >= until => self.give_up(now, node),
             Carried::Lost { until, .. } => {

@@ -9,10 +9,11 @@ use super::handshake::Promise;
 use super::{Action, Closed, Machine};
 use crate::connection::{Attempt, Carried, Down, State};
 use crate::id::{NodeId, SocketId};
+use crate::planted::planted;
 use crate::source::{Shares, Source};
 use crate::time::Time;
 use crate::wire::codec::{self, WireError};
-use crate::wire::handshake::{Answer, Hello, Refusal, Resume};
+use crate::wire::handshake::{self, Answer, Hello, Refusal, Resume};
 use crate::wire::{Frame, VERSIONS};
 
 /// What a socket is used for.
@@ -24,7 +25,7 @@ pub(crate) enum Phase {
     /// has arrived.
     Answered(Box<Promise>),
     /// This node has dialled and said `Hello`, and in it where the connection stands.
-    Greeting { wanted: Wanted, said: Resume, address: String },
+    Greeting { wanted: Wanted, said: Resume, address: String, hello: Bytes },
     /// It carries the connection to this node.
     Carries(NodeId),
     /// It has been answered for good; what still arrives is not read.
@@ -42,7 +43,16 @@ pub(crate) struct Socket {
     pub(super) until: Time,
     /// Its other end is on this host.
     pub(super) near: bool,
+    /// The host that it comes from, or leads to, as the driver sees it.
+    pub(crate) host: Option<String>,
     pub(super) source: Source,
+}
+
+impl Socket {
+    /// Its other end is on this host.
+    pub(crate) fn is_near(&self) -> bool {
+        self.near
+    }
 }
 
 /// The sockets that are there, and which of them have yet to shake hands, or to part.
@@ -164,7 +174,8 @@ impl Sockets {
 impl Machine {
     pub(super) fn add_socket(&mut self, now: Time, id: SocketId, phase: Phase, ready: Option<Bytes>, source: Source) {
         let until = now + self.config.handshake;
-        self.sockets.insert(id, Socket { phase, arrived: BytesMut::new(), ready, until, near: false, source });
+        self.sockets
+            .insert(id, Socket { phase, arrived: BytesMut::new(), ready, until, near: false, host: None, source });
     }
 
     /// A socket was accepted, and nothing is known of where it comes from: [`accepted_from`](Self::accepted_from) with [`Source::Unknown`].
@@ -371,9 +382,13 @@ impl Machine {
         }
         socket.arrived.extend_from_slice(&bytes);
         if let Phase::Stranger = socket.phase {
-            match Hello::decode(&mut socket.arrived) {
+            let message = match handshake::whole(&mut socket.arrived) {
                 Ok(None) => return,
-                Ok(Some(hello)) => self.hello(now, id, hello),
+                Ok(Some(message)) => message,
+                Err(why) => return self.close(now, id, Closed::Garbage(why.to_string())),
+            };
+            match Hello::read(&message) {
+                Ok(hello) => self.hello(now, id, hello, &message),
                 Err(WireError::Version(_)) => self.refuse(now, id, Refusal::Version(VERSIONS)),
                 Err(why) => self.close(now, id, Closed::Garbage(why.to_string())),
             }
@@ -381,9 +396,13 @@ impl Machine {
         let Some(socket) = self.sockets.get_mut(id) else { return };
         match &mut socket.phase {
             Phase::Answered(promise) => match codec::confirms(&mut socket.arrived) {
-                Ok(false) => return,
-                Ok(true) => {
+                Ok(None) => return,
+                Ok(Some(signature)) => {
                     let promise = promise.clone();
+                    let is_proven = self.identity.check(&promise.key, &promise.signed, &signature);
+                    if !is_proven && !planted!(ConfirmUnchecked) {
+                        return self.close(now, id, Closed::Unproven(promise.dialler.node));
+                    }
                     self.confirmed(now, id, *promise);
                 }
                 Err(why) => self.close(now, id, Closed::Garbage(why.to_string())),
@@ -391,7 +410,8 @@ impl Machine {
             Phase::Greeting { .. } => match Answer::decode(&mut socket.arrived) {
                 Ok(None) => return,
                 Ok(Some(Answer::Welcome(welcome))) => self.welcome(now, id, welcome),
-                Ok(Some(Answer::Refused(why))) => self.refused(now, id, why),
+                Ok(Some(Answer::Refused(why))) => self.refused(now, id, why, None),
+                Ok(Some(answer @ Answer::Over(..))) => self.over(now, id, &answer),
                 Err(why) => self.close(now, id, Closed::Garbage(why.to_string())),
             },
             Phase::Carries(_) => {}

@@ -139,7 +139,10 @@ pub fn encode(frame: &Frame, out: &mut BytesMut) -> Option<Bytes> {
         Frame::Heartbeat => head(out, kind::HEARTBEAT, 0),
         Frame::Ack { seen } => short(out, kind::ACK, |body| number(body, *seen)),
         Frame::Goodbye => head(out, kind::GOODBYE, 0),
-        Frame::Confirm => head(out, kind::CONFIRM, 0),
+        Frame::Confirm { signature } => {
+            head(out, kind::CONFIRM, number_len(signature.len() as u64) + signature.len());
+            string(out, signature);
+        }
         Frame::FromHome(channel, said) => from_home(out, *channel, said),
         Frame::ToHome(channel, ToHome::Value { head, total, first }) => {
             return value(out, *channel, head, *total, first);
@@ -641,25 +644,26 @@ pub fn next(bytes: &[u8]) -> Result<Next, WireError> {
     Err(WireError::TooLong { what: "a frame", bytes: body, bytes_max: max as u64 })
 }
 
-/// Takes [`Frame::Confirm`] from the front of what has arrived. `false`: it is not all there.
+/// Takes [`Frame::Confirm`] from the front of what has arrived, and gives its signature. `None`: it is not all there.
 ///
 /// # Errors
 /// It is something else, which is not waited for.
-pub(crate) fn confirms(arrived: &mut BytesMut) -> Result<bool, WireError> {
+pub(crate) fn confirms(arrived: &mut BytesMut) -> Result<Option<Bytes>, WireError> {
     if let Some(&kind) = arrived.first().filter(|kind| **kind != kind::CONFIRM) {
         return Err(WireError::Invalid { what: "the kind of the first frame", value: kind.into() });
     }
-    let whole = matches!(next(arrived)?, Next::Frame { .. });
-    if whole {
-        arrived.advance(2);
-    }
-    Ok(whole)
+    let Next::Frame { head, body } = next(arrived)? else { return Ok(None) };
+    let mut r = Reader(arrived.split_to(head + body).freeze().slice(head..));
+    let signature = r.bytes("a signature", limits::SIGNATURE)?;
+    r.finish()?;
+    Ok(Some(signature))
 }
 
 /// How long the body of a frame of this kind may be.
 fn longest(kind: u8) -> Result<usize, WireError> {
     Ok(match kind {
-        kind::HEARTBEAT | kind::GOODBYE | kind::CONFIRM | kind::ELSEWHERE => 0,
+        kind::HEARTBEAT | kind::GOODBYE | kind::ELSEWHERE => 0,
+        kind::CONFIRM => limits::SIGNATURE + 2,
         kind::OFFER | kind::UNREAD | kind::GRANT | kind::GRANT_UNREAD | kind::SENT | kind::MORE | kind::RELAYED => {
             limits::CHUNK + 64
         }
@@ -733,7 +737,7 @@ pub fn decode(kind: u8, body: Bytes) -> Result<Frame, WireError> {
         kind::HEARTBEAT => Frame::Heartbeat,
         kind::ACK => Frame::Ack { seen: r.number("a count of frames")? },
         kind::GOODBYE => Frame::Goodbye,
-        kind::CONFIRM => Frame::Confirm,
+        kind::CONFIRM => Frame::Confirm { signature: r.bytes("a signature", limits::SIGNATURE)? },
         kind::ATTACHED => {
             let channel = r.channel()?;
             Frame::FromHome(channel, FromHome::Attached(r.terms()?))

@@ -2,6 +2,8 @@
 //!
 //! Both begin with [`MAGIC`], so that whatever else dials a node, or is dialled, is known for what it is after 8 bytes. Then a
 //! kind (one byte), the length of the rest (two bytes, big-endian), and the rest.
+//!
+//! What is signed, and what for, is in [`identity`](crate::identity).
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -72,8 +74,10 @@ pub struct Hello {
     pub addresses: Vec<String>,
     /// Where it listens itself.
     pub bound: Bound,
-    /// Proof of who it is. Empty until a later version.
-    pub identity: Bytes,
+    /// Its public key, of which its id is a hash.
+    pub key: Bytes,
+    /// Drawn for this handshake.
+    pub nonce: u128,
 }
 
 /// What the dialled node answers.
@@ -83,6 +87,17 @@ pub enum Answer {
     Welcome(Welcome),
     /// The socket will be closed.
     Refused(Refusal),
+    /// The same, with proof of which node says so: what the two have had is over for that reason.
+    Over(Refusal, Proof),
+}
+
+/// Which node says something.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Proof {
+    /// Its public key.
+    pub key: Bytes,
+    /// Its signature.
+    pub signature: Bytes,
 }
 
 /// The connection goes on, or begins.
@@ -98,8 +113,10 @@ pub struct Welcome {
     pub addresses: Vec<String>,
     /// Where it listens itself.
     pub bound: Bound,
-    /// Proof of who it is. Empty until a later version.
-    pub identity: Bytes,
+    /// Drawn for this handshake.
+    pub nonce: u128,
+    /// Proof that it is that node, and has heard this `Hello`.
+    pub proof: Proof,
 }
 
 /// Why a node does not want this socket.
@@ -133,12 +150,62 @@ pub enum Refusal {
     /// The node does not know the connection that is to go on.
     #[error("it has given the connection up, and keeps nothing of it")]
     Forgotten,
+    /// The dialler's key is not that of its id.
+    #[error("the id of this node is not the one that its key has")]
+    Unproven,
+    /// Nodes of this application draw their ids when they start, and another life of this one is known.
+    #[error("another life of this node is known, of incarnation {}; each start of a node needs an id of its own here", .0.0)]
+    AnotherLife(Incarnation),
+    /// The life of the connection that the dialler names has a number that no connection comes to.
+    #[error("the connection cannot have come to the life that this node names")]
+    Impossible,
+}
+
+impl Refusal {
+    /// Whether something that stands is over with it, so that it needs [proof](Answer::Over).
+    pub(crate) fn ends_something(&self) -> bool {
+        matches!(self, Self::Stale(_) | Self::Forgotten | Self::AnotherLife(_) | Self::Impossible)
+    }
+
+    fn encode(&self, out: &mut BytesMut) {
+        match self {
+            Self::Version((oldest, newest)) => {
+                out.put_u8(0);
+                out.put_u16(*oldest);
+                out.put_u16(*newest);
+            }
+            Self::Application(name) => {
+                out.put_u8(1);
+                codec::string(out, name.as_bytes());
+            }
+            Self::WrongNode(node) => {
+                out.put_u8(2);
+                out.put_u128(node.0);
+            }
+            Self::Stale(known) => {
+                out.put_u8(3);
+                out.put_u64(known.0);
+            }
+            Self::Late => out.put_u8(4),
+            Self::Crossed => out.put_u8(5),
+            Self::Myself => out.put_u8(6),
+            Self::Busy => out.put_u8(7),
+            Self::Forgotten => out.put_u8(8),
+            Self::Unproven => out.put_u8(9),
+            Self::AnotherLife(known) => {
+                out.put_u8(10);
+                out.put_u64(known.0);
+            }
+            Self::Impossible => out.put_u8(11),
+        }
+    }
 }
 
 mod kind {
     pub(super) const HELLO: u8 = 1;
     pub(super) const WELCOME: u8 = 2;
     pub(super) const REFUSED: u8 = 3;
+    pub(super) const OVER: u8 = 4;
 }
 
 /// The newest version that both this crate and a node of these versions speak.
@@ -165,7 +232,8 @@ impl Hello {
             resume(out, self.resume);
             codec::addresses(out, &self.addresses);
             self.bound.encode(out);
-            codec::string(out, &self.identity);
+            codec::string(out, &self.key);
+            out.put_u128(self.nonce);
         })
     }
 
@@ -175,7 +243,12 @@ impl Hello {
     /// It is no `Hello`. [`WireError::NotDunlin`] is known after at most 8 bytes. After [`WireError::Version`] nothing is known but the
     /// versions: answer with [`Refusal::Version`].
     pub fn decode(arrived: &mut BytesMut) -> Result<Option<Self>, WireError> {
-        let Some((kind, mut r)) = open(arrived)? else { return Ok(None) };
+        whole(arrived)?.map(|message| Self::read(&message)).transpose()
+    }
+
+    /// Reads the [whole] message.
+    pub(crate) fn read(message: &Bytes) -> Result<Self, WireError> {
+        let (kind, mut r) = open(message);
         if kind != kind::HELLO {
             return Err(WireError::Invalid { what: "a first message", value: kind.into() });
         }
@@ -193,15 +266,17 @@ impl Hello {
             resume: r.resume()?,
             addresses: r.addresses()?,
             bound: Bound::default(),
-            identity: Bytes::new(),
+            key: Bytes::new(),
+            nonce: 0,
         };
         hello.bound = r.bound(hello.addresses.len())?;
-        hello.identity = r.bytes("an identity", limits::IDENTITY)?;
+        hello.key = r.bytes("a public key", limits::KEY)?;
+        hello.nonce = r.nonce()?;
         // What a newer version adds stands behind: it is not for us.
         if versions.1 <= VERSIONS.1 {
             r.finish()?;
         }
-        Ok(Some(hello))
+        Ok(hello)
     }
 }
 
@@ -218,33 +293,25 @@ impl Answer {
                 resume(out, welcome.resume);
                 codec::addresses(out, &welcome.addresses);
                 welcome.bound.encode(out);
-                codec::string(out, &welcome.identity);
+                out.put_u128(welcome.nonce);
+                welcome.proof.encode(out);
             }),
-            Self::Refused(why) => message(kind::REFUSED, |out| match why {
-                Refusal::Version((oldest, newest)) => {
-                    out.put_u8(0);
-                    out.put_u16(*oldest);
-                    out.put_u16(*newest);
-                }
-                Refusal::Application(name) => {
-                    out.put_u8(1);
-                    codec::string(out, name.as_bytes());
-                }
-                Refusal::WrongNode(node) => {
-                    out.put_u8(2);
-                    out.put_u128(node.0);
-                }
-                Refusal::Stale(known) => {
-                    out.put_u8(3);
-                    out.put_u64(known.0);
-                }
-                Refusal::Late => out.put_u8(4),
-                Refusal::Crossed => out.put_u8(5),
-                Refusal::Myself => out.put_u8(6),
-                Refusal::Busy => out.put_u8(7),
-                Refusal::Forgotten => out.put_u8(8),
+            Self::Refused(why) => message(kind::REFUSED, |out| why.encode(out)),
+            Self::Over(why, proof) => message(kind::OVER, |out| {
+                why.encode(out);
+                proof.encode(out);
             }),
         }
+    }
+
+    /// What is [signed](crate::identity) of it: the same with an empty signature.
+    pub(crate) fn unsigned(&self) -> Bytes {
+        let mut unsigned = self.clone();
+        match &mut unsigned {
+            Self::Welcome(Welcome { proof, .. }) | Self::Over(_, proof) => proof.signature = Bytes::new(),
+            Self::Refused(_) => {}
+        }
+        unsigned.encode()
     }
 
     /// Reads the message from the front of `arrived`. `None`: it is not all there.
@@ -252,27 +319,17 @@ impl Answer {
     /// # Errors
     /// It is no answer to a `Hello`.
     pub fn decode(arrived: &mut BytesMut) -> Result<Option<Self>, WireError> {
-        let Some((kind, mut r)) = open(arrived)? else { return Ok(None) };
+        let Some((kind, mut r)) = whole(arrived)?.as_ref().map(open) else { return Ok(None) };
         let answer = match kind {
             kind::WELCOME => {
                 let (version, me, resume) = (r.fixed16("a version")?, r.life()?, r.resume()?);
                 let addresses = r.addresses()?;
                 let bound = r.bound(addresses.len())?;
-                let identity = r.bytes("an identity", limits::IDENTITY)?;
-                Self::Welcome(Welcome { version, me, resume, addresses, bound, identity })
+                let (nonce, proof) = (r.nonce()?, r.proof()?);
+                Self::Welcome(Welcome { version, me, resume, addresses, bound, nonce, proof })
             }
-            kind::REFUSED => Self::Refused(match r.byte("a refusal")? {
-                0 => Refusal::Version((r.fixed16("a version")?, r.fixed16("a version")?)),
-                1 => Refusal::Application(r.text("an application", limits::APPLICATION)?),
-                2 => Refusal::WrongNode(NodeId(r.id("a node")?)),
-                3 => Refusal::Stale(Incarnation(r.fixed64("an incarnation")?)),
-                4 => Refusal::Late,
-                5 => Refusal::Crossed,
-                6 => Refusal::Myself,
-                7 => Refusal::Busy,
-                8 => Refusal::Forgotten,
-                value => return Err(WireError::Invalid { what: "a refusal", value: value.into() }),
-            }),
+            kind::REFUSED => Self::Refused(r.refusal()?),
+            kind::OVER => Self::Over(r.refusal()?, r.proof()?),
             value => return Err(WireError::Invalid { what: "an answer", value: value.into() }),
         };
         r.finish()?;
@@ -292,8 +349,8 @@ fn message(kind: u8, body: impl FnOnce(&mut BytesMut)) -> Bytes {
     out.freeze()
 }
 
-/// The kind and the body of the message at the front, once it is all there.
-fn open(arrived: &mut BytesMut) -> Result<Option<(u8, Reader)>, WireError> {
+/// The message at the front, once it is all there.
+pub(crate) fn whole(arrived: &mut BytesMut) -> Result<Option<Bytes>, WireError> {
     let same = arrived.len().min(MAGIC.len());
     if arrived[..same] != MAGIC[..same] {
         return Err(WireError::NotDunlin);
@@ -301,7 +358,6 @@ fn open(arrived: &mut BytesMut) -> Result<Option<(u8, Reader)>, WireError> {
     if arrived.len() < HEADER {
         return Ok(None);
     }
-    let kind = arrived[MAGIC.len()];
     let length = usize::from(u16::from_be_bytes([arrived[HEADER - 2], arrived[HEADER - 1]]));
     if length > limits::HANDSHAKE {
         let (bytes, bytes_max) = (length as u64, limits::HANDSHAKE as u64);
@@ -310,8 +366,12 @@ fn open(arrived: &mut BytesMut) -> Result<Option<(u8, Reader)>, WireError> {
     if arrived.len() < HEADER + length {
         return Ok(None);
     }
-    let body = arrived.split_to(HEADER + length).freeze().slice(HEADER..);
-    Ok(Some((kind, Reader(body))))
+    Ok(Some(arrived.split_to(HEADER + length).freeze()))
+}
+
+/// The kind and the body of a [whole] message.
+fn open(message: &Bytes) -> (u8, Reader) {
+    (message[MAGIC.len()], Reader(message.slice(HEADER..)))
 }
 
 fn resume(out: &mut BytesMut, resume: Resume) {
@@ -320,7 +380,41 @@ fn resume(out: &mut BytesMut, resume: Resume) {
     out.put_u64(resume.seen);
 }
 
+impl Proof {
+    fn encode(&self, out: &mut BytesMut) {
+        codec::string(out, &self.key);
+        codec::string(out, &self.signature);
+    }
+}
+
 impl Reader {
+    fn nonce(&mut self) -> Result<u128, WireError> {
+        self.id("a nonce")
+    }
+
+    fn proof(&mut self) -> Result<Proof, WireError> {
+        let key = self.bytes("a public key", limits::KEY)?;
+        Ok(Proof { key, signature: self.bytes("a signature", limits::SIGNATURE)? })
+    }
+
+    fn refusal(&mut self) -> Result<Refusal, WireError> {
+        Ok(match self.byte("a refusal")? {
+            0 => Refusal::Version((self.fixed16("a version")?, self.fixed16("a version")?)),
+            1 => Refusal::Application(self.text("an application", limits::APPLICATION)?),
+            2 => Refusal::WrongNode(NodeId(self.id("a node")?)),
+            3 => Refusal::Stale(Incarnation(self.fixed64("an incarnation")?)),
+            4 => Refusal::Late,
+            5 => Refusal::Crossed,
+            6 => Refusal::Myself,
+            7 => Refusal::Busy,
+            8 => Refusal::Forgotten,
+            9 => Refusal::Unproven,
+            10 => Refusal::AnotherLife(Incarnation(self.fixed64("an incarnation")?)),
+            11 => Refusal::Impossible,
+            value => return Err(WireError::Invalid { what: "a refusal", value: value.into() }),
+        })
+    }
+
     fn fixed16(&mut self, what: &'static str) -> Result<u16, WireError> {
         Ok(u16::from_be_bytes([self.byte(what)?, self.byte(what)?]))
     }

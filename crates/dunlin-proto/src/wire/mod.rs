@@ -11,7 +11,7 @@ use codec::WireError;
 use crate::id::{ChannelId, ChoiceId, Life, NodeId, Request, Ticket};
 
 /// The newest protocol version this crate speaks, and the oldest.
-pub const VERSIONS: (u16, u16) = (3, 3);
+pub const VERSIONS: (u16, u16) = (4, 4);
 
 /// Limits of what is read from a network, in bytes unless said otherwise.
 pub mod limits {
@@ -21,8 +21,10 @@ pub mod limits {
     pub const ADDRESS: usize = 255;
     /// How many addresses a node may have.
     pub const ADDRESSES: usize = 8;
-    /// The identity slot of a handshake.
-    pub const IDENTITY: usize = 4096;
+    /// A node's public key.
+    pub const KEY: usize = 64;
+    /// A signature.
+    pub const SIGNATURE: usize = 128;
     /// A whole handshake message.
     pub const HANDSHAKE: usize = 16 << 10;
     /// The body of a frame, without the piece of a value that it may carry.
@@ -39,7 +41,7 @@ pub mod limits {
     pub const RELAYED: usize = 256 << 10;
     /// ... and so many more after each [`Credit`](super::Relay::Credit).
     pub const RELAY_CREDIT: usize = 64 << 10;
-    /// The number of a connection's life: no honest one comes near it, and one can still be added to it.
+    /// The number of a connection's life: no honest one comes near it.
     pub const RUN: u64 = 1 << 48;
 }
 
@@ -69,7 +71,10 @@ pub enum Frame {
     /// The node leaves: nothing follows.
     Goodbye,
     /// The dialler has read `Welcome`. It is the dialler's first frame on each socket, and never comes later.
-    Confirm,
+    Confirm {
+        /// The dialler's signature of both messages of the handshake.
+        signature: Bytes,
+    },
     /// What a home says of a channel, to a node with a sending half.
     FromHome(ChannelId, FromHome),
     /// What a sending half says, to the home.
@@ -639,16 +644,19 @@ impl Frame {
             | Self::Cut(channel)
             | Self::Read(channel, _)
             | Self::Travel(channel, _) => Some(*channel),
-            Self::Heartbeat | Self::Ack { .. } | Self::Goodbye | Self::Confirm | Self::Names(_) | Self::Relay(_) => {
-                None
-            }
+            Self::Heartbeat
+            | Self::Ack { .. }
+            | Self::Goodbye
+            | Self::Confirm { .. }
+            | Self::Names(_)
+            | Self::Relay(_) => None,
         }
     }
 
     /// Which way the frame takes.
     pub fn lane(&self) -> Lane {
         match self {
-            Self::Heartbeat | Self::Ack { .. } | Self::Confirm => Lane::Moment,
+            Self::Heartbeat | Self::Ack { .. } | Self::Confirm { .. } => Lane::Moment,
             Self::Relay(Relay::Bytes { stream, .. } | Relay::End { stream }) => Lane::Relayed(*stream),
             // A cut follows the pieces that have been written, and comes before all that its channel says next: control does both.
             Self::Goodbye

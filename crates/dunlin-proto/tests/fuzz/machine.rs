@@ -7,6 +7,7 @@ use std::time::Duration;
 use arbitrary::{Arbitrary as _, Result, Unstructured};
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, DialId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::identity::{Identity, StandIn, confirm, prove};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::codec::{self, Next};
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Resume, Welcome};
@@ -47,6 +48,10 @@ struct Socket {
     written: BytesMut,
     /// The handshake has been written.
     opened: bool,
+    /// What the machine has said, if it has dialled.
+    hello: Bytes,
+    /// What it has answered.
+    answer: Option<Answer>,
 }
 
 struct World {
@@ -63,6 +68,8 @@ struct World {
     given: usize,
     /// Ends have been sent, or taken.
     travels: bool,
+    /// What it has answered last over a relay.
+    relayed: Option<Answer>,
 }
 
 impl World {
@@ -77,7 +84,7 @@ impl World {
         config.attached_max = ATTACHED_MAX;
         config.relays_max = RELAYS_MAX;
         Self {
-            machine: Machine::new(config, ME, 1),
+            machine: StandIn::machine(config, ME, 1),
             now: Time(0),
             sockets: BTreeMap::new(),
             next_socket: 0,
@@ -87,6 +94,7 @@ impl World {
             asked: 0,
             given: 0,
             travels: false,
+            relayed: None,
         }
     }
 
@@ -109,12 +117,15 @@ impl World {
                 resume: Resume { run: 1, seen: 0, ..Resume::default() },
                 addresses: vec!["there".to_owned()],
                 bound: Bound::default(),
-                identity: Bytes::new(),
+                key: StandIn::of(peer).key(),
+                nonce: 1,
             };
             let socket = self.open(None);
             self.machine.received(self.now, socket, hello.encode());
+            self.settle();
             let mut attach = BytesMut::new();
-            codec::encode(&Frame::Confirm, &mut attach);
+            let answer = self.sockets.get_mut(&socket).and_then(|socket| socket.answer.take());
+            codec::encode(&confirms(&hello, &answer.expect("its hello is answered")), &mut attach);
             codec::encode(&Frame::ToHome(ChannelId(n), ToHome::Attach(face())), &mut attach);
             self.arrived += attach.len();
             self.machine.received(self.now, socket, attach.freeze());
@@ -211,6 +222,7 @@ impl World {
             hello.wanted = ME.node;
             hello.met = if hello.met.0 == 0 { Incarnation(0) } else { ME.incarnation };
             hello.attempt = self.next_socket + 1;
+            hello.key = StandIn::of(hello.me.node).key();
         }
         // Some of them over a relay.
         if u8::arbitrary(u)? < 80
@@ -218,15 +230,21 @@ impl World {
         {
             let mut bytes = BytesMut::new();
             let (stream, node) = (messages::number(u)?, hello.me.node);
-            for said in [
-                Relay::From { stream, node },
-                Relay::Bytes { stream, piece: hello.encode() },
-                Relay::Bytes { stream, piece: Bytes::from_static(b"\x04\x00") },
-            ] {
-                let piece = codec::encode(&Frame::Relay(said), &mut bytes);
+            let says = |bytes: &mut BytesMut, said| {
+                let piece = codec::encode(&Frame::Relay(said), bytes);
                 bytes.extend_from_slice(&piece.unwrap_or_default());
+            };
+            says(&mut bytes, Relay::From { stream, node });
+            says(&mut bytes, Relay::Bytes { stream, piece: hello.encode() });
+            self.arrive(u, relay, bytes.split().freeze())?;
+            self.settle();
+            if let Some(answer) = self.relayed.take() {
+                let mut piece = BytesMut::new();
+                codec::encode(&confirms(&hello, &answer), &mut piece);
+                says(&mut bytes, Relay::Bytes { stream, piece: piece.freeze() });
+                self.arrive(u, relay, bytes.freeze())?;
             }
-            return self.arrive(u, relay, bytes.freeze());
+            return Ok(());
         }
         if u8::arbitrary(u)? < 160 {
             hello.resume.connection = self.machine.connection_id(hello.me.node).unwrap_or_default();
@@ -235,10 +253,16 @@ impl World {
         self.settle();
         self.arrive(u, socket, hello.encode())?;
         if u8::arbitrary(u)? < 240 {
-            let mut confirm = BytesMut::new();
-            codec::encode(&Frame::Confirm, &mut confirm);
             self.settle();
-            self.arrive(u, socket, confirm.freeze())?;
+            let answer = self.sockets.get_mut(&socket).and_then(|socket| socket.answer.take());
+            // Sometimes it proves nothing.
+            let frame = match answer {
+                Some(answer) if u8::arbitrary(u)? < 230 => confirms(&hello, &answer),
+                _ => Frame::Confirm { signature: messages::bytes(u, 128)? },
+            };
+            let mut first = BytesMut::new();
+            codec::encode(&frame, &mut first);
+            self.arrive(u, socket, first.freeze())?;
         }
         Ok(())
     }
@@ -250,6 +274,17 @@ impl World {
         let answer = match messages::answer(u)? {
             Answer::Welcome(welcome) => Answer::Welcome(Welcome { version: VERSIONS.1, ..welcome }),
             refused => refused,
+        };
+        // Most of them are proved, by the node that says so.
+        let answer = match (&answer, self.sockets.get(&socket)) {
+            (Answer::Welcome(Welcome { me, .. }), Some(socket)) if u8::arbitrary(u)? < 240 => {
+                prove(&StandIn::of(me.node), &socket.hello, answer)
+            }
+            (Answer::Over(..), Some(socket)) if u8::arbitrary(u)? < 240 => {
+                let by = Hello::decode(&mut BytesMut::from(&socket.hello[..])).ok().flatten();
+                by.map_or(answer.clone(), |hello| prove(&StandIn::of(hello.wanted), &socket.hello, answer))
+            }
+            _ => answer,
         };
         self.arrive(u, socket, answer.encode())
     }
@@ -445,19 +480,27 @@ impl World {
         socket.written.extend_from_slice(&bytes);
         if !socket.opened && !socket.written.is_empty() {
             socket.opened = true;
-            let whole = match socket.dialled {
-                Some(_) => Hello::decode(&mut socket.written).map(|hello| hello.is_some()),
-                None => Answer::decode(&mut socket.written).map(|answer| answer.is_some()),
-            };
-            assert_eq!(whole, Ok(true), "the handshake");
+            let all = socket.written.clone();
+            match socket.dialled {
+                Some(_) => assert!(matches!(Hello::decode(&mut socket.written), Ok(Some(_))), "the handshake"),
+                None => socket.answer = Answer::decode(&mut socket.written).expect("the handshake"),
+            }
+            socket.hello = all.freeze();
+            socket.hello.truncate(socket.hello.len() - socket.written.len());
+            assert!(!socket.hello.is_empty(), "the handshake");
         }
         let mut written = socket.written.split().freeze();
         while !written.is_empty() {
             match codec::next(&written) {
                 Ok(Next::Frame { head, body }) => {
                     let whole = written.split_to(head + body);
-                    if let Err(why) = codec::decode(whole[0], whole.slice(head..)) {
-                        panic!("the machine writes what nobody can read: {why}: {whole:02x?}");
+                    match codec::decode(whole[0], whole.slice(head..)) {
+                        Ok(Frame::Relay(Relay::Bytes { piece, .. })) => {
+                            let answer = Answer::decode(&mut BytesMut::from(&piece[..]));
+                            self.relayed = answer.ok().flatten().or(self.relayed.take());
+                        }
+                        Ok(_) => {}
+                        Err(why) => panic!("the machine writes what nobody can read: {why}: {whole:02x?}"),
                     }
                 }
                 other => panic!("the machine writes {written:02x?}: {other:?}"),
@@ -493,6 +536,11 @@ impl World {
             assert_eq!((census.attached, census.proxies, census.offers), (0, 0, 0), "{census:?}");
         }
     }
+}
+
+/// What the dialler says behind this answer.
+fn confirms(hello: &Hello, answer: &Answer) -> Frame {
+    confirm(&StandIn::of(hello.me.node), &hello.encode(), answer)
 }
 
 fn terms(u: &mut Unstructured<'_>) -> Result<Terms> {

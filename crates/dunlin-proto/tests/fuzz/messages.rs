@@ -3,7 +3,7 @@
 use arbitrary::{Arbitrary as _, Result, Unstructured};
 use bytes::Bytes;
 use dunlin_proto::id::{ChannelId, ConnectionId, Incarnation, Life, NodeId};
-use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Refusal, Resume, Welcome};
+use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Proof, Refusal, Resume, Welcome};
 use dunlin_proto::wire::{
     Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Moved, Names, NoDial, NoRelay, Poison, Read,
     Rejection, Relay, Room, Status, Terms, ToHome, Travel, VERSIONS, Which, limits,
@@ -228,7 +228,7 @@ fn relay(u: &mut Unstructured<'_>) -> Result<Relay> {
 pub(crate) fn frame(u: &mut Unstructured<'_>) -> Result<Frame> {
     Ok(match u8::arbitrary(u)? {
         0..=2 => Frame::Heartbeat,
-        3 => Frame::Confirm,
+        3 => Frame::Confirm { signature: bytes(u, limits::SIGNATURE)? },
         4..=15 => Frame::Ack { seen: number(u)? },
         16..=17 => Frame::Goodbye,
         18..=90 => Frame::FromHome(channel(u)?, from_home(u)?),
@@ -271,12 +271,22 @@ pub(crate) fn hello(u: &mut Unstructured<'_>) -> Result<Hello> {
         resume: resume(u)?,
         bound: bound(u, addresses.len())?,
         addresses,
-        identity: bytes(u, limits::IDENTITY)?,
+        key: bytes(u, limits::KEY)?,
+        nonce: u128::arbitrary(u)?,
     })
 }
 
+fn proof(u: &mut Unstructured<'_>) -> Result<Proof> {
+    Ok(Proof { key: bytes(u, limits::KEY)?, signature: bytes(u, limits::SIGNATURE)? })
+}
+
 pub(crate) fn answer(u: &mut Unstructured<'_>) -> Result<Answer> {
-    Ok(match u.int_in_range(0..=9)? {
+    Ok(match u.int_in_range(0..=14)? {
+        10 => Answer::Refused(Refusal::Unproven),
+        11 => Answer::Over(Refusal::AnotherLife(Incarnation(number(u)?)), proof(u)?),
+        12 => Answer::Over(Refusal::Impossible, proof(u)?),
+        13 => Answer::Over(Refusal::Forgotten, proof(u)?),
+        14 => Answer::Over(Refusal::Stale(Incarnation(number(u)?)), proof(u)?),
         0 => Answer::Refused(Refusal::Version((u16::arbitrary(u)?, u16::arbitrary(u)?))),
         1 => Answer::Refused(Refusal::Application(text(u, limits::APPLICATION)?)),
         2 => Answer::Refused(Refusal::WrongNode(NodeId(u128::arbitrary(u)?))),
@@ -295,7 +305,8 @@ pub(crate) fn answer(u: &mut Unstructured<'_>) -> Result<Answer> {
                 resume: resume(u)?,
                 addresses,
                 bound,
-                identity: bytes(u, limits::IDENTITY)?,
+                nonce: u128::arbitrary(u)?,
+                proof: proof(u)?,
             })
         }
     })

@@ -163,6 +163,13 @@ pub(super) const RELAY: Key<bool> = Key {
     },
 };
 
+pub(super) const DIAL_LOCAL: Key<bool> = Key {
+    name: "dial_local",
+    variable: Some("DUNLIN_DIAL_LOCAL"),
+    form: "dial_local = true, or false",
+    read: RELAY.read,
+};
+
 pub(super) const TRUSTED_SOURCES: Key<Vec<IpNet>> = Key {
     name: "trusted_sources",
     variable: Some("DUNLIN_TRUSTED_SOURCES"),
@@ -203,7 +210,7 @@ pub(super) const POLICY: Key<(String, Policy)> = Key {
 pub(super) const CHANNEL_MESSAGE_MAX_BYTES: Key<u64> = Key { variable: None, ..MESSAGE_MAX_BYTES };
 
 /// What a node can be told.
-pub(super) static SETTINGS: [&dyn AnyKey; 12] = [
+pub(super) static SETTINGS: [&dyn AnyKey; 13] = [
     &NAMES,
     &LISTEN,
     &ADVERTISE,
@@ -214,6 +221,7 @@ pub(super) static SETTINGS: [&dyn AnyKey; 12] = [
     &BUFFERED_MAX_BYTES,
     &STRAIGHT_MIN_BYTES,
     &RELAY,
+    &DIAL_LOCAL,
     &TRUSTED_SOURCES,
     &ROLE,
 ];

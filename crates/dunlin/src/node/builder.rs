@@ -12,6 +12,7 @@ use super::driver::Driver;
 use super::error::NodeError;
 use super::events::Log;
 use super::hub::Hub;
+use super::identity::Key;
 use super::network::{Listener, Network, Networks};
 use super::roles::{Roles, Settings};
 use super::{Inner, Node, Peer, id, leaving, listen, message, roles, serve};
@@ -37,6 +38,7 @@ pub struct NodeBuilder {
     buffered_max: Option<u64>,
     straight_min: Option<u64>,
     relay: Option<bool>,
+    dial_local: Option<bool>,
     pub(super) roles: Settings,
 }
 
@@ -194,6 +196,14 @@ impl NodeBuilder {
         self
     }
 
+    /// Whether this node dials addresses of its own host (loopback, unix sockets) that others have told it over a network. Default: it does not, and a dial that is not
+    /// made is an event ([`NodeEvent::Unwelcome`](super::NodeEvent::Unwelcome)): others could have it speak to programs that trust this host. What was told over a socket of this host, or
+    /// by this node's program, is dialled in any case. Say `true` where nodes of one host have a name service elsewhere, and listen on loopback.
+    pub fn dial_local(mut self, dial: bool) -> Self {
+        self.dial_local = Some(dial);
+        self
+    }
+
     /// All settings: what was said here, and what the configuration says of the rest.
     fn settle(&mut self) -> Result<Config, NodeError> {
         let (app, name) = (self.application.as_deref(), self.named.as_deref());
@@ -217,6 +227,7 @@ impl NodeBuilder {
         config.buffered_max_bytes.overridden(self.buffered_max);
         config.straight_min_bytes.overridden(self.straight_min);
         config.relay.overridden(self.relay);
+        config.dial_local.overridden(self.dial_local);
         config.role.overridden(self.roles.role().map(Some));
         self.roles.settle(config.role.value, config.node.value.clone());
         if config.app.value.is_empty() {
@@ -270,17 +281,19 @@ impl NodeBuilder {
             config.relays_max = 0;
         }
         config.value_max = config.value_max.saturating_add(message::OVERHEAD as usize);
+        config.dial_local = settings.dial_local.value;
         // Each draws its own, below.
         config.keeps_id = false;
         config.check().map_err(|why| NodeError::Setting(why.to_string()))?;
         let addresses = config.addresses.clone();
-        let me = Life { node: id::node(), incarnation: Incarnation(world::incarnation()) };
+        let key = Key::draw();
+        let me = Life { node: key.node(), incarnation: Incarnation(world::incarnation()) };
         // The first node of a process says it for all: one order of choices is all that is needed.
         let _ = agent::set_origin(id::seed());
         let dial_max = config.handshake;
         let roles = Roles::new(&self.roles, Peer(me));
         let hub = Hub::new(me, self.roles.role().is_some());
-        let machine = Machine::new(config, me, id::seed());
+        let machine = Machine::new(config, me.incarnation, id::seed(), Arc::new(key));
         let log = Log::new(settings.app.value.clone());
         let driver = Driver::new(machine, networks.clone(), dial_max, hub, log);
         driver.with(|state, _| {

@@ -381,11 +381,16 @@ mod tests {
 
     use super::super::events::Log;
     use super::super::hub::Hub;
+    use super::super::identity::Key;
     use super::super::network::Networks;
     use super::*;
-    use dunlin_proto::id::{Incarnation, Life, NodeId};
+    use dunlin_proto::id::Incarnation;
     use dunlin_proto::{Config, Machine};
     use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+    fn machine() -> Machine {
+        Machine::new(Config::new("krill"), Incarnation(1), 1, Arc::new(Key::draw()))
+    }
 
     /// Takes nothing, and gives one byte; remembers whether somebody waits for more.
     struct Stuck {
@@ -422,8 +427,8 @@ mod tests {
 
     #[test]
     fn who_cannot_write_waits_for_what_arrives() {
-        let me = Life { node: NodeId(1), incarnation: Incarnation(1) };
-        let machine = Machine::new(Config::new("krill"), me, 1);
+        let machine = machine();
+        let me = machine.me();
         let driver = Driver::new(
             machine,
             Networks::default(),
@@ -497,9 +502,9 @@ mod tests {
 
     #[tokio::test]
     async fn the_last_words_go_to_who_says_no_more() {
-        let me = Life { node: NodeId(1), incarnation: Incarnation(1) };
         let driver = || {
-            let machine = Machine::new(Config::new("krill"), me, 1);
+            let machine = machine();
+            let me = machine.me();
             Driver::new(
                 machine,
                 Networks::default(),

@@ -348,6 +348,7 @@ impl Driver {
             (Some(at), Closed::Garbage(why)) => {
                 NodeEvent::Unwelcome { at: at.clone(), why: format!("no node of dunlin answers: {why}") }
             }
+            (Some(at), Closed::Unproven(_)) => NodeEvent::Unwelcome { at: at.clone(), why: why.to_string() },
             (_, Closed::Violation(node)) => {
                 let (node, peer) = (*node, peer.clone());
                 return self.with_hub(state, now, |hub, _| hub.came_from(node, peer));
@@ -362,6 +363,11 @@ impl Driver {
                 why: format!("it speaks no protocol version from {oldest} to {newest}, as this node does"),
             },
             (None, Closed::Garbage(why)) => NodeEvent::Stranger { from: peer.clone(), why: why.clone() },
+            (
+                None,
+                Closed::Unproven(_)
+                | Closed::Refused(Refusal::Unproven | Refusal::AnotherLife(_) | Refusal::Impossible),
+            ) => NodeEvent::Stranger { from: peer.clone(), why: why.to_string() },
             (None, Closed::Crowded) => NodeEvent::Limit(Limit::Handshakes { from: peer.clone() }),
             (None, Closed::Refused(Refusal::Busy)) if !state.machine.is_leaving() => {
                 NodeEvent::Limit(Limit::Connections { from: peer.clone() })
@@ -585,7 +591,15 @@ impl Driver {
     }
 
     async fn dial(self: Arc<Self>, id: DialId, address: String) {
-        let dialled = world::within(self.dial_max, self.networks.dial(&address)).await;
+        let may_dial_here = self.speak(|locked| locked.state.machine.may_dial_here(id));
+        let dialling = async {
+            if may_dial_here {
+                self.networks.dial(&address).await
+            } else {
+                self.networks.dial_elsewhere(&address).await
+            }
+        };
+        let dialled = world::within(self.dial_max, dialling).await;
         let result = dialled.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()));
         let application = self.log.application();
         match &result {
@@ -596,9 +610,12 @@ impl Driver {
             // Nobody is here any more. Whoever closes looks for sockets after it has said so.
             _ if self.closing.load(Ordering::Acquire) => {}
             Ok(socket) => {
-                let is_local = socket.is_local();
+                let (is_local, host) = (socket.is_local(), socket.host());
                 let socket = self.add_socket(state, socket, Some(address));
                 state.machine.dialled(now, id, socket);
+                if let Some(host) = host {
+                    state.machine.comes_from(socket, host);
+                }
                 if is_local {
                     state.machine.is_near(socket);
                 }
@@ -607,7 +624,13 @@ impl Driver {
                 let is_local = self.networks.is_local(&address);
                 state.machine.dial_refused(now, id, is_local, format!("{address}: {error}"));
             }
-            Err(error) => state.machine.dial_failed(now, id, format!("{address}: {error}")),
+            Err(error) => {
+                if !may_dial_here && error.kind() == io::ErrorKind::PermissionDenied {
+                    let (at, why) = (address.clone(), error.to_string());
+                    self.with_hub(state, now, |hub, _| hub.unwelcome(at, why));
+                }
+                state.machine.dial_failed(now, id, format!("{address}: {error}"));
+            }
         });
     }
 
@@ -617,10 +640,13 @@ impl Driver {
             if self.closing.load(Ordering::Acquire) {
                 return;
             }
-            let (is_local, source) = (socket.is_local(), socket.source());
+            let (is_local, host, source) = (socket.is_local(), socket.host(), socket.source());
             let socket = self.add_socket(state, socket, None);
             let is_trusted = state.trusted_sources.iter().any(|trusted| network::is_in(source, trusted));
             state.machine.accepted_from(now, socket, if is_trusted { Source::Socket(socket) } else { source });
+            if let Some(host) = host {
+                state.machine.comes_from(socket, host);
+            }
             if is_local {
                 state.machine.is_near(socket);
             }

@@ -61,7 +61,7 @@ pub enum NodeEvent {
         /// What differs.
         difference: String,
     },
-    /// Somebody dialled this node and was turned away: something that is no node, or a node of another application. Such a node does that
+    /// Somebody dialled this node and was turned away: something that is no node, a node that says that it is another one, or a node of another application. Such a node does that
     /// while it looks for its own name service; it is told once.
     Stranger {
         /// Who, as their socket says it.

@@ -1,6 +1,6 @@
 //! Random identities.
 
-use dunlin_proto::id::{ChannelId, NodeId};
+use dunlin_proto::id::ChannelId;
 
 fn random() -> u128 {
     crate::world::random().max(1)
@@ -8,10 +8,6 @@ fn random() -> u128 {
 
 pub(crate) fn channel() -> ChannelId {
     ChannelId(random())
-}
-
-pub(crate) fn node() -> NodeId {
-    NodeId(random())
 }
 
 pub(crate) fn seed() -> u64 {

@@ -145,6 +145,7 @@ mod error;
 mod events;
 mod hub;
 mod id;
+mod identity;
 pub mod inquiry;
 mod leaving;
 mod listen;

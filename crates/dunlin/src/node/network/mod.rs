@@ -50,6 +50,22 @@ pub trait Network: Send + Sync + 'static {
     /// Dropped, it leaves nothing behind, but the other side may have accepted a socket that ends at once.
     fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Socket>>>;
 
+    /// The same, unless that would be on this host: of an address that this node was only told, over a
+    /// network. Default: dials what is not [local](Self::is_local). A network where a name can stand for this host looks
+    /// at what it stands for.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::PermissionDenied`] if it is on this host; else those of [`dial`](Self::dial).
+    ///
+    /// # Cancel safety
+    /// As [`dial`](Self::dial).
+    fn dial_elsewhere<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
+        if self.is_local(address) {
+            return Box::pin(async move { Err(is_here(address)) });
+        }
+        self.dial(address)
+    }
+
     /// Whether `address` is on this host, or in this program, whatever host it is used on. A refusal there is
     /// the word of this host: two of them in succession say that the node that listened there has ended,
     /// while elsewhere some time has to lie between ([`refused`](crate::node::NodeBuilder::refused)).
@@ -93,6 +109,12 @@ pub trait Socket: AsyncRead + AsyncWrite + Send + Unpin {
     /// Whether the other end is on this host, or in this program. Default: no.
     fn is_local(&self) -> bool {
         false
+    }
+
+    /// The host at the other end, as it is written in an address: a node that this one asks for a dial-back in the name of the other end dials there.
+    /// Default: unknown, as in a network without hosts.
+    fn host(&self) -> Option<String> {
+        None
     }
 
     /// What a node counts the socket for, when one of its tables is full: see [`Source`]. Default: unknown, and
@@ -217,6 +239,15 @@ impl Networks {
         network.dial(rest).await
     }
 
+    /// The same, but not to this host: see [`Network::dial_elsewhere`].
+    ///
+    /// # Errors
+    /// See there.
+    pub async fn dial_elsewhere(&self, address: &str) -> io::Result<Box<dyn Socket>> {
+        let (network, rest) = self.pick(address)?;
+        network.dial_elsewhere(rest).await
+    }
+
     /// Whether the address is on this host: see [`Network::is_local`]. One of no network that is known is
     /// not.
     pub fn is_local(&self, address: &str) -> bool {
@@ -287,6 +318,7 @@ struct Named<S> {
     stream: S,
     peer: String,
     is_local: bool,
+    host: Option<String>,
     source: Source,
 }
 
@@ -297,6 +329,10 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for Named<S> {
 
     fn is_local(&self) -> bool {
         self.is_local
+    }
+
+    fn host(&self) -> Option<String> {
+        self.host.clone()
     }
 
     fn source(&self) -> Source {
@@ -345,6 +381,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Named<S> {
     }
 }
 
+/// An address that was told over a network is on this host.
+fn is_here(address: &str) -> io::Error {
+    let what = format!(
+        "`{address}` is on this host, and was told over a network; to have such addresses dialled, say dial_local = true"
+    );
+    io::Error::new(io::ErrorKind::PermissionDenied, what)
+}
+
 /// The error with what was tried before it; its kind stays.
 fn explain(error: &io::Error, tried: impl fmt::Display) -> io::Error {
     io::Error::new(error.kind(), format!("{tried}: {error}"))
@@ -391,6 +435,25 @@ mod tests {
             ("nothing", false),
         ] {
             assert_eq!(networks.is_local(address), is_local, "{address}");
+        }
+    }
+
+    #[test]
+    fn what_is_on_this_host_is_not_dialled_elsewhere() {
+        let networks = Networks::default();
+        for address in [
+            "127.0.0.1:7500",
+            // Looked up, as any name is.
+            "localhost:7500",
+            "[::ffff:127.0.0.1]:7500",
+            "0.0.0.0:7500",
+            "memory:krill",
+            #[cfg(unix)]
+            "unix:/krill",
+        ] {
+            let error = crate::block_on(networks.dial_elsewhere(address)).err().unwrap();
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{address}: {error}");
+            assert!(error.to_string().contains("say dial_local = true"), "{error}");
         }
     }
 

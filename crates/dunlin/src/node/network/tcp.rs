@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use tokio::net::{TcpListener, TcpStream, lookup_host};
+use tokio::sync::Semaphore;
 
 use super::{BoxFuture, Listener, Named, Network, Socket, Source, explain};
 
@@ -47,9 +48,27 @@ impl Network for Tcp {
         })
     }
 
+    fn dial_elsewhere<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
+        Box::pin(async move {
+            let target = parse(address)?;
+            let found: Vec<SocketAddr> = {
+                let _turn = LOOKUPS.acquire().await.map_err(io::Error::other)?;
+                lookup_host(target).await?.collect()
+            };
+            let elsewhere: Vec<SocketAddr> = found.iter().filter(|found| !is_here(found.ip())).copied().collect();
+            if elsewhere.is_empty() && !found.is_empty() {
+                return Err(super::is_here(address));
+            }
+            let dialled = async {
+                let stream = TcpStream::connect(&elsewhere[..]).await?;
+                let peer = stream.peer_addr()?;
+                socket(stream, peer)
+            };
+            dialled.await.map_err(|error| explain(&error, format_args!("cannot connect to `{address}`")))
+        })
+    }
+
     fn is_local(&self, address: &str) -> bool {
-        // What is not specified is dialled on this host.
-        let is_here = |ip: IpAddr| ip.is_loopback() || ip.is_unspecified();
         parse(address).is_ok_and(|(host, _)| host == "localhost" || host.parse().is_ok_and(is_here))
     }
 
@@ -91,6 +110,15 @@ impl Listener for TcpListener {
         // A socket that is bound has an address.
         self.local_addr().map_or_else(|error| error.to_string(), |address| address.to_string())
     }
+}
+
+/// Names that others have told are looked up by so many tasks at once: a lookup may take a thread for seconds.
+static LOOKUPS: Semaphore = Semaphore::const_new(4);
+
+/// What is not specified is dialled on this host.
+fn is_here(ip: IpAddr) -> bool {
+    let ip = ip.to_canonical();
+    ip.is_loopback() || ip.is_unspecified()
 }
 
 /// Whether it is an address of TCP's.
@@ -140,7 +168,11 @@ fn socket(stream: TcpStream, peer: SocketAddr) -> io::Result<Box<dyn Socket>> {
     socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
     // From one address of this host to the same one.
     let is_local = peer.ip().is_loopback() || stream.local_addr().is_ok_and(|here| here.ip() == peer.ip());
-    Ok(Box::new(Named { stream, peer: peer.to_string(), is_local, source: Source::of(peer.ip()) }))
+    let host = match peer.ip().to_canonical() {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    };
+    Ok(Box::new(Named { stream, peer: peer.to_string(), is_local, host: Some(host), source: Source::of(peer.ip()) }))
 }
 
 #[cfg(test)]
@@ -230,8 +262,13 @@ mod tests {
             let mut here = if bounded {
                 socket(here, peer).unwrap()
             } else {
-                Box::new(Named { stream: here, peer: String::new(), is_local: true, source: Source::Unknown })
-                    as Box<dyn Socket>
+                Box::new(Named {
+                    stream: here,
+                    peer: String::new(),
+                    is_local: true,
+                    host: None,
+                    source: Source::Unknown,
+                }) as Box<dyn Socket>
             };
             let (chunk, mut count) = ([7; 16 * 1024], 0);
             loop {

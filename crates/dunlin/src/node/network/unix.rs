@@ -30,8 +30,13 @@ impl Network for Unix {
             let stream = UnixStream::connect(address)
                 .await
                 .map_err(|error| explain(&error, format_args!("cannot connect to `unix:{address}`")))?;
-            Ok(Box::new(Named { stream, peer: format!("unix:{address}"), is_local: true, source: Source::Unknown })
-                as Box<dyn Socket>)
+            Ok(Box::new(Named {
+                stream,
+                peer: format!("unix:{address}"),
+                is_local: true,
+                host: host(),
+                source: Source::Unknown,
+            }) as Box<dyn Socket>)
         })
     }
 
@@ -78,7 +83,7 @@ impl Listener for Bound {
                 Some(process) => format!("unix:{path} (process {process})"),
                 None => format!("unix:{path}"),
             };
-            Ok(Box::new(Named { stream, peer, is_local: true, source }) as Box<dyn Socket>)
+            Ok(Box::new(Named { stream, peer, is_local: true, host: host(), source }) as Box<dyn Socket>)
         })
     }
 
@@ -195,6 +200,11 @@ fn suffixed(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
+}
+
+/// Where the other end may listen on TCP.
+fn host() -> Option<String> {
+    Some("127.0.0.1".to_owned())
 }
 
 fn identity(path: &Path) -> io::Result<(u64, u64)> {

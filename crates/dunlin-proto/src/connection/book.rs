@@ -1,0 +1,127 @@
+//! Where a node can be dialled, and on whose word.
+//!
+//! An address is this node's *own* knowledge if its program has said it, or the node has proved its id there. Any other is *told*: by the
+//! node itself, or by a third one. It may lead anywhere, so it is dialled for a wish of this node only, seldom, and where it leads to this host, only if it was told over a
+//! socket of this host.
+
+use std::time::Duration;
+
+use crate::time::Time;
+use crate::wire::limits;
+
+/// The addresses of one node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Book {
+    /// In the order in which they are dialled.
+    addresses: Vec<String>,
+    told: Vec<Told>,
+}
+
+/// One that this node has only been told.
+#[derive(Clone, Debug)]
+struct Told {
+    address: String,
+    /// It was told over a socket of this host: it may be of this host, too.
+    near: bool,
+    dialled: Option<Time>,
+}
+
+impl Book {
+    /// All of them.
+    pub(crate) fn addresses(&self) -> &[String] {
+        &self.addresses
+    }
+
+    /// Nothing of what has failed counts any more.
+    pub(crate) fn rest(&mut self) {
+        self.told.iter_mut().for_each(|told| told.dialled = None);
+    }
+
+    /// This node's own knowledge.
+    pub(crate) fn owns(&mut self, address: &str) {
+        self.told.retain(|told| told.address != address);
+        if !self.addresses.iter().any(|known| known == address) {
+            self.addresses.push(address.to_owned());
+        }
+        self.shorten();
+    }
+
+    /// The word of somebody. `near`: over a socket of this host.
+    pub(crate) fn hears(&mut self, address: &str, near: bool) {
+        if let Some(told) = self.told.iter_mut().find(|told| told.address == address) {
+            told.near |= near;
+        } else if !self.addresses.iter().any(|known| known == address) && self.told.len() < limits::ADDRESSES {
+            self.addresses.push(address.to_owned());
+            self.told.push(Told { address: address.to_owned(), near, dialled: None });
+        }
+        self.shorten();
+    }
+
+    /// The word of the node itself, which comes before that of others.
+    pub(crate) fn hears_itself(&mut self, addresses: &[String], near: bool) {
+        let old = std::mem::take(self);
+        for address in addresses.iter().chain(&old.addresses) {
+            if self.addresses.contains(address) {
+                continue;
+            }
+            let known = old.told.iter().find(|told| told.address == *address);
+            if known.is_none() && old.addresses.contains(address) {
+                self.addresses.push(address.clone());
+            } else if self.told.len() < limits::ADDRESSES {
+                let near = known.is_some_and(|told| told.near) || near && addresses.contains(address);
+                self.addresses.push(address.clone());
+                let dialled = known.and_then(|told| told.dialled);
+                self.told.push(Told { address: address.clone(), near, dialled });
+            }
+        }
+        self.shorten();
+    }
+
+    /// It is dialled first.
+    pub(crate) fn prefer(&mut self, address: String) {
+        self.addresses.retain(|other| *other != address);
+        self.addresses.insert(0, address);
+        self.shorten();
+    }
+
+    /// The first from `start` on that may be dialled now. The error: when one may be. Of those that were told none
+    /// is dialled twice within `pause`, nor again at all if `once`, nor now if `full`.
+    pub(crate) fn next(
+        &self,
+        start: usize,
+        now: Time,
+        pause: Duration,
+        once: bool,
+        full: bool,
+    ) -> Result<&str, Option<Time>> {
+        let order = self.addresses.iter().cycle().skip(start % self.addresses.len().max(1)).take(self.addresses.len());
+        let mut soonest = None;
+        for address in order {
+            let Some(told) = self.told.iter().find(|told| told.address == *address) else { return Ok(address) };
+            let at = match told.dialled {
+                Some(_) if once => continue,
+                Some(at) => at + pause,
+                None => now,
+            };
+            let at = if full { at.max(now + pause) } else { at };
+            if at <= now {
+                return Ok(address);
+            }
+            soonest = Some(soonest.map_or(at, |soonest: Time| soonest.min(at)));
+        }
+        Err(soonest)
+    }
+
+    /// This one is dialled now. `Some`: it was only told; whether over a socket of this host.
+    pub(crate) fn dials(&mut self, address: &str, now: Time) -> Option<bool> {
+        let told = self.told.iter_mut().find(|told| told.address == address)?;
+        told.dialled = Some(now);
+        Some(told.near)
+    }
+
+    fn shorten(&mut self) {
+        self.addresses.truncate(2 * limits::ADDRESSES);
+        let Self { addresses, told } = self;
+        told.retain(|told| addresses.contains(&told.address));
+    }
+}

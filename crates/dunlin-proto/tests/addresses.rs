@@ -1,0 +1,264 @@
+//! Where a node dials, on whose word, and how often.
+
+use std::time::Duration;
+
+use bytes::BytesMut;
+use dunlin_proto::id::{DialId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::identity::{Identity, StandIn, confirm};
+use dunlin_proto::time::Time;
+use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Resume};
+use dunlin_proto::wire::{Frame, NoDial, Relay, VERSIONS, codec};
+use dunlin_proto::{Action, Config, Machine};
+
+const ME: NodeId = NodeId(20);
+const WANTED: NodeId = NodeId(30);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn life(node: NodeId) -> Life {
+    Life { node, incarnation: Incarnation(1) }
+}
+
+fn named(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// A machine, and what it has dialled.
+struct Node {
+    machine: Machine,
+    now: Time,
+    sockets: u64,
+    dials: Vec<(DialId, String)>,
+}
+
+impl Node {
+    fn new(change: impl FnOnce(&mut Config)) -> Self {
+        let mut config = Config::new("tides");
+        config.keeps_id = false;
+        change(&mut config);
+        Self { machine: StandIn::machine(config, life(ME), 1), now: Time(0), sockets: 0, dials: Vec::new() }
+    }
+
+    fn settle(&mut self) {
+        while let Some(action) = self.machine.poll() {
+            if let Action::Dial(dial, address) = action {
+                self.dials.push((dial, address));
+            }
+        }
+    }
+
+    /// A peer that has these addresses connects. `near`: from this host.
+    fn joined_by(&mut self, peer: NodeId, near: bool, addresses: &[&str]) -> SocketId {
+        let socket = SocketId(self.sockets);
+        self.sockets += 1;
+        self.machine.accepted(self.now, socket);
+        if near {
+            self.machine.is_near(socket);
+        }
+        let hello = Hello {
+            versions: VERSIONS,
+            application: "tides".into(),
+            me: life(peer),
+            wanted: ME,
+            met: Incarnation(1),
+            attempt: self.sockets,
+            resume: Resume { run: 1, ..Resume::default() },
+            addresses: named(addresses),
+            bound: Bound::default(),
+            key: StandIn::of(peer).key(),
+            nonce: 1,
+        };
+        self.machine.received(self.now, socket, hello.encode());
+        let mut said = Vec::new();
+        self.machine.fill(self.now, socket, 1 << 16, &mut said);
+        let answer = Answer::decode(&mut BytesMut::from(&said.concat()[..])).unwrap().unwrap();
+        self.hears(socket, &confirm(&StandIn::of(peer), &hello.encode(), &answer));
+        assert_eq!(self.machine.carried_by(peer), Some(socket));
+        socket
+    }
+
+    fn hears(&mut self, socket: SocketId, frame: &Frame) {
+        let mut bytes = BytesMut::new();
+        codec::encode(frame, &mut bytes);
+        self.machine.received(self.now, socket, bytes.freeze());
+        self.settle();
+    }
+
+    /// What is said on this socket of relays.
+    fn says(&mut self, socket: SocketId) -> Vec<Relay> {
+        let mut out = Vec::new();
+        self.machine.fill(self.now, socket, 1 << 16, &mut out);
+        let mut bytes = bytes::Bytes::from(out.concat());
+        let mut said = Vec::new();
+        while let Ok(codec::Next::Frame { head, body }) = codec::next(&bytes) {
+            let whole = bytes.split_to(head + body);
+            if let Ok(Frame::Relay(relay)) = codec::decode(whole[0], whole.slice(head..)) {
+                said.push(relay);
+            }
+        }
+        said
+    }
+
+    /// Each dial fails at once, until then. Which were made, and when.
+    fn fails_until(&mut self, until: Time, lives: &[SocketId]) -> Vec<(Time, String)> {
+        let mut made = Vec::new();
+        loop {
+            self.settle();
+            for (dial, address) in std::mem::take(&mut self.dials) {
+                made.push((self.now, address));
+                self.machine.dial_failed(self.now, dial, "no answer".to_owned());
+                self.settle();
+            }
+            let Some(at) = self.machine.next_tick().filter(|at| *at <= until) else { break };
+            self.now = self.now.max(at);
+            for socket in lives {
+                // It is not silent.
+                self.hears(*socket, &Frame::Heartbeat);
+                self.machine.fill(self.now, *socket, 1 << 16, &mut Vec::new());
+            }
+            self.machine.tick(self.now);
+        }
+        self.now = until;
+        made
+    }
+}
+
+/// Twenty-five times in the grace period, before.
+#[test]
+fn told_addresses_are_dialled_once_and_then_once_a_second() {
+    let mut node = Node::new(|config| config.helpers_max = 0);
+    let peer = node.joined_by(NodeId(10), false, &[]);
+    node.machine.introduced(WANTED, NodeId(10), &named(&["a", "b"]));
+    node.machine.connect(node.now, WANTED);
+    let made = node.fails_until(Time(0) + 14 * SECOND, &[peer]);
+    for address in ["a", "b"] {
+        let times: Vec<Time> = made.iter().filter(|(_, dialled)| dialled == address).map(|(at, _)| *at).collect();
+        assert!((10..=15).contains(&times.len()), "{times:?}");
+        assert!(times.windows(2).all(|pair| pair[1] >= pair[0] + SECOND), "{times:?}");
+    }
+    // The twin: what the program says is dialled with the pauses of a dialler that means it.
+    let mut node = Node::new(|config| config.helpers_max = 0);
+    node.machine.learn(WANTED, &named(&["a"]));
+    node.machine.connect(node.now, WANTED);
+    let made = node.fails_until(Time(0) + SECOND, &[]);
+    assert!(made.len() >= 5, "{made:?}");
+}
+
+#[test]
+fn no_more_is_dialled_at_once_on_the_word_of_others_than_64_and_8_of_a_node() {
+    let mut node = Node::new(|config| config.helpers_max = 0);
+    node.joined_by(NodeId(10), false, &[]);
+    let many: Vec<String> = (0..100).map(|n| format!("host{n}")).collect();
+    node.machine.introduced(WANTED, NodeId(10), &many);
+    assert_eq!(node.machine.addresses_of(WANTED).len(), 8);
+    for n in 0..200 {
+        let other = NodeId(1000 + n);
+        node.machine.introduced(other, NodeId(10), &named(&["there"]));
+        node.machine.connect(node.now, other);
+        node.settle();
+    }
+    assert_eq!(node.dials.len(), 64);
+    // This node's own wish, at an address of its own, is not held up by that.
+    node.machine.learn(WANTED, &named(&["here"]));
+    node.machine.connect(node.now, WANTED);
+    node.settle();
+    assert_eq!(node.dials.last().map(|(_, address)| &**address), Some("here"));
+    // When some have failed others have their turn.
+    for (dial, _) in std::mem::take(&mut node.dials) {
+        node.machine.dial_failed(node.now, dial, "no answer".to_owned());
+    }
+    node.now = node.now + SECOND;
+    node.machine.tick(node.now);
+    node.settle();
+    assert!((60..=65).contains(&node.dials.len()), "{}", node.dials.len());
+}
+
+#[test]
+fn this_host_is_dialled_on_the_word_of_this_host_only() {
+    for (near, dial_local, may) in [(false, false, false), (true, false, true), (false, true, true)] {
+        let mut node = Node::new(|config| config.dial_local = dial_local);
+        let peer = node.joined_by(NodeId(10), near, &["127.0.0.1:1"]);
+        node.machine.introduced(WANTED, NodeId(10), &named(&["127.0.0.1:22"]));
+        node.machine.connect(node.now, WANTED);
+        node.settle();
+        let (dial, _) = node.dials.pop().expect("it dials");
+        assert_eq!(node.machine.may_dial_here(dial), may, "hearsay, near: {near}, setting: {dial_local}");
+        // What a node says of itself is told, too.
+        node.machine.closed(node.now, peer);
+        node.settle();
+        let (dial, address) = node.dials.pop().expect("it dials again");
+        assert_eq!(address, "127.0.0.1:1");
+        assert_eq!(node.machine.may_dial_here(dial), may, "its own word, near: {near}, setting: {dial_local}");
+    }
+    // The twin: the program may say so.
+    let mut node = Node::new(|_| {});
+    node.machine.learn(WANTED, &named(&["127.0.0.1:22"]));
+    node.machine.connect(node.now, WANTED);
+    node.settle();
+    assert!(node.machine.may_dial_here(node.dials[0].0));
+}
+
+/// A helper passes on the ports of the node that asks, and the host that it sees itself.
+#[test]
+fn dial_backs_go_to_the_host_that_the_helper_sees() {
+    let asks = |seen: Option<&str>, addresses: &[&str]| {
+        let mut node = Node::new(|config| config.addresses = named(&["10.0.0.1:7400"]));
+        let asker = node.joined_by(NodeId(10), false, &[]);
+        let other = node.joined_by(WANTED, false, &[]);
+        if let Some(seen) = seen {
+            node.machine.comes_from(asker, seen.to_owned());
+        }
+        node.hears(asker, &Frame::Relay(Relay::AskDial { node: WANTED, addresses: named(addresses) }));
+        (node.says(other), node.says(asker))
+    };
+    let back = |addresses: &[&str]| vec![Relay::DialBack { node: NodeId(10), addresses: named(addresses) }];
+    let scan = ["192.168.0.1:22", "192.168.0.2:22", "unix:/run/docker.sock", "10.0.0.9:7500", "[::1]:7500"];
+    assert_eq!(asks(Some("10.0.0.9"), &scan).0, back(&["10.0.0.9:22", "10.0.0.9:7500"]));
+    assert_eq!(asks(Some("[2001:db8::9]"), &["x:7500"]).0, back(&["[2001:db8::9]:7500"]));
+    // A network without hosts.
+    assert_eq!(asks(None, &["n4"]).0, back(&["n4"]));
+    // Nothing is left to dial.
+    let refused = vec![Relay::NotDialled(WANTED, NoDial::NotConnected)];
+    assert_eq!(asks(Some("10.0.0.9"), &["unix:/run/docker.sock"]), (Vec::new(), refused));
+}
+
+/// Each address once; and the answer says nothing of what was there, not even by its time.
+#[test]
+fn a_dial_back_that_fails_is_told_at_a_fixed_time_whatever_happened() {
+    let told_at = |fails: &dyn Fn(&mut Node, DialId), addresses: &[&str]| {
+        let mut node = Node::new(|_| {});
+        let helper = node.joined_by(NodeId(10), false, &[]);
+        node.hears(helper, &Frame::Relay(Relay::DialBack { node: WANTED, addresses: named(addresses) }));
+        let mut dialled = 0;
+        loop {
+            node.settle();
+            for (dial, _) in std::mem::take(&mut node.dials) {
+                dialled += 1;
+                fails(&mut node, dial);
+                node.settle();
+            }
+            if node.says(helper).contains(&Relay::Undialled(WANTED)) {
+                assert!(node.machine.is_idle(WANTED), "nothing more is dialled");
+                return (node.now, dialled);
+            }
+            node.now = node.machine.next_tick().expect("it is told").max(node.now);
+            node.machine.tick(node.now);
+        }
+    };
+    let refused = |node: &mut Node, dial| node.machine.dial_refused(node.now, dial, false, "refused".to_owned());
+    let failed = |node: &mut Node, dial| node.machine.dial_failed(node.now, dial, "unreachable".to_owned());
+    let open = |node: &mut Node, dial| {
+        // Something listens there that is no node.
+        let socket = SocketId(99 + node.sockets);
+        node.sockets += 1;
+        node.machine.dialled(node.now, dial, socket);
+        node.machine.received(node.now, socket, bytes::Bytes::from_static(b"SSH-2.0-OpenSSH\r\n"));
+    };
+    let at = Time(0) + SECOND / 2;
+    assert_eq!(told_at(&refused, &["a:1", "b:2"]), (at, 2));
+    assert_eq!(told_at(&failed, &["a:1", "b:2"]), (at, 2));
+    assert_eq!(told_at(&open, &["a:1", "b:2"]), (at, 2));
+    // It hangs: the other is not tried.
+    assert_eq!(told_at(&|_, _| {}, &["a:1", "b:2"]), (at, 1));
+    // It does not even dial.
+    assert_eq!(told_at(&failed, &[]), (at, 0));
+}

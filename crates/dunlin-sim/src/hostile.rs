@@ -1,0 +1,186 @@
+//! A thief: a peer that keeps to no rules, and has no key but its own.
+//!
+//! It knows all that any node knows, and more: each id, incarnation, connection and resume point. It dials nodes in the name of others, and
+//! answers dials in the place of others; it names lives that cannot be, and leaves sockets open that say nothing more. That is all the
+//! same to the innocent: their laws hold as they do without it, and nothing that it says is believed.
+//!
+//! It is at no node's bound address, and says nothing of nodes that were started again: where they keep their ids, as here, that
+//! is believed without proof (`docs/wire.md`).
+
+use bytes::{Bytes, BytesMut};
+use dunlin_proto::Source;
+use dunlin_proto::id::{ConnectionId, DialId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::identity::{Identity, StandIn, confirm, prove};
+use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Proof, Refusal, Resume, Welcome};
+use dunlin_proto::wire::{VERSIONS, codec, limits};
+
+use crate::world::{Event, World, address, node_id};
+
+/// Its own id, and its own sockets.
+const THIEF: NodeId = NodeId(66);
+const SOCKETS: u64 = 1 << 40;
+
+/// Where it dials from: while the door is crowded, that costs its own source.
+const SOURCE: Source = Source::V4([192, 0, 2, 66]);
+
+/// What it does in a run.
+#[derive(Debug, Default)]
+pub(crate) struct Thief {
+    /// In this run there is one.
+    pub(crate) is_there: bool,
+    sockets: u64,
+    /// Sockets that it has left open, and whose process has them.
+    open: Vec<(usize, SocketId)>,
+}
+
+impl Thief {
+    pub(crate) fn new(is_there: bool) -> Self {
+        Self { is_there, ..Self::default() }
+    }
+}
+
+/// Whether it is one of the thief's.
+pub(crate) fn is_thiefs(socket: SocketId) -> bool {
+    (SOCKETS..1 << 63).contains(&socket.0)
+}
+
+impl World {
+    /// Its next move.
+    pub(crate) fn thief_moves(&mut self) {
+        if self.healed {
+            return self.thief_goes();
+        }
+        let wait = self.random.between(2000, 60_000);
+        self.after(wait, Event::Thief);
+        let at = self.random.index(self.plan.nodes);
+        let proc = self.current[at];
+        if self.procs[proc].alive && self.procs[proc].busy_until <= self.now {
+            self.thief_dials(proc);
+        }
+    }
+
+    fn thiefs_socket(&mut self) -> SocketId {
+        self.thief.sockets += 1;
+        SocketId(SOCKETS + self.thief.sockets)
+    }
+
+    /// It dials a node in the name of another one.
+    fn thief_dials(&mut self, proc: usize) {
+        let me = self.procs[proc].machine.me();
+        let node = self.random.index(self.plan.nodes);
+        if node_id(node) == me.node {
+            return;
+        }
+        let machine = &self.procs[proc].machine;
+        let (stands, carrier) = (machine.connection_id(node_id(node)), machine.carried_by(node_id(node)));
+        let hello = self.thiefs_hello(node_id(node), self.procs[self.current[node]].incarnation, me, stands);
+        let (now, socket) = (self.time(), self.thiefs_socket());
+        self.note(40, proc as u64, || format!("the thief says to {me}: {hello:?}"));
+        self.coverage.thefts += 1;
+        self.procs[proc].machine.accepted_from(now, socket, SOURCE);
+        self.procs[proc].machine.received(now, socket, hello.encode());
+        let said: Vec<Bytes> = self.fill(proc, socket, 1 << 16);
+        let answer = Answer::decode(&mut BytesMut::from(&said.concat()[..]));
+        self.give_back(said);
+        if let Ok(Some(answer @ Answer::Welcome(_))) = answer {
+            if self.random.chance(30) {
+                // It waits, for as long as it is let.
+                self.thief.open.push((proc, socket));
+                return self.pump(proc);
+            }
+            let mut first = BytesMut::new();
+            codec::encode(&confirm(&StandIn::of(THIEF), &hello.encode(), &answer), &mut first);
+            self.procs[proc].machine.received(now, socket, first.freeze());
+            let machine = &self.procs[proc].machine;
+            let after = (machine.connection_id(node_id(node)), machine.carried_by(node_id(node)));
+            if after != (stands, carrier) {
+                return self.broke(format!("{me} believes a node without the key of n{node}"));
+            }
+        }
+        self.procs[proc].machine.closed(now, socket);
+        self.pump(proc);
+    }
+
+    /// In the name of that node: what it may have said last, or what it never says.
+    fn thiefs_hello(&mut self, node: NodeId, incarnation: u64, to: Life, stands: Option<ConnectionId>) -> Hello {
+        let incarnation = match self.random.index(4) {
+            0 => incarnation + 1,
+            1 => u64::MAX,
+            _ => incarnation,
+        };
+        let run = match self.random.index(4) {
+            0 => 1,
+            1 => limits::RUN - self.random.below(2),
+            _ => self.random.between(1, 6),
+        };
+        let connection = if self.random.chance(80) { stands.unwrap_or_default() } else { ConnectionId::NONE };
+        Hello {
+            versions: VERSIONS,
+            application: "sim".to_owned(),
+            me: Life { node, incarnation: Incarnation(incarnation) },
+            wanted: to.node,
+            met: if self.random.chance(80) { to.incarnation } else { Incarnation(0) },
+            attempt: if self.random.chance(50) { u64::MAX } else { self.random.between(1, 1000) },
+            resume: Resume { connection, run, seen: self.random.below(30) },
+            addresses: vec![address(self.random.index(self.plan.nodes))],
+            bound: Bound::default(),
+            key: StandIn::of(node).key(),
+            nonce: u128::from(self.random.next()),
+        }
+    }
+
+    /// It answers a dial in the place of that node.
+    pub(crate) fn thief_answers(&mut self, by: usize, dial: DialId, to: usize) {
+        let (now, socket) = (self.time(), self.thiefs_socket());
+        let me = self.procs[by].machine.me();
+        self.coverage.thefts += 1;
+        self.procs[by].machine.dialled(now, dial, socket);
+        let said = self.fill(by, socket, 1 << 16);
+        let hello = said.concat();
+        self.give_back(said);
+        if let Ok(Some(heard)) = Hello::decode(&mut BytesMut::from(&hello[..])) {
+            let run = heard.resume.run.max(1) + self.random.below(3);
+            let connection = match heard.resume.connection {
+                known if known.is_some() => known,
+                _ => ConnectionId(u128::from(self.random.next())),
+            };
+            let welcome = Welcome {
+                version: VERSIONS.1,
+                me: Life { node: node_id(to), incarnation: Incarnation(self.procs[self.current[to]].incarnation) },
+                resume: if heard.wanted == NodeId(0) { Resume::default() } else { Resume { connection, run, seen: 0 } },
+                addresses: Vec::new(),
+                bound: Bound::default(),
+                nonce: u128::from(self.random.next()),
+                proof: Proof::default(),
+            };
+            let answer = match self.random.index(5) {
+                0 => Answer::Over(Refusal::Forgotten, Proof::default()),
+                1 => Answer::Refused(Refusal::Forgotten),
+                2 => Answer::Over(Refusal::Impossible, Proof::default()),
+                _ => Answer::Welcome(welcome),
+            };
+            let mut answer = prove(&StandIn::of(THIEF), &hello, answer);
+            if let Answer::Welcome(Welcome { proof, .. }) | Answer::Over(_, proof) = &mut answer {
+                proof.key = StandIn::of(node_id(to)).key();
+            }
+            self.note(41, by as u64, || format!("the thief answers {me}: {answer:?}"));
+            self.procs[by].machine.received(now, socket, answer.encode());
+            if self.procs[by].machine.carried_by(heard.wanted) == Some(socket) {
+                return self.broke(format!("{me} believes an answer without the key of n{to}"));
+            }
+        }
+        self.procs[by].machine.closed(now, socket);
+        self.pump(by);
+    }
+
+    /// All faults are healed: it closes what it has left open.
+    fn thief_goes(&mut self) {
+        let now = self.time();
+        for (proc, socket) in std::mem::take(&mut self.thief.open) {
+            if self.procs[proc].alive {
+                self.procs[proc].machine.closed(now, socket);
+                self.pump(proc);
+            }
+        }
+    }
+}
