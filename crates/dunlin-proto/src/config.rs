@@ -70,8 +70,10 @@ pub struct Config {
     pub redial: Duration,
     /// So many others are asked one after the other to help with one connection. 0: nobody is.
     pub helpers_max: usize,
-    /// So many sockets between other nodes are relayed at once. 0: this node does not relay.
+    /// So many sockets between other nodes are relayed at once. 0: this node does not relay. Sources share them: see [`has_place`](crate::source::has_place).
     pub relays_max: usize,
+    /// A relay on this node's own host may let nodes of other hosts come here. A relay that this node reaches over a network may in any case.
+    pub relayed: bool,
     /// This node has the same id when it is started again. So there may be a later life of it already, while this one was only held up: if another node says that it has met one,
     /// this one is replaced. It ends all its connections, and makes no more. If every start has an id of its own, there is no later life: then who says so is wrong, and only the
     /// connection with that one is over.
@@ -124,6 +126,7 @@ impl Config {
             redial: Duration::from_secs(30),
             helpers_max: 8,
             relays_max: 64,
+            relayed: false,
             keeps_id: true,
         }
     }

@@ -238,6 +238,8 @@ pub(crate) struct Connection {
     pub(crate) goodbye_waits: bool,
     /// How many relayed streams each side has begun: this one, and the other.
     pub(crate) streams: [u64; 2],
+    /// What is relayed may go there, whichever host it comes from.
+    pub(crate) admits: bool,
     pub(crate) chatter: Chatter,
     /// In all lives.
     pub(crate) traffic: Traffic,
@@ -271,6 +273,7 @@ impl Connection {
             leaving: false,
             goodbye_waits: false,
             streams: [0, 0],
+            admits: false,
             chatter: Chatter::default(),
             traffic: Traffic::default(),
         }
@@ -335,6 +338,7 @@ impl Connection {
         self.leaving = false;
         self.goodbye_waits = false;
         self.streams = [0, 0];
+        self.admits = false;
         // What was refused has told of the life before this one.
         self.listeners.all_well();
         self.dialling.next = None;

@@ -233,7 +233,8 @@ impl Machine {
             identity: Bytes::new(),
         };
         let phase = Phase::Greeting { wanted, said: resume, address };
-        self.add_socket(now, socket, phase, Some(hello.encode()), Source::Unknown);
+        let source = self.relays.by(socket).map_or(Source::Unknown, Source::Relay);
+        self.add_socket(now, socket, phase, Some(hello.encode()), source);
         self.act_write(socket);
     }
 
@@ -291,6 +292,15 @@ impl Machine {
     pub fn is_near(&mut self, socket: SocketId) {
         if let Some(socket) = self.sockets.get_mut(socket) {
             socket.near = true;
+        }
+    }
+
+    /// Where this socket, which was just dialled, leads to.
+    pub fn leads_to(&mut self, socket: SocketId, source: Source) {
+        if let Some(socket) = self.sockets.get_mut(socket)
+            && let Phase::Greeting { .. } = socket.phase
+        {
+            socket.source = source;
         }
     }
 

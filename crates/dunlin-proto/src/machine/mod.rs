@@ -16,6 +16,7 @@ use crate::connection::{Carried, Connection, Down, State, Traffic};
 use crate::id::{ChannelId, ConnectionId, Contact, DialId, Incarnation, Life, NodeId, SocketId};
 use crate::random::Random;
 use crate::relay::{Relays, is_relayed};
+use crate::source::Source;
 use crate::time::Time;
 use crate::wire::handshake::Refusal;
 use crate::wire::{Frame, Names, Read};
@@ -43,6 +44,8 @@ pub enum Action {
     Names(Life, Names),
     /// That node wants a value that was [offered unread](Machine::offer_unread) here: sent over this channel, of which it is the home, and the sending half here.
     Read(NodeId, ChannelId, Read),
+    /// That node has asked this one to relay, which has [no room](Config::relays_max) for it.
+    Unrelayed(NodeId),
     /// What became of [`Machine::introduce`]: the node at this address, which may be this one, or why there is none.
     Introduced(String, Result<NodeId, String>),
 }
@@ -391,6 +394,12 @@ impl Machine {
         }
         // No relay is relayed itself.
         self.relays.by(socket).and_then(|by| self.connections.get(by)).and_then(Connection::socket)
+    }
+
+    /// Where the socket that carries the connection with that node comes from, or leads to. Unknown if there is none.
+    pub fn source_of(&self, node: NodeId) -> Source {
+        let socket = self.connections.get(node).and_then(Connection::socket);
+        socket.and_then(|socket| self.sockets.get(socket)).map_or(Source::Unknown, |socket| socket.source)
     }
 
     /// The node that relays the connection to this one, if one does.

@@ -41,7 +41,7 @@ pub(crate) struct Socket {
     /// When it has to have shaken hands.
     pub(super) until: Time,
     /// Its other end is on this host.
-    pub(super) near: bool,
+    pub(crate) near: bool,
     pub(super) source: Source,
 }
 

@@ -163,6 +163,9 @@ pub(super) const RELAY: Key<bool> = Key {
     },
 };
 
+pub(super) const RELAYED: Key<bool> =
+    Key { name: "relayed", variable: Some("DUNLIN_RELAYED"), form: "relayed = true, or false", read: RELAY.read };
+
 pub(super) const TRUSTED_SOURCES: Key<Vec<IpNet>> = Key {
     name: "trusted_sources",
     variable: Some("DUNLIN_TRUSTED_SOURCES"),
@@ -203,7 +206,7 @@ pub(super) const POLICY: Key<(String, Policy)> = Key {
 pub(super) const CHANNEL_MESSAGE_MAX_BYTES: Key<u64> = Key { variable: None, ..MESSAGE_MAX_BYTES };
 
 /// What a node can be told.
-pub(super) static SETTINGS: [&dyn AnyKey; 12] = [
+pub(super) static SETTINGS: [&dyn AnyKey; 13] = [
     &NAMES,
     &LISTEN,
     &ADVERTISE,
@@ -214,6 +217,7 @@ pub(super) static SETTINGS: [&dyn AnyKey; 12] = [
     &BUFFERED_MAX_BYTES,
     &STRAIGHT_MIN_BYTES,
     &RELAY,
+    &RELAYED,
     &TRUSTED_SOURCES,
     &ROLE,
 ];

@@ -142,6 +142,8 @@ pub struct Config {
     pub straight_min_bytes: Setting<u64>,
     /// Whether it relays for others.
     pub relay: Setting<bool>,
+    /// Whether a relay on its own host may let nodes of other hosts come to it.
+    pub relayed: Setting<bool>,
     /// Each socket from these addresses counts as a source of its own: they are routers or load balancers, which stand for many hosts.
     pub trusted_sources: Setting<Vec<IpNet>>,
     /// What it is in its application.
@@ -172,6 +174,7 @@ impl Default for Config {
             buffered_max_bytes: Setting::default(crate::node::BUFFERED_MAX),
             straight_min_bytes: Setting::default(crate::node::STRAIGHT_MIN),
             relay: Setting::default(true),
+            relayed: Setting::default(false),
             trusted_sources: Setting::default(Vec::new()),
             role: Setting::default(None),
             run: Setting::default(None),
@@ -244,6 +247,7 @@ impl Config {
             row("buffered_max_bytes", &self.buffered_max_bytes, number),
             row("straight_min_bytes", &self.straight_min_bytes, number),
             row("relay", &self.relay, |relay| Value::Flag(*relay)),
+            row("relayed", &self.relayed, |relayed| Value::Flag(*relayed)),
             row("trusted_sources", &self.trusted_sources, |sources| match &sources[..] {
                 [] => Value::Unset("none"),
                 some => Value::List(some.iter().map(ToString::to_string).collect()),
@@ -418,6 +422,7 @@ impl Sources {
         config.straight_min_bytes =
             self.find(&keys::STRAIGHT_MIN_BYTES, &at, None)?.unwrap_or(config.straight_min_bytes);
         config.relay = self.find(&keys::RELAY, &at, None)?.unwrap_or(config.relay);
+        config.relayed = self.find(&keys::RELAYED, &at, None)?.unwrap_or(config.relayed);
         config.trusted_sources = self.find(&keys::TRUSTED_SOURCES, &at, None)?.unwrap_or(config.trusted_sources);
         config.role = self.find(&keys::ROLE, &at, None)?.unwrap_or(config.role);
         config.run = self.find(&keys::RUN, &at, None)?.map_or(config.run, some);

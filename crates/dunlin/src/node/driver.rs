@@ -29,9 +29,10 @@ use super::bell::{Bell, lock};
 use super::carrier::Carrier;
 use super::codec::Encoding;
 use super::error::UnsettledEnd;
-use super::events::{Limit, Line, Log, NodeEvent};
+use super::events::{Limit, NodeEvent};
 use super::hub::{Heard, Hub, Reclaimed};
 use super::leaving::{Abandoned, Flush, Watchdog};
+use super::log::{Line, Log};
 use super::message::{self, Kept, Passing, Shelf};
 use super::network::{self, Networks, Socket, Source};
 use super::post::{Post, Watch};
@@ -106,6 +107,7 @@ struct Entry {
     post: Weak<Post>,
     /// Who is at its other end, for people to read.
     peer: String,
+    source: Source,
     /// Where it was dialled. `None`: it was accepted.
     dialled: Option<String>,
 }
@@ -292,6 +294,10 @@ impl Driver {
             Action::Read(from, channel, read) => {
                 message::serve(from, channel, read, &mut Locked { driver: self, state, now });
             }
+            Action::Unrelayed(node) => {
+                let source = state.machine.source_of(node);
+                self.with_hub(state, now, |hub, _| hub.refuse_relay(node, source));
+            }
             Action::Introduced(address, who) => {
                 self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Introduced(address, who)));
             }
@@ -339,7 +345,8 @@ impl Driver {
 
     /// Why a socket is closed may be worth knowing.
     fn tell_closed(self: &Arc<Self>, state: &mut State, now: Time, socket: SocketId, why: &Closed) {
-        let Some(Entry { peer, dialled, .. }) = state.sockets.get(&socket) else { return };
+        let Some(Entry { peer, source, dialled, .. }) = state.sockets.get(&socket) else { return };
+        let source = *source;
         let stays_so = |refusal: &Refusal| matches!(refusal, Refusal::Version(_) | Refusal::Application(_));
         let event = match (dialled, why) {
             (Some(at), Closed::Refused(refusal)) if stays_so(refusal) => {
@@ -349,13 +356,13 @@ impl Driver {
                 NodeEvent::Unwelcome { at: at.clone(), why: format!("no node of dunlin answers: {why}") }
             }
             (_, Closed::Violation(node)) => {
-                let (node, peer) = (*node, peer.clone());
-                return self.with_hub(state, now, |hub, _| hub.came_from(node, peer));
+                let node = *node;
+                return self.with_hub(state, now, |hub, _| hub.came_from(node, source));
             }
             (None, Closed::Stranger { node, application }) => {
                 let why = format!("it belongs to the application {application:?}");
                 let (from, node) = (peer.clone(), *node);
-                return self.with_hub(state, now, |hub, _| hub.stranger(node, from, why));
+                return self.with_hub(state, now, |hub, _| hub.stranger(node, source, from, why));
             }
             (None, Closed::Refused(Refusal::Version((oldest, newest)))) => NodeEvent::Stranger {
                 from: peer.clone(),
@@ -368,10 +375,9 @@ impl Driver {
             }
             _ => return,
         };
-        let peer = peer.clone();
         self.with_hub(state, now, |hub, _| match event {
             NodeEvent::Unwelcome { at, why } => hub.unwelcome(at, why),
-            event => hub.refuse(event, &peer),
+            event => hub.refuse(event, source),
         });
     }
 
@@ -478,16 +484,24 @@ impl Driver {
         })
     }
 
-    fn add_socket(self: &Arc<Self>, state: &mut State, socket: Box<dyn Socket>, dialled: Option<String>) -> SocketId {
+    fn add_socket(
+        self: &Arc<Self>,
+        state: &mut State,
+        socket: Box<dyn Socket>,
+        dialled: Option<String>,
+    ) -> (SocketId, Source) {
         let id = SocketId(state.next_socket);
         state.next_socket += 1;
         let peer = socket.peer();
+        let source = socket.source();
+        let is_trusted = state.trusted_sources.iter().any(|trusted| network::is_in(source, trusted));
+        let source = if is_trusted { Source::Socket(id) } else { source };
         let bell = Arc::<Bell>::default();
         let carrier = Carrier::new(self.clone(), id, bell.clone(), socket);
         let post = Post::new(self.clone(), bell.clone(), carrier);
-        state.sockets.insert(id, Entry { bell, post: Arc::downgrade(&post), peer, dialled });
+        state.sockets.insert(id, Entry { bell, post: Arc::downgrade(&post), peer, source, dialled });
         world::spawn_own(post.serve(0));
-        id
+        (id, source)
     }
 
     /// A socket is gone, and its task ends.
@@ -597,8 +611,9 @@ impl Driver {
             _ if self.closing.load(Ordering::Acquire) => {}
             Ok(socket) => {
                 let is_local = socket.is_local();
-                let socket = self.add_socket(state, socket, Some(address));
+                let (socket, source) = self.add_socket(state, socket, Some(address));
                 state.machine.dialled(now, id, socket);
+                state.machine.leads_to(socket, source);
                 if is_local {
                     state.machine.is_near(socket);
                 }
@@ -617,10 +632,9 @@ impl Driver {
             if self.closing.load(Ordering::Acquire) {
                 return;
             }
-            let (is_local, source) = (socket.is_local(), socket.source());
-            let socket = self.add_socket(state, socket, None);
-            let is_trusted = state.trusted_sources.iter().any(|trusted| network::is_in(source, trusted));
-            state.machine.accepted_from(now, socket, if is_trusted { Source::Socket(socket) } else { source });
+            let is_local = socket.is_local();
+            let (socket, source) = self.add_socket(state, socket, None);
+            state.machine.accepted_from(now, socket, source);
             if is_local {
                 state.machine.is_near(socket);
             }
@@ -704,12 +718,6 @@ impl State {
             self.resting.pop_front();
             self.machine.use_resting(now, channel);
         }
-    }
-
-    /// Where the connection with this node comes from, as the socket that carries it says it.
-    pub(super) fn peer_at(&self, node: NodeId) -> Option<String> {
-        let entry = self.machine.carried_by(node).and_then(|socket| self.sockets.get(&socket));
-        entry.map(|entry| entry.peer.clone())
     }
 
     /// Of the task of the socket that carries the connection to this node.
