@@ -91,6 +91,11 @@ impl Config {
         Bound { which, refused_ms: u64::try_from(self.refused.as_millis()).unwrap_or(u64::MAX) }
     }
 
+    /// Heartbeats go at multiples of this time: a timer fires once for many connections.
+    pub(crate) fn heartbeat_grid(&self) -> Duration {
+        self.first_heartbeat() / 16
+    }
+
     /// The first heartbeat on a socket that resumes a connection comes after this time.
     pub(crate) fn first_heartbeat(&self) -> Duration {
         self.heartbeat.min(Duration::from_secs(1))

@@ -230,6 +230,8 @@ pub(crate) struct Connection {
     /// The socket has resumed the connection, and its first heartbeat is to come, whatever else is said: it
     /// shows the other side that the socket carries.
     pub(crate) resuming: bool,
+    /// The other side has said that it lives, and this one is to say the same.
+    pub(crate) beats_back: bool,
     /// When an acknowledgement has to go, if nothing else takes it along.
     pub(crate) ack_at: Option<Time>,
     /// This node leaves, and has said so...
@@ -269,6 +271,7 @@ impl Connection {
             carried_at: Time::default(),
             unproven: None,
             resuming: false,
+            beats_back: false,
             ack_at: None,
             leaving: false,
             goodbye_waits: false,
@@ -313,6 +316,9 @@ impl Connection {
 
     /// When the next heartbeat goes, if nothing is said before.
     pub(crate) fn heartbeat_at(&self, config: &Config) -> Time {
+        if self.beats_back {
+            return self.said;
+        }
         let at = self.said + config.heartbeat;
         if self.resuming { at.min(self.carried_at + config.first_heartbeat()) } else { at }
     }
@@ -320,6 +326,7 @@ impl Connection {
     /// Something has been written.
     pub(crate) fn says(&mut self, now: Time, config: &Config) {
         self.said = now;
+        self.beats_back = false;
         self.resuming &= now < self.carried_at + config.first_heartbeat();
     }
 

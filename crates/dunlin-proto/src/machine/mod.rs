@@ -568,9 +568,10 @@ impl Machine {
                 self.due_at(node, heard + silence);
                 if now >= heartbeat_at || ack_at.is_some_and(|at| now >= at) {
                     self.act_write(socket);
-                    self.due_at(node, now + self.config.heartbeat);
+                    let next = now + self.config.heartbeat;
+                    self.due_at(node, next.rounded_up(self.config.heartbeat_grid()));
                 } else {
-                    self.due_at(node, heartbeat_at);
+                    self.due_at(node, heartbeat_at.rounded_up(self.config.heartbeat_grid()));
                     if let Some(at) = ack_at {
                         self.due_at(node, at);
                     }

@@ -36,6 +36,7 @@ use super::log::{Line, Log};
 use super::message::{self, Kept, Passing, Shelf};
 use super::network::{self, Networks, Socket, Source};
 use super::post::{Post, Watch};
+use super::trim::{Trim, trim};
 use super::work::{Half, Stretched, Told, discard};
 use crate::world::{self, Clock};
 
@@ -70,6 +71,7 @@ pub(crate) struct State {
     pub(super) late: BTreeMap<ChannelId, Encoding>,
     sockets: BTreeMap<SocketId, Entry>,
     next_socket: u64,
+    trim: Trim,
     /// Sockets that are to be closed once what they still have to say is written.
     pub(super) parting: BTreeMap<SocketId, Closed>,
     dials: Vec<(DialId, String)>,
@@ -166,6 +168,7 @@ impl Driver {
                 late: BTreeMap::new(),
                 sockets: BTreeMap::new(),
                 next_socket: 0,
+                trim: Trim::default(),
                 parting: BTreeMap::new(),
                 dials: Vec::new(),
                 alarm: None,
@@ -499,6 +502,7 @@ impl Driver {
         let bell = Arc::<Bell>::default();
         let carrier = Carrier::new(self.clone(), id, bell.clone(), socket);
         let post = Post::new(self.clone(), bell.clone(), carrier);
+        state.trim.sockets(self.lately(), state.sockets.len() + 1);
         state.sockets.insert(id, Entry { bell, post: Arc::downgrade(&post), peer, source, dialled });
         world::spawn_own(post.serve(0));
         (id, source)
@@ -508,6 +512,7 @@ impl Driver {
     pub(super) fn socket_over(self: &Arc<Self>, id: SocketId, bell: &Bell) {
         self.with(|state, now| {
             state.sockets.remove(&id);
+            state.trim.sockets(now, state.sockets.len());
             state.parting.remove(&id);
             state.machine.closed(now, id);
             self.act(state, now);
@@ -540,6 +545,10 @@ impl Driver {
                 state.use_resting(now);
                 let State { machine, late, .. } = &mut *state;
                 late.retain(|channel, _| machine.has_home(*channel));
+                if state.trim.is_time(now, state.sockets.len()) && !world::is_simulated() {
+                    // Not here: others wait for the lock.
+                    drop(tokio::task::spawn_blocking(trim));
+                }
                 if state.hub_alarm.is_some_and(|at| now >= at) {
                     state.hub_alarm = None;
                     self.with_hub(state, now, |_, _| ());
@@ -700,7 +709,7 @@ impl Drop for Behind {
 impl State {
     fn next_alarm(&self) -> Option<Time> {
         let resting = self.resting.front().map(|(at, _)| *at);
-        self.machine.next_tick().into_iter().chain(self.hub_alarm).chain(resting).min()
+        self.machine.next_tick().into_iter().chain(self.hub_alarm).chain(resting).chain(self.trim.due()).min()
     }
 
     /// A receiver has come in a message, or stays here after all. If it does not go on soon its channel follows: most are used only when somebody has been told something, and by then it

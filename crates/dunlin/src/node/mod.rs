@@ -160,6 +160,7 @@ pub mod roles;
 mod schema;
 mod serve;
 mod sharing;
+mod trim;
 mod work;
 
 use std::fmt;
