@@ -70,6 +70,29 @@ pub fn hello(application: &str, me: Life, wanted: Life) -> Hello {
     }
 }
 
+/// Bytes of memory that this process has in use, and the most that it has had since [`forget_peak`].
+///
+/// # Panics
+/// The system does not say it.
+#[cfg(target_os = "linux")]
+pub fn resident() -> (u64, u64) {
+    let status = std::fs::read_to_string("/proc/self/status").expect("the system says it");
+    let kilobytes = |key: &str| -> Option<u64> {
+        status.lines().find_map(|line| line.strip_prefix(key)?.trim().strip_suffix("kB")?.trim().parse().ok())
+    };
+    let bytes = |key| kilobytes(key).expect("the system says it") << 10;
+    (bytes("VmRSS:"), bytes("VmHWM:"))
+}
+
+/// The peak of [`resident`] is what is in use now.
+///
+/// # Panics
+/// The system does not allow it.
+#[cfg(target_os = "linux")]
+pub fn forget_peak() {
+    std::fs::write("/proc/self/clear_refs", "5").expect("a process may do that to itself");
+}
+
 const ANY: Life = Life { node: NodeId(0), incarnation: Incarnation(0) };
 
 /// A peer that speaks the protocol by hand.
@@ -181,6 +204,17 @@ impl Peer {
                 return codec::decode(frame[0], frame.split_off(head)).map_err(io::Error::other);
             }
             self.read().await?;
+        }
+    }
+
+    /// Bytes that have arrived, and are read by nothing else, if there are any.
+    pub fn heard(&mut self) -> Option<io::Result<usize>> {
+        let mut bytes = [0; 512];
+        match self.stream.try_read(&mut bytes) {
+            Ok(0) => Some(Err(io::ErrorKind::UnexpectedEof.into())),
+            Ok(count) => Some(Ok(count)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            Err(error) => Some(Err(error)),
         }
     }
 

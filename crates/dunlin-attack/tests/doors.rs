@@ -72,7 +72,7 @@ fn silent_sockets_of_one_address_keep_no_other_out() {
 /// The twin: many honest nodes behind one address come at once, over links of 50 ms, and try again as nodes do.
 #[test]
 fn many_honest_nodes_of_one_address_join_at_once() {
-    const NODES: u128 = 3_000;
+    const NODES: u128 = 5_000;
     async fn joins(address: String, me: Life, there: Life) -> Peer {
         let mut pause = Duration::from_millis(20);
         for attempt in 1.. {

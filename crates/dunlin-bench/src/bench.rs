@@ -32,6 +32,7 @@ pub(crate) enum Program {
     RemoteOverhead,
     RemoteBeside,
     RemoteBesideTransfer,
+    Idle,
     LocalBeside,
     MoveMessages,
     MoveTcp,
@@ -83,6 +84,7 @@ impl fmt::Display for Program {
             Self::RemoteOverhead => "remote-overhead",
             Self::RemoteBeside => "remote-beside",
             Self::RemoteBesideTransfer => "remote-beside-transfer",
+            Self::Idle => "idle",
             Self::LocalBeside => "local-beside",
             Self::MoveMessages => "move-messages",
             Self::MoveTcp => "move-tcp",
@@ -124,6 +126,7 @@ impl Bench {
         match self.program {
             Program::RemoteBeside | Program::RemoteBesideTransfer => remote::OWN_SOCKET,
             Program::LocalBeside => remote::ALONE,
+            Program::Idle => remote::EPOLL,
             Program::MoveMessages | Program::MoveTcp | Program::MoveSim => nodes::VALUE,
             Program::ChoiceMessages | Program::ChoiceTcp | Program::ChoiceSim => nodes::PLAIN,
             Program::ClaimMessages | Program::ClaimTcp | Program::ClaimSim => nodes::NOT_SHARED,
@@ -222,6 +225,8 @@ pub(crate) fn benches(program: Program, quick: bool) -> Vec<Bench> {
         Program::RemoteBesideTransfer => {
             vec![Bench { size: 1_000_000, ..bench("remote-beside-transfer", 1_000, "ns/megabyte") }]
         }
+        // A run takes 15 s, however many there are.
+        Program::Idle => vec![bench("idle-5000", if quick { 1_000 } else { 5_000 }, "us/connection and second")],
         Program::LocalBeside => vec![bench("local-beside", 20 * events, "ns/communication")],
         Program::MoveMessages => vec![bench("move-messages", 100, "messages/move")],
         Program::MoveTcp => vec![bench("move-tcp", 100, "ns/move")],
@@ -281,6 +286,7 @@ impl Goal {
             (Program::RemoteThroughput, remote::FIFO) => Some(Self::Times(1.0 / 0.9)),
             (Program::RemoteOverhead, remote::FIFO | remote::RENDEZVOUS) => Some(Self::AtMost(1.8)),
             (Program::RemoteBeside, remote::SAME_SOCKET) => Some(Self::Times(1.5)),
+            (Program::Idle, remote::NODE) => Some(Self::Times(3.0)),
             // What is noise is seen from the rounds.
             (Program::LocalBeside, remote::WITH_NODE | remote::BESIDE_PING) => Some(Self::Times(1.05)),
             (Program::Commstime, PAR) => Some(Self::OneOverOfGo(6.5)),

@@ -105,6 +105,8 @@ enum Command {
     RemoteBeside,
     /// Local commstime beside a node, and beside a remote ping: nanoseconds per communication
     LocalBeside,
+    /// 5,000 connections on which nothing is said but heartbeats: processor time
+    Idle,
     /// All between processes of the system, and local-beside
     Remote,
     /// Instructions of a local communication with and without a node, counted by valgrind
@@ -176,6 +178,7 @@ fn run(args: Args) -> anyhow::Result<()> {
         Command::RemoteOverhead => vec![Program::RemoteOverhead],
         Command::RemoteBeside => vec![Program::RemoteBeside, Program::RemoteBesideTransfer],
         Command::LocalBeside => vec![Program::LocalBeside],
+        Command::Idle => vec![Program::Idle],
         Command::Remote => Program::value_variants().iter().copied().filter(|program| program.is_remote()).collect(),
         Command::Moves => with_sim(&[Program::MoveMessages, Program::MoveTcp], Program::MoveSim),
         Command::NodeChoices => with_sim(&[Program::ChoiceMessages, Program::ChoiceTcp], Program::ChoiceSim),
@@ -266,6 +269,7 @@ mod tests {
             "memory",
             "all",
             "remote-beside",
+            "idle",
             "remote",
             "moves",
             "node-choices",

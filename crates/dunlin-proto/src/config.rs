@@ -70,12 +70,14 @@ pub struct Config {
     pub redial: Duration,
     /// So many others are asked one after the other to help with one connection. 0: nobody is.
     pub helpers_max: usize,
-    /// So many sockets between other nodes are relayed at once. 0: this node does not relay.
+    /// So many sockets between other nodes are relayed at once. 0: this node does not relay. Sources share them: see [`has_place`](crate::source::has_place).
     pub relays_max: usize,
     /// An address that this node was only told is dialled again after so long at the earliest.
     pub retell: Duration,
     /// Addresses of this host may be dialled even if they were told over a network.
     pub dial_local: bool,
+    /// A relay on this node's own host may let nodes of other hosts come here. A relay that this node reaches over a network may in any case.
+    pub relayed: bool,
     /// This node has the same id when it is started again. So there may be a later life of it already, while this one was only held up: if another node says that it has met one,
     /// this one is replaced. It ends all its connections, and makes no more. If every start has an id of its own, there is no later life: then who says so is wrong, and only the
     /// connection with that one is over.
@@ -91,6 +93,11 @@ impl Config {
         let bits = self.addresses.iter().take(limits::ADDRESSES).enumerate();
         let which = bits.filter(|(_, address)| self.bound.contains(address)).map(|(at, _)| 1 << at).sum();
         Bound { which, refused_ms: u64::try_from(self.refused.as_millis()).unwrap_or(u64::MAX) }
+    }
+
+    /// Heartbeats go at multiples of this time: a timer fires once for many connections.
+    pub(crate) fn heartbeat_grid(&self) -> Duration {
+        self.first_heartbeat() / 16
     }
 
     /// The first heartbeat on a socket that resumes a connection comes after this time.
@@ -130,6 +137,7 @@ impl Config {
             relays_max: 64,
             retell: Duration::from_secs(1),
             dial_local: false,
+            relayed: false,
             keeps_id: true,
         }
     }

@@ -74,7 +74,7 @@ mod random;
 mod reach;
 mod relay;
 pub mod schema;
-mod source;
+pub mod source;
 pub mod time;
 pub mod wire;
 

@@ -211,12 +211,15 @@ impl Machine {
     /// At the helper.
     pub(crate) fn hear_ask_dial(&mut self, now: Time, from: NodeId, node: NodeId, addresses: Vec<String>) {
         let addresses = self.as_seen(from, addresses);
-        let said = if node != from && self.is_within_reach(node) && !addresses.is_empty() {
-            return self.say(now, node, Frame::Relay(Relay::DialBack { node: from, addresses }));
+        let why = if node == from || !self.is_within_reach(node) || addresses.is_empty() {
+            NoDial::NotConnected
+        } else if !self.lets_through(from, node) {
+            // What is asked next is refused with the reason.
+            NoDial::Failed
         } else {
-            Relay::NotDialled(node, NoDial::NotConnected)
+            return self.say(now, node, Frame::Relay(Relay::DialBack { node: from, addresses }));
         };
-        self.say(now, from, Frame::Relay(said));
+        self.say(now, from, Frame::Relay(Relay::NotDialled(node, why)));
     }
 
     /// Where the node that asks can be dialled: at its ports, but of the host that its socket is seen to come from. It

@@ -14,8 +14,8 @@ use bytes::Bytes;
 
 use crate::connection::Connection;
 use crate::id::{NodeId, SocketId};
-use crate::machine::{Machine, Phase, Wanted};
-use crate::source::Source;
+use crate::machine::{Action, Machine, Phase, Wanted};
+use crate::source::{Shares, Source};
 use crate::time::Time;
 use crate::wire::{Frame, NoRelay, Relay, limits};
 
@@ -34,8 +34,9 @@ type Key = (NodeId, u64);
 enum Stream {
     /// A socket of this node.
     End(End),
-    /// This node relays between it and that other one. So many bytes may still come on this one.
-    Between { other: Key, room: usize },
+    /// This node relays between it and that other one. So many bytes may still come on this one. `asked_by`:
+    /// the source that has asked for it, on this one.
+    Between { other: Key, room: usize, asked_by: Option<Source> },
 }
 
 /// A relayed socket of this node.
@@ -64,6 +65,8 @@ pub(crate) struct Relays {
     streams: BTreeMap<Key, Stream>,
     sockets: BTreeMap<SocketId, Key>,
     next: u64,
+    /// How many sockets this node relays for each source.
+    shares: Shares,
 }
 
 impl Relays {
@@ -110,6 +113,15 @@ impl Relays {
     /// Sockets between others that this node relays.
     pub(crate) fn between_others(&self) -> usize {
         (self.streams.len() - self.sockets.len()) / 2
+    }
+
+    /// Removes a stream.
+    fn remove(&mut self, key: Key) {
+        match self.streams.remove(&key) {
+            Some(Stream::End(end)) => drop(self.sockets.remove(&end.socket)),
+            Some(Stream::Between { asked_by: Some(source), .. }) => self.shares.give_back(source),
+            Some(Stream::Between { asked_by: None, .. }) | None => {}
+        }
     }
 
     fn insert(&mut self, key: Key, from: Option<NodeId>) -> SocketId {
@@ -186,9 +198,7 @@ impl Machine {
     }
 
     fn forget_stream(&mut self, key: Key) {
-        if let Some(Stream::End(end)) = self.relays.streams.remove(&key) {
-            self.relays.sockets.remove(&end.socket);
-        }
+        self.relays.remove(key);
         if !self.relays.needs(key.0)
             && let Some(connection) = self.connections.get_mut(key.0)
             && std::mem::take(&mut connection.goodbye_waits)
@@ -267,7 +277,7 @@ impl Machine {
                 Some(Stream::End(_)) => self.lose_end(now, key, "the connection with its relay is over"),
                 Some(Stream::Between { other, .. }) => {
                     let other = *other;
-                    self.relays.streams.remove(&key);
+                    self.relays.remove(key);
                     self.end_stream(other);
                 }
                 None => {}
@@ -290,6 +300,7 @@ impl Machine {
             Relay::DialBack { node, addresses } => self.hear_dial_back(now, from, node, &addresses),
             Relay::Undialled(node) => self.hear_undialled(now, from, node),
             Relay::NotDialled(node, why) => self.hear_not_dialled(now, from, node, why),
+            Relay::Admit => self.connection(from).admits = true,
             Relay::To { stream, node } => {
                 self.stream_begun(from, stream)?;
                 if let Err(why) = self.relay(now, (from, stream), node) {
@@ -326,13 +337,23 @@ impl Machine {
                 Some(Stream::End(_)) => self.lose_end(now, (from, stream), "the relayed socket was closed"),
                 Some(Stream::Between { other, .. }) => {
                     let other = *other;
-                    self.relays.streams.remove(&(from, stream));
+                    self.relays.remove((from, stream));
                     self.end_stream(other);
                 }
                 None => {}
             },
         }
         Ok(())
+    }
+
+    /// Whether what that node says may lead to the other one. A node that is reached only on this host may have no
+    /// other door for a reason: nodes of other hosts come in by this one if it has said that they may.
+    pub(crate) fn lets_through(&self, from: NodeId, to: NodeId) -> bool {
+        let is_near = |node| {
+            let socket = self.connections.get(node).and_then(Connection::socket);
+            socket.and_then(|socket| self.sockets.get(socket)).is_some_and(|socket| socket.near)
+        };
+        is_near(from) || !is_near(to) || self.connections.get(to).is_some_and(|connection| connection.admits)
     }
 
     /// At the relay: a stream is to go on to that node.
@@ -343,12 +364,19 @@ impl Machine {
         if node == key.0 || !self.is_within_reach(node) || !self.is_direct(key.0) {
             return Err(NoRelay::NotConnected);
         }
-        if self.relays.between_others() >= self.config.relays_max {
+        if !self.lets_through(key.0, node) {
+            return Err(NoRelay::Local);
+        }
+        let source = self.source_of(key.0);
+        if !self.relays.shares.admits(source, self.config.relays_max) {
+            self.actions.push_back(Action::Unrelayed(key.0));
             return Err(NoRelay::Full);
         }
+        self.relays.shares.take(source);
         let other = self.begin_stream(node);
-        self.relays.streams.insert(key, Stream::Between { other, room: limits::RELAYED });
-        self.relays.streams.insert(other, Stream::Between { other: key, room: limits::RELAYED });
+        let between = |other, asked_by| Stream::Between { other, room: limits::RELAYED, asked_by };
+        self.relays.streams.insert(key, between(other, Some(source)));
+        self.relays.streams.insert(other, between(key, None));
         self.say(now, node, Frame::Relay(Relay::From { stream: other.1, node: key.0 }));
         Ok(())
     }
@@ -401,7 +429,7 @@ impl Machine {
                 }
                 self.received(now, socket, piece);
             }
-            Some(Stream::Between { other, room }) => {
+            Some(Stream::Between { other, room, .. }) => {
                 let other = *other;
                 *room = room.checked_sub(piece.len()).ok_or(TOO_MUCH)?;
                 self.push(other.0, Frame::Relay(Relay::Bytes { stream: other.1, piece }));

@@ -1,7 +1,8 @@
 //! Where sockets come from, and how a table that is full shares its places between sources.
 //!
 //! Ids of nodes cost nothing, so a limit for each node would be none. An address, a user of this host, or a relay can be had less easily: those are counted. While
-//! there is room, no share binds; when a table is full, the place for a newcomer comes from the source that has most.
+//! there is room, no share binds. When the table of sockets that have not shaken hands is full, the place for a newcomer comes from the source that has most. Registrations (names, guests,
+//! relayed sockets) are never taken back: there the last quarter of the table is for sources that have little ([`has_place`]).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,6 +51,27 @@ impl Source {
     }
 }
 
+/// Whether a table of registrations, of which `taken` of `max` places are taken, has one for a source that has `held` of them: three quarters of the table are anybody's, the
+/// last quarter is for sources with less than a 64th of it ([`share`]).
+///
+/// # Examples
+/// ```
+/// use dunlin_proto::source::has_place;
+///
+/// assert!(has_place(1024, 767, 767), "no share binds while there is room");
+/// assert!(!has_place(1024, 768, 768) && !has_place(1024, 768, 16));
+/// assert!(has_place(1024, 768, 15));
+/// assert!(!has_place(1024, 1024, 0));
+/// ```
+pub fn has_place(max: usize, taken: usize, held: usize) -> bool {
+    taken < max - max / 4 || (taken < max && held < share(max))
+}
+
+/// So many places of a table of `max` may a source have, once three quarters of it are taken.
+pub fn share(max: usize) -> usize {
+    (max / 64).max(1)
+}
+
 /// How many places of a table each source has.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shares {
@@ -71,6 +93,11 @@ impl Shares {
     /// How many places are taken.
     pub(crate) fn taken(&self) -> usize {
         self.sum
+    }
+
+    /// Whether a table of registrations with these shares has a place for this source: see [`has_place`].
+    pub(crate) fn admits(&self, source: Source, max: usize) -> bool {
+        has_place(max, self.sum, self.places.get(&source).map_or(0, |share| share.places))
     }
 
     /// The source with most places.
@@ -128,5 +155,40 @@ mod tests {
         assert_eq!((shares.greatest(), shares.taken(), shares.places.len(), shares.order.len()), (None, 0, 0, 0));
         shares.give_back(host(1));
         assert_eq!(shares.taken(), 0, "it had none");
+    }
+
+    #[test]
+    fn the_last_quarter_is_for_sources_with_little() {
+        let (mut shares, max) = (Shares::default(), 256);
+        while shares.admits(host(1), max) {
+            shares.take(host(1));
+        }
+        assert_eq!(shares.taken(), 192);
+        // Each of the others has a 64th at most, and the table is never more than full.
+        let mut others = 2..;
+        while shares.taken() < max {
+            let other = host(others.next().expect("there are enough of them"));
+            let before = shares.taken();
+            while shares.admits(other, max) {
+                shares.take(other);
+            }
+            assert_eq!(shares.taken() - before, share(max));
+        }
+        assert!(!shares.admits(host(200), max));
+        shares.give_back(host(1));
+        assert!(shares.admits(host(200), max) && !shares.admits(host(1), max));
+    }
+
+    #[test]
+    fn the_smallest_tables_have_places() {
+        for max in 0..10 {
+            let mut shares = Shares::default();
+            for source in (0..20).map(host) {
+                if shares.admits(source, max) {
+                    shares.take(source);
+                }
+            }
+            assert_eq!(shares.taken(), max);
+        }
     }
 }

@@ -12,6 +12,12 @@ impl Time {
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
+
+    /// The first multiple of `grid` that is not earlier.
+    pub(crate) fn rounded_up(self, grid: Duration) -> Self {
+        let grid = u64::try_from(grid.as_micros()).unwrap_or(u64::MAX).max(1);
+        Self(self.0.checked_next_multiple_of(grid).unwrap_or(u64::MAX))
+    }
 }
 
 impl Add<Duration> for Time {

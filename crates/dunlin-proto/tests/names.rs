@@ -8,7 +8,7 @@ use dunlin_proto::identity::StandIn;
 use dunlin_proto::names::{Directory, DirectoryEvent, EntryState, Registry, RegistryConfig};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, Expected, Face, Frame, Names, Room, Status, codec};
-use dunlin_proto::{Config, Down};
+use dunlin_proto::{Config, Down, Source};
 
 const LEASE: Duration = Duration::from_secs(3);
 
@@ -739,6 +739,59 @@ fn limits_are_told() {
     server.lost(1, &Down::Left);
     server.lost(2, &Down::Left);
     assert_eq!((server.registry.len(), server.registry.is_empty()), (0, true));
+}
+
+/// Four nodes of one host declare as many names as there may be: the last quarter is left to others.
+#[test]
+fn one_source_leaves_names_to_others() {
+    let mut config = RegistryConfig::default();
+    config.names_max = 256;
+    let mut server = Server::with(config);
+    let host = |last| Source::V4([127, 0, 0, last]);
+    for n in 1..=4 {
+        server.registry.comes_from(life(n), host(2));
+    }
+    let says = |server: &mut Server, n: u128, number: u64, name: &str| {
+        let said = declare(n, number, name, &shared(Face::Sender), Status::New);
+        server.heard(life(n), said).into_iter().map(|(_, said)| said).next()
+    };
+    let waiting = |number| Some(Names::Waiting { number });
+    let full = |number, room, max| Some(Names::Full { number, room, max });
+    for number in 0..64 {
+        for n in 1..=4 {
+            let refused = number >= 48;
+            let answer = if refused { full(number, Room::Share, 4) } else { waiting(number) };
+            assert_eq!(says(&mut server, n, number, &format!("{n} {number}")), answer);
+        }
+    }
+    // What is there can be joined, and declared again.
+    assert_eq!(says(&mut server, 4, 0, "4 0"), waiting(0));
+    assert_eq!(says(&mut server, 4, 99, "1 0"), waiting(99));
+    // Others have a 64th each, until all is taken.
+    let mut others = (5..).flat_map(|n| (0..5).map(move |number| (n, number)));
+    for _ in 0..79 {
+        let (n, number) = others.next().unwrap();
+        server.registry.comes_from(life(n), host(n as u8));
+        let answer = if number == 4 { full(4, Room::Share, 4) } else { waiting(number) };
+        assert_eq!(says(&mut server, n, number, &format!("{n} {number}")), answer);
+    }
+    let (n, number) = others.next().unwrap();
+    assert_eq!(says(&mut server, n, number, "the last of all"), full(number, Room::Names, 256));
+    // A name that goes on counts for those that keep it: "1 0" was the first node's.
+    server.lost(1, &Down::Left);
+    server.registry.comes_from(life(100), host(100));
+    for number in 0..5 {
+        let answer = if number == 4 { full(4, Room::Share, 4) } else { waiting(number) };
+        assert_eq!(says(&mut server, 100, number, &format!("100 {number}")), answer);
+    }
+    for n in 2..=100 {
+        server.lost(n, &Down::Left);
+    }
+    assert!(server.registry.is_empty());
+    // Nothing is left of what was counted.
+    for number in 0..192 {
+        assert_eq!(says(&mut server, 200, number, &format!("{number}")), waiting(number));
+    }
 }
 
 #[test]

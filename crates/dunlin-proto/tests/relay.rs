@@ -9,7 +9,7 @@ use dunlin_proto::identity::{Identity, StandIn, confirm};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Refusal, Resume};
 use dunlin_proto::wire::{Declaration, Expected, Face, Frame, NoRelay, Relay, Terms, VERSIONS, codec, limits};
-use dunlin_proto::{Action, Closed, Config, Down, HomeHears, Machine, ProxyHears, State};
+use dunlin_proto::{Action, Closed, Config, Down, HomeHears, Machine, ProxyHears, Source, State};
 
 const CHANNEL: ChannelId = ChannelId(0xc0ffee);
 const VALUE_MAX: u64 = 1 << 20;
@@ -30,6 +30,10 @@ struct Net {
     blocked: BTreeSet<(usize, usize)>,
     /// ... and gets no answer at all.
     silent: BTreeSet<(usize, usize)>,
+    /// Those who dial from the host of those they dial.
+    near: BTreeSet<(usize, usize)>,
+    /// Which host the others are, for those they dial.
+    sources: BTreeMap<usize, Source>,
     unanswered: Vec<DialId>,
     /// Whose bytes to whom are held back.
     held: BTreeSet<(usize, usize)>,
@@ -41,6 +45,8 @@ struct Net {
     carried: BTreeMap<(usize, usize), usize>,
     offered: VecDeque<(u64, Bytes)>,
     taken: Vec<ProxyHears>,
+    /// Who has refused to relay for whom.
+    unrelayed: Vec<(usize, usize)>,
     /// Homes take what is offered.
     takes: bool,
 }
@@ -74,6 +80,8 @@ impl Net {
             next: 0,
             blocked: BTreeSet::new(),
             silent: BTreeSet::new(),
+            near: BTreeSet::new(),
+            sources: BTreeMap::new(),
             unanswered: Vec::new(),
             held: BTreeSet::new(),
             wire: VecDeque::new(),
@@ -82,6 +90,7 @@ impl Net {
             carried: BTreeMap::new(),
             offered: VecDeque::new(),
             taken: Vec::new(),
+            unrelayed: Vec::new(),
             takes: true,
         }
     }
@@ -185,6 +194,7 @@ impl Net {
                 }
             }
             Action::Proxy(_, heard @ (ProxyHears::Taken(..) | ProxyHears::Lost { .. })) => self.taken.push(heard),
+            Action::Unrelayed(node) => self.unrelayed.push((me, index(node))),
             _ => {}
         }
     }
@@ -195,8 +205,13 @@ impl Net {
         self.next += 2;
         self.ends.insert(here, (to, there));
         self.ends.insert(there, (me, here));
-        self.at(to).accepted(now, there);
+        let source = self.sources.get(&me).copied().unwrap_or_default();
+        self.at(to).accepted_from(now, there, source);
         self.at(me).dialled(now, dial, here);
+        if self.near.contains(&(me, to)) {
+            self.at(me).is_near(here);
+            self.at(to).is_near(there);
+        }
     }
 
     fn write(&mut self, me: usize, socket: SocketId) {
@@ -564,6 +579,84 @@ fn only_so_many_are_relayed() {
     net.at(4).connect(now, id(H));
     net.pass(SECOND);
     assert_eq!(net.at(4).relayed_by(id(H)), Some(id(I)));
+}
+
+/// One host asks for as many relays as there are, and does not have the last of them.
+#[test]
+fn a_source_leaves_relays_to_others() {
+    let (asks, other): (Vec<usize>, usize) = ((10..20).collect(), 30);
+    let nodes: Vec<usize> = asks.iter().copied().chain([H, I, other]).collect();
+    let mut net = Net::new(&nodes, |_, config| config.relays_max = 8);
+    for node in asks.iter().copied().chain([other]) {
+        net.sources.insert(node, Source::V4([10, 0, 0, if node == other { 3 } else { 2 }]));
+        net.blocked.extend([(node, H), (H, node)]);
+        net.connect(node, I);
+    }
+    net.connect(H, I);
+    let asks_for = |net: &mut Net, node: usize| {
+        net.at(node).introduced(id(H), id(I), &[H.to_string()]);
+        let now = net.now;
+        net.at(node).connect(now, id(H));
+        net.pass(MOMENT);
+        net.at(node).relayed_by(id(H)).is_some()
+    };
+    let relayed: Vec<usize> = asks.iter().copied().filter(|node| asks_for(&mut net, *node)).collect();
+    assert_eq!(relayed.len(), 6, "three quarters of all, and no more once another one could come");
+    assert_eq!(net.at(I).census().relays, 6);
+    assert!(net.unrelayed.contains(&(I, *asks.last().unwrap())), "{:?}", net.unrelayed);
+    assert!(asks_for(&mut net, other), "there is room for another source");
+    assert_eq!(net.at(I).census().relays, 7);
+    // What is over makes room for its source.
+    let now = net.now;
+    for node in [relayed[0], relayed[1]] {
+        net.at(node).leave(now);
+    }
+    net.pass(MOMENT);
+    assert_eq!(net.at(I).census().relays, 5);
+}
+
+/// D is on another host, and H on the relay's, where it may listen for its host only.
+#[test]
+fn a_relay_lets_other_hosts_in_only_where_the_node_says_so() {
+    for relayed in [false, true] {
+        let mut net = Net::new(&[D, H, I], |node, config| config.relayed = relayed && node == H);
+        net.blocked.insert((D, H));
+        net.near.insert((H, I));
+        net.connect(D, I);
+        net.connect(H, I);
+        net.at(D).introduced(id(H), id(I), &[H.to_string()]);
+        net.states.clear();
+        net.dialled.clear();
+        if relayed {
+            net.blocked.insert((H, D));
+        }
+        net.channel(D, H);
+        net.pass(20 * SECOND);
+        if relayed {
+            assert_eq!(net.at(D).relayed_by(id(H)), Some(id(I)));
+            continue;
+        }
+        let refused = |why: &State| matches!(why, State::Down(Down::Unrelayed { why: NoRelay::Local, .. }));
+        assert!(matches!(&net.states(D, H)[..], [why] if refused(why)), "{:?}", net.states(D, H));
+        assert_eq!(net.states(H, D), [], "nothing has come there");
+        assert!(!net.dialled.contains(&(H, D)), "nor was it made to dial");
+    }
+}
+
+/// The twins: whoever is on the relay's host too, and nodes that are both elsewhere.
+#[test]
+fn a_relay_serves_its_own_host_and_nodes_that_are_both_elsewhere() {
+    for near in [vec![(D, I), (H, I)], vec![(D, I)], vec![]] {
+        let mut net = Net::new(&[D, H, I], |_, _| {});
+        net.blocked.extend([(D, H), (H, D)]);
+        net.near.extend(near.iter().copied());
+        net.connect(D, I);
+        net.connect(H, I);
+        net.at(D).introduced(id(H), id(I), &[H.to_string()]);
+        net.channel(D, H);
+        net.pass(SECOND);
+        assert_eq!(net.at(D).relayed_by(id(H)), Some(id(I)), "{near:?}");
+    }
 }
 
 #[test]

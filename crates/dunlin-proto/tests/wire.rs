@@ -218,18 +218,19 @@ fn relays_are_written_so() {
     assert_eq!(Frame::Relay(Relay::End { stream }).lane(), Lane::Relayed(stream));
     assert_eq!(&written(&Frame::Relay(Relay::End { stream }))[..], [0x59, 2, 0x80, 0x01]);
     assert_eq!(&written(&Frame::Relay(Relay::Credit { stream }))[..], [0x57, 2, 0x80, 0x01]);
+    assert_eq!(&written(&Frame::Relay(Relay::Admit))[..], [0x5a, 0]);
     let large = |length: usize| Frame::Relay(Relay::Bytes { stream: 1, piece: Bytes::from(vec![7; length]) });
     assert_eq!(read(&written(&large(limits::CHUNK))), Ok(large(limits::CHUNK)));
     let refused = too_long("a piece of a value", limits::CHUNK + 1, limits::CHUNK);
     assert_eq!(read(&written(&large(limits::CHUNK + 1))), Err(refused));
 
-    for (why, code) in [(NoRelay::Unwilling, 0), (NoRelay::Full, 1), (NoRelay::NotConnected, 2)] {
+    for (why, code) in [(NoRelay::Unwilling, 0), (NoRelay::Full, 1), (NoRelay::NotConnected, 2), (NoRelay::Local, 3)] {
         let refused = Frame::Relay(Relay::Refused { stream: 5, why });
         assert_eq!(&written(&refused)[..], [0x56, 2, 5, code]);
         assert_eq!(refused.lane(), Lane::Control);
     }
-    let unknown = Err(WireError::Invalid { what: "why it is not relayed", value: 3 });
-    assert_eq!(read(&raw(0x56, &[5, 3])), unknown);
+    let unknown = Err(WireError::Invalid { what: "why it is not relayed", value: 4 });
+    assert_eq!(read(&raw(0x56, &[5, 4])), unknown);
     let unknown = Err(WireError::Invalid { what: "why it has not dialled", value: 2 });
     assert_eq!(read(&raw(0x53, &[[0; 15].as_slice(), &[9, 2]].concat())), unknown);
     for kind in [0x50, 0x51, 0x52, 0x53, 0x54, 0x55] {

@@ -502,6 +502,7 @@ impl World {
                 Action::Proxy(channel, heard) => self.proxy_hears(proc, channel, heard),
                 Action::Read(..) => self.broke("a value is read, and nobody reads here"),
                 Action::Names(life, said) => self.names_heard(proc, life, said),
+                Action::Unrelayed(_) => {}
                 Action::Introduced(address, result) => self.introduced(proc, &address, result),
             }
             if self.broken.is_some() {
@@ -602,6 +603,8 @@ pub(crate) fn config(random: &mut Random) -> Config {
     // Much is acknowledged late, as far as the window goes, and in half of the runs all of it.
     config.unacked_min = (config.unacked_max / 4).max(1);
     config.ack_bytes = if config.unacked_max.is_multiple_of(2) { 64 << 10 } else { 100 };
+    // Whether two nodes are on one host is drawn anew for each socket.
+    config.relayed = true;
     // See `Walls`.
     config.helpers_max = 0;
     config

@@ -225,7 +225,8 @@ fn guests_that_nobody_receives_are_an_event() {
         };
         let Limit::Guests { name, peer, max } = told else { panic!("{told:?}") };
         assert_eq!((name.as_str(), peer), ("counter", b.me()));
-        assert!(clients.len() > max);
+        // The last quarter of the places is for others.
+        assert!(clients.len() > max / 4 * 3);
         Ok(())
     });
 }

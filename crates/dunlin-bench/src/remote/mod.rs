@@ -5,10 +5,12 @@
 //!
 //! - [`programs`]: what the sides do, for those that have channels;
 //! - [`over_dunlin`], [`over_remoc`]: their channels; [`over_tcp`]: the sockets that they are compared with;
+//! - [`idle`]: connections on which nothing is said;
 //! - [`beside`]: a ping beside a transfer, and local work beside a ping; [`counted`]: the bytes on the wire.
 
 mod beside;
 pub(crate) mod counted;
+mod idle;
 pub(crate) mod over_dunlin;
 pub(crate) mod over_remoc;
 pub(crate) mod over_tcp;
@@ -31,6 +33,7 @@ use crate::peers::Foreign;
 use crate::peers::erlang::ERLANG;
 
 pub(crate) use beside::{ALONE, BESIDE_PING, OWN_SOCKET, SAME_SOCKET, WITH_NODE};
+pub(crate) use idle::{EPOLL, NODE};
 pub(crate) use over_dunlin::{BYTES, FIFO, RENDEZVOUS};
 pub(crate) use sides::free_port;
 
@@ -78,6 +81,7 @@ pub(crate) fn run(side: &Side) -> anyhow::Result<()> {
 fn figure(side: &Side) -> anyhow::Result<f64> {
     match side.who.as_str() {
         _ if side.program == Program::LocalBeside => beside::local(side),
+        _ if side.program == Program::Idle => idle::run(side),
         _ if matches!(side.program, Program::RemoteBeside | Program::RemoteBesideTransfer) => beside::run(side),
         TCP | TCP_ACKED => over_tcp::run(side),
         who if who.starts_with("remoc") => over_remoc::run(side),
@@ -114,6 +118,7 @@ pub(crate) fn participants(bench: &Bench, workers: &[usize], foreign: &Foreign) 
         Program::RemoteThroughput => &over_dunlin::THROUGHPUT,
         Program::RemoteCommstime => &over_dunlin::COMMSTIME,
         Program::RemoteOverhead => &over_dunlin::OVERHEAD,
+        Program::Idle => &idle::ALL,
         Program::RemoteBeside | Program::RemoteBesideTransfer => &beside::REMOTE,
         _ => &beside::LOCAL,
     };

@@ -242,6 +242,8 @@ pub(crate) struct Connection {
     /// The socket has resumed the connection, and its first heartbeat is to come, whatever else is said: it
     /// shows the other side that the socket carries.
     pub(crate) resuming: bool,
+    /// The other side has said that it lives, and this one is to say the same.
+    pub(crate) beats_back: bool,
     /// When an acknowledgement has to go, if nothing else takes it along.
     pub(crate) ack_at: Option<Time>,
     /// This node leaves, and has said so...
@@ -250,6 +252,8 @@ pub(crate) struct Connection {
     pub(crate) goodbye_waits: bool,
     /// How many relayed streams each side has begun: this one, and the other.
     pub(crate) streams: [u64; 2],
+    /// What is relayed may go there, whichever host it comes from.
+    pub(crate) admits: bool,
     pub(crate) chatter: Chatter,
     /// In all lives.
     pub(crate) traffic: Traffic,
@@ -279,10 +283,12 @@ impl Connection {
             carried_at: Time::default(),
             unproven: None,
             resuming: false,
+            beats_back: false,
             ack_at: None,
             leaving: false,
             goodbye_waits: false,
             streams: [0, 0],
+            admits: false,
             chatter: Chatter::default(),
             traffic: Traffic::default(),
         }
@@ -322,6 +328,9 @@ impl Connection {
 
     /// When the next heartbeat goes, if nothing is said before.
     pub(crate) fn heartbeat_at(&self, config: &Config) -> Time {
+        if self.beats_back {
+            return self.said;
+        }
         let at = self.said + config.heartbeat;
         if self.resuming { at.min(self.carried_at + config.first_heartbeat()) } else { at }
     }
@@ -329,6 +338,7 @@ impl Connection {
     /// Something has been written.
     pub(crate) fn says(&mut self, now: Time, config: &Config) {
         self.said = now;
+        self.beats_back = false;
         self.resuming &= now < self.carried_at + config.first_heartbeat();
     }
 
@@ -347,6 +357,7 @@ impl Connection {
         self.leaving = false;
         self.goodbye_waits = false;
         self.streams = [0, 0];
+        self.admits = false;
         // What was refused has told of the life before this one.
         self.listeners.all_well();
         self.dialling.next = None;

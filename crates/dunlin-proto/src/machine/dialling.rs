@@ -270,7 +270,8 @@ impl Machine {
         };
         let hello = hello.encode();
         let phase = Phase::Greeting { wanted, said: resume, address, hello: hello.clone() };
-        self.add_socket(now, socket, phase, Some(hello), Source::Unknown);
+        let source = self.relays.by(socket).map_or(Source::Unknown, Source::Relay);
+        self.add_socket(now, socket, phase, Some(hello), source);
         self.act_write(socket);
     }
 
@@ -335,6 +336,15 @@ impl Machine {
     pub fn is_near(&mut self, socket: SocketId) {
         if let Some(socket) = self.sockets.get_mut(socket) {
             socket.near = true;
+        }
+    }
+
+    /// Where this socket, which was just dialled, leads to.
+    pub fn leads_to(&mut self, socket: SocketId, source: Source) {
+        if let Some(socket) = self.sockets.get_mut(socket)
+            && let Phase::Greeting { .. } = socket.phase
+        {
+            socket.source = source;
         }
     }
 

@@ -127,7 +127,10 @@ impl Machine {
                 };
         }
         match frame {
-            Frame::Heartbeat => self.hears_nothing(now, node),
+            Frame::Heartbeat => {
+                self.hears_nothing(now, node);
+                self.beats_back(now, node);
+            }
             Frame::Confirm { .. } if planted!(UnconfirmedResumed) => {}
             Frame::Confirm { .. } => return Err("a confirmation that is not the first frame"),
             Frame::Ack { seen } => {
@@ -182,6 +185,18 @@ impl Machine {
             }
         }
         Ok(())
+    }
+
+    /// The other side says that it lives. If this one would have to say so soon, it does at once: so of two idle nodes
+    /// one has its timer fire, and the other only reads and writes.
+    fn beats_back(&mut self, now: Time, node: NodeId) {
+        if let Some(connection) = self.connections.get_mut(node)
+            && now >= connection.said + self.config.heartbeat / 2
+            && let Some(socket) = connection.socket()
+        {
+            connection.beats_back = true;
+            self.act_write(socket);
+        }
     }
 
     /// A frame has said nothing new.

@@ -15,7 +15,7 @@ use crate::planted::planted;
 use crate::relay::is_relayed;
 use crate::time::Time;
 use crate::wire::handshake::{self, Answer, Bound, Hello, Proof, Refusal, Resume, Welcome};
-use crate::wire::{Frame, VERSIONS, codec, limits};
+use crate::wire::{Frame, Relay, VERSIONS, codec, limits};
 
 /// What a `Hello` that has been answered by `Welcome` says, and what was answered.
 #[derive(Clone, Debug)]
@@ -600,6 +600,9 @@ impl Machine {
             self.probe_later(now, node);
         }
         if is_new {
+            if self.config.relayed && !is_relayed(id) {
+                self.say(now, node, Frame::Relay(Relay::Admit));
+            }
             self.take_anew(now, node);
         }
         self.due_at(node, now + self.config.first_heartbeat().min(self.config.silence));

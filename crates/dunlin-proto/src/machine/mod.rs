@@ -20,6 +20,7 @@ use crate::identity::Identity;
 use crate::random::Random;
 use crate::reach::Undialled;
 use crate::relay::{Relays, is_relayed};
+use crate::source::Source;
 use crate::time::Time;
 use crate::wire::handshake::Refusal;
 use crate::wire::{Frame, Names, Read, limits};
@@ -47,6 +48,8 @@ pub enum Action {
     Names(Life, Names),
     /// That node wants a value that was [offered unread](Machine::offer_unread) here: sent over this channel, of which it is the home, and the sending half here.
     Read(NodeId, ChannelId, Read),
+    /// That node has asked this one to relay, which has [no room](Config::relays_max) for it.
+    Unrelayed(NodeId),
     /// What became of [`Machine::introduce`]: the node at this address, which may be this one, or why there is none.
     Introduced(String, Result<NodeId, String>),
 }
@@ -424,6 +427,12 @@ impl Machine {
         self.relays.by(socket).and_then(|by| self.connections.get(by)).and_then(Connection::socket)
     }
 
+    /// Where the socket that carries the connection with that node comes from, or leads to. Unknown if there is none.
+    pub fn source_of(&self, node: NodeId) -> Source {
+        let socket = self.connections.get(node).and_then(Connection::socket);
+        socket.and_then(|socket| self.sockets.get(socket)).map_or(Source::Unknown, |socket| socket.source)
+    }
+
     /// The node that relays the connection to this one, if one does.
     pub fn relayed_by(&self, node: NodeId) -> Option<NodeId> {
         let socket = self.connections.get(node).and_then(Connection::socket)?;
@@ -591,9 +600,10 @@ impl Machine {
                 self.due_at(node, heard + silence);
                 if now >= heartbeat_at || ack_at.is_some_and(|at| now >= at) {
                     self.act_write(socket);
-                    self.due_at(node, now + self.config.heartbeat);
+                    let next = now + self.config.heartbeat;
+                    self.due_at(node, next.rounded_up(self.config.heartbeat_grid()));
                 } else {
-                    self.due_at(node, heartbeat_at);
+                    self.due_at(node, heartbeat_at.rounded_up(self.config.heartbeat_grid()));
                     if let Some(at) = ack_at {
                         self.due_at(node, at);
                     }

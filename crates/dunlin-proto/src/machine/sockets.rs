@@ -42,7 +42,7 @@ pub(crate) struct Socket {
     /// When it has to have shaken hands.
     pub(super) until: Time,
     /// Its other end is on this host.
-    pub(super) near: bool,
+    pub(crate) near: bool,
     /// The host that it comes from, or leads to, as the driver sees it.
     pub(crate) host: Option<String>,
     pub(super) source: Source,

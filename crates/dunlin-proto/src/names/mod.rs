@@ -23,6 +23,14 @@
 //! - Of several holders of a shared home face, the first is the home; the others are told of it, by a `Found` with a face of their own side.
 //!   A holder that was joined while the first was away stays a home for the partners it has.
 //!
+//! # For how many there is room
+//!
+//! - A node has so many declarations, and so many bytes of names and schemas; a server has so many names. What goes beyond is refused
+//!   ([`Names::Full`](crate::wire::Names::Full)), and nothing that stands is taken back for it.
+//! - Three quarters of the names are for whichever nodes declare; the last quarter is for [sources](crate::Source) that have few
+//!   ([`has_place`](crate::source::has_place)), so that the nodes of one address leave names to others. A name counts for the source of
+//!   the first of its declarations that is still there.
+//!
 //! # How often
 //!
 //! - Whoever is no home is joined once, to one channel, for good. When that channel's home goes, its end has ended, and can

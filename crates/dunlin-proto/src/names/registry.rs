@@ -1,6 +1,7 @@
 //! The server's side: who has declared what, and who is joined with whom.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,6 +10,7 @@ use super::{is_home, is_name, is_of_bundle};
 use crate::channel::fit;
 use crate::connection::Down;
 use crate::id::{ChannelId, Incarnation, Life, NodeId};
+use crate::source::{Shares, Source, share};
 use crate::time::Time;
 use crate::wire::{Declaration, Face, Names, Room, Status, limits};
 
@@ -21,7 +23,7 @@ pub struct RegistryConfig {
     pub lease: Duration,
     /// So many declarations may one node have.
     pub declarations_max: usize,
-    /// So many names may there be.
+    /// So many names may there be. Sources share them: see [`has_place`](crate::source::has_place).
     pub names_max: usize,
     /// So many bytes may the names and schemas of one node take.
     pub bytes_max: usize,
@@ -102,6 +104,8 @@ struct Declared {
     answered: bool,
     /// The nodes of which it has heard that a declaration of theirs does not fit it.
     unfit: Vec<NodeId>,
+    /// The name counts for this source: of its declarations the first that is still there has it.
+    counts_for: Option<Source>,
 }
 
 impl Declared {
@@ -147,6 +151,7 @@ const UNFIT_MAX: usize = 16;
 struct Member {
     incarnation: Incarnation,
     addresses: Vec<String>,
+    source: Source,
     /// Its declarations, by number: their names.
     ends: BTreeMap<u64, String>,
     bytes: usize,
@@ -202,6 +207,8 @@ pub struct Registry {
     members: BTreeMap<NodeId, Member>,
     /// In the order of arrival.
     names: BTreeMap<String, Vec<Declared>>,
+    /// How many names each source has.
+    shares: Shares,
     answers: VecDeque<(Life, Names)>,
 }
 
@@ -209,7 +216,8 @@ impl Registry {
     /// The first server of its names.
     pub fn new(config: RegistryConfig) -> Self {
         let (members, names) = (BTreeMap::new(), BTreeMap::new());
-        Self { config, quiet_until: None, due: None, members, names, answers: VecDeque::new() }
+        let (shares, answers) = (Shares::default(), VecDeque::new());
+        Self { config, quiet_until: None, due: None, members, names, shares, answers }
     }
 
     /// A server after another one: for one lease, those come first that the other had admitted.
@@ -264,7 +272,12 @@ impl Registry {
 
     /// All declarations, by name, and each name's in the order in which they came.
     pub fn entries(&self) -> impl Iterator<Item = NameEntry<'_>> {
-        self.names.iter().flat_map(move |(name, ends)| {
+        self.entries_from("")
+    }
+
+    /// Those of this name, and of all that follow it in the order of their bytes.
+    pub fn entries_from(&self, first: &str) -> impl Iterator<Item = NameEntry<'_>> {
+        self.names.range::<str, _>((Bound::Included(first), Bound::Unbounded)).flat_map(move |(name, ends)| {
             ends.iter().map(move |end| {
                 let is_joined = || ends.iter().any(|other| end.is_home() && other.is_joined_to(end));
                 let state = match end.status {
@@ -310,6 +323,13 @@ impl Registry {
         if let Some(member) = self.member(life) {
             let fits = addresses.iter().filter(|address| address.len() <= limits::ADDRESS);
             member.addresses = fits.take(limits::ADDRESSES).cloned().collect();
+        }
+    }
+
+    /// What this node declares from now on counts for that source.
+    pub fn comes_from(&mut self, life: Life, source: Source) {
+        if let Some(member) = self.member(life) {
+            member.source = source;
         }
     }
 
@@ -366,6 +386,7 @@ impl Registry {
         let member = self.members.entry(life.node).or_insert_with(|| Member {
             incarnation: life.incarnation,
             addresses: Vec::new(),
+            source: Source::Unknown,
             ends: BTreeMap::new(),
             bytes: 0,
             lost: false,
@@ -410,7 +431,7 @@ impl Registry {
 
     /// Removes a declaration, and asks a home that it was joined to what is left.
     fn remove(&mut self, name: &str, at: usize) {
-        let Some(ends) = self.names.get_mut(name) else { return };
+        let Some(mut ends) = self.names.remove(name) else { return };
         let gone = ends.remove(at);
         if !gone.is_home()
             && let Status::Joined(_) = gone.status
@@ -420,16 +441,24 @@ impl Registry {
         {
             self.answers.push_back((home.life, Names::Gone { number: home.number, partner: gone.life }));
         }
-        if ends.is_empty() {
-            self.names.remove(name);
-        }
-        self.unaccount(name, &gone);
+        self.unaccount(name, &gone, &mut ends);
+        self.put_back(name, ends);
     }
 
-    fn unaccount(&mut self, name: &str, gone: &Declared) {
+    /// A declaration is over, which was made beside these of the same name.
+    fn unaccount(&mut self, name: &str, gone: &Declared, others: &mut [Declared]) {
         if let Some(member) = self.members.get_mut(&gone.life.node) {
             member.ends.remove(&gone.number);
             member.bytes -= gone.bytes(name);
+        }
+        if let Some(source) = gone.counts_for {
+            self.shares.give_back(source);
+            // Whatever keeps the name there has it from now on: else one source could have others' names.
+            if let Some(next) = others.first_mut() {
+                let source = self.members.get(&next.life.node).map_or(Source::Unknown, |member| member.source);
+                next.counts_for = Some(source);
+                self.shares.take(source);
+            }
         }
     }
 
@@ -464,6 +493,10 @@ impl Registry {
         // Who was admitted elsewhere is judged at once, others when it is quiet no more.
         let known = status == Status::Known;
         let status = if known { Status::New } else { status };
+        let mut ends = self.names.remove(&name).unwrap_or_default();
+        let member = self.members.get_mut(&from.node).expect("it has just been heard");
+        let counts_for = ends.is_empty().then_some(member.source);
+        counts_for.into_iter().for_each(|source| self.shares.take(source));
         let end = Declared {
             life: from,
             number,
@@ -474,11 +507,10 @@ impl Registry {
             lease: None,
             answered: false,
             unfit: Vec::new(),
+            counts_for,
         };
-        let member = self.members.get_mut(&from.node).expect("it has just been heard");
         member.ends.insert(number, name.clone());
         member.bytes += end.bytes(&name);
-        let mut ends = self.names.remove(&name).unwrap_or_default();
         ends.push(end);
         let at = ends.len() - 1;
         if known {
@@ -497,10 +529,12 @@ impl Registry {
             Some((Room::Declarations, config.declarations_max))
         } else if member.bytes + name.len() + face.schema.len() > config.bytes_max {
             Some((Room::Bytes, config.bytes_max))
-        } else if self.names.len() >= config.names_max && !self.names.contains_key(name) {
-            Some((Room::Names, config.names_max))
-        } else {
+        } else if self.names.contains_key(name) || self.shares.admits(member.source, config.names_max) {
             None
+        } else if self.shares.taken() < config.names_max {
+            Some((Room::Share, share(config.names_max)))
+        } else {
+            Some((Room::Names, config.names_max))
         }
     }
 
@@ -627,7 +661,7 @@ impl Registry {
                     self.answers.push_back((holder, Names::Unfit { number, refused, by: life, addresses }));
                 }
                 let refused = ends.remove(at);
-                self.unaccount(name, &refused);
+                self.unaccount(name, &refused, ends);
                 self.answers.push_back((life, Names::Refused { number: refused.number, there, holder, addresses }));
             }
         }
@@ -662,7 +696,7 @@ impl Registry {
         self.tell_found(&ends[at], &ends[home]);
         if ends[home].face.face == Face::Acceptor {
             let guest = ends.remove(at);
-            self.unaccount(name, &guest);
+            self.unaccount(name, &guest, ends);
             return true;
         }
         self.tell_found(&ends[home], &ends[at]);

@@ -128,6 +128,7 @@ mod kind {
     pub(super) const RELAY_CREDIT: u8 = 0x57;
     pub(super) const RELAYED: u8 = 0x58;
     pub(super) const RELAY_END: u8 = 0x59;
+    pub(super) const RELAY_ADMIT: u8 = 0x5a;
 }
 
 /// Pieces of values up to this size are copied behind their heads; larger ones stay where they are.
@@ -545,6 +546,7 @@ fn names(out: &mut BytesMut, said: &Names) {
                 Room::Declarations => 0,
                 Room::Names => 1,
                 Room::Bytes => 2,
+                Room::Share => 3,
             });
             number(out, *max);
         }),
@@ -585,6 +587,7 @@ fn relay(out: &mut BytesMut, said: &Relay) {
                 NoDial::Failed => 1,
             });
         }),
+        Relay::Admit => head(out, kind::RELAY_ADMIT, 0),
         Relay::To { stream, node } => begins(out, kind::RELAY_TO, *stream, *node),
         Relay::From { stream, node } => begins(out, kind::RELAY_FROM, *stream, *node),
         Relay::Refused { stream, why } => short(out, kind::RELAY_REFUSED, |out| {
@@ -593,6 +596,7 @@ fn relay(out: &mut BytesMut, said: &Relay) {
                 NoRelay::Unwilling => 0,
                 NoRelay::Full => 1,
                 NoRelay::NotConnected => 2,
+                NoRelay::Local => 3,
             });
         }),
         Relay::Credit { stream } => short(out, kind::RELAY_CREDIT, |out| number(out, *stream)),
@@ -662,7 +666,7 @@ pub(crate) fn confirms(arrived: &mut BytesMut) -> Result<Option<Bytes>, WireErro
 /// How long the body of a frame of this kind may be.
 fn longest(kind: u8) -> Result<usize, WireError> {
     Ok(match kind {
-        kind::HEARTBEAT | kind::GOODBYE | kind::ELSEWHERE => 0,
+        kind::HEARTBEAT | kind::GOODBYE | kind::ELSEWHERE | kind::RELAY_ADMIT => 0,
         kind::CONFIRM => limits::SIGNATURE + 2,
         kind::OFFER | kind::UNREAD | kind::GRANT | kind::GRANT_UNREAD | kind::SENT | kind::MORE | kind::RELAYED => {
             limits::CHUNK + 64
@@ -874,6 +878,7 @@ pub fn decode(kind: u8, body: Bytes) -> Result<Frame, WireError> {
                 0 => Room::Declarations,
                 1 => Room::Names,
                 2 => Room::Bytes,
+                3 => Room::Share,
                 value => return Err(invalid("what there is no room for", value)),
             },
             max: r.number("a limit")?,
@@ -890,6 +895,7 @@ pub fn decode(kind: u8, body: Bytes) -> Result<Frame, WireError> {
             let failed = r.flag("why it has not dialled")?;
             Frame::Relay(Relay::NotDialled(node, if failed { NoDial::Failed } else { NoDial::NotConnected }))
         }
+        kind::RELAY_ADMIT => Frame::Relay(Relay::Admit),
         kind::RELAY_TO => Frame::Relay(Relay::To { stream: r.number("a stream")?, node: r.node()? }),
         kind::RELAY_FROM => Frame::Relay(Relay::From { stream: r.number("a stream")?, node: r.node()? }),
         kind::RELAY_REFUSED => Frame::Relay(Relay::Refused {
@@ -898,6 +904,7 @@ pub fn decode(kind: u8, body: Bytes) -> Result<Frame, WireError> {
                 0 => NoRelay::Unwilling,
                 1 => NoRelay::Full,
                 2 => NoRelay::NotConnected,
+                3 => NoRelay::Local,
                 value => return Err(invalid("why it is not relayed", value)),
             },
         }),

@@ -126,6 +126,8 @@ pub enum Relay {
     Undialled(NodeId),
     /// The answer to [`AskDial`](Self::AskDial) if that failed: that node has not dialled.
     NotDialled(NodeId, NoDial),
+    /// What is relayed may come to this node, though its own socket to the relay is on their host.
+    Admit,
     /// Begins a stream, to be relayed to that node. What is written on it may follow at once.
     To {
         /// The stream.
@@ -187,6 +189,9 @@ pub enum NoRelay {
     /// It has no connection of its own to the other node.
     #[error("it has no connection of its own to the other node")]
     NotConnected,
+    /// It reaches the other node only on their own host, and who asks is on another one.
+    #[error("the other node is on the relay's own host and has not said that it may be relayed to (`relayed = true`)")]
+    Local,
 }
 
 /// Which end of a channel.
@@ -479,6 +484,8 @@ pub enum Room {
     Names,
     /// Bytes of the names and schemas of one node.
     Bytes,
+    /// Names of one source, now that three quarters of all are taken: see [`has_place`](crate::source::has_place).
+    Share,
 }
 
 /// Messages of the name service: between any node and one that serves names. `names` has what they mean.

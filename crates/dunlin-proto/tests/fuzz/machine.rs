@@ -465,7 +465,11 @@ impl World {
             Action::Read(_, channel, _) => self.machine.end_proxy(self.now, channel, End::Gone),
             // A half has gone to another node, which has it beside those that it has attached itself: of a home there is one at most.
             Action::Home(_, _, HomeHears::Take) => self.given += 1,
-            Action::Home(..) | Action::Proxy(..) | Action::Names(..) | Action::Introduced(..) => {}
+            Action::Home(..)
+            | Action::Proxy(..)
+            | Action::Names(..)
+            | Action::Unrelayed(_)
+            | Action::Introduced(..) => {}
         }
     }
 

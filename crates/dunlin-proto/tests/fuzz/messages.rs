@@ -111,7 +111,11 @@ pub(crate) fn names(u: &mut Unstructured<'_>) -> Result<Names> {
         },
         3 => Names::Refused { number, there: declaration(u)?, holder: life(u)?, addresses: addresses(u)? },
         4 => Names::BadName { number },
-        5 => Names::Full { number, room: *u.choose(&[Room::Declarations, Room::Names, Room::Bytes])?, max: number },
+        5 => Names::Full {
+            number,
+            room: *u.choose(&[Room::Declarations, Room::Names, Room::Bytes, Room::Share])?,
+            max: number,
+        },
         6 => Names::Waiting { number },
         7 => Names::Gone { number, partner: life(u)? },
         8 => Names::Elsewhere,
@@ -208,19 +212,23 @@ fn to_home(u: &mut Unstructured<'_>) -> Result<ToHome> {
 
 fn relay(u: &mut Unstructured<'_>) -> Result<Relay> {
     let (node, stream) = (life(u)?.node, number(u)?);
-    Ok(match u.int_in_range(0..=9)? {
+    Ok(match u.int_in_range(0..=10)? {
         0 => Relay::AskDial { node, addresses: addresses(u)? },
         1 => Relay::DialBack { node, addresses: addresses(u)? },
         2 => Relay::Undialled(node),
         3 => Relay::NotDialled(node, *u.choose(&[NoDial::NotConnected, NoDial::Failed])?),
         4 => Relay::To { stream, node },
         5 => Relay::From { stream, node },
-        6 => Relay::Refused { stream, why: *u.choose(&[NoRelay::Unwilling, NoRelay::Full, NoRelay::NotConnected])? },
+        6 => Relay::Refused {
+            stream,
+            why: *u.choose(&[NoRelay::Unwilling, NoRelay::Full, NoRelay::NotConnected, NoRelay::Local])?,
+        },
         7 => Relay::Credit { stream },
         8 => {
             let piece = bytes(u, limits::CHUNK)?;
             Relay::Bytes { stream, piece: if piece.is_empty() { Bytes::from_static(b"x") } else { piece } }
         }
+        9 => Relay::Admit,
         _ => Relay::End { stream },
     })
 }

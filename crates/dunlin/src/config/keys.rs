@@ -169,6 +169,8 @@ pub(super) const DIAL_LOCAL: Key<bool> = Key {
     form: "dial_local = true, or false",
     read: RELAY.read,
 };
+pub(super) const RELAYED: Key<bool> =
+    Key { name: "relayed", variable: Some("DUNLIN_RELAYED"), form: "relayed = true, or false", read: RELAY.read };
 
 pub(super) const TRUSTED_SOURCES: Key<Vec<IpNet>> = Key {
     name: "trusted_sources",
@@ -210,7 +212,7 @@ pub(super) const POLICY: Key<(String, Policy)> = Key {
 pub(super) const CHANNEL_MESSAGE_MAX_BYTES: Key<u64> = Key { variable: None, ..MESSAGE_MAX_BYTES };
 
 /// What a node can be told.
-pub(super) static SETTINGS: [&dyn AnyKey; 13] = [
+pub(super) static SETTINGS: [&dyn AnyKey; 14] = [
     &NAMES,
     &LISTEN,
     &ADVERTISE,
@@ -222,6 +224,7 @@ pub(super) static SETTINGS: [&dyn AnyKey; 13] = [
     &STRAIGHT_MIN_BYTES,
     &RELAY,
     &DIAL_LOCAL,
+    &RELAYED,
     &TRUSTED_SOURCES,
     &ROLE,
 ];

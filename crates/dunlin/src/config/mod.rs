@@ -144,6 +144,8 @@ pub struct Config {
     pub relay: Setting<bool>,
     /// Whether addresses of this host are dialled that others have told over a network.
     pub dial_local: Setting<bool>,
+    /// Whether a relay on its own host may let nodes of other hosts come to it.
+    pub relayed: Setting<bool>,
     /// Each socket from these addresses counts as a source of its own: they are routers or load balancers, which stand for many hosts.
     pub trusted_sources: Setting<Vec<IpNet>>,
     /// What it is in its application.
@@ -175,6 +177,7 @@ impl Default for Config {
             straight_min_bytes: Setting::default(crate::node::STRAIGHT_MIN),
             relay: Setting::default(true),
             dial_local: Setting::default(false),
+            relayed: Setting::default(false),
             trusted_sources: Setting::default(Vec::new()),
             role: Setting::default(None),
             run: Setting::default(None),
@@ -248,6 +251,7 @@ impl Config {
             row("straight_min_bytes", &self.straight_min_bytes, number),
             row("relay", &self.relay, |relay| Value::Flag(*relay)),
             row("dial_local", &self.dial_local, |dial| Value::Flag(*dial)),
+            row("relayed", &self.relayed, |relayed| Value::Flag(*relayed)),
             row("trusted_sources", &self.trusted_sources, |sources| match &sources[..] {
                 [] => Value::Unset("none"),
                 some => Value::List(some.iter().map(ToString::to_string).collect()),
@@ -423,6 +427,7 @@ impl Sources {
             self.find(&keys::STRAIGHT_MIN_BYTES, &at, None)?.unwrap_or(config.straight_min_bytes);
         config.relay = self.find(&keys::RELAY, &at, None)?.unwrap_or(config.relay);
         config.dial_local = self.find(&keys::DIAL_LOCAL, &at, None)?.unwrap_or(config.dial_local);
+        config.relayed = self.find(&keys::RELAYED, &at, None)?.unwrap_or(config.relayed);
         config.trusted_sources = self.find(&keys::TRUSTED_SOURCES, &at, None)?.unwrap_or(config.trusted_sources);
         config.role = self.find(&keys::ROLE, &at, None)?.unwrap_or(config.role);
         config.run = self.find(&keys::RUN, &at, None)?.map_or(config.run, some);

@@ -97,6 +97,7 @@ fn without_files_and_variables_there_are_defaults() {
             "straight_min_bytes = 65536",
             "relay = true",
             "dial_local = false",
+            "relayed = false",
             "trusted_sources = (none)",
             r#"role = "none""#,
             "run = (nothing)",
@@ -260,7 +261,7 @@ fn an_unknown_key_is_told_with_its_line() {
     assert_eq!(
         refused("colour = 1"),
         "dunlin.toml:1: there is no key \"colour\" here; there are: app, names, listen, advertise, grace, refused, heartbeat, \
-         message_max_bytes, buffered_max_bytes, straight_min_bytes, relay, dial_local, trusted_sources, role, channels, application, node"
+         message_max_bytes, buffered_max_bytes, straight_min_bytes, relay, dial_local, relayed, trusted_sources, role, channels, application, node"
     );
     assert_eq!(
         refused("[channels]\nreadings = { polcy = 'fifo(1)' }"),

@@ -10,9 +10,9 @@ use dunlin_proto::id::{Incarnation, Life};
 
 use super::driver::Driver;
 use super::error::NodeError;
-use super::events::Log;
 use super::hub::Hub;
 use super::identity::Key;
+use super::log::Log;
 use super::network::{Listener, Network, Networks};
 use super::roles::{Roles, Settings};
 use super::{Inner, Node, Peer, id, leaving, listen, message, roles, serve};
@@ -39,6 +39,7 @@ pub struct NodeBuilder {
     straight_min: Option<u64>,
     relay: Option<bool>,
     dial_local: Option<bool>,
+    relayed: Option<bool>,
     pub(super) roles: Settings,
 }
 
@@ -204,6 +205,13 @@ impl NodeBuilder {
         self
     }
 
+    /// Whether nodes of other hosts may come to this one through a relay on its own host. A node that is reached only over loopback or a unix socket is shut to other hosts; a relay
+    /// beside it, such as the name service, lets them in only if this is set. A relay that this node reaches over a network lets them in anyway. Default: no.
+    pub fn relayed(mut self, relayed: bool) -> Self {
+        self.relayed = Some(relayed);
+        self
+    }
+
     /// All settings: what was said here, and what the configuration says of the rest.
     fn settle(&mut self) -> Result<Config, NodeError> {
         let (app, name) = (self.application.as_deref(), self.named.as_deref());
@@ -228,6 +236,7 @@ impl NodeBuilder {
         config.straight_min_bytes.overridden(self.straight_min);
         config.relay.overridden(self.relay);
         config.dial_local.overridden(self.dial_local);
+        config.relayed.overridden(self.relayed);
         config.role.overridden(self.roles.role().map(Some));
         self.roles.settle(config.role.value, config.node.value.clone());
         if config.app.value.is_empty() {
@@ -280,6 +289,7 @@ impl NodeBuilder {
         if !settings.relay.value {
             config.relays_max = 0;
         }
+        config.relayed = settings.relayed.value;
         config.value_max = config.value_max.saturating_add(message::OVERHEAD as usize);
         config.dial_local = settings.dial_local.value;
         // Each draws its own, below.

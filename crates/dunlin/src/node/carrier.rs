@@ -379,9 +379,9 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::task::Waker;
 
-    use super::super::events::Log;
     use super::super::hub::Hub;
     use super::super::identity::Key;
+    use super::super::log::Log;
     use super::super::network::Networks;
     use super::*;
     use dunlin_proto::id::Incarnation;

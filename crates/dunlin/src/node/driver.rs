@@ -29,12 +29,14 @@ use super::bell::{Bell, lock};
 use super::carrier::Carrier;
 use super::codec::Encoding;
 use super::error::UnsettledEnd;
-use super::events::{Limit, Line, Log, NodeEvent};
+use super::events::{Limit, NodeEvent};
 use super::hub::{Heard, Hub, Reclaimed};
 use super::leaving::{Abandoned, Flush, Watchdog};
+use super::log::{Line, Log};
 use super::message::{self, Kept, Passing, Shelf};
 use super::network::{self, Networks, Socket, Source};
 use super::post::{Post, Watch};
+use super::trim::{Trim, trim};
 use super::work::{Half, Stretched, Told, discard};
 use crate::world::{self, Clock};
 
@@ -69,6 +71,7 @@ pub(crate) struct State {
     pub(super) late: BTreeMap<ChannelId, Encoding>,
     sockets: BTreeMap<SocketId, Entry>,
     next_socket: u64,
+    trim: Trim,
     /// Sockets that are to be closed once what they still have to say is written.
     pub(super) parting: BTreeMap<SocketId, Closed>,
     dials: Vec<(DialId, String)>,
@@ -106,6 +109,7 @@ struct Entry {
     post: Weak<Post>,
     /// Who is at its other end, for people to read.
     peer: String,
+    source: Source,
     /// Where it was dialled. `None`: it was accepted.
     dialled: Option<String>,
 }
@@ -164,6 +168,7 @@ impl Driver {
                 late: BTreeMap::new(),
                 sockets: BTreeMap::new(),
                 next_socket: 0,
+                trim: Trim::default(),
                 parting: BTreeMap::new(),
                 dials: Vec::new(),
                 alarm: None,
@@ -292,6 +297,10 @@ impl Driver {
             Action::Read(from, channel, read) => {
                 message::serve(from, channel, read, &mut Locked { driver: self, state, now });
             }
+            Action::Unrelayed(node) => {
+                let source = state.machine.source_of(node);
+                self.with_hub(state, now, |hub, _| hub.refuse_relay(node, source));
+            }
             Action::Introduced(address, who) => {
                 self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Introduced(address, who)));
             }
@@ -339,7 +348,8 @@ impl Driver {
 
     /// Why a socket is closed may be worth knowing.
     fn tell_closed(self: &Arc<Self>, state: &mut State, now: Time, socket: SocketId, why: &Closed) {
-        let Some(Entry { peer, dialled, .. }) = state.sockets.get(&socket) else { return };
+        let Some(Entry { peer, source, dialled, .. }) = state.sockets.get(&socket) else { return };
+        let source = *source;
         let stays_so = |refusal: &Refusal| matches!(refusal, Refusal::Version(_) | Refusal::Application(_));
         let event = match (dialled, why) {
             (Some(at), Closed::Refused(refusal)) if stays_so(refusal) => {
@@ -350,13 +360,13 @@ impl Driver {
             }
             (Some(at), Closed::Unproven(_)) => NodeEvent::Unwelcome { at: at.clone(), why: why.to_string() },
             (_, Closed::Violation(node)) => {
-                let (node, peer) = (*node, peer.clone());
-                return self.with_hub(state, now, |hub, _| hub.came_from(node, peer));
+                let node = *node;
+                return self.with_hub(state, now, |hub, _| hub.came_from(node, source));
             }
             (None, Closed::Stranger { node, application }) => {
                 let why = format!("it belongs to the application {application:?}");
                 let (from, node) = (peer.clone(), *node);
-                return self.with_hub(state, now, |hub, _| hub.stranger(node, from, why));
+                return self.with_hub(state, now, |hub, _| hub.stranger(node, source, from, why));
             }
             (None, Closed::Refused(Refusal::Version((oldest, newest)))) => NodeEvent::Stranger {
                 from: peer.clone(),
@@ -374,10 +384,9 @@ impl Driver {
             }
             _ => return,
         };
-        let peer = peer.clone();
         self.with_hub(state, now, |hub, _| match event {
             NodeEvent::Unwelcome { at, why } => hub.unwelcome(at, why),
-            event => hub.refuse(event, &peer),
+            event => hub.refuse(event, source),
         });
     }
 
@@ -484,22 +493,32 @@ impl Driver {
         })
     }
 
-    fn add_socket(self: &Arc<Self>, state: &mut State, socket: Box<dyn Socket>, dialled: Option<String>) -> SocketId {
+    fn add_socket(
+        self: &Arc<Self>,
+        state: &mut State,
+        socket: Box<dyn Socket>,
+        dialled: Option<String>,
+    ) -> (SocketId, Source) {
         let id = SocketId(state.next_socket);
         state.next_socket += 1;
         let peer = socket.peer();
+        let source = socket.source();
+        let is_trusted = state.trusted_sources.iter().any(|trusted| network::is_in(source, trusted));
+        let source = if is_trusted { Source::Socket(id) } else { source };
         let bell = Arc::<Bell>::default();
         let carrier = Carrier::new(self.clone(), id, bell.clone(), socket);
         let post = Post::new(self.clone(), bell.clone(), carrier);
-        state.sockets.insert(id, Entry { bell, post: Arc::downgrade(&post), peer, dialled });
+        state.trim.sockets(self.lately(), state.sockets.len() + 1);
+        state.sockets.insert(id, Entry { bell, post: Arc::downgrade(&post), peer, source, dialled });
         world::spawn_own(post.serve(0));
-        id
+        (id, source)
     }
 
     /// A socket is gone, and its task ends.
     pub(super) fn socket_over(self: &Arc<Self>, id: SocketId, bell: &Bell) {
         self.with(|state, now| {
             state.sockets.remove(&id);
+            state.trim.sockets(now, state.sockets.len());
             state.parting.remove(&id);
             state.machine.closed(now, id);
             self.act(state, now);
@@ -532,6 +551,10 @@ impl Driver {
                 state.use_resting(now);
                 let State { machine, late, .. } = &mut *state;
                 late.retain(|channel, _| machine.has_home(*channel));
+                if state.trim.is_time(now, state.sockets.len()) && !world::is_simulated() {
+                    // Not here: others wait for the lock.
+                    drop(tokio::task::spawn_blocking(trim));
+                }
                 if state.hub_alarm.is_some_and(|at| now >= at) {
                     state.hub_alarm = None;
                     self.with_hub(state, now, |_, _| ());
@@ -611,8 +634,9 @@ impl Driver {
             _ if self.closing.load(Ordering::Acquire) => {}
             Ok(socket) => {
                 let (is_local, host) = (socket.is_local(), socket.host());
-                let socket = self.add_socket(state, socket, Some(address));
+                let (socket, source) = self.add_socket(state, socket, Some(address));
                 state.machine.dialled(now, id, socket);
+                state.machine.leads_to(socket, source);
                 if let Some(host) = host {
                     state.machine.comes_from(socket, host);
                 }
@@ -640,10 +664,9 @@ impl Driver {
             if self.closing.load(Ordering::Acquire) {
                 return;
             }
-            let (is_local, host, source) = (socket.is_local(), socket.host(), socket.source());
-            let socket = self.add_socket(state, socket, None);
-            let is_trusted = state.trusted_sources.iter().any(|trusted| network::is_in(source, trusted));
-            state.machine.accepted_from(now, socket, if is_trusted { Source::Socket(socket) } else { source });
+            let (is_local, host) = (socket.is_local(), socket.host());
+            let (socket, source) = self.add_socket(state, socket, None);
+            state.machine.accepted_from(now, socket, source);
             if let Some(host) = host {
                 state.machine.comes_from(socket, host);
             }
@@ -712,7 +735,7 @@ impl Drop for Behind {
 impl State {
     fn next_alarm(&self) -> Option<Time> {
         let resting = self.resting.front().map(|(at, _)| *at);
-        self.machine.next_tick().into_iter().chain(self.hub_alarm).chain(resting).min()
+        self.machine.next_tick().into_iter().chain(self.hub_alarm).chain(resting).chain(self.trim.due()).min()
     }
 
     /// A receiver has come in a message, or stays here after all. If it does not go on soon its channel follows: most are used only when somebody has been told something, and by then it
@@ -730,12 +753,6 @@ impl State {
             self.resting.pop_front();
             self.machine.use_resting(now, channel);
         }
-    }
-
-    /// Where the connection with this node comes from, as the socket that carries it says it.
-    pub(super) fn peer_at(&self, node: NodeId) -> Option<String> {
-        let entry = self.machine.carried_by(node).and_then(|socket| self.sockets.get(&socket));
-        entry.map(|entry| entry.peer.clone())
     }
 
     /// Of the task of the socket that carries the connection to this node.

@@ -1,24 +1,13 @@
-//! What happens to a node: for its program as a channel of [`NodeEvent`]s, for people through `tracing`.
+//! What happens to a node, as a channel of [`NodeEvent`]s. `log.rs` writes it for people.
 //!
-//! Events are told under the node's lock, in their order. What people read is written where nothing is locked ([`Log`]): a subscriber is
-//! users' code.
+//! Events are told under the node's lock, in their order.
 
-use std::collections::VecDeque;
 use std::fmt;
-use std::io::Write;
-use std::net::{Ipv6Addr, SocketAddr};
-use std::sync::Mutex;
 use std::time::Duration;
 
 use dunlin_core::{Receiver, channel_with, overwrite_oldest};
-use dunlin_proto::time::Time;
-use tracing::Level;
-use tracing::level_filters::LevelFilter;
 
-use super::bell::lock;
-use super::{ConnectionState, Down, NameConflict, NameError, Node, Peer};
-use crate::runtime::is_own_runtime;
-use crate::world;
+use super::{ConnectionState, NameConflict, NameError, Node, Peer};
 
 /// So many events are kept for who does not receive them.
 const KEPT: usize = 1024;
@@ -117,7 +106,7 @@ pub enum Limit {
         /// How many there may be.
         max: u64,
     },
-    /// More clients came to an acceptor of this node than it keeps for who does not receive them: this one was turned away.
+    /// More clients came to an acceptor of this node than it keeps until they are received, in all or from one source: this one was turned away.
     Guests {
         /// The acceptor's name.
         name: String,
@@ -125,6 +114,20 @@ pub enum Limit {
         peer: Peer,
         /// How many are kept.
         max: usize,
+    },
+    /// This node serves names, and had no room for a registration of another node, which has been told so.
+    Registrations {
+        /// Who wanted to register.
+        peer: Peer,
+        /// Of what there are too many.
+        what: &'static str,
+        /// How many there may be.
+        max: u64,
+    },
+    /// Another node, which cannot dial a third one, asked this one to relay, and was refused: it relays as many sockets as it may, in all or for one source.
+    Relays {
+        /// Who asked.
+        peer: Peer,
     },
     /// Another node kept to the protocol, or one of its limits, no more, and the connection was ended.
     Peer {
@@ -159,6 +162,10 @@ pub struct Refusals {
     pub peers: u64,
     /// Clients of acceptors that had as many already as they keep ([`Limit::Guests`]).
     pub guests: u64,
+    /// Names and other registrations ([`Limit::Registrations`]).
+    pub registrations: u64,
+    /// Sockets to be relayed ([`Limit::Relays`]).
+    pub relays: u64,
 }
 
 impl Refusals {
@@ -169,76 +176,12 @@ impl Refusals {
             NodeEvent::Limit(Limit::Connections { .. }) => &mut self.connections,
             NodeEvent::Limit(Limit::Peer { .. }) => &mut self.peers,
             NodeEvent::Limit(Limit::Guests { .. }) => &mut self.guests,
+            NodeEvent::Limit(Limit::Registrations { .. }) => &mut self.registrations,
+            NodeEvent::Limit(Limit::Relays { .. }) => &mut self.relays,
             NodeEvent::Stranger { .. } => &mut self.strangers,
             _ => return,
         };
         *count += 1;
-    }
-}
-
-/// What people read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Line {
-    Event(NodeEvent),
-    /// So many refusals were not written in the minute that is over.
-    Unwritten(u64),
-}
-
-/// So many refusals are written in a minute, of as many sources.
-const LINES_MAX: usize = 10;
-
-const MINUTE: Duration = Duration::from_secs(60);
-
-/// Keeps refusals from being the flood that they refuse: in a minute one is written for each source, and [`LINES_MAX`] in all; the rest are counted.
-#[derive(Debug, Default)]
-pub(super) struct Throttle {
-    /// When the present minute is over. `None`: nothing has been refused lately.
-    until: Option<Time>,
-    /// The sources of which a refusal was written.
-    sources: Vec<String>,
-    unwritten: u64,
-}
-
-impl Throttle {
-    /// Whether a refusal of this source is to be written.
-    pub(super) fn admits(&mut self, now: Time, source: &str) -> bool {
-        self.until.get_or_insert(now + MINUTE);
-        let is_written = self.sources.len() < LINES_MAX && self.sources.iter().all(|known| known != source);
-        if is_written {
-            self.sources.push(source.to_owned());
-        } else {
-            self.unwritten += 1;
-        }
-        is_written
-    }
-
-    /// When to look for what is [over](Self::over).
-    pub(super) fn due(&self) -> Option<Time> {
-        self.until
-    }
-
-    /// Once the minute is over: how many refusals were not written in it, if any.
-    pub(super) fn over(&mut self, now: Time) -> Option<u64> {
-        if self.until.is_none_or(|until| now < until) {
-            return None;
-        }
-        let unwritten = std::mem::take(self).unwritten;
-        (unwritten > 0).then_some(unwritten)
-    }
-}
-
-/// Who is behind a socket, as far as it says so: its address without the port, and of an IPv6 address the network.
-pub(super) fn source_of(peer: &str) -> String {
-    match peer.parse() {
-        Ok(SocketAddr::V4(address)) => address.ip().to_string(),
-        Ok(SocketAddr::V6(address)) => match address.ip().to_ipv4_mapped() {
-            Some(address) => address.to_string(),
-            None => {
-                let [a, b, c, d, ..] = address.ip().segments();
-                format!("{}/64", Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
-            }
-        },
-        Err(_) => peer.split(['#', '(']).next().unwrap_or_default().trim_end().to_owned(),
     }
 }
 
@@ -290,7 +233,16 @@ impl fmt::Display for Limit {
                 write!(f, "the name service has no room for {name:?}: at most {max} {what}")
             }
             Self::Guests { name, peer, max } => {
-                write!(f, "{peer} was turned away by the acceptor {name:?}: {max} clients wait to be received")
+                write!(
+                    f,
+                    "{peer} was turned away by the acceptor {name:?}: too many clients wait to be received (at most {max})"
+                )
+            }
+            Self::Registrations { peer, what, max } => {
+                write!(f, "a registration of {peer} was refused: the name service has room for at most {max} {what}")
+            }
+            Self::Relays { peer } => {
+                write!(f, "{peer} was refused a relay: this node relays as many sockets as it may")
             }
             Self::Peer { peer, why } => write!(f, "the connection with {peer} was ended: {why}"),
             Self::Handshakes { from } => {
@@ -299,61 +251,6 @@ impl fmt::Display for Limit {
             Self::Connections { from } => {
                 write!(f, "a socket from {from} was refused as busy: this node has as many connections as it may have")
             }
-        }
-    }
-}
-
-impl NodeEvent {
-    /// How much it concerns people.
-    fn level(&self) -> Level {
-        match self {
-            Self::Connection(_, ConnectionState::Lost) => Level::WARN,
-            Self::Connection(_, ConnectionState::Down(why))
-                if !matches!(why, Down::Left | Down::Leaving | Down::Violation(_)) =>
-            {
-                Level::WARN
-            }
-            // They are told as joined, as having left, and as a limit.
-            Self::Connection(_, ConnectionState::Up | ConnectionState::Down(_)) => Level::DEBUG,
-            Self::Joined { .. } | Self::Connection(..) | Self::Closing { .. } => Level::INFO,
-            Self::Left { in_order, .. } => {
-                if *in_order {
-                    Level::INFO
-                } else {
-                    Level::WARN
-                }
-            }
-            // While nodes look for their name service, this is nothing unusual.
-            Self::Stranger { .. } | Self::Unwelcome { .. } => Level::DEBUG,
-            Self::Refused { .. }
-            | Self::Mismatch { .. }
-            | Self::Limit(_)
-            | Self::Conflict(_)
-            | Self::MainLost { .. } => Level::WARN,
-        }
-    }
-
-    /// Whether it may be read.
-    pub(crate) fn is_of_interest(&self) -> bool {
-        self.level() <= LevelFilter::current() || self.is_for_stderr()
-    }
-
-    /// Whether it goes to standard error under a runtime of dunlin's own: a mismatch, if the program has no
-    /// subscriber of `tracing`. The end that was declared first would only wait, without a word.
-    fn is_for_stderr(&self) -> bool {
-        matches!(self, Self::Mismatch { .. }) && !tracing::dispatcher::has_been_set() && !world::is_simulated()
-    }
-
-    /// Whom it is about.
-    fn peer(&self) -> Option<Peer> {
-        match self {
-            Self::Joined { peer, .. }
-            | Self::Left { peer, .. }
-            | Self::Connection(peer, _)
-            | Self::MainLost { peer, .. }
-            | Self::Limit(Limit::Guests { peer, .. } | Limit::Peer { peer, .. }) => Some(*peer),
-            Self::Conflict(conflict) => Some(conflict.holder),
-            _ => None,
         }
     }
 }
@@ -396,8 +293,8 @@ impl Node {
         rx
     }
 
-    /// How often this node has refused others, since it joined. Each of them was an [event](Self::events); the log has one line for each source (the address of
-    /// a socket without its port) in a minute, ten in all, and then how many more there were.
+    /// How often this node has refused others, since it joined. Each of them was an [event](Self::events); the log has one line for each [source](super::network::Source)
+    /// in a minute, ten in all, and then how many more there were.
     pub fn refusals(&self) -> Refusals {
         self.inner.driver.with_hub_now(|hub, _| hub.refusals())
     }
@@ -434,107 +331,3 @@ impl Node {
 
 /// Whoever is told of events. `false`: it wants to hear no more.
 pub(crate) type Watcher = Box<dyn FnMut(&NodeEvent) -> bool + Send>;
-
-/// Events that people are still to be told.
-#[derive(Default)]
-pub(crate) struct Log {
-    application: String,
-    /// The node is one of a runtime of dunlin's own, which says what nothing else hears of.
-    in_own_runtime: bool,
-    lines: Mutex<VecDeque<Line>>,
-    /// Held by whoever writes: one at a time, so that they stay in order.
-    writing: Mutex<()>,
-}
-
-impl Log {
-    pub(crate) fn new(application: String) -> Self {
-        Self { application, in_own_runtime: is_own_runtime(), ..Self::default() }
-    }
-
-    /// Whose log it is.
-    pub(crate) fn application(&self) -> &str {
-        &self.application
-    }
-
-    /// These are to be written, after those that are here.
-    pub(crate) fn keep(&self, lines: Vec<Line>) {
-        lock(&self.lines).extend(lines);
-    }
-
-    /// Writes what is to be told. Not to be called where the node is locked.
-    pub(crate) fn write(&self) {
-        while !lock(&self.lines).is_empty() {
-            // Whoever is at it writes these as well.
-            let Ok(_writing) = self.writing.try_lock() else { return };
-            loop {
-                let next = lock(&self.lines).pop_front();
-                let event = match next {
-                    None => break,
-                    Some(Line::Event(event)) => event,
-                    Some(Line::Unwritten(count)) => {
-                        let application = &self.application;
-                        tracing::warn!(target: "dunlin::node", application, "{count} more refusals in the last minute");
-                        continue;
-                    }
-                };
-                if self.in_own_runtime && event.is_for_stderr() {
-                    // A standard error that is closed is no reason to panic.
-                    let _ = writeln!(std::io::stderr(), "dunlin: application {:?}: {event}", self.application);
-                }
-                write(&self.application, &event);
-            }
-        }
-    }
-}
-
-fn write(application: &str, event: &NodeEvent) {
-    // A level is part of where an event is written: it cannot be chosen there.
-    macro_rules! write_at {
-        ($level:expr) => {
-            match event.peer() {
-                Some(peer) => tracing::event!(target: "dunlin::node", $level, application, %peer, "{event}"),
-                None => tracing::event!(target: "dunlin::node", $level, application, "{event}"),
-            }
-        };
-    }
-    match event.level() {
-        Level::WARN => write_at!(Level::WARN),
-        Level::INFO => write_at!(Level::INFO),
-        _ => write_at!(Level::DEBUG),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn source_of_a_socket_has_no_port_and_no_number() {
-        let sources = [
-            ("127.0.0.2:40112", "127.0.0.2"),
-            ("[2001:db8:1:2:3:4:5:6]:7400", "2001:db8:1:2::/64"),
-            ("[::ffff:10.0.0.1]:7400", "10.0.0.1"),
-            ("unix:/run/names (process 17)", "unix:/run/names"),
-            ("memory:names#3", "memory:names"),
-        ];
-        for (peer, source) in sources {
-            assert_eq!(source_of(peer), source);
-        }
-    }
-
-    #[test]
-    fn refusals_are_written_once_for_a_source_and_ten_times_in_a_minute() {
-        let mut throttle = Throttle::default();
-        let (begin, second) = (Time(0), Duration::from_secs(1));
-        assert_eq!(throttle.due(), None);
-        let written = (0..100).filter(|n| throttle.admits(begin + second, &format!("10.0.0.{}", n / 4))).count();
-        assert_eq!(written, LINES_MAX);
-        let end = begin + second + MINUTE;
-        assert_eq!((throttle.due(), throttle.over(begin + MINUTE)), (Some(end), None));
-        assert_eq!(throttle.over(end), Some(90));
-        assert_eq!((throttle.due(), throttle.over(end + MINUTE)), (None, None));
-        // A new minute has lines of its own, and no count if all were written.
-        assert!(throttle.admits(end, "10.0.0.1"));
-        assert_eq!(throttle.over(end + MINUTE), None);
-    }
-}

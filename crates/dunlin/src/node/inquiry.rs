@@ -1,15 +1,18 @@
 //! What every node answers by itself: pings, and the names that it knows.
 //!
 //! It is an acceptor of every node's own, under the name `dunlin.node`, and all of it is channels. `dunlin ping` and `dunlin names list` ask it.
+//! Names go in pages over a rendezvous, so a page is made when the one before it has been received: a node keeps
+//! one page for each that asks, and no more than [`PAGES_MAX`] in all.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use dunlin_core::Call;
+use dunlin_core::{Call, Sender, ToClient, ToServer};
 use dunlin_macros::Bundle;
 use dunlin_proto::wire::Face;
 use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
 
 use super::driver::Driver;
 use super::{Client, NameError, Naming, Node};
@@ -22,8 +25,34 @@ pub(super) const NAME: &str = "dunlin.node";
 #[derive(Bundle)]
 pub(super) struct Inquiry {
     ping: Call<(), String>,
-    names: Call<(), NameList>,
+    list: ToServer<()>,
+    pages: ToClient<Page>,
 }
+
+/// A part of the names that a node knows.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Page {
+    /// What is said of the node is in each page.
+    pub(super) list: NameList,
+    /// Another page follows.
+    pub(super) more: bool,
+}
+
+/// Where a page begins: at a name, behind so many of its ends.
+#[derive(Debug, Default)]
+pub(super) struct Bookmark {
+    pub(super) name: String,
+    pub(super) ends: usize,
+}
+
+/// A page ends where its entries take so many bytes: about as many as they are written in.
+pub(super) const PAGE_BYTES: usize = 256 << 10;
+
+/// So many pages are under way at once.
+pub(super) const PAGES_MAX: usize = 32;
+
+/// So long a page waits to be received.
+const PAGE_WAITS: Duration = Duration::from_secs(10);
 
 /// The names that a node knows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -156,31 +185,67 @@ impl Inquirer {
         Ok((node, asked.elapsed()))
     }
 
-    /// The names that the node knows.
+    /// The names that the node knows. They come in pages, and what is declared or taken back meanwhile may be missing, or be there twice.
     ///
     /// # Errors
-    /// As of [`ping`](Self::ping).
+    /// As of [`ping`](Self::ping). After an error the inquirer is of no more use.
     pub async fn names(&mut self, patience: Duration) -> crate::Result<NameList> {
-        Ok(self.client.names.call(()).within(patience).await?)
+        let until = Instant::now() + patience;
+        self.client.list.send(()).within(patience).await?;
+        let mut all: Option<NameList> = None;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let Page { list, more } = self.client.pages.recv().within(left).await?;
+            match &mut all {
+                Some(all) => all.ends.extend(list.ends),
+                None => all = Some(list),
+            }
+            if !more {
+                return Ok(all.expect("a page has come"));
+            }
+        }
     }
 }
 
 /// Answers one who asks, until they are gone.
-pub(super) async fn answer(mut server: InquiryServer, me: String, driver: Weak<Driver>, listening: Arc<[String]>) {
+pub(super) async fn answer(
+    mut server: InquiryServer,
+    me: String,
+    driver: Weak<Driver>,
+    listening: Arc<[String]>,
+    under_way: Arc<Semaphore>,
+) {
     loop {
-        let asked = crate::alt! {
-            request = server.ping.accept() => request.map(|request| {
-                let _ = request.reply(me.clone());
-            }),
-            request = server.names.accept() => request.map(|request| {
-                if let Some(driver) = driver.upgrade() {
-                    let names = driver.with_hub_now(|hub, cx| Some(hub.list_names(cx.now, &listening)));
-                    names.map(|names| request.reply(names));
-                }
-            }),
+        let goes_on = crate::alt! {
+            request = server.ping.accept() => match request {
+                Ok(request) => request.reply(me.clone()).is_ok(),
+                Err(_) => false,
+            },
+            asked = server.list.recv() => {
+                asked.is_ok() && list(&mut server.pages, &driver, &listening, &under_way).await.is_some()
+            },
         };
-        if asked.is_err() {
+        if !goes_on {
             return;
         }
     }
+}
+
+/// Sends all names, page by page. `None`: nobody receives them, or the node has left.
+async fn list(
+    pages: &mut Sender<Page>,
+    driver: &Weak<Driver>,
+    listening: &[String],
+    under_way: &Semaphore,
+) -> Option<()> {
+    let mut next = Some(Bookmark::default());
+    while let Some(from) = next {
+        let _under_way = under_way.acquire().await.ok()?;
+        let driver = driver.upgrade()?;
+        let (page, behind) = driver.with_hub_now(|hub, cx| Some(hub.page_of_names(cx.now, listening, &from)))?;
+        drop(driver);
+        pages.send(page).within(PAGE_WAITS).await.ok()?;
+        next = behind;
+    }
+    Some(())
 }

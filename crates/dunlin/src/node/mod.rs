@@ -149,15 +149,19 @@ mod identity;
 pub mod inquiry;
 mod leaving;
 mod listen;
+mod log;
 mod message;
 mod name;
 pub mod network;
+#[cfg(unix)]
+mod own;
 mod post;
 mod records;
 pub mod roles;
 mod schema;
 mod serve;
 mod sharing;
+mod trim;
 mod work;
 
 use std::fmt;
@@ -187,7 +191,7 @@ pub use dunlin_proto::wire::NoRelay;
 pub use dunlin_proto::{Down, Traffic};
 pub use error::{Advice, NameError, NodeError, UnsettledEnd};
 pub use events::{Limit, NodeEvent, Refusals};
-use hub::{Acceptance, Accepted, Half};
+use hub::{Acceptance, Accepted, Half, Waiting};
 pub use hub::{ConnectionState, Guest, NameConflict, Route, WaitingEnd};
 pub use inquiry::Inquirer;
 use leaving::Abandoned;
@@ -694,17 +698,20 @@ where
             let (mut door, guests) = factory.channel::<Guest<B::Server>>();
             let (welcomed, mut queue) = tokio::sync::mpsc::channel(hub::GUESTS_MAX);
             let lack = Lack::of(&door);
-            let accept = Box::new(move |peer, garbage: &mut Vec<Box<dyn Send>>| {
+            let mut waiting = Waiting::default();
+            let accept = Box::new(move |peer, source, garbage: &mut Vec<Box<dyn Send>>| {
                 let (client, server) = B::pair(&factory);
                 let agents = hub::agents_of(client).ok()?;
-                match welcomed.try_send(Guest::new(server, Peer(peer))) {
+                let guest = Guest::new(server, Peer(peer));
+                let is_open = !welcomed.is_closed();
+                if is_open && !waiting.admits(source, welcomed.max_capacity() - welcomed.capacity()) {
+                    // The server's face is dropped, and the client hears that.
+                    garbage.push(Box::new(guest));
+                    return Some(Accepted { agents, full: true });
+                }
+                match welcomed.try_send(guest) {
                     Ok(()) => Some(Accepted { agents, full: false }),
-                    // With no room the server's face is dropped, and the client hears that.
-                    Err(TrySendError::Full(guest)) => {
-                        garbage.push(Box::new(guest));
-                        Some(Accepted { agents, full: true })
-                    }
-                    Err(TrySendError::Closed(guest)) => {
+                    Err(TrySendError::Full(guest) | TrySendError::Closed(guest)) => {
                         garbage.push(Box::new(guest));
                         None
                     }

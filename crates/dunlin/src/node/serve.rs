@@ -13,6 +13,8 @@ use dunlin_proto::id::NodeId;
 use super::builder::BoxListener;
 use super::driver::Driver;
 use super::network::{Networks, is_transient};
+#[cfg(unix)]
+use super::own::{Mark, Own};
 use crate::world::{self, Timer};
 
 /// The default ports of name services, on loopback: each application takes the first that no other has.
@@ -70,6 +72,7 @@ pub(crate) struct Service {
 
 /// Sees to it that there is a name service, for as long as the node lives; if it may not serve itself, that one is found.
 pub(crate) async fn names(driver: Arc<Driver>, networks: Networks, mut service: Service) {
+    let own = OwnServices { at_default_ports: service.address.is_none() && !world::is_simulated() };
     let addresses = match service.address.take() {
         Some(address) => vec![address],
         None => NAMES_PORTS.map(|port| format!("127.0.0.1:{port}")).collect(),
@@ -79,15 +82,16 @@ pub(crate) async fn names(driver: Arc<Driver>, networks: Networks, mut service: 
     let mut pause = Duration::ZERO;
     for again in [false].into_iter().chain(std::iter::repeat(true)) {
         let found = find_or_serve(&driver, &networks, &addresses, &service).await;
-        let (Found::At(_, at) | Found::Here(_, at)) = &found;
-        let (before, found_at) = (&addresses[..*at], addresses[*at].clone());
+        let (Found::At(_, at) | Found::Here(_, at)) = found;
+        let (before, found_at) = (&addresses[..at], addresses[at].clone());
         driver.with_hub_now(|hub, _| hub.names_are_at(found_at));
         match found {
             // The address leads to this node itself, which listens there already.
             Found::At(node, _) if node == driver.me() => {
                 tracing::info!(target: "dunlin::node", application, "serving the names");
                 driver.with_hub_now(|hub, cx| hub.serve(cx, again));
-                let other = another(&driver, before).await;
+                let _mark = own.mark(application, &addresses[at], driver.me());
+                let other = another(&driver, before, &own).await;
                 driver.with_hub_now(|hub, cx| hub.cede(cx, other));
             }
             Found::At(node, _) => {
@@ -97,8 +101,9 @@ pub(crate) async fn names(driver: Arc<Driver>, networks: Networks, mut service: 
             Found::Here(listener, _) => {
                 tracing::info!(target: "dunlin::node", application, address = listener.address(), "serving the names");
                 driver.with_hub_now(|hub, cx| hub.serve(cx, again));
-                let Some(other) = accept_until(another(&driver, before), Arc::downgrade(&driver), listener).await
-                else {
+                let _mark = own.mark(application, &addresses[at], driver.me());
+                let other = another(&driver, before, &own);
+                let Some(other) = accept_until(other, Arc::downgrade(&driver), listener).await else {
                     return;
                 };
                 driver.with_hub_now(|hub, cx| hub.cede(cx, other));
@@ -120,8 +125,47 @@ enum Found {
     Here(BoxListener, usize),
 }
 
+/// What is known of the name services that run as this user: at the default ports any user's may listen.
+#[derive(Clone, Copy)]
+struct OwnServices {
+    at_default_ports: bool,
+}
+
+#[cfg(unix)]
+impl OwnServices {
+    /// Until the mark is dropped, the user's other name services know that this one is the user's.
+    fn mark(self, application: &str, address: &str, node: NodeId) -> Option<Mark> {
+        if !self.at_default_ports {
+            return None;
+        }
+        let marked = Own::of_user().mark(address, node);
+        if let Err(why) = &marked {
+            tracing::warn!(
+                target: "dunlin::node", application, address, %why,
+                "cannot say to other name services of this user that this one is theirs: set XDG_RUNTIME_DIR to a \
+                 folder of the user's own"
+            );
+        }
+        marked.ok()
+    }
+
+    /// Whether names may be left to this node. At a configured address, to whichever is there.
+    fn trusts(self, address: &str, node: NodeId) -> bool {
+        !self.at_default_ports || Own::of_user().has(address, node)
+    }
+}
+
+#[cfg(not(unix))]
+impl OwnServices {
+    fn mark(self, _: &str, _: &str, _: NodeId) {}
+
+    fn trusts(self, _: &str, _: NodeId) -> bool {
+        true
+    }
+}
+
 /// Waits until another node serves the names at one of these addresses: two parts of a network have met again, or a server is back that was held up.
-async fn another(driver: &Arc<Driver>, addresses: &[String]) -> NodeId {
+async fn another(driver: &Arc<Driver>, addresses: &[String], own: &OwnServices) -> NodeId {
     if addresses.is_empty() {
         return std::future::pending().await;
     }
@@ -129,7 +173,7 @@ async fn another(driver: &Arc<Driver>, addresses: &[String]) -> NodeId {
         Timer::after(LOOK).await;
         for address in addresses {
             match ask(driver, address).await {
-                Ok(node) if node != driver.me() => return node,
+                Ok(node) if node != driver.me() && own.trusts(address, node) => return node,
                 _ => {}
             }
         }

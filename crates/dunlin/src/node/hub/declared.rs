@@ -386,11 +386,7 @@ impl Hub {
             }
             DirectoryEvent::Full { number, room, max } => {
                 if let Some(end) = self.ends.get(&number) {
-                    let what = match room {
-                        Room::Declarations => "declarations of one node",
-                        Room::Names => "names",
-                        Room::Bytes => "bytes of names and schemas of one node",
-                    };
+                    let what = self::room(room);
                     let name = end.name.clone();
                     self.tell(NodeEvent::Limit(Limit::Names { name: name.clone(), what, max }));
                     let error = NameError::Full { name, what, max };
@@ -398,6 +394,16 @@ impl Hub {
                 }
             }
         }
+    }
+}
+
+/// What a name service has no room for.
+pub(super) fn room(room: Room) -> &'static str {
+    match room {
+        Room::Declarations => "declarations of one node",
+        Room::Names => "names",
+        Room::Bytes => "bytes of names and schemas of one node",
+        Room::Share => "names of one address or user (three quarters of all names are taken)",
     }
 }
 

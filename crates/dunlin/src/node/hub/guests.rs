@@ -1,11 +1,14 @@
 //! Clients that come to an acceptor or a server, and bundles.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use dunlin_core::carrier::{Agent, Outbox, Write};
 use dunlin_core::{Portable, Reason};
+use dunlin_proto::Source;
 use dunlin_proto::id::{ChannelId, Life};
+use dunlin_proto::source::has_place;
 use dunlin_proto::wire::{End, Names, Which};
 
 use super::{Hub, Role};
@@ -15,7 +18,7 @@ use crate::node::driver::Locked;
 use crate::node::error::NameError;
 use crate::node::events::{Limit, NodeEvent};
 
-/// So many guests may wait to be received; others are turned away.
+/// So many guests may wait to be received; others are turned away. Sources share these places: see [`has_place`].
 pub(crate) const GUESTS_MAX: usize = 1024;
 
 /// What answers a client, in the place of the acceptor, if that is not there any more.
@@ -25,7 +28,7 @@ const NOT_THERE: ChannelId = ChannelId(0);
 const BUNDLE_ENDS_MAX: usize = 256;
 
 /// Makes a fresh bundle for a guest, and hands it over. `None`: the acceptor is gone. What is dropped of it then, is so later.
-type Accept = Box<dyn FnMut(Life, &mut Vec<Box<dyn Send>>) -> Option<Accepted> + Send>;
+type Accept = Box<dyn FnMut(Life, Source, &mut Vec<Box<dyn Send>>) -> Option<Accepted> + Send>;
 
 /// Has the deadlines of the receiver of guests say this.
 type Unmatched = Box<dyn Fn(Option<Reason>) + Send>;
@@ -48,11 +51,11 @@ impl Acceptance {
     }
 
     /// A client has come.
-    pub(super) fn accept(&mut self, from: Life, garbage: &mut Vec<Box<dyn Send>>) -> Option<Accepted> {
+    pub(super) fn accept(&mut self, from: Life, source: Source, garbage: &mut Vec<Box<dyn Send>>) -> Option<Accepted> {
         if let Some(unmatched) = self.unmatched.take() {
             unmatched(None);
         }
-        (self.accept)(from, garbage)
+        (self.accept)(from, source, garbage)
     }
 
     /// What a deadline says until the first client comes.
@@ -60,6 +63,26 @@ impl Acceptance {
         if let Some(unmatched) = &self.unmatched {
             unmatched(text);
         }
+    }
+}
+
+/// Where the guests come from that wait to be received, the latest last.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    sources: VecDeque<Source>,
+}
+
+impl Waiting {
+    /// Whether there is a place for a guest from there, now that so many wait. If so, it has it.
+    pub(crate) fn admits(&mut self, source: Source, waiting: usize) -> bool {
+        // Guests are received in the order in which they came.
+        self.sources.drain(..self.sources.len().saturating_sub(waiting));
+        let held = self.sources.iter().filter(|other| **other == source).count();
+        let admits = has_place(GUESTS_MAX, waiting, held);
+        if admits {
+            self.sources.push_back(source);
+        }
+        admits
     }
 }
 
@@ -190,7 +213,8 @@ impl Hub {
                     let _ = cx.state.machine.say_names(cx.now, from.node, not_there);
                     return;
                 }
-                let Some(Accepted { agents, full }) = accept.accept(from, &mut cx.state.garbage) else {
+                let source = cx.state.machine.source_of(from.node);
+                let Some(Accepted { agents, full }) = accept.accept(from, source, &mut cx.state.garbage) else {
                     self.undeclare(number);
                     let _ = cx.state.machine.say_names(cx.now, from.node, not_there);
                     return;
@@ -198,8 +222,7 @@ impl Hub {
                 if full {
                     let name = end.name.clone();
                     let peer = Peer(from);
-                    let at = cx.state.peer_at(from.node).unwrap_or_else(|| from.node.to_string());
-                    self.refuse(NodeEvent::Limit(Limit::Guests { name, peer, max: GUESTS_MAX }), &at);
+                    self.refuse(NodeEvent::Limit(Limit::Guests { name, peer, max: GUESTS_MAX }), source);
                 }
                 let agents = numbered(guest, agents);
                 (None, self.open_homes(cx, None, options, &declaration, agents, Some(from.node)))
@@ -223,4 +246,35 @@ impl Hub {
 /// A bundle's channels are numbered from its first.
 pub(super) fn numbered<A>(first: ChannelId, agents: Vec<A>) -> impl Iterator<Item = (ChannelId, A)> {
     (0u128..).map(move |n| ChannelId(first.0.wrapping_add(n))).zip(agents)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guests_of_one_source_leave_room_for_others() {
+        let mut places = Waiting::default();
+        let host = |last| Source::V4([10, 0, 0, last]);
+        let mut waiting = 0;
+        let mut come = |source, waiting: &mut usize| {
+            let admitted = places.admits(source, *waiting);
+            *waiting += usize::from(admitted);
+            admitted
+        };
+        let flood = (0..2 * GUESTS_MAX).filter(|_| come(host(1), &mut waiting)).count();
+        assert_eq!(flood, GUESTS_MAX / 4 * 3);
+        let others = (0..2 * GUESTS_MAX).filter(|_| come(host(2), &mut waiting)).count();
+        assert_eq!(others, GUESTS_MAX / 64);
+        assert!(come(host(3), &mut waiting));
+        // The first of the flood are received: their places are free, and so are those of the last quarter.
+        waiting -= 100;
+        let flood = (0..2 * GUESTS_MAX).filter(|_| come(host(1), &mut waiting)).count();
+        assert_eq!(flood, 100 - GUESTS_MAX / 64 - 1);
+        assert_eq!(waiting, GUESTS_MAX / 4 * 3);
+        // All are received.
+        waiting = 0;
+        assert!(come(host(1), &mut waiting));
+        assert_eq!(places.sources.len(), 1);
+    }
 }

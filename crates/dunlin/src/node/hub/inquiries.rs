@@ -5,11 +5,14 @@ use std::sync::Arc;
 use dunlin_proto::names::{EntryState, NameEntry};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::Face;
+use tokio::sync::Semaphore;
 
 use super::guests::{Acceptance, Accepted, agents_of};
 use super::{Half, Hub, Options};
 use crate::node::driver::Locked;
-use crate::node::inquiry::{Inquiry, InquiryClient, NAME, NameList, NamedEnd, State, answer};
+use crate::node::inquiry::{
+    Bookmark, Inquiry, InquiryClient, NAME, NameList, NamedEnd, PAGE_BYTES, PAGES_MAX, Page, State, answer,
+};
 use crate::node::name::{encoding, word};
 use crate::node::schema;
 use crate::world;
@@ -20,10 +23,11 @@ impl Hub {
     pub(crate) fn answer_inquiries(&mut self, cx: &mut Locked<'_>, listening: &[String]) {
         let driver = Arc::downgrade(cx.driver);
         let (me, listening): (String, Arc<[String]>) = (self.me.node.to_string(), listening.into());
-        let accept = Box::new(move |_, _: &mut Vec<Box<dyn Send>>| {
+        let under_way = Arc::new(Semaphore::new(PAGES_MAX));
+        let accept = Box::new(move |_, _, _: &mut Vec<Box<dyn Send>>| {
             let (client, server) = Inquiry::pair();
             let agents = agents_of(client).ok()?;
-            world::spawn_own(answer(server, me.clone(), driver.clone(), listening.clone()));
+            world::spawn_own(answer(server, me.clone(), driver.clone(), listening.clone(), under_way.clone()));
             Some(Accepted { agents, full: false })
         });
         let options = Options { face: Face::Acceptor, reserved: true, own: true, ..Options::default() };
@@ -32,30 +36,54 @@ impl Hub {
         let _ = self.declare(cx, NAME, options, schema, Half::Acceptor(Acceptance::unwatched(accept)));
     }
 
-    /// What is declared to this node.
-    pub(crate) fn list_names(&self, now: Time, listening: &[String]) -> NameList {
-        let end = |entry: NameEntry<'_>| NamedEnd {
-            name: entry.name.to_owned(),
-            face: word(entry.face.face).to_owned(),
-            shared: entry.face.shared,
-            encoding: encoding(entry.face).to_owned(),
-            node: entry.who.node.to_string(),
-            addresses: entry.addresses.to_vec(),
-            state: match entry.state {
-                EntryState::Unadmitted => State::Unadmitted,
-                EntryState::Waiting => State::Waiting,
-                EntryState::Joined => State::Joined,
-                EntryState::Accepting => State::Accepting,
-                _ => State::Away,
-            },
-            since: now.since(entry.since),
-        };
-        NameList {
+    /// What is declared to this node, from the bookmark on, as much as goes on a page; and where the next one begins.
+    pub(crate) fn page_of_names(&self, now: Time, listening: &[String], from: &Bookmark) -> (Page, Option<Bookmark>) {
+        let (mut ends, mut bytes, mut next) = (Vec::new(), 0, None);
+        let mut place = Bookmark { name: from.name.clone(), ends: 0 };
+        for entry in self.registry.entries_from(&from.name).filter(|entry| entry.name != NAME) {
+            if place.name != entry.name {
+                place = Bookmark { name: entry.name.to_owned(), ends: 0 };
+            }
+            if place.name != from.name || place.ends >= from.ends {
+                if bytes >= PAGE_BYTES {
+                    next = Some(place);
+                    break;
+                }
+                let end = named_end(now, &entry);
+                bytes += ENTRY_BYTES + end.name.len() + end.addresses.iter().map(String::len).sum::<usize>();
+                ends.push(end);
+            }
+            place.ends += 1;
+        }
+        let list = NameList {
             address: self.names_at.clone(),
             node: self.me.node.to_string(),
             listening: listening.to_vec(),
             serves: self.serves,
-            ends: self.registry.entries().filter(|entry| entry.name != NAME).map(end).collect(),
-        }
+            ends,
+        };
+        (Page { list, more: next.is_some() }, next)
     }
 }
+
+fn named_end(now: Time, entry: &NameEntry<'_>) -> NamedEnd {
+    NamedEnd {
+        name: entry.name.to_owned(),
+        face: word(entry.face.face).to_owned(),
+        shared: entry.face.shared,
+        encoding: encoding(entry.face).to_owned(),
+        node: entry.who.node.to_string(),
+        addresses: entry.addresses.to_vec(),
+        state: match entry.state {
+            EntryState::Unadmitted => State::Unadmitted,
+            EntryState::Waiting => State::Waiting,
+            EntryState::Joined => State::Joined,
+            EntryState::Accepting => State::Accepting,
+            _ => State::Away,
+        },
+        since: now.since(entry.since),
+    }
+}
+
+/// About so many bytes an entry takes beside its name and addresses.
+const ENTRY_BYTES: usize = 192;

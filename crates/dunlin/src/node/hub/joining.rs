@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet};
+use dunlin_proto::Source;
 use dunlin_proto::id::{ChannelId, Life, NodeId};
 use dunlin_proto::wire::{Declaration, End, Face, Names, Which};
 
@@ -127,7 +128,7 @@ impl Hub {
             Role::Acceptor(accept) => {
                 let joined = Joined::new(cx, vec![number]);
                 // An acceptor that is gone has no face: the client's ends end with their agents.
-                let accepted = accept.accept(me, &mut cx.state.garbage);
+                let accepted = accept.accept(me, Source::Unknown, &mut cx.state.garbage);
                 let server = accepted.map_or_else(Vec::new, |accepted| accepted.agents);
                 for pair in client.into_iter().zip(server) {
                     match pair {

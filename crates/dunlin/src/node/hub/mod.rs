@@ -18,23 +18,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dunlin_core::carrier::{Agent, AnyOutlet};
-use dunlin_proto::State;
 use dunlin_proto::id::{ChannelId, Life, NodeId};
 use dunlin_proto::names::{Directory, DirectoryEvent, Registry, RegistryConfig};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, Names};
+use dunlin_proto::{Source, State};
 use tokio::sync::{Notify, oneshot};
 
 use super::Peer;
 use super::driver::Locked;
 use super::error::NameError;
-use super::events::{NodeEvent, Refusals, Throttle, Watcher};
+use super::events::{Limit, NodeEvent, Refusals, Watcher};
 use super::inquiry;
+use super::log::Throttle;
 use super::name::word;
 use channels::Channels;
 pub(crate) use declared::{Half, Options};
 pub use guests::Guest;
-pub(crate) use guests::{Acceptance, Accepted, GUESTS_MAX, agents_of};
+pub(crate) use guests::{Acceptance, Accepted, GUESTS_MAX, Waiting, agents_of};
 pub(crate) use reclaiming::Reclaimed;
 pub use watchers::{ConnectionState, NameConflict, Route};
 
@@ -114,7 +115,7 @@ struct News {
     event: NodeEvent,
     ended: Option<(oneshot::Receiver<()>, Time)>,
     /// Of a refusal: whose.
-    source: Option<String>,
+    source: Option<Source>,
     /// People have been told of it by other words.
     is_said: bool,
 }
@@ -146,8 +147,8 @@ pub(crate) struct Hub {
     news: VecDeque<News>,
     refusals: Refusals,
     throttle: Throttle,
-    /// The node whose connection is about to be ended for what it said, and where it is, as its socket says it.
-    violator: Option<(NodeId, String)>,
+    /// The node whose connection is about to be ended for what it said, and where its socket comes from.
+    violator: Option<(NodeId, Source)>,
     /// This node has a role: who is there is told by membership.
     has_role: bool,
     /// Who is there, and how they call themselves.
@@ -254,6 +255,12 @@ impl Hub {
         loop {
             let mut said: Vec<(NodeId, Names)> = Vec::new();
             while let Some((to, answer)) = self.registry.poll() {
+                if let Names::Full { room, max, .. } = answer
+                    && to != self.me
+                {
+                    let full = Limit::Registrations { peer: Peer(to), what: declared::room(room), max };
+                    self.refuse(NodeEvent::Limit(full), cx.state.machine.source_of(to.node));
+                }
                 said.push((to.node, answer));
             }
             for directory in [&mut self.directory, &mut self.own].into_iter().chain(self.others.values_mut()) {

@@ -43,6 +43,7 @@ impl Hub {
         self.registry.met(self.me, cx.state.machine.addresses_here());
         for (node, life) in &self.lives {
             self.registry.met(*life, cx.state.machine.addresses_of(*node));
+            self.registry.comes_from(*life, cx.state.machine.source_of(*node));
         }
         (self.serves, self.ceded) = (true, false);
         self.directory.server_is(self.me.node);

@@ -6,13 +6,14 @@ use std::time::Duration;
 use dunlin_core::carrier::{Agent, AnyOutlet};
 use dunlin_proto::id::{Incarnation, Life, NodeId};
 use dunlin_proto::time::Time;
-use dunlin_proto::{Down, State};
+use dunlin_proto::{Down, Source, State};
 use tokio::sync::oneshot;
 
 use super::{Hub, News, Role};
 use crate::node::Peer;
 use crate::node::driver::Locked;
-use crate::node::events::{Limit, Line, NodeEvent, Refusals, Watcher, source_of};
+use crate::node::events::{Limit, NodeEvent, Refusals, Watcher};
+use crate::node::log::Line;
 
 /// So long the news that a connection is over may wait for its ends, which code of users may hold up.
 const ENDED: Duration = Duration::from_secs(1);
@@ -104,15 +105,22 @@ impl Hub {
         self.news.push_back(News { event, ended: None, source: None, is_said: false });
     }
 
-    /// Somebody at this place was refused.
-    pub(crate) fn refuse(&mut self, event: NodeEvent, peer: &str) {
+    /// A socket, or what a node wants, is refused.
+    pub(crate) fn refuse(&mut self, event: NodeEvent, source: Source) {
         self.refusals.count(&event);
-        self.news.push_back(News { event, ended: None, source: Some(source_of(peer)), is_said: false });
+        self.news.push_back(News { event, ended: None, source: Some(source), is_said: false });
+    }
+
+    /// This node will not relay for that one.
+    pub(crate) fn refuse_relay(&mut self, node: NodeId, source: Source) {
+        if let Some(life) = self.lives.get(&node) {
+            self.refuse(NodeEvent::Limit(Limit::Relays { peer: Peer(*life) }), source);
+        }
     }
 
     /// The connection with this node will be refused for what it said, over a socket from there.
-    pub(crate) fn came_from(&mut self, node: NodeId, peer: String) {
-        self.violator = Some((node, peer));
+    pub(crate) fn came_from(&mut self, node: NodeId, source: Source) {
+        self.violator = Some((node, source));
     }
 
     pub(crate) fn refusals(&self) -> Refusals {
@@ -130,13 +138,12 @@ impl Hub {
     }
 
     /// A node of another application has dialled this one, and will again while it looks for its own: that is told once.
-    pub(crate) fn stranger(&mut self, node: NodeId, from: String, why: String) {
+    pub(crate) fn stranger(&mut self, node: NodeId, source: Source, from: String, why: String) {
         if self.strangers.len() >= STRANGERS_MAX {
             self.strangers.clear();
         }
         if self.strangers.insert(node) {
-            let peer = from.clone();
-            self.refuse(NodeEvent::Stranger { from, why }, &peer);
+            self.refuse(NodeEvent::Stranger { from, why }, source);
         } else {
             self.refusals.strangers += 1;
         }
@@ -200,7 +207,7 @@ impl Hub {
                 return self.news.push_front(next);
             }
             let is_of_interest = next.event.is_of_interest() && !next.is_said;
-            if is_of_interest && next.source.is_none_or(|source| self.throttle.admits(now, &source)) {
+            if is_of_interest && next.source.is_none_or(|source| self.throttle.admits(now, source)) {
                 lines.push(Line::Event(next.event.clone()));
             }
             self.watchers.retain_mut(|watcher| watcher(&next.event));
@@ -213,6 +220,7 @@ impl Hub {
             State::Up(life) => {
                 self.lives.insert(node, life);
                 self.registry.met(life, cx.state.machine.addresses_of(node));
+                self.registry.comes_from(life, cx.state.machine.source_of(node));
                 if self.ceded {
                     // It may have found this node when that still served the names.
                     self.tell_elsewhere(cx, node);
@@ -269,9 +277,9 @@ impl Hub {
             let is_violation = matches!(why, Some(Down::Violation(_)));
             if let Some(Down::Violation(why)) = &why {
                 // (No socket: it was relayed.)
-                let from = self.violator.take().filter(|(who, _)| *who == node);
-                let from = from.map_or_else(|| node.to_string(), |(_, from)| from);
-                self.refuse(NodeEvent::Limit(Limit::Peer { peer, why: why.clone() }), &from);
+                let source = self.violator.take().filter(|(who, _)| *who == node).map(|(_, source)| source);
+                let refused = NodeEvent::Limit(Limit::Peer { peer, why: why.clone() });
+                self.refuse(refused, source.unwrap_or_default());
             }
             // With roles, membership tells who is there. And of a node that leaves all connections end.
             match why {

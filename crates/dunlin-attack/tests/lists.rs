@@ -1,0 +1,102 @@
+//! Many that ask a name service for all its names at once: what it keeps for them is bounded.
+#![cfg(target_os = "linux")]
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use dunlin::prelude::*;
+use dunlin_attack::{Peer, forget_peak, hello, life, resident, run};
+use dunlin_proto::id::ChannelId;
+use dunlin_proto::wire::{Declaration, Expected, Face, Frame, Names, Status};
+use tokio::task::JoinSet;
+
+const ADDRESS: &str = "DUNLIN_ATTACK_NAMES_AT";
+const NAMES: usize = 65_000;
+const ASKERS: usize = 12;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn declare(number: u64) -> Frame {
+    let (name, schema) = (format!("a name that is as long as names are {number}"), bytes::Bytes::new());
+    let face = Declaration { face: Face::Sender, shared: false, expects: Expected::Unknown, schema };
+    Frame::Names(Names::Declare { number, name, channel: ChannelId(0), face, status: Status::New })
+}
+
+/// Registers names, and says that the peer lives, until it is dropped.
+async fn registers(
+    from: [u8; 4],
+    address: String,
+    hello: dunlin_proto::wire::handshake::Hello,
+    numbers: std::ops::Range<u64>,
+) {
+    let mut peer = Peer::join(from, &address, &hello, Duration::ZERO).await.expect("the door is open");
+    for number in numbers.clone() {
+        peer.say(&[declare(number)]).await.expect("the connection stays");
+    }
+    let mut waiting = numbers.count();
+    while waiting > 0 {
+        if let Frame::Names(said) = peer.hear().await.expect("the connection stays") {
+            assert!(matches!(said, Names::Waiting { .. }), "{said:?}");
+            waiting -= 1;
+        }
+    }
+    tokio::spawn(async move {
+        let mut beat = tokio::time::interval(Duration::from_secs(1));
+        loop {
+            beat.tick().await;
+            if peer.say(&[Frame::Heartbeat]).await.is_err() {
+                return;
+            }
+        }
+    });
+}
+
+/// The other process of the test.
+#[test]
+#[ignore = "runs as a child of the test below"]
+fn asks_for_all_names() {
+    let Ok(address) = std::env::var(ADDRESS) else { return };
+    run(async {
+        let mut all = JoinSet::new();
+        for _ in 0..ASKERS {
+            let address = address.clone();
+            all.spawn(async move {
+                let node =
+                    Node::builder().app("lists").names(&address).listen("memory:").join().await.expect("it joins");
+                let mut asks = node.inquire(Some(&address), PATIENCE).await.expect("it is there");
+                let names = asks.names(PATIENCE).await.expect("it answers");
+                let ours = names.ends.iter().filter(|end| end.name.starts_with("a name")).count();
+                assert_eq!(ours, NAMES);
+                assert!(names.ends.windows(2).all(|pair| pair[0].name <= pair[1].name), "each page follows the last");
+            });
+        }
+        all.join_all().await;
+    });
+}
+
+#[test]
+fn lists_of_all_names_at_once_take_little_memory() {
+    run(async {
+        let names = "memory:names-of-lists";
+        let node = Node::builder().app("lists").names(names).listen("127.0.0.1:0").join().await.expect("it joins");
+        let address = node.addresses()[0].clone();
+        let there = Peer::who_is([127, 0, 0, 2], &address, "lists", life(1)).await.expect("it says who it is");
+        // Three quarters are one source's, and the rest a thousand each of others.
+        let mut parts: Vec<(u8, std::ops::Range<u64>)> = (0..3).map(|n| (2, n * 16_000..(n + 1) * 16_000)).collect();
+        parts.extend((0..17).map(|n| (10 + n as u8, 48_000 + n * 1_000..48_000 + (n + 1) * 1_000)));
+        for (n, (host, numbers)) in parts.into_iter().enumerate() {
+            let hello = hello("lists", life(100 + n as u128), there);
+            registers([127, 0, 0, host], address.clone(), hello, numbers).await;
+        }
+        forget_peak();
+        let (before, _) = resident();
+        let began = Instant::now();
+        let mut child = tokio::process::Command::new(std::env::current_exe().expect("it runs"));
+        child.args(["--ignored", "--exact", "asks_for_all_names"]).env(ADDRESS, &address).stdout(Stdio::null());
+        let status = child.status().await.expect("it starts");
+        assert!(status.success(), "{status}");
+        let grown = resident().1 - before;
+        println!("{ASKERS} lists of {NAMES} names: {grown} bytes more, {:?}", began.elapsed());
+        assert!(grown < 64 << 20, "{grown} bytes");
+        drop(node);
+    });
+}

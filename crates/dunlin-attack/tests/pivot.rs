@@ -1,0 +1,155 @@
+//! A relay on this host is a door to nodes that have none of their own: it opens for other hosts only where the node has said so.
+#![cfg(unix)]
+
+use std::io;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use dunlin::node::network::{BoxFuture, Listener, Network, Socket, Source, Tcp};
+use dunlin::prelude::*;
+use dunlin_attack::{Peer, hello, life, run};
+use dunlin_proto::id::ChannelId;
+use dunlin_proto::wire::{Declaration, Expected, Face, Frame, Names, NoRelay, Relay, Status};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+const STRANGER: [u8; 4] = [127, 0, 0, 2];
+
+/// TCP as it is between hosts: the other end of a socket is elsewhere.
+struct Far;
+
+struct FarListener(Box<dyn Listener>);
+
+struct FarSocket(Box<dyn Socket>);
+
+impl Network for Far {
+    fn scheme(&self) -> &'static str {
+        Tcp.scheme()
+    }
+
+    fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
+        Box::pin(async move { Ok(Box::new(FarSocket(Tcp.dial(address).await?)) as Box<dyn Socket>) })
+    }
+
+    fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
+        Box::pin(async move { Ok(Box::new(FarListener(Tcp.listen(address).await?)) as Box<dyn Listener>) })
+    }
+}
+
+impl Listener for FarListener {
+    fn accept<'a>(&'a mut self) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
+        Box::pin(async move { Ok(Box::new(FarSocket(self.0.accept().await?)) as Box<dyn Socket>) })
+    }
+
+    fn address(&self) -> String {
+        self.0.address()
+    }
+}
+
+impl Socket for FarSocket {
+    fn peer(&self) -> String {
+        self.0.peer()
+    }
+
+    fn source(&self) -> Source {
+        self.0.source()
+    }
+}
+
+impl AsyncRead for FarSocket {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for FarSocket {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+/// A folder that only this user may enter; gone when it is dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        use std::os::unix::fs::DirBuilderExt;
+        let path = std::env::temp_dir().join(format!("dunlin-{name}-{}", std::process::id()));
+        std::fs::DirBuilder::new().mode(0o700).create(&path).expect("it is new");
+        Self(path)
+    }
+
+    fn socket(&self, name: &str) -> String {
+        format!("unix:{}", self.0.join(name).display())
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A stranger of another host asks the name service for a relay to a node that listens on a unix socket only. What it hears of that.
+async fn asks(application: &str, relayed: bool) -> Relay {
+    let folder = Folder::new(application);
+    let (names, own) = (folder.socket("names"), folder.socket("own"));
+    let service = Node::builder().app(application).network(Far).names(&names).listen("127.0.0.1:0").join();
+    let service = service.await.expect("it joins");
+    let inside = Node::builder().app(application).names(&names).listen(&own).relayed(relayed).join();
+    let inside = inside.await.expect("it joins");
+    let mut named = inside.receiver::<u32>("inside").await.expect("its name service is there");
+
+    let address = service.addresses().iter().find(|address| !address.starts_with("unix:")).expect("it listens").clone();
+    let me = life(7);
+    let there = Peer::who_is(STRANGER, &address, application, me).await.expect("it says who it is");
+    let hello_to = |node| hello(application, me, node);
+    let mut stranger = Peer::join(STRANGER, &address, &hello_to(there), Duration::ZERO).await.expect("it is let in");
+    // The name says which node has it.
+    let face = Declaration { face: Face::Sender, shared: false, expects: Expected::Unknown, schema: Bytes::new() };
+    let name = "inside".to_owned();
+    let declare = Names::Declare { number: 1, name, channel: ChannelId(0), face, status: Status::New };
+    stranger.say(&[Frame::Names(declare)]).await.expect("the connection stays");
+    let stream = 2 + u64::from(me.node > there.node);
+    let heard = loop {
+        match stranger.hear().await.expect("the connection stays") {
+            Frame::Names(Names::Found { partner, .. }) => {
+                let to = Frame::Relay(Relay::To { stream, node: partner.node });
+                let piece = hello_to(partner).encode();
+                let said = stranger.say(&[to, Frame::Relay(Relay::Bytes { stream, piece })]).await;
+                said.expect("the connection stays");
+            }
+            Frame::Relay(said @ (Relay::Refused { .. } | Relay::Bytes { .. })) => break said,
+            _ => {}
+        }
+    };
+    assert!(named.try_recv().is_err());
+    heard
+}
+
+#[test]
+fn strangers_of_other_hosts_do_not_reach_a_node_that_listens_on_a_unix_socket() {
+    run(async {
+        let heard = asks("pivot", false).await;
+        assert!(matches!(heard, Relay::Refused { why: NoRelay::Local, .. }), "{heard:?}");
+    });
+}
+
+/// The twin: a node that wants to be reached that way.
+#[test]
+fn a_node_that_says_so_is_reached_through_the_relay() {
+    run(async {
+        let Relay::Bytes { piece, .. } = asks("twin", true).await else { panic!("it is relayed") };
+        assert_eq!(piece.slice(..8), Bytes::from_static(b"\x64\x75\x6e\x6c\x69\x6e\x0d\x0a"));
+    });
+}

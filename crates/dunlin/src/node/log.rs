@@ -1,0 +1,224 @@
+//! What people read of what happens to a node, through `tracing`: which events, how important each is, and how many refusals.
+//!
+//! Lines are written where nothing is locked ([`Log`]): a subscriber is users' code.
+
+use std::collections::VecDeque;
+use std::io::Write;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use dunlin_proto::Source;
+use dunlin_proto::time::Time;
+use tracing::Level;
+use tracing::level_filters::LevelFilter;
+
+use super::bell::lock;
+use super::events::{Limit, NodeEvent};
+use super::{ConnectionState, Down, Peer};
+use crate::runtime::is_own_runtime;
+use crate::world;
+
+/// Events that people are still to be told.
+#[derive(Default)]
+pub(crate) struct Log {
+    application: String,
+    /// The node is one of a runtime of dunlin's own, which says what nothing else hears of.
+    in_own_runtime: bool,
+    lines: Mutex<VecDeque<Line>>,
+    /// Held by whoever writes: one at a time, so that they stay in order.
+    writing: Mutex<()>,
+}
+
+impl Log {
+    pub(crate) fn new(application: String) -> Self {
+        Self { application, in_own_runtime: is_own_runtime(), ..Self::default() }
+    }
+
+    /// Whose log it is.
+    pub(crate) fn application(&self) -> &str {
+        &self.application
+    }
+
+    /// These are to be written, after those that are here.
+    pub(crate) fn keep(&self, lines: Vec<Line>) {
+        lock(&self.lines).extend(lines);
+    }
+
+    /// Writes what is to be told. Not to be called where the node is locked.
+    pub(crate) fn write(&self) {
+        while !lock(&self.lines).is_empty() {
+            // Whoever is at it writes these as well.
+            let Ok(_writing) = self.writing.try_lock() else { return };
+            loop {
+                let next = lock(&self.lines).pop_front();
+                let event = match next {
+                    None => break,
+                    Some(Line::Event(event)) => event,
+                    Some(Line::Unwritten(count)) => {
+                        let application = &self.application;
+                        tracing::warn!(target: "dunlin::node", application, "{count} more refusals in the last minute");
+                        continue;
+                    }
+                };
+                if self.in_own_runtime && event.is_for_stderr() {
+                    // A standard error that is closed is no reason to panic.
+                    let _ = writeln!(std::io::stderr(), "dunlin: application {:?}: {event}", self.application);
+                }
+                write(&self.application, &event);
+            }
+        }
+    }
+}
+
+fn write(application: &str, event: &NodeEvent) {
+    // A level is part of where an event is written: it cannot be chosen there.
+    macro_rules! write_at {
+        ($level:expr) => {
+            match event.peer() {
+                Some(peer) => tracing::event!(target: "dunlin::node", $level, application, %peer, "{event}"),
+                None => tracing::event!(target: "dunlin::node", $level, application, "{event}"),
+            }
+        };
+    }
+    match event.level() {
+        Level::WARN => write_at!(Level::WARN),
+        Level::INFO => write_at!(Level::INFO),
+        _ => write_at!(Level::DEBUG),
+    }
+}
+
+/// What people read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    Event(NodeEvent),
+    /// So many refusals were not written in the minute that is over.
+    Unwritten(u64),
+}
+
+/// So many refusals are written in a minute, of as many sources.
+const LINES_MAX: usize = 10;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Keeps refusals from being the flood that they refuse: in a minute one is written for each source, and [`LINES_MAX`] in all; the rest are counted.
+#[derive(Debug, Default)]
+pub(super) struct Throttle {
+    /// When the present minute is over. `None`: nothing has been refused lately.
+    until: Option<Time>,
+    /// The sources of which a refusal was written.
+    sources: Vec<Source>,
+    unwritten: u64,
+}
+
+impl Throttle {
+    /// Whether a refusal of this source is to be written.
+    pub(super) fn admits(&mut self, now: Time, source: Source) -> bool {
+        self.until.get_or_insert(now + MINUTE);
+        let is_written = self.sources.len() < LINES_MAX && !self.sources.contains(&source);
+        if is_written {
+            self.sources.push(source);
+        } else {
+            self.unwritten += 1;
+        }
+        is_written
+    }
+
+    /// When to look for what is [over](Self::over).
+    pub(super) fn due(&self) -> Option<Time> {
+        self.until
+    }
+
+    /// Once the minute is over: how many refusals were not written in it, if any.
+    pub(super) fn over(&mut self, now: Time) -> Option<u64> {
+        if self.until.is_none_or(|until| now < until) {
+            return None;
+        }
+        let unwritten = std::mem::take(self).unwritten;
+        (unwritten > 0).then_some(unwritten)
+    }
+}
+
+impl NodeEvent {
+    /// How much it concerns people.
+    fn level(&self) -> Level {
+        match self {
+            Self::Connection(_, ConnectionState::Lost) => Level::WARN,
+            Self::Connection(_, ConnectionState::Down(why))
+                if !matches!(why, Down::Left | Down::Leaving | Down::Violation(_)) =>
+            {
+                Level::WARN
+            }
+            // They are told as joined, as having left, and as a limit.
+            Self::Connection(_, ConnectionState::Up | ConnectionState::Down(_)) => Level::DEBUG,
+            Self::Joined { .. } | Self::Connection(..) | Self::Closing { .. } => Level::INFO,
+            Self::Left { in_order, .. } => {
+                if *in_order {
+                    Level::INFO
+                } else {
+                    Level::WARN
+                }
+            }
+            // While nodes look for their name service, this is nothing unusual.
+            Self::Stranger { .. } | Self::Unwelcome { .. } => Level::DEBUG,
+            Self::Refused { .. }
+            | Self::Mismatch { .. }
+            | Self::Limit(_)
+            | Self::Conflict(_)
+            | Self::MainLost { .. } => Level::WARN,
+        }
+    }
+
+    /// Whether it may be read.
+    pub(crate) fn is_of_interest(&self) -> bool {
+        self.level() <= LevelFilter::current() || self.is_for_stderr()
+    }
+
+    /// Whether it goes to standard error under a runtime of dunlin's own: a mismatch, if the program has no
+    /// subscriber of `tracing`. The end that was declared first would only wait, without a word.
+    fn is_for_stderr(&self) -> bool {
+        matches!(self, Self::Mismatch { .. }) && !tracing::dispatcher::has_been_set() && !world::is_simulated()
+    }
+
+    /// Whom it is about.
+    fn peer(&self) -> Option<Peer> {
+        match self {
+            Self::Joined { peer, .. }
+            | Self::Left { peer, .. }
+            | Self::Connection(peer, _)
+            | Self::MainLost { peer, .. }
+            | Self::Limit(
+                Limit::Guests { peer, .. }
+                | Limit::Registrations { peer, .. }
+                | Limit::Relays { peer }
+                | Limit::Peer { peer, .. },
+            ) => Some(*peer),
+            Self::Conflict(conflict) => Some(conflict.holder),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(last: u8) -> Source {
+        Source::V4([10, 0, 0, last])
+    }
+
+    #[test]
+    fn refusals_are_written_once_for_a_source_and_ten_times_in_a_minute() {
+        let mut throttle = Throttle::default();
+        let (begin, second) = (Time(0), Duration::from_secs(1));
+        assert_eq!(throttle.due(), None);
+        let written = (0..100).filter(|n| throttle.admits(begin + second, host(n / 4))).count();
+        assert_eq!(written, LINES_MAX);
+        let end = begin + second + MINUTE;
+        assert_eq!((throttle.due(), throttle.over(begin + MINUTE)), (Some(end), None));
+        assert_eq!(throttle.over(end), Some(90));
+        assert_eq!((throttle.due(), throttle.over(end + MINUTE)), (None, None));
+        // A new minute has lines of its own, and no count if all were written.
+        assert!(throttle.admits(end, host(1)));
+        assert_eq!(throttle.over(end + MINUTE), None);
+    }
+}

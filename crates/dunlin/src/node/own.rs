@@ -1,0 +1,165 @@
+//! Which of the name services at the default ports of this host are this user's.
+//!
+//! Any process of the host may listen at those ports and say that it belongs to an application. A name service that
+//! finds another one of its application at a port before its own leaves the names to that one, but only if
+//! it belongs to the same user. So each of them writes its id into a file that only this user can write. The id is no
+//! secret: a node proves that it is the one with that id, and a file of another user is not believed.
+
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use dunlin_proto::id::NodeId;
+
+/// The longest file that is read.
+const BYTES_MAX: u64 = 64;
+
+/// The files of one user, one for each port.
+#[derive(Clone, Debug)]
+pub(super) struct Own {
+    folder: PathBuf,
+    user: u32,
+}
+
+/// The file of a name service that runs. It goes with it.
+#[derive(Debug)]
+pub(super) struct Mark {
+    own: Own,
+    address: String,
+    node: NodeId,
+}
+
+impl Own {
+    /// Those of the user of this process: in `XDG_RUNTIME_DIR`, or in a folder of the user's own where temporary
+    /// files are.
+    pub(super) fn of_user() -> Self {
+        let user = rustix::process::geteuid().as_raw();
+        let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+        let folder = match runtime {
+            Some(runtime) => runtime.join("dunlin"),
+            None => std::env::temp_dir().join(format!("dunlin-{user}")),
+        };
+        Self { folder, user }
+    }
+
+    /// From now on, until the mark is dropped, this node serves names at this address.
+    pub(super) fn mark(&self, address: &str, node: NodeId) -> io::Result<Mark> {
+        match std::fs::DirBuilder::new().mode(0o700).create(&self.folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        self.check(&self.folder)?;
+        let (file, new) = (self.file(address), self.folder.join(format!("{:032x}.new", node.0)));
+        let _ = std::fs::remove_file(&new);
+        let mut out = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        out.write_all(text_of(node).as_bytes())?;
+        std::fs::rename(&new, &file)?;
+        Ok(Mark { own: self.clone(), address: address.to_owned(), node })
+    }
+
+    /// Whether the name service at this address, which is that node, is this user's.
+    pub(super) fn has(&self, address: &str, node: NodeId) -> bool {
+        let read = || {
+            let path = self.file(address);
+            self.check(&self.folder)?;
+            self.check(&path)?;
+            let mut text = String::new();
+            std::fs::File::open(path)?.take(BYTES_MAX).read_to_string(&mut text)?;
+            io::Result::Ok(text)
+        };
+        read().is_ok_and(|text| text == text_of(node))
+    }
+
+    fn file(&self, address: &str) -> PathBuf {
+        let port = address.rsplit(':').next().unwrap_or(address);
+        self.folder.join(format!("names-{port}"))
+    }
+
+    /// Whether only this user can have made it.
+    fn check(&self, path: &Path) -> io::Result<()> {
+        let what = std::fs::symlink_metadata(path)?;
+        let is_own = what.uid() == self.user && what.mode() & 0o077 == 0 && !what.is_symlink();
+        if is_own { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+    }
+}
+
+/// The whole id, which people see the beginning of.
+fn text_of(node: NodeId) -> String {
+    format!("{:032x}", node.0)
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        // Another one may have the port by now.
+        if self.own.has(&self.address, self.node) {
+            let _ = std::fs::remove_file(self.own.file(&self.address));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("dunlin-own-{name}-{}", std::process::id()));
+            let _ = std::fs::remove_dir_all(&path);
+            std::fs::DirBuilder::new().mode(0o700).create(&path).unwrap();
+            Self(path)
+        }
+
+        fn own(&self) -> Own {
+            Own { folder: self.0.join("dunlin"), ..Own::of_user() }
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    const AT: &str = "127.0.0.1:7403";
+
+    fn open_to(mode: u32, path: &Path) {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn a_service_is_known_by_its_id_while_it_runs() {
+        let folder = Folder::new("known");
+        let own = folder.own();
+        assert!(!own.has(AT, NodeId(7)));
+        let mark = own.mark(AT, NodeId(7)).unwrap();
+        assert!(own.has(AT, NodeId(7)) && !own.has(AT, NodeId(8)) && !own.has("127.0.0.1:7404", NodeId(7)));
+        assert_eq!(std::fs::metadata(own.file(AT)).unwrap().permissions().mode() & 0o777, 0o600);
+        // The next one at that port, before the first has noticed.
+        let next = own.mark(AT, NodeId(8)).unwrap();
+        drop(mark);
+        assert!(own.has(AT, NodeId(8)));
+        drop(next);
+        assert!(!own.has(AT, NodeId(8)));
+    }
+
+    #[test]
+    fn a_file_that_others_could_have_written_is_not_believed() {
+        let folder = Folder::new("others");
+        let own = folder.own();
+        let _mark = own.mark(AT, NodeId(7)).unwrap();
+        for (path, safe) in [(own.file(AT), 0o600), (own.folder.clone(), 0o700)] {
+            open_to(0o777, &path);
+            assert!(!own.has(AT, NodeId(7)), "{}", path.display());
+            open_to(safe, &path);
+            assert!(own.has(AT, NodeId(7)));
+        }
+        let another = Own { user: own.user + 1, ..own.clone() };
+        assert!(!another.has(AT, NodeId(7)));
+        std::os::unix::fs::symlink(own.file(AT), own.folder.join("names-7404")).unwrap();
+        assert!(!own.has("127.0.0.1:7404", NodeId(7)));
+    }
+}
