@@ -27,6 +27,9 @@ fn a_role() {
         if role == "default" {
             return by_default(&knows).await;
         }
+        if role == "service" {
+            return leaves_the_names(&knows).await;
+        }
         let here = if role == "sender" { NEAR } else { FAR };
         let builder = Node::builder().app("netns").names(FAR).listen(here);
         let node = builder.heartbeat(Duration::from_millis(100)).grace(GRACE).join().await?;
@@ -66,6 +69,23 @@ async fn by_default(knows: &[String]) -> Result {
     ));
     // Until it is killed.
     std::future::pending().await
+}
+
+/// Serves names at a default port, and says whether it leaves them to another one: it looks every 5 s.
+async fn leaves_the_names(knows: &[String]) -> Result {
+    let node = Node::builder().app(&knows[0]).no_config().join().await?;
+    let serves = async |node: &Node, expected: bool, patience: Duration| {
+        let until = Instant::now() + patience;
+        while node.serves_names() != expected && Instant::now() < until {
+            sleep(Duration::from_millis(50)).await;
+        }
+        node.serves_names() == expected
+    };
+    assert!(serves(&node, true, Duration::from_secs(30)).await);
+    say("serves the names");
+    let leaves = serves(&node, false, Duration::from_secs(17)).await;
+    say(if leaves { "leaves the names" } else { "keeps the names" });
+    Ok(())
 }
 
 async fn send(node: Node) -> Result {
@@ -235,4 +255,36 @@ fn nodes_that_are_told_nothing_have_the_ports_of_the_documentation() {
         assert_eq!(node.hear(), says, "{knows:?}");
         nodes.push(node);
     }
+}
+
+/// At the port before a name service's another one appears. The first leaves the names to it if both are of one user, whose folder they have in common.
+#[test]
+fn names_at_default_ports_are_left_to_services_of_the_same_user_only() {
+    const TEST: &str = "names_at_default_ports_are_left_to_services_of_the_same_user_only";
+    let folder = std::env::temp_dir().join(format!("dunlin-{TEST}-{}", std::process::id()));
+    for (whose, leaves) in [("another", "keeps the names"), ("own", "leaves the names")] {
+        let link = match Link::new(whose) {
+            Ok(link) => link,
+            Err(why) => return loudly(&format!("{TEST}: {why}")),
+        };
+        run(&format!("ip -n {} link set lo up", link.near)).unwrap();
+        let user = |name: &str| {
+            std::fs::create_dir_all(folder.join(name)).unwrap();
+            format!("XDG_RUNTIME_DIR={}", folder.join(name).display())
+        };
+        let (own, whose) = (user("own"), user(whose));
+        let of = |user: &str, role: &str, knows: &[&str]| {
+            Actor::start(&["ip", "netns", "exec", &link.near, "env", user], role, knows)
+        };
+        let first = of(&own, "default", &["one"]);
+        assert_eq!(first.hear(), "listens at 127.0.0.1:7500, serves the names at 127.0.0.1:7400");
+        let service = of(&own, "service", &["another"]);
+        assert_eq!(service.hear(), "serves the names");
+        drop(first);
+        // It serves the same application's names at the port that is free now.
+        let squatter = of(&whose, "default", &["another", "127.0.0.1:7400", "127.0.0.1:7400"]);
+        assert_eq!(squatter.hear(), "listens at 127.0.0.1:7400, serves the names at 127.0.0.1:7400");
+        assert_eq!(service.hear(), leaves);
+    }
+    std::fs::remove_dir_all(folder).unwrap();
 }

@@ -72,10 +72,10 @@ pub(crate) struct Service {
 
 /// Sees to it that there is a name service, for as long as the node lives; if it may not serve itself, that one is found.
 pub(crate) async fn names(driver: Arc<Driver>, networks: Networks, mut service: Service) {
-    let own = OwnServices { at_default_ports: service.address.is_none() && !world::is_simulated() };
+    let own = OwnServices { looks_at_default_ports: service.address.is_none() && !world::is_simulated() };
     let addresses = match service.address.take() {
         Some(address) => vec![address],
-        None => NAMES_PORTS.map(|port| format!("127.0.0.1:{port}")).collect(),
+        None => NAMES_PORTS.map(default_address).collect(),
     };
     let lost = driver.names_lost();
     let application = driver.log.application();
@@ -125,17 +125,23 @@ enum Found {
     Here(BoxListener, usize),
 }
 
+/// Where a name service is by default, at one of the ports.
+fn default_address(port: u16) -> String {
+    format!("127.0.0.1:{port}")
+}
+
 /// What is known of the name services that run as this user: at the default ports any user's may listen.
 #[derive(Clone, Copy)]
 struct OwnServices {
-    at_default_ports: bool,
+    looks_at_default_ports: bool,
 }
 
 #[cfg(unix)]
 impl OwnServices {
     /// Until the mark is dropped, the user's other name services know that this one is the user's.
     fn mark(self, application: &str, address: &str, node: NodeId) -> Option<Mark> {
-        if !self.at_default_ports {
+        let is_default = |port| address == default_address(port);
+        if world::is_simulated() || !NAMES_PORTS.clone().any(is_default) {
             return None;
         }
         let marked = Own::of_user().mark(address, node);
@@ -151,7 +157,7 @@ impl OwnServices {
 
     /// Whether names may be left to this node. At a configured address, to whichever is there.
     fn trusts(self, address: &str, node: NodeId) -> bool {
-        !self.at_default_ports || Own::of_user().has(address, node)
+        !self.looks_at_default_ports || Own::of_user().has(address, node)
     }
 }
 
