@@ -148,6 +148,7 @@ mod id;
 pub mod inquiry;
 mod leaving;
 mod listen;
+mod memory;
 mod message;
 mod name;
 pub mod network;
