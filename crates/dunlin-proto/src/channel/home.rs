@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::{Attached, Home, HomeHears, Standing, check_value};
-use crate::account::{Charge, may_stand};
+use crate::account::{Charge, Way, may_stand};
 use crate::connection::inbox::{Arrived, Begun};
-use crate::id::{ChannelId, NodeId, Request, Ticket};
+use crate::id::{ChannelId, Contact, NodeId, Request, Ticket};
 use crate::machine::{Action, Machine};
 use crate::planted::planted;
 use crate::schema::difference;
@@ -441,9 +441,6 @@ impl Machine {
         total: u64,
         first: Bytes,
     ) -> Result<(), &'static str> {
-        if !self.is_me(from) && self.connection(from).inbox.unfinished() >= self.config.attached_max {
-            return Err("more values in pieces than it may have channels");
-        }
         let (mut wanted, mut kept, mut stands) = (false, true, true);
         if let Some(home) = self.homes.get_mut(&channel)
             && let Some(attached) = home.attached.get_mut(&from)
@@ -471,6 +468,10 @@ impl Machine {
             }
         }
         let charge = self.charge(from, channel, total, wanted && kept, stands)?;
+        if wanted && first.len() as u64 == total && charge.way == Way::Credit {
+            // Most are.
+            return self.value_is_whole(now, from, channel, head, first, charge);
+        }
         match self.begin_value(now, from, channel, Begun { head, total, wanted, charge }, first) {
             Arrived::Whole(head, value, charge) => self.value_is_whole(now, from, channel, head, value, charge),
             Arrived::Unwanted(charge) => {
@@ -534,7 +535,6 @@ impl Machine {
         value: Bytes,
         charge: Charge,
     ) -> Result<(), &'static str> {
-        let contact = self.contact(from);
         let attached = self.homes.get_mut(&channel).and_then(|home| {
             let over = home.ended.is_some() && head != Head::Sent;
             let Home { attached, phase, buffered, ended, .. } = home;
@@ -594,7 +594,8 @@ impl Machine {
                 if has_ended {
                     self.give_back(from, channel, charge);
                 } else {
-                    buffered.add(contact, charge);
+                    let lives = self.connections.get(from).map_or(0, |connection| connection.lives);
+                    buffered.add(Contact { node: from, lives }, charge);
                 }
                 self.hears(channel, from, HomeHears::Sent(value));
             }

@@ -183,11 +183,12 @@ enum Goodbye {
 impl Outbox {
     pub(crate) fn push(&mut self, frame: Frame) {
         match frame {
-            // They speak of what has been written, and do not wait behind what may not be.
-            Frame::ToHome(channel, ToHome::Withdraw(_) | ToHome::Revoke(_)) if self.is_parked(channel) => {
-                self.control.push_back(frame);
-            }
             Frame::ToHome(channel, said) => {
+                // They speak of what has been written, and do not wait behind what may not be.
+                if self.parked > 0 && matches!(said, ToHome::Withdraw(_) | ToHome::Revoke(_)) && self.is_parked(channel)
+                {
+                    return self.control.push_back(Frame::ToHome(channel, said));
+                }
                 let stream = self.streams.entry(channel).or_insert_with(|| {
                     if is_small(&said) { &mut self.newcomers } else { &mut self.turns }
                         .push_back(Speaker::Channel(channel));
@@ -278,8 +279,7 @@ impl Outbox {
     }
 
     fn is_parked(&self, channel: ChannelId) -> bool {
-        let stream = if self.parked > 0 { self.streams.get(&channel) } else { None };
-        stream.is_some_and(|stream| stream.announced.is_some_and(|announced| !announced.admitted))
+        self.streams.get(&channel).is_some_and(|stream| stream.announced.is_some_and(|announced| !announced.admitted))
     }
 
     /// The other node gives more credit.
@@ -313,18 +313,13 @@ impl Outbox {
         self.control.push_back(Frame::Memory(said));
     }
 
-    /// Whether the next word of this channel may be written. If not, its stream has no turns until it may be.
-    fn may_write(&mut self, channel: ChannelId) -> bool {
-        let Some(stream) = self.streams.get_mut(&channel) else { return true };
-        let (None, Some(ToHome::Value { total, .. })) = (&stream.rest, stream.waiting.front()) else { return true };
-        if stream.announced.take().is_some() || self.credit.spend(*total) {
-            return true;
-        }
+    /// The value in front of this channel's stream may not be written yet: it is announced, and the stream has no turns until it is admitted.
+    fn park(&mut self, channel: ChannelId) {
+        let Some(stream) = self.streams.get_mut(&channel) else { return };
         stream.announced = Some(Announced { number: self.announcements, admitted: false });
         self.announcements += 1;
         self.parked += 1;
         self.announce_next(channel);
-        false
     }
 
     /// Whether no byte of this offer has been written.
@@ -460,10 +455,11 @@ impl Outbox {
             };
             let (frame, done) = match speaker {
                 Speaker::Channel(channel) => {
-                    if !self.may_write(channel) {
+                    let Some(stream) = self.streams.get_mut(&channel) else { continue };
+                    if !stream.may_go_on(&mut self.credit) {
+                        self.park(channel);
                         continue;
                     }
-                    let Some(stream) = self.streams.get_mut(&channel) else { continue };
                     let frame = stream.next(channel, sizes);
                     let done = stream.rest.is_none() && stream.waiting.is_empty();
                     if done {
@@ -656,6 +652,12 @@ impl Sizes {
 }
 
 impl Stream {
+    /// Whether the next word may be written: a value that begins was admitted, or is within the credit.
+    fn may_go_on(&mut self, credit: &mut Credit) -> bool {
+        let (None, Some(ToHome::Value { total, .. })) = (&self.rest, self.waiting.front()) else { return true };
+        self.announced.take().is_some() || credit.spend(*total)
+    }
+
     fn next(&mut self, channel: ChannelId, sizes: Sizes) -> Option<Frame> {
         if let Some((head, mut rest)) = self.rest.take() {
             let piece = rest.split_to(rest.len().min(sizes.piece));

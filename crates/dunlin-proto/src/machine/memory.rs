@@ -46,7 +46,12 @@ impl Machine {
         if self.is_me(from) {
             return Ok(Charge::NONE);
         }
-        let account = &mut self.connections.get_or_insert(from, |_| {}).inbox.account;
+        let Some(connection) = self.connections.get_mut(from) else { return Ok(Charge::NONE) };
+        let inbox = &mut connection.inbox;
+        if inbox.unfinished() >= self.config.attached_max {
+            return Err("more values in pieces than it may have channels");
+        }
+        let account = &mut inbox.account;
         match account.begin(channel, total) {
             Some(Ok(Charge::NONE)) if kept => account
                 .reserve(total, &mut self.pool)
