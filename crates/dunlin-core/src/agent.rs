@@ -578,6 +578,11 @@ impl<T: Send + 'static> Inlet<T> {
         self.chan.with_queue(|queue, _, after| queue.push_from_far(value, after))
     }
 
+    /// How many values are buffered. When half of what there was at the last [`push`](Self::push) has been received, [`FromReceiver::Credit`] is heard, perhaps of no place.
+    pub fn buffered(&self) -> usize {
+        self.chan.with_queue(|queue, _, _| queue.buffered())
+    }
+
     /// A value that was buffered at the half where the receiver was before: it enters the buffer, behind what was restored before. To be said before
     /// all else.
     pub fn restore(&self, value: T) {

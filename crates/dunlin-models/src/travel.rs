@@ -526,6 +526,7 @@ impl Travel {
                 node.queue.push_back(Queued { from, ticket, value: bytes[0], admitted: false, asked: Asked::Firm });
             }
             HomeHears::Sent(bytes) => {
+                node.machine.drained(CHANNEL, 1, bytes.len() as u64);
                 node.queue.push_back(Queued { from, ticket: 0, value: bytes[0], admitted: true, asked: Asked::Firm });
             }
             HomeHears::Withdraw(ticket) => {

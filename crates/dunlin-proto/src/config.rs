@@ -45,6 +45,11 @@ pub struct Config {
     pub chunk_alone: usize,
     /// So many bytes may be sent and not yet acknowledged; then a connection sends no more values.
     pub unacked_max: usize,
+    /// So many bytes of values may be here that another node has sent unasked, each with [128 bytes beside](limits::VALUE), and have not been received. What is
+    /// larger, or beyond that, is announced, and sent when there is room. A connection begins with [256 KiB](limits::CREDIT), which it has in any case. Twice `unacked_max`: with less, a long link would wait for credit before its window is full.
+    pub credit_max: usize,
+    /// So many bytes this node keeps for others in all, beside the 256 KiB of each: at least four times `value_max`.
+    pub held_max: u64,
     /// Less than `unacked_max` may be, if the other side is slow to read: what is on its way makes all that is behind it wait. But never less than
     /// this, if that is not more than `unacked_max`.
     pub unacked_min: usize,
@@ -123,6 +128,8 @@ impl Config {
             chunk: 16 << 10,
             chunk_alone: 128 << 10,
             unacked_max: 4 << 20,
+            credit_max: 8 << 20,
+            held_max: 1 << 30,
             unacked_min: 128 << 10,
             queueing: Duration::from_micros(50),
             queueing_alone: Duration::from_micros(500),
@@ -161,6 +168,10 @@ impl Config {
             if !(1..=max).contains(&value) {
                 return Err(ConfigError::Size { what, value, max });
             }
+        }
+        let held_min = (self.value_max as u64).saturating_mul(4);
+        if self.held_max < held_min {
+            return Err(ConfigError::Held { bytes: self.held_max, bytes_min: held_min });
         }
         for (what, value) in [
             ("heartbeat", self.heartbeat),
@@ -210,6 +221,14 @@ pub enum ConfigError {
         value: usize,
         /// What is allowed.
         max: usize,
+    },
+    /// Less may be kept for others than four values take.
+    #[error("`held_max` is {bytes} bytes; it must be at least {bytes_min}, four times the largest value")]
+    Held {
+        /// The setting.
+        bytes: u64,
+        /// What is needed.
+        bytes_min: u64,
     },
     /// A time is less than a microsecond, so that what it separates would follow without end.
     #[error("`{what}` is less than a microsecond")]

@@ -126,6 +126,7 @@ mod tests {
     #[test]
     fn values_are_counted_until_their_last_piece_is_acknowledged() {
         let mut outbox = Outbox::default();
+        outbox.grow_credit(1 << 30);
         outbox.push(value(1, Head::Sent, 500_000));
         outbox.push(value(1, Head::Sent, 10));
         outbox.push(value(2, Head::Sent, 10));
@@ -147,6 +148,7 @@ mod tests {
     #[test]
     fn one_value_in_pieces_is_counted_once() {
         let mut outbox = Outbox::default();
+        outbox.grow_credit(1 << 30);
         outbox.push(value(1, Head::Sent, 500_000));
         while write(&mut outbox, 1) > 0 {
             assert_eq!(outbox.unacked_sent(), 1);
@@ -162,6 +164,7 @@ mod tests {
     #[test]
     fn what_is_said_behind_a_mark_is_not_waited_for() {
         let mut outbox = Outbox::default();
+        outbox.grow_credit(1 << 30);
         outbox.push(value(1, Head::Sent, 10));
         outbox.push(value(1, Head::Sent, 500_000));
         outbox.push(value(2, Head::Sent, 10));

@@ -56,6 +56,7 @@
 //! # Ok::<(), dunlin_proto::wire::codec::WireError>(())
 //! ```
 
+mod account;
 pub mod channel;
 mod config;
 pub mod connection;

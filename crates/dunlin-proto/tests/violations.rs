@@ -7,7 +7,8 @@ use dunlin_proto::identity::{Identity, StandIn, confirm, prove, proven_by};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Proof, Refusal, Resume, Welcome};
 use dunlin_proto::wire::{
-    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Poison, Terms, ToHome, VERSIONS, codec, limits,
+    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Kind, Memory, Poison, Terms, ToHome, VERSIONS,
+    codec, limits,
 };
 use dunlin_proto::{Action, Config, Down, HomeHears, Machine, State};
 
@@ -148,6 +149,11 @@ fn what_breaks_the_protocol_ends_the_connection_and_no_other() {
     let at_home = |said: FromHome| from_home(THERE, said);
     let choice = |ticket| to_home(ToHome::OfferChoice(ticket, 7));
     let terms = Terms { window: 1, credits: 0, value_max: 1 };
+    let announce = |number, kind, total| Frame::Memory(Memory::Announce { number, channel: HERE, kind, total });
+    let offered = |number, total| announce(number, Kind::Offer, total);
+    let elsewhere =
+        |number| Frame::Memory(Memory::Announce { number, channel: ChannelId(98), kind: Kind::Sent, total: 1 });
+    let recant = |number| Frame::Memory(Memory::Recant(number));
     let cases: &[(&str, &[Frame])] = &[
         ("a confirmation that is not the first frame", &[Frame::Confirm { signature: Bytes::new() }]),
         ("an acknowledgement of what was not sent", &[Frame::Ack { seen: 100 }]),
@@ -167,6 +173,15 @@ fn what_breaks_the_protocol_ends_the_connection_and_no_other() {
             &[attach(), to_home(ToHome::Ended(End::Retired)), value(Head::Sent, 1, b"x")],
         ),
         ("a value without a credit", &[attach(), value(Head::Sent, 1, b"x"), value(Head::Sent, 1, b"x")]),
+        ("a value larger than the credit that is left", &[attach(), value(Head::Offer(1), 300_000, b"x")]),
+        ("a value that is not as long as announced", &[attach(), offered(1, 10), offer(1)]),
+        ("two announcements on one channel", &[attach(), offered(1, 10), offered(2, 10)]),
+        (
+            "an announcement under a number that is in use",
+            &[attach(), offered(1, 10), recant(1), offered(2, 10), elsewhere(2)],
+        ),
+        ("an announcement taken back that is not there", &[attach(), recant(1)]),
+        ("an announcement taken back that is not there", &[attach(), offered(1, 10), recant(1), recant(1)]),
         ("a value larger than the terms allow", &[attach(), value(Head::Sent, 101, b"x")]),
         ("a value larger than the terms allow", &[attach(), choice(1), value(Head::Grant(1, 1), 101, b"x")]),
         ("a grant for what no choice offers", &[attach(), offer(1), value(Head::Grant(1, 1), 1, b"x")]),
@@ -253,6 +268,19 @@ fn what_may_cross_on_its_way_breaks_nothing() {
         &[attach(), value(Head::Offer(1), 101, b"x"), Frame::Cut(HERE), offer(1)],
         &[attach(), gone(), attach(), gone()],
         &[attach(), attach()],
+        // The other side has yet to hear that the channel is over, or what has been admitted.
+        &[
+            Frame::Memory(Memory::Announce { number: 1, channel: nowhere, kind: Kind::Offer, total: 1 << 30 }),
+            to_nowhere(ToHome::Value { head: Head::Offer(1), total: 1 << 30, first: Bytes::from_static(b"x") }),
+            Frame::Cut(nowhere),
+        ],
+        &[
+            Frame::Memory(Memory::Announce { number: 1, channel: nowhere, kind: Kind::Grant, total: 9 }),
+            Frame::Memory(Memory::Recant(1)),
+            Frame::Memory(Memory::Admit(7)),
+            Frame::Memory(Memory::Credit(u64::MAX)),
+            Frame::Memory(Memory::Credit(u64::MAX)),
+        ],
     ];
     for frames in cases {
         let mut node = Node::new();

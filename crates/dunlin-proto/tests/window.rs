@@ -104,6 +104,13 @@ impl World {
         self.received - received
     }
 
+    /// Values have come before: the reader has given as much credit as it gives.
+    fn used(mut self) -> Self {
+        self.transfer(100_000, 1, false);
+        self.run(2_000_000);
+        self
+    }
+
     fn run(&mut self, time: u64) {
         let until = self.now + time;
         while self.now < until {
@@ -164,6 +171,7 @@ impl World {
             Action::Home(channel, from, HomeHears::Sent(value)) => {
                 self.received += value.len();
                 self.sent -= value.len();
+                self.machines[at].drained(channel, 1, value.len() as u64);
                 if self.gives_credits {
                     self.machines[at].credit(now, channel, from.node, 1);
                 }
@@ -357,7 +365,7 @@ fn small_values_do_not_wait_for_a_late_acknowledgement() {
 /// What is small goes at once, also where nothing else may; but not without a limit, and not more often than others have their turn.
 #[test]
 fn small_values_of_others_go_before_large_ones() {
-    let mut world = World::new(u64::MAX, 10);
+    let mut world = World::new(u64::MAX, 10).used();
     let terms = Terms { window: 1, credits: 1000, value_max: MB as u64 };
     let small: Vec<ChannelId> = (100..1100).map(ChannelId).collect();
     for channel in &small {
@@ -408,7 +416,7 @@ fn small_values_of_others_go_before_large_ones() {
 /// An acknowledgement goes alone in time for the other side's window, but not for one value that is all there: an answer may take it along.
 #[test]
 fn a_value_that_is_all_there_is_acknowledged_with_an_answer() {
-    let mut world = World::new(u64::MAX, 10);
+    let mut world = World::new(u64::MAX, 10).used();
     let (now, socket) = (Time(world.now), world.socket);
     let [a, b] = &mut world.machines;
     let config = Config::new("window");
@@ -454,7 +462,7 @@ fn a_value_that_is_all_there_is_acknowledged_with_an_answer() {
 /// What is large, and may be written, is what can wait for a moment.
 #[test]
 fn what_can_wait_is_large_and_may_be_written() {
-    let mut world = World::new(u64::MAX, 10);
+    let mut world = World::new(u64::MAX, 10).used();
     let (now, socket) = (Time(world.now), world.socket);
     let a = &mut world.machines[0];
     let mut out = Vec::new();

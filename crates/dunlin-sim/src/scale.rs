@@ -538,8 +538,9 @@ impl World {
                 self.machines[node].taken(now, id, from, ticket);
             }
             HomeHears::Sent(_) if self.held => self.ends[at].buffered += 1,
-            HomeHears::Sent(_) => {
+            HomeHears::Sent(value) => {
                 self.ends[at].received += 1;
+                self.machines[node].drained(id, 1, value.len() as u64);
                 // Of a home that has moved here, the sender hears its credits later, and of this place with them.
                 self.machines[node].credit(now, id, node_id(usize::from(self.ends[at].sender)), 1);
             }

@@ -1506,6 +1506,7 @@ impl World {
                 }
             }
             HomeHears::Sent(value) => {
+                self.procs[proc].machine.drained(self.lines[at].id, 1, value.len() as u64);
                 let Some(first) = value.first_chunk() else { return self.broke("a value that nobody sent") };
                 let number = u32::from_le_bytes(*first) as usize;
                 if !self.check_bytes(at, number as u64, &value) {

@@ -15,10 +15,11 @@ use dunlin::prelude::*;
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
 use dunlin_proto::identity::{Identity, confirm};
 use dunlin_proto::schema::{Coding, Kind, Schema};
+use dunlin_proto::wire;
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, MAGIC, Refusal, Resume, Welcome};
 use dunlin_proto::wire::{
-    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Names, Read, Rejection, Status, ToHome, VERSIONS,
-    codec,
+    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Memory, Names, Read, Rejection, Status, ToHome,
+    VERSIONS, codec,
 };
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -185,7 +186,7 @@ impl Intruder {
             if let codec::Next::Frame { head, body } = codec::next(&self.arrived).unwrap() {
                 let mut frame = self.arrived.split_to(head + body).freeze();
                 match codec::decode(frame[0], frame.split_off(head)).unwrap() {
-                    Frame::Heartbeat | Frame::Ack { .. } => continue,
+                    Frame::Heartbeat | Frame::Ack { .. } | Frame::Memory(Memory::Credit(_)) => continue,
                     frame => return frame,
                 }
             }
@@ -633,6 +634,12 @@ fn a_value_nested_a_million_deep_is_refused() {
                 bytes[depth + 1] &= !1;
                 Bytes::from(bytes)
             };
+            // It is beyond what may be sent unasked.
+            let total = nest(1_000_000).len() as u64;
+            intruder
+                .say(&[Frame::Memory(Memory::Announce { number: 0, channel, kind: wire::Kind::Offer, total })])
+                .await;
+            assert_eq!(intruder.hear().await, Frame::Memory(Memory::Admit(0)));
             intruder.say(&offer(channel, 1, &nest(1_000_000))).await;
             let heard = intruder.hear().await;
             let Frame::FromHome(_, FromHome::Failed(1, Failure::Undecodable(why))) = heard else {

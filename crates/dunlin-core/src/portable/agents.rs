@@ -439,6 +439,11 @@ impl AnyInlet {
         self.agent.push(value)
     }
 
+    /// [`Inlet::buffered`].
+    pub fn buffered(&self) -> usize {
+        self.agent.buffered()
+    }
+
     /// [`Inlet::down`].
     pub fn down(self) {
         self.agent.down();
@@ -820,6 +825,7 @@ trait DynInlet: Send {
     fn lend_at_most(&self, places: u32);
     fn restore(&self, value: Value);
     fn push(&self, value: Value) -> Result<usize, Value>;
+    fn buffered(&self) -> usize;
     fn down(self: Box<Self>);
     fn into_any(self: Box<Self>) -> Box<dyn Any + Send>;
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<FromReceiver<Value>>;
@@ -911,6 +917,10 @@ impl<T: Portable> DynInlet for Inlet<T> {
 
     fn offer_unread(&self, number: u64) {
         self.offer_unread(number);
+    }
+
+    fn buffered(&self) -> usize {
+        self.buffered()
     }
 
     fn is_demanded(&self) -> bool {

@@ -5,15 +5,16 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::{Attached, Home, HomeHears, Standing, check_value};
-use crate::connection::inbox::Arrived;
-use crate::id::{ChannelId, NodeId, Request, Ticket};
+use crate::account::{Charge, Way, may_stand};
+use crate::connection::inbox::{Arrived, Begun};
+use crate::id::{ChannelId, Contact, NodeId, Request, Ticket};
 use crate::machine::{Action, Machine};
 use crate::planted::planted;
 use crate::schema::difference;
 use crate::time::Time;
 use crate::wire::codec::WireError;
 use crate::wire::{
-    Declaration, End, Expected, Failure, Frame, FromHome, Head, Rejection, Terms, ToHome, Travel, Which,
+    Declaration, End, Expected, Failure, Frame, FromHome, Head, Kind, Rejection, Terms, ToHome, Travel, Which,
 };
 
 impl Machine {
@@ -33,6 +34,7 @@ impl Machine {
         declaration.check()?;
         terms.value_max = terms.value_max.min(self.config.value_max as u64);
         terms.window = terms.window.max(1);
+        self.remove_home(channel);
         self.homes.insert(channel, Home::new(terms, declaration, many));
         Ok(())
     }
@@ -49,6 +51,7 @@ impl Machine {
     /// be said when the message is sent: what the sender's new half says may follow the word that it was taken at once.
     pub fn open_home_to(&mut self, channel: ChannelId, terms: Terms, declaration: Declaration, node: NodeId) {
         let attached = BTreeMap::from([(node, Attached::new(terms.credits))]);
+        self.remove_home(channel);
         self.homes.insert(channel, Home { attached, ..Home::new(terms, declaration, false) });
     }
 
@@ -69,7 +72,7 @@ impl Machine {
 
     /// The message with the sender of this channel has not been taken: nobody has heard of the channel.
     pub fn forget_home(&mut self, channel: ChannelId) {
-        self.homes.remove(&channel);
+        self.remove_home(channel);
     }
 
     pub(super) fn tell(&mut self, now: Time, to: NodeId, channel: ChannelId, said: FromHome) {
@@ -88,9 +91,19 @@ impl Machine {
         self.answered(channel, from)?.open.get_mut(&ticket)
     }
 
+    /// The value of this offer is not kept for its sender any more.
+    fn free_offer(&mut self, channel: ChannelId, from: NodeId, ticket: Ticket) {
+        if let Some(attached) = self.homes.get_mut(&channel).and_then(|home| home.attached.get_mut(&from)) {
+            let charge = attached.charges.take(ticket);
+            self.give_back(from, channel, charge);
+        }
+    }
+
     fn settle_offer(&mut self, channel: ChannelId, from: NodeId, ticket: Ticket) -> bool {
         let Some(attached) = self.answered(channel, from) else { return false };
         let stood = attached.open.remove(&ticket).is_some();
+        let charge = attached.charges.take(ticket);
+        self.give_back(from, channel, charge);
         self.forget_if_over(channel, from);
         stood
     }
@@ -108,6 +121,7 @@ impl Machine {
     pub fn held(&mut self, now: Time, channel: ChannelId, from: NodeId, ticket: Ticket) -> bool {
         let Some(standing) = self.standing(channel, from, ticket) else { return false };
         *standing = Standing::Held;
+        self.free_offer(channel, from, ticket);
         self.tell(now, from, channel, FromHome::Held(ticket));
         true
     }
@@ -176,6 +190,7 @@ impl Machine {
             && let Standing::Asked(request) | Standing::Reserved(request, _) = *standing
         {
             *standing = Standing::Tentative;
+            self.free_offer(channel, from, ticket);
             if planted!(AbortUntold) {
                 return;
             }
@@ -212,7 +227,7 @@ impl Machine {
         let Some(home) = self.homes.get_mut(&channel) else { return };
         if let Some(to) = home.phase.moves_to() {
             // The sender looks there already.
-            self.homes.remove(&channel);
+            self.remove_home(channel);
             return self.say(now, to, Frame::Travel(channel, Travel::Over(Which::Receiver, how)));
         }
         let was_retired = match home.ended {
@@ -226,7 +241,25 @@ impl Machine {
         let halves: Vec<(NodeId, bool)> = home.attached.iter().map(|(node, half)| (*node, half.told)).collect();
         // A half that is gone says nothing more; but it may wait for what is to become of its offers. One that has come, and has not been told that this is
         // its home, hears nothing else; but if there is still a receiver for what it has sent on credits, it is told both.
-        home.attached.retain(|_, half| !half.gone && (half.told || how == End::Retired));
+        let (mut kept, mut over) = (BTreeMap::new(), BTreeMap::new());
+        for (node, half) in std::mem::take(&mut home.attached) {
+            let stays = !half.gone && (half.told || how == End::Retired);
+            if stays { &mut kept } else { &mut over }.insert(node, half);
+        }
+        let mut charges: Vec<(NodeId, Charge)> = Vec::new();
+        for (node, half) in &mut kept {
+            charges.extend(half.charges.drain().map(|charge| (*node, charge)));
+        }
+        home.attached = kept;
+        for (node, half) in &mut over {
+            self.free_half(*node, channel, half);
+        }
+        for (node, charge) in charges {
+            self.give_back(node, channel, charge);
+        }
+        for (node, _) in &halves {
+            self.consider(*node, channel);
+        }
         for (node, told) in halves {
             match told {
                 true if told_all => {}
@@ -240,8 +273,10 @@ impl Machine {
 
     pub(super) fn forget_if_over(&mut self, channel: ChannelId, from: NodeId) {
         if let Some(home) = self.homes.get_mut(&channel) {
-            if home.attached.get(&from).is_some_and(|attached| attached.gone && attached.open.is_empty()) {
-                home.attached.remove(&from);
+            if home.attached.get(&from).is_some_and(|attached| attached.gone && attached.open.is_empty())
+                && let Some(mut half) = home.attached.remove(&from)
+            {
+                self.free_half(from, channel, &mut half);
             }
             self.forget_home_if_over(channel);
         }
@@ -250,7 +285,7 @@ impl Machine {
     pub(super) fn forget_home_if_over(&mut self, channel: ChannelId) {
         let over = |home: &Home| home.ended.is_some() && home.attached.is_empty() && !home.phase.is_away();
         if self.homes.get(&channel).is_some_and(over) {
-            self.homes.remove(&channel);
+            self.remove_home(channel);
         }
     }
 
@@ -326,6 +361,7 @@ impl Machine {
                     }
                     ToHome::Withdraw(_) | ToHome::Revoke(_) => {}
                     ToHome::Ended(how) => {
+                        let mut freed = Vec::new();
                         if attached.gone {
                             return Err("an end from a sending half that is gone");
                         }
@@ -334,6 +370,8 @@ impl Machine {
                         attached.gone |= matches!(how, End::Gone | End::Lost);
                         if over {
                             attached.open.retain(|_, standing| *standing == Standing::Held);
+                            let charges: Vec<Charge> = attached.charges.drain().collect();
+                            freed = charges;
                         }
                         let tells = match home.ended {
                             None | Some(End::Retired) => true,
@@ -343,6 +381,9 @@ impl Machine {
                         };
                         if tells {
                             self.hears(channel, from, HomeHears::Ended(how));
+                        }
+                        for charge in freed {
+                            self.give_back(from, channel, charge);
                         }
                         self.forget_if_over(channel, from);
                         self.empty_if_quiet(channel);
@@ -371,8 +412,14 @@ impl Machine {
             }
             Some(_) if !room => Some(Rejection::Full),
             Some(home) => {
-                home.attached.insert(from, Attached::new(home.terms.credits));
-                None
+                let account = self.connections.get_mut(from).map(|connection| &mut connection.inbox.account);
+                match account.map_or(Some(Charge::NONE), |account| account.attach(&mut self.pool)) {
+                    Some(place) => {
+                        home.attached.insert(from, Attached { place, ..Attached::new(home.terms.credits) });
+                        None
+                    }
+                    None => Some(Rejection::Full),
+                }
             }
         };
         match rejection {
@@ -394,19 +441,18 @@ impl Machine {
         total: u64,
         first: Bytes,
     ) -> Result<(), &'static str> {
-        if !self.is_me(from) && self.connection(from).inbox.unfinished() >= self.config.attached_max {
-            return Err("more values in pieces than it may have channels");
-        }
-        let mut wanted = false;
+        let (mut wanted, mut kept, mut stands) = (false, true, true);
         if let Some(home) = self.homes.get_mut(&channel)
             && let Some(attached) = home.attached.get_mut(&from)
         {
             check_value(home.terms, attached, head)?;
+            stands = head.kind() != Kind::Offer || may_stand(attached.charges.ahead(), total);
             if head == Head::Sent {
                 attached.credits -= 1;
             }
             // Who has sent it takes it for arrived, and the ends in it for gone.
             wanted = home.ended.is_none() || (head == Head::Sent && !planted!(LateValueUntold));
+            kept = matches!(home.ended, None | Some(End::Retired)) && !home.phase.has_said_so();
             if total > home.terms.value_max {
                 match head {
                     Head::Offer(ticket) | Head::Unread(ticket) => {
@@ -421,26 +467,36 @@ impl Machine {
                 wanted = false;
             }
         }
-        match self.begin_value(from, channel, head, total, first, wanted) {
-            Some(value) => self.value_is_whole(now, from, channel, head, value),
-            None => Ok(()),
+        let charge = self.charge(from, channel, total, wanted && kept, stands)?;
+        if wanted && first.len() as u64 == total && charge.way == Way::Credit {
+            // Most are.
+            return self.value_is_whole(now, from, channel, head, first, charge);
+        }
+        match self.begin_value(now, from, channel, Begun { head, total, wanted, charge }, first) {
+            Arrived::Whole(head, value, charge) => self.value_is_whole(now, from, channel, head, value, charge),
+            Arrived::Unwanted(charge) => {
+                self.give_back(from, channel, charge);
+                Ok(())
+            }
+            Arrived::NotYet | Arrived::Wrong => Ok(()),
         }
     }
 
     /// A value begins to arrive. What this node says to itself comes whole.
     pub(super) fn begin_value(
         &mut self,
+        now: Time,
         from: NodeId,
         channel: ChannelId,
-        head: Head,
-        total: u64,
+        value: Begun,
         first: Bytes,
-        wanted: bool,
-    ) -> Option<Bytes> {
+    ) -> Arrived {
         if self.is_me(from) {
-            return wanted.then_some(first);
+            return value.whole(first);
         }
-        self.connection(from).inbox.begin(channel, head, total, first, wanted)
+        let inbox = &mut self.connection(from).inbox;
+        inbox.progress = now;
+        inbox.begin(channel, value, first)
     }
 
     fn is_within_value(&mut self, from: NodeId, channel: ChannelId) -> bool {
@@ -456,12 +512,16 @@ impl Machine {
         piece: &Bytes,
     ) -> Result<(), &'static str> {
         match self.connection(from).inbox.more(channel, piece) {
-            Arrived::NotYet | Arrived::Unwanted => Ok(()),
-            Arrived::Whole(_, value) if self.visitors.contains_key(&channel) => {
-                self.buffered_value(now, channel, from, value);
+            Arrived::NotYet => Ok(()),
+            Arrived::Unwanted(charge) => {
+                self.give_back(from, channel, charge);
                 Ok(())
             }
-            Arrived::Whole(head, value) => self.value_is_whole(now, from, channel, head, value),
+            Arrived::Whole(_, value, charge) if self.visitors.contains_key(&channel) => {
+                self.buffered_value(now, channel, from, value, charge);
+                Ok(())
+            }
+            Arrived::Whole(head, value, charge) => self.value_is_whole(now, from, channel, head, value, charge),
             Arrived::Wrong => Err("a piece of no value"),
         }
     }
@@ -473,24 +533,32 @@ impl Machine {
         channel: ChannelId,
         head: Head,
         value: Bytes,
+        charge: Charge,
     ) -> Result<(), &'static str> {
-        let Some(home) = self.homes.get_mut(&channel) else { return Ok(()) };
-        let Some(attached) = home.attached.get_mut(&from) else { return Ok(()) };
-        if home.ended.is_some() && head != Head::Sent {
+        let attached = self.homes.get_mut(&channel).and_then(|home| {
+            let over = home.ended.is_some() && head != Head::Sent;
+            let Home { attached, phase, buffered, ended, .. } = home;
+            let attached = if over { None } else { attached.get_mut(&from) };
+            attached.map(|attached| (attached, phase.has_said_so(), buffered, ended.is_some()))
+        });
+        let Some((attached, has_said_so, buffered, has_ended)) = attached else {
+            self.give_back(from, channel, charge);
             return Ok(());
-        }
-        if home.phase.has_said_so() {
+        };
+        if has_said_so {
             // What stands will be offered again at the new home, and what was sent goes there.
             match head {
                 Head::Offer(ticket) | Head::Unread(ticket) => drop(attached.open.insert(ticket, Standing::Firm)),
                 Head::Grant(..) | Head::GrantUnread(..) => {}
                 Head::Sent => self.hears(channel, from, HomeHears::Sent(value)),
             }
+            self.give_back(from, channel, charge);
             return Ok(());
         }
         match head {
             Head::Offer(ticket) => {
                 attached.open.insert(ticket, Standing::Firm);
+                attached.charges.add(ticket, head.kind(), charge);
                 self.hears(channel, from, HomeHears::Offered(ticket, value));
                 if planted!(AckOnArrival) {
                     self.taken(now, channel, from, ticket);
@@ -498,6 +566,7 @@ impl Machine {
             }
             Head::Unread(ticket) => {
                 attached.open.insert(ticket, Standing::Firm);
+                attached.charges.add(ticket, head.kind(), charge);
                 self.hears(channel, from, HomeHears::OfferedUnread(ticket, value));
             }
             Head::Grant(ticket, request) | Head::GrantUnread(ticket, request) => match attached.open.get_mut(&ticket) {
@@ -506,6 +575,7 @@ impl Machine {
                         || (planted!(GrantUnnumbered) && matches!(standing, Standing::Asked(_))) =>
                 {
                     *standing = Standing::Reserved(request, None);
+                    attached.charges.add(ticket, head.kind(), charge);
                     let heard = match head {
                         Head::GrantUnread(..) => HomeHears::GrantedUnread(ticket, request, value),
                         _ => HomeHears::Granted(ticket, request, value),
@@ -513,10 +583,22 @@ impl Machine {
                     self.hears(channel, from, heard);
                 }
                 // It has been given up meanwhile: the value goes back.
-                Some(_) => self.tell(now, from, channel, FromHome::Abort(ticket, request)),
-                None => {}
+                Some(_) => {
+                    self.give_back(from, channel, charge);
+                    self.tell(now, from, channel, FromHome::Abort(ticket, request));
+                }
+                None => self.give_back(from, channel, charge),
             },
-            Head::Sent => self.hears(channel, from, HomeHears::Sent(value)),
+            Head::Sent => {
+                // Once the channel has ended its driver drops what comes.
+                if has_ended {
+                    self.give_back(from, channel, charge);
+                } else {
+                    let lives = self.connections.get(from).map_or(0, |connection| connection.lives);
+                    buffered.add(Contact { node: from, lives }, charge);
+                }
+                self.hears(channel, from, HomeHears::Sent(value));
+            }
         }
         Ok(())
     }

@@ -16,8 +16,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 
+use crate::account::{Charge, Charges, Ledger, may_stand};
+
 use crate::id::{ChoiceId, Contact, NodeId, Request, Ticket};
-use crate::wire::{Declaration, End, Failure, Head, Rejection, Terms};
+use crate::wire::{Declaration, End, Failure, Head, Rejection, Terms, limits};
 
 /// What the driver of a home hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,6 +143,8 @@ pub(crate) struct Proxy {
     /// Its receiver has gone into a message, which what is said of the end would overtake: the home is there when it has told its terms.
     pub(crate) early: bool,
     pub(crate) open: BTreeMap<Ticket, Standing>,
+    /// Of those that are offered, the lengths of the values that are [not small](limits::AHEAD_SMALL). What stands no more is looked for when the next is to be offered.
+    pub(crate) ahead: Vec<(Ticket, u64)>,
     /// Offers that the home has no room for yet.
     pub(crate) backlog: VecDeque<(Ticket, Waiting)>,
     pub(crate) credits: u64,
@@ -176,6 +180,7 @@ impl Proxy {
             unanswered: false,
             early: false,
             open: BTreeMap::new(),
+            ahead: Vec::new(),
             backlog: VecDeque::new(),
             credits: 0,
             spent: false,
@@ -186,8 +191,31 @@ impl Proxy {
         }
     }
 
-    pub(crate) fn has_room(&self) -> bool {
-        (self.open.len() as u32) < self.terms.map_or(FIRST_WINDOW, |terms| terms.window)
+    /// Whether the next offer may go. At a home on this node nothing is kept for another one.
+    pub(crate) fn has_room(&mut self, is_here: bool) -> bool {
+        let Some((_, next)) = self.backlog.front() else { return false };
+        let total = match next {
+            Waiting::Sent(_) => return true,
+            Waiting::Value(value) | Waiting::Unread(value) => value.len() as u64,
+            Waiting::Choice(_) => 0,
+        };
+        if self.open.len() as u32 >= self.terms.map_or(FIRST_WINDOW, |terms| terms.window) {
+            return false;
+        }
+        if is_here || self.ahead.is_empty() {
+            return true;
+        }
+        let Self { open, ahead, .. } = self;
+        ahead.retain(|(ticket, _)| open.get(ticket) == Some(&Standing::Firm));
+        may_stand(ahead.iter().map(|(_, bytes)| bytes).sum(), total)
+    }
+
+    /// A value is offered.
+    pub(crate) fn stands(&mut self, ticket: Ticket, total: u64) {
+        self.open.insert(ticket, Standing::Firm);
+        if total > limits::AHEAD_SMALL {
+            self.ahead.push((ticket, total));
+        }
     }
 
     /// Whether the home has said that it takes no value of this size.
@@ -219,6 +247,8 @@ pub(crate) struct Home {
     pub(crate) transfer: u64,
     /// Whose receiver this is, if it is in a message.
     pub(crate) phase: HomePhase,
+    /// What the values in its buffer cost.
+    pub(crate) buffered: Ledger,
 }
 
 impl Home {
@@ -233,6 +263,7 @@ impl Home {
             epoch: 0,
             transfer: 0,
             phase: HomePhase::default(),
+            buffered: Ledger::default(),
         }
     }
 
@@ -246,6 +277,10 @@ impl Home {
 #[derive(Clone, Debug)]
 pub(crate) struct Attached {
     pub(crate) open: BTreeMap<Ticket, Standing>,
+    /// What the values of these offers cost that are here.
+    pub(crate) charges: Charges,
+    /// What it costs itself.
+    pub(crate) place: Charge,
     /// Credits that are out.
     pub(crate) credits: u64,
     /// The half has retired the channel, or answered that this home has: it sends nothing more on credits.
@@ -258,7 +293,15 @@ pub(crate) struct Attached {
 
 impl Attached {
     pub(crate) fn new(credits: u32) -> Self {
-        Self { open: BTreeMap::new(), credits: credits.into(), retired: false, gone: false, told: true }
+        Self {
+            open: BTreeMap::new(),
+            charges: Charges::default(),
+            place: Charge::NONE,
+            credits: credits.into(),
+            retired: false,
+            gone: false,
+            told: true,
+        }
     }
 }
 

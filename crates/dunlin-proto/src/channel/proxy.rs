@@ -121,9 +121,10 @@ impl Machine {
     }
 
     pub(super) fn offer_waiting(&mut self, now: Time, channel: ChannelId) {
+        let me = self.me.node;
         while let Some(proxy) = self.proxies.get_mut(&channel)
             && proxy.may_speak()
-            && (proxy.has_room() || matches!(proxy.backlog.front(), Some((_, Waiting::Sent(_)))))
+            && proxy.has_room(proxy.home == me)
             && let Some((ticket, what)) = proxy.backlog.pop_front()
         {
             let said = match what {
@@ -133,11 +134,11 @@ impl Machine {
                     continue;
                 }
                 Waiting::Value(value) => {
-                    proxy.open.insert(ticket, Standing::Firm);
+                    proxy.stands(ticket, value.len() as u64);
                     ToHome::Value { head: Head::Offer(ticket), total: value.len() as u64, first: value }
                 }
                 Waiting::Unread(place) => {
-                    proxy.open.insert(ticket, Standing::Firm);
+                    proxy.stands(ticket, place.len() as u64);
                     ToHome::Value { head: Head::Unread(ticket), total: place.len() as u64, first: place }
                 }
                 Waiting::Choice(choice) => {
@@ -245,6 +246,7 @@ impl Machine {
         proxy.way.withdrawing.insert(ticket);
         let home = proxy.home;
         let firm_or_tentative = matches!(standing, Standing::Firm | Standing::Tentative);
+        self.recall_grant(channel, ticket);
         let recalled = firm_or_tentative.then(|| self.recall(home, channel, ticket));
         if recalled == Some(Recalled::Unsent) || (recalled.is_some() && planted!(WithdrawnUnasked)) {
             self.settled(now, channel, ticket);
@@ -256,12 +258,29 @@ impl Machine {
 
     /// Asks for a reservation back.
     pub fn revoke(&mut self, now: Time, channel: ChannelId, ticket: Ticket) {
+        self.recall_grant(channel, ticket);
         self.say_to_home(now, channel, ToHome::Revoke(ticket));
         if planted!(OwnersClock)
             && let Some(standing) = self.proxies.get_mut(&channel).and_then(|proxy| proxy.open.get_mut(&ticket))
         {
             *standing = Standing::Tentative;
             self.proxy_hears(channel, ProxyHears::Abort(ticket));
+        }
+    }
+
+    /// A value that was granted may have to wait for room at the home. What takes it back does not wait behind it.
+    fn recall_grant(&mut self, channel: ChannelId, ticket: Ticket) {
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
+        let Some(Standing::Reserved(request, next)) = proxy.open.get(&ticket).copied() else { return };
+        let home = proxy.home;
+        if self.is_me(home) || self.connection(home).outbox.recall_grant(channel, ticket) == Recalled::Sent {
+            return;
+        }
+        if let Some(proxy) = self.proxies.get_mut(&channel) {
+            proxy.open.insert(ticket, Standing::Asked(next.unwrap_or(request)));
+        }
+        if let Some(socket) = self.connection(home).socket() {
+            self.act_write(socket);
         }
     }
 
@@ -421,6 +440,10 @@ impl Machine {
                         return Ok(());
                     }
                     *standing = next.map_or(Standing::Tentative, Standing::Asked);
+                    // It may still wait for room.
+                    if !self.is_me(from) {
+                        self.connection(from).outbox.recall_grant(channel, ticket);
+                    }
                     ProxyHears::Abort(ticket)
                 }
                 // The answer to a grant that had crossed an earlier abort.

@@ -4,18 +4,36 @@ use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
 
+use crate::account::{Account, Charge};
 use crate::config::Config;
 use crate::id::ChannelId;
 use crate::planted::planted;
+use crate::time::Time;
 use crate::wire::Head;
+
+/// A value that begins to arrive.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begun {
+    pub(crate) head: Head,
+    pub(crate) total: u64,
+    /// It is kept, and not only counted.
+    pub(crate) wanted: bool,
+    pub(crate) charge: Charge,
+}
+
+impl Begun {
+    /// All of it is here.
+    pub(crate) fn whole(self, bytes: Bytes) -> Arrived {
+        if self.wanted { Arrived::Whole(self.head, bytes, self.charge) } else { Arrived::Unwanted(self.charge) }
+    }
+}
 
 /// A value of which pieces are still to come.
 #[derive(Clone, Debug)]
 struct Unfinished {
-    head: Head,
-    total: u64,
-    /// `None`: nobody wants it; its pieces are only counted.
-    bytes: Option<BytesMut>,
+    value: Begun,
+    /// Empty if nobody wants it.
+    bytes: BytesMut,
     arrived: u64,
 }
 
@@ -32,6 +50,10 @@ pub(crate) struct Inbox {
     /// A part of a frame has arrived.
     pub(crate) within_frame: bool,
     unfinished: BTreeMap<ChannelId, Unfinished>,
+    /// What is kept of what has come.
+    pub(crate) account: Account,
+    /// When a value was last admitted, or a piece of one has come.
+    pub(crate) progress: Time,
 }
 
 /// What a piece has led to.
@@ -40,9 +62,9 @@ pub(crate) enum Arrived {
     /// More is to come.
     NotYet,
     /// The value is complete.
-    Whole(Head, Bytes),
+    Whole(Head, Bytes, Charge),
     /// The value is complete, and nobody wants it.
-    Unwanted,
+    Unwanted(Charge),
     /// The piece does not belong to anything, or is too long.
     Wrong,
 }
@@ -71,51 +93,47 @@ impl Inbox {
         self.unfinished.contains_key(&channel)
     }
 
-    /// A value begins. `wanted`: it is kept; it gets memory for [`AHEAD`] times what has arrived, if it is as long. Returns it if that was
-    /// all of it.
-    pub(crate) fn begin(
-        &mut self,
-        channel: ChannelId,
-        head: Head,
-        total: u64,
-        first: Bytes,
-        wanted: bool,
-    ) -> Option<Bytes> {
+    /// A value begins. One that is wanted gets memory for [`AHEAD`] times what has arrived, if it is as long.
+    pub(crate) fn begin(&mut self, channel: ChannelId, value: Begun, first: Bytes) -> Arrived {
         let arrived = first.len() as u64;
-        if arrived == total {
-            return wanted.then_some(first);
+        if arrived == value.total {
+            self.account.arrived(value.charge);
+            return value.whole(first);
         }
-        let bytes = wanted.then(|| {
-            let mut bytes = BytesMut::with_capacity(total.min(AHEAD * arrived) as usize);
+        let mut bytes = BytesMut::new();
+        if value.wanted {
+            bytes.reserve(value.total.min(AHEAD * arrived) as usize);
             bytes.extend_from_slice(&first);
-            bytes
-        });
-        self.unfinished.insert(channel, Unfinished { head, total, bytes, arrived });
-        None
+        }
+        self.unfinished.insert(channel, Unfinished { value, bytes, arrived });
+        Arrived::NotYet
     }
 
     pub(crate) fn more(&mut self, channel: ChannelId, piece: &Bytes) -> Arrived {
-        let Some(value) = self.unfinished.get_mut(&channel) else { return Arrived::Wrong };
-        value.arrived += piece.len() as u64;
-        if value.arrived > value.total {
+        let Some(unfinished) = self.unfinished.get_mut(&channel) else { return Arrived::Wrong };
+        unfinished.arrived += piece.len() as u64;
+        if unfinished.arrived > unfinished.value.total {
             return Arrived::Wrong;
         }
-        if let Some(bytes) = &mut value.bytes {
-            bytes.extend_from_slice(piece);
+        if unfinished.value.wanted {
+            unfinished.bytes.extend_from_slice(piece);
         }
-        if value.arrived < value.total {
+        if unfinished.arrived < unfinished.value.total {
             return Arrived::NotYet;
         }
-        let value = self.unfinished.remove(&channel).expect("it was just found");
-        value.bytes.map_or(Arrived::Unwanted, |bytes| Arrived::Whole(value.head, bytes.freeze()))
+        let Unfinished { value, bytes, .. } = self.unfinished.remove(&channel).expect("it was just found");
+        self.account.arrived(value.charge);
+        value.whole(bytes.freeze())
     }
 
-    /// The value that has begun is not wanted any more by its sender. `false`: none has begun.
-    pub(crate) fn cut(&mut self, channel: ChannelId) -> bool {
+    /// The value that has begun is not wanted any more by its sender. `None`: none has begun.
+    pub(crate) fn cut(&mut self, channel: ChannelId) -> Option<Charge> {
         if planted!(CutIgnored) {
-            return self.unfinished.contains_key(&channel);
+            return self.unfinished.contains_key(&channel).then_some(Charge::NONE);
         }
-        self.unfinished.remove(&channel).is_some()
+        let charge = self.unfinished.remove(&channel)?.value.charge;
+        self.account.arrived(charge);
+        Some(charge)
     }
 
     /// Values that are not complete.

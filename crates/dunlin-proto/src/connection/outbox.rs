@@ -9,11 +9,12 @@ use std::ops::Range;
 use bytes::{Bytes, BytesMut};
 
 use super::window::Window;
+use crate::account::Credit;
 use crate::config::Config;
 use crate::id::{ChannelId, Ticket};
 use crate::planted::planted;
 use crate::time::Time;
-use crate::wire::{Frame, FromHome, Head, Relay, ToHome, codec, limits};
+use crate::wire::{Frame, FromHome, Head, Memory, Relay, ToHome, codec, limits};
 
 /// A numbered frame that has been written and not been acknowledged.
 #[derive(Clone, Debug)]
@@ -47,7 +48,17 @@ struct Stream {
     begun: u64,
     /// The rest of a value whose head has been written.
     rest: Option<(Head, Bytes)>,
+    /// The value in front of `waiting` is not within the credit.
+    announced: Option<Announced>,
     waiting: VecDeque<ToHome>,
+}
+
+/// A value that waits for the other node to have room.
+#[derive(Clone, Copy, Debug)]
+struct Announced {
+    number: u64,
+    /// It may be sent. Until then its stream has no turns.
+    admitted: bool,
 }
 
 /// What one channel had to say when it was [marked](Outbox::mark), and has yet to be written.
@@ -145,6 +156,15 @@ pub(crate) struct Outbox {
     /// More is written at once than is kind to others.
     is_roomy: bool,
     goodbye: Goodbye,
+    /// What may be sent without an announcement.
+    credit: Credit,
+    /// The channels of announced values, by the numbers of the announcements.
+    announced: BTreeMap<u64, ChannelId>,
+    announcements: u64,
+    /// So many channels have no turns until their values are admitted...
+    parked: usize,
+    /// ... and these have yet to announce them: too many others are.
+    unannounced: VecDeque<ChannelId>,
     /// Room for small frames.
     page: BytesMut,
     /// Empty, but for its room.
@@ -164,6 +184,11 @@ impl Outbox {
     pub(crate) fn push(&mut self, frame: Frame) {
         match frame {
             Frame::ToHome(channel, said) => {
+                // They speak of what has been written, and do not wait behind what may not be.
+                if self.parked > 0 && matches!(said, ToHome::Withdraw(_) | ToHome::Revoke(_)) && self.is_parked(channel)
+                {
+                    return self.control.push_back(Frame::ToHome(channel, said));
+                }
                 let stream = self.streams.entry(channel).or_insert_with(|| {
                     if is_small(&said) { &mut self.newcomers } else { &mut self.turns }
                         .push_back(Speaker::Channel(channel));
@@ -206,23 +231,95 @@ impl Outbox {
 
     /// Takes an offer back that may not have been sent yet.
     pub(crate) fn recall(&mut self, channel: ChannelId, ticket: Ticket) -> Recalled {
+        self.take_back(
+            channel,
+            |head| matches!(head, Head::Offer(t) | Head::Unread(t) if *t == ticket),
+            |said| matches!(said, ToHome::OfferChoice(t, _) if *t == ticket),
+        )
+    }
+
+    /// Takes back a value that was asked for, and may not have been sent yet.
+    pub(crate) fn recall_grant(&mut self, channel: ChannelId, ticket: Ticket) -> Recalled {
+        let is_it = |head: &Head| matches!(head, Head::Grant(t, _) | Head::GrantUnread(t, _) if *t == ticket);
+        self.take_back(channel, is_it, |_| false)
+    }
+
+    fn take_back(
+        &mut self,
+        channel: ChannelId,
+        is_value: impl Fn(&Head) -> bool,
+        is_other: impl Fn(&ToHome) -> bool,
+    ) -> Recalled {
         let Some(stream) = self.streams.get_mut(&channel) else { return Recalled::Sent };
-        if matches!(&stream.rest, Some((Head::Offer(begun) | Head::Unread(begun), _)) if *begun == ticket) {
+        if matches!(&stream.rest, Some((begun, _)) if is_value(begun)) {
             stream.rest = None;
             self.control.push_back(Frame::Cut(channel));
             return Recalled::Unsent;
         }
         let position = stream.waiting.iter().position(|said| match said {
-            ToHome::Value { head: Head::Offer(t) | Head::Unread(t), .. } | ToHome::OfferChoice(t, _) => *t == ticket,
-            _ => false,
+            ToHome::Value { head, .. } => is_value(head),
+            other => is_other(other),
         });
-        match position {
-            Some(at) => {
-                stream.waiting.remove(at);
-                Recalled::Unsent
+        let Some(at) = position else { return Recalled::Sent };
+        stream.waiting.remove(at);
+        if at == 0
+            && let Some(announced) = stream.announced.take()
+        {
+            if !announced.admitted {
+                // What comes behind it may be within the credit.
+                self.parked -= 1;
+                self.turns.push_back(Speaker::Channel(channel));
             }
-            None => Recalled::Sent,
+            self.unannounced.retain(|other| *other != channel);
+            if announced.admitted || self.announced.remove(&announced.number).is_some() {
+                self.control.push_back(Frame::Memory(Memory::Recant(announced.number)));
+            }
         }
+        Recalled::Unsent
+    }
+
+    fn is_parked(&self, channel: ChannelId) -> bool {
+        self.streams.get(&channel).is_some_and(|stream| stream.announced.is_some_and(|announced| !announced.admitted))
+    }
+
+    /// The other node gives more credit.
+    pub(crate) fn grow_credit(&mut self, bytes: u64) {
+        self.credit.grow(bytes);
+    }
+
+    /// An announced value may be sent. `false`: it was taken back.
+    pub(crate) fn admitted(&mut self, number: u64) -> bool {
+        let Some(channel) = self.announced.remove(&number) else { return false };
+        if let Some(channel) = self.unannounced.pop_front() {
+            self.announce_next(channel);
+        }
+        let Some(stream) = self.streams.get_mut(&channel) else { return false };
+        stream.announced = Some(Announced { number, admitted: true });
+        self.parked -= 1;
+        self.turns.push_back(Speaker::Channel(channel));
+        true
+    }
+
+    /// The value in front of this stream waits for the other node, which is told of it, unless it has been told of so many already.
+    fn announce_next(&mut self, channel: ChannelId) {
+        let Some(stream) = self.streams.get_mut(&channel) else { return };
+        let Some(ToHome::Value { head, total, .. }) = stream.waiting.front() else { return };
+        if self.announced.len() >= limits::ANNOUNCED {
+            return self.unannounced.push_back(channel);
+        }
+        let number = stream.announced.map_or(0, |announced| announced.number);
+        self.announced.insert(number, channel);
+        let said = Memory::Announce { number, channel, kind: head.kind(), total: *total };
+        self.control.push_back(Frame::Memory(said));
+    }
+
+    /// The value in front of this channel's stream may not be written yet: it is announced, and the stream has no turns until it is admitted.
+    fn park(&mut self, channel: ChannelId) {
+        let Some(stream) = self.streams.get_mut(&channel) else { return };
+        stream.announced = Some(Announced { number: self.announcements, admitted: false });
+        self.announcements += 1;
+        self.parked += 1;
+        self.announce_next(channel);
     }
 
     /// Whether no byte of this offer has been written.
@@ -276,6 +373,8 @@ impl Outbox {
                         self.meets(now, true, &frame, config);
                         frame
                     }
+                    // Values that may not be sent yet have been announced.
+                    None if !self.control.is_empty() => continue,
                     None if self.goodbye == Goodbye::ToSay && self.are_quiet() => {
                         self.goodbye = Goodbye::Said;
                         Frame::Goodbye
@@ -357,6 +456,10 @@ impl Outbox {
             let (frame, done) = match speaker {
                 Speaker::Channel(channel) => {
                     let Some(stream) = self.streams.get_mut(&channel) else { continue };
+                    if !stream.may_go_on(&mut self.credit) {
+                        self.park(channel);
+                        continue;
+                    }
                     let frame = stream.next(channel, sizes);
                     let done = stream.rest.is_none() && stream.waiting.is_empty();
                     if done {
@@ -385,7 +488,7 @@ impl Outbox {
 
     /// Whether channels have nothing to say.
     fn are_quiet(&self) -> bool {
-        self.turns.is_empty() && self.newcomers.is_empty()
+        self.turns.is_empty() && self.newcomers.is_empty() && self.parked == 0
     }
 
     /// Whether the other side can have seen so many frames.
@@ -431,13 +534,14 @@ impl Outbox {
     /// The frame that would be written next, for models: as if it had been, and been acknowledged.
     #[cfg(feature = "model")]
     pub(crate) fn next_for_model(&mut self, config: &Config) -> Option<Frame> {
-        self.control.pop_front().or_else(|| self.next_of_channels(0, config, 0))
+        self.control.pop_front().or_else(|| self.next_of_channels(0, config, 0)).or_else(|| self.control.pop_front())
     }
 
     /// Whether [`fill`](Self::fill) would write anything numbered.
     pub(crate) fn has_something(&self, config: &Config) -> bool {
         let (room, room_for_small) = self.room(0, config);
-        let channels = (room && !self.are_quiet()) || (room_for_small && !self.newcomers.is_empty());
+        let speak = !self.turns.is_empty() || !self.newcomers.is_empty();
+        let channels = (room && speak) || (room_for_small && !self.newcomers.is_empty());
         let goodbye = self.goodbye == Goodbye::ToSay && self.are_quiet();
         let more = !self.control.is_empty() || channels || goodbye;
         self.current < self.written.len() || (self.goodbye != Goodbye::Said && more)
@@ -548,6 +652,12 @@ impl Sizes {
 }
 
 impl Stream {
+    /// Whether the next word may be written: a value that begins was admitted, or is within the credit.
+    fn may_go_on(&mut self, credit: &mut Credit) -> bool {
+        let (None, Some(ToHome::Value { total, .. })) = (&self.rest, self.waiting.front()) else { return true };
+        self.announced.take().is_some() || credit.spend(*total)
+    }
+
     fn next(&mut self, channel: ChannelId, sizes: Sizes) -> Option<Frame> {
         if let Some((head, mut rest)) = self.rest.take() {
             let piece = rest.split_to(rest.len().min(sizes.piece));

@@ -169,14 +169,18 @@ impl Machine {
             }
             Frame::FromHome(channel, said) => self.hear_home(now, node, channel, said)?,
             Frame::ToHome(channel, said) => self.hear_sender(now, node, channel, said)?,
-            Frame::More(channel, piece) => self.more(now, node, channel, &piece)?,
+            Frame::More(channel, piece) => {
+                self.connection(node).inbox.progress = now;
+                self.more(now, node, channel, &piece)?;
+            }
             Frame::Cut(channel) => {
-                if !self.connection(node).inbox.cut(channel) {
-                    return Err("a cut of what has not begun");
-                }
+                let inbox = &mut self.connection(node).inbox;
+                let charge = inbox.cut(channel).ok_or("a cut of what has not begun")?;
+                self.give_back(node, channel, charge);
             }
             Frame::Travel(channel, said) => self.hear_travel(now, node, channel, said)?,
             Frame::Relay(said) => self.hear_relay(now, node, said)?,
+            Frame::Memory(said) => self.hear_memory(node, said)?,
             Frame::Read(channel, read) => self.hear_read(node, channel, read),
             Frame::Names(said) => {
                 let met = if self.is_me(node) { Some(self.me.incarnation) } else { self.connection(node).met };

@@ -91,6 +91,7 @@ impl Machine {
             return;
         }
         self.settle(now, node);
+        self.close_account(node);
         self.lately = now;
         let lives = self.connections.next_life();
         self.connection(node).begin_life(run, lives);

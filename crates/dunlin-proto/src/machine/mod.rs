@@ -4,11 +4,13 @@ mod dialling;
 mod frames;
 mod handshake;
 mod lives;
+mod memory;
 mod sockets;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use crate::account::Pool;
 use crate::channel::{EarlyLapse, Home, HomeHears, Proxy, ProxyHears, Visitor};
 use crate::config::Config;
 use crate::connection::book::Book;
@@ -164,6 +166,8 @@ pub struct Machine {
     pub(crate) hurries: bool,
     /// See [`replaced_by`](Self::replaced_by).
     replaced: Option<Incarnation>,
+    /// What all connections may make this node keep.
+    pub(crate) pool: Pool,
     pub(crate) homes: BTreeMap<ChannelId, Home>,
     pub(crate) proxies: BTreeMap<ChannelId, Proxy>,
     /// Receivers that have come here in messages, and are not used yet.
@@ -193,6 +197,7 @@ impl Machine {
         let me = Life { node, incarnation };
         assert!(node != NodeId(0) && incarnation != Incarnation(0), "a node and its incarnation are not zero");
         Self {
+            pool: Pool::new(&config),
             config,
             me,
             identity,
@@ -590,6 +595,9 @@ impl Machine {
             Carried::By(socket) => {
                 if now >= connection.heard + silence {
                     return self.close(now, socket, Closed::Silent);
+                }
+                if self.has_stalled(now, node) {
+                    return self.violation(now, node, "a value that was admitted does not come");
                 }
                 if is_relayed(socket) {
                     self.dial_if_due(now, node);

@@ -7,8 +7,8 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::{
-    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Moved, Names, NoDial, NoRelay, Poison, Read,
-    Rejection, Relay, Room, Status, Terms, ToHome, Travel, Which, limits,
+    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Kind, Memory, Moved, Names, NoDial, NoRelay,
+    Poison, Read, Rejection, Relay, Room, Status, Terms, ToHome, Travel, Which, limits,
 };
 use crate::id::{ChannelId, Incarnation, Life, NodeId};
 
@@ -129,6 +129,10 @@ mod kind {
     pub(super) const RELAYED: u8 = 0x58;
     pub(super) const RELAY_END: u8 = 0x59;
     pub(super) const RELAY_ADMIT: u8 = 0x5a;
+    pub(super) const MEMORY_CREDIT: u8 = 0x60;
+    pub(super) const ANNOUNCE: u8 = 0x61;
+    pub(super) const ADMIT: u8 = 0x62;
+    pub(super) const RECANT: u8 = 0x63;
 }
 
 /// Pieces of values up to this size are copied behind their heads; larger ones stay where they are.
@@ -171,6 +175,7 @@ pub fn encode(frame: &Frame, out: &mut BytesMut) -> Option<Bytes> {
             return tail(out, piece);
         }
         Frame::Relay(said) => relay(out, said),
+        Frame::Memory(said) => memory(out, *said),
     }
     None
 }
@@ -238,6 +243,24 @@ fn value(out: &mut BytesMut, channel: ChannelId, what: &Head, total: u64, first:
     numbers.iter().for_each(|n| number(out, *n));
     number(out, total);
     tail(out, first)
+}
+
+fn memory(out: &mut BytesMut, said: Memory) {
+    match said {
+        Memory::Credit(bytes) => short(out, kind::MEMORY_CREDIT, |out| number(out, bytes)),
+        Memory::Announce { number: n, channel, kind, total } => short(out, kind::ANNOUNCE, |out| {
+            number(out, n);
+            out.put_u128(channel.0);
+            out.put_u8(match kind {
+                Kind::Offer => 0,
+                Kind::Grant => 1,
+                Kind::Sent => 2,
+            });
+            number(out, total);
+        }),
+        Memory::Admit(n) => short(out, kind::ADMIT, |out| number(out, n)),
+        Memory::Recant(n) => short(out, kind::RECANT, |out| number(out, n)),
+    }
 }
 
 fn from_home(out: &mut BytesMut, channel: ChannelId, said: &FromHome) {
@@ -710,6 +733,10 @@ fn longest(kind: u8) -> Result<usize, WireError> {
         | kind::RELAY_REFUSED
         | kind::RELAY_CREDIT
         | kind::RELAY_END
+        | kind::MEMORY_CREDIT
+        | kind::ANNOUNCE
+        | kind::ADMIT
+        | kind::RECANT
         | kind::ACK => 127,
         kind::REJECTED
         | kind::FAILED
@@ -911,6 +938,20 @@ pub fn decode(kind: u8, body: Bytes) -> Result<Frame, WireError> {
         kind::RELAY_CREDIT => Frame::Relay(Relay::Credit { stream: r.number("a stream")? }),
         kind::RELAYED => Frame::Relay(Relay::Bytes { stream: r.number("a stream")?, piece: r.piece()? }),
         kind::RELAY_END => Frame::Relay(Relay::End { stream: r.number("a stream")? }),
+        kind::MEMORY_CREDIT => Frame::Memory(Memory::Credit(r.number("a credit")?)),
+        kind::ANNOUNCE => Frame::Memory(Memory::Announce {
+            number: r.number("an announcement")?,
+            channel: r.channel()?,
+            kind: match r.byte("a kind of value")? {
+                0 => Kind::Offer,
+                1 => Kind::Grant,
+                2 => Kind::Sent,
+                other => return Err(WireError::Invalid { what: "a kind of value", value: other.into() }),
+            },
+            total: r.number("a length")?,
+        }),
+        kind::ADMIT => Frame::Memory(Memory::Admit(r.number("an announcement")?)),
+        kind::RECANT => Frame::Memory(Memory::Recant(r.number("an announcement")?)),
         unknown => return Err(WireError::UnknownKind(unknown)),
     };
     r.finish()?;

@@ -41,6 +41,16 @@ pub mod limits {
     pub const RELAYED: usize = 256 << 10;
     /// ... and so many more after each [`Credit`](super::Relay::Credit).
     pub const RELAY_CREDIT: usize = 64 << 10;
+    /// So many bytes of values may be sent on a new connection unannounced. What a node gives beyond that it says ([`Credit`](super::Memory::Credit)).
+    pub const CREDIT: u64 = 256 << 10;
+    /// What a value takes of the credit beside its bytes.
+    pub const VALUE: u64 = 128;
+    /// So many values of a connection may be announced at once.
+    pub const ANNOUNCED: usize = 1 << 16;
+    /// So many bytes may be offered on one channel and not be received, if it is more than one value. Those of at most [`AHEAD_SMALL`] do not count.
+    pub const AHEAD: u64 = 64 << 10;
+    /// See [`AHEAD`].
+    pub const AHEAD_SMALL: u64 = 2 << 10;
     /// The number of a connection's life: no honest one comes near it.
     pub const RUN: u64 = 1 << 48;
 }
@@ -91,6 +101,41 @@ pub enum Frame {
     Read(ChannelId, Read),
     /// What helps two nodes that cannot dial each other.
     Relay(Relay),
+    /// How much a node keeps for another one.
+    Memory(Memory),
+}
+
+/// What is said of the memory that values take at the node to which they are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// Values of so many bytes more may be sent unannounced, each with [what it costs beside](limits::VALUE).
+    Credit(u64),
+    /// A value waits that is not within the credit.
+    Announce {
+        /// Which one of the connection.
+        number: u64,
+        /// The channel on which it is to be sent.
+        channel: ChannelId,
+        /// What it is for.
+        kind: Kind,
+        /// How long the whole value is, in bytes.
+        total: u64,
+    },
+    /// The announced value may be sent: there is room for all of it.
+    Admit(u64),
+    /// The value is not announced any more. Its admission may have been said meanwhile.
+    Recant(u64),
+}
+
+/// What an announced value is for: a [`Head`] without its numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A send offers it.
+    Offer,
+    /// A receive has asked for it.
+    Grant,
+    /// A place in the buffer is promised for it.
+    Sent,
 }
 
 /// Which value, and how long it may be.
@@ -582,6 +627,16 @@ pub enum Names {
     Elsewhere,
 }
 
+impl Head {
+    pub(crate) fn kind(self) -> Kind {
+        match self {
+            Self::Offer(_) | Self::Unread(_) => Kind::Offer,
+            Self::Grant(..) | Self::GrantUnread(..) => Kind::Grant,
+            Self::Sent => Kind::Sent,
+        }
+    }
+}
+
 impl Declaration {
     /// Whether it can be sent.
     ///
@@ -656,7 +711,8 @@ impl Frame {
             | Self::Goodbye
             | Self::Confirm { .. }
             | Self::Names(_)
-            | Self::Relay(_) => None,
+            | Self::Relay(_)
+            | Self::Memory(_) => None,
         }
     }
 
@@ -672,6 +728,7 @@ impl Frame {
             | Self::Names(_)
             | Self::Read(..)
             | Self::Relay(_)
+            | Self::Memory(_)
             | Self::Cut(_) => Lane::Control,
             Self::ToHome(channel, _) | Self::More(channel, _) => Lane::Channel(*channel),
         }

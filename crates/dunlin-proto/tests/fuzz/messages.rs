@@ -5,8 +5,8 @@ use bytes::Bytes;
 use dunlin_proto::id::{ChannelId, ConnectionId, Incarnation, Life, NodeId};
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Proof, Refusal, Resume, Welcome};
 use dunlin_proto::wire::{
-    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Moved, Names, NoDial, NoRelay, Poison, Read,
-    Rejection, Relay, Room, Status, Terms, ToHome, Travel, VERSIONS, Which, limits,
+    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Kind, Memory, Moved, Names, NoDial, NoRelay,
+    Poison, Read, Rejection, Relay, Room, Status, Terms, ToHome, Travel, VERSIONS, Which, limits,
 };
 
 pub(crate) fn number(u: &mut Unstructured<'_>) -> Result<u64> {
@@ -247,9 +247,24 @@ pub(crate) fn frame(u: &mut Unstructured<'_>) -> Result<Frame> {
         }
         216..=225 => Frame::Cut(channel(u)?),
         226..=238 => Frame::Travel(channel(u)?, travel(u)?),
-        239..=243 => Frame::Relay(relay(u)?),
+        239..=241 => Frame::Relay(relay(u)?),
+        242..=243 => Frame::Memory(memory(u)?),
         244..=246 => Frame::Read(channel(u)?, Read { key: u128::arbitrary(u)?, value_max: number(u)? }),
         _ => Frame::Names(names(u)?),
+    })
+}
+
+fn memory(u: &mut Unstructured<'_>) -> Result<Memory> {
+    Ok(match u8::arbitrary(u)? % 4 {
+        0 => Memory::Credit(number(u)?),
+        1 => Memory::Announce {
+            number: number(u)?,
+            channel: channel(u)?,
+            kind: *u.choose(&[Kind::Offer, Kind::Grant, Kind::Sent])?,
+            total: number(u)?,
+        },
+        2 => Memory::Admit(number(u)?),
+        _ => Memory::Recant(number(u)?),
     })
 }
 

@@ -145,6 +145,13 @@ pub(super) const BUFFERED_MAX_BYTES: Key<u64> = Key {
     read: bytes,
 };
 
+pub(super) const HELD_MAX_BYTES: Key<u64> = Key {
+    name: "held_max_bytes",
+    variable: Some("DUNLIN_HELD_MAX_BYTES"),
+    form: "held_max_bytes = 1073741824: a number of bytes from 1 to 1099511627776, at least four times message_max_bytes",
+    read: bytes,
+};
+
 pub(super) const STRAIGHT_MIN_BYTES: Key<u64> = Key {
     name: "straight_min_bytes",
     variable: Some("DUNLIN_STRAIGHT_MIN_BYTES"),
@@ -212,7 +219,7 @@ pub(super) const POLICY: Key<(String, Policy)> = Key {
 pub(super) const CHANNEL_MESSAGE_MAX_BYTES: Key<u64> = Key { variable: None, ..MESSAGE_MAX_BYTES };
 
 /// What a node can be told.
-pub(super) static SETTINGS: [&dyn AnyKey; 14] = [
+pub(super) static SETTINGS: [&dyn AnyKey; 15] = [
     &NAMES,
     &LISTEN,
     &ADVERTISE,
@@ -221,6 +228,7 @@ pub(super) static SETTINGS: [&dyn AnyKey; 14] = [
     &HEARTBEAT,
     &MESSAGE_MAX_BYTES,
     &BUFFERED_MAX_BYTES,
+    &HELD_MAX_BYTES,
     &STRAIGHT_MIN_BYTES,
     &RELAY,
     &DIAL_LOCAL,

@@ -138,6 +138,8 @@ pub struct Config {
     pub message_max_bytes: Setting<u64>,
     /// So much may lie in the buffer of a channel here.
     pub buffered_max_bytes: Setting<u64>,
+    /// So much it keeps for other nodes in all. `None`: a quarter of the machine's memory.
+    pub held_max_bytes: Setting<Option<u64>>,
     /// Values of so many bytes or more do not come through here to who receives them elsewhere.
     pub straight_min_bytes: Setting<u64>,
     /// Whether it relays for others.
@@ -174,6 +176,7 @@ impl Default for Config {
             heartbeat: Setting::default(machine.heartbeat),
             message_max_bytes: Setting::default(machine.value_max as u64),
             buffered_max_bytes: Setting::default(crate::node::BUFFERED_MAX),
+            held_max_bytes: Setting::default(None),
             straight_min_bytes: Setting::default(crate::node::STRAIGHT_MIN),
             relay: Setting::default(true),
             dial_local: Setting::default(false),
@@ -248,6 +251,9 @@ impl Config {
             row("heartbeat", &self.heartbeat, time),
             row("message_max_bytes", &self.message_max_bytes, number),
             row("buffered_max_bytes", &self.buffered_max_bytes, number),
+            row("held_max_bytes", &self.held_max_bytes, |max| {
+                max.map_or(Value::Unset("a quarter of the memory"), Value::Number)
+            }),
             row("straight_min_bytes", &self.straight_min_bytes, number),
             row("relay", &self.relay, |relay| Value::Flag(*relay)),
             row("dial_local", &self.dial_local, |dial| Value::Flag(*dial)),
@@ -423,6 +429,7 @@ impl Sources {
         config.message_max_bytes = self.find(&keys::MESSAGE_MAX_BYTES, &at, None)?.unwrap_or(config.message_max_bytes);
         config.buffered_max_bytes =
             self.find(&keys::BUFFERED_MAX_BYTES, &at, None)?.unwrap_or(config.buffered_max_bytes);
+        config.held_max_bytes = self.find(&keys::HELD_MAX_BYTES, &at, None)?.map_or(config.held_max_bytes, some);
         config.straight_min_bytes =
             self.find(&keys::STRAIGHT_MIN_BYTES, &at, None)?.unwrap_or(config.straight_min_bytes);
         config.relay = self.find(&keys::RELAY, &at, None)?.unwrap_or(config.relay);

@@ -94,6 +94,7 @@ fn without_files_and_variables_there_are_defaults() {
             r#"heartbeat = "1s""#,
             "message_max_bytes = 67108864",
             "buffered_max_bytes = 16777216",
+            "held_max_bytes = (a quarter of the memory)",
             "straight_min_bytes = 65536",
             "relay = true",
             "dial_local = false",
@@ -261,7 +262,7 @@ fn an_unknown_key_is_told_with_its_line() {
     assert_eq!(
         refused("colour = 1"),
         "dunlin.toml:1: there is no key \"colour\" here; there are: app, names, listen, advertise, grace, refused, heartbeat, \
-         message_max_bytes, buffered_max_bytes, straight_min_bytes, relay, dial_local, relayed, trusted_sources, role, channels, application, node"
+         message_max_bytes, buffered_max_bytes, held_max_bytes, straight_min_bytes, relay, dial_local, relayed, trusted_sources, role, channels, application, node"
     );
     assert_eq!(
         refused("[channels]\nreadings = { polcy = 'fifo(1)' }"),

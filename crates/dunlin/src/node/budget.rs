@@ -20,6 +20,8 @@ pub(super) struct Budget {
     /// Of the values that were there when the last came.
     sizes: VecDeque<u64>,
     bytes: u64,
+    /// Of values that are not there any more, and of which that has not been [said](Self::left): how many, and their bytes.
+    gone: (u64, u64),
     /// What the first value is taken to be.
     guess: u64,
     /// What the next value is taken to be; zero if none has come.
@@ -41,7 +43,8 @@ impl Budget {
         // Its place in the channel's queue and in `sizes`: both double when they are full, so half of each may be empty.
         let places = 2 * (size as u64 + size_of::<u64>() as u64);
         let (beside, guess) = if owns_more { (places + HEAP, GUESS) } else { (places, places) };
-        let mut budget = Self { bytes_max, beside, sizes: VecDeque::new(), bytes: 0, guess, likely: 0, places: 0 };
+        let mut budget =
+            Self { bytes_max, beside, sizes: VecDeque::new(), bytes: 0, gone: (0, 0), guess, likely: 0, places: 0 };
         budget.places = budget.room(0);
         budget
     }
@@ -61,15 +64,25 @@ impl Budget {
         u32::try_from(places).unwrap_or(u32::MAX).max(1)
     }
 
+    /// So many are there now: how many have gone since that was last said, and of how many bytes they were.
+    pub(super) fn left(&mut self, buffered: usize) -> (u64, u64) {
+        let (mut values, mut bytes) = std::mem::take(&mut self.gone);
+        while self.sizes.len() > buffered {
+            let size = self.sizes.pop_front().unwrap_or(0);
+            self.bytes -= size;
+            values += 1;
+            bytes += size - self.beside;
+        }
+        (values, bytes)
+    }
+
     /// A value of this length has come, and so many are there now. Gives how many there may be, if that has changed.
     pub(super) fn arrived(&mut self, bytes: usize, buffered: usize) -> Option<u32> {
         let size = bytes as u64 + self.beside;
         self.likely = size.max(self.likely - self.likely.saturating_sub(size) / 16);
         self.sizes.push_back(size);
         self.bytes += size;
-        while self.sizes.len() > buffered {
-            self.bytes -= self.sizes.pop_front().unwrap_or(0);
-        }
+        self.gone = self.left(buffered);
         let places = self.room(buffered);
         (std::mem::replace(&mut self.places, places) != places).then_some(places)
     }

@@ -13,6 +13,7 @@ use super::error::NodeError;
 use super::hub::Hub;
 use super::identity::Key;
 use super::log::Log;
+use super::memory;
 use super::network::{Listener, Network, Networks};
 use super::roles::{Roles, Settings};
 use super::{Inner, Node, Peer, id, leaving, listen, message, roles, serve};
@@ -36,6 +37,7 @@ pub struct NodeBuilder {
     heartbeat: Option<Duration>,
     message_max: Option<u64>,
     buffered_max: Option<u64>,
+    held_max: Option<u64>,
     straight_min: Option<u64>,
     relay: Option<bool>,
     dial_local: Option<bool>,
@@ -175,10 +177,22 @@ impl NodeBuilder {
     /// A message counts with its encoded bytes, twice the size of its type (a buffer that grows doubles), and 40 bytes.
     ///
     /// The receiver's node promises places by how large the last messages were, and before the first one as if they had 1 MiB if they own memory: when they become larger, what had been promised to the sender before that still comes (at most 1024,
-    /// and as many as the FIFO has places). Channels whose two ends are at one node are not counted: nothing of them is encoded. A rendezvous has up to 32 messages
-    /// here, of those who wait to send.
+    /// and as many as the FIFO has places). Channels whose two ends are at one node are not counted: nothing of them is encoded. (A channel without a buffer
+    /// is [bounded otherwise](Self::held_max_bytes).)
     pub fn buffered_max_bytes(mut self, bytes: u64) -> Self {
         self.buffered_max = Some(bytes);
+        self
+    }
+
+    /// So many bytes this node keeps for other nodes in all: messages that have come and have not been received, or are coming, and what is kept for each
+    /// sender that is attached. Beside that there are 256 KiB for each other node. Default: a quarter of the machine's memory, or of what its control group
+    /// may use, and at least four times [`message_max_bytes`](Self::message_max_bytes), which is what it has to be.
+    ///
+    /// Small messages come without a question, up to 4 MiB from each other node that have not been received. A message beyond that is announced, and waits
+    /// at its sender's node until there is room for all of it here; no node can take all the room that is left. On a channel without a buffer one message,
+    /// or 64 KiB, comes before somebody receives.
+    pub fn held_max_bytes(mut self, bytes: u64) -> Self {
+        self.held_max = Some(bytes);
         self
     }
 
@@ -233,6 +247,7 @@ impl NodeBuilder {
         config.heartbeat.overridden(self.heartbeat);
         config.message_max_bytes.overridden(self.message_max);
         config.buffered_max_bytes.overridden(self.buffered_max);
+        config.held_max_bytes.overridden(self.held_max.map(Some));
         config.straight_min_bytes.overridden(self.straight_min);
         config.relay.overridden(self.relay);
         config.dial_local.overridden(self.dial_local);
@@ -292,6 +307,14 @@ impl NodeBuilder {
         config.relayed = settings.relayed.value;
         config.value_max = config.value_max.saturating_add(message::OVERHEAD as usize);
         config.dial_local = settings.dial_local.value;
+        let least = settings.message_max_bytes.value.saturating_mul(4);
+        let held_max = settings.held_max_bytes.value.unwrap_or_else(|| least.max(memory::of_this_machine() / 4));
+        if held_max < least {
+            return Err(NodeError::Setting(format!(
+                "`held_max_bytes` is {held_max}; it must be at least {least}, four times `message_max_bytes`"
+            )));
+        }
+        config.held_max = held_max.max((config.value_max as u64).saturating_mul(4));
         // Each draws its own, below.
         config.keeps_id = false;
         config.check().map_err(|why| NodeError::Setting(why.to_string()))?;

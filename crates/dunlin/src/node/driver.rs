@@ -322,6 +322,7 @@ impl Driver {
                     && !state.stretched.contains_key(&(channel, Which::Receiver))
                 {
                     let bytes = bytes.clone();
+                    state.machine.drained(channel, 1, bytes.len() as u64);
                     return message::drop_ends(bytes, from, encoding, &mut Locked { driver: self, state, now });
                 }
                 state.tell((channel, Which::Receiver), Told::Home(from, heard));

@@ -150,6 +150,7 @@ pub mod inquiry;
 mod leaving;
 mod listen;
 mod log;
+mod memory;
 mod message;
 mod name;
 pub mod network;

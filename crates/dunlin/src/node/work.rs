@@ -134,6 +134,11 @@ impl Says<'_> {
         self.speak(|locked| locked.state.machine.withdraw(locked.now, self.channel, ticket));
     }
 
+    /// A value that was sent on a credit is not kept, of so many bytes.
+    pub(super) fn drained(&self, bytes: usize) {
+        self.speak(|locked| locked.state.machine.drained(self.channel, 1, bytes as u64));
+    }
+
     pub(super) fn failed(&self, from: NodeId, ticket: Ticket, why: Failure) {
         self.speak(|locked| locked.state.machine.failed(locked.now, self.channel, from, ticket, why));
     }
@@ -274,6 +279,7 @@ impl Driver {
             if let Some(encoding) = job.bridge.as_ref().and_then(|bridge| bridge.late_values()) {
                 for told in unheard {
                     if let Told::Home(from, HomeHears::Sent(bytes)) = told {
+                        state.machine.drained(job.half.0, 1, bytes.len() as u64);
                         message::drop_ends(bytes, from, encoding, &mut Locked { driver: self, state, now });
                     }
                 }

@@ -99,6 +99,10 @@ pub(crate) struct Lending {
     owed: u32,
     /// Offers here got the last free place: the next is promised first.
     next: bool,
+    /// The agent hears when fewer values are buffered, though no place is promised for that.
+    below: usize,
+    /// They are.
+    is_below: bool,
     pub(super) receiver_gone: bool,
 }
 
@@ -113,6 +117,8 @@ impl Lending {
             granted: 0,
             owed: 0,
             next: false,
+            below: 0,
+            is_below: false,
             receiver_gone: false,
         }
     }
@@ -422,7 +428,11 @@ impl<T> Queue<T> {
         let lent = free.min(beside(most)).min(ON_THE_WAY_MAX.saturating_sub(granted)).min(max);
         self.lending.granted += lent;
         self.lending.owed += lent;
-        if lent > 0 {
+        let is_below = self.buffer.len() < self.lending.below;
+        if is_below {
+            (self.lending.below, self.lending.is_below) = (0, true);
+        }
+        if lent > 0 || is_below {
             wakes.add(inlet.waker.take());
         }
     }
@@ -449,7 +459,8 @@ impl<T> Queue<T> {
             return None;
         }
         let owed = std::mem::take(&mut self.lending.owed);
-        (owed > 0).then_some(FromReceiver::Credit(owed))
+        let is_below = std::mem::take(&mut self.lending.is_below);
+        (owed > 0 || is_below).then_some(FromReceiver::Credit(owed))
     }
 
     /// The receiver has come from elsewhere, and the agent in its sender's place has yet to hear of what was sent before.
@@ -499,6 +510,7 @@ impl<T> Queue<T> {
             return Ok(0);
         }
         self.buffer.push_back(value);
+        self.lending.below = self.buffer.len().div_ceil(2);
         self.wake_watchers(&mut after.wakes);
         self.lend_up_to(u32::MAX, &mut after.wakes);
         if self.sealed && !self.awaits_values() {
@@ -506,6 +518,11 @@ impl<T> Queue<T> {
             self.wake_all_watchers(&mut after.wakes);
         }
         Ok(self.buffer.len())
+    }
+
+    /// How many values are buffered.
+    pub(crate) fn buffered(&self) -> usize {
+        self.buffer.len()
     }
 
     /// A value that was in the buffer of this channel's home before this one.

@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use super::{Proxy, Waiting};
+use crate::account::Ledger;
 use crate::id::{ChannelId, ChoiceId, Contact, NodeId, Ticket};
 use crate::machine::Machine;
 use crate::planted::planted;
@@ -297,9 +298,16 @@ pub(crate) struct Visitor {
     /// Nodes that have yet to answer the fetches of a receiver that this one has replaced: too late.
     late_answers: Vec<NodeId>,
     over: Option<End>,
+    /// What the values cost that have come.
+    pub(crate) buffered: Ledger,
 }
 
 impl Visitor {
+    /// The node where its home is, or was.
+    pub(crate) fn old_home(&self) -> NodeId {
+        self.place.home
+    }
+
     fn is_away(&self) -> bool {
         self.packed.is_some() || self.lent.is_some()
     }
@@ -361,7 +369,7 @@ impl Machine {
             && let Some((to, trip)) = visitor.lent
         {
             self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Receiver, trip)));
-            self.visitors.remove(&channel);
+            self.remove_visitor(channel);
         }
     }
 }

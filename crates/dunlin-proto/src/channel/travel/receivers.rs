@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 
 use super::{Arrival, Leaving, ReceiverPlace, Stage, Trip, Visitor, declaration, take_early};
+use crate::account::{Charge, Ledger};
 use crate::channel::{Attached, Home, HomeHears};
+use crate::connection::inbox::{Arrived, Begun};
 use crate::id::{ChannelId, Contact, NodeId};
 use crate::machine::Machine;
 use crate::planted::planted;
@@ -36,7 +38,7 @@ impl Machine {
             && home.attached.get(&from).is_some_and(comes)
             && !planted!(RetiredRefuses);
         if let Some(how) = home.ended.clone().filter(|_| !admits) {
-            home.attached.remove(&from);
+            self.detach(channel, from);
             self.forget_home_if_over(channel);
             return self.say(now, from, Frame::Travel(channel, Travel::Over(Which::Sender, how)));
         }
@@ -47,17 +49,25 @@ impl Machine {
         match present {
             Some((node, _)) if node == from && transfer == home.transfer => {}
             Some((node, true)) if transfer > home.transfer || planted!(StaleTake) => {
-                home.attached.remove(&node);
                 home.transfer = transfer;
+                self.detach(channel, node);
                 if node != from && !planted!(SupersededUntold) {
                     self.tell(now, node, channel, FromHome::Superseded(transfer));
                 }
             }
             _ => return self.tell(now, from, channel, FromHome::Fenced(transfer)),
         }
+        self.detach(channel, from);
         let Some(home) = self.homes.get_mut(&channel) else { return };
         home.attached.insert(from, Attached { told: false, credits, ..Attached::new(0) });
         self.hears(channel, from, HomeHears::Take);
+    }
+
+    /// The half at this node is not attached any more.
+    pub(in crate::channel) fn detach(&mut self, channel: ChannelId, node: NodeId) {
+        if let Some(mut half) = self.homes.get_mut(&channel).and_then(|home| home.attached.remove(&node)) {
+            self.free_half(node, channel, &mut half);
+        }
     }
 
     /// So many credits a half that [takes](HomeHears::Take) has already, of this home or the one before: it is to be granted no fewer.
@@ -155,7 +165,7 @@ impl Machine {
     fn fail_if_over(&mut self, channel: ChannelId) {
         if let Some(how) = self.visitors.get(&channel).and_then(|visitor| visitor.over.clone()) {
             let me = self.me().node;
-            self.visitors.remove(&channel);
+            self.remove_visitor(channel);
             self.hears(channel, me, HomeHears::Failed(how));
         }
     }
@@ -173,7 +183,7 @@ impl Machine {
             let gone = take_early(&mut visitor.early, to);
             if let Some(how) = visitor.over.clone() {
                 self.answer(now, taker, channel, Travel::Over(Which::Receiver, how));
-                self.visitors.remove(&channel);
+                self.remove_visitor(channel);
             }
             if let Some(how) = gone.or(lost) {
                 self.receiver_lapsed(now, channel, (to, trip), how);
@@ -249,7 +259,7 @@ impl Machine {
                 self.answer(now, giver, channel, lost);
                 if over {
                     // Its channel was over while it was on its way.
-                    self.visitors.remove(&channel);
+                    self.remove_visitor(channel);
                 }
                 return Arrival::Stale;
             }
@@ -286,7 +296,9 @@ impl Machine {
             lost_late: None,
             late_answers,
             over: None,
+            buffered: Ledger::default(),
         };
+        self.remove_visitor(channel);
         self.visitors.insert(channel, visitor);
         Arrival::Guest
     }
@@ -311,7 +323,7 @@ impl Machine {
     }
 
     pub(super) fn lapse_receiver(&mut self, now: Time, channel: ChannelId, how: End) {
-        let Some(visitor) = self.visitors.remove(&channel) else { return };
+        let Some(visitor) = self.remove_visitor(channel) else { return };
         for (giver, trip) in visitor.givers {
             self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Receiver, trip, how.clone())));
         }
@@ -366,6 +378,8 @@ impl Machine {
         for node in nodes {
             let addresses = self.addresses_of_any(to);
             self.tell(now, node, channel, FromHome::Moving { epoch, to, addresses });
+            // What waits there for room says that it is quiet behind that.
+            self.consider(node, channel);
         }
         if planted!(QuietSkipped) {
             self.hear_quiet(channel);
@@ -394,7 +408,7 @@ impl Machine {
     pub fn ship(&mut self, now: Time, channel: ChannelId, values: Vec<Bytes>) {
         let Some(home) = self.homes.get(&channel) else { return };
         let Stage::Emptying(to) = home.phase.stage else { return };
-        let Some(home) = self.homes.remove(&channel) else { return };
+        let Some(home) = self.remove_home(channel) else { return };
         let values = if planted!(BufferLeft) { Vec::new() } else { values };
         let sender = home.attached.keys().next().map(|node| (*node, self.addresses_of_any(*node)));
         let credits = home.attached.values().filter(|half| !half.retired).map(|half| half.credits).sum();
@@ -448,12 +462,18 @@ impl Machine {
                 }
                 if total > self.config.value_max as u64 {
                     // The home before this one took larger ones. It cannot be told, and nobody else has the value.
-                    let _ = self.begin_value(from, channel, Head::Sent, total, first, false);
+                    let charge = self.charge(from, channel, total, false, true)?;
+                    let value = Begun { head: Head::Sent, total, wanted: false, charge };
+                    if let Arrived::Unwanted(charge) = self.begin_value(now, from, channel, value, first) {
+                        self.give_back(from, channel, charge);
+                    }
                     self.fail_visitor(now, channel, End::Lost);
                     return Ok(());
                 }
-                if let Some(value) = self.begin_value(from, channel, Head::Sent, total, first, true) {
-                    self.buffered_value(now, channel, from, value);
+                let charge = self.charge(from, channel, total, true, true)?;
+                let value = Begun { head: Head::Sent, total, wanted: true, charge };
+                if let Arrived::Whole(_, value, charge) = self.begin_value(now, from, channel, value, first) {
+                    self.buffered_value(now, channel, from, value, charge);
                 }
                 Ok(())
             }
@@ -462,8 +482,17 @@ impl Machine {
     }
 
     /// A value of the buffer that came with the receiver.
-    pub(in crate::channel) fn buffered_value(&mut self, now: Time, channel: ChannelId, from: NodeId, value: Bytes) {
+    pub(in crate::channel) fn buffered_value(
+        &mut self,
+        now: Time,
+        channel: ChannelId,
+        from: NodeId,
+        value: Bytes,
+        charge: Charge,
+    ) {
+        let contact = self.contact(from);
         if let Some(visitor) = self.visitors.get_mut(&channel) {
+            visitor.buffered.add(contact, charge);
             visitor.missing = visitor.missing.saturating_sub(1);
             self.hears(channel, from, HomeHears::Sent(value));
             self.complete(now, channel, from);
@@ -496,7 +525,7 @@ impl Machine {
         if !self.visitors.get(&channel).is_some_and(|visitor| visitor.arrived) {
             return;
         }
-        let Some(visitor) = self.visitors.remove(&channel) else { return };
+        let Some(visitor) = self.remove_visitor(channel) else { return };
         let Some(state) = visitor.state else { return };
         let mut home = Home::new(NO_TERMS, declaration(), false);
         home.epoch = state.epoch;

@@ -24,7 +24,7 @@ impl Machine {
     pub fn unpair(&mut self, now: Time, channel: ChannelId) {
         let me = self.me().node;
         self.drop_way(now, channel, &End::Lost);
-        let Some(mut home) = self.homes.remove(&channel) else { return };
+        let Some(mut home) = self.remove_home(channel) else { return };
         if let Stage::Asked(to) | Stage::Leaving(to) | Stage::Emptying(to) = home.phase.stage {
             self.say(now, to, Frame::Travel(channel, Travel::Over(Which::Receiver, End::Lost)));
         }

@@ -53,7 +53,7 @@ impl Machine {
                     if let Some((to, trip)) = visitor.lent {
                         self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Receiver, trip)));
                     }
-                    self.visitors.remove(&channel);
+                    self.remove_visitor(channel);
                 }
             }
             Travel::Hurry(which, trip) => self.hear_hurry(now, (from, trip), channel, which),
@@ -113,8 +113,8 @@ impl Machine {
             && how == End::Lost
         {
             // The answer of a half that had failed before this was its home.
-            home.attached.remove(&from);
             home.phase.ended_by_sender(&End::Lost);
+            self.detach(channel, from);
             self.hears(channel, from, HomeHears::Lost(Vec::new()));
             self.forget_home_if_over(channel);
             return;
@@ -258,7 +258,7 @@ impl Machine {
                     self.forget_home_if_over(channel);
                 }
                 (Stage::Leaving(to) | Stage::Emptying(to), _) if to == node => {
-                    self.homes.remove(&channel);
+                    self.remove_home(channel);
                     self.hears(channel, node, HomeHears::Failed(End::Lost));
                 }
                 _ => {}

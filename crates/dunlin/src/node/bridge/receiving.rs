@@ -438,7 +438,15 @@ impl ReceivingBridge {
                 drop(copy);
             }
             FromReceiver::Credit(places) => {
-                says.speak(|locked| locked.state.machine.credit(locked.now, channel, from, places));
+                let (values, bytes) = match &self.inlet {
+                    Some(inlet) => self.budget.left(inlet.buffered()),
+                    None => (0, 0),
+                };
+                says.speak(|locked| {
+                    let machine = &mut locked.state.machine;
+                    machine.drained(channel, values, bytes);
+                    machine.credit(locked.now, channel, from, places);
+                });
             }
             // The channel is here.
             FromReceiver::Used => {}
@@ -542,6 +550,7 @@ impl Bridge for ReceivingBridge {
         let (channel, from) = (says.channel, giver.node);
         let Some(inlet) = &self.inlet else {
             if let HomeHears::Sent(bytes) = heard {
+                says.drained(bytes.len());
                 self.drop_ends(self.with_ends(&bytes), giver, says);
             }
             return;
@@ -610,13 +619,14 @@ impl Bridge for ReceivingBridge {
                             return inlet.restore(value);
                         }
                         // The machine has counted the credits; but a sender may have sent behind its own last word. Nobody waits for that.
-                        let Ok(buffered) = inlet.push(value) else { return };
+                        let Ok(buffered) = inlet.push(value) else { return says.drained(len) };
                         if let Some(places) = self.budget.arrived(len, buffered) {
                             inlet.lend_at_most(places);
                         }
                     }
                     // Its send is complete, so it cannot be refused: both ends must know.
                     Err(why) => {
+                        says.drained(len);
                         let reason = format!("a value that arrived could not be read: {why}");
                         inlet.poison(reason.as_str().into());
                         // The home before this one has read it.

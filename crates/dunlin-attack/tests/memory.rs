@@ -1,0 +1,281 @@
+//! Peers that make a node keep what they send. The allocator of this binary counts live bytes; what the attackers send they keep once.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use dunlin::prelude::*;
+use dunlin_attack::{Peer, hello, life, run};
+use dunlin_proto::id::ChannelId;
+use dunlin_proto::wire::{
+    Declaration, Expected, Face, Frame, FromHome, Head, Kind, Memory, Names, Rejection, Status, ToHome,
+};
+
+const OTHER: [u8; 4] = [127, 0, 0, 3];
+const MB: usize = 1 << 20;
+
+/// What is allocated now, and the most that was since [`measure`].
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+struct Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn grow(bytes: usize) {
+    let live = LIVE.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    PEAK.fetch_max(live, Ordering::Relaxed);
+}
+
+// SAFETY: each call goes to the system's allocator as it came; counting touches only the two counters.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        grow(layout.size());
+        // SAFETY: the caller's obligations are those of this call.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's obligations are those of this call.
+        unsafe { System.dealloc(block, layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        if size >= layout.size() {
+            grow(size - layout.size());
+        } else {
+            LIVE.fetch_sub(layout.size() - size, Ordering::Relaxed);
+        }
+        // SAFETY: the caller's obligations are those of this call.
+        unsafe { System.realloc(block, layout, size) }
+    }
+}
+
+/// Live bytes now; the peak is counted from here on.
+fn measure() -> usize {
+    let live = LIVE.load(Ordering::Relaxed);
+    PEAK.store(live, Ordering::Relaxed);
+    live
+}
+
+fn growth(before: usize) -> usize {
+    PEAK.load(Ordering::Relaxed).saturating_sub(before)
+}
+
+/// The tests count the bytes of one process, so one runs at a time.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+/// A node that serves the names of an application, and where.
+async fn serve(builder: impl FnOnce(dunlin::node::NodeBuilder) -> dunlin::node::NodeBuilder) -> (Node, String) {
+    let names = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let node = builder(Node::builder().app("memory").names(&names)).join().await.unwrap();
+    (node, names)
+}
+
+async fn join(names: &str, number: u128) -> Peer {
+    let there = Peer::who_is(OTHER, names, "memory", life(1)).await.unwrap();
+    Peer::join(OTHER, names, &hello("memory", life(number), there), Duration::ZERO).await.unwrap()
+}
+
+fn sender() -> Declaration {
+    Declaration { face: Face::Sender, shared: false, expects: Expected::Unknown, schema: Bytes::new() }
+}
+
+/// The next frame that says something. Meanwhile the peer says that it lives.
+async fn hear(peer: &mut Peer) -> std::io::Result<Frame> {
+    loop {
+        match tokio::time::timeout(Duration::from_millis(500), peer.hear()).await {
+            Ok(Ok(Frame::Heartbeat | Frame::Ack { .. })) => {}
+            Ok(frame) => return frame,
+            Err(_) => peer.say(&[Frame::Heartbeat]).await?,
+        }
+    }
+}
+
+/// Attaches a sender to each receiver of these names: the channels, and how many were refused since there is no room.
+async fn attach(peer: &mut Peer, names: impl Iterator<Item = String>) -> (Vec<ChannelId>, usize) {
+    let (mut channels, mut full) = (Vec::new(), 0);
+    for (number, name) in names.enumerate() {
+        let (number, channel) = (number as u64, ChannelId(number as u128));
+        peer.say(&[Frame::Names(Names::Declare { number, name, channel, face: sender(), status: Status::New })])
+            .await
+            .unwrap();
+        let Frame::Names(Names::Found { channel, .. }) = hear(peer).await.unwrap() else { panic!("it is not found") };
+        peer.say(&[Frame::ToHome(channel, ToHome::Attach(sender()))]).await.unwrap();
+        match hear(peer).await.unwrap() {
+            Frame::FromHome(_, FromHome::Attached(_)) => channels.push(channel),
+            Frame::FromHome(_, FromHome::Rejected(Rejection::Full)) => full += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    (channels, full)
+}
+
+/// Offers a value, and writes so many bytes of it.
+async fn offer(peer: &mut Peer, channel: ChannelId, ticket: u64, total: usize, bytes: usize) -> std::io::Result<()> {
+    let piece = Bytes::from(vec![7; MB.min(bytes)]);
+    let (head, total) = (Head::Offer(ticket), total as u64);
+    peer.say(&[Frame::ToHome(channel, ToHome::Value { head, total, first: piece.clone() })]).await?;
+    let mut left = bytes - piece.len();
+    while left > 0 {
+        let piece = piece.slice(..left.min(piece.len()));
+        left -= piece.len();
+        peer.say(&[Frame::More(channel, piece)]).await?;
+    }
+    Ok(())
+}
+
+/// A value that an honest node sends, of the receiver's limit, arrives beside whatever is kept.
+async fn goes_on(node: &Node, names: &str, name: &str, bytes: usize) {
+    let friend = Node::builder().app("memory").names(names).serve_names(false).join().await.unwrap();
+    let mut rx = node.receiver::<Vec<u8>>(name).await.unwrap();
+    let mut tx = friend.sender::<Vec<u8>>(name).await.unwrap();
+    for _ in 0..3 {
+        let sent = dunlin::spawn(async move {
+            tx.send(vec![7; bytes]).await?;
+            Ok::<_, Error>(tx)
+        });
+        assert_eq!(rx.recv().await.unwrap().len(), bytes);
+        tx = sent.await.unwrap().unwrap();
+    }
+    friend.leave().await.unwrap();
+}
+
+/// 64 MiB are offered 32 times, each less its last byte, by a peer that asks for nothing.
+#[test]
+fn large_values_that_are_not_announced_end_the_connection() {
+    run(async {
+        let _alone = ALONE.lock().await;
+        let (node, names) = serve(|builder| builder).await;
+        let _rx = node.receiver::<Vec<u8>>("values").await.unwrap();
+        let mut peer = join(&names, 2).await;
+        let (channels, _) = attach(&mut peer, std::iter::once("values".to_owned())).await;
+        let before = measure();
+        let mut refused = false;
+        for ticket in 0..32 {
+            refused |= offer(&mut peer, channels[0], ticket, 64 * MB, 64 * MB - 1).await.is_err();
+        }
+        assert!(refused, "the node goes on to read");
+        let most = growth(before);
+        println!("{most} bytes for values that were not announced");
+        assert!(most < 16 * MB, "{most} bytes");
+        goes_on(&node, &names, "others", MB).await;
+    });
+}
+
+/// A peer that waits for each word announces a value of 16 MiB on each of 64 channels, of which nobody receives, and sends what it may, with the last byte or without it.
+async fn fills(whole: bool) {
+    const LARGE: usize = 16 * MB;
+    const HELD: usize = 128 * MB;
+    const CHANNELS: usize = 64;
+    let _alone = ALONE.lock().await;
+    let (node, names) = serve(|builder| {
+        builder.message_max_bytes(LARGE as u64).held_max_bytes(HELD as u64).grace(Duration::from_secs(3))
+    })
+    .await;
+    let mut receivers = Vec::new();
+    for n in 0..CHANNELS {
+        receivers.push(node.receiver::<Vec<u8>>(&format!("r{n}")).await.unwrap());
+    }
+    let mut peer = join(&names, 2).await;
+    let (channels, full) = attach(&mut peer, (0..CHANNELS).map(|n| format!("r{n}"))).await;
+    assert_eq!(full, 0);
+    let before = measure();
+    let announce = |(number, channel): (usize, &ChannelId)| {
+        let (number, total) = (number as u64, LARGE as u64);
+        Frame::Memory(Memory::Announce { number, channel: *channel, kind: Kind::Offer, total })
+    };
+    peer.say(&channels.iter().enumerate().map(announce).collect::<Vec<_>>()).await.unwrap();
+    // What is admitted is told at once; then nothing more is.
+    let mut admitted = 0;
+    while let Ok(frame) = tokio::time::timeout(Duration::from_millis(500), peer.hear()).await {
+        if let Frame::Memory(Memory::Admit(number)) = frame.unwrap() {
+            let bytes = if whole { LARGE } else { LARGE - 1 };
+            offer(&mut peer, channels[number as usize], 1, LARGE, bytes).await.unwrap();
+            admitted += 1;
+        }
+    }
+    let most = growth(before);
+    println!("{admitted} values of 16 MiB were admitted, for {most} bytes");
+    assert!((1..=3).contains(&admitted), "{admitted}");
+    // (A buffer that grows is twice as large for a moment.)
+    assert!(most <= HELD, "{most} bytes");
+    goes_on(&node, &names, "others", LARGE).await;
+    if whole {
+        // The others wait only for receives, however long.
+        let heard = tokio::time::timeout(Duration::from_secs(5), hear(&mut peer)).await;
+        assert!(heard.is_err(), "{heard:?}");
+    } else {
+        // What was reserved and does not come is cut.
+        let cut = async { while hear(&mut peer).await.is_ok() {} };
+        tokio::time::timeout(Duration::from_secs(20), cut).await.expect("the reservation stands for ever");
+    }
+    drop(receivers);
+}
+
+#[test]
+fn announced_values_that_are_not_complete_are_bounded_and_cut() {
+    run(fills(false));
+}
+
+#[test]
+fn complete_values_that_are_not_received_are_bounded() {
+    run(fills(true));
+}
+
+/// The honest twin: a node sends 32 values of 16 MiB to a receiver that reads one in a while, and all of them arrive, in little memory.
+#[test]
+fn a_slow_reader_gets_all_large_values() {
+    const LARGE: usize = 16 * MB;
+    run(async {
+        let _alone = ALONE.lock().await;
+        let (node, names) =
+            serve(|builder| builder.message_max_bytes(LARGE as u64).held_max_bytes(4 * LARGE as u64)).await;
+        let friend = Node::builder().app("memory").names(&names).serve_names(false).join().await.unwrap();
+        let mut rx = node.receiver::<Vec<u8>>("slow").policy(fifo(8)).await.unwrap();
+        let mut tx = friend.sender::<Vec<u8>>("slow").await.unwrap();
+        let sender = dunlin::spawn(async move {
+            for n in 0..32 {
+                tx.send(vec![n; LARGE]).await?;
+            }
+            Ok::<_, Error>(())
+        });
+        for n in 0..32 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            let value = rx.recv().await.unwrap();
+            assert!(value.len() == LARGE && value[0] == n, "value {n}");
+        }
+        sender.await.unwrap().unwrap();
+        let _ = friend.leave().await;
+    });
+}
+
+/// A peer attaches to as many receivers as there are. The node has room for so many, and others still find some.
+#[test]
+fn attached_halves_are_bounded() {
+    const RECEIVERS: usize = 1_500;
+    run(async {
+        let _alone = ALONE.lock().await;
+        let (node, names) = serve(|builder| builder.message_max_bytes(1000).held_max_bytes(2 * MB as u64)).await;
+        let mut receivers = BTreeMap::new();
+        for n in 0..RECEIVERS + 10 {
+            receivers.insert(n, node.receiver::<u32>(&format!("r{n}")).await.unwrap());
+        }
+        let mut peer = join(&names, 2).await;
+        let (attached, full) = attach(&mut peer, (0..RECEIVERS).map(|n| format!("r{n}"))).await;
+        println!("{} halves were attached, {full} were not", attached.len());
+        assert!(full > 0 && attached.len() > 100, "{full}");
+        let friend = Node::builder().app("memory").names(&names).serve_names(false).join().await.unwrap();
+        for n in RECEIVERS..RECEIVERS + 10 {
+            let mut tx = friend.sender::<u32>(&format!("r{n}")).await.unwrap();
+            let sent = dunlin::spawn(async move { tx.send(7).await });
+            assert_eq!(receivers.get_mut(&n).unwrap().recv().await, Ok(7));
+            sent.await.unwrap().unwrap();
+        }
+        friend.leave().await.unwrap();
+    });
+}

@@ -1,0 +1,704 @@
+//! What one connection makes this node keep, in bytes, and how much that may be.
+//!
+//! Each value that arrives is charged to the [`Account`] of its connection, with its whole length, when it begins, and given back
+//! when this node does not keep it any more: it was taken, or failed, or was withdrawn, or its channel or its connection is over.
+//!
+//! A value goes in one of two ways. Within the *credit* that the other node has been given it is sent without a question, and
+//! takes from the credit; what is given back becomes new credit, told in few frames. A larger value is *announced* with its
+//! length, and sent once it is admitted: its whole length is reserved in the [`Pool`] of the node before that.
+//!
+//! The pool has a limit for the whole node. Half of what a node can spare goes into credits beyond [`FLOOR`], which each
+//! connection has whatever others hold. The rest is for announced values; a connection may reserve as much as is still free
+//! behind its reservation, and one value in any case for which there is room. So the first of many cannot take it all, and the
+//! shares even out (dynamic thresholds: Choudhury and Hahne, 1998).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::config::Config;
+use crate::id::{ChannelId, Contact, NodeId, Ticket};
+use crate::wire::Kind;
+use crate::wire::limits::{self, AHEAD, AHEAD_SMALL, VALUE};
+
+/// The credit of a new connection, which no other connection can take away.
+pub(crate) const FLOOR: u64 = limits::CREDIT;
+
+/// What a sending half costs at its home, with the offers that its window allows.
+pub(crate) const HALF: u64 = 2 << 10;
+
+/// So much there is for halves beside four values, however little a node may keep.
+const HALVES_MIN: u64 = 1 << 20;
+
+/// So many bytes of announced values may lie in the buffer of a channel, if it is more than one value.
+const BUFFERED: u64 = 16 << 20;
+
+/// What a value of so many bytes costs.
+pub(crate) fn cost(total: u64) -> u64 {
+    total.saturating_add(VALUE)
+}
+
+/// Whether a value may be offered where others of so many bytes stand that are not [small](AHEAD_SMALL).
+pub(crate) fn may_stand(others: u64, total: u64) -> bool {
+    others == 0 || total <= AHEAD_SMALL || others.saturating_add(total) <= AHEAD
+}
+
+/// How a charge was allowed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// By the connection's credit.
+    #[default]
+    Credit,
+    /// By a reservation in the pool.
+    Reserved,
+    /// The same, for a half that is attached.
+    Half,
+}
+
+/// What one value costs. Whoever has it gives it back to the account, once.
+#[must_use = "it has to be given back"]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Charge {
+    pub(crate) bytes: u64,
+    pub(crate) way: Way,
+}
+
+impl Charge {
+    /// For what a node says to itself.
+    pub(crate) const NONE: Self = Self { bytes: 0, way: Way::Credit };
+}
+
+/// What the values of open offers cost at a home. There are few: the window bounds them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Charges(Vec<(Ticket, Kind, Charge)>);
+
+impl Charges {
+    pub(crate) fn add(&mut self, ticket: Ticket, kind: Kind, charge: Charge) {
+        if charge != Charge::NONE {
+            self.0.push((ticket, kind, charge));
+        }
+    }
+
+    pub(crate) fn take(&mut self, ticket: Ticket) -> Charge {
+        match self.0.iter().position(|(other, ..)| *other == ticket) {
+            Some(at) => self.0.swap_remove(at).2,
+            None => Charge::NONE,
+        }
+    }
+
+    /// How many bytes of values have been offered that are not [small](AHEAD_SMALL), and have not been asked for.
+    pub(crate) fn ahead(&self) -> u64 {
+        let offered = self.0.iter().filter(|(_, kind, _)| *kind == Kind::Offer);
+        offered.map(|(.., charge)| charge.bytes.saturating_sub(VALUE)).filter(|bytes| *bytes > AHEAD_SMALL).sum()
+    }
+
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Charge> + '_ {
+        self.0.drain(..).map(|(.., charge)| charge)
+    }
+}
+
+/// Values in a row that came over one connection in one way.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    from: Contact,
+    values: u64,
+    charge: Charge,
+}
+
+/// What the values in the buffer of a channel cost, in their order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ledger(VecDeque<Row>);
+
+impl Ledger {
+    pub(crate) fn add(&mut self, from: Contact, charge: Charge) {
+        if charge == Charge::NONE {
+            return;
+        }
+        match self.0.back_mut() {
+            Some(last) if last.from == from && last.charge.way == charge.way => {
+                last.values += 1;
+                last.charge.bytes += charge.bytes;
+            }
+            _ => self.0.push_back(Row { from, values: 1, charge }),
+        }
+    }
+
+    /// So many values have left the buffer, of so many bytes in all.
+    pub(crate) fn take(&mut self, values: u64, bytes: u64) -> Vec<(Contact, Charge)> {
+        let mut left = (values, bytes.saturating_add(VALUE.saturating_mul(values)));
+        let mut taken = Vec::new();
+        while left.0 > 0
+            && let Some(row) = self.0.front_mut()
+        {
+            if row.values <= left.0 {
+                left.0 -= row.values;
+                left.1 = left.1.saturating_sub(row.charge.bytes);
+                taken.push((row.from, row.charge));
+                self.0.pop_front();
+            } else {
+                let part = Charge { bytes: left.1.min(row.charge.bytes), ..row.charge };
+                row.values -= left.0;
+                row.charge.bytes -= part.bytes;
+                taken.push((row.from, part));
+                break;
+            }
+        }
+        taken
+    }
+
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = (Contact, Charge)> + '_ {
+        self.0.drain(..).map(|row| (row.from, row.charge))
+    }
+
+    /// Whether an announced value of this cost has to wait until some of these have been received.
+    pub(crate) fn is_full_for(&self, cost: u64) -> bool {
+        !self.0.is_empty() && self.0.iter().map(|row| row.charge.bytes).sum::<u64>().saturating_add(cost) > BUFFERED
+    }
+}
+
+/// What all connections of a node may make it keep.
+#[derive(Clone, Debug)]
+pub(crate) struct Pool {
+    /// For announced values.
+    reserved: u64,
+    reserved_max: u64,
+    /// For credits beyond the floor of each connection.
+    lent: u64,
+    lent_max: u64,
+    credit_max: u64,
+    /// The connections with announcements that wait for room here, in order.
+    pub(crate) waiting: VecDeque<NodeId>,
+}
+
+impl Pool {
+    pub(crate) fn new(config: &Config) -> Self {
+        // Four of the largest values, and a little for halves beside them. With less one connection with one channel that is full could not use another one.
+        let least = cost(config.value_max as u64).saturating_mul(4).saturating_add(HALVES_MIN);
+        let spare = config.held_max.saturating_sub(least);
+        let lent_max = spare / 2;
+        Self {
+            reserved: 0,
+            reserved_max: least.saturating_add(spare - lent_max),
+            lent: 0,
+            lent_max,
+            credit_max: (config.credit_max as u64).max(FLOOR),
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// Takes room for a connection that has reserved so much already. `false`: there is none.
+    fn reserve(&mut self, mine: u64, cost: u64) -> bool {
+        let free = self.reserved_max.saturating_sub(self.reserved);
+        let Some(left) = free.checked_sub(cost) else { return false };
+        if mine > 0 && mine.saturating_add(cost) > left {
+            return false;
+        }
+        self.reserved += cost;
+        true
+    }
+
+    /// How much credit a connection should have that has been lent so much beyond its floor.
+    fn target(&self, mine: u64) -> u64 {
+        let free = self.lent_max.saturating_sub(self.lent - mine);
+        (FLOOR + free / 16).min(self.credit_max)
+    }
+
+    /// Bytes that are reserved, and lent.
+    #[cfg(test)]
+    fn held(&self) -> (u64, u64) {
+        (self.reserved, self.lent)
+    }
+}
+
+/// A value that the other node would like to send.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Announced {
+    pub(crate) number: u64,
+    pub(crate) kind: Kind,
+    pub(crate) bytes: u64,
+    /// `None`: it waits.
+    admitted: Option<Charge>,
+    /// It stands in a queue, and not only until its channel has room.
+    queued: bool,
+}
+
+/// What is kept for the other node of a connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Account {
+    /// So much the other node may send unasked.
+    credit: u64,
+    /// What was sent so and is still here.
+    kept: u64,
+    /// Of that, so much is reserved in the pool: it lies here untaken, and more may come meanwhile.
+    moved: u64,
+    /// What was announced, and is admitted or here.
+    reserved: u64,
+    /// For halves that are attached.
+    halves: u64,
+    /// Of credit and what is kept of it, what is beyond the floor: taken from the pool.
+    lent: u64,
+    /// What the two were to be in all when credit was last given.
+    window: u64,
+    announced: BTreeMap<ChannelId, Announced>,
+    numbers: BTreeMap<u64, ChannelId>,
+    /// Those whose channels have room: small ones, which need no room in the pool as long as the connection has some itself, and others.
+    queues: [VecDeque<(ChannelId, u64)>; 2],
+    /// The connection is among those that wait for the pool.
+    pub(crate) waits: bool,
+    /// Values that were admitted and are not complete.
+    unarrived: usize,
+}
+
+impl Default for Account {
+    fn default() -> Self {
+        Self {
+            credit: FLOOR,
+            kept: 0,
+            moved: 0,
+            reserved: 0,
+            halves: 0,
+            lent: 0,
+            window: FLOOR,
+            announced: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            queues: Default::default(),
+            waits: false,
+            unarrived: 0,
+        }
+    }
+}
+
+impl Account {
+    /// A value begins that was not announced.
+    pub(crate) fn charge(&mut self, total: u64) -> Result<Charge, &'static str> {
+        let bytes = cost(total);
+        self.credit = self.credit.checked_sub(bytes).ok_or("a value larger than the credit that is left")?;
+        self.kept += bytes;
+        Ok(Charge { bytes, way: Way::Credit })
+    }
+
+    /// A value begins on this channel. `None`: none was announced there.
+    pub(crate) fn begin(&mut self, channel: ChannelId, total: u64) -> Option<Result<Charge, &'static str>> {
+        if self.announced.is_empty() {
+            return None;
+        }
+        let announced = self.announced.get(&channel)?;
+        let Some(charge) = announced.admitted else {
+            return Some(Err("a value that has been announced and not admitted"));
+        };
+        if announced.bytes != total {
+            return Some(Err("a value that is not as long as announced"));
+        }
+        self.numbers.remove(&announced.number);
+        self.announced.remove(&channel);
+        Some(Ok(charge))
+    }
+
+    /// An admitted value is complete, or will not be.
+    pub(crate) fn arrived(&mut self, charge: Charge) {
+        if charge.way == Way::Reserved {
+            self.unarrived -= 1;
+        }
+    }
+
+    /// Whether there are values that were admitted and are to come.
+    pub(crate) fn awaits_values(&self) -> bool {
+        self.unarrived > 0
+    }
+
+    /// Gives a charge back. `true`: there is room in the pool that was not there before.
+    pub(crate) fn give_back(&mut self, charge: Charge, pool: &mut Pool) -> bool {
+        match charge.way {
+            Way::Credit => {
+                self.kept -= charge.bytes;
+                let freed = self.moved.saturating_sub(self.kept);
+                self.moved -= freed;
+                pool.reserved -= freed;
+                self.settle(pool);
+                freed > 0
+            }
+            Way::Reserved => {
+                self.reserved -= charge.bytes;
+                pool.reserved -= charge.bytes;
+                true
+            }
+            Way::Half => {
+                self.halves -= charge.bytes;
+                pool.reserved -= charge.bytes;
+                true
+            }
+        }
+    }
+
+    /// What counts against the window.
+    fn in_use(&self) -> u64 {
+        self.credit + self.kept - self.moved
+    }
+
+    /// What is beyond the floor is lent.
+    fn settle(&mut self, pool: &mut Pool) {
+        let lent = self.in_use().saturating_sub(FLOOR);
+        pool.lent = pool.lent - self.lent + lent;
+        self.lent = lent;
+    }
+
+    /// Whether there may be new credit to tell of.
+    pub(crate) fn wants_credit(&self) -> bool {
+        self.credit < self.window / 2 || (self.window > FLOOR && self.in_use() + self.window / 8 <= self.window)
+    }
+
+    /// New credit to tell of, if there is enough for a frame of its own; `at_once`: or any.
+    pub(crate) fn top_up(&mut self, at_once: bool, pool: &mut Pool) -> Option<u64> {
+        // (A connection that carries little never gets beyond its floor.)
+        if !at_once && self.credit >= self.window / 2 && self.window == FLOOR {
+            return None;
+        }
+        let window = pool.target(self.lent);
+        // What nobody takes goes over to the pool by and by, as if it had been announced: many small values would be asked for one by one.
+        let part = window / 4;
+        if self.credit < window / 2 && self.kept - self.moved >= part && pool.reserve(self.reserved + self.moved, part)
+        {
+            self.moved += part;
+            self.settle(pool);
+        }
+        let more = window.saturating_sub(self.in_use());
+        if more == 0 || (!at_once && more < window / 8) {
+            return None;
+        }
+        self.window = window;
+        self.credit += more;
+        self.settle(pool);
+        Some(more)
+    }
+
+    /// Takes room for a half that attaches. `None`: there is none.
+    pub(crate) fn attach(&mut self, pool: &mut Pool) -> Option<Charge> {
+        pool.reserve(self.halves, HALF).then(|| {
+            self.halves += HALF;
+            Charge { bytes: HALF, way: Way::Half }
+        })
+    }
+
+    /// A value comes that was admitted when its channel was over, and now is not.
+    pub(crate) fn reserve(&mut self, total: u64, pool: &mut Pool) -> Option<Charge> {
+        let bytes = cost(total);
+        pool.reserve(self.reserved + self.moved, bytes).then(|| {
+            self.reserved += bytes;
+            self.unarrived += 1;
+            Charge { bytes, way: Way::Reserved }
+        })
+    }
+
+    /// The other node would like to send a value.
+    pub(crate) fn announce(
+        &mut self,
+        channel: ChannelId,
+        number: u64,
+        kind: Kind,
+        bytes: u64,
+    ) -> Result<(), &'static str> {
+        if self.announced.len() >= limits::ANNOUNCED {
+            return Err("more values announced than may be");
+        }
+        if self.numbers.insert(number, channel).is_some() {
+            return Err("an announcement under a number that is in use");
+        }
+        let announced = Announced { number, kind, bytes, admitted: None, queued: false };
+        if self.announced.insert(channel, announced).is_some() {
+            return Err("two announcements on one channel");
+        }
+        Ok(())
+    }
+
+    /// The value that waits on this channel.
+    pub(crate) fn waits_on(&self, channel: ChannelId) -> Option<Announced> {
+        if self.announced.is_empty() {
+            return None;
+        }
+        self.announced.get(&channel).filter(|announced| announced.admitted.is_none()).copied()
+    }
+
+    /// The channel of this value has room for it.
+    pub(crate) fn queue(&mut self, channel: ChannelId) {
+        if let Some(announced) = self.announced.get_mut(&channel).filter(|announced| !announced.queued) {
+            announced.queued = true;
+            let large = cost(announced.bytes) > FLOOR / 2;
+            self.queues[usize::from(large)].push_back((channel, announced.number));
+        }
+    }
+
+    /// The next value that has room, and its cost is charged: the number of its announcement.
+    pub(crate) fn admit(&mut self, pool: &mut Pool) -> Option<u64> {
+        let in_use = self.in_use();
+        for large in [0, 1] {
+            while let Some((channel, number)) = self.queues[large].front().copied() {
+                let waits = |announced: &&mut Announced| announced.number == number && announced.admitted.is_none();
+                let Some(announced) = self.announced.get_mut(&channel).filter(waits) else {
+                    // It was taken back, or admitted since its channel is over.
+                    self.queues[large].pop_front();
+                    continue;
+                };
+                let bytes = cost(announced.bytes);
+                let within_window = in_use.saturating_add(bytes) <= pool.target(self.lent);
+                let charge = if within_window {
+                    self.kept += bytes;
+                    Charge { bytes, way: Way::Credit }
+                } else if pool.reserve(self.reserved + self.moved, bytes) {
+                    self.reserved += bytes;
+                    self.unarrived += 1;
+                    Charge { bytes, way: Way::Reserved }
+                } else {
+                    break;
+                };
+                announced.admitted = Some(charge);
+                self.queues[large].pop_front();
+                self.settle(pool);
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    /// Whether a value waits for room in the pool.
+    pub(crate) fn wants_room(&self) -> bool {
+        self.queues.iter().any(|queue| !queue.is_empty())
+    }
+
+    /// Admits the value on this channel whatever is free: its channel is over here, and none of it is kept.
+    pub(crate) fn admit_unkept(&mut self, channel: ChannelId) -> Option<u64> {
+        let announced = self.announced.get_mut(&channel).filter(|announced| announced.admitted.is_none())?;
+        announced.admitted = Some(Charge::NONE);
+        Some(announced.number)
+    }
+
+    /// The other node takes an announcement back: what was reserved for it.
+    pub(crate) fn recant(&mut self, number: u64) -> Result<(ChannelId, Charge), &'static str> {
+        let channel = self.numbers.remove(&number).ok_or("an announcement taken back that is not there")?;
+        let announced = self.announced.remove(&channel).ok_or("an announcement taken back that is not there")?;
+        Ok((channel, announced.admitted.unwrap_or(Charge::NONE)))
+    }
+
+    /// The connection is over: nothing is kept for it any more.
+    pub(crate) fn close(&mut self, pool: &mut Pool) {
+        pool.reserved -= self.reserved + self.halves + self.moved;
+        pool.lent -= self.lent;
+        *self = Self::default();
+    }
+
+    /// Bytes that are kept for the other node, or reserved.
+    pub(crate) fn held(&self) -> u64 {
+        self.kept + self.reserved + self.halves
+    }
+}
+
+/// What a node may send to another one unasked.
+#[derive(Clone, Debug)]
+pub(crate) struct Credit(u64);
+
+impl Default for Credit {
+    fn default() -> Self {
+        Self(FLOOR)
+    }
+}
+
+impl Credit {
+    /// `false`: a value of this length has to be announced.
+    pub(crate) fn spend(&mut self, total: u64) -> bool {
+        let left = self.0.checked_sub(cost(total));
+        self.0 = left.unwrap_or(self.0);
+        left.is_some()
+    }
+
+    pub(crate) fn grow(&mut self, bytes: u64) {
+        self.0 = self.0.saturating_add(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MB: u64 = 1 << 20;
+    const NODES: usize = 3;
+
+    fn pool() -> Pool {
+        let mut config = Config::new("account");
+        (config.value_max, config.credit_max, config.held_max) = (MB as usize, MB as usize, 16 * MB);
+        Pool::new(&config)
+    }
+
+    #[derive(Clone, Debug)]
+    enum Event {
+        Value(usize, u64),
+        Announce(usize, u128, u64),
+        Begin(usize, u128),
+        Recant(usize, u64),
+        Attach(usize),
+        GiveBack(usize, usize),
+        Close(usize),
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        let node = 0..NODES;
+        let size = prop_oneof![0..100_u64, 10_000..100_000_u64, 0..=MB];
+        prop_oneof![
+            8 => (node.clone(), size.clone()).prop_map(|(node, total)| Event::Value(node, total)),
+            6 => (node.clone(), 0..8_u128, size).prop_map(|(node, channel, total)| Event::Announce(node, channel, total)),
+            6 => (node.clone(), 0..8_u128).prop_map(|(node, channel)| Event::Begin(node, channel)),
+            2 => (node.clone(), 0..40_u64).prop_map(|(node, number)| Event::Recant(node, number)),
+            2 => node.clone().prop_map(Event::Attach),
+            10 => (node.clone(), 0..50_usize).prop_map(|(node, nth)| Event::GiveBack(node, nth)),
+            1 => node.prop_map(Event::Close),
+        ]
+    }
+
+    /// An account, what was charged to it, and the values that are announced.
+    #[derive(Default)]
+    struct One {
+        account: Account,
+        charges: Vec<Charge>,
+        announced: BTreeMap<ChannelId, u64>,
+        next: u64,
+    }
+
+    impl One {
+        fn check(&self) {
+            let admitted = self.account.announced.values().filter_map(|announced| announced.admitted);
+            let charged: u64 = self.charges.iter().copied().chain(admitted).map(|charge| charge.bytes).sum();
+            assert_eq!(self.account.held(), charged);
+        }
+    }
+
+    fn check(all: &[One], pool: &Pool) {
+        all.iter().for_each(One::check);
+        let sum = |f: fn(&Account) -> u64| all.iter().map(|one| f(&one.account)).sum::<u64>();
+        assert_eq!(pool.held(), (sum(|a| a.reserved + a.halves + a.moved), sum(|a| a.lent)));
+        assert!(pool.reserved <= pool.reserved_max && pool.lent <= pool.lent_max, "{pool:?}");
+        // Whatever others hold, a connection has its floor: half of it has to be used until it is told of more.
+        assert!(all.iter().all(|one| one.account.in_use() >= FLOOR / 2));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn what_is_charged_is_given_back(events in prop::collection::vec(event(), 1..300)) {
+            let mut pool = pool();
+            let mut all: Vec<One> = (0..NODES).map(|_| One::default()).collect();
+            for event in events {
+                match event {
+                    Event::Value(node, total) => {
+                        let one = &mut all[node];
+                        one.charges.extend(one.account.charge(total));
+                        one.account.top_up(false, &mut pool);
+                    }
+                    Event::Announce(node, channel, total) => {
+                        let one = &mut all[node];
+                        let (channel, number) = (ChannelId(channel), one.next);
+                        if one.announced.contains_key(&channel) {
+                            continue;
+                        }
+                        one.next += 1;
+                        one.account.announce(channel, number, Kind::Offer, total).unwrap();
+                        one.announced.insert(channel, total);
+                        one.account.queue(channel);
+                        one.account.admit(&mut pool);
+                        one.account.top_up(true, &mut pool);
+                    }
+                    Event::Begin(node, channel) => {
+                        let one = &mut all[node];
+                        let channel = ChannelId(channel);
+                        let Some(total) = one.announced.get(&channel) else { continue };
+                        if let Some(Ok(charge)) = one.account.begin(channel, *total) {
+                            one.account.arrived(charge);
+                            one.announced.remove(&channel);
+                            one.charges.push(charge);
+                        }
+                    }
+                    Event::Recant(node, number) => {
+                        let one = &mut all[node];
+                        if let Ok((channel, charge)) = one.account.recant(number) {
+                            one.account.arrived(charge);
+                            one.announced.remove(&channel);
+                            one.account.give_back(charge, &mut pool);
+                        }
+                    }
+                    Event::Attach(node) => {
+                        let one = &mut all[node];
+                        one.charges.extend(one.account.attach(&mut pool));
+                    }
+                    Event::GiveBack(node, nth) => {
+                        let one = &mut all[node];
+                        if !one.charges.is_empty() {
+                            let charge = one.charges.swap_remove(nth % one.charges.len());
+                            one.account.give_back(charge, &mut pool);
+                            one.account.top_up(false, &mut pool);
+                        }
+                    }
+                    Event::Close(node) => {
+                        all[node].account.close(&mut pool);
+                        all[node] = One::default();
+                    }
+                }
+                check(&all, &pool);
+            }
+            for one in &mut all {
+                for charge in std::mem::take(&mut one.charges) {
+                    one.account.give_back(charge, &mut pool);
+                }
+                for number in 0..one.next {
+                    if let Ok((_, charge)) = one.account.recant(number) {
+                        one.account.arrived(charge);
+                        one.account.give_back(charge, &mut pool);
+                    }
+                }
+            }
+            check(&all, &pool);
+            for one in &all {
+                prop_assert_eq!((one.account.held(), one.account.awaits_values()), (0, false));
+            }
+            prop_assert_eq!(pool.reserved, 0);
+        }
+
+        /// Values leave a buffer in any groups, and what they cost is exact.
+        #[test]
+        fn a_ledger_gives_back_what_left(
+            values in prop::collection::vec((0..3_u128, any::<bool>(), 0..100_000_u64), 1..100),
+            groups in prop::collection::vec(1..20_usize, 1..100),
+        ) {
+            let mut ledger = Ledger::default();
+            for (node, reserved, total) in &values {
+                let way = if *reserved { Way::Reserved } else { Way::Credit };
+                ledger.add(Contact { node: NodeId(*node), lives: 1 }, Charge { bytes: cost(*total), way });
+            }
+            let mut left = &values[..];
+            for group in groups {
+                let (gone, rest) = left.split_at(group.min(left.len()));
+                left = rest;
+                let taken = ledger.take(gone.len() as u64, gone.iter().map(|(.., total)| total).sum());
+                for (node, reserved) in [(0, false), (0, true), (1, false), (1, true), (2, false), (2, true)] {
+                    let way = if reserved { Way::Reserved } else { Way::Credit };
+                    let expected: u64 =
+                        gone.iter().filter(|(n, r, _)| (*n, *r) == (node, reserved)).map(|(.., total)| cost(*total)).sum();
+                    let given: u64 = taken.iter().filter(|(from, charge)| from.node == NodeId(node) && charge.way == way).map(|(_, charge)| charge.bytes).sum();
+                    prop_assert_eq!(given, expected);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_connection_takes_the_whole_pool() {
+        let mut pool = pool();
+        let max = pool.reserved_max;
+        let fill = |pool: &mut Pool| {
+            let mut account = Account::default();
+            while account.reserve(MB, pool).is_some() {}
+            account.held()
+        };
+        let shares: Vec<u64> = (0..4).map(|_| fill(&mut pool)).collect();
+        // A half, a quarter, and so on; and one value in any case where there is room.
+        assert!(shares[0] <= max / 2 && shares[1] <= max / 4 + MB, "{shares:?} of {max}");
+        assert!(shares[2] >= MB, "{shares:?} of {max}");
+    }
+}

@@ -1,0 +1,285 @@
+//! What is kept for other nodes: how values are charged and given back, and how announced ones are admitted.
+
+use super::Machine;
+use crate::account::{Charge, may_stand};
+use crate::channel::{Attached, Home, Visitor};
+use crate::connection::Carried;
+use crate::id::{ChannelId, Contact, NodeId};
+use crate::time::Time;
+use crate::wire::{End, Frame, Kind, Memory};
+
+/// Whether a value that waits may come.
+enum Place {
+    /// None of it is kept.
+    Unkept,
+    There,
+    /// Others of its channel have to go first.
+    Full,
+}
+
+impl Machine {
+    /// So many values that were [sent on credits](crate::HomeHears::Sent) have left the buffer of this home, the oldest first, or were never put there;
+    /// of so many bytes in all. Until that is said this node keeps them for their sender.
+    pub fn drained(&mut self, channel: ChannelId, values: u64, bytes: u64) {
+        let Some(home) = self.homes.get_mut(&channel) else { return };
+        for (from, charge) in home.buffered.take(values, bytes) {
+            self.give_back_to(from, channel, charge);
+        }
+    }
+
+    /// Bytes that this node keeps for that one, or has reserved for it.
+    pub fn held_for(&self, node: NodeId) -> u64 {
+        self.connections.get(node).map_or(0, |connection| connection.inbox.account.held())
+    }
+
+    /// A value begins. What this node says to itself costs nothing.
+    ///
+    /// `kept`: its bytes are. `stands`: it may stand beside what has been offered on its channel and not been announced.
+    pub(crate) fn charge(
+        &mut self,
+        from: NodeId,
+        channel: ChannelId,
+        total: u64,
+        kept: bool,
+        stands: bool,
+    ) -> Result<Charge, &'static str> {
+        if self.is_me(from) {
+            return Ok(Charge::NONE);
+        }
+        let Some(connection) = self.connections.get_mut(from) else { return Ok(Charge::NONE) };
+        let inbox = &mut connection.inbox;
+        if inbox.unfinished() >= self.config.attached_max {
+            return Err("more values in pieces than it may have channels");
+        }
+        let account = &mut inbox.account;
+        match account.begin(channel, total) {
+            Some(Ok(Charge::NONE)) if kept => account
+                .reserve(total, &mut self.pool)
+                .ok_or("a value for a channel that was not there when it was announced"),
+            Some(charge) => charge,
+            None if !stands => Err("more offered at once than may be"),
+            None => {
+                let charge = account.charge(total);
+                if account.wants_credit() {
+                    self.tell_credit(from, false);
+                }
+                charge
+            }
+        }
+    }
+
+    /// A value is not kept any more.
+    pub(crate) fn give_back(&mut self, from: NodeId, channel: ChannelId, charge: Charge) {
+        if charge == Charge::NONE {
+            return;
+        }
+        let Some(connection) = self.connections.get_mut(from) else { return };
+        let account = &mut connection.inbox.account;
+        let has_room = account.give_back(charge, &mut self.pool);
+        let (waits, wants_room) = (account.waits_on(channel).is_some(), account.wants_room());
+        let wants_credit = account.wants_credit();
+        if wants_credit {
+            self.tell_credit(from, false);
+        }
+        if waits {
+            self.consider(from, channel);
+        }
+        if has_room {
+            self.admit_waiting();
+        } else if wants_room {
+            self.admit_values(from);
+        }
+    }
+
+    /// The same, of what came in that life of the connection.
+    fn give_back_to(&mut self, from: Contact, channel: ChannelId, charge: Charge) {
+        if self.contact(from.node) == from {
+            self.give_back(from.node, channel, charge);
+        }
+    }
+
+    /// Tells the other node of new credit, if there is much; `at_once`: or any.
+    fn tell_credit(&mut self, node: NodeId, at_once: bool) {
+        let Some(connection) = self.connections.get_mut(node) else { return };
+        if matches!(connection.carried, Carried::Idle) {
+            return;
+        }
+        if let Some(more) = connection.inbox.account.top_up(at_once, &mut self.pool) {
+            self.say_memory(node, Memory::Credit(more));
+        }
+    }
+
+    /// To a node that has said something before: no connection is made for it.
+    fn say_memory(&mut self, node: NodeId, said: Memory) {
+        let Some(connection) = self.connections.get_mut(node) else { return };
+        connection.outbox.push(Frame::Memory(said));
+        if let Some(socket) = connection.socket() {
+            self.act_write(socket);
+        }
+    }
+
+    pub(super) fn hear_memory(&mut self, node: NodeId, said: Memory) -> Result<(), &'static str> {
+        if self.is_me(node) {
+            return Ok(());
+        }
+        let connection = self.connections.get_or_insert(node, |_| {});
+        match said {
+            Memory::Credit(bytes) => connection.outbox.grow_credit(bytes),
+            Memory::Admit(number) => {
+                if connection.outbox.admitted(number)
+                    && let Some(socket) = connection.socket()
+                {
+                    self.act_write(socket);
+                }
+            }
+            Memory::Announce { number, channel, kind, total } => {
+                connection.inbox.account.announce(channel, number, kind, total)?;
+                self.consider(node, channel);
+                self.tell_credit(node, true);
+            }
+            Memory::Recant(number) => {
+                let (channel, charge) = connection.inbox.account.recant(number)?;
+                connection.inbox.account.arrived(charge);
+                self.give_back(node, channel, charge);
+            }
+        }
+        Ok(())
+    }
+
+    /// What is announced on this channel may come, if the channel has room for it, and the node.
+    pub(crate) fn consider(&mut self, node: NodeId, channel: ChannelId) {
+        let Some(connection) = self.connections.get(node) else { return };
+        let Some(announced) = connection.inbox.account.waits_on(channel) else { return };
+        let place = self.place_for(node, channel, announced.kind, announced.bytes);
+        let Some(connection) = self.connections.get_mut(node) else { return };
+        match place {
+            Place::Unkept => {
+                if let Some(number) = connection.inbox.account.admit_unkept(channel) {
+                    self.say_memory(node, Memory::Admit(number));
+                }
+            }
+            Place::There => {
+                connection.inbox.account.queue(channel);
+                self.admit_values(node);
+            }
+            Place::Full => {}
+        }
+    }
+
+    fn place_for(&self, node: NodeId, channel: ChannelId, kind: Kind, bytes: u64) -> Place {
+        if bytes > self.config.value_max as u64 {
+            return Place::Unkept;
+        }
+        if self.visitors.contains_key(&channel) {
+            return Place::There;
+        }
+        let Some(home) = self.homes.get(&channel) else { return Place::Unkept };
+        let Some(attached) = home.attached.get(&node) else { return Place::Unkept };
+        let is_kept = match home.ended {
+            None => !home.phase.has_said_so(),
+            Some(End::Retired) => kind == Kind::Sent,
+            Some(_) => false,
+        };
+        let is_full = match kind {
+            Kind::Offer => !may_stand(attached.charges.ahead(), bytes),
+            Kind::Grant => false,
+            Kind::Sent => home.buffered.is_full_for(bytes),
+        };
+        match (is_kept && bytes <= home.terms.value_max, is_full) {
+            (false, _) => Place::Unkept,
+            (true, false) => Place::There,
+            (true, true) => Place::Full,
+        }
+    }
+
+    /// Admits what there is room for. If that is not all, the connection waits for more.
+    fn admit_values(&mut self, node: NodeId) {
+        let Some(connection) = self.connections.get_mut(node) else { return };
+        if matches!(connection.carried, Carried::Idle) {
+            return;
+        }
+        let mut admitted = Vec::new();
+        let account = &mut connection.inbox.account;
+        admitted.extend(std::iter::from_fn(|| account.admit(&mut self.pool)));
+        if account.wants_room() && !std::mem::replace(&mut account.waits, true) {
+            self.pool.waiting.push_back(node);
+        }
+        if !admitted.is_empty() {
+            connection.inbox.progress = connection.heard;
+        }
+        for number in admitted {
+            self.say_memory(node, Memory::Admit(number));
+        }
+    }
+
+    /// There is room in the pool: each connection that waits for some is looked at once.
+    pub(crate) fn admit_waiting(&mut self) {
+        for _ in 0..self.pool.waiting.len() {
+            let Some(node) = self.pool.waiting.pop_front() else { return };
+            if let Some(connection) = self.connections.get_mut(node) {
+                connection.inbox.account.waits = false;
+            }
+            self.admit_values(node);
+        }
+    }
+
+    /// The connection to this node is over: nothing is kept for it.
+    pub(super) fn close_account(&mut self, node: NodeId) {
+        let Some(connection) = self.connections.get_mut(node) else { return };
+        let account = &mut connection.inbox.account;
+        if account.waits {
+            self.pool.waiting.retain(|other| *other != node);
+        }
+        account.close(&mut self.pool);
+        self.admit_waiting();
+    }
+
+    /// A home, and what lies there for others.
+    pub(crate) fn remove_home(&mut self, channel: ChannelId) -> Option<Home> {
+        let mut home = self.homes.remove(&channel)?;
+        let buffered: Vec<(Contact, Charge)> = home.buffered.drain().collect();
+        for (from, charge) in buffered {
+            self.give_back_to(from, channel, charge);
+        }
+        for (node, half) in &mut home.attached {
+            self.free_half(*node, channel, half);
+        }
+        Some(home)
+    }
+
+    /// A receiver that has come here, and what came of its buffer.
+    pub(crate) fn remove_visitor(&mut self, channel: ChannelId) -> Option<Visitor> {
+        let mut visitor = self.visitors.remove(&channel)?;
+        let from = visitor.old_home();
+        let buffered: Vec<(Contact, Charge)> = visitor.buffered.drain().collect();
+        for (from, charge) in buffered {
+            self.give_back_to(from, channel, charge);
+        }
+        self.consider(from, channel);
+        Some(visitor)
+    }
+
+    /// A half is not attached any more, or its home is not here: what was kept of its offers is not, and what it announces will not be.
+    pub(crate) fn free_half(&mut self, node: NodeId, channel: ChannelId, half: &mut Attached) {
+        let place = std::mem::take(&mut half.place);
+        self.give_back(node, channel, place);
+        self.free_offers(node, channel, half);
+    }
+
+    /// The offers of a half stand no more.
+    pub(crate) fn free_offers(&mut self, node: NodeId, channel: ChannelId, half: &mut Attached) {
+        let charges: Vec<Charge> = half.charges.drain().collect();
+        for charge in charges {
+            self.give_back(node, channel, charge);
+        }
+        self.consider(node, channel);
+    }
+
+    /// Whether values that have been admitted have not moved for the grace period.
+    pub(super) fn has_stalled(&self, now: Time, node: NodeId) -> bool {
+        self.connections.get(node).is_some_and(|connection| {
+            let since = connection.inbox.progress.max(connection.carried_at);
+            connection.inbox.account.awaits_values() && now >= since + self.config.grace
+        })
+    }
+}

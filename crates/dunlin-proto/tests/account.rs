@@ -1,0 +1,412 @@
+//! What a node keeps for another one is within its limits, all of it is given back, and nothing waits for ever: two machines in memory, under random
+//! offers, receives, withdrawals, deaths and cut sockets.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use dunlin_proto::connection::State;
+use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId, Ticket};
+use dunlin_proto::time::Time;
+use dunlin_proto::wire::{Declaration, End, Expected, Face, Terms, limits};
+use dunlin_proto::{Action, Config, HomeHears, Machine, ProxyHears};
+use proptest::prelude::*;
+
+const SENDER: usize = 0;
+const HOME: usize = 1;
+const MB: usize = 1 << 20;
+const CREDIT_MAX: usize = 512 << 10;
+const HELD_MAX: u64 = 4 << 20;
+/// A little is added for what is beside the values.
+const BESIDE: u64 = 2 << 20;
+/// Half of them have a buffer.
+const CHANNELS: usize = 8;
+const PLACES: u32 = 4;
+
+fn id(at: usize) -> ChannelId {
+    ChannelId(at as u128 + 1)
+}
+
+fn has_buffer(at: usize) -> bool {
+    at >= CHANNELS / 2
+}
+
+fn declared(face: Face) -> Declaration {
+    Declaration { face, shared: false, expects: Expected::Unknown, schema: Bytes::new() }
+}
+
+/// What is offered on a channel and what lies at its home.
+#[derive(Default)]
+struct Channel {
+    /// Offers that the sender has not heard of, and their lengths.
+    open: BTreeMap<Ticket, usize>,
+    next: Ticket,
+    credits: u32,
+    sent: usize,
+    arrived: usize,
+    queue: VecDeque<(Ticket, usize)>,
+    buffer: VecDeque<usize>,
+    /// Ended at the home.
+    over: bool,
+    /// Ended at the sender.
+    gone: bool,
+}
+
+struct World {
+    now: u64,
+    machines: [Machine; 2],
+    /// What is on its way to the other machine.
+    pipes: [VecDeque<Bytes>; 2],
+    socket: SocketId,
+    channels: Vec<Channel>,
+    taken: usize,
+}
+
+impl World {
+    fn new() -> Self {
+        let machine = |n: u128| {
+            let mut config = Config::new("account");
+            config.value_max = MB;
+            config.credit_max = CREDIT_MAX;
+            config.held_max = HELD_MAX;
+            if n == 2 {
+                config.addresses = vec!["memory:2".to_owned()];
+            }
+            Machine::new(config, Life { node: NodeId(n), incarnation: Incarnation(1) }, 7)
+        };
+        let mut world = Self {
+            now: 1000,
+            machines: [machine(1), machine(2)],
+            pipes: Default::default(),
+            socket: SocketId(0),
+            channels: (0..CHANNELS).map(|_| Channel::default()).collect(),
+            taken: 0,
+        };
+        for at in 0..CHANNELS {
+            let credits = if has_buffer(at) { PLACES } else { 0 };
+            let terms = Terms { window: 32, credits, value_max: MB as u64 };
+            let [a, b] = &mut world.machines;
+            b.open_home(id(at), terms, declared(Face::Receiver), false).unwrap();
+            a.learn(NodeId(2), &["memory:2".to_owned()]);
+            a.attach(Time(world.now), id(at), NodeId(2), declared(Face::Sender)).unwrap();
+        }
+        world.settle();
+        world
+    }
+
+    fn time(&self) -> Time {
+        Time(self.now)
+    }
+
+    /// All that can happen without anybody's doing.
+    fn settle(&mut self) {
+        while self.step() {}
+    }
+
+    fn step(&mut self) -> bool {
+        let mut busy = false;
+        for at in [SENDER, HOME] {
+            while let Some(action) = self.machines[at].poll() {
+                busy = true;
+                self.act(at, action);
+            }
+            let mut out = Vec::new();
+            // A little at a time, so that values are withdrawn and sockets cut within them.
+            self.machines[at].fill(Time(self.now), self.socket, 16 << 10, &mut out);
+            busy |= !out.is_empty();
+            self.pipes[at].extend(out);
+        }
+        for at in [SENDER, HOME] {
+            if let Some(bytes) = self.pipes[at].pop_front() {
+                busy = true;
+                self.machines[1 - at].received(Time(self.now), self.socket, bytes);
+            }
+        }
+        self.check();
+        busy
+    }
+
+    fn check(&self) {
+        let here: usize = self.channels.iter().map(Channel::here).sum();
+        let held = self.machines[HOME].held_for(NodeId(1));
+        // What the machine has yet to tell its driver of it has counted already.
+        assert!(here as u64 <= held, "{here} bytes lie here, and {held} count");
+        assert!(held <= HELD_MAX + BESIDE + limits::CREDIT, "{held}");
+        for channel in &self.channels {
+            let ahead: Vec<usize> = channel.queue.iter().map(|(_, size)| *size).filter(|size| *size > 2048).collect();
+            assert!(ahead.len() <= 1 || ahead.iter().sum::<usize>() as u64 <= limits::AHEAD, "{ahead:?}");
+        }
+    }
+
+    fn act(&mut self, at: usize, action: Action) {
+        let now = self.time();
+        match action {
+            Action::Dial(dial, _) => {
+                self.socket = SocketId(self.socket.0 + 1);
+                self.pipes = Default::default();
+                self.machines[1 - at].accepted(now, self.socket);
+                self.machines[at].dialled(now, dial, self.socket);
+            }
+            Action::Home(channel, _, heard) => self.home_hears(channel.0 as usize - 1, heard),
+            Action::Proxy(channel, heard) => self.proxy_hears(channel.0 as usize - 1, heard),
+            Action::Connection(_, State::Down(why)) => panic!("{why}"),
+            _ => {}
+        }
+    }
+
+    fn home_hears(&mut self, at: usize, heard: HomeHears) {
+        let now = self.time();
+        let channel = &mut self.channels[at];
+        match heard {
+            HomeHears::Offered(ticket, value) if !channel.over => channel.queue.push_back((ticket, value.len())),
+            HomeHears::Sent(value) if !channel.over => {
+                channel.arrived += 1;
+                channel.buffer.push_back(value.len());
+            }
+            HomeHears::Withdraw(ticket) => {
+                let stands = channel.queue.iter().position(|(other, _)| *other == ticket);
+                if let Some(stands) = stands {
+                    channel.queue.remove(stands);
+                    self.machines[HOME].withdrawn(now, id(at), NodeId(1), ticket);
+                }
+            }
+            HomeHears::Ended(_) => {
+                channel.queue.clear();
+                channel.buffer.clear();
+                channel.over = true;
+                self.machines[HOME].end_home(now, id(at), End::Gone);
+            }
+            _ => {}
+        }
+    }
+
+    fn proxy_hears(&mut self, at: usize, heard: ProxyHears) {
+        let channel = &mut self.channels[at];
+        match heard {
+            ProxyHears::Attached(terms) => channel.credits += terms.credits,
+            ProxyHears::Credit(credits) => channel.credits += credits,
+            ProxyHears::Taken(ticket, _) | ProxyHears::Withdrawn(ticket) | ProxyHears::Failed(ticket, _) => {
+                // What was offered while it ended fails behind that.
+                assert!(channel.open.remove(&ticket).is_some() || channel.gone, "{ticket} is settled twice");
+            }
+            ProxyHears::Ended(_) => {
+                channel.open.clear();
+                channel.credits = 0;
+                channel.gone = true;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn send(&mut self, at: usize, size: usize) {
+        let (now, value) = (self.time(), Bytes::from(vec![at as u8; size]));
+        let channel = &mut self.channels[at];
+        if channel.gone {
+            return;
+        }
+        if channel.credits > 0 {
+            channel.credits -= 1;
+            // The machine may have heard that the channel is over, and the sender not yet.
+            let sent = self.machines[SENDER].send_on_credit(now, id(at), value);
+            assert!(sent || channel.over);
+            channel.sent += usize::from(sent);
+        } else if !has_buffer(at) {
+            let ticket = channel.next;
+            channel.next += 1;
+            channel.open.insert(ticket, size);
+            self.machines[SENDER].offer(now, id(at), ticket, value);
+        }
+    }
+
+    fn withdraw(&mut self, at: usize, nth: usize) {
+        let open: Vec<Ticket> = self.channels[at].open.keys().copied().collect();
+        if !open.is_empty() {
+            self.machines[SENDER].withdraw(self.time(), id(at), open[nth % open.len()]);
+        }
+    }
+
+    /// `false`: there was nothing.
+    fn receive(&mut self, at: usize) -> bool {
+        let (now, channel) = (self.time(), &mut self.channels[at]);
+        if let Some(size) = channel.buffer.pop_front() {
+            self.machines[HOME].drained(id(at), 1, size as u64);
+            self.machines[HOME].credit(now, id(at), NodeId(1), 1);
+        } else if let Some((ticket, _)) = channel.queue.pop_front() {
+            self.machines[HOME].taken(now, id(at), NodeId(1), ticket);
+        } else {
+            return false;
+        }
+        self.taken += 1;
+        true
+    }
+
+    fn end_home(&mut self, at: usize) {
+        let channel = &mut self.channels[at];
+        channel.over = true;
+        channel.queue.clear();
+        channel.buffer.clear();
+        self.machines[HOME].end_home(self.time(), id(at), End::Gone);
+    }
+
+    /// The sender stays until it hears of what it has offered.
+    fn end_proxy(&mut self, at: usize) {
+        self.channels[at].gone = true;
+        self.machines[SENDER].end_proxy(self.time(), id(at), End::Gone);
+    }
+
+    fn cut(&mut self) {
+        let socket = self.socket;
+        self.pipes = Default::default();
+        for machine in &mut self.machines {
+            machine.closed(Time(self.now), socket);
+        }
+        for _ in 0..20 {
+            self.now += 100_000;
+            for machine in &mut self.machines {
+                machine.tick(Time(self.now));
+            }
+            for _ in 0..3 {
+                self.step();
+            }
+        }
+    }
+}
+
+impl Channel {
+    fn here(&self) -> usize {
+        self.queue.iter().map(|(_, size)| size).sum::<usize>() + self.buffer.iter().sum::<usize>()
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Send(usize, usize),
+    Withdraw(usize, usize),
+    Receive(usize),
+    EndHome(usize),
+    EndProxy(usize),
+    Step(usize),
+    Cut,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let channel = 0..CHANNELS;
+    let size = prop_oneof![
+        2 => 0..100_usize,
+        2 => 1000..100_000_usize,
+        2 => 100_000..MB,
+        1 => Just(MB),
+    ];
+    prop_oneof![
+        10 => (channel.clone(), size).prop_map(|(at, size)| Event::Send(at, size)),
+        4 => (channel.clone(), 0..32_usize).prop_map(|(at, nth)| Event::Withdraw(at, nth)),
+        4 => channel.clone().prop_map(Event::Receive),
+        1 => channel.clone().prop_map(Event::EndHome),
+        1 => channel.prop_map(Event::EndProxy),
+        12 => (1..30_usize).prop_map(Event::Step),
+        1 => Just(Event::Cut),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_order_of_announcements_drops_and_deaths_deadlocks(events in prop::collection::vec(event(), 1..80)) {
+        let mut world = World::new();
+        for event in events {
+            match event {
+                Event::Send(at, size) => world.send(at, size),
+                Event::Withdraw(at, nth) => world.withdraw(at, nth),
+                Event::Receive(at) => {
+                    world.receive(at);
+                }
+                Event::EndHome(at) => world.end_home(at),
+                Event::EndProxy(at) => world.end_proxy(at),
+                Event::Step(count) => {
+                    for _ in 0..count {
+                        world.step();
+                    }
+                }
+                Event::Cut => world.cut(),
+            }
+        }
+        // Whoever receives, and goes on receiving, receives all.
+        loop {
+            world.settle();
+            let received = (0..CHANNELS).filter(|at| world.receive(*at)).count();
+            if received == 0 {
+                break;
+            }
+        }
+        for (at, channel) in world.channels.iter().enumerate() {
+            prop_assert!(channel.open.is_empty(), "channel {}: {:?} wait for ever", at, channel.open);
+            prop_assert!(channel.over || channel.sent == channel.arrived, "channel {}: values wait for ever", at);
+        }
+        // Nothing is kept for a channel that is over.
+        for at in 0..CHANNELS {
+            world.end_proxy(at);
+            world.end_home(at);
+        }
+        world.settle();
+        prop_assert_eq!(world.machines[HOME].held_for(NodeId(1)), 0);
+        prop_assert_eq!(world.machines[SENDER].census().unsaid, 0);
+    }
+}
+
+/// One channel is full of values as large as can be that nobody receives: all others go on.
+#[test]
+fn other_channels_go_on_beside_one_that_is_full() {
+    let mut world = World::new();
+    for _ in 0..32 {
+        world.send(0, MB);
+    }
+    world.settle();
+    assert_eq!(world.channels[0].queue.len(), 1, "one comes ahead of a receive");
+    for round in 0..50 {
+        for at in 1..CHANNELS {
+            world.send(at, MB - round);
+            world.settle();
+            assert!(world.receive(at), "channel {at}");
+        }
+    }
+    for left in (0..32).rev() {
+        assert!(world.receive(0));
+        world.settle();
+        assert_eq!(world.channels[0].open.len(), left);
+    }
+}
+
+/// What small values need nobody asks for, however many there are.
+#[test]
+fn small_values_that_are_received_are_never_announced() {
+    let mut world = World::new();
+    let written = |world: &World| world.machines[SENDER].traffic().map(|(_, traffic)| traffic.written).sum::<u64>();
+    world.settle();
+    let (before, count) = (written(&world), 20_000);
+    for _ in 0..count {
+        world.send(0, 1000);
+        world.settle();
+        assert!(world.receive(0));
+        world.settle();
+    }
+    let frame = 1000 + 32;
+    assert!(written(&world) - before < count * frame, "{}", (written(&world) - before) / count);
+}
+
+/// A send is dropped at any moment between its announcement and its last piece: nothing stays reserved for it.
+#[test]
+fn a_withdrawn_value_leaves_no_reservation() {
+    let mut world = World::new();
+    world.settle();
+    let rest = world.machines[HOME].held_for(NodeId(1));
+    for steps in 0..40 {
+        world.send(0, MB);
+        for _ in 0..steps {
+            world.step();
+        }
+        world.withdraw(0, 0);
+        world.settle();
+        assert!(world.channels[0].open.is_empty(), "after {steps} steps");
+        assert_eq!(world.machines[HOME].held_for(NodeId(1)), rest, "after {steps} steps");
+    }
+}
