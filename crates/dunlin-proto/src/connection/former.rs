@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::{Before, Connection, Traffic};
 use crate::id::{ConnectionId, Incarnation, Life, NodeId};
+use crate::source::{Shares, Source};
 use crate::time::Time;
 
 /// So many connections that have ended are remembered: what they carried, and whether all was acknowledged.
@@ -17,7 +18,7 @@ const ENDED_MAX: usize = 64;
 /// sockets that shake hands, unless a setting says otherwise.
 const PROMISES_MAX: usize = 2048;
 
-/// So many of them are of one node: a hello that was long on its way is answered, too.
+/// So many of them are of one node, from one source: a hello that was long on its way is answered, too.
 pub(super) const PROMISES_EACH: usize = 4;
 
 /// Of so many nodes it is remembered which life of theirs was met last.
@@ -36,13 +37,23 @@ struct Ended {
     addresses: Vec<String>,
 }
 
+/// A connection that was offered.
+#[derive(Clone, Copy, Debug)]
+struct Promised {
+    until: Time,
+    to: Life,
+    source: Source,
+    id: ConnectionId,
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Former {
     /// The last ones, the latest last.
     ended: VecDeque<Ended>,
     /// The connections that this node has offered as the dialled side, and of which it has not heard whether the
-    /// dialler knows: a few for each node, the latest last.
-    promises: VecDeque<(Time, Life, ConnectionId)>,
+    /// dialler knows: a few for each node and source, the latest last. Anybody can say hello in the name of a node, so a source makes room at its own expense.
+    promises: VecDeque<Promised>,
+    shares: Shares,
     /// Which life was met last, and when that was forgotten elsewhere.
     met: BTreeMap<NodeId, (Incarnation, Time)>,
     /// The same, in the order of the times.
@@ -105,34 +116,73 @@ impl Former {
         })
     }
 
-    /// A connection was offered to that node.
-    pub(crate) fn promise(&mut self, now: Time, to: Life, id: ConnectionId) {
-        let of_it = |(_, other, _): &(Time, Life, ConnectionId)| other.node == to.node;
-        if self.promises.iter().filter(|promise| of_it(promise)).count() >= PROMISES_EACH
-            && let Some(first) = self.promises.iter().position(of_it)
+    /// A connection was offered to that node, which has dialled from there.
+    pub(crate) fn promise(&mut self, now: Time, to: Life, source: Source, id: ConnectionId) {
+        let expired = self.promises.iter().take_while(|promise| promise.until <= now).count();
+        (0..expired).for_each(|_| self.drop_promise(0));
+        let alike = |promise: &Promised| promise.to.node == to.node && promise.source == source;
+        if self.promises.iter().filter(|promise| alike(promise)).count() >= PROMISES_EACH
+            && let Some(first) = self.promises.iter().position(alike)
         {
-            self.promises.remove(first);
+            self.drop_promise(first);
         }
-        while self.promises.front().is_some_and(|(until, ..)| *until <= now) || self.promises.len() >= PROMISES_MAX {
-            self.promises.pop_front();
+        if self.promises.len() >= PROMISES_MAX
+            && let Some(most) = self.shares.greatest()
+            && let Some(first) = self.promises.iter().position(|promise| promise.source == most)
+        {
+            self.drop_promise(first);
         }
-        self.promises.push_back((now + KEPT_FOR, to, id));
+        self.shares.take(source);
+        self.promises.push_back(Promised { until: now + KEPT_FOR, to, source, id });
     }
 
-    /// What was offered to that node, the latest first.
+    fn drop_promise(&mut self, at: usize) {
+        if let Some(promise) = self.promises.remove(at) {
+            self.shares.give_back(promise.source);
+        }
+    }
+
+    fn keep_promises(&mut self, keeps: impl Fn(&Promised) -> bool) {
+        let shares = &mut self.shares;
+        self.promises.retain(|promise| {
+            let is_kept = keeps(promise);
+            if !is_kept {
+                shares.give_back(promise.source);
+            }
+            is_kept
+        });
+    }
+
+    /// What was offered to that node: the latest of each source first, so that no source comes before all others.
     pub(crate) fn promised(&self, now: Time, node: NodeId) -> impl Iterator<Item = ConnectionId> {
-        let offered = self.promises.iter().rev().filter(move |(until, other, _)| other.node == node && now < *until);
-        offered.map(|(_, _, id)| *id)
+        let offered = self.promises.iter().rev().filter(move |promise| promise.to.node == node && now < promise.until);
+        let mut ranked: Vec<(usize, ConnectionId)> = Vec::new();
+        let mut seen: Vec<(Source, usize)> = Vec::new();
+        for promise in offered {
+            let rank = match seen.iter_mut().find(|(source, _)| *source == promise.source) {
+                Some((_, count)) => {
+                    *count += 1;
+                    *count
+                }
+                None => {
+                    seen.push((promise.source, 0));
+                    0
+                }
+            };
+            ranked.push((rank, promise.id));
+        }
+        ranked.sort_by_key(|(rank, _)| *rank);
+        ranked.into_iter().map(|(_, id)| id)
     }
 
     /// That node does not know this one.
     pub(crate) fn is_unknown_to(&mut self, node: NodeId, id: ConnectionId) {
-        self.promises.retain(|promise| (promise.1.node, promise.2) != (node, id));
+        self.keep_promises(|promise| (promise.to.node, promise.id) != (node, id));
     }
 
     /// It is known which connection there is with that life of a node.
     pub(crate) fn redeem(&mut self, life: Life) {
-        self.promises.retain(|(_, other, _)| *other != life);
+        self.keep_promises(|promise| promise.to != life);
     }
 }
 
@@ -153,7 +203,7 @@ mod tests {
         let mut former = Former::default();
         for node in 1..=MET_MAX as u128 + 1 {
             former.ended(Time(1), NodeId(node), &met(7), true);
-            former.promise(Time(1), life(node), ConnectionId(node));
+            former.promise(Time(1), life(node), Source::Unknown, ConnectionId(node));
         }
         assert_eq!((former.ended.len(), former.promises.len()), (ENDED_MAX, PROMISES_MAX));
         assert_eq!((former.met.len(), former.met_order.len()), (MET_MAX, MET_MAX));
@@ -168,11 +218,32 @@ mod tests {
         assert_eq!((former.met.len(), former.met(NodeId(2)), former.met(NodeId(3))), (1, None, Some(Incarnation(9))));
         assert_eq!(former.promised(later, NodeId(MET_MAX as u128)).next(), None);
         for id in 1..=6 {
-            former.promise(later, life(3), ConnectionId(id));
+            former.promise(later, life(3), Source::Unknown, ConnectionId(id));
         }
         former.is_unknown_to(NodeId(3), ConnectionId(5));
         assert!(former.promised(later, NodeId(3)).eq([6, 4, 3].map(ConnectionId)));
         former.ended(later, NodeId(4), &met(1), false);
         assert_eq!(former.met(NodeId(4)), None);
+    }
+
+    /// Whoever says hello, in whatever name, makes room at the expense of its own source.
+    #[test]
+    fn offers_of_one_source_do_not_push_out_those_of_another() {
+        let thief = Source::V4([192, 0, 2, 66]);
+        let mut former = Former::default();
+        former.promise(Time(1), life(1), Source::Unknown, ConnectionId(1));
+        // In the name of the same node, and in others'.
+        for id in 2..100 {
+            former.promise(Time(1), life(1), thief, ConnectionId(id));
+        }
+        assert!(former.promised(Time(1), NodeId(1)).eq([99, 1, 98, 97, 96].map(ConnectionId)));
+        for node in 2..3 * PROMISES_MAX as u128 {
+            former.promise(Time(1), life(node), thief, ConnectionId(node));
+        }
+        assert_eq!((former.promises.len(), former.shares.taken()), (PROMISES_MAX, PROMISES_MAX));
+        assert!(former.promised(Time(1), NodeId(1)).eq([1].map(ConnectionId)));
+        former.redeem(life(1));
+        former.promise(Time(1) + KEPT_FOR, life(5), thief, ConnectionId(5));
+        assert_eq!((former.promises.len(), former.shares.taken()), (1, 1));
     }
 }

@@ -3,7 +3,7 @@
 use super::sockets::{Phase, Socket};
 use super::{Action, Closed, Machine};
 use crate::connection::{Attempt, Carried, Down};
-use crate::id::{DialId, Incarnation, NodeId, SocketId};
+use crate::id::{ConnectionId, DialId, Incarnation, NodeId, SocketId};
 use crate::relay::is_relayed;
 use crate::source::Source;
 use crate::time::Time;
@@ -245,8 +245,10 @@ impl Machine {
             who = node;
             self.attempts += 1;
             attempt = self.attempts;
-            let promised = self.former.promised(now, node).next();
+            let promised: Vec<ConnectionId> = self.former.promised(now, node).collect();
             let connection = self.connection(node);
+            // One after the other: some may have been offered to a node that has only said that it is this one.
+            let promised = promised.get(connection.dialling.unknown).or(promised.last()).copied();
             connection.dialling.running = Some(Attempt::Hello(socket));
             met = connection.met.unwrap_or(Incarnation(0));
             resume = connection.resume_point();

@@ -13,6 +13,7 @@ use crate::id::{ConnectionId, Incarnation, Life, NodeId, SocketId};
 use crate::identity::{confirm, confirmed, prove, proven_by};
 use crate::planted::planted;
 use crate::relay::is_relayed;
+use crate::source::Source;
 use crate::time::Time;
 use crate::wire::handshake::{self, Answer, Bound, Hello, Proof, Refusal, Resume, Welcome};
 use crate::wire::{Frame, Relay, VERSIONS, codec, limits};
@@ -33,6 +34,8 @@ pub(crate) struct Promise {
     pub(super) before: ConnectionId,
     /// Where the connection stands at this side, as `Welcome` says it.
     pub(super) answered: Resume,
+    /// It is a new one, which was offered in this answer only.
+    pub(super) begins: bool,
 }
 
 /// For so long a dial gives way to a socket of the other node's, which that node is about to confirm.
@@ -174,7 +177,8 @@ impl Machine {
         let answered = Resume { connection, run, seen: if run == here.run { here.seen } else { 0 } };
         if begins {
             // The dialler may hear of it, and this node not hear that it has.
-            self.former.promise(now, hello.me, connection);
+            let source = self.sockets.get(id).map_or(Source::Unknown, |socket| socket.source);
+            self.former.promise(now, hello.me, source, connection);
         }
         let (welcome, signed) = self.say_welcome(version, answered, message);
         let promise = Promise {
@@ -187,6 +191,7 @@ impl Machine {
             seen,
             before: mine,
             answered,
+            begins,
         };
         let socket = self.sockets.get_mut(id).expect("it is the one that arrived");
         socket.ready = Some(welcome);

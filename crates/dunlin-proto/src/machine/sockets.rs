@@ -401,6 +401,10 @@ impl Machine {
                     let promise = promise.clone();
                     let is_proven = self.identity.check(&promise.key, &promise.signed, &signature);
                     if !is_proven && !planted!(ConfirmUnchecked) {
+                        if promise.begins {
+                            // Whoever this is, the node itself has not heard of what was offered here.
+                            self.former.is_unknown_to(promise.dialler.node, promise.answered.connection);
+                        }
                         return self.close(now, id, Closed::Unproven(promise.dialler.node));
                     }
                     self.confirmed(now, id, *promise);
