@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use dunlin_proto::connection::State;
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId, Ticket};
+use dunlin_proto::identity::StandIn;
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, End, Expected, Face, Terms, limits};
 use dunlin_proto::{Action, Config, HomeHears, Machine, ProxyHears};
@@ -71,7 +72,7 @@ impl World {
             if n == 2 {
                 config.addresses = vec!["memory:2".to_owned()];
             }
-            Machine::new(config, Life { node: NodeId(n), incarnation: Incarnation(1) }, 7)
+            StandIn::machine(config, Life { node: NodeId(n), incarnation: Incarnation(1) }, 7)
         };
         let mut world = Self {
             now: 1000,
