@@ -1,5 +1,7 @@
 //! Connections on which nothing is said but heartbeats: what each costs in memory.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dunlin::prelude::*;
@@ -17,11 +19,12 @@ fn resident() -> i64 {
     pages.split(' ').nth(1).unwrap().parse::<i64>().unwrap() * 4096
 }
 
-/// Says that it lives, and hears the same, for some seconds.
-async fn idles(mut peer: Peer, beats: u32) -> Peer {
+/// Says that it lives, and hears the same, until all have joined and then so often.
+async fn idles(mut peer: Peer, mut beats: u32, all_joined: Arc<AtomicBool>) -> Peer {
     let mut beat = tokio::time::interval(Duration::from_millis(500));
-    for _ in 0..beats {
+    while beats > 0 {
         beat.tick().await;
+        beats -= u32::from(all_joined.load(Ordering::Relaxed));
         peer.say(&[Frame::Heartbeat]).await.unwrap();
         while let Ok(frame) = tokio::time::timeout(Duration::from_millis(1), peer.hear()).await {
             assert!(matches!(frame.unwrap(), Frame::Heartbeat | Frame::Ack { .. }));
@@ -40,11 +43,13 @@ fn an_idle_connection_costs_little() {
         let there = Peer::who_is(OTHER, &address, "idle", life(1)).await.unwrap();
         let before = resident();
         let mut all = JoinSet::new();
+        let all_joined = Arc::<AtomicBool>::default();
         for n in 0..PEERS {
             let hello = hello("idle", life(100 + n as u128), there);
             let peer = Peer::join(OTHER, &address, &hello, Duration::ZERO).await.unwrap();
-            all.spawn(idles(peer, 8));
+            all.spawn(idles(peer, 8, all_joined.clone()));
         }
+        all_joined.store(true, Ordering::Relaxed);
         let peers = all.join_all().await;
         let each = (resident() - before) / PEERS as i64;
         println!("{each} bytes for each connection, with the peer's socket");
