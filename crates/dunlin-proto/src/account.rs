@@ -621,6 +621,7 @@ mod tests {
                             one.account.arrived(charge);
                             one.announced.remove(&channel);
                             one.account.give_back(charge, &mut pool);
+                            one.account.top_up(false, &mut pool);
                         }
                     }
                     Event::Attach(node) => {
@@ -652,6 +653,7 @@ mod tests {
                         one.account.give_back(charge, &mut pool);
                     }
                 }
+                one.account.top_up(false, &mut pool);
             }
             check(&all, &pool);
             for one in &all {
