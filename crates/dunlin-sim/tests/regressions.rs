@@ -646,6 +646,48 @@ fn a_request_anew_gives_back_what_came_for_the_one_before() {
     assert_eq!(pair.home_heard().last(), Some(&HomeHears::Granted(1, 2, Bytes::from_static(b"egg"))));
 }
 
+/// A choice asked for its grant back before that had been sent, and the grant was dropped from the outbox. The abort of the next request was then
+/// taken for that of the first: the next one was granted in vain, and the offer stood for ever (seed 127995994107438).
+#[test]
+fn revoking_an_unsent_grant_confuses_no_later_request() {
+    let mut pair = Pair::attached(&config(), terms(1, 0));
+    let egg = || Bytes::from_static(b"egg");
+    pair.nodes[0].offer_choice(pair.now, CHANNEL, 1, 1);
+    pair.run();
+    pair.nodes[1].reserve(pair.now, CHANNEL, id(0), 1, 1);
+    pair.run();
+    pair.holds_writes = true;
+    assert!(pair.nodes[0].grant(pair.now, CHANNEL, 1, 1, egg()));
+    pair.nodes[0].revoke(pair.now, CHANNEL, 1);
+    pair.nodes[1].reserve(pair.now, CHANNEL, id(0), 1, 2);
+    pair.run();
+    let (sender, home) = (pair.carrier(0), pair.carrier(1));
+    pair.write(home);
+    pair.run();
+    assert_eq!(pair.proxy_heard().last(), Some(&ProxyHears::Reserve(1, 2)));
+    pair.write(sender);
+    pair.run();
+    assert_eq!(pair.home_heard().last(), Some(&HomeHears::Revoke(1)));
+    pair.nodes[1].abort(pair.now, CHANNEL, id(0), 1);
+    pair.write(home);
+    // The first abort is that of the first request: the second one is to be granted now, as long as nothing else was heard.
+    while let Some(action) = pair.nodes[0].poll() {
+        if let Action::Proxy(_, ProxyHears::Abort(1)) = action {
+            pair.heard.push((0, action));
+            break;
+        }
+    }
+    pair.holds_writes = false;
+    pair.run();
+    pair.nodes[1].reserve(pair.now, CHANNEL, id(0), 1, 3);
+    pair.run();
+    assert!(pair.nodes[0].grant(pair.now, CHANNEL, 1, 3, egg()));
+    pair.run();
+    let aborts = pair.proxy_heard().into_iter().filter(|heard| *heard == ProxyHears::Abort(1)).count();
+    assert_eq!(aborts, 2, "one for each request that the home has given up");
+    assert_eq!(pair.home_heard().last(), Some(&HomeHears::Granted(1, 3, egg())));
+}
+
 /// A node that left waited for the grace period of a peer that was away, to tell it goodbye and nothing else.
 #[test]
 fn a_peer_that_is_away_holds_up_nobody_who_leaves() {

@@ -258,7 +258,8 @@ impl Machine {
 
     /// Asks for a reservation back.
     pub fn revoke(&mut self, now: Time, channel: ChannelId, ticket: Ticket) {
-        self.recall_grant(channel, ticket);
+        // A grant that has not been sent stays until the home aborts it. Without it the abort of a later request would be taken for
+        // that of the granted one.
         self.say_to_home(now, channel, ToHome::Revoke(ticket));
         if planted!(OwnersClock)
             && let Some(standing) = self.proxies.get_mut(&channel).and_then(|proxy| proxy.open.get_mut(&ticket))
