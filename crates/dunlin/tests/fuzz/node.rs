@@ -32,6 +32,10 @@ const APPLICATION: &str = "fuzz";
 /// The peer says and waits at most so often: what follows from more bytes than that is as good as none.
 const STEPS_MAX: usize = 200;
 
+/// So many values are sent on without a pause. On the credits of a peer that has a place for any number of them a send
+/// waits for nothing, and no time would pass.
+const GIVEN_AT_ONCE: u32 = 256;
+
 /// An end of any kind, in a message.
 #[derive(Debug, Serialize, Deserialize)]
 enum End {
@@ -138,6 +142,9 @@ fn offer_everything(node: &Node) -> Vec<Process<()>> {
                 for kind in n.. {
                     if given.send(make(kind)).await.is_err() {
                         break;
+                    }
+                    if kind - n > GIVEN_AT_ONCE {
+                        sleep(Duration::from_secs(1)).await;
                     }
                 }
             }
