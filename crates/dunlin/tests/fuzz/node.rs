@@ -46,7 +46,7 @@ enum End {
     Caller(Caller<u32, u32>),
     Callee(Callee<u32, u32>),
     Barrier(Barrier),
-    Several(Vec<End>),
+    Several(Vec<Self>),
     Text(String),
 }
 
