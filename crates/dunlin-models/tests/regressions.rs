@@ -917,3 +917,45 @@ fn poison_that_may_be_too_weak_hides_no_end() {
     nodes.run();
     assert!(nodes.home_heard(1, &HomeHears::Arrived(Some(End::Lost))), "{:?}", nodes.homes);
 }
+
+/// A node that has been given a sender sends it back, and says that it has been used since: the home, which is here, knows better. It was never told of
+/// the half that was dropped for that, and stayed.
+#[test]
+fn a_sender_that_was_not_used_elsewhere_is_not_replaced() {
+    for (lie, twice) in [(1, false), (1 << 32, false), (0, true)] {
+        let mut nodes = Nodes::new(2);
+        let (place, trip) = nodes.pack_sender(0);
+        nodes.sender_left(0, trip, 1);
+        let word = SenderPlace { transfer: place.transfer + lie, ..place };
+        if twice {
+            assert_eq!(nodes.sender_arrives(0, word.clone(), 1), Arrival::Returned);
+        }
+        assert_eq!(nodes.sender_arrives(0, word, 1), Arrival::Stale, "{lie}");
+        nodes.run();
+        assert!(nodes.machines[0].has_half(CHANNEL), "{lie}");
+        // Whoever has it drops it, or is lost: the home hears of that.
+        if twice {
+            nodes.machines[0].end_proxy(NOW, CHANNEL, End::Gone);
+        } else {
+            nodes.lose(0, 1);
+        }
+        nodes.run();
+        let end = if twice { End::Gone } else { End::Lost };
+        assert!(nodes.home_heard(0, &HomeHears::Ended(end)), "{lie}: {:?}", nodes.homes);
+        assert_eq!(nodes.machines[0].census().proxies, 0, "{lie}");
+    }
+}
+
+/// The honest twin: it has been used elsewhere, and comes back.
+#[test]
+fn a_sender_that_was_used_elsewhere_comes_back_as_a_guest() {
+    let mut nodes = Nodes::new(2);
+    assert_eq!(nodes.move_sender(0, 1), Arrival::Guest);
+    nodes.machines[1].use_sender(NOW, CHANNEL);
+    nodes.run();
+    assert_eq!(nodes.move_sender(1, 0), Arrival::Guest);
+    nodes.machines[0].use_sender(NOW, CHANNEL);
+    nodes.run();
+    assert!(nodes.machines[0].has_half(CHANNEL) && nodes.machines[0].has_home(CHANNEL));
+    assert_eq!(nodes.machines[1].census().proxies, 0);
+}

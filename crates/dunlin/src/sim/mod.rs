@@ -120,6 +120,20 @@ impl Sim {
         format!("the simulation hangs, at {:?} of virtual time; who waits:{}", self.elapsed(), lines.concat())
     }
 
+    /// A plain socket to a node's address in the simulation that runs, from a host of its own: for peers that are not dunlin's,
+    /// and say what they like. It is cut and parted from nothing.
+    ///
+    /// # Errors
+    /// No process listens there.
+    ///
+    /// # Panics
+    /// Outside of [`run`](Self::run).
+    pub async fn dial(address: &str) -> std::io::Result<Box<dyn crate::node::network::Socket>> {
+        use crate::node::network::Network as _;
+        let shared = executor::current().expect("a simulation runs");
+        Network::new(shared).dial(address).await
+    }
+
     /// How much virtual time has passed.
     pub fn elapsed(&self) -> Duration {
         Duration::from_micros(self.shared.now())

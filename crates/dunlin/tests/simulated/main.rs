@@ -12,6 +12,7 @@ mod broadcast;
 mod choice;
 mod config;
 mod costs;
+mod hostile;
 mod leaving;
 mod names;
 mod pairs;

@@ -164,6 +164,7 @@ impl Machine {
         let from = giver.node;
         let silent = self.is_silent(giver);
         let lost = Travel::Lapsed(Which::Sender, place.trip, End::Lost);
+        let is_admitted = self.is_admitted_here(channel);
         if let Some(proxy) = self.proxies.get_mut(&channel) {
             let next = if proxy.way.state == Whereabouts::Resting { 0 } else { 1 };
             let same = proxy.way.is_away() && place.transfer == proxy.way.transfer + next;
@@ -184,7 +185,7 @@ impl Machine {
                 }
                 return Arrival::Returned;
             }
-            if place.transfer <= proxy.way.transfer {
+            if place.transfer <= proxy.way.transfer || is_admitted {
                 self.answer(now, giver, channel, lost);
                 return Arrival::Stale;
             }
@@ -204,6 +205,13 @@ impl Machine {
         proxy.way.givers.extend((!silent).then_some((from, place.trip)));
         self.proxies.insert(channel, proxy);
         Arrival::Guest
+    }
+
+    /// Whether the home is here, and the sender at this node is the one that it has admitted: then the sender has been used
+    /// nowhere else since, whatever a message says.
+    fn is_admitted_here(&self, channel: ChannelId) -> bool {
+        let home = self.homes.get(&channel).filter(|home| !home.phase.has_said_so());
+        home.and_then(|home| home.attached.get(&self.me().node)).is_some_and(|half| !half.gone)
     }
 
     /// The sender is used here: its home has to know.

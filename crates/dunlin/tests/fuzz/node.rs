@@ -1,0 +1,522 @@
+//! A node beside a peer that says anything: frames, values with ends in them, and bytes that are none of these. Virtual
+//! time, and everything follows from the bytes.
+//!
+//! What the peer says is made so that much of it is nearly right: it speaks of channels that it has heard of, and says
+//! again, with a few bytes changed, values that the node has written itself.
+//!
+//! What has to hold: nothing panics, the two honest nodes go on talking, and nothing is left of it all once the peer has
+//! gone.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arbitrary::{Arbitrary as _, Unstructured};
+use bytes::{Bytes, BytesMut};
+use dunlin::node::network::Socket;
+use dunlin::prelude::*;
+use dunlin::sim::Sim;
+use dunlin_proto::id::{ChannelId, Incarnation, NodeId};
+use dunlin_proto::identity::{Identity as _, confirm};
+use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Resume, Welcome};
+use dunlin_proto::wire::{
+    Declaration, Expected, Face, Frame, FromHome, Head, Names, Status, Terms, ToHome, VERSIONS, codec,
+};
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::key::{self, Key};
+use super::messages;
+
+const APPLICATION: &str = "fuzz";
+
+/// The peer says and waits at most so often: what follows from more bytes than that is as good as none.
+const STEPS_MAX: usize = 200;
+
+/// So many values are sent on without a pause. On the credits of a peer that has a place for any number of them a send
+/// waits for nothing, and no time would pass.
+const GIVEN_AT_ONCE: u32 = 256;
+
+/// An end of any kind, in a message.
+#[derive(Debug, Serialize, Deserialize)]
+enum End {
+    Sender(Sender<u32>),
+    Receiver(Receiver<u32>),
+    Senders(Shared<Sender<u32>>),
+    Receivers(Shared<Receiver<u32>>),
+    Caller(Caller<u32, u32>),
+    Callee(Callee<u32, u32>),
+    Barrier(Barrier),
+    Several(Vec<Self>),
+    Text(String),
+}
+
+#[derive(Bundle)]
+struct Till {
+    pay: ToServer<u32>,
+    receipt: ToClient<u32>,
+}
+
+/// # Panics
+/// A node does, or does what it must not.
+pub(crate) fn run(data: &[u8]) {
+    let mut u = Unstructured::new(data);
+    let sim = Sim::new(u64::arbitrary(&mut u).unwrap_or(0));
+    sim.run(beside_a_peer(u)).unwrap_or_else(|why| panic!("{why}"));
+}
+
+async fn beside_a_peer(u: Unstructured<'_>) -> Result {
+    let (node, friend) = (Node::join(APPLICATION).await?, Node::join(APPLICATION).await?);
+    let pings = Arc::new(AtomicU64::new(0));
+    let mut processes = vec![talk(&node, &friend, pings.clone()).await?];
+    processes.extend(offer_everything(&node));
+
+    let mut peer = Peer::new(u, node.addresses()[0].clone());
+    for _ in 0..STEPS_MAX {
+        if peer.u.is_empty() {
+            break;
+        }
+        // What cannot be made from the rest of the bytes is not done, and what the node does not let it say
+        // is not said.
+        let _ = peer.step().await;
+    }
+    peer.socket = None;
+
+    let before = pings.load(Ordering::Relaxed);
+    // Longer than the grace for a peer that does not come back, and the patience of all that waits for it.
+    sleep(Duration::from_secs(40)).await;
+    assert!(pings.load(Ordering::Relaxed) > before + 10, "the honest pair is silent");
+    for process in processes {
+        process.cancel();
+        let _ = process.await;
+    }
+    super::nothing_is_left(&[node.clone(), friend.clone()]).await?;
+    node.leave().await?;
+    friend.leave().await
+}
+
+/// The honest pair: a number a second, there and back.
+async fn talk(node: &Node, friend: &Node, pings: Arc<AtomicU64>) -> Result<Process<()>> {
+    let (mut ping, mut pinged) = (friend.sender::<u64>("ping").await?, node.receiver::<u64>("ping").await?);
+    let (mut pong, mut ponged) = (node.sender::<u64>("pong").await?, friend.receiver::<u64>("pong").await?);
+    Ok(spawn(async move {
+        let asks = async {
+            for n in 0_u64.. {
+                ping.send(n).await.expect("its receiver is there");
+                assert_eq!(ponged.recv().await, Ok(n));
+                pings.store(n, Ordering::Relaxed);
+                sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let answers = async {
+            while let Ok(n) = pinged.recv().await {
+                pong.send(n).await.expect("its receiver is there");
+            }
+        };
+        par!(asks, answers);
+    }))
+}
+
+/// What the peer can attach to, under names that are declared anew when it has broken them.
+fn offer_everything(node: &Node) -> Vec<Process<()>> {
+    let wait = Duration::from_secs(1);
+    let again = Duration::from_millis(10);
+    let (takes, gives, adds, serves) = (node.clone(), node.clone(), node.clone(), node.clone());
+    vec![
+        spawn(async move {
+            loop {
+                let Ok(mut ends) = takes.receiver::<End>("ends").await else {
+                    sleep(again).await;
+                    continue;
+                };
+                while let Ok(end) = ends.recv().await {
+                    put_to_use(end);
+                }
+            }
+        }),
+        spawn(async move {
+            for n in 0.. {
+                let Ok(mut given) = gives.sender::<End>("given").await else {
+                    sleep(again).await;
+                    continue;
+                };
+                for kind in n.. {
+                    if given.send(make(kind)).await.is_err() {
+                        break;
+                    }
+                    if kind - n > GIVEN_AT_ONCE {
+                        sleep(Duration::from_secs(1)).await;
+                    }
+                }
+            }
+        }),
+        spawn(async move {
+            loop {
+                let numbers = adds.receiver::<u64>("numbers").policy(fifo(3));
+                let Ok(mut numbers) = numbers.await else {
+                    sleep(again).await;
+                    continue;
+                };
+                while numbers.recv().await.is_ok() {}
+            }
+        }),
+        spawn(async move {
+            loop {
+                let Ok(mut guests) = serves.acceptor::<Till>("till").await else {
+                    sleep(again).await;
+                    continue;
+                };
+                while let Ok(mut guest) = guests.recv().await {
+                    if let Ok(n) = guest.pay.recv().within(wait).await {
+                        let _ = guest.receipt.send(n).within(wait).await;
+                    }
+                }
+            }
+        }),
+    ]
+}
+
+/// An end of a channel whose other end a process of this node has for a while.
+fn make(kind: u32) -> End {
+    let (tx, rx) = channel::<u32>();
+    match kind % 8 {
+        0 => {
+            put_to_use(End::Sender(tx));
+            End::Receiver(rx)
+        }
+        1 => {
+            put_to_use(End::Receiver(rx));
+            End::Sender(tx)
+        }
+        2 => {
+            put_to_use(End::Receiver(rx));
+            End::Senders(tx.share())
+        }
+        3 => {
+            put_to_use(End::Sender(tx));
+            End::Receivers(rx.share())
+        }
+        4 => {
+            let (caller, callee) = call();
+            put_to_use(End::Callee(callee));
+            End::Caller(caller)
+        }
+        5 => {
+            let one = barrier();
+            let other = one.enrol();
+            put_to_use(End::Barrier(one));
+            End::Barrier(other)
+        }
+        6 => End::Several(vec![make(kind / 8), End::Sender(tx), End::Receiver(rx)]),
+        _ => End::Text("krill".repeat(kind as usize % 100)),
+    }
+}
+
+/// A process uses an end as it may be used, and drops it.
+fn put_to_use(end: End) {
+    let wait = Duration::from_secs(1);
+    let process = spawn(async move {
+        match end {
+            End::Sender(mut tx) => drop(tx.send(1).within(wait).await),
+            End::Receiver(mut rx) => drop(rx.recv().within(wait).await),
+            End::Senders(mut shared) => {
+                drop(shared.send(1).within(wait).await);
+                if let Ok(mut tx) = shared.claim().within(wait).await {
+                    drop(tx.send(2).within(wait).await);
+                }
+            }
+            End::Receivers(mut shared) => drop(shared.recv().within(wait).await),
+            End::Caller(mut caller) => drop(caller.call(1).within(wait).await),
+            End::Callee(mut callee) => {
+                if let Ok(ask) = callee.accept().within(wait).await {
+                    let _ = ask.reply(2);
+                }
+            }
+            End::Barrier(mut barrier) => drop(barrier.sync().within(wait).await),
+            End::Several(ends) => ends.into_iter().for_each(put_to_use),
+            End::Text(_) => {}
+        }
+    });
+    drop(process);
+}
+
+/// The peer, at its side of a socket.
+struct Peer<'a> {
+    u: Unstructured<'a>,
+    address: String,
+    socket: Option<Box<dyn Socket>>,
+    arrived: BytesMut,
+    /// Each time that it dials: another node, or the same one again.
+    number: u64,
+    attempt: u64,
+    resume: Resume,
+    /// Channels whose home is the node, or has been.
+    theirs: BTreeSet<ChannelId>,
+    /// Channels of which this peer is the home, for the node has said so.
+    own: BTreeSet<ChannelId>,
+    /// What the node has written as values.
+    values: Vec<Bytes>,
+    ticket: u64,
+}
+
+impl<'a> Peer<'a> {
+    fn new(u: Unstructured<'a>, address: String) -> Self {
+        Self {
+            u,
+            address,
+            socket: None,
+            arrived: BytesMut::new(),
+            number: 1,
+            attempt: 0,
+            resume: Resume::default(),
+            theirs: BTreeSet::new(),
+            own: BTreeSet::new(),
+            values: Vec::new(),
+            ticket: 0,
+        }
+    }
+
+    async fn step(&mut self) -> io::Result<()> {
+        if self.socket.is_none() {
+            self.dial().await?;
+            let opening = self.declarations();
+            self.say(&opening).await?;
+        }
+        let frames = match self.byte()? {
+            0..=99 => self.value()?,
+            100..=189 => {
+                let count = self.pick(3)? + 1;
+                (0..count).map(|_| self.frame()).collect::<io::Result<_>>()?
+            }
+            190..=194 => {
+                let bytes = messages::bytes(&mut self.u, 300).map_err(io::Error::other)?;
+                return self.write(&bytes).await;
+            }
+            195..=229 => {
+                // What follows from time.
+                let millis = [20, 100, 1_000, 20_000][self.pick(4)?];
+                sleep(Duration::from_millis(millis)).await;
+                return self.hear().await;
+            }
+            230..=239 => self.declarations(),
+            240..=247 => {
+                self.socket = None;
+                return Ok(());
+            }
+            _ => {
+                self.socket = None;
+                self.number += 1;
+                (self.attempt, self.resume) = (0, Resume::default());
+                return Ok(());
+            }
+        };
+        self.say(&frames).await?;
+        // There and back.
+        sleep(Duration::from_millis(5)).await;
+        self.hear().await
+    }
+
+    fn byte(&mut self) -> io::Result<u8> {
+        u8::arbitrary(&mut self.u).map_err(io::Error::other)
+    }
+
+    fn pick(&mut self, below: usize) -> io::Result<usize> {
+        self.u.choose_index(below).map_err(io::Error::other)
+    }
+
+    /// Asks who is there, and shakes hands.
+    async fn dial(&mut self) -> io::Result<()> {
+        let me = key::life((0xBAD << 100) + u128::from(self.number));
+        let identity = Key::of(me.node);
+        let mut hello = Hello {
+            versions: VERSIONS,
+            application: APPLICATION.to_owned(),
+            me,
+            wanted: NodeId(0),
+            met: Incarnation(0),
+            attempt: 0,
+            resume: Resume::default(),
+            addresses: Vec::new(),
+            bound: Bound::default(),
+            key: identity.key(),
+            nonce: u128::from(self.attempt),
+        };
+        let (Welcome { me: there, .. }, _) = self.greet(&hello).await?;
+        self.attempt += 1;
+        (hello.wanted, hello.met) = (there.node, there.incarnation);
+        (hello.attempt, hello.resume) = (self.attempt, self.resume);
+        let (welcome, answer) = self.greet(&hello).await?;
+        self.resume = welcome.resume;
+        self.say(&[confirm(&identity, &hello.encode(), &answer)]).await
+    }
+
+    /// One handshake, on a new socket.
+    async fn greet(&mut self, hello: &Hello) -> io::Result<(Welcome, Answer)> {
+        self.arrived.clear();
+        let mut socket = Sim::dial(&self.address).await?;
+        socket.write_all(&hello.encode()).await?;
+        let answer = loop {
+            if let Some(answer) = Answer::decode(&mut self.arrived).expect("what the node answers can be read") {
+                break answer;
+            }
+            if socket.read_buf(&mut self.arrived).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        };
+        match answer {
+            Answer::Welcome(welcome) => {
+                self.socket = Some(socket);
+                Ok((welcome.clone(), Answer::Welcome(welcome)))
+            }
+            Answer::Refused(why) | Answer::Over(why, _) => {
+                self.resume = Resume::default();
+                Err(io::Error::other(why))
+            }
+        }
+    }
+
+    async fn say(&mut self, frames: &[Frame]) -> io::Result<()> {
+        let mut out = BytesMut::new();
+        for frame in frames {
+            if let Some(tail) = codec::encode(frame, &mut out) {
+                out.extend_from_slice(&tail);
+            }
+        }
+        self.write(&out).await
+    }
+
+    /// The node reads for as long as the socket is open, so this does not wait for ever.
+    async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let Some(socket) = &mut self.socket else { return Ok(()) };
+        let written = socket.write_all(bytes).await;
+        if written.is_err() {
+            self.socket = None;
+        }
+        written
+    }
+
+    /// Reads what has arrived.
+    async fn hear(&mut self) -> io::Result<()> {
+        while let Some(socket) = &mut self.socket {
+            let more = alt! {
+                biased;
+                more = future(socket.read_buf(&mut self.arrived)) => more?,
+                _ = sleep(Duration::from_millis(1)) => return Ok(()),
+            };
+            if more == 0 {
+                self.socket = None;
+            }
+            while let codec::Next::Frame { head, body } =
+                codec::next(&self.arrived).expect("what the node writes can be read")
+            {
+                let mut frame = self.arrived.split_to(head + body).freeze();
+                let kind = frame[0];
+                let frame = codec::decode(kind, frame.split_off(head)).expect("what the node writes can be read");
+                self.heard(frame);
+            }
+        }
+        Ok(())
+    }
+
+    fn heard(&mut self, frame: Frame) {
+        match frame {
+            Frame::Names(Names::Found { channel, face, .. }) if face.face != Face::Sender => {
+                self.theirs.insert(channel);
+            }
+            Frame::FromHome(channel, FromHome::Attached(_)) => {
+                self.theirs.insert(channel);
+            }
+            Frame::FromHome(channel, FromHome::Rejected(_) | FromHome::Ended(_)) => {
+                self.theirs.remove(&channel);
+            }
+            Frame::ToHome(channel, said) => {
+                self.own.insert(channel);
+                if let ToHome::Value { first, .. } = said {
+                    self.values.push(first);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The `n`th of these channels, the latest first.
+    fn nth(channels: &BTreeSet<ChannelId>, n: u128) -> ChannelId {
+        let n = n as usize % channels.len().max(1);
+        channels.iter().rev().nth(n).copied().unwrap_or(ChannelId(n as u128))
+    }
+
+    /// It has the other end of all that the node offers.
+    fn declarations(&mut self) -> Vec<Frame> {
+        let mut frames = Vec::new();
+        for (number, name, face) in [
+            (1, "ends", Face::Sender),
+            (2, "given", Face::Receiver),
+            (3, "numbers", Face::Sender),
+            (4, "till", Face::Client),
+        ] {
+            let own = ChannelId((u128::from(self.number) << 64) + u128::from(number));
+            let face = Declaration { face, shared: false, expects: Expected::Unknown, schema: Bytes::new() };
+            let name = name.to_owned();
+            frames.push(Frame::Names(Names::Declare { number, name, channel: own, face, status: Status::New }));
+        }
+        for channel in &self.theirs {
+            let face = Face::Sender;
+            let face = Declaration { face, shared: false, expects: Expected::Unknown, schema: Bytes::new() };
+            frames.push(Frame::ToHome(*channel, ToHome::Attach(face)));
+        }
+        for channel in &self.own {
+            let terms = Terms { window: 4, credits: 4, value_max: 1 << 20 };
+            frames.push(Frame::FromHome(*channel, FromHome::Attached(terms)));
+        }
+        frames
+    }
+
+    /// A value: one that the node has written, with some bytes changed, or any.
+    fn value(&mut self) -> io::Result<Vec<Frame>> {
+        let n = self.byte()?;
+        let channel = Self::nth(&self.theirs, n.into());
+        let mut value = if self.values.is_empty() || self.byte()? < 50 {
+            messages::bytes(&mut self.u, 200).map_err(io::Error::other)?.to_vec()
+        } else {
+            let at = self.pick(self.values.len())?;
+            self.values[at].to_vec()
+        };
+        for _ in 0..self.byte()? % 4 {
+            if value.is_empty() {
+                break;
+            }
+            let at = self.pick(value.len())?;
+            value[at] = self.byte()?;
+        }
+        self.ticket += 1;
+        let head = if self.byte()? < 250 { Head::Offer(self.ticket) } else { Head::Sent };
+        let total = value.len() as u64 + u64::from(self.byte()? / 255);
+        Ok(vec![Frame::ToHome(channel, ToHome::Value { head, total, first: value.into() })])
+    }
+
+    /// Any frame, of a channel that is known. What is seldom said of itself, since it ends the connection: words about
+    /// the connection, and what the machine's own fuzzing is about.
+    fn frame(&mut self) -> io::Result<Frame> {
+        let frame = messages::frame(&mut self.u).map_err(io::Error::other)?;
+        let theirs = |channel: ChannelId| Self::nth(&self.theirs, channel.0);
+        let any = |channel: ChannelId| {
+            let among = if channel.0.is_multiple_of(2) { &self.theirs } else { &self.own };
+            Self::nth(among, channel.0)
+        };
+        let seldom = self.values.len() % 16 == 15;
+        Ok(match frame {
+            Frame::FromHome(channel, said) if seldom || !self.own.is_empty() => {
+                Frame::FromHome(Self::nth(&self.own, channel.0), said)
+            }
+            Frame::ToHome(channel, said) => Frame::ToHome(theirs(channel), said),
+            Frame::More(channel, piece) if seldom => Frame::More(theirs(channel), piece),
+            Frame::Cut(channel) if seldom => Frame::Cut(theirs(channel)),
+            Frame::Travel(channel, said) => Frame::Travel(any(channel), said),
+            Frame::Read(channel, read) => Frame::Read(any(channel), read),
+            Frame::Names(said) => Frame::Names(said),
+            other if seldom => other,
+            _ => Frame::Heartbeat,
+        })
+    }
+}

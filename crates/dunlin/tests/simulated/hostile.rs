@@ -1,0 +1,51 @@
+//! A node beside a peer that says anything. What `fuzz/fuzz_targets/node.rs` does for long, with any bytes, is done here
+//! with its corpus, and with bytes that a small generator makes.
+
+use std::fs;
+use std::path::Path;
+
+#[allow(dead_code, unreachable_pub, reason = "each test needs a part of what is public there")]
+#[path = "../../../dunlin-attack/src/key.rs"]
+mod key;
+#[allow(dead_code, reason = "its peer makes its handshakes itself")]
+#[path = "../../../dunlin-proto/tests/fuzz/messages.rs"]
+mod messages;
+#[path = "../fuzz/node.rs"]
+mod node;
+
+use crate::support::nothing_is_left;
+
+/// So many bytes a run is made of.
+const BYTES: usize = 2_000;
+
+/// Bytes without an end, from a seed (SplitMix64).
+fn bytes(seed: u64) -> impl Iterator<Item = u8> {
+    let mut state = seed;
+    std::iter::repeat_with(move || {
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed >> 56) as u8
+    })
+}
+
+#[test]
+fn a_peer_that_says_anything_harms_nothing() {
+    for seed in 0..300 {
+        eprintln!("seed {seed}");
+        node::run(&bytes(seed).take(BYTES).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_node_survives_its_corpus() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/node");
+    let mut count = 0;
+    for entry in fs::read_dir(&folder).unwrap_or_else(|why| panic!("{}: {why}", folder.display())) {
+        let path = entry.unwrap().path();
+        eprintln!("{}", path.display());
+        node::run(&fs::read(&path).unwrap());
+        count += 1;
+    }
+    assert!(count >= 10, "only {count} inputs in {}", folder.display());
+}

@@ -1,0 +1,18 @@
+//! A peer says anything to a node that has ends of all kinds; nothing panics, two honest nodes go on, and nothing is left.
+#![no_main]
+
+#[allow(dead_code, reason = "each test needs a part of what is public there")]
+#[path = "../../crates/dunlin-attack/src/key.rs"]
+mod key;
+#[allow(dead_code, reason = "its peer makes its handshakes itself")]
+#[path = "../../crates/dunlin-proto/tests/fuzz/messages.rs"]
+mod messages;
+#[path = "../../crates/dunlin/tests/fuzz/node.rs"]
+mod node;
+#[allow(dead_code, reason = "only a part of what tests of nodes share is needed")]
+#[path = "../../crates/dunlin/tests/support/nodes.rs"]
+mod support;
+
+use support::nothing_is_left;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| node::run(data));
