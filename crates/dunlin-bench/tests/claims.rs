@@ -30,9 +30,10 @@ fn a_claim_that_stays_costs_no_message_and_one_that_is_handed_over_does() {
         let row = counted.iter().find(|row| row["who"] == who).unwrap_or_else(|| panic!("no row of {who:?}"));
         row["value"].as_f64().expect("a number")
     };
-    // An offer and its answer.
+    // An offer and its answer, and once in some 500 values the word of how many more may be sent unasked.
     for who in ["send, not shared", "lone send, shared sender", "sender, claimed again by the same node"] {
-        assert_eq!(messages(who), 2.0, "{who}");
+        let each = messages(who);
+        assert!((2.0..2.01).contains(&each), "{who}: {each}");
     }
     for end in ["sender", "receiver", "face"] {
         let (again, in_turn) = (

@@ -646,6 +646,49 @@ fn a_request_anew_gives_back_what_came_for_the_one_before() {
     assert_eq!(pair.home_heard().last(), Some(&HomeHears::Granted(1, 2, Bytes::from_static(b"egg"))));
 }
 
+/// The confirmation of a first socket was under way for so long that the dialler had been there with another one, and had left: it was taken for that of
+/// a new connection, and what had been said on that socket was heard twice (seed 7029823).
+#[test]
+fn a_late_confirmation_of_an_offer_that_was_taken_up_is_refused() {
+    let (now, me) = (Time(0), Life { node: id(0), incarnation: Incarnation(1) });
+    let mut node = machine(config(), 1, 1);
+    let greet = |node: &mut Machine, socket, hello: &Hello| {
+        node.accepted(now, socket);
+        node.received(now, socket, hello.encode());
+        let mut answer = Vec::new();
+        node.fill(now, socket, 1 << 16, &mut answer);
+        let answer = Answer::decode(&mut BytesMut::from(&answer.concat()[..]));
+        let Ok(Some(answer @ Answer::Welcome(_))) = answer else { panic!("{answer:?}") };
+        let mut first = BytesMut::new();
+        codec::encode(&confirm(&StandIn::of(me.node), &hello.encode(), &answer), &mut first);
+        let Answer::Welcome(welcome) = answer else { unreachable!("it was matched above") };
+        (first, welcome.resume.connection)
+    };
+    let once = hello(me, id(1));
+    let (late, connection) = greet(&mut node, SocketId(1), &once);
+    let again = Hello { attempt: 2, resume: Resume { connection, ..once.resume }, ..once };
+    let (first, same) = greet(&mut node, SocketId(2), &again);
+    assert_eq!(connection, same);
+    node.received(now, SocketId(2), first.freeze());
+    let mut goodbye = BytesMut::new();
+    codec::encode(&Frame::Goodbye, &mut goodbye);
+    node.received(now, SocketId(2), goodbye.freeze());
+    node.closed(now, SocketId(2));
+    let mut states = Vec::new();
+    let mut told = |node: &mut Machine| {
+        while let Some(action) = node.poll() {
+            if let Action::Connection(_, state) = action {
+                states.push(state);
+            }
+        }
+    };
+    told(&mut node);
+    assert!(node.connection_id(me.node).is_none(), "nothing is left of the connection");
+    node.received(now, SocketId(1), late.freeze());
+    told(&mut node);
+    assert!(matches!(states[..], [State::Up(_), State::Down(Down::Left)]), "{states:?}");
+}
+
 /// A choice asked for its grant back before that had been sent, and the grant was dropped from the outbox. The abort of the next request was then
 /// taken for that of the first: the next one was granted in vain, and the offer stood for ever (seed 127995994107438).
 #[test]

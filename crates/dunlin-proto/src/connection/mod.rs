@@ -119,6 +119,9 @@ pub struct Traffic {
 pub(crate) struct Dialling {
     /// The attempt that runs.
     pub(crate) running: Option<Attempt>,
+    /// While this node's `Hello` waits for its answer, the other node has named these connections, and was told that they are unknown here. So no answer may
+    /// name one of them.
+    pub(crate) disowned: Vec<ConnectionId>,
     /// When the next begins, if none runs.
     pub(crate) next: Option<Time>,
     /// It would begin, but no address is known.

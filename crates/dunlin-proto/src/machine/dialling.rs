@@ -250,6 +250,7 @@ impl Machine {
             // One after the other: some may have been offered to a node that has only said that it is this one.
             let promised = promised.get(connection.dialling.unknown).or(promised.last()).copied();
             connection.dialling.running = Some(Attempt::Hello(socket));
+            connection.dialling.disowned.clear();
             met = connection.met.unwrap_or(Incarnation(0));
             resume = connection.resume_point();
             if let Some(promised) = promised.filter(|_| !connection.id.is_some() && connection.dialling.may_name()) {

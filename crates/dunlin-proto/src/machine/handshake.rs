@@ -38,6 +38,9 @@ pub(crate) struct Promise {
     pub(super) begins: bool,
 }
 
+/// Any stranger can name connections in another node's name: so many are noted while one `Hello` is under way.
+const DISOWNED_MAX: usize = 8;
+
 /// For so long a dial gives way to a socket of the other node's, which that node is about to confirm.
 const YIELD: Duration = Duration::from_millis(100);
 
@@ -130,9 +133,8 @@ impl Machine {
             || self.former.promised(now, node).any(|id| id == said.connection) || planted!(ForgottenResumes);
         let was_offered = said.connection.is_some() && !goes_on && is_offered();
         if said.connection.is_some() && !goes_on && !was_offered {
-            // What this node's own hello is answered may be the name of that connection.
-            let asks = matches!(known.and_then(|connection| connection.dialling.running), Some(Attempt::Hello(_)));
-            return self.answer_no(now, id, if asks { Refusal::Crossed } else { Refusal::Forgotten }, message);
+            let why = self.does_not_know(node, id, said.connection);
+            return self.answer_no(now, id, why, message);
         }
         if known.is_none() && self.connections.len() >= self.config.peers_max {
             return self.answer_no(now, id, Refusal::Busy, message);
@@ -202,6 +204,21 @@ impl Machine {
         self.act_write(id);
     }
 
+    /// A `Hello` on `socket` names a connection that this node does not know. What its own `Hello`, if one is under way, is answered may be the name of that
+    /// connection. If this node's `Hello` is the one that is kept the other has crossed it. If it is not, the other node refuses it as crossed: if this one refused
+    /// too, neither would ever be answered. So it says that it does not know the connection, and takes no answer that names it.
+    fn does_not_know(&mut self, node: NodeId, socket: SocketId, connection: ConnectionId) -> Refusal {
+        let running = self.connections.get(node).and_then(|connection| connection.dialling.running);
+        let Some(Attempt::Hello(mine)) = running else { return Refusal::Forgotten };
+        let keeps_mine = self.keeps_mine(node, mine, socket);
+        let disowned = &mut self.connection(node).dialling.disowned;
+        if keeps_mine || disowned.len() >= DISOWNED_MAX {
+            return Refusal::Crossed;
+        }
+        disowned.push(connection);
+        Refusal::Forgotten
+    }
+
     /// Both have dialled: whether this node's own socket is kept. One of their own is better than one that
     /// another node relays.
     pub(super) fn keeps_mine(&self, node: NodeId, mine: SocketId, theirs: SocketId) -> bool {
@@ -247,8 +264,11 @@ impl Machine {
             return self.close(now, id, Closed::Over);
         }
         let connection = self.connection(node);
-        if connection.id != answered.connection {
-            if connection.id != before && !planted!(ForgottenResumes) {
+        let (mine, is_mine) = (connection.id, connection.id == answered.connection);
+        if !is_mine {
+            // Once an offer was taken up it is none any more, also where that connection has ended since.
+            let stands = mine == before && self.former.promised(now, node).any(|id| id == answered.connection);
+            if !stands && !planted!(ForgottenResumes) {
                 return self.close(now, id, Closed::Superseded);
             }
             // The dialler knows of none, or has never heard of this side's.
@@ -339,6 +359,10 @@ impl Machine {
                 && (connection.id == said.connection || !connection.id.is_some())
                 && connection.run == said.run;
         if !stands {
+            return self.close(now, id, Closed::Superseded);
+        }
+        if self.connection(node).dialling.disowned.contains(&welcome.resume.connection) {
+            // The other node has been told that it is unknown here.
             return self.close(now, id, Closed::Superseded);
         }
         let may_name = self.connection(node).dialling.may_name();
