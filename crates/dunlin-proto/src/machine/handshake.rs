@@ -264,11 +264,8 @@ impl Machine {
             return self.close(now, id, Closed::Over);
         }
         let connection = self.connection(node);
-        let (mine, is_mine) = (connection.id, connection.id == answered.connection);
-        if !is_mine {
-            // Once an offer was taken up it is none any more, also where that connection has ended since.
-            let stands = mine == before && self.former.promised(now, node).any(|id| id == answered.connection);
-            if !stands && !planted!(ForgottenResumes) {
+        if connection.id != answered.connection {
+            if connection.id != before && !planted!(ForgottenResumes) {
                 return self.close(now, id, Closed::Superseded);
             }
             // The dialler knows of none, or has never heard of this side's.
@@ -429,6 +426,14 @@ impl Machine {
         codec::encode(&confirm(&*self.identity, &hello, &answer), &mut first);
         self.sockets.get_mut(id).expect("the handshake went over it").ready = Some(first.freeze());
         self.carry_by(now, node, id);
+    }
+
+    /// What was promised on a socket that is not confirmed.
+    pub(super) fn promise(&self, socket: SocketId) -> Option<&Promise> {
+        match &self.sockets.get(socket)?.phase {
+            Phase::Answered(promise) => Some(promise),
+            _ => None,
+        }
     }
 
     /// This node's own socket carries the connection. Those that the other one has dialled, and has not

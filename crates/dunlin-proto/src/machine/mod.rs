@@ -268,10 +268,11 @@ impl Machine {
             }
         }
         let next = self.actions.pop_front();
-        if next.is_none() {
-            self.forget_unused();
+        if next.is_some() {
+            return next;
         }
-        next
+        self.forget_unused();
+        self.actions.pop_front()
     }
 
     /// Of a node with which this one has nothing to do any more its record goes.
@@ -284,9 +285,13 @@ impl Machine {
     }
 
     fn forget(&mut self, node: NodeId) {
-        if let Some(connection) = self.connections.remove(node) {
-            self.former.ended(self.lately, node, &connection, self.config.keeps_id);
-        }
+        let Some(connection) = self.connections.remove(node) else { return };
+        self.former.ended(self.lately, node, &connection, self.config.keeps_id);
+        // The dialler has been here with a later socket. If one of these were confirmed now it would begin anew what has ended.
+        let is_late =
+            |id: &SocketId| self.promise(*id).is_some_and(|promise| promise.attempt <= connection.their_attempt);
+        let late: Vec<SocketId> = self.unconfirmed(node).filter(is_late).collect();
+        late.into_iter().for_each(|id| self.close(self.lately, id, Closed::Superseded));
     }
 
     /// A node is wanted soon: its record stays until then, though nothing uses it yet.
