@@ -106,6 +106,8 @@ async fn asks(application: &str, relayed: bool) -> Relay {
     let (names, own) = (folder.socket("names"), folder.socket("own"));
     let service = Node::builder().app(application).network(Far).names(&names).listen("127.0.0.1:0").join();
     let service = service.await.expect("it joins");
+    // It serves the names before the other node could.
+    let _served = service.receiver::<u32>("nothing").await.expect("it serves the names");
     let inside = Node::builder().app(application).names(&names).listen(&own).relayed(relayed).join();
     let inside = inside.await.expect("it joins");
     let mut named = inside.receiver::<u32>("inside").await.expect("its name service is there");
