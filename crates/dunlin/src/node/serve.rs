@@ -133,6 +133,7 @@ fn default_address(port: u16) -> String {
 /// What is known of the name services that run as this user: at the default ports any user's may listen.
 #[derive(Clone, Copy)]
 struct OwnServices {
+    #[cfg_attr(not(unix), expect(dead_code, reason = "names are left to any service"))]
     looks_at_default_ports: bool,
 }
 
@@ -161,9 +162,12 @@ impl OwnServices {
     }
 }
 
+/// Without unix's owners of files names are left to whichever service is there.
 #[cfg(not(unix))]
 impl OwnServices {
-    fn mark(self, _: &str, _: &str, _: NodeId) {}
+    fn mark(self, _: &str, _: &str, _: NodeId) -> Option<std::convert::Infallible> {
+        None
+    }
 
     fn trusts(self, _: &str, _: NodeId) -> bool {
         true
