@@ -320,7 +320,7 @@ fn an_agent_has_no_more_promised_than_it_wants() {
         h.inlet.push(0).unwrap();
         h.rx.try_recv().unwrap();
         h.rx.try_recv().unwrap();
-        assert_eq!((h.receiver_says().as_str(), h.rx.len()), ("", 1));
+        assert_eq!((h.receiver_says().as_str(), h.rx.len()), ("Credit(0)", 1));
         h.rx.try_recv().unwrap();
         assert_eq!(h.receiver_says(), "Credit(1)", "one there always is");
         h.inlet.lend_at_most(u32::MAX);
