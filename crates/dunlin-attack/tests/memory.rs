@@ -1,13 +1,12 @@
 //! Peers that make a node keep what they send. The allocator of this binary counts live bytes; what the attackers send they keep once.
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use dunlin::prelude::*;
 use dunlin_attack::{Peer, hello, life, run};
+use dunlin_heap::{Counting, Program};
 use dunlin_proto::id::ChannelId;
 use dunlin_proto::wire::{
     Declaration, Expected, Face, Frame, FromHome, Head, Kind, Memory, Names, Rejection, Status, ToHome,
@@ -16,54 +15,11 @@ use dunlin_proto::wire::{
 const OTHER: [u8; 4] = [127, 0, 0, 3];
 const MB: usize = 1 << 20;
 
-/// What is allocated now, and the most that was since [`measure`].
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-struct Counting;
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-fn grow(bytes: usize) {
-    let live = LIVE.fetch_add(bytes, Ordering::Relaxed) + bytes;
-    PEAK.fetch_max(live, Ordering::Relaxed);
-}
-
-// SAFETY: each call goes to the system's allocator as it came; counting touches only the two counters.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        grow(layout.size());
-        // SAFETY: the caller's obligations are those of this call.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's obligations are those of this call.
-        unsafe { System.dealloc(block, layout) }
-    }
-
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        if size >= layout.size() {
-            grow(size - layout.size());
-        } else {
-            LIVE.fetch_sub(layout.size() - size, Ordering::Relaxed);
-        }
-        // SAFETY: the caller's obligations are those of this call.
-        unsafe { System.realloc(block, layout, size) }
-    }
-}
-
-/// Live bytes now; the peak is counted from here on.
-fn measure() -> usize {
-    let live = LIVE.load(Ordering::Relaxed);
-    PEAK.store(live, Ordering::Relaxed);
-    live
-}
+static HEAP: Counting<Program> = Counting(Program::new());
 
 fn growth(before: usize) -> usize {
-    PEAK.load(Ordering::Relaxed).saturating_sub(before)
+    HEAP.0.peak().saturating_sub(before)
 }
 
 /// The tests count the bytes of one process, so one runs at a time.
@@ -154,7 +110,7 @@ fn large_values_that_are_not_announced_end_the_connection() {
         let _rx = node.receiver::<Vec<u8>>("values").await.unwrap();
         let mut peer = join(&names, 2).await;
         let (channels, _) = attach(&mut peer, std::iter::once("values".to_owned())).await;
-        let before = measure();
+        let before = HEAP.0.forget_peak();
         let mut refused = false;
         for ticket in 0..32 {
             refused |= offer(&mut peer, channels[0], ticket, 64 * MB, 64 * MB - 1).await.is_err();
@@ -184,7 +140,7 @@ async fn fills(whole: bool) {
     let mut peer = join(&names, 2).await;
     let (channels, full) = attach(&mut peer, (0..CHANNELS).map(|n| format!("r{n}"))).await;
     assert_eq!(full, 0);
-    let before = measure();
+    let before = HEAP.0.forget_peak();
     let announce = |(number, channel): (usize, &ChannelId)| {
         let (number, total) = (number as u64, LARGE as u64);
         Frame::Memory(Memory::Announce { number, channel: *channel, kind: Kind::Offer, total })
