@@ -18,8 +18,8 @@ use dunlin_proto::schema::{Coding, Kind, Schema};
 use dunlin_proto::wire;
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, MAGIC, Refusal, Resume, Welcome};
 use dunlin_proto::wire::{
-    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Memory, Names, Read, Rejection, Status, ToHome,
-    VERSIONS, codec,
+    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Memory, Names, Read, Rejection, Relay, Status,
+    ToHome, VERSIONS, codec,
 };
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -180,13 +180,15 @@ impl Intruder {
         self.stream.write_all(&bytes_of(frames)).await.unwrap();
     }
 
-    /// The next frame that is no heartbeat and no acknowledgement.
+    /// The next frame of a conversation: no heartbeat, no acknowledgement, no request for help with other nodes.
     async fn hear(&mut self) -> Frame {
         loop {
             if let codec::Next::Frame { head, body } = codec::next(&self.arrived).unwrap() {
                 let mut frame = self.arrived.split_to(head + body).freeze();
                 match codec::decode(frame[0], frame.split_off(head)).unwrap() {
                     Frame::Heartbeat | Frame::Ack { .. } | Frame::Memory(Memory::Credit(_)) => continue,
+                    // The node looks for an earlier intruder that has gone, and asks this one to help.
+                    Frame::Relay(Relay::AskDial { .. }) => continue,
                     frame => return frame,
                 }
             }
@@ -209,7 +211,10 @@ impl Intruder {
         // It says nothing of its messages.
         let face = sender(Bytes::new());
         self.say(&[declare(1, name, &face)]).await;
-        let Frame::Names(Names::Found { channel, .. }) = self.hear().await else { panic!("{name} is not found") };
+        let channel = match self.hear().await {
+            Frame::Names(Names::Found { channel, .. }) => channel,
+            other => panic!("{name} is not found: {other:?}"),
+        };
         self.say(&[Frame::ToHome(channel, ToHome::Attach(face))]).await;
         let Frame::FromHome(_, FromHome::Attached(_)) = self.hear().await else { panic!("{name} is not there") };
         channel
