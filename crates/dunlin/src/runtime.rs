@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
 
 use dunlin_core::__rt::Alone;
@@ -69,6 +70,14 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 #[doc(hidden)]
 #[track_caller]
 pub fn main<F: Future>(workers: Option<usize>, future: F) -> F::Output {
+    let mut output = None;
+    run(workers, Box::pin(async { output = Some(future.await) }));
+    output.expect("a future that has not panicked has ended")
+}
+
+/// Knows no program's types, so that it is compiled here and not in each program.
+#[track_caller]
+fn run(workers: Option<usize>, future: Pin<Box<dyn Future<Output = ()> + '_>>) {
     /// While this thread runs `future` it works for that runtime; then for the one that it worked for before.
     struct Back(Option<Arc<Nodes>>);
     impl Drop for Back {
@@ -90,7 +99,7 @@ pub fn main<F: Future>(workers: Option<usize>, future: F) -> F::Output {
     if !nodes.are_none() {
         runtime.block_on(nodes.leave());
     }
-    outcome.unwrap_or_else(|panic| resume_unwind(panic))
+    outcome.unwrap_or_else(|panic| resume_unwind(panic));
 }
 
 /// Whether this thread works for a runtime that [`main`] has made.

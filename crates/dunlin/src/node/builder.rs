@@ -14,7 +14,7 @@ use super::hub::Hub;
 use super::identity::Key;
 use super::log::Log;
 use super::memory;
-use super::network::{Listener, Network, Networks};
+use super::network::{Listener, Network, Networks, compiled_here};
 use super::roles::{Roles, Settings};
 use super::{Inner, Node, Peer, id, leaving, listen, message, roles, serve};
 use crate::config::{Config, Origin, Sources, is_application};
@@ -279,7 +279,11 @@ impl NodeBuilder {
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub async fn join(mut self) -> Result<Node, NodeError> {
+    pub fn join(self) -> impl Future<Output = Result<Node, NodeError>> + Send {
+        compiled_here(self.enter())
+    }
+
+    async fn enter(mut self) -> Result<Node, NodeError> {
         let settings = self.settle()?;
         let (networks, host) = world::networks(self.networks);
         let names = listen::names(settings.names.value.clone()).map_err(|why| NodeError::Setting(why.to_string()))?;

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
 use super::driver::Driver;
+use super::network::compiled_here;
 use super::{Client, NameError, Naming, Node};
 use crate::{Deadline, Instant};
 
@@ -179,7 +180,11 @@ impl Inquirer {
     /// # Errors
     /// As of a call: also if no answer came within `patience`. If the connection is lost meanwhile, that is only told once the connection is back or dead
     /// ([`grace`](super::NodeBuilder::grace)): until then nobody can know whether the node has heard the question.
-    pub async fn ping(&mut self, patience: Duration) -> crate::Result<(String, Duration)> {
+    pub fn ping(&mut self, patience: Duration) -> impl Future<Output = crate::Result<(String, Duration)>> + Send {
+        compiled_here(self.pinged(patience))
+    }
+
+    async fn pinged(&mut self, patience: Duration) -> crate::Result<(String, Duration)> {
         let asked = Instant::now();
         let node = self.client.ping.call(()).within(patience).await?;
         Ok((node, asked.elapsed()))
@@ -189,7 +194,11 @@ impl Inquirer {
     ///
     /// # Errors
     /// As of [`ping`](Self::ping). After an error the inquirer is of no more use.
-    pub async fn names(&mut self, patience: Duration) -> crate::Result<NameList> {
+    pub fn names(&mut self, patience: Duration) -> impl Future<Output = crate::Result<NameList>> + Send {
+        compiled_here(self.listed(patience))
+    }
+
+    async fn listed(&mut self, patience: Duration) -> crate::Result<NameList> {
         let until = Instant::now() + patience;
         self.client.list.send(()).within(patience).await?;
         let mut all: Option<NameList> = None;

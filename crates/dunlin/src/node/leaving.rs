@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 use super::bell::lock;
 use super::driver::{Driver, State};
 use super::error::{NameError, NodeError, UnsettledEnd};
+use super::network::{BoxFuture, compiled_here};
 use super::roles::{Role, Roles, SAY_LEAVING};
 use super::work::Half;
 use super::{Inner, Node, Peer};
@@ -258,7 +259,11 @@ impl Node {
     /// [`NodeError::Stragglers`]: members that had not left. [`NodeError::Unsettled`]: ends that were sent on
     /// are lost. [`NodeError::NotFlushed`]: nodes that have not acknowledged everything in time. The node has
     /// left all the same.
-    pub async fn leave(self) -> crate::Result {
+    pub fn leave(self) -> impl Future<Output = crate::Result> + Send {
+        compiled_here(self.depart())
+    }
+
+    async fn depart(self) -> crate::Result {
         tracing::info!(target: "dunlin::node", application = self.application(), "leaving");
         let members = self.inner.roles.close(&self.inner.driver, Duration::MAX).await;
         let Departed { lost, unacknowledged } = self.end(Patience::USUAL).await;
@@ -309,7 +314,11 @@ impl Node {
     /// # there.leave().await
     /// # }).unwrap();
     /// ```
-    pub async fn flush(&self) -> crate::Result {
+    pub fn flush(&self) -> impl Future<Output = crate::Result> + Send {
+        compiled_here(self.flushed())
+    }
+
+    async fn flushed(&self) -> crate::Result {
         let driver = &self.inner.driver;
         driver.all_said().await;
         let (told, flushed) = oneshot::channel();
@@ -384,7 +393,11 @@ impl Nodes {
     }
 
     /// Has each node leave that has not left.
-    pub(crate) async fn leave(&self) {
+    pub(crate) fn leave(&self) -> BoxFuture<'_, ()> {
+        compiled_here(self.left())
+    }
+
+    async fn left(&self) {
         let nodes = std::mem::take(&mut *lock(&self.0));
         let leaving: Vec<_> = nodes.into_iter().map(|node| tokio::spawn(node.leave())).collect();
         let all = async {

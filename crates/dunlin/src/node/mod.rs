@@ -200,6 +200,7 @@ pub use leaving::Unacknowledged;
 pub(crate) use leaving::{Nodes, works_for};
 pub use listen::LISTEN_PORTS;
 pub use name::Expects;
+use network::compiled_here;
 pub use records::Records;
 pub use roles::Role;
 use roles::Roles;
@@ -250,8 +251,8 @@ impl Node {
     ///
     /// # Errors
     /// See [`NodeBuilder::join`].
-    pub async fn join(application: &str) -> Result<Self, NodeError> {
-        Self::builder().app(application).join().await
+    pub fn join(application: &str) -> impl Future<Output = Result<Self, NodeError>> + Send + use<> {
+        Self::builder().app(application).join()
     }
 
     /// A node with other settings.
@@ -408,8 +409,12 @@ impl Node {
     ///
     /// # Errors
     /// [`NameError::Unreachable`]; [`NameError::TimedOut`], if nobody answered within `patience`.
-    pub async fn inquire(&self, address: Option<&str>, patience: Duration) -> Result<Inquirer, NameError> {
-        Inquirer::new(self, address, patience).await
+    pub fn inquire<'a>(
+        &'a self,
+        address: Option<&'a str>,
+        patience: Duration,
+    ) -> impl Future<Output = Result<Inquirer, NameError>> + Send + 'a {
+        compiled_here(Inquirer::new(self, address, patience))
     }
 
     /// Whether this node serves the application's names.

@@ -12,6 +12,7 @@ use dunlin_proto::schema::difference;
 use dunlin_proto::wire::{Declaration, Expected, Face, Room, Terms, Which};
 use tokio::sync::oneshot;
 
+use super::super::network::{BoxFuture, compiled_here};
 use super::guests::numbered;
 use super::joining::Addresses;
 use super::{Acceptance, DeclaredEnd, Hub, NameConflict, Outlets, Role};
@@ -498,7 +499,17 @@ fn poison(agent: &Agent, text: &str) {
 
 impl Driver {
     /// Declares an end, and waits until it is admitted. Gives its number.
-    pub(crate) async fn declare(
+    pub(crate) fn declare<'a>(
+        self: &'a Arc<Self>,
+        name: &'a str,
+        options: Options,
+        schema: Bytes,
+        half: Half,
+    ) -> BoxFuture<'a, Result<u64, NameError>> {
+        compiled_here(self.admitted(name, options, schema, half))
+    }
+
+    async fn admitted(
         self: &Arc<Self>,
         name: &str,
         options: Options,

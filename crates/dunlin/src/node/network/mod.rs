@@ -34,6 +34,12 @@ pub use unix::Unix;
 /// A future whose type is not named.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// A future whose code is compiled with this crate, if what calls this is not generic. The code of an `async fn` is
+/// compiled with the crate that polls it, and with it what it calls: all of the node in every user's program.
+pub(crate) fn compiled_here<'a, T>(future: impl Future<Output = T> + Send + 'a) -> BoxFuture<'a, T> {
+    Box::pin(future)
+}
+
 /// A kind of network.
 ///
 /// Addresses are given and returned without the prefix: that is for [`Networks`] to take off and to put on.
@@ -234,18 +240,22 @@ impl Networks {
     ///
     /// # Errors
     /// See there.
-    pub async fn dial(&self, address: &str) -> io::Result<Box<dyn Socket>> {
-        let (network, rest) = self.pick(address)?;
-        network.dial(rest).await
+    pub fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
+        Box::pin(async move {
+            let (network, rest) = self.pick(address)?;
+            network.dial(rest).await
+        })
     }
 
     /// The same, but not to this host: see [`Network::dial_elsewhere`].
     ///
     /// # Errors
     /// See there.
-    pub async fn dial_elsewhere(&self, address: &str) -> io::Result<Box<dyn Socket>> {
-        let (network, rest) = self.pick(address)?;
-        network.dial_elsewhere(rest).await
+    pub fn dial_elsewhere<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
+        Box::pin(async move {
+            let (network, rest) = self.pick(address)?;
+            network.dial_elsewhere(rest).await
+        })
     }
 
     /// Whether the address is on this host: see [`Network::is_local`]. One of no network that is known is
@@ -258,12 +268,18 @@ impl Networks {
     ///
     /// # Errors
     /// See there.
-    pub async fn listen(&self, address: &str) -> io::Result<Box<dyn Listener>> {
-        let (network, rest) = self.pick(address)?;
-        let listener = network.listen(rest).await?;
-        // Only TCP's addresses go without.
-        let scheme = network.scheme();
-        Ok(if scheme == Tcp::SCHEME { listener } else { Box::new(Prefixed { scheme, listener }) })
+    pub fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
+        Box::pin(async move {
+            let (network, rest) = self.pick(address)?;
+            let listener = network.listen(rest).await?;
+            // Only TCP's addresses go without.
+            let scheme = network.scheme();
+            Ok(if scheme == Tcp::SCHEME {
+                listener
+            } else {
+                Box::new(Prefixed { scheme, listener }) as Box<dyn Listener>
+            })
+        })
     }
 
     /// The network of an address, and the address without the prefix.
