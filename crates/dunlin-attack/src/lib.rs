@@ -11,10 +11,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use dunlin_proto::id::{ConnectionId, Incarnation, Life, NodeId};
+use dunlin_proto::id::{ChannelId, ConnectionId, Incarnation, Life, NodeId, Ticket};
 use dunlin_proto::identity::{Identity, confirm, proven_by};
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Resume, Welcome};
-use dunlin_proto::wire::{Frame, VERSIONS, codec};
+use dunlin_proto::wire::{
+    Declaration, Expected, Face, Frame, FromHome, Head, Memory, Names, Relay, Status, ToHome, VERSIONS, codec,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -51,6 +53,31 @@ pub fn bytes_of(frames: &[Frame]) -> Bytes {
         }
     }
     out.freeze()
+}
+
+/// One face of a name, of a peer that says nothing of its messages.
+pub fn face(face: Face) -> Declaration {
+    Declaration { face, shared: false, expects: Expected::Unknown, schema: Bytes::new() }
+}
+
+/// Declares this face of a name, whose channel has this number at the peer.
+pub fn declare(number: u64, name: &str, channel: ChannelId, face: &Declaration) -> Frame {
+    let (name, face) = (name.to_owned(), face.clone());
+    Frame::Names(Names::Declare { number, name, channel, face, status: Status::New })
+}
+
+/// Offers a value, in pieces of 16 KiB.
+///
+/// # Panics
+/// The value is empty: no message is.
+pub fn offer(channel: ChannelId, ticket: Ticket, value: &Bytes) -> Vec<Frame> {
+    const PIECE: usize = 16 << 10;
+    let mut pieces = (0..value.len()).step_by(PIECE).map(|at| value.slice(at..value.len().min(at + PIECE)));
+    let (head, total) = (Head::Offer(ticket), value.len() as u64);
+    let first = pieces.next().expect("every message has a byte");
+    let mut frames = vec![Frame::ToHome(channel, ToHome::Value { head, total, first })];
+    frames.extend(pieces.map(|piece| Frame::More(channel, piece)));
+    frames
 }
 
 /// What a peer, whose life is made by [`life`], says first: to the node that it wants, or to whatever node is there if that is zero.
@@ -120,6 +147,15 @@ impl Peer {
     pub async fn who_is(from: [u8; 4], to: &str, application: &str, me: Life) -> io::Result<Life> {
         let mut peer = Self::dial(from, to).await?;
         Ok(peer.greet(&hello(application, me, ANY)).await?.me)
+    }
+
+    /// Asks which node is at an address, dials it again, and shakes hands.
+    ///
+    /// # Errors
+    /// Those of the system; the node closed the socket, or refuses.
+    pub async fn meet(from: [u8; 4], to: &str, application: &str, me: Life) -> io::Result<Self> {
+        let there = Self::who_is(from, to, application, me).await?;
+        Self::join(from, to, &hello(application, me, there), Duration::ZERO).await
     }
 
     /// Dials the node that is known to be there, and shakes hands: with each of its words it waits as long as
@@ -204,6 +240,52 @@ impl Peer {
                 return codec::decode(frame[0], frame.split_off(head)).map_err(io::Error::other);
             }
             self.read().await?;
+        }
+    }
+
+    /// The next frame of a conversation: no heartbeat, no acknowledgement, no credit of the connection's, no request for help with other nodes (the node may look for an
+    /// earlier peer that has gone).
+    ///
+    /// # Errors
+    /// Those of [`hear`](Self::hear).
+    pub async fn hear_word(&mut self) -> io::Result<Frame> {
+        loop {
+            match self.hear().await? {
+                Frame::Heartbeat | Frame::Ack { .. } => {}
+                Frame::Memory(Memory::Credit(_)) | Frame::Relay(Relay::AskDial { .. }) => {}
+                frame => return Ok(frame),
+            }
+        }
+    }
+
+    /// The same, however long that takes: meanwhile the peer says that it lives.
+    ///
+    /// # Errors
+    /// Those of [`hear`](Self::hear).
+    pub async fn hear_at_last(&mut self) -> io::Result<Frame> {
+        loop {
+            match tokio::time::timeout(Duration::from_millis(100), self.hear_word()).await {
+                Ok(frame) => return frame,
+                Err(_) => self.say(&[Frame::Heartbeat]).await?,
+            }
+        }
+    }
+
+    /// Declares a sender, and attaches it to the receiver of that name, which is at this node.
+    ///
+    /// # Errors
+    /// Those of [`hear`](Self::hear); the node answers otherwise.
+    pub async fn attach(&mut self, number: u64, name: &str) -> io::Result<ChannelId> {
+        let face = face(Face::Sender);
+        self.say(&[declare(number, name, ChannelId(number.into()), &face)]).await?;
+        let channel = match self.hear_at_last().await? {
+            Frame::Names(Names::Found { channel, .. }) => channel,
+            other => return Err(io::Error::other(format!("{name} is not found: {other:?}"))),
+        };
+        self.say(&[Frame::ToHome(channel, ToHome::Attach(face))]).await?;
+        match self.hear_at_last().await? {
+            Frame::FromHome(_, FromHome::Attached(_)) => Ok(channel),
+            other => Err(io::Error::other(format!("{name} is not there: {other:?}"))),
         }
     }
 

@@ -959,3 +959,85 @@ fn a_sender_that_was_used_elsewhere_comes_back_as_a_guest() {
     assert!(nodes.machines[0].has_half(CHANNEL) && nodes.machines[0].has_home(CHANNEL));
     assert_eq!(nodes.machines[1].census().proxies, 0);
 }
+
+/// The same where the home is at a third node: it would never have heard of the half that was dropped. A half that is here, and that its home has admitted, is the latest.
+#[test]
+fn a_sender_that_a_third_node_has_admitted_is_not_replaced() {
+    let mut nodes = Nodes::new(3);
+    nodes.move_sender(0, 1);
+    nodes.machines[1].use_sender(NOW, CHANNEL);
+    nodes.run();
+    let (place, trip) = nodes.pack_sender(1);
+    nodes.sender_left(1, trip, 2);
+    assert_eq!(nodes.sender_arrives(1, place.clone(), 2), Arrival::Returned);
+    for lie in [0, 1, 1 << 32] {
+        let word = SenderPlace { transfer: place.transfer + lie, ..place.clone() };
+        assert_eq!(nodes.sender_arrives(1, word, 2), Arrival::Stale, "{lie}");
+        nodes.run();
+        assert!(nodes.machines[1].stand(CHANNEL).known, "{lie}");
+    }
+    nodes.machines[1].offer(NOW, CHANNEL, 1, Bytes::from_static(b"k"));
+    nodes.machines[1].end_proxy(NOW, CHANNEL, End::Gone);
+    nodes.run();
+    nodes.machines[0].taken(NOW, CHANNEL, id(1), 1);
+    nodes.run();
+    assert!(nodes.home_heard(0, &HomeHears::Ended(End::Gone)), "{:?}", nodes.homes);
+    assert_eq!(nodes.machines[1].census().proxies, 0);
+}
+
+/// What a node has lent comes back, and is said to have been used since. If that is a lie the home knows only the half that was lent, and has to hear that it is over; also
+/// if it is the next home, which has not answered that half.
+#[test]
+fn a_home_hears_of_a_lent_half_that_is_replaced() {
+    for moves in [false, true] {
+        let mut nodes = Nodes::new(4);
+        nodes.move_sender(0, 1);
+        nodes.machines[1].use_sender(NOW, CHANNEL);
+        nodes.run();
+        let (place, trip) = nodes.pack_sender(1);
+        nodes.sender_left(1, trip, 2);
+        let home = if moves {
+            nodes.held.push((3, 1));
+            nodes.move_receiver(0, 3);
+            nodes.machines[3].use_receiver(NOW, CHANNEL);
+            nodes.run();
+            3
+        } else {
+            0
+        };
+        let word = SenderPlace { transfer: place.transfer + 1, ..place };
+        assert_eq!(nodes.sender_arrives(1, word, 2), Arrival::Guest);
+        nodes.held.clear();
+        nodes.run();
+        // Nobody wants it.
+        nodes.machines[1].end_proxy(NOW, CHANNEL, End::Gone);
+        nodes.run();
+        assert!(nodes.home_heard(home, &HomeHears::Ended(End::Lost)), "{moves}: {:?}", nodes.homes);
+        assert_eq!(nodes.machines[home].stand(CHANNEL).home, Some(0), "{moves}");
+        assert_eq!(nodes.machines[1].census().proxies, 0, "{moves}");
+    }
+}
+
+/// The honest twin: it was used there, and comes back before the home's word of that.
+#[test]
+fn a_sender_that_was_used_by_a_third_node_comes_back_before_its_homes_word() {
+    let mut nodes = Nodes::new(3);
+    nodes.move_sender(0, 1);
+    nodes.machines[1].use_sender(NOW, CHANNEL);
+    nodes.run();
+    nodes.held.push((0, 1));
+    assert_eq!(nodes.move_sender(1, 2), Arrival::Guest);
+    nodes.machines[2].use_sender(NOW, CHANNEL);
+    nodes.run();
+    assert_eq!(nodes.move_sender(2, 1), Arrival::Guest);
+    nodes.run();
+    nodes.held.clear();
+    nodes.machines[1].offer(NOW, CHANNEL, 1, Bytes::from_static(b"k"));
+    nodes.run();
+    assert!(nodes.machines[1].stand(CHANNEL).known);
+    assert!(!nodes.home_heard(0, &HomeHears::Ended(End::Lost)), "{:?}", nodes.homes);
+    nodes.machines[0].taken(NOW, CHANNEL, id(1), 1);
+    nodes.run();
+    let taken = ProxyHears::Taken(1, nodes.machines[1].contact(id(0)));
+    assert!(nodes.proxies.contains(&(1, taken)), "{:?}", nodes.proxies);
+}

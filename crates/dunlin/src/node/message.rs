@@ -24,7 +24,7 @@ use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_core::{Policy, Why, fifo, rendezvous};
 use dunlin_proto::id::{ChannelId, Contact, NodeId};
 use dunlin_proto::wire::{Declaration, End, Expected, Face, Terms, Which, limits};
-use dunlin_proto::{Arrival, ReceiverPlace, SenderPlace, Trip};
+use dunlin_proto::{Arrival, HomeHears, ReceiverPlace, SenderPlace, Trip};
 
 use self::through::Through;
 pub(crate) use self::through::{Passing, pass_on};
@@ -1301,9 +1301,10 @@ fn adopt_on(
                     // Whoever has sent that message has the other agent, until it is known that it was taken.
                     locked.state.returned.insert(channel, inlet);
                 } else {
-                    // No honest node sends it home so: see `goes_unused`.
+                    // No honest node sends it home so: see `goes_unused`. The bridge that its receiver has left ends with it, and the agent of that.
                     inlet.into_iter().for_each(dunlin_core::carrier::AnyInlet::down);
                     locked.state.machine.end_home(now, channel, End::Lost);
+                    locked.state.tell((channel, Which::Receiver), Told::Home(from, HomeHears::Failed(End::Lost)));
                 }
                 return;
             }

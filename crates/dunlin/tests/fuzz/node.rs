@@ -70,7 +70,7 @@ async fn beside_a_peer(u: Unstructured<'_>) -> Result {
     let (node, friend) = (Node::join(APPLICATION).await?, Node::join(APPLICATION).await?);
     let pings = Arc::new(AtomicU64::new(0));
     let mut processes = vec![talk(&node, &friend, pings.clone()).await?];
-    processes.extend(offer_everything(&node));
+    processes.extend(offer_everything(&node, Borrowed::new(&node, &friend).await?));
 
     let mut peer = Peer::new(u, node.addresses()[0].clone());
     for _ in 0..STEPS_MAX {
@@ -118,8 +118,35 @@ async fn talk(node: &Node, friend: &Node, pings: Arc<AtomicU64>) -> Result<Proce
     }))
 }
 
+/// Ends that the friend makes, whose other ends stay with it: what the peer is lent of these has its home, or its other half, at a third node.
+struct Borrowed {
+    asks: Sender<u32>,
+    ends: Receiver<End>,
+}
+
+impl Borrowed {
+    async fn new(node: &Node, friend: &Node) -> Result<Self> {
+        let (asks, mut asked) = (node.sender("asks").await?, friend.receiver("asks").await?);
+        let (mut lent, ends) = (friend.sender("lent").await?, node.receiver("lent").await?);
+        let lending = spawn(async move {
+            while let Ok(kind) = asked.recv().await {
+                if lent.send(make(kind)).await.is_err() {
+                    break;
+                }
+            }
+        });
+        drop(lending);
+        Ok(Self { asks, ends })
+    }
+
+    async fn make(&mut self, kind: u32) -> End {
+        self.asks.send(kind).await.expect("the friend is there");
+        self.ends.recv().await.expect("the friend is there")
+    }
+}
+
 /// What the peer can attach to, under names that are declared anew when it has broken them.
-fn offer_everything(node: &Node) -> Vec<Process<()>> {
+fn offer_everything(node: &Node, mut borrowed: Borrowed) -> Vec<Process<()>> {
     let wait = Duration::from_secs(1);
     let again = Duration::from_millis(10);
     let (takes, gives, adds, serves) = (node.clone(), node.clone(), node.clone(), node.clone());
@@ -142,7 +169,11 @@ fn offer_everything(node: &Node) -> Vec<Process<()>> {
                     continue;
                 };
                 for kind in n.. {
-                    if given.send(make(kind)).await.is_err() {
+                    let end = match kind % 2 {
+                        0 => make(kind / 2),
+                        _ => borrowed.make(kind / 2).await,
+                    };
+                    if given.send(end).await.is_err() {
                         break;
                     }
                     if kind - n > GIVEN_AT_ONCE {

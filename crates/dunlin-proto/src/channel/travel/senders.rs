@@ -185,14 +185,19 @@ impl Machine {
                 }
                 return Arrival::Returned;
             }
-            if place.transfer <= proxy.way.transfer || is_admitted {
+            // Of a half that its home has admitted, and that is here, there is no later one, whatever a message says.
+            let is_latest = is_admitted || (proxy.way.state == Whereabouts::Known && !proxy.way.is_away());
+            if place.transfer <= proxy.way.transfer || is_latest {
                 self.answer(now, giver, channel, lost);
                 return Arrival::Stale;
             }
-            if !proxy.way.is_away() {
+            // It has been used elsewhere since, of which the home's word is still on its way. If that is a lie, the home still counts on this half; else it does not look at what that says.
+            if matches!(proxy.way.state, Whereabouts::Known | Whereabouts::Taking { .. }) {
+                self.say_to_home(now, channel, ToHome::Ended(End::Lost));
+            }
+            if self.proxies.get(&channel).is_some_and(|proxy| !proxy.way.is_away()) {
                 self.lose_superseded(now, channel);
             }
-            // It has been used elsewhere since, of which the home's word is still on its way.
             self.settle_lent(now, channel);
             self.drop_way(now, channel, &End::Lost);
         }
@@ -319,6 +324,10 @@ impl Machine {
                     && transfer == proxy.way.transfer =>
             {
                 self.home_is(now, channel, epoch, terms)?;
+            }
+            // To a half that has been replaced here: it has failed.
+            FromHome::HomeIs { .. } if proxy.way.state == Whereabouts::Resting => {
+                self.say(now, from, Frame::ToHome(channel, ToHome::Ended(End::Lost)));
             }
             FromHome::NotHome(transfer) if taking && transfer == proxy.way.transfer => match proxy.way.state {
                 Whereabouts::Taking { moved: false } => self.ask(now, channel),
