@@ -3,13 +3,13 @@
 //! A numbered frame gets its number when it is first written, not when it is queued. So control frames overtake values that
 //! wait, and there is still only one sequence to resume.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
 use super::window::Window;
-use crate::account::Credit;
+use crate::account::{Credit, cost};
 use crate::config::Config;
 use crate::id::{ChannelId, Ticket};
 use crate::planted::planted;
@@ -51,6 +51,8 @@ struct Stream {
     /// The value in front of `waiting` is not within the credit.
     announced: Option<Announced>,
     waiting: VecDeque<ToHome>,
+    /// What the values sent on credits cost that wait here.
+    queued: u64,
 }
 
 /// A value that waits for the other node to have room.
@@ -89,6 +91,16 @@ enum Speaker {
 const PAGE: usize = 4 << 10;
 /// ... until less is left. A frame that needs more takes a piece of its own.
 const PAGE_MIN: usize = 256;
+
+/// So much may be queued for one connection of values that are sent on credits.
+fn queued_max(config: &Config) -> u64 {
+    2 * config.unacked_max as u64
+}
+
+/// So much of that each channel may have, however much others have.
+fn queued_min(config: &Config) -> u64 {
+    (queued_max(config) / 128).max(1)
+}
 
 /// A value of no more bytes than this is small.
 const SMALL: usize = 1 << 10;
@@ -165,6 +177,14 @@ pub(crate) struct Outbox {
     parked: usize,
     /// ... and these have yet to announce them: too many others are.
     unannounced: VecDeque<ChannelId>,
+    /// What the values sent on credits cost that wait in all streams.
+    queued: u64,
+    /// The channels whose senders wait until less is queued.
+    short: BTreeSet<ChannelId>,
+    /// Of those, the channels whose streams have become short enough.
+    roomy: Vec<ChannelId>,
+    /// When no more than this is queued, all of `short` may have room.
+    roomy_below: u64,
     /// Room for small frames.
     page: BytesMut,
     /// Empty, but for its room.
@@ -195,6 +215,10 @@ impl Outbox {
                     self.born += 1;
                     Stream { born: self.born, ..Stream::default() }
                 });
+                if let ToHome::Value { head: Head::Sent, total, .. } = &said {
+                    stream.queued += cost(*total);
+                    self.queued += cost(*total);
+                }
                 stream.waiting.push_back(said);
             }
             Frame::Relay(Relay::Bytes { stream, piece }) => {
@@ -280,6 +304,40 @@ impl Outbox {
 
     fn is_parked(&self, channel: ChannelId) -> bool {
         self.streams.get(&channel).is_some_and(|stream| stream.announced.is_some_and(|announced| !announced.admitted))
+    }
+
+    /// How many more bytes of values sent on credits may be queued for this channel. All channels share twice what may be unacknowledged; the fuller
+    /// that is, the less is for each (see [`crate::account`]), but a little is in any case.
+    pub(crate) fn room_for(&self, channel: ChannelId, config: &Config) -> u64 {
+        let mine = self.streams.get(&channel).map_or(0, |stream| stream.queued);
+        let share = queued_max(config).saturating_sub(self.queued);
+        share.max(queued_min(config)).saturating_sub(mine)
+    }
+
+    /// The sender of this channel waits until less is queued.
+    pub(crate) fn is_short(&mut self, channel: ChannelId, config: &Config) {
+        if self.short.is_empty() {
+            self.roomy_below = self.queued.saturating_sub(queued_max(config) / 16);
+        }
+        self.short.insert(channel);
+    }
+
+    /// The channels that [wait](Self::is_short) and may have room now. They wait no more.
+    pub(crate) fn now_roomy(&mut self) -> Vec<ChannelId> {
+        if self.short.is_empty() {
+            return Vec::new();
+        }
+        if self.queued <= self.roomy_below {
+            self.roomy.clear();
+            return std::mem::take(&mut self.short).into_iter().collect();
+        }
+        let roomy = std::mem::take(&mut self.roomy);
+        roomy.into_iter().filter(|channel| self.short.remove(channel)).collect()
+    }
+
+    /// Bytes of values sent on credits that have not been written.
+    pub(crate) fn queued(&self) -> u64 {
+        self.queued
     }
 
     /// The other node gives more credit.
@@ -460,7 +518,13 @@ impl Outbox {
                         self.park(channel);
                         continue;
                     }
+                    let queued = stream.queued;
                     let frame = stream.next(channel, sizes);
+                    let left = stream.queued;
+                    self.queued -= queued - left;
+                    if left <= queued_min(config) / 2 && left < queued && self.short.contains(&channel) {
+                        self.roomy.push(channel);
+                    }
                     let done = stream.rest.is_none() && stream.waiting.is_empty();
                     if done {
                         self.streams.remove(&channel);
@@ -661,6 +725,9 @@ impl Stream {
     fn next(&mut self, channel: ChannelId, sizes: Sizes) -> Option<Frame> {
         if let Some((head, mut rest)) = self.rest.take() {
             let piece = rest.split_to(rest.len().min(sizes.piece));
+            if head == Head::Sent {
+                self.queued -= piece.len() as u64;
+            }
             self.rest = (!rest.is_empty()).then_some((head, rest));
             return Some(Frame::More(channel, piece));
         }
@@ -673,6 +740,9 @@ impl Stream {
             self.waiting.make_contiguous().reverse();
         }
         let first = value.split_to(if value.len() <= sizes.whole { value.len() } else { sizes.piece });
+        if head == Head::Sent {
+            self.queued -= cost(first.len() as u64);
+        }
         self.rest = (!value.is_empty()).then_some((head, value));
         Some(Frame::ToHome(channel, ToHome::Value { head, total, first }))
     }

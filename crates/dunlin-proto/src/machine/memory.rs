@@ -109,6 +109,19 @@ impl Machine {
         }
     }
 
+    /// Values for that node have been written: senders that wait for room go on.
+    pub(super) fn tell_credits_to(&mut self, node: NodeId) {
+        let Some(connection) = self.connections.get_mut(node) else { return };
+        for channel in connection.outbox.now_roomy() {
+            self.tell_credits(channel);
+        }
+    }
+
+    /// Bytes of values sent on credits that wait to be written to that node.
+    pub fn queued_for(&self, node: NodeId) -> u64 {
+        self.connections.get(node).map_or(0, |connection| connection.outbox.queued())
+    }
+
     /// To a node that has said something before: no connection is made for it.
     fn say_memory(&mut self, node: NodeId, said: Memory) {
         let Some(connection) = self.connections.get_mut(node) else { return };
