@@ -316,3 +316,38 @@ fn a_home_that_reads_gets_all_that_it_has_granted() {
         assert!(growth(before) < 32 * MB, "{}", growth(before));
     });
 }
+
+/// Peers ask without end, and read nothing of what they are answered. They are cut when it is too much, and the node has kept no more for all of them than it may.
+#[test]
+fn answers_that_are_not_read_are_bounded() {
+    const PEERS: u128 = 8;
+    const HELD: usize = 4 * MB;
+    run(async {
+        let _alone = ALONE.lock().await;
+        let (node, names) = serve(|builder| builder.message_max_bytes(1000).held_max_bytes(HELD as u64)).await;
+        let mut receivers = Vec::new();
+        for n in 0..PEERS {
+            receivers.push(node.receiver::<u32>(&format!("asked {n}")).await.unwrap());
+        }
+        let before = HEAP.0.forget_peak();
+        let mut floods = Vec::new();
+        for n in 0..PEERS {
+            let mut peer = join(&names, 10 + n).await;
+            floods.push(tokio::spawn(async move {
+                let (channels, _) = attach(&mut peer, std::iter::once(format!("asked {n}"))).await;
+                let asks: Vec<Frame> =
+                    (0..1000).map(|_| Frame::ToHome(channels[0], ToHome::Attach(sender()))).collect();
+                // It ends when the node closes the socket.
+                while peer.say(&asks).await.is_ok() {}
+            }));
+        }
+        for flood in floods {
+            flood.await.unwrap();
+        }
+        let most = growth(before);
+        println!("{most} bytes for answers to {PEERS} peers");
+        // Beside what may be held: 128 KiB for each, what has been read of its socket, and what the allocator's doubling costs.
+        assert!(most < 2 * HELD + PEERS as usize * MB / 2, "{most} bytes");
+        goes_on(&node, &names, "others", 1000).await;
+    });
+}

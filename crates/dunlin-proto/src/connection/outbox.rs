@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::id::{ChannelId, Ticket};
 use crate::planted::planted;
 use crate::time::Time;
-use crate::wire::{Frame, FromHome, Head, Memory, Relay, ToHome, codec, limits};
+use crate::wire::{Frame, FromHome, Head, Memory, Names, Relay, ToHome, codec, limits};
 
 /// A numbered frame that has been written and not been acknowledged.
 #[derive(Clone, Debug)]
@@ -37,6 +37,64 @@ impl Written {
     fn len(&self) -> usize {
         self.head.len() + self.piece.as_ref().map_or(0, Bytes::len)
     }
+
+    /// What it takes, if it answers the other node.
+    fn answer(&self) -> usize {
+        if codec::is_answer(self.head[0]) { size_of::<Self>() + self.head.len() } else { 0 }
+    }
+}
+
+/// Frames that wait in the control lane, and about how many bytes those take that answer the other node.
+#[derive(Clone, Debug, Default)]
+struct Control {
+    frames: VecDeque<Frame>,
+    answers: usize,
+}
+
+impl Control {
+    fn push(&mut self, frame: Frame) {
+        self.answers += weight(&frame);
+        self.frames.push_back(frame);
+    }
+
+    fn pop(&mut self) -> Option<Frame> {
+        let frame = self.frames.pop_front()?;
+        self.answers -= weight(&frame);
+        Some(frame)
+    }
+
+    fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+}
+
+/// What an answer takes that waits: the frame itself (144 bytes), and what it owns, which is about what it has on the wire. Few own anything. Zero: the frame is of this
+/// node's own doing ([`codec::is_answer`] of the same frame).
+fn weight(frame: &Frame) -> usize {
+    let owns = match frame {
+        Frame::FromHome(_, said) => matches!(
+            said,
+            FromHome::Rejected(_)
+                | FromHome::Failed(..)
+                | FromHome::Ended(_)
+                | FromHome::HomeIs { .. }
+                | FromHome::Moving { .. }
+        ),
+        Frame::Memory(Memory::Credit(_) | Memory::Admit(_)) => false,
+        Frame::Names(Names::Declare { .. } | Names::Undeclare { .. } | Names::Guest { .. }) => return 0,
+        Frame::Relay(Relay::AskDial { .. } | Relay::To { .. } | Relay::Bytes { .. } | Relay::End { .. }) => return 0,
+        Frame::Names(_) | Frame::Relay(_) | Frame::Travel(..) => true,
+        _ => return 0,
+    };
+    let mut bytes = BytesMut::new();
+    if owns {
+        codec::encode(frame, &mut bytes);
+    }
+    size_of::<Frame>() + bytes.len()
 }
 
 /// What one channel waits to say.
@@ -146,7 +204,7 @@ pub(crate) enum Recalled {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outbox {
-    control: VecDeque<Frame>,
+    control: Control,
     streams: BTreeMap<ChannelId, Stream>,
     /// How many streams there have been.
     born: u64,
@@ -159,6 +217,8 @@ pub(crate) struct Outbox {
     others_wait: bool,
     written: VecDeque<Written>,
     written_bytes: usize,
+    /// What those of `written` take that answer the other node.
+    written_answers: usize,
     /// The number of the first frame in `written`.
     acked: u64,
     /// So many of `written` have been written to the present socket.
@@ -207,7 +267,7 @@ impl Outbox {
                 // They speak of what has been written, and do not wait behind what may not be.
                 if self.parked > 0 && matches!(said, ToHome::Withdraw(_) | ToHome::Revoke(_)) && self.is_parked(channel)
                 {
-                    return self.control.push_back(Frame::ToHome(channel, said));
+                    return self.control.push(Frame::ToHome(channel, said));
                 }
                 let stream = self.streams.entry(channel).or_insert_with(|| {
                     if is_small(&said) { &mut self.newcomers } else { &mut self.turns }
@@ -226,7 +286,7 @@ impl Outbox {
             }
             Frame::Relay(Relay::End { stream }) => self.relayed(stream, 0).ended = true,
             Frame::Goodbye if !planted!(GoodbyeFirst) => self.goodbye = Goodbye::ToSay,
-            control => self.control.push_back(control),
+            control => self.control.push(control),
         }
     }
 
@@ -277,7 +337,7 @@ impl Outbox {
         let Some(stream) = self.streams.get_mut(&channel) else { return Recalled::Sent };
         if matches!(&stream.rest, Some((begun, _)) if is_value(begun)) {
             stream.rest = None;
-            self.control.push_back(Frame::Cut(channel));
+            self.control.push(Frame::Cut(channel));
             return Recalled::Unsent;
         }
         let position = stream.waiting.iter().position(|said| match said {
@@ -296,7 +356,7 @@ impl Outbox {
             }
             self.unannounced.retain(|other| *other != channel);
             if announced.admitted || self.announced.remove(&announced.number).is_some() {
-                self.control.push_back(Frame::Memory(Memory::Recant(announced.number)));
+                self.control.push(Frame::Memory(Memory::Recant(announced.number)));
             }
         }
         Recalled::Unsent
@@ -368,7 +428,7 @@ impl Outbox {
         let number = stream.announced.map_or(0, |announced| announced.number);
         self.announced.insert(number, channel);
         let said = Memory::Announce { number, channel, kind: head.kind(), total: *total };
-        self.control.push_back(Frame::Memory(said));
+        self.control.push(Frame::Memory(said));
     }
 
     /// The value in front of this channel's stream may not be written yet: it is announced, and the stream has no turns until it is admitted.
@@ -424,7 +484,7 @@ impl Outbox {
             self.current += 1;
         }
         while page.total < room && self.goodbye != Goodbye::Said {
-            let frame = match self.control.pop_front() {
+            let frame = match self.control.pop() {
                 Some(frame) => frame,
                 None => match self.next_of_channels(page.bytes.len(), config, room) {
                     Some(frame) => {
@@ -589,7 +649,13 @@ impl Outbox {
             return false;
         }
         let count = (seen - self.acked) as usize;
-        self.written_bytes -= self.written.drain(..count).map(|written| written.len()).sum::<usize>();
+        let (mut bytes, mut answers) = (0, 0);
+        for written in self.written.drain(..count) {
+            bytes += written.len();
+            answers += written.answer();
+        }
+        self.written_bytes -= bytes;
+        self.written_answers -= answers;
         self.acked = seen;
         self.current = self.current.saturating_sub(count);
         true
@@ -598,7 +664,7 @@ impl Outbox {
     /// The frame that would be written next, for models: as if it had been, and been acknowledged.
     #[cfg(feature = "model")]
     pub(crate) fn next_for_model(&mut self, config: &Config) -> Option<Frame> {
-        self.control.pop_front().or_else(|| self.next_of_channels(0, config, 0)).or_else(|| self.control.pop_front())
+        self.control.pop().or_else(|| self.next_of_channels(0, config, 0)).or_else(|| self.control.pop())
     }
 
     /// Whether [`fill`](Self::fill) would write anything numbered.
@@ -679,8 +745,13 @@ impl Outbox {
 
     /// About how many bytes wait for the other side to read them, without values that have not been written.
     pub(crate) fn owed_bytes(&self) -> usize {
-        // What waits in the control lane is short, but for a few texts; of relayed sockets all but their ends is on credit.
-        self.written_bytes + (self.control.len() + self.relayed.len()) * 64
+        // Of relayed sockets all but their ends is on credit.
+        self.written_bytes + self.control.answers + self.relayed.len() * 64
+    }
+
+    /// What answers take, in bytes, that the other side has not acknowledged.
+    pub(crate) fn answers(&self) -> usize {
+        self.control.answers + self.written_answers
     }
 
     /// Bytes that are kept because they are not acknowledged.
@@ -774,11 +845,66 @@ impl Page {
         }
         let bytes = self.bytes.split().freeze();
         for range in self.numbered.drain(..) {
-            let head = bytes.slice(range);
-            outbox.written_bytes += head.len();
-            outbox.written.push_back(Written { head, piece: None });
+            let written = Written { head: bytes.slice(range), piece: None };
+            outbox.written_bytes += written.head.len();
+            outbox.written_answers += written.answer();
+            outbox.written.push_back(written);
             outbox.current += 1;
         }
         out.push(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::NodeId;
+    use crate::wire::{End, Failure, NoRelay, Read, Terms, Travel, Which};
+
+    /// An answer counts as one before and after it is written, and nothing else does.
+    #[test]
+    fn answers_are_the_same_frames_waiting_and_written() {
+        let (channel, terms) = (ChannelId(1), Terms { window: 1, credits: 0, value_max: 1 });
+        let value = |head| ToHome::Value { head, total: 1, first: Bytes::from_static(b"x") };
+        let mut answers = 0;
+        let mut frames: Vec<Frame> = [
+            FromHome::Attached(terms),
+            FromHome::Taken(1),
+            FromHome::Failed(1, Failure::Closed),
+            FromHome::Credit(1),
+            FromHome::Ended(End::Gone),
+            FromHome::Moving { epoch: 1, to: NodeId(1), addresses: vec!["a".into()] },
+            FromHome::Drained,
+            FromHome::Onward(1),
+            FromHome::Unread(1),
+        ]
+        .map(|said| Frame::FromHome(channel, said))
+        .into();
+        frames.extend([Names::Waiting { number: 1 }, Names::Elsewhere, Names::BadName { number: 1 }].map(Frame::Names));
+        frames.extend([Memory::Credit(1), Memory::Admit(1)].map(Frame::Memory));
+        frames.extend([Relay::Admit, Relay::Credit { stream: 1 }, Relay::Undialled(NodeId(1))].map(Frame::Relay));
+        frames.push(Frame::Relay(Relay::Refused { stream: 1, why: NoRelay::Unwilling }));
+        frames.push(Frame::Travel(channel, Travel::Over(Which::Sender, End::Gone)));
+        let theirs = frames.len();
+        frames.extend([
+            Frame::Goodbye,
+            Frame::Cut(channel),
+            Frame::More(channel, Bytes::new()),
+            Frame::Read(channel, Read { key: 1, value_max: 1 }),
+            Frame::Memory(Memory::Recant(1)),
+            Frame::Names(Names::Undeclare { number: 1 }),
+            Frame::Names(Names::Guest { acceptor: channel, guest: channel }),
+            Frame::Relay(Relay::To { stream: 1, node: NodeId(1) }),
+            Frame::Relay(Relay::AskDial { node: NodeId(1), addresses: Vec::new() }),
+        ]);
+        let said = [value(Head::Offer(1)), value(Head::Unread(1)), value(Head::GrantUnread(1, 1)), ToHome::Withdraw(1)];
+        frames.extend(said.map(|said| Frame::ToHome(channel, said)));
+        for frame in &frames {
+            let mut bytes = BytesMut::new();
+            codec::encode(frame, &mut bytes);
+            assert_eq!(weight(frame) > 0, codec::is_answer(bytes[0]), "{frame:?}");
+            answers += usize::from(weight(frame) > 0);
+        }
+        assert_eq!(answers, theirs);
     }
 }
