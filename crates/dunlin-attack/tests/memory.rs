@@ -9,7 +9,7 @@ use dunlin_attack::{Peer, hello, life, run};
 use dunlin_heap::{Counting, Program};
 use dunlin_proto::id::ChannelId;
 use dunlin_proto::wire::{
-    Declaration, Expected, Face, Frame, FromHome, Head, Kind, Memory, Names, Rejection, Status, ToHome,
+    Declaration, Expected, Face, Frame, FromHome, Head, Kind, Memory, Names, Rejection, Status, Terms, ToHome,
 };
 
 const OTHER: [u8; 4] = [127, 0, 0, 3];
@@ -233,5 +233,121 @@ fn attached_halves_are_bounded() {
             sent.await.unwrap().unwrap();
         }
         friend.leave().await.unwrap();
+    });
+}
+
+/// A peer is the home of a channel of which a process of the node is the sender, and grants so many credits as no home has places: with how many sends are complete.
+async fn grants(node: &Node, names: &str, bytes: usize) -> (Peer, tokio::sync::watch::Receiver<usize>) {
+    // Once a name has its place, the name service is there.
+    drop(node.receiver::<u32>("first").await.unwrap());
+    let mut peer = join(names, 2).await;
+    let channel = ChannelId(1);
+    let face = Declaration { face: Face::Receiver, ..sender() };
+    let (number, name) = (0, "values".to_owned());
+    peer.say(&[Frame::Names(Names::Declare { number, name, channel, face, status: Status::New })]).await.unwrap();
+    let attaches = async {
+        while !matches!(hear(&mut peer).await.unwrap(), Frame::ToHome(_, ToHome::Attach(_))) {}
+        let terms = Terms { window: 1, credits: 1 << 20, value_max: MB as u64 };
+        peer.say(&[Frame::FromHome(channel, FromHome::Attached(terms))]).await.unwrap();
+    };
+    let (tx, ()) = tokio::join!(node.sender::<Vec<u8>>("values"), attaches);
+    let (mut tx, (count, sent)) = (tx.unwrap(), tokio::sync::watch::channel(0));
+    dunlin::spawn(async move {
+        while tx.send(vec![7; bytes]).await.is_ok() {
+            count.send_modify(|count| *count += 1);
+        }
+    });
+    (peer, sent)
+}
+
+/// The home of a channel grants a million credits and reads nothing: the sender waits.
+#[test]
+fn what_a_home_that_reads_nothing_is_sent_is_bounded() {
+    run(async {
+        let _alone = ALONE.lock().await;
+        for bytes in [1 << 10, 256 << 10] {
+            let (node, names) = serve(|builder| builder).await;
+            let before = HEAP.0.forget_peak();
+            let (mut peer, mut sent) = grants(&node, &names, bytes).await;
+            // Each send that is complete is an event; once none comes, the sender waits. The peer lives.
+            while let Ok(changed) = tokio::time::timeout(Duration::from_millis(700), sent.changed()).await {
+                changed.unwrap();
+                let most = growth(before);
+                assert!(most < 64 * MB, "{most} bytes of {} values that were sent", *sent.borrow());
+                let _ = peer.say(&[Frame::Heartbeat]).await;
+            }
+            println!("{} values of {bytes} bytes were sent, for {} bytes", *sent.borrow(), growth(before));
+            assert!(*sent.borrow() > 0);
+            goes_on(&node, &names, "others", MB).await;
+        }
+    });
+}
+
+/// The honest twin grants as many, and reads.
+#[test]
+fn a_home_that_reads_gets_all_that_it_has_granted() {
+    const VALUES: usize = 50_000;
+    run(async {
+        let _alone = ALONE.lock().await;
+        let (node, names) = serve(|builder| builder).await;
+        let before = HEAP.0.forget_peak();
+        let (mut peer, _sent) = grants(&node, &names, 1 << 10).await;
+        let (mut arrived, mut bytes) = (0, 0);
+        // Of the numbered frames the first few were heard before.
+        let mut seen = 0;
+        while arrived < VALUES {
+            let frame = hear(&mut peer).await.unwrap();
+            seen += 1;
+            match frame {
+                Frame::ToHome(_, ToHome::Value { head: Head::Sent, total, .. }) => {
+                    (arrived, bytes) = (arrived + 1, bytes + total + 128);
+                }
+                Frame::Memory(Memory::Announce { number, .. }) => {
+                    peer.say(&[Frame::Memory(Memory::Admit(number))]).await.unwrap();
+                }
+                _ => {}
+            }
+            if bytes >= 64 << 10 {
+                peer.say(&[Frame::Ack { seen }, Frame::Memory(Memory::Credit(bytes))]).await.unwrap();
+                bytes = 0;
+            }
+        }
+        println!("{arrived} values arrived, for {} bytes", growth(before));
+        assert!(growth(before) < 32 * MB, "{}", growth(before));
+    });
+}
+
+/// Peers ask without end, and read nothing of what they are answered. They are cut when it is too much, and the node has kept no more for all of them than it may.
+#[test]
+fn answers_that_are_not_read_are_bounded() {
+    const PEERS: u128 = 8;
+    const HELD: usize = 4 * MB;
+    run(async {
+        let _alone = ALONE.lock().await;
+        let (node, names) = serve(|builder| builder.message_max_bytes(1000).held_max_bytes(HELD as u64)).await;
+        let mut receivers = Vec::new();
+        for n in 0..PEERS {
+            receivers.push(node.receiver::<u32>(&format!("asked {n}")).await.unwrap());
+        }
+        let before = HEAP.0.forget_peak();
+        let mut floods = Vec::new();
+        for n in 0..PEERS {
+            let mut peer = join(&names, 10 + n).await;
+            floods.push(tokio::spawn(async move {
+                let (channels, _) = attach(&mut peer, std::iter::once(format!("asked {n}"))).await;
+                let asks: Vec<Frame> =
+                    (0..1000).map(|_| Frame::ToHome(channels[0], ToHome::Attach(sender()))).collect();
+                // It ends when the node closes the socket.
+                while peer.say(&asks).await.is_ok() {}
+            }));
+        }
+        for flood in floods {
+            flood.await.unwrap();
+        }
+        let most = growth(before);
+        println!("{most} bytes for answers to {PEERS} peers");
+        // Beside what may be held: 128 KiB for each, what has been read of its socket, and what the allocator's doubling costs.
+        assert!(most < 2 * HELD + PEERS as usize * MB / 2, "{most} bytes");
+        goes_on(&node, &names, "others", 1000).await;
     });
 }

@@ -25,6 +25,12 @@ pub(crate) const FLOOR: u64 = limits::CREDIT;
 /// What a sending half costs at its home, with the offers that its window allows.
 pub(crate) const HALF: u64 = 2 << 10;
 
+/// So much of what a node has to answer to another one is not counted, in bytes: it goes out at once if that one reads.
+const ANSWERS_FREE: u64 = 128 << 10;
+
+/// Room for what is beyond that is taken in such parts.
+const ANSWERS_PART: u64 = 64 << 10;
+
 /// So much there is for halves beside four values, however little a node may keep.
 const HALVES_MIN: u64 = 1 << 20;
 
@@ -233,6 +239,8 @@ pub(crate) struct Account {
     reserved: u64,
     /// For halves that are attached.
     halves: u64,
+    /// For answers that the other node has not read.
+    answers: u64,
     /// Of credit and what is kept of it, what is beyond the floor: taken from the pool.
     lent: u64,
     /// What the two were to be in all when credit was last given.
@@ -255,6 +263,7 @@ impl Default for Account {
             moved: 0,
             reserved: 0,
             halves: 0,
+            answers: 0,
             lent: 0,
             window: FLOOR,
             announced: BTreeMap::new(),
@@ -377,6 +386,24 @@ impl Account {
         })
     }
 
+    /// So many bytes of answers wait for the other node to read them. `None`: there is no room for more; else whether there is room in the pool that was not there
+    /// before.
+    pub(crate) fn answers_wait(&mut self, bytes: u64, pool: &mut Pool) -> Option<bool> {
+        let counted = bytes.saturating_sub(ANSWERS_FREE).next_multiple_of(ANSWERS_PART);
+        if counted > self.answers {
+            return pool.reserve(self.answers, counted - self.answers).then(|| {
+                self.answers = counted;
+                false
+            });
+        }
+        // What a moment brings is not given back each time.
+        let is_less = counted == 0 || counted + ANSWERS_PART < self.answers;
+        let freed = if is_less { self.answers - counted } else { 0 };
+        self.answers -= freed;
+        pool.reserved -= freed;
+        Some(freed > 0)
+    }
+
     /// A value comes that was admitted when its channel was over, and now is not.
     pub(crate) fn reserve(&mut self, total: u64, pool: &mut Pool) -> Option<Charge> {
         let bytes = cost(total);
@@ -478,14 +505,14 @@ impl Account {
 
     /// The connection is over: nothing is kept for it any more.
     pub(crate) fn close(&mut self, pool: &mut Pool) {
-        pool.reserved -= self.reserved + self.halves + self.moved;
+        pool.reserved -= self.reserved + self.halves + self.moved + self.answers;
         pool.lent -= self.lent;
         *self = Self::default();
     }
 
     /// Bytes that are kept for the other node, or reserved.
     pub(crate) fn held(&self) -> u64 {
-        self.kept + self.reserved + self.halves
+        self.kept + self.reserved + self.halves + self.answers
     }
 }
 
@@ -534,6 +561,7 @@ mod tests {
         Begin(usize, u128),
         Recant(usize, u64),
         Attach(usize),
+        Answers(usize, u64),
         GiveBack(usize, usize),
         Close(usize),
     }
@@ -547,6 +575,7 @@ mod tests {
             6 => (node.clone(), 0..8_u128).prop_map(|(node, channel)| Event::Begin(node, channel)),
             2 => (node.clone(), 0..40_u64).prop_map(|(node, number)| Event::Recant(node, number)),
             2 => node.clone().prop_map(Event::Attach),
+            2 => (node.clone(), 0..4 * MB).prop_map(|(node, bytes)| Event::Answers(node, bytes)),
             10 => (node.clone(), 0..50_usize).prop_map(|(node, nth)| Event::GiveBack(node, nth)),
             1 => node.prop_map(Event::Close),
         ]
@@ -565,14 +594,14 @@ mod tests {
         fn check(&self) {
             let admitted = self.account.announced.values().filter_map(|announced| announced.admitted);
             let charged: u64 = self.charges.iter().copied().chain(admitted).map(|charge| charge.bytes).sum();
-            assert_eq!(self.account.held(), charged);
+            assert_eq!(self.account.held(), charged + self.account.answers);
         }
     }
 
     fn check(all: &[One], pool: &Pool) {
         all.iter().for_each(One::check);
         let sum = |f: fn(&Account) -> u64| all.iter().map(|one| f(&one.account)).sum::<u64>();
-        assert_eq!(pool.held(), (sum(|a| a.reserved + a.halves + a.moved), sum(|a| a.lent)));
+        assert_eq!(pool.held(), (sum(|a| a.reserved + a.halves + a.moved + a.answers), sum(|a| a.lent)));
         assert!(pool.reserved <= pool.reserved_max && pool.lent <= pool.lent_max, "{pool:?}");
         // Whatever others hold, a connection has its floor: half of it has to be used until it is told of more.
         assert!(all.iter().all(|one| one.account.in_use() >= FLOOR / 2));
@@ -628,6 +657,12 @@ mod tests {
                         let one = &mut all[node];
                         one.charges.extend(one.account.attach(&mut pool));
                     }
+                    Event::Answers(node, bytes) => {
+                        let account = &mut all[node].account;
+                        if account.answers_wait(bytes, &mut pool).is_some() {
+                            prop_assert!(account.answers + ANSWERS_FREE >= bytes);
+                        }
+                    }
                     Event::GiveBack(node, nth) => {
                         let one = &mut all[node];
                         if !one.charges.is_empty() {
@@ -654,6 +689,7 @@ mod tests {
                     }
                 }
                 one.account.top_up(false, &mut pool);
+                one.account.answers_wait(0, &mut pool);
             }
             check(&all, &pool);
             for one in &all {

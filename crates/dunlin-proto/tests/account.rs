@@ -64,8 +64,12 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::with(Config::new("account"))
+    }
+
+    fn with(config: Config) -> Self {
         let machine = |n: u128| {
-            let mut config = Config::new("account");
+            let mut config = config.clone();
             config.value_max = MB;
             config.credit_max = CREDIT_MAX;
             config.held_max = HELD_MAX;
@@ -96,6 +100,31 @@ impl World {
 
     fn time(&self) -> Time {
         Time(self.now)
+    }
+
+    /// The sender's node does what it can, and the other one reads nothing.
+    fn write(&mut self) {
+        loop {
+            while let Some(action) = self.machines[SENDER].poll() {
+                self.act(SENDER, action);
+            }
+            let mut out = Vec::new();
+            if self.machines[SENDER].fill(Time(self.now), self.socket, 64 << 10, &mut out) == 0 {
+                return;
+            }
+            self.pipes[SENDER].extend(out);
+        }
+    }
+
+    /// Sends values as long as there are credits; how many.
+    fn send_all(&mut self, at: usize, size: usize) -> usize {
+        let before = self.channels[at].sent;
+        self.write();
+        while self.channels[at].credits > 0 {
+            self.send(at, size);
+            self.write();
+        }
+        self.channels[at].sent - before
     }
 
     /// All that can happen without anybody's doing.
@@ -240,6 +269,16 @@ impl World {
         true
     }
 
+    /// Whoever receives, and goes on receiving, receives all.
+    fn receive_all(&mut self) {
+        loop {
+            self.settle();
+            if (0..CHANNELS).filter(|at| self.receive(*at)).count() == 0 {
+                return;
+            }
+        }
+    }
+
     fn end_home(&mut self, at: usize) {
         let channel = &mut self.channels[at];
         channel.over = true;
@@ -331,14 +370,7 @@ proptest! {
                 Event::Cut => world.cut(),
             }
         }
-        // Whoever receives, and goes on receiving, receives all.
-        loop {
-            world.settle();
-            let received = (0..CHANNELS).filter(|at| world.receive(*at)).count();
-            if received == 0 {
-                break;
-            }
-        }
+        world.receive_all();
         for (at, channel) in world.channels.iter().enumerate() {
             prop_assert!(channel.open.is_empty(), "channel {}: {:?} wait for ever", at, channel.open);
             prop_assert!(channel.over || channel.sent == channel.arrived, "channel {}: values wait for ever", at);
@@ -409,5 +441,42 @@ fn a_withdrawn_value_leaves_no_reservation() {
         world.settle();
         assert!(world.channels[0].open.is_empty(), "after {steps} steps");
         assert_eq!(world.machines[HOME].held_for(NodeId(1)), rest, "after {steps} steps");
+    }
+}
+
+/// A home gives as many credits as there are, and reads nothing: its sender's node keeps no more than its share for each channel, and goes on once it reads.
+#[test]
+fn credits_beyond_what_may_be_queued_wait() {
+    const MANY: u32 = 1 << 20;
+    for size in [100, 10_000, MB] {
+        let mut config = Config::new("account");
+        (config.unacked_max, config.unacked_min) = (64 << 10, 64 << 10);
+        let unacked = config.unacked_max as u64;
+        let mut world = World::with(config);
+        let channels = [CHANNELS - 1, CHANNELS - 2, CHANNELS - 3];
+        for at in channels {
+            world.machines[HOME].credit(Time(world.now), id(at), NodeId(1), MANY);
+        }
+        world.settle();
+        let mut sent: Vec<usize> = channels.iter().map(|at| world.send_all(*at, size)).collect();
+        let queued = world.machines[SENDER].queued_for(NodeId(2));
+        // What they share, and a value of each.
+        let most = 2 * unacked + channels.len() as u64 * (size as u64 + limits::VALUE);
+        assert!(queued > unacked / 2 && queued <= most, "{queued} bytes of values of {size}");
+        // What is full is full, and all go on when the home reads.
+        for _ in 0..5 {
+            assert_eq!(channels.map(|at| world.send_all(at, size)), [0; 3]);
+            world.receive_all();
+            assert_eq!(world.machines[SENDER].queued_for(NodeId(2)), 0);
+            for (at, sent) in channels.iter().zip(&mut sent) {
+                let more = world.send_all(*at, size);
+                assert!(more > 0, "channel {at} waits");
+                *sent += more;
+            }
+        }
+        world.receive_all();
+        for (at, sent) in channels.iter().zip(sent) {
+            assert_eq!(world.channels[*at].arrived, sent);
+        }
     }
 }

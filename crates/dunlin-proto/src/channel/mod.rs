@@ -148,6 +148,10 @@ pub(crate) struct Proxy {
     /// Offers that the home has no room for yet.
     pub(crate) backlog: VecDeque<(Ticket, Waiting)>,
     pub(crate) credits: u64,
+    /// Of these, so many the driver has been told of. The others wait until less is queued for the connection.
+    pub(crate) told: u64,
+    /// What the next value that is sent on a credit is taken to cost.
+    pub(crate) likely: u64,
     /// It has retired the channel: nothing more is sent on its credits.
     pub(crate) spent: bool,
     /// The end is gone here; what is open is still to be settled.
@@ -169,6 +173,13 @@ pub(crate) enum Waiting {
     Sent(Bytes),
 }
 
+/// What the first value that is sent on a credit is taken to cost, if its driver [knows](crate::Machine::expect_values) nothing of it: it may be sent sixteen times before
+/// it is known better.
+const LIKELY: u64 = 512 << 10;
+
+/// A driver is told of no more credits than these at once, however many the home gives.
+const TOLD_MAX: u64 = 1024;
+
 /// Until the home has told its terms, so many offers may stand.
 pub(crate) const FIRST_WINDOW: u32 = 1;
 
@@ -183,6 +194,8 @@ impl Proxy {
             ahead: Vec::new(),
             backlog: VecDeque::new(),
             credits: 0,
+            told: 0,
+            likely: LIKELY,
             spent: false,
             gone: false,
             retired: false,
@@ -216,6 +229,24 @@ impl Proxy {
         if total > limits::AHEAD_SMALL {
             self.ahead.push((ticket, total));
         }
+    }
+
+    /// The driver sends a value of this cost on one of the credits.
+    pub(crate) fn spends(&mut self, cost: u64) {
+        self.credits -= 1;
+        self.told = self.told.saturating_sub(1);
+        self.likely = cost.max(self.likely - self.likely.saturating_sub(cost) / 16);
+    }
+
+    /// Of credits that the driver has not been told of, how many it is told of now, if so many bytes more may be queued. A few are not worth a word.
+    pub(crate) fn tells_credits(&mut self, room: u64) -> u32 {
+        let most = (room / self.likely).clamp(room.min(1), TOLD_MAX);
+        let more = (self.credits - self.told).min(most.saturating_sub(self.told));
+        if self.told > 0 && more < most / 4 {
+            return 0;
+        }
+        self.told += more;
+        more as u32
     }
 
     /// Whether the home has said that it takes no value of this size.

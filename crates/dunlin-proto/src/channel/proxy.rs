@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::travel::place_in_line;
 use super::{Proxy, ProxyHears, Standing, Waiting, Whereabouts};
+use crate::account::cost;
 use crate::connection::outbox::Recalled;
 use crate::id::{ChannelId, ChoiceId, NodeId, Request, Ticket};
 use crate::machine::{Action, Machine};
@@ -31,6 +32,14 @@ impl Machine {
         Ok(())
     }
 
+    /// Values of this sender that are sent on credits are likely to have so many bytes. To be said before the first is sent: until then they are taken for large
+    /// ones, and the driver is told of few credits.
+    pub fn expect_values(&mut self, channel: ChannelId, bytes: u64) {
+        if let Some(proxy) = self.proxies.get_mut(&channel) {
+            proxy.likely = cost(bytes);
+        }
+    }
+
     /// Whether there is a sending half of this channel here, or what is open on one that is gone.
     pub fn has_half(&self, channel: ChannelId) -> bool {
         self.proxies.contains_key(&channel)
@@ -55,6 +64,7 @@ impl Machine {
         proxy.terms = terms;
         proxy.early = terms.is_none();
         proxy.credits = terms.map_or(0, |terms| terms.credits.into());
+        proxy.told = proxy.credits;
         self.proxies.insert(channel, proxy);
         true
     }
@@ -219,16 +229,52 @@ impl Machine {
         if proxy.credits == 0 || proxy.gone || proxy.is_too_large(&value) {
             return false;
         }
-        proxy.credits -= 1;
+        let total = value.len() as u64;
+        proxy.spends(cost(total));
+        let are_held_back = proxy.told < proxy.credits;
         if !proxy.may_speak() {
             // The home before this one has a place for it, and so will the next.
             proxy.backlog.push_back((Ticket::MAX, Waiting::Sent(value)));
             return true;
         }
         proxy.way.undrained = true;
-        let total = value.len() as u64;
         self.say_to_home(now, channel, ToHome::Value { head: Head::Sent, total, first: value });
+        if are_held_back {
+            self.tell_credits(channel);
+        }
         true
+    }
+
+    /// Tells the driver of credits that it has not been told of, as far as more may be queued for the home.
+    pub(crate) fn tell_credits(&mut self, channel: ChannelId) {
+        let more = self.more_credits(channel, false);
+        if more > 0 {
+            self.proxy_hears(channel, ProxyHears::Credit(more));
+        }
+    }
+
+    /// How many credits the driver is to be told of. A half of which it knows only then whether there are any hears of one at least.
+    pub(super) fn more_credits(&mut self, channel: ChannelId, is_first: bool) -> u32 {
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return 0 };
+        let home = proxy.home;
+        if proxy.told >= proxy.credits || !proxy.may_speak() {
+            return 0;
+        }
+        if home == self.me.node {
+            // What this node says to itself waits for nothing.
+            let more = u32::try_from(proxy.credits - proxy.told).unwrap_or(u32::MAX);
+            proxy.told += u64::from(more);
+            return more;
+        }
+        let mut connection = self.connections.get_mut(home);
+        let room = connection.as_ref().map_or(u64::MAX, |connection| connection.outbox.room_for(channel, &self.config));
+        let more = proxy.tells_credits(room.max(is_first.into()));
+        if proxy.told == 0
+            && let Some(connection) = &mut connection
+        {
+            connection.outbox.is_short(channel, &self.config);
+        }
+        more
     }
 
     /// Asks an offer back: [`ProxyHears::Withdrawn`], or what became of it. If it has not been sent yet, that is known at once.
@@ -379,7 +425,7 @@ impl Machine {
                 }
                 proxy.credits += u64::from(terms.credits);
                 self.offer_waiting(now, channel);
-                ProxyHears::Attached(terms)
+                ProxyHears::Attached(Terms { credits: self.more_credits(channel, true), ..terms })
             }
             FromHome::Rejected(why) => {
                 self.proxies.remove(&channel);
@@ -468,7 +514,10 @@ impl Machine {
             FromHome::Unread(size) => ProxyHears::Unread(size),
             FromHome::Credit(count) => {
                 proxy.credits += u64::from(count);
-                ProxyHears::Credit(count)
+                match self.more_credits(channel, false) {
+                    0 => return Ok(()),
+                    more => ProxyHears::Credit(more),
+                }
             }
             FromHome::Ended(how) => {
                 // What is held has been received; its release is still to come.

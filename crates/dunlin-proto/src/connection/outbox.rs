@@ -3,18 +3,18 @@
 //! A numbered frame gets its number when it is first written, not when it is queued. So control frames overtake values that
 //! wait, and there is still only one sequence to resume.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
 use super::window::Window;
-use crate::account::Credit;
+use crate::account::{Credit, cost};
 use crate::config::Config;
 use crate::id::{ChannelId, Ticket};
 use crate::planted::planted;
 use crate::time::Time;
-use crate::wire::{Frame, FromHome, Head, Memory, Relay, ToHome, codec, limits};
+use crate::wire::{Frame, FromHome, Head, Memory, Names, Relay, ToHome, codec, limits};
 
 /// A numbered frame that has been written and not been acknowledged.
 #[derive(Clone, Debug)]
@@ -37,6 +37,64 @@ impl Written {
     fn len(&self) -> usize {
         self.head.len() + self.piece.as_ref().map_or(0, Bytes::len)
     }
+
+    /// What it takes, if it answers the other node.
+    fn answer(&self) -> usize {
+        if codec::is_answer(self.head[0]) { size_of::<Self>() + self.head.len() } else { 0 }
+    }
+}
+
+/// Frames that wait in the control lane, and about how many bytes those take that answer the other node.
+#[derive(Clone, Debug, Default)]
+struct Control {
+    frames: VecDeque<Frame>,
+    answers: usize,
+}
+
+impl Control {
+    fn push(&mut self, frame: Frame) {
+        self.answers += weight(&frame);
+        self.frames.push_back(frame);
+    }
+
+    fn pop(&mut self) -> Option<Frame> {
+        let frame = self.frames.pop_front()?;
+        self.answers -= weight(&frame);
+        Some(frame)
+    }
+
+    fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+}
+
+/// What an answer takes that waits: the frame itself (144 bytes), and what it owns, which is about what it has on the wire. Few own anything. Zero: the frame is of this
+/// node's own doing ([`codec::is_answer`] of the same frame).
+fn weight(frame: &Frame) -> usize {
+    let owns = match frame {
+        Frame::FromHome(_, said) => matches!(
+            said,
+            FromHome::Rejected(_)
+                | FromHome::Failed(..)
+                | FromHome::Ended(_)
+                | FromHome::HomeIs { .. }
+                | FromHome::Moving { .. }
+        ),
+        Frame::Memory(Memory::Credit(_) | Memory::Admit(_)) => false,
+        Frame::Names(Names::Declare { .. } | Names::Undeclare { .. } | Names::Guest { .. }) => return 0,
+        Frame::Relay(Relay::AskDial { .. } | Relay::To { .. } | Relay::Bytes { .. } | Relay::End { .. }) => return 0,
+        Frame::Names(_) | Frame::Relay(_) | Frame::Travel(..) => true,
+        _ => return 0,
+    };
+    let mut bytes = BytesMut::new();
+    if owns {
+        codec::encode(frame, &mut bytes);
+    }
+    size_of::<Frame>() + bytes.len()
 }
 
 /// What one channel waits to say.
@@ -51,6 +109,8 @@ struct Stream {
     /// The value in front of `waiting` is not within the credit.
     announced: Option<Announced>,
     waiting: VecDeque<ToHome>,
+    /// What the values sent on credits cost that wait here.
+    queued: u64,
 }
 
 /// A value that waits for the other node to have room.
@@ -89,6 +149,16 @@ enum Speaker {
 const PAGE: usize = 4 << 10;
 /// ... until less is left. A frame that needs more takes a piece of its own.
 const PAGE_MIN: usize = 256;
+
+/// So much may be queued for one connection of values that are sent on credits.
+fn queued_max(config: &Config) -> u64 {
+    2 * config.unacked_max as u64
+}
+
+/// So much of that each channel may have, however much others have.
+fn queued_min(config: &Config) -> u64 {
+    (queued_max(config) / 128).max(1)
+}
 
 /// A value of no more bytes than this is small.
 const SMALL: usize = 1 << 10;
@@ -134,7 +204,7 @@ pub(crate) enum Recalled {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outbox {
-    control: VecDeque<Frame>,
+    control: Control,
     streams: BTreeMap<ChannelId, Stream>,
     /// How many streams there have been.
     born: u64,
@@ -147,6 +217,8 @@ pub(crate) struct Outbox {
     others_wait: bool,
     written: VecDeque<Written>,
     written_bytes: usize,
+    /// What those of `written` take that answer the other node.
+    written_answers: usize,
     /// The number of the first frame in `written`.
     acked: u64,
     /// So many of `written` have been written to the present socket.
@@ -165,6 +237,14 @@ pub(crate) struct Outbox {
     parked: usize,
     /// ... and these have yet to announce them: too many others are.
     unannounced: VecDeque<ChannelId>,
+    /// What the values sent on credits cost that wait in all streams.
+    queued: u64,
+    /// The channels whose senders wait until less is queued.
+    short: BTreeSet<ChannelId>,
+    /// Of those, the channels whose streams have become short enough.
+    roomy: Vec<ChannelId>,
+    /// When no more than this is queued, all of `short` may have room.
+    roomy_below: u64,
     /// Room for small frames.
     page: BytesMut,
     /// Empty, but for its room.
@@ -187,7 +267,7 @@ impl Outbox {
                 // They speak of what has been written, and do not wait behind what may not be.
                 if self.parked > 0 && matches!(said, ToHome::Withdraw(_) | ToHome::Revoke(_)) && self.is_parked(channel)
                 {
-                    return self.control.push_back(Frame::ToHome(channel, said));
+                    return self.control.push(Frame::ToHome(channel, said));
                 }
                 let stream = self.streams.entry(channel).or_insert_with(|| {
                     if is_small(&said) { &mut self.newcomers } else { &mut self.turns }
@@ -195,6 +275,10 @@ impl Outbox {
                     self.born += 1;
                     Stream { born: self.born, ..Stream::default() }
                 });
+                if let ToHome::Value { head: Head::Sent, total, .. } = &said {
+                    stream.queued += cost(*total);
+                    self.queued += cost(*total);
+                }
                 stream.waiting.push_back(said);
             }
             Frame::Relay(Relay::Bytes { stream, piece }) => {
@@ -202,7 +286,7 @@ impl Outbox {
             }
             Frame::Relay(Relay::End { stream }) => self.relayed(stream, 0).ended = true,
             Frame::Goodbye if !planted!(GoodbyeFirst) => self.goodbye = Goodbye::ToSay,
-            control => self.control.push_back(control),
+            control => self.control.push(control),
         }
     }
 
@@ -253,7 +337,7 @@ impl Outbox {
         let Some(stream) = self.streams.get_mut(&channel) else { return Recalled::Sent };
         if matches!(&stream.rest, Some((begun, _)) if is_value(begun)) {
             stream.rest = None;
-            self.control.push_back(Frame::Cut(channel));
+            self.control.push(Frame::Cut(channel));
             return Recalled::Unsent;
         }
         let position = stream.waiting.iter().position(|said| match said {
@@ -272,7 +356,7 @@ impl Outbox {
             }
             self.unannounced.retain(|other| *other != channel);
             if announced.admitted || self.announced.remove(&announced.number).is_some() {
-                self.control.push_back(Frame::Memory(Memory::Recant(announced.number)));
+                self.control.push(Frame::Memory(Memory::Recant(announced.number)));
             }
         }
         Recalled::Unsent
@@ -280,6 +364,40 @@ impl Outbox {
 
     fn is_parked(&self, channel: ChannelId) -> bool {
         self.streams.get(&channel).is_some_and(|stream| stream.announced.is_some_and(|announced| !announced.admitted))
+    }
+
+    /// How many more bytes of values sent on credits may be queued for this channel. All channels share twice what may be unacknowledged; the fuller
+    /// that is, the less is for each (see [`crate::account`]), but a little is in any case.
+    pub(crate) fn room_for(&self, channel: ChannelId, config: &Config) -> u64 {
+        let mine = self.streams.get(&channel).map_or(0, |stream| stream.queued);
+        let share = queued_max(config).saturating_sub(self.queued);
+        share.max(queued_min(config)).saturating_sub(mine)
+    }
+
+    /// The sender of this channel waits until less is queued.
+    pub(crate) fn is_short(&mut self, channel: ChannelId, config: &Config) {
+        if self.short.is_empty() {
+            self.roomy_below = self.queued.saturating_sub(queued_max(config) / 16);
+        }
+        self.short.insert(channel);
+    }
+
+    /// The channels that [wait](Self::is_short) and may have room now. They wait no more.
+    pub(crate) fn now_roomy(&mut self) -> Vec<ChannelId> {
+        if self.short.is_empty() {
+            return Vec::new();
+        }
+        if self.queued <= self.roomy_below {
+            self.roomy.clear();
+            return std::mem::take(&mut self.short).into_iter().collect();
+        }
+        let roomy = std::mem::take(&mut self.roomy);
+        roomy.into_iter().filter(|channel| self.short.remove(channel)).collect()
+    }
+
+    /// Bytes of values sent on credits that have not been written.
+    pub(crate) fn queued(&self) -> u64 {
+        self.queued
     }
 
     /// The other node gives more credit.
@@ -310,7 +428,7 @@ impl Outbox {
         let number = stream.announced.map_or(0, |announced| announced.number);
         self.announced.insert(number, channel);
         let said = Memory::Announce { number, channel, kind: head.kind(), total: *total };
-        self.control.push_back(Frame::Memory(said));
+        self.control.push(Frame::Memory(said));
     }
 
     /// The value in front of this channel's stream may not be written yet: it is announced, and the stream has no turns until it is admitted.
@@ -366,7 +484,7 @@ impl Outbox {
             self.current += 1;
         }
         while page.total < room && self.goodbye != Goodbye::Said {
-            let frame = match self.control.pop_front() {
+            let frame = match self.control.pop() {
                 Some(frame) => frame,
                 None => match self.next_of_channels(page.bytes.len(), config, room) {
                     Some(frame) => {
@@ -460,7 +578,13 @@ impl Outbox {
                         self.park(channel);
                         continue;
                     }
+                    let queued = stream.queued;
                     let frame = stream.next(channel, sizes);
+                    let left = stream.queued;
+                    self.queued -= queued - left;
+                    if left <= queued_min(config) / 2 && left < queued && self.short.contains(&channel) {
+                        self.roomy.push(channel);
+                    }
                     let done = stream.rest.is_none() && stream.waiting.is_empty();
                     if done {
                         self.streams.remove(&channel);
@@ -525,7 +649,13 @@ impl Outbox {
             return false;
         }
         let count = (seen - self.acked) as usize;
-        self.written_bytes -= self.written.drain(..count).map(|written| written.len()).sum::<usize>();
+        let (mut bytes, mut answers) = (0, 0);
+        for written in self.written.drain(..count) {
+            bytes += written.len();
+            answers += written.answer();
+        }
+        self.written_bytes -= bytes;
+        self.written_answers -= answers;
         self.acked = seen;
         self.current = self.current.saturating_sub(count);
         true
@@ -534,7 +664,7 @@ impl Outbox {
     /// The frame that would be written next, for models: as if it had been, and been acknowledged.
     #[cfg(feature = "model")]
     pub(crate) fn next_for_model(&mut self, config: &Config) -> Option<Frame> {
-        self.control.pop_front().or_else(|| self.next_of_channels(0, config, 0)).or_else(|| self.control.pop_front())
+        self.control.pop().or_else(|| self.next_of_channels(0, config, 0)).or_else(|| self.control.pop())
     }
 
     /// Whether [`fill`](Self::fill) would write anything numbered.
@@ -615,8 +745,13 @@ impl Outbox {
 
     /// About how many bytes wait for the other side to read them, without values that have not been written.
     pub(crate) fn owed_bytes(&self) -> usize {
-        // What waits in the control lane is short, but for a few texts; of relayed sockets all but their ends is on credit.
-        self.written_bytes + (self.control.len() + self.relayed.len()) * 64
+        // Of relayed sockets all but their ends is on credit.
+        self.written_bytes + self.control.answers + self.relayed.len() * 64
+    }
+
+    /// What answers take, in bytes, that the other side has not acknowledged.
+    pub(crate) fn answers(&self) -> usize {
+        self.control.answers + self.written_answers
     }
 
     /// Bytes that are kept because they are not acknowledged.
@@ -661,6 +796,9 @@ impl Stream {
     fn next(&mut self, channel: ChannelId, sizes: Sizes) -> Option<Frame> {
         if let Some((head, mut rest)) = self.rest.take() {
             let piece = rest.split_to(rest.len().min(sizes.piece));
+            if head == Head::Sent {
+                self.queued -= piece.len() as u64;
+            }
             self.rest = (!rest.is_empty()).then_some((head, rest));
             return Some(Frame::More(channel, piece));
         }
@@ -673,6 +811,9 @@ impl Stream {
             self.waiting.make_contiguous().reverse();
         }
         let first = value.split_to(if value.len() <= sizes.whole { value.len() } else { sizes.piece });
+        if head == Head::Sent {
+            self.queued -= cost(first.len() as u64);
+        }
         self.rest = (!value.is_empty()).then_some((head, value));
         Some(Frame::ToHome(channel, ToHome::Value { head, total, first }))
     }
@@ -704,11 +845,66 @@ impl Page {
         }
         let bytes = self.bytes.split().freeze();
         for range in self.numbered.drain(..) {
-            let head = bytes.slice(range);
-            outbox.written_bytes += head.len();
-            outbox.written.push_back(Written { head, piece: None });
+            let written = Written { head: bytes.slice(range), piece: None };
+            outbox.written_bytes += written.head.len();
+            outbox.written_answers += written.answer();
+            outbox.written.push_back(written);
             outbox.current += 1;
         }
         out.push(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::NodeId;
+    use crate::wire::{End, Failure, NoRelay, Read, Terms, Travel, Which};
+
+    /// An answer counts as one before and after it is written, and nothing else does.
+    #[test]
+    fn answers_are_the_same_frames_waiting_and_written() {
+        let (channel, terms) = (ChannelId(1), Terms { window: 1, credits: 0, value_max: 1 });
+        let value = |head| ToHome::Value { head, total: 1, first: Bytes::from_static(b"x") };
+        let mut answers = 0;
+        let mut frames: Vec<Frame> = [
+            FromHome::Attached(terms),
+            FromHome::Taken(1),
+            FromHome::Failed(1, Failure::Closed),
+            FromHome::Credit(1),
+            FromHome::Ended(End::Gone),
+            FromHome::Moving { epoch: 1, to: NodeId(1), addresses: vec!["a".into()] },
+            FromHome::Drained,
+            FromHome::Onward(1),
+            FromHome::Unread(1),
+        ]
+        .map(|said| Frame::FromHome(channel, said))
+        .into();
+        frames.extend([Names::Waiting { number: 1 }, Names::Elsewhere, Names::BadName { number: 1 }].map(Frame::Names));
+        frames.extend([Memory::Credit(1), Memory::Admit(1)].map(Frame::Memory));
+        frames.extend([Relay::Admit, Relay::Credit { stream: 1 }, Relay::Undialled(NodeId(1))].map(Frame::Relay));
+        frames.push(Frame::Relay(Relay::Refused { stream: 1, why: NoRelay::Unwilling }));
+        frames.push(Frame::Travel(channel, Travel::Over(Which::Sender, End::Gone)));
+        let theirs = frames.len();
+        frames.extend([
+            Frame::Goodbye,
+            Frame::Cut(channel),
+            Frame::More(channel, Bytes::new()),
+            Frame::Read(channel, Read { key: 1, value_max: 1 }),
+            Frame::Memory(Memory::Recant(1)),
+            Frame::Names(Names::Undeclare { number: 1 }),
+            Frame::Names(Names::Guest { acceptor: channel, guest: channel }),
+            Frame::Relay(Relay::To { stream: 1, node: NodeId(1) }),
+            Frame::Relay(Relay::AskDial { node: NodeId(1), addresses: Vec::new() }),
+        ]);
+        let said = [value(Head::Offer(1)), value(Head::Unread(1)), value(Head::GrantUnread(1, 1)), ToHome::Withdraw(1)];
+        frames.extend(said.map(|said| Frame::ToHome(channel, said)));
+        for frame in &frames {
+            let mut bytes = BytesMut::new();
+            codec::encode(frame, &mut bytes);
+            assert_eq!(weight(frame) > 0, codec::is_answer(bytes[0]), "{frame:?}");
+            answers += usize::from(weight(frame) > 0);
+        }
+        assert_eq!(answers, theirs);
     }
 }

@@ -16,7 +16,7 @@ use crate::wire::{Frame, Names};
 const LEFT_MAX: usize = 64;
 
 /// Answers to one node take so many bytes at most, if it does not read them.
-const CONTROL_MAX: usize = 4 << 20;
+pub(super) const CONTROL_MAX: usize = 4 << 20;
 
 impl Machine {
     /// `begun`: the caller has the beginning of a frame behind these bytes.
@@ -63,7 +63,7 @@ impl Machine {
             if let Err(why) = self.hear(now, node, frame) {
                 return self.violation(now, node, why);
             }
-            if self.connection(node).outbox.owed_bytes() > self.config.unacked_max.saturating_add(CONTROL_MAX) {
+            if !self.has_room_for_answers(node) {
                 return self.violation(now, node, "it does not read what it asks for");
             }
             // What was heard may have ended the socket.

@@ -1,6 +1,7 @@
 //! What is kept for other nodes: how values are charged and given back, and how announced ones are admitted.
 
 use super::Machine;
+use super::frames::CONTROL_MAX;
 use crate::account::{Charge, may_stand};
 use crate::channel::{Attached, Home, Visitor};
 use crate::connection::Carried;
@@ -107,6 +108,32 @@ impl Machine {
         if let Some(more) = connection.inbox.account.top_up(at_once, &mut self.pool) {
             self.say_memory(node, Memory::Credit(more));
         }
+    }
+
+    /// Whether what waits for that node to read it is within what one connection may have, and there is room for it beside what is kept for others.
+    pub(super) fn has_room_for_answers(&mut self, node: NodeId) -> bool {
+        let Some(connection) = self.connections.get_mut(node) else { return true };
+        let answers = connection.outbox.answers() as u64;
+        let freed = connection.inbox.account.answers_wait(answers, &mut self.pool);
+        let most = self.config.unacked_max.saturating_add(CONTROL_MAX);
+        let is_within = connection.outbox.owed_bytes() <= most;
+        if freed == Some(true) {
+            self.admit_waiting();
+        }
+        freed.is_some() && is_within
+    }
+
+    /// Values for that node have been written: senders that wait for room go on.
+    pub(super) fn tell_credits_to(&mut self, node: NodeId) {
+        let Some(connection) = self.connections.get_mut(node) else { return };
+        for channel in connection.outbox.now_roomy() {
+            self.tell_credits(channel);
+        }
+    }
+
+    /// Bytes of values sent on credits that wait to be written to that node.
+    pub fn queued_for(&self, node: NodeId) -> u64 {
+        self.connections.get(node).map_or(0, |connection| connection.outbox.queued())
     }
 
     /// To a node that has said something before: no connection is made for it.

@@ -297,6 +297,7 @@ impl Machine {
                 }
             }
         }
+        self.tell_credits_to(node);
         total + written
     }
 

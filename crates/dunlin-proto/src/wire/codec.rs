@@ -180,6 +180,18 @@ pub fn encode(frame: &Frame, out: &mut BytesMut) -> Option<Bytes> {
     None
 }
 
+/// Whether frames of this kind are said because the other node has said something, or will be in time; not because of what processes here do.
+pub(crate) fn is_answer(kind: u8) -> bool {
+    match kind {
+        kind::ATTACHED..=kind::DRAINED | kind::ONWARD | kind::OFFER_UNREAD => true,
+        kind::FOUND..=kind::BAD_NAME | kind::NAME_FULL..=kind::NAME_UNFIT => true,
+        kind::WHERE..=kind::LAPSED | kind::HURRY => true,
+        kind::DIAL_BACK..=kind::NOT_DIALLED | kind::RELAY_FROM..=kind::RELAY_CREDIT | kind::RELAY_ADMIT => true,
+        kind::MEMORY_CREDIT | kind::ADMIT => true,
+        _ => false,
+    }
+}
+
 fn tail(out: &mut BytesMut, piece: &Bytes) -> Option<Bytes> {
     if piece.len() > INLINE {
         return Some(piece.clone());

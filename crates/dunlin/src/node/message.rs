@@ -29,7 +29,7 @@ use dunlin_proto::{Arrival, HomeHears, ReceiverPlace, SenderPlace, Trip};
 use self::through::Through;
 pub(crate) use self::through::{Passing, pass_on};
 pub(crate) use self::unread::{Reading, Reads, Shelf, Shelved, read, serve, shelve};
-use super::bridge::{AwayBridge, ReceivingBridge, SendingBridge};
+use super::bridge::{AwayBridge, ReceivingBridge, SendingBridge, value_bytes};
 use super::budget::Budget;
 use super::codec::{self, EncodeError, Encoding};
 use super::driver::Locked;
@@ -1285,6 +1285,9 @@ fn adopt_on(
                 }
                 return locked.state.machine.end_proxy(now, channel, End::Gone);
             };
+            if let Some(bytes) = value_bytes(&outlet) {
+                locked.state.machine.expect_values(channel, bytes);
+            }
             let (home, granted) = (locked.state.machine.home_of(channel), locked.state.machine.terms_of(channel));
             let is_reply = kind == EndKind::Reply;
             let has_retired = locked.state.machine.has_retired(channel);

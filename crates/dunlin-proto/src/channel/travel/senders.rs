@@ -18,7 +18,8 @@ impl Machine {
         let mut home = Home::new(terms, declaration(), false);
         home.attached.insert(me, Attached::new(terms.credits));
         self.homes.insert(channel, home);
-        let proxy = Proxy { terms: Some(terms), credits: terms.credits.into(), ..Proxy::new(me) };
+        let credits = terms.credits.into();
+        let proxy = Proxy { terms: Some(terms), credits, told: credits, ..Proxy::new(me) };
         self.proxies.insert(channel, proxy);
     }
 
@@ -74,10 +75,12 @@ impl Machine {
         self.proxies.get(&channel).map(|proxy| proxy.home)
     }
 
-    /// What the home grants to the sender that is here, and how many credits are left of that. `None`: it has not said.
-    pub fn terms_of(&self, channel: ChannelId) -> Option<(Terms, u32)> {
-        let proxy = self.proxies.get(&channel).filter(|proxy| proxy.way.state == Whereabouts::Known)?;
-        proxy.terms.map(|terms| (terms, proxy.credits as u32))
+    /// For a driver that is new to the sender that is here: what the home grants to it, and how many of the credits that are left the driver may use at once; it is told of
+    /// more. `None`: the home has not said.
+    pub fn terms_of(&mut self, channel: ChannelId) -> Option<(Terms, u32)> {
+        let proxy = self.proxies.get_mut(&channel).filter(|proxy| proxy.way.state == Whereabouts::Known)?;
+        proxy.told = 0;
+        proxy.terms.map(|terms| (terms, self.more_credits(channel, true)))
     }
 
     /// Whether the sender that is here has retired its channel. If it has come back, its agent is another one, and does not know.
@@ -382,7 +385,7 @@ impl Machine {
         let sent = proxy.backlog.iter().filter(|(_, what)| matches!(what, Waiting::Sent(_))).count() as u64;
         if proxy.spent {
             // And a home that knows that nothing more comes promises none.
-            proxy.credits = 0;
+            (proxy.credits, proxy.told) = (0, 0);
         }
         let all = u64::from(terms.credits);
         let Some(more) = all.checked_sub(sent + proxy.credits) else {
@@ -391,7 +394,7 @@ impl Machine {
         let more = if planted!(CreditsTwice) { all } else { more };
         let home = proxy.home;
         proxy.credits += more;
-        proxy.terms = Some(terms);
+        let is_first = proxy.terms.replace(terms).is_none();
         proxy.way.epoch = epoch;
         proxy.way.state = Whereabouts::Known;
         proxy.way.givers.clear();
@@ -399,7 +402,8 @@ impl Machine {
         proxy.way.told = None;
         proxy.way.undrained = false;
         proxy.way.draining = false;
-        self.proxy_hears(channel, ProxyHears::Home(home, terms, more as u32));
+        let more = self.more_credits(channel, is_first);
+        self.proxy_hears(channel, ProxyHears::Home(home, terms, more));
         if let Some(proxy) = self.proxies.get_mut(&channel)
             && proxy.way.doubtful
         {

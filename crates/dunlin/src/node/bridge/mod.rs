@@ -23,7 +23,7 @@ use super::work::Says;
 
 pub(crate) use away::AwayBridge;
 pub(crate) use receiving::ReceivingBridge;
-pub(crate) use sending::SendingBridge;
+pub(crate) use sending::{SendingBridge, value_bytes};
 
 /// A channel of this node that reaches another one.
 pub(crate) trait Bridge: Send {

@@ -153,6 +153,11 @@ impl SendingBridge {
         self
     }
 
+    /// How many bytes each message has, about, if that is known before there is one: it owns no memory beside itself.
+    pub(crate) fn value_bytes(&self) -> Option<u64> {
+        value_bytes(self.outlet.as_ref()?)
+    }
+
     /// The home is on this node.
     pub(crate) fn into_outlet(mut self) -> Option<AnyOutlet> {
         self.give_back_early();
@@ -743,6 +748,12 @@ impl Drop for SendingBridge {
         outlet.own_node_leaves();
         outlet.down();
     }
+}
+
+/// See [`SendingBridge::value_bytes`].
+pub(crate) fn value_bytes(outlet: &AnyOutlet) -> Option<u64> {
+    let shape = outlet.shape();
+    (!shape.owns_more()).then(|| shape.size() as u64)
 }
 
 /// Does this when it is dropped.

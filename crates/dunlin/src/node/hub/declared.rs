@@ -213,6 +213,9 @@ impl Hub {
         self.belongs(channel, number);
         let attached = cx.state.machine.attach(cx.now, channel, home, declaration.clone());
         debug_assert!(attached.is_ok(), "the schema is short");
+        if let Some(bytes) = bridge.value_bytes() {
+            cx.state.machine.expect_values(channel, bytes);
+        }
         cx.driver.stretch(cx.state, channel, Some(home), Box::new(bridge.connected(home, declaration)));
     }
 
