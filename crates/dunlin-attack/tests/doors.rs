@@ -73,13 +73,15 @@ fn silent_sockets_of_one_address_keep_no_other_out() {
 #[test]
 fn many_honest_nodes_of_one_address_join_at_once() {
     const NODES: u128 = 5_000;
-    async fn joins(address: String, me: Life, there: Life) -> Peer {
+    // With the pauses between them so many tries take 30 seconds: the test counts them, since a busy machine takes longer.
+    const TRIES: u64 = 35;
+    async fn joins(address: String, me: Life, there: Life) -> (Peer, u64) {
         let mut pause = Duration::from_millis(20);
         for attempt in 1.. {
             let mut hello = hello("twins", me, there);
             hello.attempt = attempt;
             if let Ok(peer) = Peer::join(OTHER, &address, &hello, Duration::from_millis(50)).await {
-                return peer;
+                return (peer, attempt);
             }
             tokio::time::sleep(pause).await;
             pause = (2 * pause).min(Duration::from_secs(1));
@@ -97,7 +99,8 @@ fn many_honest_nodes_of_one_address_join_at_once() {
         }
         let peers = all.join_all().await;
         println!("{} nodes joined in {:?}", peers.len(), began.elapsed());
-        assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+        let most = peers.iter().map(|(_, tries)| *tries).max().unwrap_or_default();
+        assert!(most <= TRIES, "one needed {most} tries");
         drop(peers);
         drop(node);
     });
