@@ -9,7 +9,7 @@ use dunlin_attack::{Peer, hello, life, run};
 use dunlin_heap::{Counting, Program};
 use dunlin_proto::id::ChannelId;
 use dunlin_proto::wire::{
-    Declaration, Expected, Face, Frame, FromHome, Head, Kind, Memory, Names, Rejection, Status, Terms, ToHome,
+    Declaration, Expected, Face, Frame, FromHome, Head, Kind, Memory, Names, Rejection, Room, Status, Terms, ToHome,
 };
 
 const OTHER: [u8; 4] = [127, 0, 0, 3];
@@ -314,6 +314,52 @@ fn a_home_that_reads_gets_all_that_it_has_granted() {
         }
         println!("{arrived} values arrived, for {} bytes", growth(before));
         assert!(growth(before) < 32 * MB, "{}", growth(before));
+    });
+}
+
+/// Declares so many names with schemas as long as may be: how many were admitted. There was no room for the others.
+async fn declares(peer: &mut Peer, from: &str, count: u64, held: usize) -> u64 {
+    let mut admitted = 0;
+    for number in 0..count {
+        let (name, channel) = (format!("{from} {number}"), ChannelId(0));
+        let face = Declaration { schema: Bytes::from(vec![255; 32 << 10]), ..sender() };
+        peer.say(&[Frame::Names(Names::Declare { number, name, channel, face, status: Status::New })]).await.unwrap();
+        match hear(peer).await.unwrap() {
+            Frame::Names(Names::Waiting { .. }) => admitted += 1,
+            Frame::Names(Names::Full { room: Room::Memory, max, .. }) => assert_eq!(max, held as u64),
+            other => panic!("{other:?}"),
+        }
+    }
+    admitted
+}
+
+/// Peers declare more than there is room for in all: they are told so, and honest nodes go on. What is left of them when they are gone is nothing.
+#[test]
+fn declarations_are_bounded() {
+    const EACH: u64 = 250;
+    const HELD: usize = 8 * MB;
+    run(async {
+        let _alone = ALONE.lock().await;
+        let (node, names) = serve(|builder| builder.message_max_bytes(1000).held_max_bytes(HELD as u64)).await;
+        drop(node.receiver::<u32>("first").await.unwrap());
+        let before = HEAP.0.forget_peak();
+        let (mut peers, mut admitted) = (Vec::new(), Vec::new());
+        for n in 0..8 {
+            let mut peer = join(&names, 10 + n).await;
+            admitted.push(declares(&mut peer, &n.to_string(), EACH, HELD).await);
+            peers.push(peer);
+        }
+        let most = growth(before);
+        println!("{most} bytes for {admitted:?} declarations");
+        assert!(admitted[0] < EACH && admitted.iter().all(|count| *count > 0), "{admitted:?}");
+        assert!(most < HELD + 2 * MB, "{most} bytes");
+        goes_on(&node, &names, "others", 1000).await;
+        for mut peer in peers {
+            peer.say(&[Frame::Goodbye]).await.unwrap();
+            while peer.hear().await.is_ok() {}
+        }
+        let mut peer = join(&names, 100).await;
+        assert_eq!(declares(&mut peer, "again", EACH, HELD).await, admitted[0]);
     });
 }
 

@@ -170,6 +170,8 @@ pub(crate) struct Pool {
     lent: u64,
     lent_max: u64,
     credit_max: u64,
+    /// For what nodes have declared here. It may be kept longer than their connections.
+    declared: BTreeMap<NodeId, u64>,
     /// The connections with announcements that wait for room here, in order.
     pub(crate) waiting: VecDeque<NodeId>,
 }
@@ -186,8 +188,34 @@ impl Pool {
             lent: 0,
             lent_max,
             credit_max: (config.credit_max as u64).max(FLOOR),
+            declared: BTreeMap::new(),
             waiting: VecDeque::new(),
         }
+    }
+
+    /// The declarations of that node take so many bytes. `None`: there is no room for more than they took; else whether there is room that was not there before.
+    pub(crate) fn declares(&mut self, node: NodeId, bytes: u64) -> Option<bool> {
+        let before = self.declared.get(&node).copied().unwrap_or(0);
+        if bytes > before && !self.reserve(before, bytes - before) {
+            return None;
+        }
+        self.reserved -= before.saturating_sub(bytes);
+        if bytes == 0 {
+            self.declared.remove(&node);
+        } else if bytes != before {
+            self.declared.insert(node, bytes);
+        }
+        Some(bytes < before)
+    }
+
+    /// The nodes that have declared something.
+    pub(crate) fn declarers(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.declared.keys().copied()
+    }
+
+    /// What their declarations take.
+    pub(crate) fn declared_by(&self, node: NodeId) -> u64 {
+        self.declared.get(&node).copied().unwrap_or(0)
     }
 
     /// Takes room for a connection that has reserved so much already. `false`: there is none.

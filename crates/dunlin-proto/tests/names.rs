@@ -711,6 +711,33 @@ fn declaring_something_else_under_a_number_replaces_it() {
     assert_eq!((server.registry.len(), server.registry.waiting().next().unwrap().name), (1, "ebb"));
 }
 
+/// What a node's declarations take is known exactly, and one for which there is no room is refused; another one under its number is over then.
+#[test]
+fn declarations_without_room_in_memory_are_refused() {
+    let mut registry = Registry::new(RegistryConfig::default());
+    let with = |name: &str, schema: usize| {
+        let face = Declaration { schema: Bytes::from(vec![0; schema]), ..shared(Face::Sender) };
+        declare(1, 1, name, &face, Status::New)
+    };
+    let (mut asked, max) = (0, 5000);
+    let mut says = |registry: &mut Registry, said| {
+        registry.heard_within(Time(0), life(1), said, |bytes| {
+            asked = bytes;
+            if bytes <= max { Ok(()) } else { Err(max) }
+        });
+        let answers: Vec<Names> = std::iter::from_fn(|| registry.poll()).map(|(_, said)| said).collect();
+        (asked, registry.cost_of(NodeId(1)), answers)
+    };
+    let (asked, cost, answers) = says(&mut registry, with("a", 0));
+    assert_eq!((asked, answers), (cost, vec![Names::Waiting { number: 1 }]));
+    // The same again takes no more, and another one in its place only what is more.
+    assert_eq!(says(&mut registry, with("a", 0)).0, cost);
+    assert_eq!(says(&mut registry, with("b", 100)).1, cost + 100);
+    let full = vec![Names::Full { number: 1, room: Room::Memory, max }];
+    assert_eq!(says(&mut registry, with("b", 5000)), (cost + 5000, 0, full));
+    assert!(registry.is_empty());
+}
+
 #[test]
 fn limits_are_told() {
     let mut config = RegistryConfig::default();

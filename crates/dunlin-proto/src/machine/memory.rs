@@ -30,7 +30,32 @@ impl Machine {
 
     /// Bytes that this node keeps for that one, or has reserved for it.
     pub fn held_for(&self, node: NodeId) -> u64 {
-        self.connections.get(node).map_or(0, |connection| connection.inbox.account.held())
+        let account = self.connections.get(node).map_or(0, |connection| connection.inbox.account.held());
+        account + self.pool.declared_by(node)
+    }
+
+    /// What that node has [declared](crate::names::Registry::cost_of) here takes so many bytes; it may outlive the connection, so it is kept until fewer are said.
+    ///
+    /// # Errors
+    /// There is no room for more than it took before; so much there is for all nodes.
+    pub fn keep_declared(&mut self, node: NodeId, bytes: u64) -> Result<(), u64> {
+        if self.is_me(node) {
+            return Ok(());
+        }
+        match self.pool.declares(node, bytes) {
+            None => Err(self.config.held_max),
+            Some(has_room) => {
+                if has_room {
+                    self.admit_waiting();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The nodes for which something is [kept](Self::keep_declared) that they have declared.
+    pub fn declarers(&self) -> Vec<NodeId> {
+        self.pool.declarers().collect()
     }
 
     /// A value begins. What this node says to itself costs nothing.

@@ -182,14 +182,21 @@ pub fn encode(frame: &Frame, out: &mut BytesMut) -> Option<Bytes> {
 
 /// Whether frames of this kind are said because the other node has said something, or will be in time; not because of what processes here do.
 pub(crate) fn is_answer(kind: u8) -> bool {
-    match kind {
-        kind::ATTACHED..=kind::DRAINED | kind::ONWARD | kind::OFFER_UNREAD => true,
-        kind::FOUND..=kind::BAD_NAME | kind::NAME_FULL..=kind::NAME_UNFIT => true,
-        kind::WHERE..=kind::LAPSED | kind::HURRY => true,
-        kind::DIAL_BACK..=kind::NOT_DIALLED | kind::RELAY_FROM..=kind::RELAY_CREDIT | kind::RELAY_ADMIT => true,
-        kind::MEMORY_CREDIT | kind::ADMIT => true,
-        _ => false,
-    }
+    matches!(
+        kind,
+        kind::ATTACHED..=kind::DRAINED
+            | kind::ONWARD
+            | kind::OFFER_UNREAD
+            | kind::FOUND..=kind::BAD_NAME
+            | kind::NAME_FULL..=kind::NAME_UNFIT
+            | kind::WHERE..=kind::LAPSED
+            | kind::HURRY
+            | kind::DIAL_BACK..=kind::NOT_DIALLED
+            | kind::RELAY_FROM..=kind::RELAY_CREDIT
+            | kind::RELAY_ADMIT
+            | kind::MEMORY_CREDIT
+            | kind::ADMIT
+    )
 }
 
 fn tail(out: &mut BytesMut, piece: &Bytes) -> Option<Bytes> {
@@ -582,6 +589,7 @@ fn names(out: &mut BytesMut, said: &Names) {
                 Room::Names => 1,
                 Room::Bytes => 2,
                 Room::Share => 3,
+                Room::Memory => 4,
             });
             number(out, *max);
         }),
@@ -918,6 +926,7 @@ pub fn decode(kind: u8, body: Bytes) -> Result<Frame, WireError> {
                 1 => Room::Names,
                 2 => Room::Bytes,
                 3 => Room::Share,
+                4 => Room::Memory,
                 value => return Err(invalid("what there is no room for", value)),
             },
             max: r.number("a limit")?,

@@ -531,6 +531,8 @@ pub enum Room {
     Bytes,
     /// Names of one source, now that three quarters of all are taken: see [`has_place`](crate::source::has_place).
     Share,
+    /// Bytes that the node which serves the names keeps for others in all: [`Config::held_max`](crate::Config::held_max).
+    Memory,
 }
 
 /// Messages of the name service: between any node and one that serves names. `names` has what they mean.

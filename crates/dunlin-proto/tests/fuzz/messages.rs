@@ -113,7 +113,7 @@ pub(crate) fn names(u: &mut Unstructured<'_>) -> Result<Names> {
         4 => Names::BadName { number },
         5 => Names::Full {
             number,
-            room: *u.choose(&[Room::Declarations, Room::Names, Room::Bytes, Room::Share])?,
+            room: *u.choose(&[Room::Declarations, Room::Names, Room::Bytes, Room::Share, Room::Memory])?,
             max: number,
         },
         6 => Names::Waiting { number },

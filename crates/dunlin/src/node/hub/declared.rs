@@ -408,6 +408,7 @@ pub(super) fn room(room: Room) -> &'static str {
         Room::Names => "names",
         Room::Bytes => "bytes of names and schemas of one node",
         Room::Share => "names of one address or user (three quarters of all names are taken)",
+        Room::Memory => "bytes that it keeps for other nodes (`held_max_bytes` of the node that serves the names)",
     }
 }
 

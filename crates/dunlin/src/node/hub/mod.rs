@@ -246,7 +246,7 @@ impl Hub {
 
     /// Lets names and directories speak until they are quiet.
     pub(crate) fn settle(&mut self, cx: &mut Locked<'_>) {
-        self.registry.tick(cx.now);
+        self.forget_declared(cx);
         let now = cx.now;
         let asked: Vec<String> =
             self.ask_again.iter().filter(|(_, at)| **at <= now).map(|(address, _)| address.clone()).collect();

@@ -142,9 +142,31 @@ impl Hub {
         self.declared_to.contains(&node) || directories.any(|directory| directory.server() == Some(node))
     }
 
+    /// What that node has declared here takes more or less than before.
+    pub(super) fn count_declared(&self, cx: &mut Locked<'_>, node: NodeId) {
+        // There was room for what the registry has admitted.
+        let _ = cx.state.machine.keep_declared(node, self.registry.cost_of(node));
+    }
+
+    /// Leases end: what nodes had declared that are gone is not kept any more.
+    pub(super) fn forget_declared(&mut self, cx: &mut Locked<'_>) {
+        let due = self.registry.next_tick().is_some_and(|due| due <= cx.now);
+        self.registry.tick(cx.now);
+        if due {
+            for node in cx.state.machine.declarers() {
+                self.count_declared(cx, node);
+            }
+        }
+    }
+
     pub(super) fn names(&mut self, cx: &mut Locked<'_>, from: Life, said: Names) {
         match said {
-            Names::Declare { .. } | Names::Undeclare { .. } => self.registry.heard(cx.now, from, said),
+            Names::Declare { .. } | Names::Undeclare { .. } => {
+                self.forget_declared(cx);
+                let machine = &mut cx.state.machine;
+                self.registry.heard_within(cx.now, from, said, |bytes| machine.keep_declared(from.node, bytes));
+                self.count_declared(cx, from.node);
+            }
             Names::Guest { acceptor, guest } => self.guest(cx, from, acceptor, guest),
             Names::Elsewhere if self.directory.server() == Some(from.node) => {
                 self.directory.leave_server();

@@ -221,6 +221,8 @@ impl Hub {
                 self.lives.insert(node, life);
                 self.registry.met(life, cx.state.machine.addresses_of(node));
                 self.registry.comes_from(life, cx.state.machine.source_of(node));
+                // A former life of it may have declared more.
+                self.count_declared(cx, node);
                 if self.ceded {
                     // It may have found this node when that still served the names.
                     self.tell_elsewhere(cx, node);
@@ -236,6 +238,7 @@ impl Hub {
             },
             State::Down(why) => {
                 self.registry.lost(cx.now, node, &why);
+                self.count_declared(cx, node);
                 self.reclaim(cx, node);
                 if self.directory.server() == Some(node) {
                     self.directory.server_lost();
