@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, ConnectionId, Incarnation, Life, NodeId, Ticket};
-use dunlin_proto::identity::{Identity, confirm, proven_by};
+use dunlin_proto::identity::{Identity, confirm, proven_by, sign_hello};
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Resume, Welcome};
 use dunlin_proto::wire::{
     Declaration, Expected, Face, Frame, FromHome, Head, Memory, Names, Relay, Status, ToHome, VERSIONS, codec,
@@ -94,6 +94,7 @@ pub fn hello(application: &str, me: Life, wanted: Life) -> Hello {
         bound: Bound::default(),
         key: Key::of(me.node).key(),
         nonce: 1,
+        signature: Bytes::new(),
     }
 }
 
@@ -182,7 +183,7 @@ impl Peer {
         self.say(&[first]).await
     }
 
-    /// Says `Hello`, and hears `Welcome`, which has to prove the node's id.
+    /// Says `Hello`, signed by the node in whose name it is, and hears `Welcome`, which has to prove the node's id.
     ///
     /// # Errors
     /// Those of the system; the node closed the socket, or refuses, or proves nothing.
@@ -190,11 +191,12 @@ impl Peer {
         self.greet_as(hello, &Key::of(hello.me.node)).await
     }
 
-    /// The same, where the peer does not have the key of the node in whose name it speaks.
+    /// The same, signed with this key: the peer may not have that of the node in whose name it speaks.
     ///
     /// # Errors
     /// Those of [`greet`](Self::greet).
     pub async fn greet_as(&mut self, hello: &Hello, key: &Key) -> io::Result<Welcome> {
+        let hello = sign_hello(key, hello.clone());
         self.stream.write_all(&hello.encode()).await?;
         loop {
             match Answer::decode(&mut self.arrived).map_err(io::Error::other)? {
@@ -204,7 +206,7 @@ impl Peer {
                     if by != Some(welcome.me.node) {
                         return Err(io::Error::other("the welcome is not proved"));
                     }
-                    self.handshake = Some((hello.clone(), answer));
+                    self.handshake = Some((hello, answer));
                     return Ok(welcome);
                 }
                 Some(Answer::Refused(why) | Answer::Over(why, _)) => return Err(io::Error::other(why)),

@@ -69,8 +69,12 @@ impl Stage {
         Hello { attempt: self.attempt, resume, ..hello(self.application, self.me, self.there) }
     }
 
-    /// A thief says that, and confirms it with its own key. It is not let in.
+    /// A thief says that, and is refused. Then it says what the honest peer has signed, as if it had recorded it, and
+    /// confirms it with its own key: it is not let in.
     async fn is_not_believed(&mut self, said: Hello) {
+        let mut thief = Peer::dial(THIEF, &self.address).await.unwrap();
+        let refused = thief.greet_as(&said, &Key::numbered(666)).await.expect_err("it is refused");
+        assert_eq!(refused.to_string(), Refusal::Unproven.to_string());
         let mut thief = Peer::dial(THIEF, &self.address).await.unwrap();
         if thief.greet(&said).await.is_ok() {
             thief.confirm(&Key::numbered(666)).await.unwrap();
@@ -175,13 +179,11 @@ fn names_are_not_taken_under_the_id_of_another() {
             let mut thief = Peer::dial(THIEF, &service.addresses()[0]).await.unwrap();
             let own = hello(application, life(2), there);
             let said = Hello { me: known.me, key: known.proof.key.clone(), attempt, ..own.clone() };
-            thief.greet_as(&said, &Key::of(life(2).node)).await.unwrap();
-            thief.confirm(&Key::of(life(2).node)).await.unwrap();
-            let _ = thief.say(&[declare(1, "till")]).await;
-            assert!(thief.hear().await.is_err(), "it is let in");
+            let refused = thief.greet_as(&said, &Key::of(life(2).node)).await.expect_err("it is refused");
+            assert_eq!(refused.to_string(), Refusal::Unproven.to_string());
             loop {
                 if let NodeEvent::Stranger { why, .. } = events.recv().await.unwrap()
-                    && why.contains("has not proved it")
+                    && why.contains("has not proved its id")
                 {
                     break;
                 }

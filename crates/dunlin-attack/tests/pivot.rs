@@ -10,8 +10,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use dunlin::node::network::{BoxFuture, Listener, Network, Socket, Source, Tcp};
 use dunlin::prelude::*;
-use dunlin_attack::{Peer, hello, life, run};
+use dunlin_attack::{Key, Peer, hello, life, run};
 use dunlin_proto::id::ChannelId;
+use dunlin_proto::identity::sign_hello;
 use dunlin_proto::wire::{Declaration, Expected, Face, Frame, Names, NoRelay, Relay, Status};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -127,7 +128,7 @@ async fn asks(application: &str, relayed: bool) -> Relay {
         match stranger.hear().await.expect("the connection stays") {
             Frame::Names(Names::Found { partner, .. }) => {
                 let to = Frame::Relay(Relay::To { stream, node: partner.node });
-                let piece = hello_to(partner).encode();
+                let piece = sign_hello(&Key::of(me.node), hello_to(partner)).encode();
                 let said = stranger.say(&[to, Frame::Relay(Relay::Bytes { stream, piece })]).await;
                 said.expect("the connection stays");
             }

@@ -3,6 +3,8 @@
 //! A node's id is a hash of its public key, and both sides of a handshake sign it: the dialled node in `Welcome`, the dialler in its
 //! first frame behind that. What they sign are the two messages whole, so nothing in them can be changed, or shown to a third
 //! node: `Hello` names the node that it is for, and each message has a nonce that its sender has drawn for this handshake.
+//! The dialler signs its `Hello`, too: that may be an old one, said again by somebody else, so it proves nothing that the dialled
+//! node would change anything for; but strangers cannot make up what a node's own dials would have to give way to.
 //! `docs/wire.md` says it byte by byte.
 
 use std::fmt;
@@ -11,7 +13,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::id::NodeId;
 use crate::wire::Frame;
-use crate::wire::handshake::{Answer, Proof, Welcome};
+use crate::wire::handshake::{Answer, Hello, Proof, Welcome};
 
 /// The keys of one node, and how those of others are checked.
 ///
@@ -42,20 +44,24 @@ enum Role {
     Dialler,
     /// The dialled node, in a refusal that ends something.
     Refuses,
+    /// The dialler, in `Hello`.
+    Asks,
 }
 
 /// Every signature begins with this, so that one of a handshake is none of anything else that a key may sign.
 const CONTEXT: &[u8; 20] = b"dunlin handshake v1\n";
 
-/// What is signed in this role: `hello` as it came, and `answer` as it would be with an empty signature, both whole.
-fn transcript(role: Role, hello: &[u8], answer: &Answer) -> Bytes {
-    let answer = answer.unsigned();
+/// What is signed in this role: `hello` as it came, and `answer` as it would be with an empty signature, both whole. In
+/// `Hello` only that, as it would be with an empty signature.
+fn transcript(role: Role, hello: &[u8], answer: Option<&Answer>) -> Bytes {
+    let answer = answer.map_or_else(Bytes::new, Answer::unsigned);
     let mut bytes = BytesMut::with_capacity(CONTEXT.len() + 1 + hello.len() + answer.len());
     bytes.put_slice(CONTEXT);
     bytes.put_u8(match role {
         Role::Dialled => 1,
         Role::Dialler => 2,
         Role::Refuses => 3,
+        Role::Asks => 4,
     });
     // Each says its own length.
     bytes.put_slice(hello);
@@ -72,6 +78,22 @@ fn role(answer: &Answer) -> Option<(Role, &Proof)> {
     }
 }
 
+/// The same `Hello`, signed by the node that says it; if it only wants to know who is there, without a signature.
+pub fn sign_hello(identity: &dyn Identity, mut hello: Hello) -> Hello {
+    hello.signature = Bytes::new();
+    if hello.wanted != NodeId(0) {
+        hello.signature = identity.sign(&transcript(Role::Asks, &hello.encode(), None));
+    }
+    hello
+}
+
+/// Whether this node has said that, to the node that hears it or long before.
+pub(crate) fn is_signed(identity: &dyn Identity, hello: &Hello) -> bool {
+    let unsigned = Hello { signature: Bytes::new(), ..hello.clone() };
+    let signed = transcript(Role::Asks, &unsigned.encode(), None);
+    hello.wanted == NodeId(0) || identity.check(&hello.key, &signed, &hello.signature)
+}
+
 /// The same answer to this `Hello`, proved by a node: with its key, and its signature. [`Answer::Refused`] has no proof.
 pub fn prove(identity: &dyn Identity, hello: &[u8], mut answer: Answer) -> Answer {
     let fill = |answer: &mut Answer, of: Proof| match answer {
@@ -81,7 +103,7 @@ pub fn prove(identity: &dyn Identity, hello: &[u8], mut answer: Answer) -> Answe
     let key = identity.key();
     fill(&mut answer, Proof { key: key.clone(), signature: Bytes::new() });
     if let Some((role, _)) = role(&answer) {
-        let signature = identity.sign(&transcript(role, hello, &answer));
+        let signature = identity.sign(&transcript(role, hello, Some(&answer)));
         fill(&mut answer, Proof { key, signature });
     }
     answer
@@ -91,12 +113,12 @@ pub fn prove(identity: &dyn Identity, hello: &[u8], mut answer: Answer) -> Answe
 pub fn proven_by(identity: &dyn Identity, hello: &[u8], answer: &Answer) -> Option<NodeId> {
     let (role, Proof { key, signature }) = role(answer)?;
     let by = identity.id_of(key)?;
-    identity.check(key, &transcript(role, hello, answer), signature).then_some(by)
+    identity.check(key, &transcript(role, hello, Some(answer)), signature).then_some(by)
 }
 
 /// What the dialler signs of a handshake.
 pub(crate) fn confirmed(hello: &[u8], welcome: &Answer) -> Bytes {
-    transcript(Role::Dialler, hello, welcome)
+    transcript(Role::Dialler, hello, Some(welcome))
 }
 
 /// The dialler's first frame behind this `Welcome`.
@@ -134,6 +156,11 @@ mod stand_in {
         /// Those of [`Machine::new`].
         pub fn machine(config: Config, me: Life, seed: u64) -> Machine {
             Machine::new(config, me.incarnation, seed, Arc::new(Self(me.node)))
+        }
+
+        /// The bytes of this `Hello`, signed by the node that it is of.
+        pub fn says(hello: &Hello) -> Bytes {
+            sign_hello(&Self(hello.me.node), hello.clone()).encode()
         }
 
         fn signature(key: &[u8], bytes: &[u8]) -> [u8; 8] {

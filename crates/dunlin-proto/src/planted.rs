@@ -159,6 +159,8 @@ mod chosen {
         UnconfirmedResumed = "unconfirmed-resumed",
         /// The dialled side believes any signature of the dialler's.
         ConfirmUnchecked = "confirm-unchecked",
+        /// A `Hello` is answered whoever has signed it.
+        HelloUnchecked = "hello-unchecked",
         /// The dialler believes any signature of the dialled side's.
         WelcomeUnchecked = "welcome-unchecked",
         /// A connection that this node has forgotten goes on where its dialler stands.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{DialId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::identity::{Identity, StandIn, confirm};
 use dunlin_proto::time::Time;
@@ -66,12 +66,13 @@ impl Node {
             bound: Bound::default(),
             key: StandIn::of(peer).key(),
             nonce: 1,
+            signature: Bytes::new(),
         };
-        self.machine.received(self.now, socket, hello.encode());
+        self.machine.received(self.now, socket, StandIn::says(&hello));
         let mut said = Vec::new();
         self.machine.fill(self.now, socket, 1 << 16, &mut said);
         let answer = Answer::decode(&mut BytesMut::from(&said.concat()[..])).unwrap().unwrap();
-        self.hears(socket, &confirm(&StandIn::of(peer), &hello.encode(), &answer));
+        self.hears(socket, &confirm(&StandIn::of(peer), &StandIn::says(&hello), &answer));
         assert_eq!(self.machine.carried_by(peer), Some(socket));
         socket
     }
@@ -87,7 +88,7 @@ impl Node {
     fn says(&mut self, socket: SocketId) -> Vec<Relay> {
         let mut out = Vec::new();
         self.machine.fill(self.now, socket, 1 << 16, &mut out);
-        let mut bytes = bytes::Bytes::from(out.concat());
+        let mut bytes = Bytes::from(out.concat());
         let mut said = Vec::new();
         while let Ok(codec::Next::Frame { head, body }) = codec::next(&bytes) {
             let whole = bytes.split_to(head + body);
@@ -251,7 +252,7 @@ fn a_dial_back_that_fails_is_told_at_a_fixed_time_whatever_happened() {
         let socket = SocketId(99 + node.sockets);
         node.sockets += 1;
         node.machine.dialled(node.now, dial, socket);
-        node.machine.received(node.now, socket, bytes::Bytes::from_static(b"SSH-2.0-OpenSSH\r\n"));
+        node.machine.received(node.now, socket, Bytes::from_static(b"SSH-2.0-OpenSSH\r\n"));
     };
     let at = Time(0) + SECOND / 2;
     assert_eq!(told_at(&refused, &["a:1", "b:2"]), (at, 2));

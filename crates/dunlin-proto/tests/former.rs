@@ -1,6 +1,6 @@
 //! What a node keeps of nodes that have been there, and what they cost it.
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use dunlin_heap::{Counting, Thread};
 use dunlin_proto::id::{Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::identity::{Identity, StandIn, confirm};
@@ -73,13 +73,14 @@ impl Server {
             bound: Bound::default(),
             key: StandIn::of(NodeId(node)).key(),
             nonce: 1,
+            signature: Bytes::new(),
         };
-        self.machine.received(self.now, socket, hello.encode());
+        self.machine.received(self.now, socket, StandIn::says(&hello));
         let mut out = Vec::new();
         self.machine.fill(self.now, socket, 1 << 16, &mut out);
         let answer = Answer::decode(&mut BytesMut::from(&out.concat()[..])).expect("it is one");
         let answer = answer.unwrap_or_else(|| panic!("node {node} gets no answer"));
-        self.hears(socket, &confirm(&StandIn::of(NodeId(node)), &hello.encode(), &answer));
+        self.hears(socket, &confirm(&StandIn::of(NodeId(node)), &StandIn::says(&hello), &answer));
         assert_eq!(self.machine.carried_by(NodeId(node)), Some(socket), "node {node} is not let in");
         socket
     }

@@ -35,6 +35,7 @@ fn hello(me: Life, attempt: u64) -> Hello {
         bound: Bound::default(),
         key: StandIn::of(me.node).key(),
         nonce: 1,
+        signature: Bytes::new(),
     }
 }
 
@@ -42,7 +43,7 @@ fn hello(me: Life, attempt: u64) -> Hello {
 fn said(machine: &mut Machine, socket: u64, hello: &Hello) -> (Answer, Vec<(SocketId, Closed)>) {
     let socket = SocketId(socket);
     machine.accepted(NOW, socket);
-    machine.received(NOW, socket, hello.encode());
+    machine.received(NOW, socket, StandIn::says(&hello));
     (answered(machine, socket, hello), closed(machine))
 }
 
@@ -50,10 +51,10 @@ fn answered(machine: &mut Machine, socket: SocketId, hello: &Hello) -> Answer {
     let mut out = Vec::new();
     machine.fill(NOW, socket, 1, &mut out);
     let answer = Answer::decode(&mut BytesMut::from(&out.concat()[..])).expect("it can be read").expect("it is whole");
-    let first = confirm(&StandIn::of(hello.me.node), &hello.encode(), &answer);
+    let first = confirm(&StandIn::of(hello.me.node), &StandIn::says(&hello), &answer);
     CONFIRMATIONS.with_borrow_mut(|known| known.insert(socket, first));
     if !matches!(answer, Answer::Refused(_)) {
-        assert_eq!(proven_by(&StandIn::of(ME.node), &hello.encode(), &answer), Some(ME.node), "{answer:?}");
+        assert_eq!(proven_by(&StandIn::of(ME.node), &StandIn::says(&hello), &answer), Some(ME.node), "{answer:?}");
     }
     answer
 }
@@ -185,8 +186,8 @@ fn a_node_of_which_a_later_life_is_met_ends_all_its_connections() {
     for (way, socket, said) in [
         ("who was dialled for a connection refuses", 2, stale.clone()),
         ("who was dialled to be known refuses", 3, stale),
-        ("who dials has met it", 4, has_met_it.encode()),
-        ("it dials the earlier one", 4, hello(life(20, 6), 1).encode()),
+        ("who dials has met it", 4, StandIn::says(&has_met_it)),
+        ("it dials the earlier one", 4, StandIn::says(&hello(life(20, 6), 1))),
     ] {
         let mut machine = busy_machine(Config::new("tides"));
         machine.accepted(NOW, SocketId(4));
@@ -420,7 +421,7 @@ fn crowd(machine: &mut Machine, sockets: impl IntoIterator<Item = (u64, u8, bool
         machine.accepted_from(NOW, SocketId(socket), Source::V4([127, 0, 0, host]));
         if speaks {
             let hello = hello(life(1000 + u128::from(socket), 1), 1);
-            machine.received(NOW, SocketId(socket), hello.encode());
+            machine.received(NOW, SocketId(socket), StandIn::says(&hello));
             let mut kept = machine.clone();
             answered(&mut kept, SocketId(socket), &hello);
         }
@@ -473,4 +474,127 @@ fn of_many_sources_the_one_that_has_been_there_longest_makes_room() {
     machine.closed(NOW, SocketId(5));
     assert_eq!(crowd(&mut machine, [(8, 20, false)]), [0; 0]);
     assert_eq!(crowd(&mut machine, [(9, 21, false)]), [4]);
+}
+
+/// A life that was only held up may have begun the connection that it was offered. The dialler that names the offer may reach a later life, which
+/// knows nothing of it: that is met then, and what the earlier one hears is that it is stale, not that the other side has given up.
+#[test]
+fn an_offer_says_to_which_life_it_was_made() {
+    let mut machine = machine();
+    let offered = welcomed(&mut machine, 1, &hello(life(10, 1), 1));
+    machine.closed(NOW, SocketId(1));
+    dials(&mut machine, 10, 2);
+    let mut said = Vec::new();
+    machine.fill(NOW, SocketId(2), 1 << 16, &mut said);
+    let heard = Hello::decode(&mut BytesMut::from(&said.concat()[..])).unwrap().unwrap();
+    assert_eq!((heard.met, heard.resume.connection), (Incarnation(1), offered));
+    let welcome = Answer::Welcome(welcome_of(life(10, 2), ConnectionId(7)));
+    let answer = prove(&StandIn::of(NodeId(10)), &said.concat(), welcome);
+    machine.received(NOW, SocketId(2), answer.encode());
+    assert_eq!((closed(&mut machine), machine.carried_by(NodeId(10))), (vec![], Some(SocketId(2))));
+    refused(&mut machine, 3, &knows(hello(life(10, 1), 2), offered), Refusal::Stale(Incarnation(2)));
+}
+
+/// Both an earlier life and a later one were offered a connection: the later one may have begun.
+#[test]
+fn what_the_latest_life_was_offered_is_named() {
+    for order in [[1, 2], [2, 1]] {
+        let mut machine = machine();
+        let offered = order.map(|incarnation| {
+            let offered = welcomed(&mut machine, incarnation, &hello(life(10, incarnation), 1));
+            machine.closed(NOW, SocketId(incarnation));
+            (incarnation, offered)
+        });
+        let later = offered.into_iter().max_by_key(|(incarnation, _)| *incarnation);
+        dials(&mut machine, 10, 3);
+        let mut said = Vec::new();
+        machine.fill(NOW, SocketId(3), 1 << 16, &mut said);
+        let heard = Hello::decode(&mut BytesMut::from(&said.concat()[..])).unwrap().unwrap();
+        assert_eq!(Some((heard.met.0, heard.resume.connection)), later, "{order:?}");
+    }
+}
+
+/// The twin: the life that is meant goes on with what it was offered.
+#[test]
+fn an_offer_that_is_named_is_gone_on_with() {
+    let mut machine = machine();
+    let offered = welcomed(&mut machine, 1, &hello(life(10, 1), 1));
+    machine.closed(NOW, SocketId(1));
+    dials(&mut machine, 10, 2);
+    answers(&mut machine, 2, NodeId(10), Answer::Welcome(welcome_of(life(10, 1), offered)));
+    assert_eq!((closed(&mut machine), machine.carried_by(NodeId(10))), (vec![], Some(SocketId(2))));
+    // A life before the one to which it was offered is not let in by that.
+    let mut machine = self::machine();
+    let offered = welcomed(&mut machine, 1, &hello(life(10, 2), 1));
+    machine.closed(NOW, SocketId(1));
+    dials(&mut machine, 10, 2);
+    answers(&mut machine, 2, NodeId(10), Answer::Welcome(welcome_of(life(10, 1), offered)));
+    let stale = vec![(SocketId(2), Closed::Refused(Refusal::Stale(Incarnation(2))))];
+    assert_eq!((closed(&mut machine), machine.carried_by(NodeId(10))), (stale, None));
+}
+
+/// A `Hello` that crosses this node's own, and names a connection that is unknown here.
+fn names_unknown(node: u128, connection: u128) -> Hello {
+    knows(hello(life(node, 1), connection as u64), ConnectionId(connection))
+}
+
+/// While both have dialled, the node whose own socket is not kept says what it does not know, so that one of the two is answered; and takes
+/// no answer that names it. Of up to eight connections: the other node could name any number.
+#[test]
+fn what_a_node_says_not_to_know_it_takes_from_no_answer() {
+    const MAX: u128 = 8;
+    for (answered, is_taken) in [(1, false), (MAX, false), (MAX + 1, true), (100, true)] {
+        let mut machine = machine();
+        dials(&mut machine, 10, 50);
+        for unknown in 1..=MAX {
+            refused(&mut machine, unknown as u64, &names_unknown(10, unknown), Refusal::Forgotten);
+        }
+        refused(&mut machine, 60, &names_unknown(10, MAX + 1), Refusal::Crossed);
+        answers(&mut machine, 50, NodeId(10), Answer::Welcome(welcome_of(life(10, 1), ConnectionId(answered))));
+        let (is_closed, carried) = (closed(&mut machine), machine.carried_by(NodeId(10)));
+        assert_eq!(carried == Some(SocketId(50)), is_taken, "{answered}: {is_closed:?}");
+        assert_eq!(is_closed == [(SocketId(50), Closed::Superseded)], !is_taken, "{answered}: {is_closed:?}");
+        if !is_taken {
+            // The next `Hello` of its own is another question.
+            let again = machine.next_tick().expect("it dials again");
+            machine.tick(again);
+            let dial = dial_of(&mut machine);
+            machine.dialled(again, dial, SocketId(51));
+            refused(&mut machine, 61, &names_unknown(10, MAX + 2), Refusal::Forgotten);
+        }
+    }
+}
+
+/// The twin: where this node's own socket is kept, and where it has not said `Hello`, nothing has to be remembered.
+#[test]
+fn what_a_node_does_not_know_is_crossed_or_forgotten() {
+    let mut keeps_its_own = machine();
+    dials(&mut keeps_its_own, 30, 50);
+    let mut has_not_dialled = machine();
+    for unknown in 1..=20 {
+        refused(&mut keeps_its_own, unknown as u64, &names_unknown(30, unknown), Refusal::Crossed);
+        refused(&mut has_not_dialled, unknown as u64, &names_unknown(10, unknown), Refusal::Forgotten);
+    }
+}
+
+/// While a `Hello` that names what an earlier life was offered is on its way, this node answers a later life, which may have begun by that. So the answer of that
+/// life to the `Hello`, another connection, is not taken: the next one names what it was offered.
+#[test]
+fn what_was_offered_meanwhile_comes_before_another_connection() {
+    let mut machine = machine();
+    welcomed(&mut machine, 1, &hello(life(10, 1), 1));
+    machine.closed(NOW, SocketId(1));
+    dials(&mut machine, 10, 2);
+    let offered = welcomed(&mut machine, 3, &hello(life(10, 2), 1));
+    machine.closed(NOW, SocketId(3));
+    answers(&mut machine, 2, NodeId(10), Answer::Welcome(welcome_of(life(10, 2), ConnectionId(7))));
+    assert_eq!(closed(&mut machine), [(SocketId(2), Closed::Superseded)]);
+    let again = machine.next_tick().expect("it dials again");
+    machine.tick(again);
+    let dial = dial_of(&mut machine);
+    machine.dialled(again, dial, SocketId(4));
+    let mut said = Vec::new();
+    machine.fill(again, SocketId(4), 1 << 16, &mut said);
+    let heard = Hello::decode(&mut BytesMut::from(&said.concat()[..])).unwrap().unwrap();
+    assert_eq!((heard.met, heard.resume.connection), (Incarnation(2), offered));
 }

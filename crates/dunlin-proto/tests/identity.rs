@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ConnectionId, DialId, Incarnation, Life, NodeId, SocketId};
-use dunlin_proto::identity::{Identity, StandIn, confirm, prove, proven_by};
+use dunlin_proto::identity::{Identity, StandIn, confirm, prove, proven_by, sign_hello};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Proof, Refusal, Resume, Welcome};
 use dunlin_proto::wire::{Frame, VERSIONS, codec, limits};
@@ -30,6 +30,7 @@ fn hello(me: Life, attempt: u64, resume: Resume) -> Hello {
         bound: Bound::default(),
         key: StandIn::of(me.node).key(),
         nonce: u128::from(attempt),
+        signature: Bytes::new(),
     }
 }
 
@@ -54,7 +55,7 @@ impl Node {
         let (socket, answer) = node.hears_hello(&begin);
         let Answer::Welcome(welcome) = &answer else { panic!("{answer:?}") };
         let resume = welcome.resume;
-        node.hears(socket, &confirm(&StandIn::of(PEER), &begin.encode(), &answer));
+        node.hears(socket, &confirm(&StandIn::of(PEER), &StandIn::says(&begin), &answer));
         assert_eq!(node.machine.carried_by(PEER), Some(socket));
         node.done.clear();
         (node, socket, resume)
@@ -71,10 +72,14 @@ impl Node {
     }
 
     fn hears_hello(&mut self, hello: &Hello) -> (SocketId, Answer) {
+        self.hears_bytes(StandIn::says(hello))
+    }
+
+    fn hears_bytes(&mut self, hello: Bytes) -> (SocketId, Answer) {
         let socket = SocketId(self.sockets);
         self.sockets += 1;
         self.machine.accepted(NOW, socket);
-        self.machine.received(NOW, socket, hello.encode());
+        self.machine.received(NOW, socket, hello);
         self.settle();
         let said = self.said(socket);
         (socket, Answer::decode(&mut BytesMut::from(&said[..])).expect("it can be read").expect("it is whole"))
@@ -134,9 +139,9 @@ fn welcome(me: Life, resume: Resume) -> Answer {
     })
 }
 
-/// Whatever resume points it guesses: a node that cannot sign for the peer ends nothing and takes nothing over.
+/// Whatever the peer has said once and somebody says again: a node that cannot sign for the peer ends nothing and takes nothing over.
 #[test]
-fn hello_without_the_key_changes_nothing() {
+fn hello_that_is_said_again_without_the_key_changes_nothing() {
     let (mut node, carrier, resume) = Node::connected();
     let mut attempt = 2;
     for guess in [
@@ -151,7 +156,7 @@ fn hello_without_the_key_changes_nothing() {
         let (socket, answer) = node.hears_hello(&claims);
         assert!(matches!(answer, Answer::Welcome(_)), "{guess:?}: {answer:?}");
         // It has its own key, and the peer's signature of another handshake.
-        node.hears(socket, &confirm(&StandIn::of(THIEF), &claims.encode(), &answer));
+        node.hears(socket, &confirm(&StandIn::of(THIEF), &StandIn::says(&claims), &answer));
         assert_eq!(node.closed(socket), Some(&Closed::Unproven(PEER)), "{guess:?}");
         assert_eq!((node.machine.carried_by(PEER), node.states().len()), (Some(carrier), 0), "{guess:?}");
         assert_eq!(node.machine.connection_id(PEER), Some(resume.connection));
@@ -159,9 +164,67 @@ fn hello_without_the_key_changes_nothing() {
     // The twin: the peer itself resumes, under a later attempt.
     let honest = hello(life(PEER), attempt, resume);
     let (socket, answer) = node.hears_hello(&honest);
-    node.hears(socket, &confirm(&StandIn::of(PEER), &honest.encode(), &answer));
+    node.hears(socket, &confirm(&StandIn::of(PEER), &StandIn::says(&honest), &answer));
     assert_eq!(node.machine.carried_by(PEER), Some(socket));
     assert!(node.states().contains(&&State::Resumed), "{:?}", node.states());
+}
+
+/// What a stranger makes up in the peer's name is not answered, and no dial of this node's own gives way to it.
+#[test]
+fn hello_that_the_node_has_not_signed_is_refused() {
+    let (mut node, carrier, resume) = Node::connected();
+    let honest = hello(life(PEER), 2, resume);
+    let signed = sign_hello(&StandIn::of(PEER), honest.clone());
+    let by_the_thief = sign_hello(&StandIn::of(THIEF), honest.clone()).signature;
+    for claims in [
+        honest.clone(),
+        Hello { signature: by_the_thief, ..honest },
+        Hello { attempt: 3, ..signed.clone() },
+        Hello { resume: Resume { seen: 1, ..resume }, ..signed.clone() },
+        Hello { addresses: vec!["elsewhere".into()], ..signed.clone() },
+        Hello { nonce: 7, ..signed.clone() },
+    ] {
+        assert_eq!(node.hears_bytes(claims.encode()).1, Answer::Refused(Refusal::Unproven), "{claims:?}");
+        // Nor what the peer has said to a third node.
+        let wanted = NodeId(21);
+        let to_another = sign_hello(&StandIn::of(PEER), Hello { wanted, ..claims });
+        let (_, answer) = node.hears_bytes(Hello { wanted: ME, ..to_another }.encode());
+        assert_eq!(answer, Answer::Refused(Refusal::Unproven));
+    }
+    assert_eq!((node.machine.carried_by(PEER), node.states().len()), (Some(carrier), 0));
+    // The twin.
+    assert!(matches!(node.hears_bytes(signed.encode()).1, Answer::Welcome(_)));
+}
+
+/// Whichever of the two has the smaller id, and whenever it comes: what a stranger says in the peer's name costs this
+/// node's dial no time, no answer and no offer.
+#[test]
+fn hellos_that_are_not_signed_hold_up_no_dial() {
+    for peer in [PEER, NodeId(30)] {
+        for strangers_come in 0..3 {
+            let mut node = Node::new();
+            let strangers = |node: &mut Node, moment| {
+                for attempt in 1..=6 * u64::from(moment == strangers_come) {
+                    let claims = hello(life(peer), attempt, Resume { run: 1, ..Resume::default() });
+                    node.hears_bytes(claims.encode());
+                }
+            };
+            strangers(&mut node, 0);
+            node.machine.learn(peer, &["there".to_owned()]);
+            node.machine.connect(NOW, peer);
+            node.settle();
+            strangers(&mut node, 1);
+            let (socket, said) = node.dials();
+            let heard = Hello::decode(&mut BytesMut::from(&said[..])).unwrap();
+            let heard = heard.unwrap_or_else(|| panic!("{peer}, {strangers_come}: it gives way to a stranger"));
+            assert_eq!(heard.resume.connection, ConnectionId::NONE, "{peer}, {strangers_come}");
+            strangers(&mut node, 2);
+            let answer = welcome(life(peer), Resume { connection: ConnectionId(7), run: 1, seen: 0 });
+            node.machine.received(NOW, socket, prove(&StandIn::of(peer), &said, answer).encode());
+            node.settle();
+            assert_eq!(node.machine.carried_by(peer), Some(socket), "{peer}, {strangers_come}");
+        }
+    }
 }
 
 #[test]
@@ -169,7 +232,7 @@ fn confirmation_of_another_handshake_proves_nothing() {
     let (mut node, carrier, resume) = Node::connected();
     let honest = hello(life(PEER), 2, resume);
     let (_, first) = node.hears_hello(&honest);
-    let replayed = confirm(&StandIn::of(PEER), &honest.encode(), &first);
+    let replayed = confirm(&StandIn::of(PEER), &StandIn::says(&honest), &first);
     // Word for word the same hello: the answer's nonce is another.
     let (socket, second) = node.hears_hello(&honest);
     assert_ne!(first, second);
@@ -177,7 +240,9 @@ fn confirmation_of_another_handshake_proves_nothing() {
     assert_eq!(node.closed(socket), Some(&Closed::Unproven(PEER)));
     // What a dialled node signs, and a dialler, are two things.
     let (socket, answer) = node.hears_hello(&honest);
-    let Answer::Welcome(Welcome { proof, .. }) = prove(&StandIn::of(PEER), &honest.encode(), answer) else { panic!() };
+    let Answer::Welcome(Welcome { proof, .. }) = prove(&StandIn::of(PEER), &StandIn::says(&honest), answer) else {
+        panic!()
+    };
     node.hears(socket, &Frame::Confirm { signature: proof.signature });
     assert_eq!(node.closed(socket), Some(&Closed::Unproven(PEER)));
     assert_eq!(node.machine.carried_by(PEER), Some(carrier));
@@ -211,7 +276,7 @@ fn another_incarnation_of_an_id_is_refused() {
     // And the true one is not taken for an earlier life of itself.
     let honest = hello(life(PEER), 2, resume);
     let (socket, answer) = node.hears_hello(&honest);
-    node.hears(socket, &confirm(&StandIn::of(PEER), &honest.encode(), &answer));
+    node.hears(socket, &confirm(&StandIn::of(PEER), &StandIn::says(&honest), &answer));
     assert_eq!(node.machine.carried_by(PEER), Some(socket));
 }
 
@@ -280,10 +345,10 @@ fn introductions_are_proved_and_prove_no_connection() {
     let mut node = Node::new();
     let asks = Hello { wanted: NodeId(0), attempt: 0, ..hello(life(PEER), 0, Resume::default()) };
     let (socket, answer) = node.hears_hello(&asks);
-    assert_eq!(proven_by(&StandIn::of(PEER), &asks.encode(), &answer), Some(ME));
+    assert_eq!(proven_by(&StandIn::of(PEER), &StandIn::says(&asks), &answer), Some(ME));
     let wants = Hello { wanted: ME, ..asks.clone() };
-    assert_eq!(proven_by(&StandIn::of(PEER), &wants.encode(), &answer), None);
-    node.hears(socket, &confirm(&StandIn::of(PEER), &asks.encode(), &answer));
+    assert_eq!(proven_by(&StandIn::of(PEER), &StandIn::says(&wants), &answer), None);
+    node.hears(socket, &confirm(&StandIn::of(PEER), &StandIn::says(&asks), &answer));
     assert_eq!(node.machine.carried_by(PEER), None);
 }
 
@@ -311,7 +376,7 @@ fn refusals_that_end_something_have_to_be_proved() {
     }
 }
 
-/// Hellos in a peer's name hold up this node's own dial to that peer for a few attempts, not for ever.
+/// Hellos that a peer has said once hold up this node's own dial to that peer for a few attempts, not for ever.
 #[test]
 fn hellos_in_a_peers_name_do_not_keep_it_from_being_dialled() {
     let mut node = Node::new();
@@ -346,7 +411,7 @@ fn hellos_in_a_peers_name_do_not_keep_it_from_being_dialled() {
         let claims = hello(life(PEER), 100 + tries, Resume { run: 1, ..Resume::default() });
         let stranger = SocketId(1_000_000 + tries);
         node.machine.accepted(now, stranger);
-        node.machine.received(now, stranger, claims.encode());
+        node.machine.received(now, stranger, StandIn::says(&claims));
         node.machine.received(now, socket, prove(&StandIn::of(PEER), &said, answer).encode());
         node.settle();
         if node.machine.carried_by(PEER) == Some(socket) {

@@ -808,6 +808,7 @@ fn hello(peer: usize, attempt: u64) -> Hello {
         bound: Bound::default(),
         key: StandIn::of(id(peer)).key(),
         nonce: 1,
+        signature: Bytes::new(),
     }
 }
 
@@ -825,7 +826,7 @@ const NOW: Time = Time(0);
 fn confirmation(hello: &Hello, answer: &[u8]) -> Bytes {
     let answer = Answer::decode(&mut BytesMut::from(answer)).expect("it is one").expect("it is whole");
     let mut bytes = BytesMut::new();
-    codec::encode(&confirm(&StandIn::of(hello.me.node), &hello.encode(), &answer), &mut bytes);
+    codec::encode(&confirm(&StandIn::of(hello.me.node), &StandIn::says(&hello), &answer), &mut bytes);
     bytes.freeze()
 }
 
@@ -840,7 +841,7 @@ impl Lone {
             let hello = hello(peer, 1);
             let socket = SocketId(peer as u64);
             lone.machine.accepted(NOW, socket);
-            lone.machine.received(NOW, socket, hello.encode());
+            lone.machine.received(NOW, socket, StandIn::says(&hello));
             let mut welcome = Vec::new();
             lone.machine.fill(NOW, socket, 1, &mut welcome);
             lone.machine.received(NOW, socket, confirmation(&hello, &welcome.concat()));
@@ -992,7 +993,7 @@ fn who_says_hello_is_who_its_relay_says() {
         let mut end = Lone::new(|_| {});
         end.says(D, Relay::From { stream: 2, node: id(5) });
         let hello = hello(says, 1);
-        end.says(D, Relay::Bytes { stream: 2, piece: hello.encode() });
+        end.says(D, Relay::Bytes { stream: 2, piece: StandIn::says(&hello) });
         let heard = end.heard(D);
         let [Relay::Bytes { stream: 2, piece }, rest @ ..] = &heard[..] else { panic!("{heard:?}") };
         let answer = Answer::decode(&mut BytesMut::from(&piece[..])).unwrap().unwrap();
@@ -1019,7 +1020,7 @@ fn who_is_relayed_from_now_on_relays_nothing() {
     relay.says(H, Relay::From { stream: 2, node: id(D) });
     let mut again = hello(D, 2);
     again.resume.connection = relay.machine.connection_id(id(D)).expect("it was up");
-    relay.says(H, Relay::Bytes { stream: 2, piece: again.encode() });
+    relay.says(H, Relay::Bytes { stream: 2, piece: StandIn::says(&again) });
     assert_eq!(relay.machine.relayed_by(id(D)), None);
     let heard = relay.heard(H);
     let Some(Relay::Bytes { stream: 2, piece: welcome }) = heard.last() else { panic!("{heard:?}") };

@@ -39,6 +39,7 @@ fn hello(peer: usize) -> Hello {
         bound: Bound::default(),
         key: StandIn::of(PEERS[peer]).key(),
         nonce: 1,
+        signature: Bytes::new(),
     }
 }
 
@@ -62,7 +63,7 @@ impl Node {
         let mut node = Self { machine, down: None, connections: Vec::new(), answer: None };
         for peer in 0..2 {
             node.machine.accepted(NOW, SocketId(peer as u64));
-            node.arrives(peer, hello(peer).encode());
+            node.arrives(peer, StandIn::says(&hello(peer)));
             node.confirms(peer, &hello(peer));
         }
         node.machine.attach(NOW, THERE, PEERS[0], face()).unwrap();
@@ -102,7 +103,7 @@ impl Node {
     fn confirms(&mut self, socket: usize, hello: &Hello) {
         let answer = self.answer.take().expect("its hello is answered");
         let mut bytes = BytesMut::new();
-        codec::encode(&confirm(&StandIn::of(hello.me.node), &hello.encode(), &answer), &mut bytes);
+        codec::encode(&confirm(&StandIn::of(hello.me.node), &StandIn::says(&hello), &answer), &mut bytes);
         self.arrives(socket, bytes.freeze());
     }
 
@@ -317,15 +318,15 @@ fn the_greatest_run_is_survived() {
     let mut node = Node::new();
     let hopeless = greatest(&node, 9);
     node.machine.accepted(NOW, SocketId(5));
-    node.arrives(5, hopeless.encode());
-    let Some(answer @ Answer::Over(Refusal::Impossible, _)) = &node.answer else { panic!("{:?}", node.answer) };
-    assert_eq!(proven_by(&StandIn::of(PEERS[0]), &hopeless.encode(), answer), Some(NodeId(1)));
+    node.arrives(5, StandIn::says(&hopeless));
+    let Some(answer @ Answer::Over(Refusal::Impossible, ..)) = &node.answer else { panic!("{:?}", node.answer) };
+    assert_eq!(proven_by(&StandIn::of(PEERS[0]), &StandIn::says(&hopeless), answer), Some(NodeId(1)));
     assert_eq!(node.down, None);
 
     // It can, and then that life ends: what follows is another connection.
     let last = greatest(&node, 0);
     node.machine.accepted(NOW, SocketId(6));
-    node.arrives(6, last.encode());
+    node.arrives(6, StandIn::says(&last));
     assert_eq!(node.down, None, "it has not confirmed");
     node.confirms(6, &last);
     assert_eq!(node.down, Some(Down::GivenUp));
@@ -336,7 +337,7 @@ fn the_greatest_run_is_survived() {
     let mut beyond = hello(0);
     beyond.resume.run = u64::MAX;
     node.machine.accepted(NOW, SocketId(7));
-    node.machine.received(NOW, SocketId(7), beyond.encode());
+    node.machine.received(NOW, SocketId(7), StandIn::says(&beyond));
     let garbage = std::iter::from_fn(|| node.machine.poll()).find_map(|action| match action {
         Action::Close(SocketId(7), why) => Some(why.to_string()),
         _ => None,

@@ -393,6 +393,7 @@ fn hello() -> Hello {
         bound: Bound::default(),
         key: StandIn::of(NodeId(2)).key(),
         nonce: 7,
+        signature: Bytes::from_static(&[8; 8]),
     }
 }
 
@@ -439,6 +440,11 @@ fn the_fields_of_a_hello_have_exact_limits() {
             with(&|hello| hello.key = Bytes::from(vec![0; limits::KEY])),
             with(&|hello| hello.key = Bytes::from(vec![0; limits::KEY + 1])),
             above("a public key", limits::KEY),
+        ),
+        (
+            with(&|hello| hello.signature = Bytes::from(vec![0; limits::SIGNATURE])),
+            with(&|hello| hello.signature = Bytes::from(vec![0; limits::SIGNATURE + 1])),
+            above("a signature", limits::SIGNATURE),
         ),
         (
             with(&|hello| hello.resume.run = limits::RUN),

@@ -1,8 +1,9 @@
 //! A thief: a peer that keeps to no rules, and has no key but its own.
 //!
 //! It knows all that any node knows, and more: each id, incarnation, connection and resume point. It dials nodes in the name of others, and
-//! answers dials in the place of others; it names lives that cannot be, and leaves sockets open that say nothing more. That is all the
-//! same to the innocent: their laws hold as they do without it, and nothing that it says is believed.
+//! answers dials in the place of others; it names lives that cannot be, says again what it has heard there, and leaves sockets open that say
+//! nothing more. That is all the same to the innocent: their laws hold as they do without it, what it makes up is not answered, and
+//! nothing that it says is believed.
 //!
 //! It is at no node's bound address, and says nothing of nodes that were started again: where they keep their ids, as here, that
 //! is believed without proof (`docs/wire.md`).
@@ -10,11 +11,11 @@
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::Source;
 use dunlin_proto::id::{ConnectionId, DialId, Incarnation, Life, NodeId, SocketId};
-use dunlin_proto::identity::{Identity, StandIn, confirm, prove};
+use dunlin_proto::identity::{Identity, StandIn, confirm, prove, sign_hello};
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Proof, Refusal, Resume, Welcome};
 use dunlin_proto::wire::{VERSIONS, codec, limits};
 
-use crate::world::{Event, World, address, node_id};
+use crate::world::{Event, World, address, node_id, node_index};
 
 /// Its own id, and its own sockets.
 const THIEF: NodeId = NodeId(66);
@@ -31,6 +32,8 @@ pub(crate) struct Thief {
     sockets: u64,
     /// Sockets that it has left open, and whose process has them.
     open: Vec<(usize, SocketId)>,
+    /// What nodes have said to it, which they took for another one: that node, and the words.
+    heard: Vec<(usize, Bytes)>,
 }
 
 impl Thief {
@@ -64,38 +67,56 @@ impl World {
         SocketId(SOCKETS + self.thief.sockets)
     }
 
-    /// It dials a node in the name of another one.
+    /// It dials a node in the name of another one, with words of its own, or with some of that node's.
     fn thief_dials(&mut self, proc: usize) {
-        let me = self.procs[proc].machine.me();
+        let (me, at) = (self.procs[proc].machine.me(), self.procs[proc].node);
         let node = self.random.index(self.plan.nodes);
-        if node_id(node) == me.node {
+        if node == at {
             return;
         }
-        let machine = &self.procs[proc].machine;
-        let (stands, carrier) = (machine.connection_id(node_id(node)), machine.carried_by(node_id(node)));
+        let heard: Vec<Bytes> =
+            self.thief.heard.iter().filter(|(to, _)| *to == at).map(|(_, said)| said.clone()).collect();
+        if !heard.is_empty() && self.random.chance(50) {
+            let said = heard[self.random.index(heard.len())].clone();
+            return self.thief_says(proc, &said, true);
+        }
+        let stands = self.procs[proc].machine.connection_id(node_id(node));
         let hello = self.thiefs_hello(node_id(node), self.procs[self.current[node]].incarnation, me, stands);
+        let hello = if self.random.chance(50) { sign_hello(&StandIn::of(THIEF), hello) } else { hello };
+        self.thief_says(proc, &hello.encode(), false);
+    }
+
+    /// It says this, which is signed by the node in whose name it speaks, or is not.
+    fn thief_says(&mut self, proc: usize, said: &Bytes, is_signed: bool) {
+        let Ok(Some(hello)) = Hello::decode(&mut BytesMut::from(&said[..])) else { return };
+        let (me, node) = (self.procs[proc].machine.me(), hello.me.node);
+        let stands = |world: &Self| {
+            let machine = &world.procs[proc].machine;
+            (machine.connection_id(node), machine.carried_by(node))
+        };
+        let before = stands(self);
         let (now, socket) = (self.time(), self.thiefs_socket());
         self.note(40, proc as u64, || format!("the thief says to {me}: {hello:?}"));
         self.coverage.thefts += 1;
         self.procs[proc].machine.accepted_from(now, socket, SOURCE);
-        self.procs[proc].machine.received(now, socket, hello.encode());
-        let said: Vec<Bytes> = self.fill(proc, socket, 1 << 16);
-        let answer = Answer::decode(&mut BytesMut::from(&said.concat()[..]));
-        self.give_back(said);
-        if let Ok(Some(answer @ Answer::Welcome(_))) = answer {
-            // It waits, for as long as it is let. (What was offered to it then stays offered to the node. Where two nodes meet over a relay only, and
-            // in step, both name such offers, and refuse each other as crossed: not yet solved.)
-            if self.plan.walls.is_none() && self.random.chance(30) {
+        self.procs[proc].machine.received(now, socket, said.clone());
+        let answer: Vec<Bytes> = self.fill(proc, socket, 1 << 16);
+        let answered = Answer::decode(&mut BytesMut::from(&answer.concat()[..]));
+        self.give_back(answer);
+        if let Ok(Some(answer @ Answer::Welcome(_))) = answered {
+            if !is_signed {
+                return self.broke(format!("{me} answers what n{} has not signed", node_index(node)));
+            }
+            // It waits, for as long as it is let.
+            if self.random.chance(30) {
                 self.thief.open.push((proc, socket));
                 return self.pump(proc);
             }
             let mut first = BytesMut::new();
-            codec::encode(&confirm(&StandIn::of(THIEF), &hello.encode(), &answer), &mut first);
+            codec::encode(&confirm(&StandIn::of(THIEF), said, &answer), &mut first);
             self.procs[proc].machine.received(now, socket, first.freeze());
-            let machine = &self.procs[proc].machine;
-            let after = (machine.connection_id(node_id(node)), machine.carried_by(node_id(node)));
-            if after != (stands, carrier) {
-                return self.broke(format!("{me} believes a node without the key of n{node}"));
+            if stands(self) != before {
+                return self.broke(format!("{me} believes a node without the key of n{}", node_index(node)));
             }
         }
         self.procs[proc].machine.closed(now, socket);
@@ -127,6 +148,7 @@ impl World {
             bound: Bound::default(),
             key: StandIn::of(node).key(),
             nonce: u128::from(self.random.next()),
+            signature: Bytes::new(),
         }
     }
 
@@ -140,6 +162,9 @@ impl World {
         let hello = said.concat();
         self.give_back(said);
         if let Ok(Some(heard)) = Hello::decode(&mut BytesMut::from(&hello[..])) {
+            if heard.wanted == node_id(to) {
+                self.thief.heard.push((to, Bytes::copy_from_slice(&hello)));
+            }
             let run = heard.resume.run.max(1) + self.random.below(3);
             let connection = match heard.resume.connection {
                 known if known.is_some() => known,

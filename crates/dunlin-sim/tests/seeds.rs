@@ -58,6 +58,7 @@ fn planted_bugs_are_found() {
         "unconfirmed-resumed",
         "forgotten-resumes",
         "confirm-unchecked",
+        "hello-unchecked",
         "welcome-unchecked",
     ];
     for bug in bugs {

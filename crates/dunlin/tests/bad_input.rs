@@ -13,7 +13,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use dunlin::node::{ConnectionState, Down, Encoding, Limit, NameError, NodeError, NodeEvent, Peer};
 use dunlin::prelude::*;
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
-use dunlin_proto::identity::{Identity, confirm};
+use dunlin_proto::identity::{Identity, confirm, sign_hello};
 use dunlin_proto::schema::{Coding, Kind, Schema};
 use dunlin_proto::wire;
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, MAGIC, Refusal, Resume, Welcome};
@@ -127,7 +127,13 @@ fn hello(stage: &Stage, me: Life) -> Hello {
         bound: Bound::default(),
         key: Key::of(me.node).key(),
         nonce: 1,
+        signature: Bytes::new(),
     }
+}
+
+/// As its node says it.
+fn signed(hello: &Hello) -> Bytes {
+    sign_hello(&Key::of(hello.me.node), hello.clone()).encode()
 }
 
 /// Says all that, and hears all that is answered until the node closes the socket.
@@ -161,6 +167,7 @@ impl Intruder {
             panic!("the node does not introduce itself");
         };
         let hello = Hello { wanted: welcome.me.node, met: welcome.me.incarnation, ..introduction };
+        let hello = sign_hello(&Key::of(me.node), hello);
         let mut stream = TcpStream::connect(stage.address()).await.unwrap();
         stream.write_all(&hello.encode()).await.unwrap();
         let mut intruder = Self { stream, arrived: BytesMut::new(), me };
@@ -170,7 +177,7 @@ impl Intruder {
                     intruder.say(&[confirm(&Key::of(me.node), &hello.encode(), &answer)]).await;
                     return intruder;
                 }
-                Some(Answer::Refused(why) | Answer::Over(why, _)) => panic!("refused: {why}"),
+                Some(Answer::Refused(why) | Answer::Over(why, ..)) => panic!("refused: {why}"),
                 None => assert_ne!(intruder.stream.read_buf(&mut intruder.arrived).await.unwrap(), 0),
             }
         }
@@ -311,20 +318,20 @@ fn strangers_are_told_or_shut_out() {
         let met = |peer: &Peer| peer.to_string() == intruder.me.node.to_string();
         while !matches!(events.recv().await?, NodeEvent::Joined { peer, .. } if met(&peer)) {}
         let answer = Answer::decode(&mut last_words(stage.address(), &encoded).await);
-        assert!(matches!(answer, Ok(Some(Answer::Over(Refusal::Stale(Incarnation(5)), _)))), "{answer:?}");
+        assert!(matches!(answer, Ok(Some(Answer::Over(Refusal::Stale(Incarnation(5)), ..)))), "{answer:?}");
         let Ok(Some(Answer::Welcome(Welcome { me, .. }))) =
             Answer::decode(&mut last_words(stage.address(), &hello(&stage, life(2)).encode()).await)
         else {
             panic!("no welcome")
         };
         let replayed = Hello { me: intruder.me, wanted: me.node, ..good.clone() };
-        let answer = Answer::decode(&mut last_words(stage.address(), &replayed.encode()).await);
+        let answer = Answer::decode(&mut last_words(stage.address(), &signed(&replayed)).await);
         assert_eq!(answer, Ok(Some(Answer::Refused(Refusal::Late))));
         // Nor is there a later one, since each node draws its id when it starts; nor a node with the key of another.
         let later = Life { incarnation: Incarnation(u64::MAX), ..intruder.me };
         let later = Hello { me: later, wanted: me.node, ..good.clone() };
-        let answer = Answer::decode(&mut last_words(stage.address(), &later.encode()).await);
-        assert!(matches!(answer, Ok(Some(Answer::Over(Refusal::AnotherLife(Incarnation(5)), _)))), "{answer:?}");
+        let answer = Answer::decode(&mut last_words(stage.address(), &signed(&later)).await);
+        assert!(matches!(answer, Ok(Some(Answer::Over(Refusal::AnotherLife(Incarnation(5)), ..)))), "{answer:?}");
         let other = Hello { me: life(3), ..good };
         let answer = Answer::decode(&mut last_words(stage.address(), &other.encode()).await);
         assert_eq!(answer, Ok(Some(Answer::Refused(Refusal::Unproven))));

@@ -8,11 +8,11 @@ mod key;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use dunlin::prelude::*;
 use dunlin_heap::{Counting, Program};
 use dunlin_proto::id::{Incarnation, Life, NodeId};
-use dunlin_proto::identity::{Identity, confirm};
+use dunlin_proto::identity::{Identity, confirm, sign_hello};
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Resume};
 use dunlin_proto::wire::{Frame, VERSIONS, codec};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -129,7 +129,9 @@ async fn hello(stream: &mut TcpStream, me: u128, wanted: NodeId) -> Result<(Life
         bound: Bound::default(),
         key: key.key(),
         nonce: 1,
+        signature: Bytes::new(),
     };
+    let hello = sign_hello(&key, hello);
     stream.write_all(&hello.encode()).await?;
     let mut arrived = BytesMut::new();
     loop {

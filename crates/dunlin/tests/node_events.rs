@@ -6,14 +6,14 @@ use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use dunlin::node::network::{BoxFuture, Listener, Network, Socket};
 use dunlin::node::roles::JoinWait;
 use dunlin::node::{ConnectionState, Down, Encoding, Limit, NameError, NodeError, NodeEvent, Role};
 use dunlin::prelude::*;
 use dunlin::{ClaimError, broadcast, call};
 use dunlin_proto::id::{ConnectionId, Incarnation, Life, NodeId};
-use dunlin_proto::identity::{Identity, confirm};
+use dunlin_proto::identity::{Identity, confirm, sign_hello};
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Refusal, Resume};
 use dunlin_proto::wire::{VERSIONS, codec};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -1039,6 +1039,7 @@ async fn violate(to: &str, from: Ipv4Addr, app: &str, me: u128) -> Result {
         bound: Bound::default(),
         key: Key::numbered(me).key(),
         nonce: 1,
+        signature: Bytes::new(),
     };
     let mut wanted = None;
     for _ in 0..2 {
@@ -1047,6 +1048,7 @@ async fn violate(to: &str, from: Ipv4Addr, app: &str, me: u128) -> Result {
         let mut stream = dialling.connect(to.parse().unwrap()).await?;
         let (node, met) = wanted.map_or((hello.wanted, hello.met), |life: Life| (life.node, life.incarnation));
         let hello = Hello { wanted: node, met, attempt: u64::from(wanted.is_some()), ..hello.clone() };
+        let hello = sign_hello(&Key::numbered(me), hello);
         stream.write_all(&hello.encode()).await?;
         let mut arrived = BytesMut::new();
         let answer = loop {

@@ -855,3 +855,48 @@ fn a_node_that_may_not_serve_names_waits_for_one_that_does() {
         Ok(())
     });
 }
+
+/// Two nodes start at one path at the same time, a hundred times: one of them serves the names, and the other one finds it. In every second round the path has the
+/// socket of a program that has died.
+#[cfg(unix)]
+#[test]
+fn of_two_nodes_that_start_at_one_path_one_serves_the_names() {
+    let folder = std::env::temp_dir().join(format!("dunlin-names-race-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("names");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let mut served = [0, 0];
+    for round in 0..100 {
+        if round % 2 == 1 {
+            drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        }
+        let names = format!("unix:{}", path.display());
+        let join = || {
+            let names = names.clone();
+            tokio::spawn(async move { Node::builder().app("names race").names(&names).listen("memory:").join().await })
+        };
+        runtime.block_on(async {
+            async {
+                let (a, b) = (join(), join());
+                let (a, b) = (a.await.unwrap()?, b.await.unwrap()?);
+                let (mut tx, mut rx) = (a.sender::<u32>("x").await?, b.receiver::<u32>("x").await?);
+                let (sent, received) = par!(tx.send(round), rx.recv());
+                sent?;
+                assert_eq!(received?, round);
+                let serve = [a.serves_names(), b.serves_names()];
+                assert_eq!(serve.iter().filter(|serves| **serves).count(), 1, "round {round}: {serve:?}");
+                (0..2).for_each(|node| served[node] += u32::from(serve[node]));
+                drop((tx, rx));
+                a.leave().await?;
+                b.leave().await?;
+                Ok::<_, Error>(())
+            }
+            .within(Duration::from_secs(60))
+            .await
+            .unwrap();
+        });
+        assert!(!path.exists(), "round {round}: the service has left its socket");
+    }
+    println!("the first of the two served {} times, the other {}", served[0], served[1]);
+    std::fs::remove_dir(&folder).unwrap();
+}

@@ -51,7 +51,7 @@ pub(crate) struct Former {
     /// The last ones, the latest last.
     ended: VecDeque<Ended>,
     /// The connections that this node has offered as the dialled side, and of which it has not heard whether the
-    /// dialler knows: a few for each node and source, the latest last. Anybody can say hello in the name of a node, so a source makes room at its own expense.
+    /// dialler knows: a few for each node and source, the latest last. Whoever has heard a node's hello can say it again, so a source makes room at its own expense.
     promises: VecDeque<Promised>,
     shares: Shares,
     /// Which life was met last, and when that was forgotten elsewhere.
@@ -153,10 +153,11 @@ impl Former {
         });
     }
 
-    /// What was offered to that node: the latest of each source first, so that no source comes before all others.
-    pub(crate) fn promised(&self, now: Time, node: NodeId) -> impl Iterator<Item = ConnectionId> {
+    /// What was offered to that node, and to which life of it: the latest of each source first, so that no source comes
+    /// before all others.
+    pub(crate) fn promised(&self, now: Time, node: NodeId) -> impl Iterator<Item = (Incarnation, ConnectionId)> {
         let offered = self.promises.iter().rev().filter(move |promise| promise.to.node == node && now < promise.until);
-        let mut ranked: Vec<(usize, ConnectionId)> = Vec::new();
+        let mut ranked: Vec<(usize, (Incarnation, ConnectionId))> = Vec::new();
         let mut seen: Vec<(Source, usize)> = Vec::new();
         for promise in offered {
             let rank = match seen.iter_mut().find(|(source, _)| *source == promise.source) {
@@ -169,10 +170,10 @@ impl Former {
                     0
                 }
             };
-            ranked.push((rank, promise.id));
+            ranked.push((rank, (promise.to.incarnation, promise.id)));
         }
         ranked.sort_by_key(|(rank, _)| *rank);
-        ranked.into_iter().map(|(_, id)| id)
+        ranked.into_iter().map(|(_, offer)| offer)
     }
 
     /// That node does not know this one.
@@ -192,6 +193,10 @@ mod tests {
 
     fn life(node: u128) -> Life {
         Life { node: NodeId(node), incarnation: Incarnation(1) }
+    }
+
+    fn offer(id: u128) -> (Incarnation, ConnectionId) {
+        (Incarnation(1), ConnectionId(id))
     }
 
     fn met(incarnation: u64) -> Connection {
@@ -221,7 +226,7 @@ mod tests {
             former.promise(later, life(3), Source::Unknown, ConnectionId(id));
         }
         former.is_unknown_to(NodeId(3), ConnectionId(5));
-        assert!(former.promised(later, NodeId(3)).eq([6, 4, 3].map(ConnectionId)));
+        assert!(former.promised(later, NodeId(3)).eq([6, 4, 3].map(offer)));
         former.ended(later, NodeId(4), &met(1), false);
         assert_eq!(former.met(NodeId(4)), None);
     }
@@ -236,12 +241,12 @@ mod tests {
         for id in 2..100 {
             former.promise(Time(1), life(1), thief, ConnectionId(id));
         }
-        assert!(former.promised(Time(1), NodeId(1)).eq([99, 1, 98, 97, 96].map(ConnectionId)));
+        assert!(former.promised(Time(1), NodeId(1)).eq([99, 1, 98, 97, 96].map(offer)));
         for node in 2..3 * PROMISES_MAX as u128 {
             former.promise(Time(1), life(node), thief, ConnectionId(node));
         }
         assert_eq!((former.promises.len(), former.shares.taken()), (PROMISES_MAX, PROMISES_MAX));
-        assert!(former.promised(Time(1), NodeId(1)).eq([1].map(ConnectionId)));
+        assert!(former.promised(Time(1), NodeId(1)).eq([1].map(offer)));
         former.redeem(life(1));
         former.promise(Time(1) + KEPT_FOR, life(5), thief, ConnectionId(5));
         assert_eq!((former.promises.len(), former.shares.taken()), (1, 1));

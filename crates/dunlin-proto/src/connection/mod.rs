@@ -170,8 +170,8 @@ pub(crate) enum Help {
 }
 
 impl Dialling {
-    /// Whether `Hello` may name one more such connection. Who said hello for these has proved nothing, so they hold the
-    /// connection up only so often.
+    /// Whether `Hello` may name one more such connection. Who said hello for these may only have said again what the other
+    /// node had said once, so they hold the connection up only so often.
     pub(crate) fn may_name(&self) -> bool {
         self.unknown < former::PROMISES_EACH
     }

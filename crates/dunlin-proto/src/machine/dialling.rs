@@ -1,9 +1,12 @@
 //! How a node comes to a socket for a connection: which address is dialled, and when.
 
+use bytes::Bytes;
+
 use super::sockets::{Phase, Socket};
 use super::{Action, Closed, Machine};
 use crate::connection::{Attempt, Carried, Down};
 use crate::id::{ConnectionId, DialId, Incarnation, NodeId, SocketId};
+use crate::identity::sign_hello;
 use crate::relay::is_relayed;
 use crate::source::Source;
 use crate::time::Time;
@@ -245,17 +248,18 @@ impl Machine {
             who = node;
             self.attempts += 1;
             attempt = self.attempts;
-            let promised: Vec<ConnectionId> = self.former.promised(now, node).collect();
+            let offers = self.offers(now, node);
             let connection = self.connection(node);
-            // One after the other: some may have been offered to a node that has only said that it is this one.
-            let promised = promised.get(connection.dialling.unknown).or(promised.last()).copied();
+            // One after the other: that node may not have heard of some.
+            let offer = offers.get(connection.dialling.unknown).or(offers.last()).copied();
             connection.dialling.running = Some(Attempt::Hello(socket));
             connection.dialling.disowned.clear();
             met = connection.met.unwrap_or(Incarnation(0));
             resume = connection.resume_point();
-            if let Some(promised) = promised.filter(|_| !connection.id.is_some() && connection.dialling.may_name()) {
-                // That node may have heard of it, and have begun.
-                resume.connection = promised;
+            if let Some((to, offered)) = offer.filter(|_| !connection.id.is_some() && connection.dialling.may_name()) {
+                // That node may have heard of it, and have begun. If another life of it hears this, it knows
+                // nothing of the offer, and ends nothing by that: the one that was meant may still come.
+                (met, resume.connection) = (to, offered);
             }
         }
         let hello = Hello {
@@ -270,12 +274,21 @@ impl Machine {
             bound: self.config.bound_of_addresses(),
             key: self.identity.key(),
             nonce: self.nonce(),
+            signature: Bytes::new(),
         };
-        let hello = hello.encode();
-        let phase = Phase::Greeting { wanted, said: resume, address, hello: hello.clone() };
+        let hello = sign_hello(&*self.identity, hello).encode();
+        let phase = Phase::Greeting { wanted, met, said: resume, address, hello: hello.clone() };
         let source = self.relays.by(socket).map_or(Source::Unknown, Source::Relay);
         self.add_socket(now, socket, phase, Some(hello), source);
         self.act_write(socket);
+    }
+
+    /// The connections that were [offered](crate::connection::former) to that node, and to which life of it: the latest that
+    /// has been met, or has said hello.
+    pub(super) fn offers(&self, now: Time, node: NodeId) -> Vec<(Incarnation, ConnectionId)> {
+        let met = self.connections.get(node).map_or_else(|| self.former.met(node), |connection| connection.met);
+        let latest = self.former.promised(now, node).map(|(to, _)| to).chain(met).max();
+        self.former.promised(now, node).filter(|(to, _)| Some(*to) == latest).collect()
     }
 
     /// There is no socket to be had.

@@ -10,7 +10,7 @@ use super::sockets::{Phase, Socket};
 use super::{Action, Closed, Machine};
 use crate::connection::{Attempt, Carried, Connection, Down, State};
 use crate::id::{ConnectionId, Incarnation, Life, NodeId, SocketId};
-use crate::identity::{confirm, confirmed, prove, proven_by};
+use crate::identity::{confirm, confirmed, is_signed, prove, proven_by};
 use crate::planted::planted;
 use crate::relay::is_relayed;
 use crate::source::Source;
@@ -38,7 +38,7 @@ pub(crate) struct Promise {
     pub(super) begins: bool,
 }
 
-/// Any stranger can name connections in another node's name: so many are noted while one `Hello` is under way.
+/// The other node can name any number of connections: so many are noted while one `Hello` is under way.
 const DISOWNED_MAX: usize = 8;
 
 /// For so long a dial gives way to a socket of the other node's, which that node is about to confirm.
@@ -81,6 +81,9 @@ impl Machine {
             Some(Refusal::Unproven)
         } else if !meant || from != hello.me.node {
             Some(Refusal::WrongNode(self.me.node))
+        } else if !is_signed(&*self.identity, &hello) && !planted!(HelloUnchecked) {
+            // Else strangers could have the two wait for each other: what this answers holds up this node's own dial.
+            Some(Refusal::Unproven)
         } else if hello.me.node == self.me.node {
             // Whichever of the two is the earlier one has to hear it.
             self.hear_of_myself(now, hello.me.incarnation);
@@ -129,8 +132,8 @@ impl Machine {
         let mine = stands.map_or(ConnectionId::NONE, |connection| connection.id);
         let goes_on = said.connection.is_some() && said.connection == mine;
         // Until it is known which connection there is, each that this node has offered may be.
-        let is_offered =
-            || self.former.promised(now, node).any(|id| id == said.connection) || planted!(ForgottenResumes);
+        let offer = (hello.me.incarnation, said.connection);
+        let is_offered = || self.former.promised(now, node).any(|known| known == offer) || planted!(ForgottenResumes);
         let was_offered = said.connection.is_some() && !goes_on && is_offered();
         if said.connection.is_some() && !goes_on && !was_offered {
             let why = self.does_not_know(node, id, said.connection);
@@ -315,11 +318,12 @@ impl Machine {
 
     /// At the dialling side.
     pub(super) fn welcome(&mut self, now: Time, id: SocketId, welcome: Welcome) {
-        let Some(Phase::Greeting { wanted, said, address, hello }) = self.sockets.get(id).map(|socket| &socket.phase)
+        let Some(Phase::Greeting { wanted, met: said_met, said, address, hello }) =
+            self.sockets.get(id).map(|socket| &socket.phase)
         else {
             return;
         };
-        let (wanted, said, address, hello) = (*wanted, *said, address.clone(), hello.clone());
+        let (wanted, said_met, said, address, hello) = (*wanted, *said_met, *said, address.clone(), hello.clone());
         let life = welcome.me;
         let answer = Answer::Welcome(welcome.clone());
         if proven_by(&*self.identity, &hello, &answer) != Some(life.node) && !planted!(WelcomeUnchecked) {
@@ -362,8 +366,11 @@ impl Machine {
             // The other node has been told that it is unknown here.
             return self.close(now, id, Closed::Superseded);
         }
-        let may_name = self.connection(node).dialling.may_name();
-        if !said.connection.is_some() && may_name && self.former.promised(now, node).next().is_some() {
+        let connection = self.connection(node);
+        let may_name = connection.dialling.may_name() && !connection.id.is_some();
+        let has_named = said.connection.is_some() && said_met == life.incarnation;
+        let was_offered = |(to, _)| to == life.incarnation;
+        if may_name && !has_named && self.offers(now, node).into_iter().any(was_offered) {
             // Meanwhile this side has answered the other one, which may have begun: the next hello says so.
             return self.close(now, id, Closed::Superseded);
         }
@@ -376,8 +383,9 @@ impl Machine {
         }
         let mut is_another = false;
         let keeps_id = self.config.keeps_id;
-        let connection = self.connection(node);
-        match connection.met {
+        // An offer that was named may be to a life that has said hello, and has not been met.
+        let known = Some(said_met).filter(|met| *met != Incarnation(0));
+        match self.connection(node).met.max(known) {
             Some(met) if life.incarnation < met => {
                 return self.close(now, id, Closed::Refused(Refusal::Stale(met)));
             }

@@ -8,7 +8,7 @@ use super::dialling::Wanted;
 use super::handshake::Promise;
 use super::{Action, Closed, Machine};
 use crate::connection::{Attempt, Carried, Down, State};
-use crate::id::{NodeId, SocketId};
+use crate::id::{Incarnation, NodeId, SocketId};
 use crate::planted::planted;
 use crate::source::{Shares, Source};
 use crate::time::Time;
@@ -24,8 +24,8 @@ pub(crate) enum Phase {
     /// That `Hello` has been answered by `Welcome`. What it says holds when the dialler has confirmed that it
     /// has arrived.
     Answered(Box<Promise>),
-    /// This node has dialled and said `Hello`, and in it where the connection stands.
-    Greeting { wanted: Wanted, said: Resume, address: String, hello: Bytes },
+    /// This node has dialled and said `Hello`, and in it where the connection stands, with which life of the other node.
+    Greeting { wanted: Wanted, met: Incarnation, said: Resume, address: String, hello: Bytes },
     /// It carries the connection to this node.
     Carries(NodeId),
     /// It has been answered for good; what still arrives is not read.

@@ -78,6 +78,8 @@ pub struct Hello {
     pub key: Bytes,
     /// Drawn for this handshake.
     pub nonce: u128,
+    /// Its signature of all that. None if it only wants to know who is there.
+    pub signature: Bytes,
 }
 
 /// What the dialled node answers.
@@ -150,8 +152,8 @@ pub enum Refusal {
     /// The node does not know the connection that is to go on.
     #[error("it has given the connection up, and keeps nothing of it")]
     Forgotten,
-    /// The dialler's key is not that of its id.
-    #[error("the id of this node is not the one that its key has")]
+    /// The dialler's key is not that of its id, or has not signed its `Hello`.
+    #[error("this node has not proved its id: its key has another, or has not signed what it says")]
     Unproven,
     /// Nodes of this application draw their ids when they start, and another life of this one is known.
     #[error("another life of this node is known, of incarnation {}; each start of a node needs an id of its own here", .0.0)]
@@ -234,6 +236,7 @@ impl Hello {
             self.bound.encode(out);
             codec::string(out, &self.key);
             out.put_u128(self.nonce);
+            codec::string(out, &self.signature);
         })
     }
 
@@ -268,10 +271,12 @@ impl Hello {
             bound: Bound::default(),
             key: Bytes::new(),
             nonce: 0,
+            signature: Bytes::new(),
         };
         hello.bound = r.bound(hello.addresses.len())?;
         hello.key = r.bytes("a public key", limits::KEY)?;
         hello.nonce = r.nonce()?;
+        hello.signature = r.bytes("a signature", limits::SIGNATURE)?;
         // What a newer version adds stands behind: it is not for us.
         if versions.1 <= VERSIONS.1 {
             r.finish()?;

@@ -119,9 +119,10 @@ impl World {
                 bound: Bound::default(),
                 key: StandIn::of(peer).key(),
                 nonce: 1,
+                signature: Bytes::new(),
             };
             let socket = self.open(None);
-            self.machine.received(self.now, socket, hello.encode());
+            self.machine.received(self.now, socket, StandIn::says(&hello));
             self.settle();
             let mut attach = BytesMut::new();
             let answer = self.sockets.get_mut(&socket).and_then(|socket| socket.answer.take());
@@ -216,14 +217,16 @@ impl World {
 
     fn somebody_dials(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
         let mut hello = messages::hello(u)?;
-        // Most of them fit.
-        if u8::arbitrary(u)? < 240 {
+        // Most of them fit, and are signed.
+        let is_signed = u8::arbitrary(u)? < 240;
+        if is_signed {
             hello.application = APPLICATION.to_owned();
             hello.wanted = ME.node;
             hello.met = if hello.met.0 == 0 { Incarnation(0) } else { ME.incarnation };
             hello.attempt = self.next_socket + 1;
             hello.key = StandIn::of(hello.me.node).key();
         }
+        let said = |hello: &Hello| if is_signed { StandIn::says(hello) } else { hello.encode() };
         // Some of them over a relay.
         if u8::arbitrary(u)? < 80
             && let Some(relay) = self.socket(u)?
@@ -235,7 +238,7 @@ impl World {
                 bytes.extend_from_slice(&piece.unwrap_or_default());
             };
             says(&mut bytes, Relay::From { stream, node });
-            says(&mut bytes, Relay::Bytes { stream, piece: hello.encode() });
+            says(&mut bytes, Relay::Bytes { stream, piece: said(&hello) });
             self.arrive(u, relay, bytes.split().freeze())?;
             self.settle();
             if let Some(answer) = self.relayed.take() {
@@ -251,7 +254,7 @@ impl World {
         }
         let socket = self.open(None);
         self.settle();
-        self.arrive(u, socket, hello.encode())?;
+        self.arrive(u, socket, said(&hello))?;
         if u8::arbitrary(u)? < 240 {
             self.settle();
             let answer = self.sockets.get_mut(&socket).and_then(|socket| socket.answer.take());
@@ -544,7 +547,7 @@ impl World {
 
 /// What the dialler says behind this answer.
 fn confirms(hello: &Hello, answer: &Answer) -> Frame {
-    confirm(&StandIn::of(hello.me.node), &hello.encode(), answer)
+    confirm(&StandIn::of(hello.me.node), &StandIn::says(&hello), answer)
 }
 
 fn terms(u: &mut Unstructured<'_>) -> Result<Terms> {

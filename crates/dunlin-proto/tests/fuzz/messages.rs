@@ -296,6 +296,7 @@ pub(crate) fn hello(u: &mut Unstructured<'_>) -> Result<Hello> {
         addresses,
         key: bytes(u, limits::KEY)?,
         nonce: u128::arbitrary(u)?,
+        signature: bytes(u, limits::SIGNATURE)?,
     })
 }
 

@@ -40,7 +40,7 @@ pub enum NodeError {
     #[error(
         "not everything that this node sent was acknowledged{}; it may be lost. Check that the other nodes run and can be reached, and await \
          `Node::flush`, which waits for longer, before the node leaves",
-        .peers.iter().enumerate().map(|(at, peer)| format!("{}{peer}", if at == 0 { " by " } else { ", " })).collect::<String>()
+        if .peers.is_empty() { String::new() } else { format!(" by {}", some(.peers, ", ")) }
     )]
     NotFlushed {
         /// Those nodes.
@@ -48,7 +48,7 @@ pub enum NodeError {
     },
     /// Ends that this node had handed on were not in use elsewhere within 4 seconds. Until they are, the node that they left answers for them: so they
     /// are lost.
-    #[error("left, and with it are lost: {}", .ends.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
+    #[error("left, and with it are lost: {}", some(.ends, ", "))]
     Unsettled {
         /// Those ends.
         ends: Vec<UnsettledEnd>,
@@ -104,12 +104,24 @@ pub enum NodeError {
     #[error(
         "the main node has left without waiting any longer for: {}. End them (Ctrl-C); programs of members should end when \
          `Node::closing` says so, and `NodeBuilder::shutdown` gives them more time",
-        .members.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+        some(.members, "; ")
     )]
     Stragglers {
         /// Those members.
         members: Vec<Member>,
     },
+}
+
+/// A text names so many at most: there may be hundreds, and the error has them all.
+const NAMED_MAX: usize = 8;
+
+/// The first of these, and how many more there are.
+fn some<T: fmt::Display>(all: &[T], separator: &str) -> String {
+    let first = all.iter().take(NAMED_MAX).map(ToString::to_string).collect::<Vec<_>>().join(separator);
+    match all.len().saturating_sub(NAMED_MAX) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
 }
 
 /// A node, and where it can be dialled.
@@ -294,4 +306,29 @@ pub enum NameError {
     /// This node has left.
     #[error("this node has left its application")]
     Left,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_name_eight_and_say_how_many_more() {
+        let ends =
+            |n| NodeError::Unsettled { ends: vec![UnsettledEnd { what: "sender", holder: None }; n] }.to_string();
+        let one = "a sender in a message that nobody has taken";
+        assert_eq!(ends(1), format!("left, and with it are lost: {one}"));
+        assert_eq!(ends(8).matches(one).count(), 8);
+        assert!(!ends(8).contains("more"), "{}", ends(8));
+        assert_eq!(ends(300).matches(one).count(), 8);
+        assert!(ends(300).ends_with(&format!(", {one} and 292 more")), "{}", ends(300));
+        let unflushed = |peers| NodeError::NotFlushed { peers }.to_string();
+        let begins = "not everything that this node sent was acknowledged; it may be lost.";
+        assert!(unflushed(Vec::new()).starts_with(begins), "{}", unflushed(Vec::new()));
+        let life =
+            dunlin_proto::id::Life { node: dunlin_proto::id::NodeId(1), incarnation: dunlin_proto::id::Incarnation(1) };
+        let peer = Unacknowledged { peer: Peer(life), addresses: Vec::new(), values: 1 };
+        let text = unflushed(vec![peer; 500]);
+        assert!(text.len() < 2000 && text.contains(" and 492 more; it may be lost."), "{text}");
+    }
 }

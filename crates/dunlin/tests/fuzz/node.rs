@@ -18,7 +18,7 @@ use dunlin::node::network::Socket;
 use dunlin::prelude::*;
 use dunlin::sim::Sim;
 use dunlin_proto::id::{ChannelId, Incarnation, NodeId};
-use dunlin_proto::identity::{Identity as _, confirm};
+use dunlin_proto::identity::{Identity as _, confirm, sign_hello};
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Resume, Welcome};
 use dunlin_proto::wire::{
     Declaration, Expected, Face, Frame, FromHome, Head, Names, Status, Terms, ToHome, VERSIONS, codec,
@@ -372,11 +372,13 @@ impl<'a> Peer<'a> {
             bound: Bound::default(),
             key: identity.key(),
             nonce: u128::from(self.attempt),
+            signature: Bytes::new(),
         };
         let (Welcome { me: there, .. }, _) = self.greet(&hello).await?;
         self.attempt += 1;
         (hello.wanted, hello.met) = (there.node, there.incarnation);
         (hello.attempt, hello.resume) = (self.attempt, self.resume);
+        let hello = sign_hello(&identity, hello);
         let (welcome, answer) = self.greet(&hello).await?;
         self.resume = welcome.resume;
         self.say(&[confirm(&identity, &hello.encode(), &answer)]).await
