@@ -144,7 +144,13 @@ impl Hub {
 
     pub(super) fn names(&mut self, cx: &mut Locked<'_>, from: Life, said: Names) {
         match said {
-            Names::Declare { .. } | Names::Undeclare { .. } => self.registry.heard(cx.now, from, said),
+            Names::Declare { ref name, .. } => {
+                if from != self.me {
+                    self.asked_for(cx, name);
+                }
+                self.registry.heard(cx.now, from, said);
+            }
+            Names::Undeclare { .. } => self.registry.heard(cx.now, from, said),
             Names::Guest { acceptor, guest } => self.guest(cx, from, acceptor, guest),
             Names::Elsewhere if self.directory.server() == Some(from.node) => {
                 self.directory.leave_server();
