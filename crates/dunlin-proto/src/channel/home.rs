@@ -291,8 +291,8 @@ impl Machine {
     }
 
     pub(super) fn forget_home_if_over(&mut self, channel: ChannelId) {
-        let over = |home: &Box<Home>| home.ended.is_some() && home.attached.is_empty() && !home.phase.is_away();
-        if self.homes.get(&channel).is_some_and(over) {
+        let over = |home: &Home| home.ended.is_some() && home.attached.is_empty() && !home.phase.is_away();
+        if self.homes.get(&channel).is_some_and(|home| over(home)) {
             self.remove_home(channel);
         }
     }

@@ -301,6 +301,7 @@ pub(crate) struct Queue<T> {
     /// The agent that is the receiver here, and what it has not heard yet.
     pub(crate) outlet: Option<Heard<FromSender<T>>>,
     /// The agents of handles of a shared receiver that are elsewhere.
+    #[expect(clippy::box_collection, reason = "a map takes three words also when it is empty")]
     demands: Option<Box<BTreeMap<Handle, Demands<T>>>>,
     /// How many of them have an unanswered reservation.
     wanting: usize,
