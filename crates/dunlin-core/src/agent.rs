@@ -183,6 +183,14 @@ impl<T: Send + 'static> fmt::Debug for Outlet<T> {
     }
 }
 
+/// Knows what is missing at the other end of a channel.
+///
+/// It is asked when a deadline passes, so an end that waits costs no text.
+pub trait Missing: Send + Sync {
+    /// What the deadline says, at the end of this channel. `None`: that it has passed, and nothing more. Nothing of this crate is locked when it is asked.
+    fn text(&self, channel: ChannelId) -> Option<Reason>;
+}
+
 /// How a decision speaks to the outlet that has reserved one of its offers.
 struct Ticket<T> {
     chan: Arc<Chan<T>>,
@@ -361,7 +369,9 @@ impl<T: Send + 'static> Outlet<T> {
 
     /// The offer that was [asked back](Event::AskedBack) has not been taken. No value: it had none over there.
     pub fn withdrawn(&self, ticket: u64, value: Option<Given<T>>) {
-        self.chan.with_queue(|queue, _, after| queue.far_withdrew(ticket, value, after));
+        // Where nothing is missing this is only a look: what asks the carrier waits for nothing that can be locked here.
+        let timed_out = self.chan.send_timed_out();
+        self.chan.with_queue(|queue, _, after| queue.far_withdrew(ticket, value, timed_out, after));
     }
 
     /// The receiver's node is lost for good, and nobody knows whether a receive there has returned this value: the send ends as
@@ -385,9 +395,9 @@ impl<T: Send + 'static> Outlet<T> {
     }
 
     /// Nothing is at the other end yet: until this is `None` again, an operation whose deadline passes fails
-    /// with [`Why::Unmatched`] and this text.
-    pub fn unmatched(&self, text: Option<Reason>) {
-        self.chan.with_queue(|queue, _, _| queue.unmatched = text);
+    /// with [`Why::Unmatched`] and what this [says](Missing::text).
+    pub fn unmatched(&self, missing: Option<Arc<dyn Missing>>) {
+        self.chan.set_unmatched(missing);
     }
 
     fn lose(&self) {
@@ -425,7 +435,7 @@ impl<T: Send + 'static> Drop for Outlet<T> {
 pub struct Inlet<T: Send + 'static> {
     chan: Arc<Chan<T>>,
     /// Set: it stands in for one handle of a sender that several share.
-    lone: Option<Lone>,
+    lone: Option<Box<Lone>>,
 }
 
 impl<T: Send + 'static> fmt::Debug for Inlet<T> {
@@ -472,7 +482,7 @@ impl<T: Send + 'static> Inlet<T> {
 
     pub(crate) fn lone_of(chan: Arc<Chan<T>>, lone: Lone) -> Self {
         chan.add_agent(|queue, _| queue.add_lone_inlet(lone.handle));
-        Self { chan, lone: Some(lone) }
+        Self { chan, lone: Some(Box::new(lone)) }
     }
 
     fn of(&self) -> Handle {
@@ -701,9 +711,9 @@ impl<T: Send + 'static> Inlet<T> {
     }
 
     /// Nothing is at the other end yet: until this is `None` again, a receive whose deadline passes fails
-    /// with [`RecvError::Unmatched`](crate::RecvError::Unmatched) and this text.
-    pub fn unmatched(&self, text: Option<Reason>) {
-        self.chan.with_queue(|queue, _, _| queue.unmatched = text);
+    /// with [`RecvError::Unmatched`](crate::RecvError::Unmatched) and what this [says](Missing::text).
+    pub fn unmatched(&self, missing: Option<Arc<dyn Missing>>) {
+        self.chan.set_unmatched(missing);
     }
 
     fn lose(&self) {
@@ -1028,9 +1038,9 @@ impl<T> Lack<T> {
     }
 
     /// As [`Inlet::unmatched`].
-    pub fn unmatched(&self, text: Option<Reason>) {
+    pub fn unmatched(&self, missing: Option<Arc<dyn Missing>>) {
         if let Some(chan) = self.0.upgrade() {
-            chan.with_queue(|queue, _, _| queue.unmatched = text);
+            chan.set_unmatched(missing);
         }
     }
 }

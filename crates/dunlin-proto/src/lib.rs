@@ -75,6 +75,8 @@ mod random;
 mod reach;
 mod relay;
 pub mod schema;
+#[doc(hidden)]
+pub mod seldom;
 pub mod source;
 pub mod time;
 pub mod wire;

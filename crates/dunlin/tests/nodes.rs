@@ -277,6 +277,33 @@ fn a_name_that_tells_the_node() {
     });
 }
 
+/// A node declares its ends to itself only when a node that dials it asks for their names.
+#[test]
+fn names_of_a_node_that_serves_none_are_found_and_listed_there() {
+    run(async {
+        let [a, b] = nodes("names_of_a_node_that_serves_none", "127.0.0.1:0").await;
+        let (asking, asked) = if a.serves_names() { (a, b) } else { (b, a) };
+        let mut rx = asked.receiver::<u32>("numbers").await?;
+        let patience = Duration::from_secs(10);
+        let address = asked.addresses()[0].clone();
+        let listed = asking.inquire(Some(&address), patience).await?.names(patience).await?;
+        let names: Vec<&str> = listed.ends.iter().map(|end| &*end.name).collect();
+        assert_eq!((names, listed.ends[0].waits_for()), (vec!["numbers"], Some("a sender")));
+        let name = format!("{address}/numbers");
+        // The node's own end was there first.
+        let error = asking.receiver::<u32>(&name).await.unwrap_err();
+        assert!(matches!(error, NameError::Refused { .. }), "{error}");
+        let mut tx = asking.sender::<u32>(&name).await?;
+        let (sent, received) = par!(tx.send(7), rx.recv());
+        sent?;
+        assert_eq!(received?, 7);
+        let listed = asking.inquire(Some(&address), patience).await?.names(patience).await?;
+        let states: Vec<_> = listed.ends.iter().map(|end| (&*end.face, end.waits_for())).collect();
+        assert_eq!(states, [("receiver", None), ("sender", None)]);
+        Ok(())
+    });
+}
+
 #[test]
 fn what_does_not_fit_is_refused() {
     run(async {

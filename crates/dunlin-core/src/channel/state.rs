@@ -19,6 +19,7 @@ use super::policy::Policy;
 use super::queue::Retires;
 use super::queue::far::{FromReceiver, FromSender};
 use super::queue::{Ends, Handle, Offered, Pool, Queue, Retracted, Source, Stand, Took};
+use crate::agent::Missing;
 use crate::broadcast::Hub;
 use crate::budget;
 use crate::choice::ChoiceCx;
@@ -1174,10 +1175,19 @@ impl<T> Chan<T> {
         }
     }
 
-    /// What a deadline says if nothing is at the other end yet.
+    /// What a deadline says if nothing is at the other end yet. The carrier is asked, so nothing may be locked here.
     fn unmatched(&self) -> Option<Reason> {
-        let g = self.state.lock();
-        g.queue.as_ref().and_then(|queue| queue.unmatched.clone())
+        let missing = {
+            let g = self.state.lock();
+            g.queue.as_ref().and_then(|queue| queue.unmatched.clone())
+        };
+        missing?.text(self.record.id())
+    }
+
+    /// From now on a deadline asks this what is missing at the other end; `None`: nothing is.
+    pub(crate) fn set_unmatched(&self, missing: Option<Arc<dyn Missing>>) {
+        let before = self.with_queue(|queue, _, _| std::mem::replace(&mut queue.unmatched, missing));
+        drop(before);
     }
 
     /// Why a deadline has ended a send.

@@ -7,11 +7,12 @@ use std::any::{Any, TypeId, type_name};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::Portable;
 use super::codec::{self, Failure, Format, Sink, Write};
-use crate::agent::{Event, FromReceiver, Given, Inlet, LoneOutlet, Outlet, PassedOn, Reserved, join_with};
+use crate::agent::{Event, FromReceiver, Given, Inlet, LoneOutlet, Missing, Outlet, PassedOn, Reserved, join_with};
 use crate::channel::queue::Handle;
 use crate::channel::receiver::Receiver;
 use crate::error::{MessageId, Reason, RecvError, Why};
@@ -344,8 +345,8 @@ impl AnyOutlet {
     }
 
     /// [`Outlet::unmatched`].
-    pub fn unmatched(&self, text: Option<Reason>) {
-        self.agent.unmatched(text);
+    pub fn unmatched(&self, missing: Option<Arc<dyn Missing>>) {
+        self.agent.unmatched(missing);
     }
 
     /// [`Outlet::unsaid`].
@@ -460,8 +461,8 @@ impl AnyInlet {
     }
 
     /// [`Inlet::unmatched`].
-    pub fn unmatched(&self, text: Option<Reason>) {
-        self.agent.unmatched(text);
+    pub fn unmatched(&self, missing: Option<Arc<dyn Missing>>) {
+        self.agent.unmatched(missing);
     }
 
     /// [`Inlet::offer`].
@@ -567,7 +568,7 @@ trait DynOutlet: Send {
     fn poll_gone(&self, _: &Context<'_>) -> Poll<()> {
         Poll::Pending
     }
-    fn unmatched(&self, _: Option<Reason>) {}
+    fn unmatched(&self, _: Option<Arc<dyn Missing>>) {}
     fn take_buffered(&self) -> Vec<Value>;
     fn channel(&self) -> ChannelId;
     fn credit(&self, places: u32);
@@ -663,8 +664,8 @@ impl<T: Portable> DynOutlet for Outlet<T> {
         self.own_node_leaves();
     }
 
-    fn unmatched(&self, text: Option<Reason>) {
-        self.unmatched(text);
+    fn unmatched(&self, missing: Option<Arc<dyn Missing>>) {
+        self.unmatched(missing);
     }
 
     fn take_buffered(&self) -> Vec<Value> {
@@ -817,7 +818,7 @@ impl<T: Portable> DynOutlet for Slot<T> {
 trait DynInlet: Send {
     fn poll_gone(&self, cx: &Context<'_>) -> Poll<()>;
     fn own_node_leaves(&self);
-    fn unmatched(&self, text: Option<Reason>);
+    fn unmatched(&self, missing: Option<Arc<dyn Missing>>);
     fn channel(&self) -> ChannelId;
     fn passes_on(&self, number: u64) -> PassedOn;
     fn credits(&self) -> u32;
@@ -852,8 +853,8 @@ impl<T: Portable> DynInlet for Inlet<T> {
         self.own_node_leaves();
     }
 
-    fn unmatched(&self, text: Option<Reason>) {
-        self.unmatched(text);
+    fn unmatched(&self, missing: Option<Arc<dyn Missing>>) {
+        self.unmatched(missing);
     }
 
     fn channel(&self) -> ChannelId {

@@ -1,6 +1,7 @@
 //! The home of a channel: what its driver says, and what arrives from the sending halves.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -28,14 +29,15 @@ impl Machine {
         &mut self,
         channel: ChannelId,
         mut terms: Terms,
-        declaration: Declaration,
+        declaration: impl Into<Arc<Declaration>>,
         many: bool,
     ) -> Result<(), WireError> {
+        let declaration = declaration.into();
         declaration.check()?;
         terms.value_max = terms.value_max.min(self.config.value_max as u64);
         terms.window = terms.window.max(1);
         self.remove_home(channel);
-        self.homes.insert(channel, Home::new(terms, declaration, many));
+        self.homes.insert(channel, Box::new(Home::new(terms, declaration, many)));
         Ok(())
     }
 
@@ -49,10 +51,16 @@ impl Machine {
 
     /// The receiver of this channel is here, and its sender is in a message to this node, which says [`Machine::adopt`] when it takes that. To
     /// be said when the message is sent: what the sender's new half says may follow the word that it was taken at once.
-    pub fn open_home_to(&mut self, channel: ChannelId, terms: Terms, declaration: Declaration, node: NodeId) {
+    pub fn open_home_to(
+        &mut self,
+        channel: ChannelId,
+        terms: Terms,
+        declaration: impl Into<Arc<Declaration>>,
+        node: NodeId,
+    ) {
         let attached = BTreeMap::from([(node, Attached::new(terms.credits))]);
         self.remove_home(channel);
-        self.homes.insert(channel, Home { attached, ..Home::new(terms, declaration, false) });
+        self.homes.insert(channel, Box::new(Home { attached, ..Home::new(terms, declaration.into(), false) }));
     }
 
     /// The message with the sender of this channel has been taken, and its new half has to know the terms.
@@ -284,7 +292,7 @@ impl Machine {
 
     pub(super) fn forget_home_if_over(&mut self, channel: ChannelId) {
         let over = |home: &Home| home.ended.is_some() && home.attached.is_empty() && !home.phase.is_away();
-        if self.homes.get(&channel).is_some_and(over) {
+        if self.homes.get(&channel).is_some_and(|home| over(home)) {
             self.remove_home(channel);
         }
     }
@@ -406,7 +414,9 @@ impl Machine {
             Some(home) if home.ended.is_some() || home.awaits.is_some_and(|node| node != from) => {
                 Some(Rejection::NoSuchChannel)
             }
-            Some(home) if !fit(&home.declaration, theirs) => Some(Rejection::Mismatch(home.declaration.clone())),
+            Some(home) if !fit(&home.declaration, theirs) => {
+                Some(Rejection::Mismatch(Declaration::clone(&home.declaration)))
+            }
             Some(home) if home.attached.contains_key(&from) || (!home.many && !home.attached.is_empty()) => {
                 Some(Rejection::Occupied)
             }
@@ -537,7 +547,7 @@ impl Machine {
     ) -> Result<(), &'static str> {
         let attached = self.homes.get_mut(&channel).and_then(|home| {
             let over = home.ended.is_some() && head != Head::Sent;
-            let Home { attached, phase, buffered, ended, .. } = home;
+            let Home { attached, phase, buffered, ended, .. } = &mut **home;
             let attached = if over { None } else { attached.get_mut(&from) };
             attached.map(|attached| (attached, phase.has_said_so(), buffered, ended.is_some()))
         });

@@ -13,12 +13,14 @@ pub use travel::{Arrival, Leaving, Passage, ReceiverPlace, SenderPlace, Stand, T
 pub(crate) use travel::{EarlyLapse, HomePhase, Visitor, Way, Whereabouts};
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::account::{Charge, Charges, Ledger, may_stand};
 
 use crate::id::{ChoiceId, Contact, NodeId, Request, Ticket};
+use crate::seldom::Seldom;
 use crate::wire::{Declaration, End, Failure, Head, Rejection, Terms, limits};
 
 /// What the driver of a home hears.
@@ -264,7 +266,7 @@ impl Proxy {
 #[derive(Clone, Debug)]
 pub(crate) struct Home {
     pub(crate) terms: Terms,
-    pub(crate) declaration: Declaration,
+    pub(crate) declaration: Arc<Declaration>,
     /// Whether several nodes may have a sending half.
     pub(crate) many: bool,
     pub(crate) attached: BTreeMap<NodeId, Attached>,
@@ -277,13 +279,13 @@ pub(crate) struct Home {
     /// The number of the sender's last move that is known here.
     pub(crate) transfer: u64,
     /// Whose receiver this is, if it is in a message.
-    pub(crate) phase: HomePhase,
+    pub(crate) phase: Seldom<HomePhase>,
     /// What the values in its buffer cost.
     pub(crate) buffered: Ledger,
 }
 
 impl Home {
-    pub(crate) fn new(terms: Terms, declaration: Declaration, many: bool) -> Self {
+    pub(crate) fn new(terms: Terms, declaration: Arc<Declaration>, many: bool) -> Self {
         Self {
             terms,
             declaration,
@@ -293,7 +295,7 @@ impl Home {
             ended: None,
             epoch: 0,
             transfer: 0,
-            phase: HomePhase::default(),
+            phase: Seldom::default(),
             buffered: Ledger::default(),
         }
     }

@@ -27,7 +27,7 @@ impl Machine {
         declaration: Declaration,
     ) -> Result<(), WireError> {
         declaration.check()?;
-        self.proxies.insert(channel, Proxy { unanswered: true, ..Proxy::new(home) });
+        self.proxies.insert(channel, Box::new(Proxy { unanswered: true, ..Proxy::new(home) }));
         self.say_to_home(now, channel, ToHome::Attach(declaration));
         Ok(())
     }
@@ -65,7 +65,7 @@ impl Machine {
         proxy.early = terms.is_none();
         proxy.credits = terms.map_or(0, |terms| terms.credits.into());
         proxy.told = proxy.credits;
-        self.proxies.insert(channel, proxy);
+        self.proxies.insert(channel, Box::new(proxy));
         true
     }
 
@@ -219,7 +219,7 @@ impl Machine {
     /// Whether the home is known and can be spoken to. Until then what is [sent on credits](Self::send_on_credit) waits here, and is dropped if the channel ends: of a
     /// value with ends in it nobody would hear.
     pub fn speaks_to_home(&self, channel: ChannelId) -> bool {
-        self.proxies.get(&channel).is_some_and(Proxy::may_speak)
+        self.proxies.get(&channel).is_some_and(|proxy| proxy.may_speak())
     }
 
     /// Sends a value on a credit: nothing more will be heard of it. `false`: there is no credit, or no channel, or the value is larger than

@@ -287,7 +287,7 @@ impl Machine {
     }
 
     /// A home, and what lies there for others.
-    pub(crate) fn remove_home(&mut self, channel: ChannelId) -> Option<Home> {
+    pub(crate) fn remove_home(&mut self, channel: ChannelId) -> Option<Box<Home>> {
         let mut home = self.homes.remove(&channel)?;
         let buffered: Vec<(Contact, Charge)> = home.buffered.drain().collect();
         for (from, charge) in buffered {

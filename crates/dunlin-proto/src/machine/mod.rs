@@ -168,8 +168,9 @@ pub struct Machine {
     replaced: Option<Incarnation>,
     /// What all connections may make this node keep.
     pub(crate) pool: Pool,
-    pub(crate) homes: BTreeMap<ChannelId, Home>,
-    pub(crate) proxies: BTreeMap<ChannelId, Proxy>,
+    // Boxed: a node of a B-tree is about half empty, and they are large.
+    pub(crate) homes: BTreeMap<ChannelId, Box<Home>>,
+    pub(crate) proxies: BTreeMap<ChannelId, Box<Proxy>>,
     /// Receivers that have come here in messages, and are not used yet.
     pub(crate) visitors: BTreeMap<ChannelId, Visitor>,
     /// How many messages with ends have been packed.
@@ -339,7 +340,7 @@ impl Machine {
             attached: attached().count(),
             proxies: self.proxies.len(),
             offers: attached().map(|from| from.open.len()).sum::<usize>()
-                + self.proxies.values().map(Proxy::standing).sum::<usize>(),
+                + self.proxies.values().map(|proxy| proxy.standing()).sum::<usize>(),
             visitors: self.visitors.len(),
             passing: self.passing.len(),
             unfinished: self.connections.survey().map(|(_, connection)| connection.inbox.unfinished()).sum(),

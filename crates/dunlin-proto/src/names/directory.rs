@@ -1,9 +1,11 @@
 //! What a node has declared, and how far it has come.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use super::{is_home, is_name};
 use crate::id::{ChannelId, Life, NodeId};
+use crate::seldom::{First, Seldom};
 use crate::time::Time;
 use crate::wire::{Declaration, Face, Names, Room, Status, limits};
 
@@ -91,29 +93,53 @@ pub struct WaitingHere<'a> {
     pub admitted: bool,
 }
 
+/// How an end of this node stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeclaredHere {
+    /// When it was declared.
+    pub since: Time,
+    /// It has a partner for good.
+    pub joined: bool,
+    /// A server of names has admitted it, and nobody has been found.
+    pub waits: bool,
+}
+
 #[derive(Debug)]
 struct End {
-    name: String,
+    name: Arc<str>,
     channel: ChannelId,
-    face: Declaration,
+    face: Arc<Declaration>,
     since: Time,
     status: Status,
+    told_waiting: bool,
+    met: Seldom<Met>,
+}
+
+/// Which other declarations of its name an end has heard of. Most ends wait for the first.
+#[derive(Clone, Debug, Default)]
+struct Met {
     /// At a home: who has been found.
     partners: BTreeSet<Life>,
-    told_waiting: bool,
     /// Whose declaration is known to conflict with it.
     conflicts: BTreeSet<Life>,
 }
 
+impl First for Met {
+    fn first() -> &'static Self {
+        static NOBODY: Met = Met { partners: BTreeSet::new(), conflicts: BTreeSet::new() };
+        &NOBODY
+    }
+}
+
 impl End {
     fn declare(&self, number: u64) -> Names {
-        let (name, face) = (self.name.clone(), self.face.clone());
+        let (name, face) = (self.name.to_string(), Declaration::clone(&self.face));
         Names::Declare { number, name, channel: self.channel, face, status: self.status }
     }
 
     /// Whether somebody may be at its other side.
     fn is_in_use(&self) -> bool {
-        matches!(self.status, Status::Joined(_)) || !self.partners.is_empty()
+        matches!(self.status, Status::Joined(_)) || !self.met.partners.is_empty()
     }
 }
 
@@ -127,7 +153,8 @@ const CONFLICTS_MAX: usize = 16;
 #[derive(Debug, Default)]
 pub struct Directory {
     server: Option<NodeId>,
-    ends: BTreeMap<u64, End>,
+    // Boxed: a node of a B-tree is about half empty where numbers ascend.
+    ends: BTreeMap<u64, Box<End>>,
     said: VecDeque<(NodeId, Names)>,
     events: VecDeque<DirectoryEvent>,
 }
@@ -175,28 +202,36 @@ impl Directory {
         })
     }
 
+    /// How the end of this number stands.
+    pub fn end(&self, number: u64) -> Option<DeclaredHere> {
+        let end = self.ends.get(&number)?;
+        let joined = matches!(end.status, Status::Joined(_));
+        Some(DeclaredHere { since: end.since, joined, waits: !end.is_in_use() && end.status != Status::New })
+    }
+
     /// Declares an end. `number` is the caller's for it, not used twice by this life of the node; `channel` identifies a home's channel
     /// or bundle, and means nothing for other faces.
-    pub fn declare(&mut self, now: Time, number: u64, name: &str, face: Declaration, channel: ChannelId) {
-        if !is_name(name) {
+    ///
+    /// A node may declare very many ends. Their names and declarations are shared with whoever else keeps them.
+    pub fn declare(
+        &mut self,
+        now: Time,
+        number: u64,
+        name: impl Into<Arc<str>>,
+        face: impl Into<Arc<Declaration>>,
+        channel: ChannelId,
+    ) {
+        let (name, face) = (name.into(), face.into());
+        if !is_name(&name) {
             return self.events.push_back(DirectoryEvent::BadName { number });
         }
         if face.schema.len() > limits::SCHEMA {
             let (room, max) = (Room::Bytes, limits::SCHEMA as u64);
             return self.events.push_back(DirectoryEvent::Full { number, room, max });
         }
-        let (name, status) = (name.to_owned(), Status::New);
-        let end = End {
-            name,
-            channel,
-            face,
-            since: now,
-            status,
-            partners: BTreeSet::new(),
-            told_waiting: false,
-            conflicts: BTreeSet::new(),
-        };
-        self.ends.insert(number, end);
+        let status = Status::New;
+        let end = End { name, channel, face, since: now, status, told_waiting: false, met: Seldom::default() };
+        self.ends.insert(number, Box::new(end));
         self.say_declare(number);
     }
 
@@ -279,7 +314,7 @@ impl Directory {
             }
             Names::Refused { number, there, holder, addresses } => match self.ends.get_mut(&number) {
                 Some(end) if end.is_in_use() => {
-                    if end.conflicts.len() < CONFLICTS_MAX && end.conflicts.insert(holder) {
+                    if end.met.conflicts.len() < CONFLICTS_MAX && end.met.conflicts.insert(holder) {
                         self.events.push_back(DirectoryEvent::Conflict { number, there, holder });
                     }
                 }
@@ -324,14 +359,16 @@ impl Directory {
                 if end.status == Status::New {
                     end.status = Status::Known;
                 }
-                channel == end.channel && end.partners.len() < PARTNERS_MAX && end.partners.insert(partner)
+                channel == end.channel && end.met.partners.len() < PARTNERS_MAX && end.met.partners.insert(partner)
             }
         }
     }
 
     fn gone(&mut self, number: u64, partner: Life) {
         let Some(end) = self.ends.get_mut(&number) else { return };
-        if end.partners.remove(&partner) && !matches!(end.status, Status::Joined(_)) {
+        if end.met.changed().is_some_and(|met| met.partners.remove(&partner))
+            && !matches!(end.status, Status::Joined(_))
+        {
             // It never attached: another may be joined.
             self.say_declare(number);
         }

@@ -62,7 +62,7 @@
 mod directory;
 mod registry;
 
-pub use directory::{Directory, DirectoryEvent, WaitingHere};
+pub use directory::{DeclaredHere, Directory, DirectoryEvent, WaitingHere};
 pub use registry::{EntryState, NameEntry, Registry, RegistryConfig, WaitingEnd};
 
 use crate::wire::{Face, limits};

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -157,7 +158,7 @@ struct Member {
     addresses: Vec<String>,
     source: Source,
     /// Its declarations, by number: their names.
-    ends: BTreeMap<u64, String>,
+    ends: BTreeMap<u64, Arc<str>>,
     bytes: usize,
     /// The connection to it is dead.
     lost: bool,
@@ -214,7 +215,7 @@ pub struct Registry {
     due: Option<Time>,
     members: BTreeMap<NodeId, Member>,
     /// In the order of arrival.
-    names: BTreeMap<String, Vec<Declared>>,
+    names: BTreeMap<Arc<str>, Vec<Declared>>,
     /// How many names each source has.
     shares: Shares,
     answers: VecDeque<(Life, Names)>,
@@ -255,6 +256,11 @@ impl Registry {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
+    }
+
+    /// Whether anything is declared under this name.
+    pub fn knows(&self, name: &str) -> bool {
+        self.names.contains_key(name)
     }
 
     /// The declarations that wait for their other face, by name. What is on lease is not listed; an acceptor does not wait.
@@ -315,7 +321,7 @@ impl Registry {
             self.quiet_until = None;
         }
         let is_over = |end: &Declared| end.lease.is_some_and(|until| until <= now);
-        let names: Vec<String> = self.names.keys().cloned().collect();
+        let names: Vec<Arc<str>> = self.names.keys().cloned().collect();
         for name in names {
             while let Some(at) = self.names.get(&name).and_then(|ends| ends.iter().position(is_over)) {
                 self.remove(&name, at);
@@ -432,7 +438,7 @@ impl Registry {
     fn forget(&mut self, node: NodeId) {
         let Some(member) = self.members.get(&node) else { return };
         let life = Life { node, incarnation: member.incarnation };
-        let declared: Vec<(u64, String)> = member.ends.iter().map(|(number, name)| (*number, name.clone())).collect();
+        let declared: Vec<(u64, Arc<str>)> = member.ends.iter().map(|(number, name)| (*number, name.clone())).collect();
         // None of its ends has to be told of another one that goes before it.
         for (_, name) in &declared {
             let ends = self.names.get_mut(name).into_iter().flatten();
@@ -447,7 +453,7 @@ impl Registry {
         declared.iter().for_each(|(_, name)| self.settle(name));
     }
 
-    fn find(&self, life: Life, number: u64) -> Option<(String, usize)> {
+    fn find(&self, life: Life, number: u64) -> Option<(Arc<str>, usize)> {
         let name = self.members.get(&life.node)?.ends.get(&number)?;
         let at = self.names.get(name)?.iter().position(|end| end.life == life && end.number == number)?;
         Some((name.clone(), at))
@@ -462,7 +468,7 @@ impl Registry {
 
     /// Removes a declaration, and asks a home that it was joined to what is left.
     fn remove(&mut self, name: &str, at: usize) {
-        let Some(mut ends) = self.names.remove(name) else { return };
+        let Some((name, mut ends)) = self.names.remove_entry(name) else { return };
         let gone = ends.remove(at);
         if !gone.is_home()
             && let Status::Joined(_) = gone.status
@@ -472,7 +478,7 @@ impl Registry {
         {
             self.answers.push_back((home.life, Names::Gone { number: home.number, partner: gone.life }));
         }
-        self.unaccount(name, &gone, &mut ends);
+        self.unaccount(&name, &gone, &mut ends);
         self.put_back(name, ends);
     }
 
@@ -508,7 +514,7 @@ impl Registry {
     ) {
         if let Some((known, at)) = self.find(from, number) {
             let end = &self.names[&known][at];
-            if known == name && end.channel == channel && end.face == face {
+            if *known == name && end.channel == channel && end.face == face {
                 return self.declare_again(&name, at, status);
             }
             self.undeclare(from, number);
@@ -524,7 +530,9 @@ impl Registry {
         // Who was admitted elsewhere is judged at once, others when it is quiet no more.
         let known = status == Status::Known;
         let status = if known { Status::New } else { status };
-        let mut ends = self.names.remove(&name).unwrap_or_default();
+        // Most names have one declaration, or two.
+        let there = self.names.remove_entry(name.as_str());
+        let (name, mut ends) = there.unwrap_or_else(|| (name.into(), Vec::with_capacity(1)));
         let member = self.members.get_mut(&from.node).expect("it has just been heard");
         let counts_for = ends.is_empty().then_some(member.source);
         counts_for.into_iter().for_each(|source| self.shares.take(source));
@@ -550,7 +558,7 @@ impl Registry {
             self.tell_what_stands(&mut ends, at);
             self.tell_conflict(&ends, at);
         }
-        self.put_back(&name, ends);
+        self.put_back(name.clone(), ends);
         self.settle(&name);
     }
 
@@ -571,7 +579,7 @@ impl Registry {
 
     /// The same declaration again: its node knows best how far it has come.
     fn declare_again(&mut self, name: &str, at: usize, said: Status) {
-        let mut ends = self.names.remove(name).expect("it has just been found");
+        let (name, mut ends) = self.names.remove_entry(name).expect("it has just been found");
         let was_lost = ends[at].lease.take().is_some();
         ends[at].answered = false;
         let was = ends[at].status;
@@ -587,8 +595,8 @@ impl Registry {
         if was_lost {
             self.tell_conflict(&ends, at);
         }
-        self.put_back(name, ends);
-        self.settle(name);
+        self.put_back(name.clone(), ends);
+        self.settle(&name);
     }
 
     /// What was joined elsewhere, or while this one was away, may not fit what is here. Both go on; who comes second is told.
@@ -634,17 +642,17 @@ impl Registry {
         !(end.face.shared && self.config.several_holders)
     }
 
-    fn put_back(&mut self, name: &str, ends: Vec<Declared>) {
+    fn put_back(&mut self, name: Arc<str>, ends: Vec<Declared>) {
         if !ends.is_empty() {
-            self.names.insert(name.to_owned(), ends);
+            self.names.insert(name, ends);
         }
     }
 
     /// Admits and joins what can be, and answers who waits.
     fn settle(&mut self, name: &str) {
-        let Some(mut ends) = self.names.remove(name) else { return };
+        let Some((name, mut ends)) = self.names.remove_entry(name) else { return };
         if self.quiet_until.is_none() {
-            while self.admit_one(name, &mut ends) || self.join_one(name, &mut ends) {}
+            while self.admit_one(&name, &mut ends) || self.join_one(&name, &mut ends) {}
         }
         for end in &mut ends {
             if end.is_free() && !end.answered {

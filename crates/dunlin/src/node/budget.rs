@@ -17,16 +17,23 @@ pub(super) struct Budget {
     bytes_max: u64,
     /// What each value costs beside its bytes.
     beside: u64,
+    /// What the first value is taken to be.
+    guess: u64,
+    places: u32,
+    /// `None`: nothing has come yet.
+    come: Option<Box<Come>>,
+}
+
+/// What is known of the values that have come.
+#[derive(Default)]
+struct Come {
     /// Of the values that were there when the last came.
     sizes: VecDeque<u64>,
     bytes: u64,
     /// Of values that are not there any more, and of which that has not been [said](Self::left): how many, and their bytes.
     gone: (u64, u64),
-    /// What the first value is taken to be.
-    guess: u64,
-    /// What the next value is taken to be; zero if none has come.
+    /// What the next value is taken to be.
     likely: u64,
-    places: u32,
 }
 
 impl Budget {
@@ -43,8 +50,7 @@ impl Budget {
         // Its place in the channel's queue and in `sizes`: both double when they are full, so half of each may be empty.
         let places = 2 * (size as u64 + size_of::<u64>() as u64);
         let (beside, guess) = if owns_more { (places + HEAP, GUESS) } else { (places, places) };
-        let mut budget =
-            Self { bytes_max, beside, sizes: VecDeque::new(), bytes: 0, gone: (0, 0), guess, likely: 0, places: 0 };
+        let mut budget = Self { bytes_max, beside, guess, places: 0, come: None };
         budget.places = budget.room(0);
         budget
     }
@@ -56,8 +62,8 @@ impl Budget {
 
     /// The same, if so many are there.
     fn room(&self, buffered: usize) -> u32 {
-        let likely = if self.likely == 0 { self.guess } else { self.likely };
-        let places = match self.bytes_max.checked_sub(self.bytes) {
+        let (bytes, likely) = self.come.as_ref().map_or((0, self.guess), |come| (come.bytes, come.likely));
+        let places = match self.bytes_max.checked_sub(bytes) {
             Some(left) => buffered as u64 + left / likely,
             None => self.bytes_max / likely,
         };
@@ -66,10 +72,11 @@ impl Budget {
 
     /// So many are there now: how many have gone since that was last said, and of how many bytes they were.
     pub(super) fn left(&mut self, buffered: usize) -> (u64, u64) {
-        let (mut values, mut bytes) = std::mem::take(&mut self.gone);
-        while self.sizes.len() > buffered {
-            let size = self.sizes.pop_front().unwrap_or(0);
-            self.bytes -= size;
+        let Some(come) = &mut self.come else { return (0, 0) };
+        let (mut values, mut bytes) = std::mem::take(&mut come.gone);
+        while come.sizes.len() > buffered {
+            let size = come.sizes.pop_front().unwrap_or(0);
+            come.bytes -= size;
             values += 1;
             bytes += size - self.beside;
         }
@@ -79,10 +86,14 @@ impl Budget {
     /// A value of this length has come, and so many are there now. Gives how many there may be, if that has changed.
     pub(super) fn arrived(&mut self, bytes: usize, buffered: usize) -> Option<u32> {
         let size = bytes as u64 + self.beside;
-        self.likely = size.max(self.likely - self.likely.saturating_sub(size) / 16);
-        self.sizes.push_back(size);
-        self.bytes += size;
-        self.gone = self.left(buffered);
+        let come = self.come.get_or_insert_default();
+        come.likely = size.max(come.likely - come.likely.saturating_sub(size) / 16);
+        come.sizes.push_back(size);
+        come.bytes += size;
+        let gone = self.left(buffered);
+        if let Some(come) = &mut self.come {
+            come.gone = gone;
+        }
         let places = self.room(buffered);
         (std::mem::replace(&mut self.places, places) != places).then_some(places)
     }
@@ -113,7 +124,8 @@ mod tests {
         }
         assert!(places > 64 << 10, "{places}");
         // Nothing is there of what was received.
-        assert_eq!((budget.sizes.len(), budget.bytes), (1, budget.beside));
+        let come = budget.come.as_ref().unwrap();
+        assert_eq!((come.sizes.len(), come.bytes), (1, budget.beside));
     }
 
     #[test]
@@ -125,8 +137,8 @@ mod tests {
         for n in 2..=fit {
             assert_eq!(budget.arrived(2, n as usize), None, "{n}");
         }
-        assert!(budget.bytes <= 1 << 20, "{}", budget.bytes);
-        assert!(budget.bytes > (1 << 20) - 90, "{}", budget.bytes);
+        let bytes = budget.come.as_ref().unwrap().bytes;
+        assert!(bytes <= 1 << 20 && bytes > (1 << 20) - 90, "{bytes}");
         // Values that own nothing are known before they come.
         assert_eq!(Budget::new(1 << 20, 4, false).places(), (1 << 20) / 24);
     }

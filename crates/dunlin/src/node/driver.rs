@@ -51,7 +51,8 @@ pub(crate) const STRAIGHT_MIN: u64 = 64 << 10;
 
 pub(crate) struct State {
     pub(crate) machine: Machine,
-    pub(super) stretched: BTreeMap<Half, Stretched>,
+    // Boxed: a node of a B-tree is a third empty, or more.
+    pub(super) stretched: BTreeMap<Half, Box<Stretched>>,
     /// The halves here, by their channels in the core.
     pub(super) by_core: BTreeMap<CoreId, Half>,
     /// Channels in the core of which an end is in a message for the first time, and how they are named there.

@@ -723,7 +723,7 @@ where
                     }
                 }
             });
-            let accept = Acceptance::new(accept, Box::new(move |text| lack.unmatched(text)));
+            let accept = Acceptance::new(accept, Box::new(move |missing| lack.unmatched(missing)));
             let driver = naming.driver;
             let schema = schema::of_messages::<B::Client>(naming.options.encoding);
             let number = driver.declare(&naming.name, naming.options, schema, Half::Acceptor(accept)).await?;

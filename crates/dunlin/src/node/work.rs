@@ -15,7 +15,6 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use dunlin_core::Reason;
 use dunlin_core::carrier::CarriedEnd;
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_proto::id::{ChannelId, Contact, NodeId, Ticket};
@@ -53,8 +52,8 @@ pub(crate) enum Told {
     ConnectionLost,
     /// What it waits for may have happened.
     Retry,
-    /// Until its other end is found, a deadline says this; `None`: it is found.
-    Unmatched(Option<Reason>),
+    /// Its other end is found.
+    Matched,
     /// The receiver of this home has left in a message.
     Lent(CarriedEnd),
     /// This offer to the home is to go on to another node, and the ends in it cannot.
@@ -186,7 +185,7 @@ impl Job {
                 Some(Told::Home(from, heard)) => bridge.hear_sender(from, heard, &says),
                 Some(Told::Proxy(heard)) => bridge.hear_home(heard, &says),
                 Some(Told::Retry) => bridge.retry(&says),
-                Some(Told::Unmatched(text)) => bridge.unmatched(text),
+                Some(Told::Matched) => bridge.matched(),
                 Some(Told::Lent(end)) => bridge.lent(end, &says),
                 Some(Told::Onward(ticket)) => bridge.onward(ticket, &says),
                 Some(Told::Read(ticket, message)) => bridge.read(ticket, message, &says),
@@ -336,7 +335,7 @@ impl Driver {
             expected: true,
         };
         state.remove(half);
-        state.stretched.insert(half, expected);
+        state.stretched.insert(half, Box::new(expected));
     }
 
     /// Until all has been said that ends of this node have to say now.
@@ -354,7 +353,7 @@ impl Driver {
     }
 
     /// What was heard for the channels is said to them; then they are dropped. Nothing is locked.
-    pub(super) fn end_all(self: &Arc<Self>, stretched: impl IntoIterator<Item = (Half, Stretched)>) {
+    pub(super) fn end_all(self: &Arc<Self>, stretched: impl IntoIterator<Item = (Half, Box<Stretched>)>) {
         for (half, mut stretched) in stretched {
             stretched.tell(Told::Take(Box::new(|_, bridge| drop(bridge))));
             if let Some(mut job) = stretched.begin(half) {
@@ -430,7 +429,7 @@ impl State {
     pub(crate) fn said_of(&mut self, node: NodeId) -> oneshot::Receiver<()> {
         let (until, said) = oneshot::channel();
         let until = Arc::new(until);
-        let there = |stretched: &&mut Stretched| stretched.peer == Some(node) && !stretched.expected;
+        let there = |stretched: &&mut Box<Stretched>| stretched.peer == Some(node) && !stretched.expected;
         for stretched in self.stretched.values_mut().filter(there) {
             stretched.tell(Told::Until(until.clone()));
         }
@@ -452,7 +451,7 @@ impl State {
         {
             self.by_core.remove(&core);
         }
-        self.garbage.push(Box::new(gone));
+        self.garbage.push(gone);
     }
 
     /// Whether it is, or was, known where the other half of its channel is.
@@ -490,7 +489,7 @@ impl State {
 
     /// Whether such messages of this half are still to go.
     pub(super) fn owes_of(&self, half: Half) -> bool {
-        self.stretched.get(&half).is_some_and(Stretched::owes)
+        self.stretched.get(&half).is_some_and(|stretched| stretched.owes())
     }
 
     /// The node at the other end, once it is known.

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use super::seldom::Seldom;
+
 /// A buffer to which a value can come back that was [taken on trial](Buffer::pop_on_trial): to its old place, whatever has come back or was taken meanwhile.
 ///
 /// A value gets the number of its place when it is first taken so. So those that have come back, and they alone, have numbers; and they are before all others,
@@ -9,13 +11,13 @@ use std::collections::VecDeque;
 pub(super) struct Buffer<T> {
     values: VecDeque<T>,
     /// The places of the first values, which have come back. Ascending.
-    places: Vec<u64>,
+    places: Seldom<u64>,
     next_place: u64,
 }
 
 impl<T> Buffer<T> {
     pub(super) const fn new() -> Self {
-        Self { values: VecDeque::new(), places: Vec::new(), next_place: 0 }
+        Self { values: VecDeque::new(), places: Seldom::new(), next_place: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -33,14 +35,16 @@ impl<T> Buffer<T> {
     pub(super) fn pop_front(&mut self) -> Option<T> {
         let value = self.values.pop_front()?;
         if !self.places.is_empty() {
-            self.places.remove(0);
+            self.places.list().remove(0);
         }
         Some(value)
     }
 
     pub(super) fn pop_back(&mut self) -> Option<T> {
         let value = self.values.pop_back()?;
-        self.places.truncate(self.values.len());
+        if !self.places.is_empty() {
+            self.places.list().truncate(self.values.len());
+        }
         Some(value)
     }
 
@@ -48,7 +52,7 @@ impl<T> Buffer<T> {
     pub(super) fn pop_on_trial(&mut self) -> Option<(T, u64)> {
         let value = self.values.pop_front()?;
         if !self.places.is_empty() {
-            return Some((value, self.places.remove(0)));
+            return Some((value, self.places.list().remove(0)));
         }
         let place = self.next_place;
         self.next_place += 1;
@@ -57,13 +61,13 @@ impl<T> Buffer<T> {
 
     pub(super) fn put_back(&mut self, value: T, place: u64) {
         let at = self.places.partition_point(|other| *other < place);
-        self.places.insert(at, place);
+        self.places.list().insert(at, place);
         self.values.insert(at, value);
     }
 
     /// All of it, in order.
     pub(super) fn take(&mut self) -> VecDeque<T> {
-        self.places.clear();
+        self.places.take();
         std::mem::take(&mut self.values)
     }
 }

@@ -82,16 +82,16 @@ impl<T> Queue<T> {
             poisoned: false,
             over: false,
         };
-        self.demands.insert(handle, demands);
+        self.demands.get_or_insert_default().insert(handle, demands);
     }
 
     pub(super) fn demands_of(&mut self, handle: Handle) -> Option<&mut Demands<T>> {
-        self.demands.get_mut(&handle)
+        self.demands.as_mut()?.get_mut(&handle)
     }
 
     /// Changes the unanswered reservations of a handle, and keeps count of the handles that have some.
     fn change_wants<R>(&mut self, handle: Handle, change: impl FnOnce(&mut VecDeque<u64>) -> R) -> Option<R> {
-        let wants = &mut self.demands.get_mut(&handle)?.wants;
+        let wants = &mut self.demands.as_mut()?.get_mut(&handle)?.wants;
         self.wanting -= usize::from(!wants.is_empty());
         let result = change(wants);
         self.wanting += usize::from(!wants.is_empty());
@@ -189,7 +189,8 @@ impl<T> Queue<T> {
             return true;
         }
         let blocked = ends.no_receivers || self.buffering.is_some() && !self.held.is_empty();
-        let reads = self.demands.get(&handle).is_some_and(|demands| demands.reads);
+        let demands = self.demands.as_ref().and_then(|all| all.get(&handle));
+        let reads = demands.is_some_and(|demands| demands.reads);
         !blocked
             && self.offers.iter().enumerate().any(|(index, offer)| {
                 offer.standing == Standing::Waiting
@@ -413,7 +414,7 @@ impl<T> Queue<T> {
     /// The agent is gone, and with it the values it had not handed over: it has received and dropped them.
     pub(crate) fn remove_demands(&mut self, handle: Handle, after: &mut After<T>) {
         self.change_wants(handle, VecDeque::clear);
-        let Some(demands) = self.demands.remove(&handle) else { return };
+        let Some(demands) = self.demands.as_mut().and_then(|all| all.remove(&handle)) else { return };
         self.unwatch(handle, after);
         for source in demands.given.into_values() {
             match source {
@@ -443,7 +444,7 @@ impl<T> Queue<T> {
 
     /// The channel has changed: perhaps it has ended.
     pub(crate) fn wake_demands(&mut self, wakes: &mut Wakes) {
-        for demands in self.demands.values_mut() {
+        for demands in self.demands.iter_mut().flat_map(|all| all.values_mut()) {
             wakes.add(demands.heard.waker.take());
         }
     }

@@ -772,8 +772,9 @@ impl<T> Queue<T> {
 
     /// What comes by this agent is called so.
     pub(crate) fn has_names(&mut self, of: Handle, names: Names) {
-        self.names.retain(|(other, _)| *other != of);
-        self.names.push((of, names));
+        let all = self.names.list();
+        all.retain(|(other, _)| *other != of);
+        all.push((of, names));
     }
 
     pub(crate) fn names_of(&self, of: Handle) -> Option<Names> {
@@ -817,7 +818,7 @@ impl<T> Queue<T> {
             self.withdraw_all_from_far(of, after);
         }
         self.drop_choices_from_far(of, after);
-        self.names.retain(|(other, _)| *other != of);
+        self.names.list().retain(|(other, _)| *other != of);
         Some(self.lone_inlets.swap_remove(at).1)
     }
 
@@ -1123,7 +1124,8 @@ impl<T> Queue<T> {
         if away.abandoned {
             if let Some(mut offer) = self.remove(index, after) {
                 let handle = offer.handle;
-                self.kept.extend(offer.value.take().map(|value| Kept { handle, value, unknown: None }));
+                let value = offer.value.take();
+                value.into_iter().for_each(|value| self.kept.push(Kept { handle, value, unknown: None }));
             }
             self.wake_settlers(&mut after.wakes);
         } else if let Some(why) = away.failing {
@@ -1254,11 +1256,10 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The offer was asked back, and has not been taken. No value: it is still here, or on its way back.
-    pub(crate) fn far_withdrew(&mut self, ticket: u64, value: Option<Given<T>>, after: &mut After<T>) {
+    /// The offer was asked back, and has not been taken. No value: it is still here, or on its way back. `timed_out`: why it fails if that was for a deadline.
+    pub(crate) fn far_withdrew(&mut self, ticket: u64, value: Option<Given<T>>, timed_out: Why, after: &mut After<T>) {
         let read = |value: Option<Given<T>>| value.and_then(Given::read);
         let Some(index) = self.find(ticket) else { return after.dropped.extend(read(value)) };
-        let timed_out = self.timed_out();
         let offer = &mut self.offers[index];
         match &mut offer.standing {
             Standing::Away(away) => {
@@ -1319,7 +1320,7 @@ impl<T> Queue<T> {
     }
 
     pub(super) fn wake_settlers(&mut self, wakes: &mut Wakes) {
-        for idle in self.idle.drain(..) {
+        for idle in self.idle.take() {
             wakes.add(idle.waker);
         }
     }

@@ -9,6 +9,7 @@
 mod buffer;
 pub(crate) mod demand;
 pub(crate) mod far;
+mod seldom;
 mod watchers;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -19,11 +20,12 @@ use std::task::{Poll, Waker};
 use buffer::Buffer;
 use demand::Demands;
 use far::{Away, FromFar, FromReceiver, FromSender, Heard, Lending};
+use seldom::Seldom;
 use watchers::{Due, Watchers};
 
 use super::after::{After, Wakes};
 use super::policy::{self, Admit, Bound, Buffering, Overflow, Policy};
-use crate::agent::Names;
+use crate::agent::{Missing, Names};
 use crate::broadcast::Hub;
 use crate::choice::decision::{Branching, Decision, Settled};
 use crate::error::{Failed, MessageId, Reason, RecvError, Why};
@@ -265,7 +267,7 @@ pub(crate) struct Queue<T> {
     buffering: Option<Box<dyn Buffering>>,
     buffer: Buffer<T>,
     /// Who holds a place of the buffer by an extended receive.
-    held: Vec<Handle>,
+    held: Seldom<Handle>,
     /// How many offers an extended receive holds.
     held_offers: usize,
     /// In order of their tickets.
@@ -276,7 +278,7 @@ pub(crate) struct Queue<T> {
     /// wait so.
     has_turn: bool,
     /// Those who wait only for the channel to end.
-    idle: Vec<Idle>,
+    idle: Seldom<Idle>,
     pub(crate) kind: policy::Kind,
     pub(crate) senders_bound: Option<Bound>,
     pub(crate) receivers_bound: Option<Bound>,
@@ -293,13 +295,14 @@ pub(crate) struct Queue<T> {
     /// Retired, or without a receiver: nothing more is admitted.
     sealed: bool,
     /// Values whose send was dropped while they were with an agent, come back since.
-    kept: Vec<Kept<T>>,
+    kept: Seldom<Kept<T>>,
     /// The patience of those who keep a grant runs.
     pub(crate) patient: bool,
     /// The agent that is the receiver here, and what it has not heard yet.
     pub(crate) outlet: Option<Heard<FromSender<T>>>,
     /// The agents of handles of a shared receiver that are elsewhere.
-    demands: BTreeMap<Handle, Demands<T>>,
+    #[expect(clippy::box_collection, reason = "a map takes three words also when it is empty")]
+    demands: Option<Box<BTreeMap<Handle, Demands<T>>>>,
     /// How many of them have an unanswered reservation.
     wanting: usize,
     /// Set: the receiver elsewhere promises places, and so many of them are left. What waits for one waits here.
@@ -309,12 +312,12 @@ pub(crate) struct Queue<T> {
     /// The agent that is the sender here, and what it has not heard yet.
     pub(crate) inlet: Option<Heard<FromReceiver<T>>>,
     /// The same of handles of a shared sender that are elsewhere.
-    pub(crate) lone_inlets: Vec<(Handle, Heard<FromReceiver<T>>)>,
+    pub(crate) lone_inlets: Seldom<(Handle, Heard<FromReceiver<T>>)>,
     /// The places of the buffer that are promised to the sender elsewhere.
     pub(crate) lending: Lending,
     next_ask: u64,
     /// Of agents whose offers come from another half in this memory: what those are called there.
-    pub(super) names: Vec<(Handle, Names)>,
+    pub(super) names: Seldom<(Handle, Names)>,
     /// The agent of the receiver elsewhere can have what is unread: so it said when it last reserved something.
     outlet_reads: bool,
     /// What is unread could not be read elsewhere: it comes here from now on.
@@ -326,12 +329,12 @@ pub(crate) struct Queue<T> {
     receiver_lost: bool,
     /// Lost is the node of the end that is here.
     own_node_left: bool,
-    /// What a deadline says while nothing is at the other end.
-    pub(crate) unmatched: Option<Reason>,
+    /// Knows what a deadline says while nothing is at the other end.
+    pub(crate) unmatched: Option<Arc<dyn Missing>>,
     /// The broadcast that this channel is a receiver's part of.
     pub(crate) hub: Weak<Hub<T>>,
     /// Offers whose choice went elsewhere, moved out of everybody's way until their owners fetch their values.
-    stranded: Vec<Stranded<T>>,
+    stranded: Seldom<Stranded<T>>,
 }
 
 fn commit(own: Branching<'_>) -> bool {
@@ -343,13 +346,13 @@ impl<T> Queue<T> {
         Self {
             buffering: policy.buffering(),
             buffer: Buffer::new(),
-            held: Vec::new(),
+            held: Seldom::new(),
             held_offers: 0,
             offers: VecDeque::new(),
             next_ticket: super::state::FIRST_TICKET + 1,
             watchers: Watchers::new(),
             has_turn: false,
-            idle: Vec::new(),
+            idle: Seldom::new(),
             kind: policy.kind,
             senders_bound: policy.senders,
             receivers_bound: policy.receivers,
@@ -361,19 +364,19 @@ impl<T> Queue<T> {
             retires: Retires::Here,
             poison: None,
             sealed: false,
-            stranded: Vec::new(),
-            kept: Vec::new(),
+            stranded: Seldom::new(),
+            kept: Seldom::new(),
             patient: false,
             outlet: None,
-            demands: BTreeMap::new(),
+            demands: None,
             wanting: 0,
             credits: None,
             carried: 0,
             inlet: None,
-            lone_inlets: Vec::new(),
+            lone_inlets: Seldom::new(),
             lending: Lending::new(policy.window()),
             next_ask: 0,
-            names: Vec::new(),
+            names: Seldom::new(),
             outlet_reads: false,
             unreadable: false,
             sender_leaving: false,
@@ -480,11 +483,6 @@ impl<T> Queue<T> {
         self.buffer.len() + self.held.len()
     }
 
-    /// Why a deadline has ended a send.
-    pub(crate) fn timed_out(&self) -> Why {
-        self.unmatched.clone().map_or(Why::TimedOut, Why::Unmatched)
-    }
-
     /// Why nothing can be sent any more, if so.
     pub(crate) fn no_more_sends(&self, ends: Ends) -> Option<Why> {
         match &self.poison {
@@ -509,7 +507,10 @@ impl<T> Queue<T> {
         after: &mut After<T>,
     ) -> Offered {
         // What a dropped send left behind is dropped by the next one.
-        after.dropped.extend(self.kept.extract_if(.., |kept| kept.handle == handle).map(|kept| kept.value));
+        if !self.kept.is_empty() {
+            let theirs = self.kept.list().extract_if(.., |kept| kept.handle == handle);
+            after.dropped.extend(theirs.map(|kept| kept.value));
+        }
         let own = choice.map(|(decision, branch)| (&**decision, branch));
         let offered = self.try_offer(handle, source, own, ends, after);
         if !matches!(offered, Offered::Queued(..)) {
@@ -1219,7 +1220,7 @@ impl<T> Queue<T> {
 
     /// Whether agents stand here for handles of a shared receiver that are elsewhere.
     pub(crate) fn is_demanded(&self) -> bool {
-        !self.demands.is_empty()
+        self.demands.as_ref().is_some_and(|demands| !demands.is_empty())
     }
 
     /// What a send that is out here may still wait for.
@@ -1303,7 +1304,7 @@ impl<T> Queue<T> {
         while let Some(ticket) = self.offers.iter().find(|o| held(o)).map(|o| o.ticket) {
             self.release(Handle::END, Some(ticket), after);
         }
-        self.held.clear();
+        self.held.take();
         self.lending.receiver_gone = true;
     }
 
@@ -1348,7 +1349,7 @@ impl<T> Queue<T> {
                 decision.nudge(wakes);
             }
         }
-        for idle in self.idle.drain(..) {
+        for idle in self.idle.take() {
             wakes.add(idle.waker);
         }
     }

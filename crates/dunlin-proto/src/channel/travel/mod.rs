@@ -12,6 +12,7 @@ mod through;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 
@@ -20,6 +21,7 @@ use crate::account::Ledger;
 use crate::id::{ChannelId, ChoiceId, Contact, NodeId, Ticket};
 use crate::machine::Machine;
 use crate::planted::planted;
+use crate::seldom::First;
 use crate::time::Time;
 use crate::wire::{Declaration, End, Expected, Face, Frame, Moved, Poison, Travel, Which};
 
@@ -234,6 +236,14 @@ enum Stage {
     Emptying(NodeId),
 }
 
+impl First for HomePhase {
+    fn first() -> &'static Self {
+        static HERE: HomePhase =
+            HomePhase { claim: 0, packed: None, lent: None, early: None, ended: None, stage: Stage::Here };
+        &HERE
+    }
+}
+
 impl HomePhase {
     /// Whether the sender has been told that the receiver is elsewhere.
     pub(crate) fn has_said_so(&self) -> bool {
@@ -320,8 +330,12 @@ fn forget_giver(givers: &mut Vec<Gift>, gift: Gift) -> bool {
 }
 
 /// What is there to be said of an end that came in a message.
-fn declaration() -> Declaration {
-    Declaration { face: Face::Receiver, shared: false, expects: Expected::Unknown, schema: Bytes::new() }
+fn declaration() -> Arc<Declaration> {
+    static SAID: LazyLock<Arc<Declaration>> = LazyLock::new(|| {
+        let (face, expects, schema) = (Face::Receiver, Expected::Unknown, Bytes::new());
+        Arc::new(Declaration { face, shared: false, expects, schema })
+    });
+    SAID.clone()
 }
 
 impl Machine {

@@ -417,7 +417,7 @@ impl Machine {
         let state = Moved {
             epoch: home.epoch + 1,
             transfer: home.transfer,
-            ended: home.phase.ended.filter(|how| !says_again(how)),
+            ended: home.phase.ended.clone().filter(|how| !says_again(how)),
             sender,
             credits,
             values: values.len() as u64,
@@ -537,7 +537,7 @@ impl Machine {
         if let Some(node) = sender {
             home.attached.insert(node, Attached { told: false, credits: state.credits, ..Attached::new(0) });
         }
-        self.homes.insert(channel, home);
+        self.homes.insert(channel, Box::new(home));
         if let Some(node) = sender
             && !visitor.takers.iter().any(|(taker, _)| *taker == node)
         {

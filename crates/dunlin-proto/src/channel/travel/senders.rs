@@ -17,10 +17,10 @@ impl Machine {
         }
         let mut home = Home::new(terms, declaration(), false);
         home.attached.insert(me, Attached::new(terms.credits));
-        self.homes.insert(channel, home);
+        self.homes.insert(channel, Box::new(home));
         let credits = terms.credits.into();
         let proxy = Proxy { terms: Some(terms), credits, told: credits, ..Proxy::new(me) };
-        self.proxies.insert(channel, proxy);
+        self.proxies.insert(channel, Box::new(proxy));
     }
 
     /// The sender of this channel is to go into a message: what that has to say. Say [`sender_left`](Self::sender_left) when the message is taken,
@@ -211,7 +211,7 @@ impl Machine {
         proxy.way.sponsor = Some((place.sponsor, place.sponsor_addresses));
         proxy.way.told = Some((from, place.addresses));
         proxy.way.givers.extend((!silent).then_some((from, place.trip)));
-        self.proxies.insert(channel, proxy);
+        self.proxies.insert(channel, Box::new(proxy));
         Arrival::Guest
     }
 

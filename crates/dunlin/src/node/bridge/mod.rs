@@ -53,8 +53,8 @@ pub(crate) trait Bridge: Send {
     fn hear_sender(&mut self, from: Contact, heard: HomeHears, says: &Says<'_>);
     /// A sender that one of its messages waits for may be at rest.
     fn retry(&mut self, _: &Says<'_>) {}
-    /// Until its other end is found, a deadline says this; `None`: it is found.
-    fn unmatched(&mut self, _: Option<Reason>) {}
+    /// Its other end is found: a deadline does not ask any more what is missing.
+    fn matched(&mut self) {}
     /// The receiver of this home has left in a message.
     fn lent(&mut self, _: CarriedEnd, _: &Says<'_>) {}
     /// This offer to the home is to go on to another node, and the ends in it cannot: it has to be made anew.

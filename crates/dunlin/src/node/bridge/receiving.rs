@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use dunlin_core::Why;
 use dunlin_core::agent::FromReceiver;
 use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet, CarriedEnd, Value};
 use dunlin_core::waits::ChannelId as CoreId;
-use dunlin_core::{Reason, Why};
 use dunlin_proto::id::{ChannelId, Contact, NodeId, Request, Ticket};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{End, Failure, Poison, Terms, Which};
@@ -33,16 +33,32 @@ pub(crate) struct ReceivingBridge {
     /// Ends may come in its messages.
     carries_ends: bool,
     from: Option<NodeId>,
+    /// `None`: there was no value yet with ends in it, unread, or to go on.
+    values: Option<Box<Values>>,
+    /// Whether large values are to be offered unread.
+    unread: Unread,
+    /// The receiver came in a message, and the channel is still to follow: as soon as the receiver is used.
+    visits: bool,
+    /// The inlet has been told that the sender has retired the channel: its own word of that is none.
+    told_retired: bool,
+    /// `None`: neither end has left, nor ended the channel.
+    parting: Option<Box<Parting>>,
+}
+
+/// What is open of values that are more than their bytes.
+#[derive(Default)]
+struct Values {
     /// The ends in values that are here and not received.
     arriving: BTreeMap<Ticket, Arriving>,
     /// Offers that are to be made anew, once they have come back.
     onward: BTreeSet<Ticket>,
-    /// Whether large values are to be offered unread.
-    unread: Unread,
     /// Values that are being read, and for which request. `None`: for whoever receives here.
     reading: BTreeMap<Ticket, (Option<Request>, Reads)>,
-    /// The receiver came in a message, and the channel is still to follow: as soon as the receiver is used.
-    visits: bool,
+}
+
+/// How a home ends, or goes to where its receiver is.
+#[derive(Default)]
+struct Parting {
     /// How the receiver has ended it meanwhile.
     early_ends: Vec<End>,
     /// The receiver, if it has left in a message.
@@ -59,10 +75,15 @@ pub(crate) struct ReceivingBridge {
     retired: bool,
     /// It has poisoned it meanwhile. Whether that was strong enough is for the receiver's place to say.
     poisoned: Option<Poison>,
-    /// The inlet has been told that the sender has retired the channel: its own word of that is none.
-    told_retired: bool,
     /// There is no sender any more, and why.
     over: Option<End>,
+}
+
+impl Parting {
+    /// Whether the sender has ended the channel, and the receiver has not heard all of that.
+    fn ends(&self) -> bool {
+        self.retired || self.poisoned.is_some() || self.over.is_some()
+    }
 }
 
 /// Whether the sender's half is to offer large values unread.
@@ -86,23 +107,36 @@ impl ReceivingBridge {
             lends: true,
             encoding,
             from,
-            arriving: BTreeMap::new(),
-            onward: BTreeSet::new(),
+            values: None,
             unread: Unread::Unsaid,
-            reading: BTreeMap::new(),
             visits: false,
-            early_ends: Vec::new(),
-            lent: None,
-            lapsed: false,
-            ships: None,
-            outlet: None,
-            shipping: VecDeque::new(),
-            shipped: Vec::new(),
-            retired: false,
-            poisoned: None,
             told_retired: false,
-            over: None,
+            parting: None,
         }
+    }
+
+    fn values(&mut self) -> &mut Values {
+        self.values.get_or_insert_default()
+    }
+
+    fn arriving(&self, ticket: Ticket) -> Option<&Arriving> {
+        self.values.as_ref()?.arriving.get(&ticket)
+    }
+
+    fn take_arriving(&mut self, ticket: Ticket) -> Option<Arriving> {
+        self.values.as_mut()?.arriving.remove(&ticket)
+    }
+
+    fn take_onward(&mut self, ticket: Ticket) -> bool {
+        self.values.as_mut().is_some_and(|values| values.onward.remove(&ticket))
+    }
+
+    fn take_reading(&mut self, ticket: Ticket) -> Option<(Option<Request>, Reads)> {
+        self.values.as_mut()?.reading.remove(&ticket)
+    }
+
+    fn parting(&mut self) -> &mut Parting {
+        self.parting.get_or_insert_default()
     }
 
     /// The receiver has come in a message. Its channel stays where it is until the receiver is used.
@@ -126,7 +160,7 @@ impl ReceivingBridge {
         says: &Says<'_>,
         say: impl FnOnce(&mut Machine, Time, ChannelId, NodeId, Ticket) -> bool,
     ) {
-        let (mut arriving, encoding) = (self.arriving.remove(&ticket), self.encoding);
+        let (mut arriving, encoding) = (self.take_arriving(ticket), self.encoding);
         says.speak(|locked| {
             if say(&mut locked.state.machine, locked.now, says.channel, from, ticket)
                 && let Some(arriving) = arriving.take()
@@ -143,7 +177,7 @@ impl ReceivingBridge {
 
     /// The message of this offer was not received here.
     fn forget(&mut self, ticket: Ticket, says: &Says<'_>) {
-        if let Some(arriving) = self.arriving.remove(&ticket) {
+        if let Some(arriving) = self.take_arriving(ticket) {
             says.speak(|locked| arriving.forget(locked));
         }
     }
@@ -153,7 +187,7 @@ impl ReceivingBridge {
         if let (Some(mut arriving), Some(inlet)) = (arriving, &self.inlet) {
             let name = inlet.passes_on(ticket);
             says.speak(|locked| arriving.announce(name, says.channel, giver, locked));
-            self.arriving.insert(ticket, arriving);
+            self.values().arriving.insert(ticket, arriving);
         }
     }
 
@@ -182,13 +216,14 @@ impl ReceivingBridge {
 
     /// This value is wanted here, and is read.
     fn bring(&mut self, ticket: Ticket, says: &Says<'_>) {
-        let reading = self.arriving.get(&ticket).and_then(Arriving::reading);
+        let reading = self.arriving(ticket).and_then(Arriving::reading);
         let (Some(reading), Some(from)) = (reading, self.from) else { return };
         if self.unread == Unread::Said {
             says.speak(|locked| locked.state.machine.unread(locked.now, says.channel, from, 0));
         }
         self.unread = Unread::Never;
-        self.reading.entry(ticket).or_insert_with(|| (None, message::read(reading, ticket, from, says)));
+        let read = || (None, message::read(reading, ticket, from, says));
+        self.values().reading.entry(ticket).or_insert_with(read);
     }
 
     /// A value that was wanted here has been read.
@@ -219,7 +254,9 @@ impl ReceivingBridge {
             self.forget(ticket, says);
             drop(copy);
         } else {
-            self.arriving.entry(ticket).and_modify(Arriving::granted);
+            if let Some(arriving) = self.values.as_mut().and_then(|values| values.arriving.get_mut(&ticket)) {
+                arriving.granted();
+            }
         }
     }
 
@@ -237,24 +274,25 @@ impl ReceivingBridge {
 
     /// The channel goes to where its receiver is: what is buffered here, with the ends in it.
     fn ship(&mut self, says: &Says<'_>) {
-        let Some(to) = self.ships else { return };
-        if let Some(end) = self.lent.take() {
+        let Some(parting) = &mut self.parting else { return };
+        let Some(to) = parting.ships else { return };
+        if let Some(end) = parting.lent.take() {
             let Agent::Outlet(outlet) = end.into_agent() else { return };
-            self.shipping = outlet.take_buffered().into();
-            self.outlet = Some(outlet);
+            parting.shipping = outlet.take_buffered().into();
+            parting.outlet = Some(outlet);
         }
-        if self.outlet.is_none() {
+        if parting.outlet.is_none() {
             return;
         }
         let bytes_max = says.speak(|locked| locked.state.machine.value_max());
-        while let Some(value) = self.shipping.pop_front() {
+        while let Some(value) = parting.shipping.pop_front() {
             match message::leave(&value, self.encoding, bytes_max, Completion::Sent, says) {
-                Ok((bytes, leaving)) => self.shipped.push((bytes, leaving, value)),
+                Ok((bytes, leaving)) => parting.shipped.push((bytes, leaving, value)),
                 // An end in it has come, and has not heard of its home yet.
-                Err(NotNow::Later) => return self.shipping.push_front(value),
+                Err(NotNow::Later) => return parting.shipping.push_front(value),
                 Err(NotNow::Never(why)) => {
                     // The receiver would not know that one is missing: it hears that the channel is over.
-                    let shipped = std::mem::take(&mut self.shipped);
+                    let shipped = std::mem::take(&mut parting.shipped);
                     shipped.into_iter().for_each(|(_, leaving, _)| leaving.stay(says));
                     says.end_home(full_poison(&format!("a value that was buffered could not be written again: {why}")));
                     return self.leave();
@@ -262,7 +300,7 @@ impl ReceivingBridge {
             }
         }
         let (values, left): (Vec<_>, Vec<_>) =
-            self.shipped.drain(..).map(|(bytes, leaving, value)| (bytes, (leaving, value))).unzip();
+            parting.shipped.drain(..).map(|(bytes, leaving, value)| (bytes, (leaving, value))).unzip();
         says.speak(|locked| {
             left.iter().for_each(|(leaving, _): &(Leaving, Value)| leaving.open_homes(to.node, locked));
             locked.state.machine.ship(locked.now, says.channel, values);
@@ -286,7 +324,9 @@ impl ReceivingBridge {
 
     /// Both agents go, and nobody here hears of it.
     fn leave(&mut self) {
-        self.outlet = None;
+        if let Some(parting) = &mut self.parting {
+            parting.outlet = None;
+        }
         self.inlet = None;
     }
 
@@ -296,15 +336,16 @@ impl ReceivingBridge {
             return;
         }
         match how {
-            End::Retired => self.retired = true,
+            End::Retired => self.parting().retired = true,
             End::Poisoned(poison) => {
-                let is_weaker = self.poisoned.as_ref().is_some_and(|before| before.strength >= poison.strength);
+                let poisoned = &mut self.parting().poisoned;
+                let is_weaker = poisoned.as_ref().is_some_and(|before| before.strength >= poison.strength);
                 if !is_weaker {
-                    self.poisoned = Some(poison);
+                    *poisoned = Some(poison);
                 }
             }
             over => {
-                self.over.get_or_insert(over);
+                self.parting().over.get_or_insert(over);
             }
         }
         self.finish(says);
@@ -312,28 +353,25 @@ impl ReceivingBridge {
 
     /// The sender has ended the channel, or there is none any more. If the receiver has left, it hears of that where it is, behind what is buffered.
     fn finish(&mut self, says: &Says<'_>) {
-        if !self.retired && self.poisoned.is_none() && self.over.is_none()
-            || says.speak(|locked| locked.state.machine.receiver_is_away(says.channel))
-        {
+        let Some(parting) = self.parting.as_mut().filter(|parting| parting.ends()) else { return };
+        if says.speak(|locked| locked.state.machine.receiver_is_away(says.channel)) {
             return;
         }
-        if let (Some(poison), Some(inlet)) = (self.poisoned.take(), &self.inlet) {
+        if let (Some(poison), Some(inlet)) = (parting.poisoned.take(), &self.inlet) {
             inlet.poison(reason(&poison));
         }
-        if std::mem::take(&mut self.retired)
+        if std::mem::take(&mut parting.retired)
             && let Some(inlet) = &self.inlet
         {
             self.told_retired = true;
             inlet.retire();
         }
-        if self.over.is_none() {
-            return;
-        }
+        let Some(over) = parting.over.clone() else { return };
         // A reply has its place in any case, and comes with the word that its sender is gone.
         self.flush(says);
         says.end_home(End::Gone);
         let inlet = self.inlet.take();
-        if self.over == Some(End::Lost)
+        if over == End::Lost
             && let Some(inlet) = inlet
         {
             lose(inlet, says);
@@ -355,7 +393,7 @@ impl ReceivingBridge {
         });
         if !is_over {
             // Its home hears of it as soon as that is here.
-            self.early_ends.push(how);
+            self.parting().early_ends.push(how);
         }
         !is_over
     }
@@ -389,8 +427,8 @@ impl ReceivingBridge {
         | FromReceiver::Failed(ticket, ..)
         | FromReceiver::Lost(ticket, ..) = event
         {
-            self.onward.remove(&ticket);
-            self.reading.remove(&ticket);
+            self.take_onward(ticket);
+            self.take_reading(ticket);
         }
         match event {
             FromReceiver::Taken(ticket) => {
@@ -408,7 +446,7 @@ impl ReceivingBridge {
                 says.failed(from, ticket, failure(why));
                 drop(copy);
             }
-            FromReceiver::Withdrawn(ticket, copy) if self.onward.remove(&ticket) => {
+            FromReceiver::Withdrawn(ticket, copy) if self.take_onward(ticket) => {
                 self.ask_anew(ticket, from, says);
                 drop(copy);
             }
@@ -422,14 +460,16 @@ impl ReceivingBridge {
                 says.failed(from, ticket, Failure::Unknown);
                 drop(copy);
             }
-            FromReceiver::Reserve(ticket, _) if self.arriving.get(&ticket).is_some_and(Arriving::is_unread) => {
+            FromReceiver::Reserve(ticket, _) if self.arriving(ticket).is_some_and(Arriving::is_unread) => {
                 self.bring(ticket, says);
             }
-            // It is on its way, asked for by one who has given that up.
-            FromReceiver::Reserve(ticket, request) if self.reading.contains_key(&ticket) => {
-                self.reading.entry(ticket).and_modify(|(wanted, _)| *wanted = Some(request));
-            }
             FromReceiver::Reserve(ticket, request) => {
+                // It may be on its way, asked for by one who has given that up.
+                let reading = self.values.as_mut().and_then(|values| values.reading.get_mut(&ticket));
+                if let Some((wanted, _)) = reading {
+                    *wanted = Some(request);
+                    return true;
+                }
                 says.speak(|locked| locked.state.machine.reserve(locked.now, channel, from, ticket, request));
             }
             FromReceiver::Abort(ticket, copy) => {
@@ -506,19 +546,19 @@ impl Bridge for ReceivingBridge {
     }
 
     fn rests(&self) -> bool {
-        self.early_ends.is_empty() && self.over.is_none() && !self.retired && self.poisoned.is_none()
+        self.parting.as_ref().is_none_or(|parting| parting.early_ends.is_empty() && !parting.ends())
     }
 
-    fn unmatched(&mut self, text: Option<Reason>) {
-        self.inlet.iter().for_each(|inlet| inlet.unmatched(text.clone()));
+    fn matched(&mut self) {
+        self.inlet.iter().for_each(|inlet| inlet.unmatched(None));
     }
 
     fn lent(&mut self, end: CarriedEnd, says: &Says<'_>) {
         if self.visits {
             // It was not used here: there is nothing to follow it. Its agent first, which would hear that it is gone.
             self.leave();
-        } else if !self.lapsed {
-            self.lent = Some(end);
+        } else if !self.parting().lapsed {
+            self.parting().lent = Some(end);
             self.ship(says);
         }
     }
@@ -531,8 +571,9 @@ impl Bridge for ReceivingBridge {
     fn poll(&mut self, cx: &mut Context<'_>, says: &Says<'_>) -> Poll<()> {
         loop {
             let Some(inlet) = &mut self.inlet else {
-                let left = std::mem::take(&mut self.arriving);
-                says.speak(|locked| left.into_values().for_each(|arriving| arriving.forget(locked)));
+                if let Some(left) = self.values.take() {
+                    says.speak(|locked| left.arriving.into_values().for_each(|arriving| arriving.forget(locked)));
+                }
                 return Poll::Ready(());
             };
             match inlet.poll(cx) {
@@ -576,7 +617,7 @@ impl Bridge for ReceivingBridge {
                     if self.inlet.as_ref().is_none_or(|inlet| !inlet.grant_unread(ticket, request)) {
                         self.forget(ticket, says);
                         let reads = message::read(reading, ticket, from, says);
-                        self.reading.insert(ticket, (Some(request), reads));
+                        self.values().reading.insert(ticket, (Some(request), reads));
                     }
                 }
                 None => {
@@ -639,7 +680,7 @@ impl Bridge for ReceivingBridge {
             }
             HomeHears::Withdraw(ticket) => {
                 if let Some(copy) = inlet.withdraw(ticket) {
-                    self.reading.remove(&ticket);
+                    self.take_reading(ticket);
                     self.forget(ticket, says);
                     says.speak(|locked| locked.state.machine.withdrawn(locked.now, channel, from, ticket));
                     drop(copy);
@@ -648,7 +689,7 @@ impl Bridge for ReceivingBridge {
             HomeHears::Revoke(ticket) => {
                 inlet.revoke(ticket);
                 // What has not come yet has not been granted here.
-                if let Some((Some(request), _)) = self.reading.remove(&ticket) {
+                if let Some((Some(request), _)) = self.take_reading(ticket) {
                     says.speak(|locked| locked.state.machine.decline(locked.now, channel, from, ticket, request));
                 }
             }
@@ -675,13 +716,14 @@ impl Bridge for ReceivingBridge {
                 says.speak(|locked| locked.state.machine.leave_home(locked.now, channel));
             }
             HomeHears::Empty => {
-                self.ships = Some(giver);
+                self.parting().ships = Some(giver);
                 self.ship(says);
             }
             HomeHears::Arrived(how) => {
                 self.visits = false;
                 says.speak(|locked| locked.state.machine.install(locked.now, channel));
-                for end in std::mem::take(&mut self.early_ends) {
+                let early = self.parting.as_mut().map(|parting| std::mem::take(&mut parting.early_ends));
+                for end in early.into_iter().flatten() {
                     if !end_by_receiver(end, says) {
                         return self.inlet = None;
                     }
@@ -694,9 +736,9 @@ impl Bridge for ReceivingBridge {
                 }
             }
             HomeHears::Lapsed(_) => {
-                self.lapsed = true;
+                self.parting().lapsed = true;
                 // Its receiver is gone, which is heard by its inlet.
-                self.lent = None;
+                self.parting().lent = None;
             }
             HomeHears::Failed(how) => {
                 let inlet = self.inlet.take();
@@ -705,14 +747,16 @@ impl Bridge for ReceivingBridge {
                     (End::Poisoned(poison), Some(inlet)) => inlet.poison(reason(&poison)),
                     _ => {}
                 }
-                self.lent = None;
+                if let Some(parting) = &mut self.parting {
+                    parting.lent = None;
+                }
             }
             HomeHears::Lost(_) => self.ended(End::Lost, says),
         }
     }
 
     fn read(&mut self, ticket: Ticket, message: Option<Bytes>, says: &Says<'_>) {
-        let Some((request, reads)) = self.reading.remove(&ticket) else { return };
+        let Some((request, reads)) = self.take_reading(ticket) else { return };
         let (Some(inlet), Some(from)) = (&self.inlet, self.from) else { return };
         let Some(request) = request else { return self.brought(ticket, message, reads.encoding, says) };
         let Some(message) = message else {
@@ -729,7 +773,7 @@ impl Bridge for ReceivingBridge {
     }
 
     fn onward(&mut self, ticket: Ticket, says: &Says<'_>) {
-        let (Some(inlet), Some(from), Some(arriving)) = (&self.inlet, self.from, self.arriving.get(&ticket)) else {
+        let (Some(inlet), Some(from), Some(arriving)) = (&self.inlet, self.from, self.arriving(ticket)) else {
             return;
         };
         if arriving.is_granted() {
@@ -739,7 +783,7 @@ impl Bridge for ReceivingBridge {
             self.ask_anew(ticket, from, says);
             drop(copy);
         } else {
-            self.onward.insert(ticket);
+            self.values().onward.insert(ticket);
         }
     }
 

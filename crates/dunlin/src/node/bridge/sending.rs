@@ -810,8 +810,8 @@ impl Bridge for SendingBridge {
             && (self.blocked.iter().any(|event| matches!(event, Event::Sent(_) | Event::Gone)) || self.holds_buffered())
     }
 
-    fn unmatched(&mut self, text: Option<Reason>) {
-        self.outlet.iter().for_each(|outlet| outlet.unmatched(text.clone()));
+    fn matched(&mut self) {
+        self.outlet.iter().for_each(|outlet| outlet.unmatched(None));
     }
 
     fn unsaid(&self) -> usize {

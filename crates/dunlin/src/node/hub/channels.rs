@@ -4,19 +4,26 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dunlin_proto::id::ChannelId;
 
-/// Which end a stretched channel belongs to, and all channels of an end. A node may have very many of both, so nothing looks at all of them.
+/// Which end a stretched channel belongs to, and all channels of an end that may have several. A node may have very many of both, so nothing looks
+/// at all of them.
 #[derive(Default)]
 pub(super) struct Channels {
     ends: BTreeMap<ChannelId, u64>,
+    /// Those of bundles.
     of: BTreeSet<(u64, ChannelId)>,
 }
 
 impl Channels {
-    /// The channel is that end's from now on.
+    /// The channel is that bundle's from now on.
     pub(super) fn insert(&mut self, channel: ChannelId, number: u64) {
+        self.insert_alone(channel, number);
+        self.of.insert((number, channel));
+    }
+
+    /// The channel is that end's, which has no other: it is over with it, and not [listed](Self::of).
+    pub(super) fn insert_alone(&mut self, channel: ChannelId, number: u64) {
         self.remove(channel);
         self.ends.insert(channel, number);
-        self.of.insert((number, channel));
     }
 
     /// Gives whose it was.
@@ -35,7 +42,7 @@ impl Channels {
         self.ends.len()
     }
 
-    /// All that an end has.
+    /// All that a bundle has.
     pub(super) fn of(&self, number: u64) -> impl Iterator<Item = ChannelId> + '_ {
         let all = (number, ChannelId(u128::MIN))..=(number, ChannelId(u128::MAX));
         self.of.range(all).map(|(_, channel)| *channel)
@@ -63,5 +70,9 @@ mod tests {
         assert_eq!(channels.remove(ChannelId(0)), None);
         assert_eq!(of(&channels, 7), [u128::MAX]);
         assert_eq!(of(&channels, 6), [4]);
+        channels.insert_alone(ChannelId(4), 9);
+        assert_eq!((channels.end_of(ChannelId(4)), channels.len()), (Some(9), 4));
+        assert!(of(&channels, 6).is_empty() && of(&channels, 9).is_empty());
+        assert_eq!(channels.remove(ChannelId(4)), Some(9));
     }
 }

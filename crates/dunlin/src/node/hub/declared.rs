@@ -1,11 +1,14 @@
 //! What is declared here, and what becomes of it.
 
-use std::sync::Arc;
+use std::ops::Bound;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use dunlin_core::Reason;
+use dunlin_core::agent::Missing;
 use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet};
+use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_proto::id::{ChannelId, NodeId};
 use dunlin_proto::names::DirectoryEvent;
 use dunlin_proto::schema::difference;
@@ -85,13 +88,16 @@ impl Hub {
         self.next += 1;
         let (at, bare) = split(name);
         let Options { face, shared, expects, .. } = options;
-        let declaration = Declaration { face, shared, expects, schema };
+        let declaration = self.share(Declaration { face, shared, expects, schema });
         let channel = id::channel();
-        let at = at.map(str::to_owned);
+        let (name, at) = (Arc::<str>::from(bare), at.map(Box::from));
         let is_home = !matches!(half, Half::Sender(_) | Half::Client(_));
+        if !options.reserved {
+            self.say_unmatched(cx, number, &half);
+        }
         let role = match half {
             Half::Sender(outlet) => {
-                self.channels.insert(channel, number);
+                self.channels.insert_alone(channel, number);
                 let bridge = SendingBridge::new(outlet, None, options.encoding, options.fail_fast);
                 cx.driver.stretch(cx.state, channel, None, Box::new(bridge));
                 Role::Sender
@@ -105,40 +111,69 @@ impl Hub {
                 let agents = numbered(channel, agents);
                 Role::Server(Some(self.open_homes(cx, Some(number), options, &declaration, agents, None)))
             }
-            Half::Acceptor(accept) => Role::Acceptor(accept),
+            Half::Acceptor(accept) => Role::Acceptor(Box::new(accept)),
         };
         let is_own = is_home && at.is_none();
         let end = DeclaredEnd {
-            name: bare.to_owned(),
+            name: name.clone(),
             options,
             declaration: declaration.clone(),
             role,
             channel,
             answer: Some(told),
             at,
-            conflicts: Vec::new(),
-            unfit: None,
+            others: None,
             over: None,
             unanswered: false,
         };
-        self.list(cx, number, end);
-        if is_own {
-            self.own.declare(cx.now, number, bare, declaration, channel);
+        self.list(cx, number, Box::new(end));
+        if is_own && (options.own || self.registry.knows(bare)) {
+            self.own.declare(cx.now, number, name, declaration, channel);
+        } else if is_own {
+            self.unasked.insert((name, number));
         }
         (number, answer)
     }
 
+    /// The same in one place for ends that are declared one after the other, and are alike.
+    fn share(&mut self, declaration: Declaration) -> Arc<Declaration> {
+        match &self.declared {
+            Some(shared) if **shared == declaration => shared.clone(),
+            _ => self.declared.insert(Arc::new(declaration)).clone(),
+        }
+    }
+
+    /// A node that has dialled this one asks for a name: the ends of this node that have it are declared here, before that node's.
+    pub(super) fn asked_for(&mut self, cx: &mut Locked<'_>, name: &str) {
+        loop {
+            let first = (Bound::Included((Arc::from(name), 0)), Bound::Unbounded);
+            let Some(unasked) = self.unasked.range(first).next().filter(|(other, _)| **other == *name).cloned() else {
+                break;
+            };
+            self.unasked.remove(&unasked);
+            let (name, number) = unasked;
+            let Some(end) = self.ends.get(&number) else { continue };
+            self.own.declare(cx.now, number, name, end.declaration.clone(), end.channel);
+            if self.directory.end(number).is_some_and(|end| end.joined) {
+                self.own.attached(number);
+            }
+        }
+        while let Some((_, said)) = self.own.poll_said() {
+            self.registry.heard(cx.now, self.me, said);
+        }
+    }
+
     /// Declares the end under this number where its name is asked.
-    pub(super) fn list(&mut self, cx: &mut Locked<'_>, number: u64, end: DeclaredEnd) {
-        let (declaration, channel) = (end.declaration.clone(), end.channel);
+    pub(super) fn list(&mut self, cx: &mut Locked<'_>, number: u64, end: Box<DeclaredEnd>) {
+        let (name, declaration, channel) = (end.name.clone(), end.declaration.clone(), end.channel);
         match &end.at {
             None if end.options.own => {}
-            None => self.directory.declare(cx.now, number, &end.name, declaration, channel),
+            None => self.directory.declare(cx.now, number, name, declaration, channel),
             Some(address) => {
-                let directory = self.others.entry(address.clone()).or_default();
-                directory.declare(cx.now, number, &end.name, declaration, channel);
+                let directory = self.others.entry(address.to_string()).or_default();
+                directory.declare(cx.now, number, name, declaration, channel);
                 if directory.server().is_none() {
-                    cx.state.machine.introduce(address.clone());
+                    cx.state.machine.introduce(address.to_string());
                 }
             }
         }
@@ -147,9 +182,11 @@ impl Hub {
     }
 
     /// The channel is this end's: when the last of its channels is over, the end is. A guest's channels are nobody's: the acceptor goes on.
-    fn belongs(&mut self, channel: ChannelId, number: Option<u64>) {
-        if let Some(number) = number {
-            self.channels.insert(channel, number);
+    fn belongs(&mut self, channel: ChannelId, number: Option<u64>, face: Face) {
+        match (number, face) {
+            (None, _) => {}
+            (Some(number), Face::Sender | Face::Receiver) => self.channels.insert_alone(channel, number),
+            (Some(number), _) => self.channels.insert(channel, number),
         }
     }
 
@@ -159,10 +196,10 @@ impl Hub {
         number: Option<u64>,
         channel: ChannelId,
         options: Options,
-        declaration: &Declaration,
+        declaration: &Arc<Declaration>,
         inlet: AnyInlet,
     ) {
-        self.belongs(channel, number);
+        self.belongs(channel, number, declaration.face);
         let budget = Budget::of(&inlet, cx.state.buffered_max);
         let limit = options.message_max.map_or(u64::MAX, |max| max.saturating_add(OVERHEAD));
         let value_max = cx.state.machine.value_max().min(limit);
@@ -181,7 +218,7 @@ impl Hub {
         cx: &mut Locked<'_>,
         number: Option<u64>,
         options: Options,
-        declaration: &Declaration,
+        declaration: &Arc<Declaration>,
         agents: impl Iterator<Item = (ChannelId, Agent)>,
         from: Option<NodeId>,
     ) -> Outlets {
@@ -210,7 +247,7 @@ impl Hub {
         bridge: SendingBridge,
         declaration: Declaration,
     ) {
-        self.belongs(channel, number);
+        self.belongs(channel, number, declaration.face);
         let attached = cx.state.machine.attach(cx.now, channel, home, declaration.clone());
         debug_assert!(attached.is_ok(), "the schema is short");
         if let Some(bytes) = bridge.value_bytes() {
@@ -240,6 +277,9 @@ impl Hub {
     pub(crate) fn undeclare(&mut self, number: u64) {
         self.own.undeclare(number);
         let end = self.ends.remove(&number);
+        if let Some(end) = &end {
+            self.unasked.remove(&(end.name.clone(), number));
+        }
         self.unlist(number, end.and_then(|end| end.at).as_deref());
     }
 
@@ -268,7 +308,7 @@ impl Hub {
 
     /// The name of the end that this channel belongs to.
     pub(crate) fn name_of(&self, channel: ChannelId) -> Option<String> {
-        self.channels.end_of(channel).and_then(|number| self.ends.get(&number)).map(|end| end.name.clone())
+        self.channels.end_of(channel).and_then(|number| self.ends.get(&number)).map(|end| end.name.to_string())
     }
 
     /// The bridge of a channel is over.
@@ -322,19 +362,16 @@ impl Hub {
     /// `by`: the name service that has said so, if it is another node.
     pub(super) fn event(&mut self, cx: &mut Locked<'_>, by: Option<NodeId>, event: DirectoryEvent) {
         match event {
-            DirectoryEvent::Waiting { number } => {
-                self.answer(number);
-                self.say_unmatched(cx, number);
-            }
+            DirectoryEvent::Waiting { number } => self.answer(number),
             DirectoryEvent::Found { number, partner, addresses, channel, face } => {
-                self.set_unmatched(cx, number, None);
+                self.is_matched(cx, number);
                 let addresses = Addresses { by: by.unwrap_or(self.me.node), addresses };
                 self.found(cx, number, partner, addresses, channel, &face);
                 self.answer(number);
             }
             DirectoryEvent::Refused { number, there, holder, addresses } => {
                 if let Some(end) = self.ends.get(&number) {
-                    let (name, mine, here) = (end.name.clone(), &end.declaration, holder == self.me);
+                    let (name, mine, here) = (end.name.to_string(), &*end.declaration, holder == self.me);
                     let (holder, address) =
                         (holder.node.to_string(), addresses.into_iter().next().map(String::into_boxed_str));
                     let error = if let Some(difference) = difference(mine, &there) {
@@ -346,7 +383,7 @@ impl Hub {
                         let (mine, theirs) = (describe(mine).into_boxed_str(), describe(&there).into_boxed_str());
                         NameError::Refused { name, mine, theirs, holder, address, next }
                     };
-                    let (name, why) = (end.name.clone(), error.clone());
+                    let (name, why) = (end.name.to_string(), error.clone());
                     // A main node that tries to have its name back is no news.
                     if !end.options.reserved || end.answer.is_none() {
                         self.tell(match &why {
@@ -361,37 +398,36 @@ impl Hub {
             }
             DirectoryEvent::Unfit { number, refused, by, addresses } => {
                 if let Some(end) = self.ends.get_mut(&number) {
-                    let mine = &end.declaration;
+                    let mine = &*end.declaration;
                     let differs = difference(mine, &refused).map(|difference| difference.to_string());
                     let differs = differs.unwrap_or_else(|| format!("{} is here", describe(mine)));
                     let node = at(&by.node.to_string(), addresses.first().map(String::as_str));
                     let text = format!("node {node} declared {}, which was refused: {differs}", describe(&refused));
-                    if end.unfit.as_ref() != Some(&text) {
-                        end.unfit = Some(text.clone());
+                    if end.unfit() != Some(&text) {
+                        end.others.get_or_insert_default().unfit = Some(text.clone());
                         let name = Some(shown(&end.name).to_owned());
                         self.tell(NodeEvent::Mismatch { name, difference: text });
-                        self.say_unmatched(cx, number);
                     }
                 }
             }
             DirectoryEvent::Conflict { number, there, holder } => {
                 if let Some(end) = self.ends.get_mut(&number) {
                     let (mine, theirs) = (describe(&end.declaration), describe(&there));
-                    let conflict = NameConflict { name: end.name.clone(), mine, theirs, holder: Peer(holder) };
-                    end.conflicts.push(conflict.clone());
+                    let conflict = NameConflict { name: end.name.to_string(), mine, theirs, holder: Peer(holder) };
+                    end.others.get_or_insert_default().conflicts.push(conflict.clone());
                     self.tell(NodeEvent::Conflict(conflict));
                 }
             }
             DirectoryEvent::BadName { number } => {
                 if let Some(end) = self.ends.get(&number) {
-                    let error = NameError::BadName(end.name.clone());
+                    let error = NameError::BadName(end.name.to_string());
                     self.fail(cx, number, error);
                 }
             }
             DirectoryEvent::Full { number, room, max } => {
                 if let Some(end) = self.ends.get(&number) {
                     let what = self::room(room);
-                    let name = end.name.clone();
+                    let name = end.name.to_string();
                     self.tell(NodeEvent::Limit(Limit::Names { name: name.clone(), what, max }));
                     let error = NameError::Full { name, what, max };
                     self.fail(cx, number, error);
@@ -414,12 +450,42 @@ pub(super) fn room(room: Room) -> &'static str {
 
 impl Hub {
     /// Until its other face is found, a deadline at this end says that it is missing.
-    fn say_unmatched(&mut self, cx: &mut Locked<'_>, number: u64) {
-        let Some(end) = self.ends.get(&number) else { return };
-        // Who asks for a handle of a shared end, or for the main node, says what is missing itself. An
-        // acceptor is not among those that wait: it knows by itself whether a client has come.
-        if end.options.reserved || !(matches!(end.role, Role::Acceptor(_)) || self.is_waiting(number)) {
-            return;
+    fn say_unmatched(&mut self, cx: &Locked<'_>, number: u64, half: &Half) {
+        let numbered = || Arc::new(Lacks { driver: Arc::downgrade(cx.driver), number }) as Arc<dyn Missing>;
+        // A node may have very many of these: all ask by one.
+        let mut by_core = || {
+            let of_all = || Arc::new(LacksOfCore(Arc::downgrade(cx.driver))) as Arc<dyn Missing>;
+            self.lacks.get_or_insert_with(of_all).clone()
+        };
+        match half {
+            Half::Sender(outlet) => outlet.unmatched(Some(by_core())),
+            Half::Receiver(inlet) => inlet.unmatched(Some(by_core())),
+            Half::Client(agents) | Half::Server(agents) => {
+                let missing = numbered();
+                agents.iter().for_each(|agent| set_unmatched(agent, Some(&missing)));
+            }
+            Half::Acceptor(acceptance) => acceptance.unmatched(Some(numbered())),
+        }
+    }
+
+    /// A client waits for another server: as [`say_unmatched`](Self::say_unmatched).
+    pub(super) fn is_unmatched_again(&self, cx: &Locked<'_>, number: u64) {
+        if let Some(Role::Client(Some(agents))) = self.ends.get(&number).map(|end| &end.role) {
+            let missing = Arc::new(Lacks { driver: Arc::downgrade(cx.driver), number }) as Arc<dyn Missing>;
+            agents.iter().flatten().for_each(|agent| set_unmatched(agent, Some(&missing)));
+        }
+    }
+
+    /// What a deadline at this end says. `None`: nothing is missing, or who asks for the end says that itself (a handle of a shared end, or the main node).
+    fn what_is_missing(&self, cx: &Locked<'_>, number: u64) -> Option<Reason> {
+        let end = self.ends.get(&number).filter(|end| !end.options.reserved)?;
+        let directory = match end.at.as_deref() {
+            Some(address) => self.others.get(address)?,
+            None => &self.directory,
+        };
+        // An acceptor is not among those that wait: it knows by itself whether a client has come.
+        if !matches!(end.role, Role::Acceptor(_)) && !directory.end(number).is_some_and(|end| end.waits) {
+            return None;
         }
         let missing = match end.declaration.face {
             Face::Sender => "receiver",
@@ -434,35 +500,52 @@ impl Hub {
             (None, Some(address)) => format!("in application {application:?}, names at {address}"),
             (None, None) => format!("in application {application:?}"),
         };
-        let unfit = end.unfit.as_ref().map(|unfit| format!("; {unfit}")).unwrap_or_default();
+        let unfit = end.unfit().map(|unfit| format!("; {unfit}")).unwrap_or_default();
         let text = format!(
             "the deadline passed, and no {missing} has declared {name:?}: only this {mine} is declared, {place}{unfit}. Start the program \
              that declares the {missing}, or check that it uses this name, application and name service"
         );
-        self.set_unmatched(cx, number, Some(text.as_str().into()));
+        Some(text.as_str().into())
     }
 
-    fn is_waiting(&self, number: u64) -> bool {
-        let mut directories = std::iter::once(&self.directory).chain(self.others.values());
-        directories.any(|directory| directory.waiting().any(|end| end.number == number))
-    }
-
-    /// What a deadline at this end says as long as nothing is at the other one.
-    fn set_unmatched(&mut self, cx: &mut Locked<'_>, number: u64, text: Option<Reason>) {
+    /// The other face of this end is found: deadlines say no more that it is missing.
+    fn is_matched(&mut self, cx: &mut Locked<'_>, number: u64) {
         let Some(end) = self.ends.get(&number) else { return };
-        let mut tell = |channel, which| cx.state.tell((channel, which), Told::Unmatched(text.clone()));
+        let mut tell = |channel, which| cx.state.tell((channel, which), Told::Matched);
         match &end.role {
             Role::Sender => tell(end.channel, Which::Sender),
             Role::Receiver => tell(end.channel, Which::Receiver),
-            Role::Client(agents) => {
-                agents.iter().flatten().flatten().for_each(|agent| set_unmatched(agent, text.as_ref()));
-            }
+            Role::Client(agents) => agents.iter().flatten().flatten().for_each(|agent| set_unmatched(agent, None)),
             Role::Server(outlets) => {
                 self.channels.of(number).for_each(|channel| tell(channel, Which::Receiver));
-                outlets.iter().flatten().for_each(|(_, outlet)| outlet.unmatched(text.clone()));
+                outlets.iter().flatten().for_each(|(_, outlet)| outlet.unmatched(None));
             }
-            Role::Acceptor(acceptance) => acceptance.unmatched(text),
+            Role::Acceptor(acceptance) => acceptance.unmatched(None),
         }
+    }
+}
+
+/// Knows what an end of this number lacks.
+struct Lacks {
+    driver: Weak<Driver>,
+    number: u64,
+}
+
+impl Missing for Lacks {
+    fn text(&self, _: CoreId) -> Option<Reason> {
+        self.driver.upgrade()?.with_hub_now(|hub, cx| hub.what_is_missing(cx, self.number))
+    }
+}
+
+/// Knows what the end of any channel lacks that has a bridge at this node.
+struct LacksOfCore(Weak<Driver>);
+
+impl Missing for LacksOfCore {
+    fn text(&self, channel: CoreId) -> Option<Reason> {
+        self.0.upgrade()?.with_hub_now(|hub, cx| {
+            let ((channel, _), _) = cx.state.half_of(channel)?;
+            hub.what_is_missing(cx, hub.channels.end_of(channel)?)
+        })
     }
 }
 
@@ -485,11 +568,11 @@ fn advice(mine: &Declaration, theirs: &Declaration) -> Advice {
     }
 }
 
-fn set_unmatched(agent: &Agent, text: Option<&Reason>) {
+fn set_unmatched(agent: &Agent, missing: Option<&Arc<dyn Missing>>) {
     match agent {
-        Agent::Outlet(outlet) => outlet.unmatched(text.cloned()),
-        Agent::Inlet(inlet) => inlet.unmatched(text.cloned()),
-        Agent::Several(agents) => agents.agents.iter().for_each(|agent| set_unmatched(agent, text)),
+        Agent::Outlet(outlet) => outlet.unmatched(missing.cloned()),
+        Agent::Inlet(inlet) => inlet.unmatched(missing.cloned()),
+        Agent::Several(agents) => agents.agents.iter().for_each(|agent| set_unmatched(agent, missing)),
     }
 }
 

@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
+use dunlin_core::Portable;
+use dunlin_core::agent::Missing;
 use dunlin_core::carrier::{Agent, Outbox, Write};
-use dunlin_core::{Portable, Reason};
 use dunlin_proto::Source;
 use dunlin_proto::id::{ChannelId, Life};
 use dunlin_proto::source::has_place;
@@ -30,8 +32,8 @@ const BUNDLE_ENDS_MAX: usize = 256;
 /// Makes a fresh bundle for a guest, and hands it over. `None`: the acceptor is gone. What is dropped of it then, is so later.
 type Accept = Box<dyn FnMut(Life, Source, &mut Vec<Box<dyn Send>>) -> Option<Accepted> + Send>;
 
-/// Has the deadlines of the receiver of guests say this.
-type Unmatched = Box<dyn Fn(Option<Reason>) + Send>;
+/// Has the deadlines of the receiver of guests ask this.
+type Unmatched = Box<dyn Fn(Option<Arc<dyn Missing>>) + Send>;
 
 /// What answers the clients of an acceptor.
 pub(crate) struct Acceptance {
@@ -59,9 +61,9 @@ impl Acceptance {
     }
 
     /// What a deadline says until the first client comes.
-    pub(super) fn unmatched(&self, text: Option<Reason>) {
+    pub(super) fn unmatched(&self, missing: Option<Arc<dyn Missing>>) {
         if let Some(unmatched) = &self.unmatched {
-            unmatched(text);
+            unmatched(missing);
         }
     }
 }
@@ -220,7 +222,7 @@ impl Hub {
                     return;
                 };
                 if full {
-                    let name = end.name.clone();
+                    let name = end.name.to_string();
                     let peer = Peer(from);
                     self.refuse(NodeEvent::Limit(Limit::Guests { name, peer, max: GUESTS_MAX }), source);
                 }

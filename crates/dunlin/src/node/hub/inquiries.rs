@@ -1,5 +1,6 @@
 //! What this node answers by itself to those who ask it, under a name that every node has.
 
+use std::ops::Bound;
 use std::sync::Arc;
 
 use dunlin_proto::names::{EntryState, NameEntry};
@@ -36,11 +37,37 @@ impl Hub {
         let _ = self.declare(cx, NAME, options, schema, Half::Acceptor(Acceptance::unwatched(accept)));
     }
 
+    /// What is declared to this node, and what is as soon as somebody asks for it, by name from this one on.
+    fn entries_from(&self, first: &str) -> impl Iterator<Item = NameEntry<'_>> {
+        let mut there = self.registry.entries_from(first).peekable();
+        let unasked = self.unasked.range((Bound::Included((Arc::from(first), 0)), Bound::Unbounded));
+        // Where this node serves the application's names, its own are among them.
+        let unasked = unasked.filter(|_| !self.serves).filter_map(|(name, number)| {
+            let (end, stands) = (self.ends.get(number)?, self.directory.end(*number)?);
+            let state = match end.declaration.face {
+                Face::Acceptor => EntryState::Accepting,
+                _ if stands.joined => EntryState::Joined,
+                _ => EntryState::Waiting,
+            };
+            let (face, who) = (&*end.declaration, self.me);
+            Some(NameEntry { name, face, who, addresses: &[], since: stands.since, state })
+        });
+        let mut unasked = unasked.peekable();
+        std::iter::from_fn(move || {
+            let is_unasked = match (there.peek(), unasked.peek()) {
+                (Some(there), Some(unasked)) => unasked.name < there.name,
+                (None, unasked) => unasked.is_some(),
+                (Some(_), None) => false,
+            };
+            if is_unasked { unasked.next() } else { there.next() }
+        })
+    }
+
     /// What is declared to this node, from the bookmark on, as much as goes on a page; and where the next one begins.
     pub(crate) fn page_of_names(&self, now: Time, listening: &[String], from: &Bookmark) -> (Page, Option<Bookmark>) {
         let (mut ends, mut bytes, mut next) = (Vec::new(), 0, None);
         let mut place = Bookmark { name: from.name.clone(), ends: 0 };
-        for entry in self.registry.entries_from(&from.name).filter(|entry| entry.name != NAME) {
+        for entry in self.entries_from(&from.name).filter(|entry| entry.name != NAME) {
             if place.name != entry.name {
                 place = Bookmark { name: entry.name.to_owned(), ends: 0 };
             }

@@ -42,7 +42,7 @@ impl Hub {
                         let mut outlet = bridge.and_then(SendingBridge::into_outlet);
                         driver.with_hub_now(|hub, cx| hub.sender_is_here(cx, number, channel, &mut outlet));
                     } else {
-                        let home = partner.node;
+                        let (home, declaration) = (partner.node, Declaration::clone(&declaration));
                         driver.with_hub_now(|hub, cx| {
                             hub.sender_is_away(cx, number, channel, (home, addresses), &mut bridge, declaration);
                         });
@@ -187,7 +187,7 @@ impl Joined {
     fn mismatch(&self, difference: String) {
         let Some(driver) = self.driver.upgrade() else { return };
         driver.with_hub_now(|hub, _| {
-            let name = self.numbers.iter().find_map(|number| hub.ends.get(number)).map(|end| end.name.clone());
+            let name = self.numbers.iter().find_map(|number| hub.ends.get(number)).map(|end| end.name.to_string());
             hub.tell(NodeEvent::Mismatch { name, difference });
         });
     }

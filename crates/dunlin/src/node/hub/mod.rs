@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use dunlin_core::agent::Missing;
 use dunlin_core::carrier::{Agent, AnyOutlet};
 use dunlin_proto::id::{ChannelId, Life, NodeId};
 use dunlin_proto::names::{Directory, DirectoryEvent, Registry, RegistryConfig};
@@ -72,7 +73,7 @@ enum Role {
     Client(Option<Vec<Option<Agent>>>),
     /// Its homes are open; these are its senders. `None`: its client has come.
     Server(Option<Outlets>),
-    Acceptor(Acceptance),
+    Acceptor(Box<Acceptance>),
 }
 
 /// The sending halves of a bundle, by their channels.
@@ -80,23 +81,37 @@ type Outlets = Vec<(ChannelId, AnyOutlet)>;
 
 /// An end that was declared here.
 struct DeclaredEnd {
-    name: String,
+    name: Arc<str>,
     options: Options,
-    declaration: Declaration,
+    declaration: Arc<Declaration>,
     role: Role,
     /// The channel of a home, or the first of a bundle's; of a sender, a number of its own.
     channel: ChannelId,
     /// Told once the end is admitted, or is not.
     answer: Option<oneshot::Sender<Result<(), NameError>>>,
     /// Who was asked: the node at this address, or the application's name service.
-    at: Option<String>,
-    conflicts: Vec<NameConflict>,
-    /// The last declaration that was refused since it does not fit this one.
-    unfit: Option<String>,
+    at: Option<Box<str>>,
+    /// `None`: it has heard of none.
+    others: Option<Box<Others>>,
     /// Dropped with it: who wants to know that it is over.
     over: Option<oneshot::Sender<()>>,
     /// A client: it has introduced itself to its server, and nothing has come from there yet.
     unanswered: bool,
+}
+
+/// Declarations of other nodes that do not fit an end of this one.
+#[derive(Default)]
+struct Others {
+    /// Those that stand beside it.
+    conflicts: Vec<NameConflict>,
+    /// The last that was refused.
+    unfit: Option<String>,
+}
+
+impl DeclaredEnd {
+    fn unfit(&self) -> Option<&String> {
+        self.others.as_ref()?.unfit.as_ref()
+    }
 }
 
 /// A client that has introduced itself and waits for the server's word.
@@ -107,7 +122,7 @@ struct Introduction {
     places: usize,
     outlets: Outlets,
     options: Options,
-    declaration: Declaration,
+    declaration: Arc<Declaration>,
 }
 
 /// What watchers are to hear. That a connection is over, once its ends have ended; but not later than then.
@@ -139,7 +154,14 @@ pub(crate) struct Hub {
     others: BTreeMap<String, Directory>,
     /// Addresses that did not answer, and for which ends here wait: when they are asked again.
     ask_again: BTreeMap<String, Time>,
-    ends: BTreeMap<u64, DeclaredEnd>,
+    // Boxed: a node of a B-tree is about half empty where numbers ascend.
+    ends: BTreeMap<u64, Box<DeclaredEnd>>,
+    /// Homes of the application's names that are not declared to this node itself, by name: they are as soon as a node that dials this one asks for the name.
+    unasked: BTreeSet<(Arc<str>, u64)>,
+    /// The last that was declared: ends of one type share it.
+    declared: Option<Arc<Declaration>>,
+    /// Knows what an end lacks that has its channel in the core.
+    lacks: Option<Arc<dyn Missing>>,
     channels: Channels,
     introductions: BTreeMap<ChannelId, Introduction>,
     next: u64,
@@ -191,6 +213,9 @@ impl Hub {
             others: BTreeMap::new(),
             ask_again: BTreeMap::new(),
             ends: BTreeMap::new(),
+            unasked: BTreeSet::new(),
+            declared: None,
+            lacks: None,
             channels: Channels::default(),
             introductions: BTreeMap::new(),
             next: 0,
@@ -219,7 +244,7 @@ impl Hub {
             name: end.name.to_owned(),
             what: word(end.face).to_owned(),
             waited: now.since(end.since),
-            refused: self.ends.get(&end.number).and_then(|declared| declared.unfit.clone()),
+            refused: self.ends.get(&end.number).and_then(|declared| declared.unfit().cloned()),
         });
         waiting.collect()
     }
@@ -228,7 +253,7 @@ impl Hub {
     pub(super) fn records(&self) -> [usize; 3] {
         let declared = self.ends.values().filter(|end| !end.options.own).count() + self.introductions.len();
         let names = self.registry.entries().filter(|entry| entry.name != inquiry::NAME).count();
-        [declared, self.channels.len(), names]
+        [declared, self.channels.len(), names + self.unasked.len()]
     }
 
     /// This node leaves. A connection that was made from now on would only carry its goodbye.

@@ -145,5 +145,6 @@ impl Hub {
         let number = self.next;
         self.next += 1;
         self.list(cx, number, end);
+        self.is_unmatched_again(cx, number);
     }
 }

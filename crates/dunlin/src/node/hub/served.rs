@@ -162,6 +162,11 @@ impl Hub {
     pub(super) fn names(&mut self, cx: &mut Locked<'_>, from: Life, said: Names) {
         match said {
             Names::Declare { .. } | Names::Undeclare { .. } => {
+                if let Names::Declare { name, .. } = &said
+                    && from != self.me
+                {
+                    self.asked_for(cx, name);
+                }
                 self.forget_declared(cx);
                 let machine = &mut cx.state.machine;
                 self.registry.heard_within(cx.now, from, said, |bytes| machine.keep_declared(from.node, bytes));

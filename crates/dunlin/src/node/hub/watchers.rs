@@ -95,7 +95,8 @@ impl Hub {
     /// What whoever begins to watch has missed, and is still so.
     pub(crate) fn present(&self) -> Vec<NodeEvent> {
         let joined = |(peer, name): (&Peer, &String)| NodeEvent::Joined { peer: *peer, name: name.clone() };
-        let conflicts = self.ends.values().flat_map(|end| end.conflicts.iter().cloned().map(NodeEvent::Conflict));
+        let others = self.ends.values().filter_map(|end| end.others.as_ref());
+        let conflicts = others.flat_map(|others| others.conflicts.iter().cloned().map(NodeEvent::Conflict));
         let closing = self.closing.map(|within| NodeEvent::Closing { within });
         self.there.iter().map(joined).chain(conflicts).chain(closing).collect()
     }
