@@ -47,7 +47,10 @@ fn dial_backs_reach_no_other_host_than_the_askers() {
         let (own, victims) = doors();
         let addresses = vec![victims.local_addr().unwrap().to_string(), "unix:/run/docker.sock".to_owned()];
         peer.say(&[Frame::Relay(Relay::AskDial { node: wanted.node, addresses })]).await.unwrap();
-        drop(own.accept().await.unwrap());
+        tokio::select! {
+            dialled = own.accept() => drop(dialled.unwrap()),
+            dialled = victims.accept() => panic!("a node dials {VICTIM:?} for a stranger: {dialled:?}"),
+        }
         // The answer comes, and nothing has been dialled there until then.
         loop {
             if let Frame::Relay(answer) = peer.hear().await.unwrap() {

@@ -53,14 +53,14 @@ fn hello(me: Life, wanted: NodeId) -> Hello {
 
 /// A machine hears this. Returns the dialler's first frame behind `Welcome`, if it was welcome.
 fn confirmed(machine: &mut Machine, now: Time, socket: SocketId, hello: &Hello) -> Bytes {
-    machine.received(now, socket, StandIn::says(&hello));
+    machine.received(now, socket, StandIn::says(hello));
     let mut answer = Vec::new();
     machine.fill(now, socket, 1 << 16, &mut answer);
     let mut first = BytesMut::new();
     if let Ok(Some(answer @ Answer::Welcome(_))) = Answer::decode(&mut BytesMut::from(&answer.concat()[..]))
         && hello.wanted != NodeId(0)
     {
-        codec::encode(&confirm(&StandIn::of(hello.me.node), &StandIn::says(&hello), &answer), &mut first);
+        codec::encode(&confirm(&StandIn::of(hello.me.node), &StandIn::says(hello), &answer), &mut first);
     }
     first.freeze()
 }
@@ -655,13 +655,13 @@ fn a_late_confirmation_of_an_offer_that_was_taken_up_is_refused() {
     let mut node = machine(config(), 1, 1);
     let greet = |node: &mut Machine, socket, hello: &Hello| {
         node.accepted(now, socket);
-        node.received(now, socket, StandIn::says(&hello));
+        node.received(now, socket, StandIn::says(hello));
         let mut answer = Vec::new();
         node.fill(now, socket, 1 << 16, &mut answer);
         let answer = Answer::decode(&mut BytesMut::from(&answer.concat()[..]));
         let Ok(Some(answer @ Answer::Welcome(_))) = answer else { panic!("{answer:?}") };
         let mut first = BytesMut::new();
-        codec::encode(&confirm(&StandIn::of(me.node), &StandIn::says(&hello), &answer), &mut first);
+        codec::encode(&confirm(&StandIn::of(me.node), &StandIn::says(hello), &answer), &mut first);
         let Answer::Welcome(welcome) = answer else { unreachable!("it was matched above") };
         (first, welcome.resume.connection)
     };

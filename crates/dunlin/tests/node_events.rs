@@ -2,12 +2,15 @@
 #![cfg(feature = "net")]
 
 use std::fmt;
+use std::io;
 use std::net::Ipv4Addr;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use dunlin::node::network::{BoxFuture, Listener, Network, Socket};
+use dunlin::node::network::{BoxFuture, Listener, Network, Socket, Tcp};
 use dunlin::node::roles::JoinWait;
 use dunlin::node::{ConnectionState, Down, Encoding, Limit, NameError, NodeError, NodeEvent, Role};
 use dunlin::prelude::*;
@@ -16,7 +19,7 @@ use dunlin_proto::id::{ConnectionId, Incarnation, Life, NodeId};
 use dunlin_proto::identity::{Identity, confirm, sign_hello};
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Refusal, Resume};
 use dunlin_proto::wire::{VERSIONS, codec};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -290,6 +293,104 @@ fn strangers_are_an_event() {
         assert!(refusals.handshakes >= 5 && refusals.strangers >= 4, "{refusals:?}");
         Ok(())
     });
+}
+
+/// TCP as it is between hosts: the other end of a socket is elsewhere.
+struct Far;
+
+struct FarListener(Box<dyn Listener>);
+
+struct FarSocket(Box<dyn Socket>);
+
+impl Network for Far {
+    fn scheme(&self) -> &'static str {
+        Tcp.scheme()
+    }
+
+    fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
+        Box::pin(async move { Ok(Box::new(FarSocket(Tcp.dial(address).await?)) as Box<dyn Socket>) })
+    }
+
+    fn dial_elsewhere<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
+        Tcp.dial_elsewhere(address)
+    }
+
+    fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
+        Box::pin(async move { Ok(Box::new(FarListener(Tcp.listen(address).await?)) as Box<dyn Listener>) })
+    }
+}
+
+impl Listener for FarListener {
+    fn accept<'a>(&'a mut self) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
+        Box::pin(async move { Ok(Box::new(FarSocket(self.0.accept().await?)) as Box<dyn Socket>) })
+    }
+
+    fn address(&self) -> String {
+        self.0.address()
+    }
+}
+
+impl Socket for FarSocket {
+    fn peer(&self) -> String {
+        self.0.peer()
+    }
+}
+
+impl AsyncRead for FarSocket {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for FarSocket {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+/// A server says over a network that it is at an address of this host. Its client does not dial that, which is an event with the setting that
+/// allows it; where it is allowed the two meet, and nothing is told.
+#[test]
+fn an_address_of_this_host_that_is_not_dialled_is_an_event() {
+    for dials in [false, true] {
+        run(async {
+            let application = format!("far away: {dials}");
+            let far = || Node::builder().app(&application).network(Far).listen("127.0.0.1:0");
+            let names = "memory:names-of-".to_owned() + &application.replace([' ', ':'], "-");
+            let service = far().names(&names).join().await?;
+            let _served = service.receiver::<u8>("nothing").await?;
+            let names = service.listening()[0].clone();
+            let server = far().names(&names).dial_local(dials).join().await?;
+            let mut rx = server.receiver::<u8>("krill").await?;
+            let client = far().names(&names).dial_local(dials).join().await?;
+            let mut events = client.events();
+            let mut tx = client.sender::<u8>("krill").await?;
+            let address = &server.listening()[0];
+            if dials {
+                let (sent, received) = par!(tx.send(7), rx.recv());
+                sent?;
+                assert_eq!(received?, 7);
+                let told: Vec<_> = std::iter::from_fn(|| events.try_recv().ok()).collect();
+                assert!(!told.iter().any(|event| matches!(event, NodeEvent::Unwelcome { .. })), "{told:?}");
+            } else {
+                let why = next(&mut events, |event| match event {
+                    NodeEvent::Unwelcome { at, why } if at == *address => Some(why),
+                    _ => None,
+                });
+                let why = why.await?;
+                assert!(why.contains("is on this host") && why.contains("say dial_local = true"), "{why}");
+            }
+            Ok(())
+        });
+    }
 }
 
 /// Where nobody is, and nobody may be.

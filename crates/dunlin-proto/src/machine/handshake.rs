@@ -45,16 +45,13 @@ const DISOWNED_MAX: usize = 8;
 const YIELD: Duration = Duration::from_millis(100);
 
 impl Machine {
-    pub(super) fn refuse(&mut self, now: Time, id: SocketId, why: Refusal) {
-        self.part(now, id, Answer::Refused(why.clone()).encode(), Closed::Refused(why));
-    }
-
     /// Answers a `Hello` so: with proof, if the dialler is to believe that something has ended.
-    fn answer_no(&mut self, now: Time, id: SocketId, why: Refusal, hello: &[u8]) {
-        if !why.ends_something() {
-            return self.refuse(now, id, why);
-        }
-        let answer = prove(&*self.identity, hello, Answer::Over(why.clone(), Proof::default()));
+    pub(super) fn refuse(&mut self, now: Time, id: SocketId, why: Refusal, hello: &[u8]) {
+        let answer = if why.ends_something() {
+            prove(&*self.identity, hello, Answer::Over(why.clone(), Proof::default()))
+        } else {
+            Answer::Refused(why.clone())
+        };
         self.part(now, id, answer.encode(), Closed::Refused(why));
     }
 
@@ -69,57 +66,28 @@ impl Machine {
     /// At the dialled side.
     pub(super) fn hello(&mut self, now: Time, id: SocketId, hello: Hello, message: &Bytes) {
         let version = handshake::common(hello.versions).expect("its decoder has looked");
-        let meant = hello.wanted == NodeId(0) || hello.wanted == self.me.node;
-        // Its relay has said who dials.
-        let from = self.relays.from(id).unwrap_or(hello.me.node);
         if hello.application != self.config.application {
             let answer = Answer::Refused(Refusal::Application(self.config.application.clone()));
             let stranger = Closed::Stranger { node: hello.me.node, application: hello.application };
             return self.part(now, id, answer.encode(), stranger);
         }
-        let refusal = if self.identity.id_of(&hello.key) != Some(hello.me.node) {
-            Some(Refusal::Unproven)
-        } else if !meant || from != hello.me.node {
-            Some(Refusal::WrongNode(self.me.node))
-        } else if !is_signed(&*self.identity, &hello) && !planted!(HelloUnchecked) {
-            // Else strangers could have the two wait for each other: what this answers holds up this node's own dial.
-            Some(Refusal::Unproven)
-        } else if hello.me.node == self.me.node {
-            // Whichever of the two is the earlier one has to hear it.
-            self.hear_of_myself(now, hello.me.incarnation);
-            Some(match hello.me.incarnation.cmp(&self.me.incarnation) {
-                Ordering::Less => Refusal::Stale(self.me.incarnation),
-                Ordering::Equal => Refusal::Myself,
-                Ordering::Greater => Refusal::WrongNode(self.me.node),
-            })
-        } else {
-            None
-        };
-        if let Some(why) = refusal {
-            return self.answer_no(now, id, why, message);
-        }
-        self.hear_of_myself(now, hello.met);
-        if self.replaced.is_some() {
-            // It is to look for the later life, and not to take this one for it.
-            return self.answer_no(now, id, Refusal::Busy, message);
+        if let Some(why) = self.refuses_dialler(now, id, &hello) {
+            return self.refuse(now, id, why, message);
         }
         let introduces = hello.wanted == NodeId(0);
         let node = hello.me.node;
         let me = self.me;
         let known = self.connections.get(node);
         let met = known.map_or_else(|| self.former.met(node), |connection| connection.met);
-        if let Some(met) = met.filter(|met| hello.me.incarnation < *met && !planted!(StaleAdmitted)) {
-            return self.answer_no(now, id, Refusal::Stale(met), message);
-        }
-        if let Some(met) = met.filter(|met| hello.me.incarnation != *met && !self.config.keeps_id) {
-            return self.answer_no(now, id, Refusal::AnotherLife(met), message);
+        if let Some(why) = self.refuses_life(met, hello.me.incarnation) {
+            return self.refuse(now, id, why, message);
         }
         let restarted = met.is_some_and(|met| hello.me.incarnation > met) && !planted!(RestartUnnoticed);
         // What is said of a connection in an earlier life of that node says nothing of the present one.
         let stands = known.filter(|_| !restarted);
         let wanted_here = stands.is_some_and(|connection| connection.was_up || !connection.outbox.is_done());
         if self.leaving && (introduces || !wanted_here) {
-            return self.answer_no(now, id, Refusal::Busy, message);
+            return self.refuse(now, id, Refusal::Busy, message);
         }
         if introduces {
             return self.introduce_myself(now, id, version, message);
@@ -137,20 +105,20 @@ impl Machine {
         let was_offered = said.connection.is_some() && !goes_on && is_offered();
         if said.connection.is_some() && !goes_on && !was_offered {
             let why = self.does_not_know(node, id, said.connection);
-            return self.answer_no(now, id, why, message);
+            return self.refuse(now, id, why, message);
         }
         if known.is_none() && self.connections.len() >= self.config.peers_max {
-            return self.answer_no(now, id, Refusal::Busy, message);
+            return self.refuse(now, id, Refusal::Busy, message);
         }
         let their_attempt = stands.map_or(0, |connection| connection.their_attempt);
         if hello.attempt <= their_attempt && !planted!(LateSocket) {
-            return self.answer_no(now, id, Refusal::Late, message);
+            return self.refuse(now, id, Refusal::Late, message);
         }
         if let Some(Attempt::Hello(mine)) = known.and_then(|connection| connection.dialling.running)
             && !planted!(CrossedKept)
             && self.keeps_mine(node, mine, id)
         {
-            return self.answer_no(now, id, Refusal::Crossed, message);
+            return self.refuse(now, id, Refusal::Crossed, message);
         }
         // Where a new connection begins, nothing that either has said in an earlier one counts.
         let begins = || Resume { run: 1, ..Resume::default() };
@@ -167,7 +135,7 @@ impl Machine {
             if outbox.is_some_and(|outbox| seen < outbox.acked()) && !planted!(LateSocket) {
                 // It has said itself, on another socket, that it has seen more: this one is older, and only
                 // arrives now.
-                return self.answer_no(now, id, Refusal::Late, message);
+                return self.refuse(now, id, Refusal::Late, message);
             }
             if !outbox.map_or(seen == 0, |outbox| outbox.can_resume(seen)) {
                 // That cannot be: this life is over, for both.
@@ -175,7 +143,7 @@ impl Machine {
             }
         }
         if run > limits::RUN {
-            return self.answer_no(now, id, Refusal::Impossible, message);
+            return self.refuse(now, id, Refusal::Impossible, message);
         }
         let begins = !goes_on && !was_offered;
         let connection = if begins { self.random.connection() } else { said.connection };
@@ -205,6 +173,44 @@ impl Machine {
         }
         self.sockets.is_answered(id, Box::new(promise));
         self.act_write(id);
+    }
+
+    /// Why whoever dials is refused, whatever it wants: it is not who it says, or means another node than this one.
+    fn refuses_dialler(&mut self, now: Time, id: SocketId, hello: &Hello) -> Option<Refusal> {
+        let meant = hello.wanted == NodeId(0) || hello.wanted == self.me.node;
+        // Its relay has said who dials.
+        let from = self.relays.from(id).unwrap_or(hello.me.node);
+        if self.identity.id_of(&hello.key) != Some(hello.me.node) {
+            return Some(Refusal::Unproven);
+        }
+        if !meant || from != hello.me.node {
+            return Some(Refusal::WrongNode(self.me.node));
+        }
+        if !is_signed(&*self.identity, hello) && !planted!(HelloUnchecked) {
+            // Else strangers could have the two wait for each other: what this answers holds up this node's own dial.
+            return Some(Refusal::Unproven);
+        }
+        if hello.me.node == self.me.node {
+            // Whichever of the two is the earlier one has to hear it.
+            self.hear_of_myself(now, hello.me.incarnation);
+            return Some(match hello.me.incarnation.cmp(&self.me.incarnation) {
+                Ordering::Less => Refusal::Stale(self.me.incarnation),
+                Ordering::Equal => Refusal::Myself,
+                Ordering::Greater => Refusal::WrongNode(self.me.node),
+            });
+        }
+        self.hear_of_myself(now, hello.met);
+        // It is to look for the later life, and not to take this one for it.
+        self.replaced.is_some().then_some(Refusal::Busy)
+    }
+
+    /// Why this life of a node is refused of which another one may have been met.
+    fn refuses_life(&self, met: Option<Incarnation>, incarnation: Incarnation) -> Option<Refusal> {
+        let met = met?;
+        if incarnation < met && !planted!(StaleAdmitted) {
+            return Some(Refusal::Stale(met));
+        }
+        (incarnation != met && !self.config.keeps_id).then_some(Refusal::AnotherLife(met))
     }
 
     /// A `Hello` on `socket` names a connection that this node does not know. What its own `Hello`, if one is under way, is answered may be the name of that
@@ -237,19 +243,12 @@ impl Machine {
         if self.replaced.is_some() || !room {
             return self.close(now, id, Closed::Refused(Refusal::Busy));
         }
-        let keeps_id = self.config.keeps_id;
-        let connection = self.connection(node);
-        match connection.met {
-            Some(met) if incarnation < met && !planted!(StaleAdmitted) => {
-                return self.close(now, id, Closed::Refused(Refusal::Stale(met)));
-            }
-            Some(met) if incarnation != met && !keeps_id => {
-                return self.close(now, id, Closed::Refused(Refusal::AnotherLife(met)));
-            }
-            Some(met) if incarnation > met && !planted!(RestartUnnoticed) => {
-                self.restarted(now, node);
-            }
-            _ => {}
+        let met = self.connection(node).met;
+        if let Some(why) = self.refuses_life(met, incarnation) {
+            return self.close(now, id, Closed::Refused(why));
+        }
+        if met.is_some_and(|met| incarnation > met) && !planted!(RestartUnnoticed) {
+            self.restarted(now, node);
         }
         let connection = self.connection(node);
         if attempt <= connection.their_attempt && !planted!(LateSocket) {
@@ -330,21 +329,9 @@ impl Machine {
             return self.close(now, id, Closed::Unproven(life.node));
         }
         let Wanted::Node(node) = wanted else {
-            // It was only an introduction.
             self.sockets.remove(id);
             self.act_close(id, Closed::Over);
-            if let Wanted::Check(node) = wanted {
-                if let Some(connection) = self.connections.get_mut(node).filter(|_| node == life.node) {
-                    connection.listeners.reached(life.incarnation, &address);
-                }
-                return;
-            }
-            if let Wanted::Probe(node) = wanted {
-                return self.probed(now, node, life.node, address);
-            }
-            self.keep(life.node, now + self.config.grace);
-            self.add_addresses(life.node, |book| book.owns(&address));
-            return self.actions.push_back(Action::Introduced(address, Ok(life.node)));
+            return self.introduced_at(now, wanted, life, address);
         };
         if life.node != node {
             return self.another_answers(now, id, node, Refusal::WrongNode(life.node));
@@ -352,33 +339,7 @@ impl Machine {
         if welcome.version < VERSIONS.0 || welcome.version > VERSIONS.1 {
             return self.close(now, id, Closed::Refused(Refusal::Version((welcome.version, welcome.version))));
         }
-        let connection = self.connection(node);
-        // Since it said hello this side may have taken another socket, or given the life up that the hello spoke of.
-        let stands = planted!(CrossedKept)
-            || connection.dialling.running == Some(Attempt::Hello(id))
-                && matches!(connection.carried, Carried::Lost { .. })
-                && (connection.id == said.connection || !connection.id.is_some())
-                && connection.run == said.run;
-        if !stands {
-            return self.close(now, id, Closed::Superseded);
-        }
-        if self.connection(node).dialling.disowned.contains(&welcome.resume.connection) {
-            // The other node has been told that it is unknown here.
-            return self.close(now, id, Closed::Superseded);
-        }
-        let connection = self.connection(node);
-        let may_name = connection.dialling.may_name() && !connection.id.is_some();
-        let has_named = said.connection.is_some() && said_met == life.incarnation;
-        let was_offered = |(to, _)| to == life.incarnation;
-        if may_name && !has_named && self.offers(now, node).into_iter().any(was_offered) {
-            // Meanwhile this side has answered the other one, which may have begun: the next hello says so.
-            return self.close(now, id, Closed::Superseded);
-        }
-        let theirs = self.unconfirmed(node).next();
-        if let Some(theirs) = theirs
-            && !self.keeps_mine(node, id, theirs)
-            && self.yields(now, node)
-        {
+        if self.is_overtaken(now, id, life, welcome.resume.connection, said_met, said) {
             return self.close(now, id, Closed::Superseded);
         }
         let mut is_another = false;
@@ -434,6 +395,55 @@ impl Machine {
         codec::encode(&confirm(&*self.identity, &hello, &answer), &mut first);
         self.sockets.get_mut(id).expect("the handshake went over it").ready = Some(first.freeze());
         self.carry_by(now, node, id);
+    }
+
+    /// This node is at that address, and was dialled for no connection.
+    fn introduced_at(&mut self, now: Time, wanted: Wanted, there: Life, address: String) {
+        match wanted {
+            Wanted::Check(node) => {
+                if let Some(connection) = self.connections.get_mut(node).filter(|_| node == there.node) {
+                    connection.listeners.reached(there.incarnation, &address);
+                }
+            }
+            Wanted::Probe(node) => self.probed(now, node, there.node, address),
+            Wanted::Node(_) | Wanted::Anybody => {
+                self.keep(there.node, now + self.config.grace);
+                self.add_addresses(there.node, |book| book.owns(&address));
+                self.actions.push_back(Action::Introduced(address, Ok(there.node)));
+            }
+        }
+    }
+
+    /// Whether something has come meanwhile before the answer of that life, which names this connection, to what this node has
+    /// said on the socket.
+    fn is_overtaken(
+        &mut self,
+        now: Time,
+        id: SocketId,
+        Life { node, incarnation }: Life,
+        answered: ConnectionId,
+        said_met: Incarnation,
+        said: Resume,
+    ) -> bool {
+        let connection = self.connection(node);
+        // Since it said hello this side may have taken another socket, or given the life up that the hello spoke of.
+        let stands = planted!(CrossedKept)
+            || connection.dialling.running == Some(Attempt::Hello(id))
+                && matches!(connection.carried, Carried::Lost { .. })
+                && (connection.id == said.connection || !connection.id.is_some())
+                && connection.run == said.run;
+        // The other node may have been told that it is unknown here.
+        if !stands || connection.dialling.disowned.contains(&answered) {
+            return true;
+        }
+        let may_name = connection.dialling.may_name() && !connection.id.is_some();
+        let has_named = said.connection.is_some() && said_met == incarnation;
+        if may_name && !has_named && self.offers(now, node).into_iter().any(|(to, _)| to == incarnation) {
+            // This side has answered the other one, which may have begun: the next hello says so.
+            return true;
+        }
+        let theirs = self.unconfirmed(node).next();
+        theirs.is_some_and(|theirs| !self.keeps_mine(node, id, theirs)) && self.yields(now, node)
     }
 
     /// What was promised on a socket that is not confirmed.

@@ -390,7 +390,7 @@ impl Machine {
             };
             match Hello::read(&message) {
                 Ok(hello) => self.hello(now, id, hello, &message),
-                Err(WireError::Version(_)) => self.refuse(now, id, Refusal::Version(VERSIONS)),
+                Err(WireError::Version(_)) => self.refuse(now, id, Refusal::Version(VERSIONS), &message),
                 Err(why) => self.close(now, id, Closed::Garbage(why.to_string())),
             }
         }

@@ -51,10 +51,7 @@ impl Network for Tcp {
     fn dial_elsewhere<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
         Box::pin(async move {
             let target = parse(address)?;
-            let found: Vec<SocketAddr> = {
-                let _turn = LOOKUPS.acquire().await.map_err(io::Error::other)?;
-                lookup_host(target).await?.collect()
-            };
+            let found: Vec<SocketAddr> = in_turn(&LOOKUPS, lookup_host(target)).await?.collect();
             let elsewhere: Vec<SocketAddr> = found.iter().filter(|found| !is_here(found.ip())).copied().collect();
             if elsewhere.is_empty() && !found.is_empty() {
                 return Err(super::is_here(address));
@@ -113,7 +110,14 @@ impl Listener for TcpListener {
 }
 
 /// Names that others have told are looked up by so many tasks at once: a lookup may take a thread for seconds.
-static LOOKUPS: Semaphore = Semaphore::const_new(4);
+const LOOKUPS_MAX: usize = 4;
+static LOOKUPS: Semaphore = Semaphore::const_new(LOOKUPS_MAX);
+
+/// Looks a name up once it has its turn.
+async fn in_turn<T>(turns: &Semaphore, lookup: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let _turn = turns.acquire().await.map_err(io::Error::other)?;
+    lookup.await
+}
 
 /// What is not specified is dialled on this host.
 fn is_here(ip: IpAddr) -> bool {
@@ -177,8 +181,37 @@ fn socket(stream: TcpStream, peer: SocketAddr) -> io::Result<Box<dyn Socket>> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::pin::Pin;
+    use std::task::{Context, Waker};
+
     use super::*;
     use crate::node::network::contract;
+
+    #[test]
+    fn names_are_looked_up_four_at_a_time() {
+        let turns = Semaphore::const_new(LOOKUPS_MAX);
+        let (begun, answers) = (Cell::new(0), Semaphore::const_new(0));
+        let lookup = async || {
+            begun.set(begun.get() + 1);
+            answers.acquire().await.map_err(io::Error::other)?.forget();
+            Ok(())
+        };
+        type Lookup<'a> = Pin<Box<dyn Future<Output = io::Result<()>> + 'a>>;
+        let mut lookups: Vec<Lookup<'_>> = Vec::new();
+        lookups.extend((0..10).map(|_| Box::pin(in_turn(&turns, lookup())) as Lookup<'_>));
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut poll = |lookups: &mut Vec<Lookup<'_>>| lookups.retain_mut(|it| it.as_mut().poll(&mut cx).is_pending());
+        poll(&mut lookups);
+        assert_eq!((begun.get(), lookups.len()), (4, 10));
+        // Each that is answered lets another one begin.
+        for answered in 1..=10 {
+            answers.add_permits(1);
+            poll(&mut lookups);
+            poll(&mut lookups);
+            assert_eq!((begun.get(), lookups.len()), ((4 + answered).min(10), 10 - answered));
+        }
+    }
 
     #[test]
     fn a_dialled_socket_is_accepted_and_carries_bytes_both_ways() {
