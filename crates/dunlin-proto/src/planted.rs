@@ -167,6 +167,10 @@ mod chosen {
         ForgottenResumes = "forgotten-resumes",
         /// A node is taken for dead when one dial is refused where it listens.
         OneRefusal = "one-refusal",
+        /// What was reserved for a value that is withdrawn stays reserved.
+        RecantKept = "recant-kept",
+        /// What has left a buffer is not given back to its sender's account.
+        DrainedKept = "drained-kept",
     }
 
     thread_local! {

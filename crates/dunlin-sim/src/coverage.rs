@@ -236,6 +236,8 @@ pub struct Coverage {
     pub retired: u64,
     /// What a peer without a key has said in the name of a node.
     pub thefts: u64,
+    /// The most bytes that a node kept for others, where values are held.
+    pub held: u64,
 }
 
 impl Coverage {
@@ -258,6 +260,7 @@ impl Coverage {
         self.replaced += other.replaced;
         self.retired += other.retired;
         self.thefts += other.thefts;
+        self.held = self.held.max(other.held);
     }
 
     /// The counts as a JSON object.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use dunlin_proto::Config;
+use dunlin_proto::wire::limits;
 
 use crate::coverage::{Fault, Met};
 use crate::laws::Standing;
@@ -49,6 +50,8 @@ pub(crate) struct Plan {
     pub(crate) walls: Option<Walls>,
     /// In some runs, a node that waits fifteen times as long as the others for a connection to come back.
     pub(crate) patient: Option<usize>,
+    /// In some runs without ends that travel, values are large and lie in buffers until they are received, and little may be kept.
+    pub(crate) holds: bool,
 }
 
 /// Firewalls that stay for the whole run: nodes behind them help each other, by dial-backs and relays.
@@ -143,7 +146,36 @@ impl Plan {
             shy,
             walls: None,
             patient: random.chance(15).then(|| random.index(nodes)),
+            holds: false,
         }
+    }
+
+    /// Some runs have values of which many are larger than the credit of a new connection, for nodes that keep little. `random` is not that of the plan.
+    pub(crate) fn hold(&mut self, random: &mut Random) {
+        if self.travels || self.walls.is_some() || !random.chance(10) {
+            return;
+        }
+        self.holds = true;
+        self.offers_max = 24;
+        self.value_max = 350_000;
+        let config = &mut self.config;
+        config.value_max = 400_000;
+        config.held_max = 4 * config.value_max as u64;
+        config.chunk = random.between(4_000, 40_000) as usize;
+        config.chunk_alone = config.chunk;
+        config.unacked_max = random.between(100_000, 1_000_000) as usize;
+        config.unacked_min = config.unacked_max;
+        config.ack_bytes = 32 << 10;
+        // They have to come through in time.
+        self.small_buffers = 0;
+        self.latency = self.latency.min(1000);
+    }
+
+    /// The most that a node may keep for others, with the credit of each.
+    pub(crate) fn held_max(&self) -> u64 {
+        let half = 1 << 20;
+        self.config.held_max.max(4 * (self.config.value_max as u64 + limits::VALUE) + half)
+            + self.nodes as u64 * limits::CREDIT
     }
 
     /// How long that node waits for a connection to come back.

@@ -47,6 +47,9 @@ pub(crate) struct View {
     pub(crate) hears: Option<(u64, u64)>,
 }
 
+/// What an attached half takes of what its home may keep.
+const HALF: usize = 2 << 10;
+
 impl World {
     pub(crate) fn connection_changed(&mut self, proc: usize, node: usize, state: State) {
         let (now, me) = (self.now, self.procs[proc].node);
@@ -435,6 +438,8 @@ impl World {
                 alive().map(peers).sum::<usize>() / 2
             };
             let travelling = self.travel_census(proc);
+            // Each half that has attached itself; elsewhere what comes in values is not counted here.
+            let held = if self.plan.holds { attached * HALF } else { self.held(proc) as usize };
             let facts = [
                 ("homes", census.homes, homes().count() + travelling.0),
                 ("attached halves", census.attached, attached + travelling.1),
@@ -442,6 +447,7 @@ impl World {
                 ("proxies", census.proxies, proxies + travelling.2),
                 ("receivers on their way", census.visitors, travelling.3),
                 ("offers", census.offers, 0),
+                ("bytes kept for others", self.held(proc) as usize, held),
                 ("unfinished values", census.unfinished, 0),
                 ("unacknowledged bytes", unheard(&census), 0),
                 ("sockets", census.sockets + census.relayed - probes, others),
@@ -455,8 +461,20 @@ impl World {
         }
     }
 
+    /// What a process keeps for the other nodes.
+    fn held(&self, proc: usize) -> u64 {
+        (0..self.plan.nodes).map(|node| self.procs[proc].machine.held_for(node_id(node))).sum()
+    }
+
     /// After every event.
     pub(crate) fn check_told(&mut self, proc: usize) {
+        if self.plan.holds {
+            let (held, most) = (self.held(proc), self.plan.held_max());
+            self.coverage.held = self.coverage.held.max(held);
+            if held > most {
+                self.broke(format!("n{} keeps {held} bytes for others, more than {most}", self.procs[proc].node));
+            }
+        }
         if let Some(node) = self.procs[proc].views.iter().position(|view| view.lost_told) {
             let me = self.procs[proc].node;
             self.broke(format!("n{me}: a channel is told that n{node} is lost, and the connection is not over"));

@@ -167,7 +167,9 @@ impl World {
         let socket = self.sockets.len();
         let pipe = |limit| Pipe { limit, ..Pipe::default() };
         let limits = [0, 1].map(|_| {
-            if self.random.chance(self.plan.small_buffers) {
+            if self.plan.holds {
+                self.random.between(20_000, 200_000) as usize
+            } else if self.random.chance(self.plan.small_buffers) {
                 self.random.between(1, 60) as usize
             } else {
                 self.random.between(300, 4000) as usize

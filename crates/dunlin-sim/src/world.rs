@@ -214,6 +214,7 @@ impl World {
         let mut random = Random::new(seed);
         let mut plan = Plan::new(&mut random, kind);
         plan.wall_in(&mut Random::new(!seed));
+        plan.hold(&mut Random::new(seed.rotate_left(17) ^ 0x401D));
         let nodes = plan.nodes;
         let is_there = Random::new(seed.rotate_left(32) ^ 0x7E1F).chance(20);
         Self {

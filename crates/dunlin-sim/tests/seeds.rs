@@ -54,6 +54,7 @@ fn planted_bugs_are_found() {
         "newest-first",
         "dead-offers",
         "one-refusal",
+        "drained-kept",
         "grace-restarted",
         "unconfirmed-resumed",
         "forgotten-resumes",

@@ -6,6 +6,7 @@ use crate::account::{Charge, may_stand};
 use crate::channel::{Attached, Home, Visitor};
 use crate::connection::Carried;
 use crate::id::{ChannelId, Contact, NodeId};
+use crate::planted::planted;
 use crate::time::Time;
 use crate::wire::{End, Frame, Kind, Memory};
 
@@ -24,6 +25,9 @@ impl Machine {
     pub fn drained(&mut self, channel: ChannelId, values: u64, bytes: u64) {
         let Some(home) = self.homes.get_mut(&channel) else { return };
         for (from, charge) in home.buffered.take(values, bytes) {
+            if planted!(DrainedKept) {
+                continue;
+            }
             self.give_back_to(from, channel, charge);
         }
     }
@@ -192,6 +196,9 @@ impl Machine {
             Memory::Recant(number) => {
                 let (channel, charge) = connection.inbox.account.recant(number)?;
                 connection.inbox.account.arrived(charge);
+                if planted!(RecantKept) {
+                    return Ok(());
+                }
                 self.give_back(node, channel, charge);
             }
         }

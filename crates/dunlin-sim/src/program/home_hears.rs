@@ -98,7 +98,9 @@ impl World {
                 }
             }
             HomeHears::Sent(value) => {
-                self.procs[proc].machine.drained(self.channels[at].id, 1, value.len() as u64);
+                if !self.plan.holds {
+                    self.procs[proc].machine.drained(self.channels[at].id, 1, value.len() as u64);
+                }
                 let Some(offer) = offer_in(&value).filter(|offer| *offer < self.offers.len()) else {
                     return self.broke("a value that nobody sent");
                 };

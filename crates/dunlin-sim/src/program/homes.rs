@@ -80,6 +80,11 @@ impl World {
         }
         if let Some(first) = self.channels[at].buffer.pop_front() {
             self.note(31, first as u64, || format!("channel {at}: received {first} from the buffer"));
+            if self.plan.holds && self.offers[first].outcome == Some(Outcome::Sent) {
+                let (proc, id, size) = (self.channels[at].proc, self.channels[at].id, self.offers[first].size as u64);
+                self.procs[proc].machine.drained(id, 1, size);
+                self.pump(proc);
+            }
             self.admit(at);
             return;
         }
