@@ -43,7 +43,7 @@ fn hello(me: Life, attempt: u64) -> Hello {
 fn said(machine: &mut Machine, socket: u64, hello: &Hello) -> (Answer, Vec<(SocketId, Closed)>) {
     let socket = SocketId(socket);
     machine.accepted(NOW, socket);
-    machine.received(NOW, socket, StandIn::says(&hello));
+    machine.received(NOW, socket, StandIn::says(hello));
     (answered(machine, socket, hello), closed(machine))
 }
 
@@ -51,10 +51,10 @@ fn answered(machine: &mut Machine, socket: SocketId, hello: &Hello) -> Answer {
     let mut out = Vec::new();
     machine.fill(NOW, socket, 1, &mut out);
     let answer = Answer::decode(&mut BytesMut::from(&out.concat()[..])).expect("it can be read").expect("it is whole");
-    let first = confirm(&StandIn::of(hello.me.node), &StandIn::says(&hello), &answer);
+    let first = confirm(&StandIn::of(hello.me.node), &StandIn::says(hello), &answer);
     CONFIRMATIONS.with_borrow_mut(|known| known.insert(socket, first));
     if !matches!(answer, Answer::Refused(_)) {
-        assert_eq!(proven_by(&StandIn::of(ME.node), &StandIn::says(&hello), &answer), Some(ME.node), "{answer:?}");
+        assert_eq!(proven_by(&StandIn::of(ME.node), &StandIn::says(hello), &answer), Some(ME.node), "{answer:?}");
     }
     answer
 }

@@ -826,7 +826,7 @@ const NOW: Time = Time(0);
 fn confirmation(hello: &Hello, answer: &[u8]) -> Bytes {
     let answer = Answer::decode(&mut BytesMut::from(answer)).expect("it is one").expect("it is whole");
     let mut bytes = BytesMut::new();
-    codec::encode(&confirm(&StandIn::of(hello.me.node), &StandIn::says(&hello), &answer), &mut bytes);
+    codec::encode(&confirm(&StandIn::of(hello.me.node), &StandIn::says(hello), &answer), &mut bytes);
     bytes.freeze()
 }
 

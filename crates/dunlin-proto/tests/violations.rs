@@ -103,7 +103,7 @@ impl Node {
     fn confirms(&mut self, socket: usize, hello: &Hello) {
         let answer = self.answer.take().expect("its hello is answered");
         let mut bytes = BytesMut::new();
-        codec::encode(&confirm(&StandIn::of(hello.me.node), &StandIn::says(&hello), &answer), &mut bytes);
+        codec::encode(&confirm(&StandIn::of(hello.me.node), &StandIn::says(hello), &answer), &mut bytes);
         self.arrives(socket, bytes.freeze());
     }
 

@@ -547,7 +547,7 @@ impl World {
 
 /// What the dialler says behind this answer.
 fn confirms(hello: &Hello, answer: &Answer) -> Frame {
-    confirm(&StandIn::of(hello.me.node), &StandIn::says(&hello), answer)
+    confirm(&StandIn::of(hello.me.node), &StandIn::says(hello), answer)
 }
 
 fn terms(u: &mut Unstructured<'_>) -> Result<Terms> {
