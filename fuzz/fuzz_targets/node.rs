@@ -1,9 +1,8 @@
 //! A peer says anything to a node that has ends of all kinds; nothing panics, two honest nodes go on, and nothing is left.
 #![no_main]
 
-#[allow(dead_code, reason = "each test needs a part of what is public there")]
-#[path = "../../crates/dunlin-attack/src/key.rs"]
-mod key;
+#[path = "../../crates/dunlin/tests/support/ends.rs"]
+mod ends;
 #[allow(dead_code, reason = "its peer makes its handshakes itself")]
 #[path = "../../crates/dunlin-proto/tests/fuzz/messages.rs"]
 mod messages;
@@ -13,6 +12,7 @@ mod node;
 #[path = "../../crates/dunlin/tests/support/nodes.rs"]
 mod support;
 
+use ends::End;
 use support::nothing_is_left;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| node::run(data));

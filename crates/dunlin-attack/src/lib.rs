@@ -8,6 +8,7 @@ mod key;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -40,19 +41,21 @@ pub fn run(test: impl Future<Output = ()>) {
 pub async fn dial(from: [u8; 4], to: &str) -> io::Result<TcpStream> {
     let to: SocketAddr = to.parse().map_err(io::Error::other)?;
     let socket = TcpSocket::new_v4()?;
+    // What is written after a first small piece would wait for its acknowledgement.
+    socket.set_nodelay(true)?;
     socket.bind(SocketAddr::new(IpAddr::from(from), 0))?;
     socket.connect(to).await
 }
 
 /// The bytes of these frames.
-pub fn bytes_of(frames: &[Frame]) -> Bytes {
+pub fn bytes_of(frames: &[Frame]) -> BytesMut {
     let mut out = BytesMut::new();
     for frame in frames {
         if let Some(tail) = codec::encode(frame, &mut out) {
             out.extend_from_slice(&tail);
         }
     }
-    out.freeze()
+    out
 }
 
 /// One face of a name, of a peer that says nothing of its messages.
@@ -121,7 +124,8 @@ pub fn forget_peak() {
     std::fs::write("/proc/self/clear_refs", "5").expect("a process may do that to itself");
 }
 
-const ANY: Life = Life { node: NodeId(0), incarnation: Incarnation(0) };
+/// Whatever node is there.
+pub const ANY: Life = Life { node: NodeId(0), incarnation: Incarnation(0) };
 
 /// A peer that speaks the protocol by hand.
 #[derive(Debug)]
@@ -155,8 +159,11 @@ impl Peer {
     /// # Errors
     /// Those of the system; the node closed the socket, or refuses.
     pub async fn meet(from: [u8; 4], to: &str, application: &str, me: Life) -> io::Result<Self> {
+        static ATTEMPTS: AtomicU64 = AtomicU64::new(1);
         let there = Self::who_is(from, to, application, me).await?;
-        Self::join(from, to, &hello(application, me, there), Duration::ZERO).await
+        // Each is a later one, also of a peer that comes again.
+        let attempt = ATTEMPTS.fetch_add(1, Ordering::Relaxed);
+        Self::join(from, to, &Hello { attempt, ..hello(application, me, there) }, Duration::ZERO).await
     }
 
     /// Dials the node that is known to be there, and shakes hands: with each of its words it waits as long as
@@ -171,6 +178,14 @@ impl Peer {
         tokio::time::sleep(link).await;
         peer.confirm(&Key::of(hello.me.node)).await?;
         Ok(peer)
+    }
+
+    /// Who it is.
+    ///
+    /// # Panics
+    /// It has not been welcomed.
+    pub fn me(&self) -> Life {
+        self.handshake.as_ref().expect("it has been welcomed").0.me
     }
 
     /// Says the first frame behind `Welcome`, signed with this key.

@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use bytes::Bytes;
 use dunlin::node::Records;
 use dunlin::prelude::*;
 use dunlin_attack::{Peer, declare, face, life, offer, run};
@@ -41,19 +40,22 @@ fn both_ends_of_a_channel_that_come_back_unused_leave_nothing() {
         let back = peer.attach(1, "ends").await.unwrap();
         let own = ChannelId(2 << 64);
         peer.say(&[declare(2, "given", own, &face(Face::Receiver))]).await.unwrap();
-        while !matches!(peer.hear_at_last().await.unwrap(), Frame::ToHome(channel, ToHome::Attach(_)) if channel == own) {}
+        while !matches!(peer.hear_at_last().await.unwrap(), Frame::ToHome(channel, ToHome::Attach(_)) if channel == own)
+        {
+        }
         // So the node sends what it has on credits, and that is complete at once.
         let terms = Terms { window: 4, credits: 4, value_max: 1 << 20 };
         peer.say(&[Frame::FromHome(own, FromHome::Attached(terms))]).await.unwrap();
         let mut given = given.await.unwrap().unwrap();
         given.send(channel()).await.unwrap();
         let message = loop {
-            if let Frame::ToHome(_, ToHome::Value { head: Head::Sent, first, .. }) = peer.hear_at_last().await.unwrap() {
+            if let Frame::ToHome(_, ToHome::Value { head: Head::Sent, first, .. }) = peer.hear_at_last().await.unwrap()
+            {
                 break first;
             }
         };
         assert_eq!(message.first(), Some(&2), "both ends are in it: {message:?}");
-        peer.say(&offer(back, 1, &Bytes::from(message))).await.unwrap();
+        peer.say(&offer(back, 1, &message)).await.unwrap();
         let (mut tx, mut rx) = ends.recv().await.unwrap();
         // They are over, or they work; whoever has them is not left waiting.
         let (sent, received) = par!(tx.send(7), rx.recv());
@@ -70,10 +72,10 @@ fn both_ends_of_a_channel_that_come_back_work() {
     run(async {
         let names = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         let (a, b) = (node(&names).await, node(&names).await);
-        let (there, arrives) =
-            par!(async { a.sender::<Pair>("given").await }, async { b.receiver::<Pair>("given").policy(fifo(4)).await });
-        let (back, ends) =
-            par!(async { b.sender::<Pair>("ends").await }, async { a.receiver::<Pair>("ends").await });
+        let (there, arrives) = par!(async { a.sender::<Pair>("given").await }, async {
+            b.receiver::<Pair>("given").policy(fifo(4)).await
+        });
+        let (back, ends) = par!(async { b.sender::<Pair>("ends").await }, async { a.receiver::<Pair>("ends").await });
         let (mut there, mut arrives, mut back, mut ends) =
             (there.unwrap(), arrives.unwrap(), back.unwrap(), ends.unwrap());
         for n in 0..10 {

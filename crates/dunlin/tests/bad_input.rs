@@ -2,31 +2,24 @@
 //! why; its other connections live on: all the while two nodes play ping-pong.
 #![cfg(feature = "net")]
 
-#[allow(dead_code, unreachable_pub, reason = "each test needs a part of what is public there")]
-#[path = "../../dunlin-attack/src/key.rs"]
-mod key;
-
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use dunlin::node::{ConnectionState, Down, Encoding, Limit, NameError, NodeError, NodeEvent, Peer};
 use dunlin::prelude::*;
+use dunlin_attack::{ANY, Key, Peer as Intruder, bytes_of, declare, face, life, offer};
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
-use dunlin_proto::identity::{Identity, confirm, sign_hello};
+use dunlin_proto::identity::sign_hello;
 use dunlin_proto::schema::{Coding, Kind, Schema};
 use dunlin_proto::wire;
-use dunlin_proto::wire::handshake::{Answer, Bound, Hello, MAGIC, Refusal, Resume, Welcome};
+use dunlin_proto::wire::handshake::{Answer, Hello, MAGIC, Refusal, Welcome};
 use dunlin_proto::wire::{
-    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Memory, Names, Read, Rejection, Relay, Status,
-    ToHome, VERSIONS, codec,
+    Declaration, End, Face, Failure, Frame, FromHome, Head, Memory, Names, Read, Rejection, ToHome, VERSIONS,
 };
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-
-use key::{Key, life};
 
 /// The node that hears it all, with a friend. Both have their names from a third node, so that this one has a registry of its own.
 struct Stage {
@@ -111,24 +104,17 @@ fn run(test: impl Future<Output = Result>) {
     dunlin::block_on(async { tokio::time::timeout(limit, test).await.expect("the test hangs") }).unwrap();
 }
 
-/// Each is a later one.
-static ATTEMPTS: AtomicU64 = AtomicU64::new(1);
+/// From where they dial.
+const ELSEWHERE: [u8; 4] = [127, 0, 0, 1];
 
+/// Asks who is there.
 fn hello(stage: &Stage, me: Life) -> Hello {
-    Hello {
-        versions: VERSIONS,
-        application: stage.node.application().to_owned(),
-        me,
-        wanted: NodeId(0),
-        met: Incarnation(0),
-        attempt: ATTEMPTS.fetch_add(1, Ordering::Relaxed),
-        resume: Resume { run: 0, seen: 0, ..Resume::default() },
-        addresses: Vec::new(),
-        bound: Bound::default(),
-        key: Key::of(me.node).key(),
-        nonce: 1,
-        signature: Bytes::new(),
-    }
+    dunlin_attack::hello(stage.node.application(), me, ANY)
+}
+
+/// A peer that has shaken hands, and then says what it likes.
+async fn meet(stage: &Stage, me: Life) -> Intruder {
+    Intruder::meet(ELSEWHERE, stage.address(), stage.node.application(), me).await.unwrap()
 }
 
 /// As its node says it.
@@ -150,112 +136,9 @@ async fn rest(stream: &mut TcpStream) -> BytesMut {
     heard
 }
 
-/// Somebody who can shake hands, and then says what it likes.
-struct Intruder {
-    stream: TcpStream,
-    arrived: BytesMut,
-    me: Life,
-}
-
-impl Intruder {
-    /// Asks who is there, and makes a connection.
-    async fn meet(stage: &Stage, me: Life) -> Self {
-        let introduction = hello(stage, me);
-        let Ok(Some(Answer::Welcome(welcome))) =
-            Answer::decode(&mut last_words(stage.address(), &introduction.encode()).await)
-        else {
-            panic!("the node does not introduce itself");
-        };
-        let hello = Hello { wanted: welcome.me.node, met: welcome.me.incarnation, ..introduction };
-        let hello = sign_hello(&Key::of(me.node), hello);
-        let mut stream = TcpStream::connect(stage.address()).await.unwrap();
-        stream.write_all(&hello.encode()).await.unwrap();
-        let mut intruder = Self { stream, arrived: BytesMut::new(), me };
-        loop {
-            match Answer::decode(&mut intruder.arrived).unwrap() {
-                Some(answer @ Answer::Welcome(_)) => {
-                    intruder.say(&[confirm(&Key::of(me.node), &hello.encode(), &answer)]).await;
-                    return intruder;
-                }
-                Some(Answer::Refused(why) | Answer::Over(why, ..)) => panic!("refused: {why}"),
-                None => assert_ne!(intruder.stream.read_buf(&mut intruder.arrived).await.unwrap(), 0),
-            }
-        }
-    }
-
-    async fn say(&mut self, frames: &[Frame]) {
-        self.stream.write_all(&bytes_of(frames)).await.unwrap();
-    }
-
-    /// The next frame of a conversation: no heartbeat, no acknowledgement, no request for help with other nodes.
-    async fn hear(&mut self) -> Frame {
-        loop {
-            if let codec::Next::Frame { head, body } = codec::next(&self.arrived).unwrap() {
-                let mut frame = self.arrived.split_to(head + body).freeze();
-                match codec::decode(frame[0], frame.split_off(head)).unwrap() {
-                    Frame::Heartbeat | Frame::Ack { .. } | Frame::Memory(Memory::Credit(_)) => continue,
-                    // The node looks for an earlier intruder that has gone, and asks this one to help.
-                    Frame::Relay(Relay::AskDial { .. }) => continue,
-                    frame => return frame,
-                }
-            }
-            assert_ne!(self.stream.read_buf(&mut self.arrived).await.unwrap(), 0, "the node has closed the socket");
-        }
-    }
-
-    /// The same, however long that takes: meanwhile it says that it lives.
-    async fn hear_at_last(&mut self) -> Frame {
-        loop {
-            match tokio::time::timeout(Duration::from_millis(100), self.hear()).await {
-                Ok(frame) => return frame,
-                Err(_) => self.say(&[Frame::Heartbeat]).await,
-            }
-        }
-    }
-
-    /// Declares a sender, and attaches it to the receiver of that name.
-    async fn attach(&mut self, name: &str) -> ChannelId {
-        // It says nothing of its messages.
-        let face = sender(Bytes::new());
-        self.say(&[declare(1, name, &face)]).await;
-        let channel = match self.hear().await {
-            Frame::Names(Names::Found { channel, .. }) => channel,
-            other => panic!("{name} is not found: {other:?}"),
-        };
-        self.say(&[Frame::ToHome(channel, ToHome::Attach(face))]).await;
-        let Frame::FromHome(_, FromHome::Attached(_)) = self.hear().await else { panic!("{name} is not there") };
-        channel
-    }
-}
-
 /// A sender that says so of its messages.
 fn sender(schema: Bytes) -> Declaration {
-    Declaration { face: Face::Sender, shared: false, expects: Expected::Unknown, schema }
-}
-
-fn declare(number: u64, name: &str, face: &Declaration) -> Frame {
-    let (name, face) = (name.to_owned(), face.clone());
-    Frame::Names(Names::Declare { number, name, channel: ChannelId(1), face, status: Status::New })
-}
-
-fn bytes_of(frames: &[Frame]) -> BytesMut {
-    let mut out = BytesMut::new();
-    for frame in frames {
-        if let Some(tail) = codec::encode(frame, &mut out) {
-            out.extend_from_slice(&tail);
-        }
-    }
-    out
-}
-
-/// A value in pieces.
-fn offer(channel: ChannelId, ticket: u64, value: &Bytes) -> Vec<Frame> {
-    let mut pieces = (0..value.len()).step_by(16 << 10).map(|at| value.slice(at..value.len().min(at + (16 << 10))));
-    let (head, total) = (Head::Offer(ticket), value.len() as u64);
-    let first = pieces.next().expect("every message has a byte");
-    let mut frames = vec![Frame::ToHome(channel, ToHome::Value { head, total, first })];
-    frames.extend(pieces.map(|piece| Frame::More(channel, piece)));
-    frames
+    Declaration { schema, ..face(Face::Sender) }
 }
 
 #[test]
@@ -313,9 +196,9 @@ fn strangers_are_told_or_shut_out() {
 
         // A former life, and an earlier attempt, come too late.
         let mut events = stage.node.events();
-        let intruder = Intruder::meet(&stage, Life { incarnation: Incarnation(5), ..life(1) }).await;
+        let intruder = meet(&stage, Life { incarnation: Incarnation(5), ..life(1) }).await;
         // The node has read the confirmation, too. (Those who were there before are told of first.)
-        let met = |peer: &Peer| peer.to_string() == intruder.me.node.to_string();
+        let met = |peer: &Peer| peer.to_string() == intruder.me().node.to_string();
         while !matches!(events.recv().await?, NodeEvent::Joined { peer, .. } if met(&peer)) {}
         let answer = Answer::decode(&mut last_words(stage.address(), &encoded).await);
         assert!(matches!(answer, Ok(Some(Answer::Over(Refusal::Stale(Incarnation(5)), ..)))), "{answer:?}");
@@ -324,11 +207,11 @@ fn strangers_are_told_or_shut_out() {
         else {
             panic!("no welcome")
         };
-        let replayed = Hello { me: intruder.me, wanted: me.node, ..good.clone() };
+        let replayed = Hello { me: intruder.me(), wanted: me.node, ..good.clone() };
         let answer = Answer::decode(&mut last_words(stage.address(), &signed(&replayed)).await);
         assert_eq!(answer, Ok(Some(Answer::Refused(Refusal::Late))));
         // Nor is there a later one, since each node draws its id when it starts; nor a node with the key of another.
-        let later = Life { incarnation: Incarnation(u64::MAX), ..intruder.me };
+        let later = Life { incarnation: Incarnation(u64::MAX), ..intruder.me() };
         let later = Hello { me: later, wanted: me.node, ..good.clone() };
         let answer = Answer::decode(&mut last_words(stage.address(), &signed(&later)).await);
         assert!(matches!(answer, Ok(Some(Answer::Over(Refusal::AnotherLife(Incarnation(5)), ..)))), "{answer:?}");
@@ -380,10 +263,10 @@ fn who_breaks_the_protocol_is_cut_off() {
             ("a cut of nothing", bytes_of(&[Frame::Cut(ChannelId(1))])),
         ] {
             number += 1;
-            let mut intruder = Intruder::meet(&stage, life(number)).await;
+            let mut intruder = meet(&stage, life(number)).await;
             // It may be in the way of others, but not for longer than that.
-            intruder.stream.write_all(&said).await?;
-            let why = stage.down(intruder.me).await;
+            intruder.write(&said).await?;
+            let why = stage.down(intruder.me()).await;
             let Down::Violation(said) = &why else { panic!("{what}: {why}") };
             let limit = loop {
                 if let NodeEvent::Limit(limit) = events.recv().await? {
@@ -391,8 +274,8 @@ fn who_breaks_the_protocol_is_cut_off() {
                 }
             };
             let Limit::Peer { peer, why } = limit else { panic!("{what}: {limit}") };
-            assert_eq!((peer.to_string(), &why), (intruder.me.node.to_string(), said), "{what}");
-            rest(&mut intruder.stream).await;
+            assert_eq!((peer.to_string(), &why), (intruder.me().node.to_string(), said), "{what}");
+            while intruder.hear().await.is_ok() {}
             stage.goes_on().await;
         }
         stage.close().await
@@ -404,17 +287,17 @@ fn a_channel_survives_what_is_said_of_it() {
     run(async {
         let mut stage = Stage::new("channels").await?;
         let mut rx = stage.node.receiver::<u64>("numbers").await?;
-        let mut intruder = Intruder::meet(&stage, life(1)).await;
-        let channel = intruder.attach("numbers").await;
+        let mut intruder = meet(&stage, life(1)).await;
+        let channel = intruder.attach(1, "numbers").await.unwrap();
         let seven = Bytes::from_static(&[0, 7]);
 
         // Of channels that are not there nothing is heard.
-        intruder.say(&offer(ChannelId(99), 1, &seven)).await;
-        intruder.say(&[Frame::ToHome(ChannelId(99), ToHome::Withdraw(1))]).await;
+        intruder.say(&offer(ChannelId(99), 1, &seven)).await.unwrap();
+        intruder.say(&[Frame::ToHome(ChannelId(99), ToHome::Withdraw(1))]).await.unwrap();
         // A value that is none: CBOR of a text, no CBOR, a message without a byte behind its ends, an end of no kind.
         for (ticket, bytes) in [(1, &[0, 0x61, b'x'][..]), (2, &[0, 0xFF]), (3, &[0]), (4, &[1, 77]), (5, &[0, 7, 7])] {
-            intruder.say(&offer(channel, ticket, &Bytes::from_static(bytes))).await;
-            let heard = intruder.hear().await;
+            intruder.say(&offer(channel, ticket, &Bytes::from_static(bytes))).await.unwrap();
+            let heard = intruder.hear_word().await.unwrap();
             let Frame::FromHome(_, FromHome::Failed(failed, Failure::Undecodable(why))) = heard else {
                 panic!("{ticket}: {heard:?}");
             };
@@ -422,14 +305,14 @@ fn a_channel_survives_what_is_said_of_it() {
         }
         stage.goes_on().await;
         // And one that is.
-        intruder.say(&offer(channel, 6, &seven)).await;
+        intruder.say(&offer(channel, 6, &seven)).await.unwrap();
         assert_eq!(rx.recv().await?, 7);
-        assert_eq!(intruder.hear().await, Frame::FromHome(channel, FromHome::Taken(6)));
+        assert_eq!(intruder.hear_word().await.unwrap(), Frame::FromHome(channel, FromHome::Taken(6)));
 
         // Said once more while it stands, it is a breach: the receiver has it once.
-        intruder.say(&offer(channel, 7, &seven)).await;
-        intruder.say(&offer(channel, 7, &seven)).await;
-        let why = stage.down(intruder.me).await;
+        intruder.say(&offer(channel, 7, &seven)).await.unwrap();
+        intruder.say(&offer(channel, 7, &seven)).await.unwrap();
+        let why = stage.down(intruder.me()).await;
         assert!(matches!(why, Down::Violation(_)), "{why}");
         assert_eq!(rx.recv().await, Err(RecvError::NodeLost));
         stage.goes_on().await;
@@ -453,17 +336,17 @@ fn a_value_that_is_said_to_be_elsewhere_is_read_with_care() {
     run(async {
         let mut stage = Stage::new("unread").await?;
         let mut rx = stage.node.receiver::<u64>("numbers").await?;
-        let mut intruder = Intruder::meet(&stage, life(1)).await;
-        let channel = intruder.attach("numbers").await;
+        let mut intruder = meet(&stage, life(1)).await;
+        let channel = intruder.attach(1, "numbers").await.unwrap();
         let unread = |ticket, first: Bytes| {
             Frame::ToHome(channel, ToHome::Value { head: Head::Unread(ticket), total: first.len() as u64, first })
         };
-        let (here, nowhere) = (intruder.me.node, life(2).node);
+        let (here, nowhere) = (intruder.me().node, life(2).node);
 
         // Nobody says where.
         for (ticket, bytes) in [(1, Bytes::new()), (2, Bytes::from_static(b"there")), (3, place(NodeId(0), 1))] {
-            intruder.say(&[unread(ticket, bytes)]).await;
-            let heard = intruder.hear_at_last().await;
+            intruder.say(&[unread(ticket, bytes)]).await.unwrap();
+            let heard = intruder.hear_at_last().await.unwrap();
             assert!(
                 matches!(heard, Frame::FromHome(_, FromHome::Failed(failed, Failure::Undecodable(_))) if failed == ticket)
             );
@@ -472,15 +355,17 @@ fn a_value_that_is_said_to_be_elsewhere_is_read_with_care() {
         let ends = Bytes::from_static(&[1, 77]);
         for (ticket, answer) in [(4, Some(ends)), (5, Some(Bytes::from_static(&[0, 0x61]))), (6, None)] {
             let (got, ()) = par!(rx.recv().within(Duration::from_secs(10)), async {
-                intruder.say(&[unread(ticket, place(here, 9))]).await;
-                let Frame::Read(asked, Read { key: 9, .. }) = intruder.hear_at_last().await else { panic!("{ticket}") };
+                intruder.say(&[unread(ticket, place(here, 9))]).await.unwrap();
+                let Frame::Read(asked, Read { key: 9, .. }) = intruder.hear_at_last().await.unwrap() else {
+                    panic!("{ticket}")
+                };
                 match answer {
-                    Some(bytes) => intruder.say(&offer(asked, 0, &bytes)).await,
-                    None => intruder.say(&[Frame::ToHome(asked, ToHome::Ended(End::Gone))]).await,
+                    Some(bytes) => intruder.say(&offer(asked, 0, &bytes)).await.unwrap(),
+                    None => intruder.say(&[Frame::ToHome(asked, ToHome::Ended(End::Gone))]).await.unwrap(),
                 }
                 // That it has been taken, or that the channel is over, and what has become of the offer.
                 loop {
-                    match intruder.hear_at_last().await {
+                    match intruder.hear_at_last().await.unwrap() {
                         Frame::FromHome(of, FromHome::Failed(failed, Failure::Undecodable(why))) if of == channel => {
                             assert!(failed == ticket && !why.is_empty());
                             break;
@@ -489,30 +374,30 @@ fn a_value_that_is_said_to_be_elsewhere_is_read_with_care() {
                         heard => panic!("{ticket}: {heard:?}"),
                     }
                 }
-                intruder.say(&offer(channel, 10 + ticket, &Bytes::from_static(&[0, 7]))).await;
-                let heard = intruder.hear_at_last().await;
+                intruder.say(&offer(channel, 10 + ticket, &Bytes::from_static(&[0, 7]))).await.unwrap();
+                let heard = intruder.hear_at_last().await.unwrap();
                 assert_eq!(heard, Frame::FromHome(channel, FromHome::Taken(10 + ticket)));
             });
             assert_eq!(got, Ok(7));
         }
         // A node that is not there is not waited for longer than for a connection.
         let (got, ()) = par!(rx.recv(), async {
-            intruder.say(&[unread(7, place(nowhere, 9))]).await;
+            intruder.say(&[unread(7, place(nowhere, 9))]).await.unwrap();
             loop {
-                match intruder.hear_at_last().await {
+                match intruder.hear_at_last().await.unwrap() {
                     Frame::FromHome(_, FromHome::Failed(7, Failure::Undecodable(_))) => break,
                     // It asks whom it knows to help.
                     Frame::Relay(_) => {}
                     heard => panic!("{heard:?}"),
                 }
             }
-            intruder.say(&offer(channel, 8, &Bytes::from_static(&[0, 8]))).await;
+            intruder.say(&offer(channel, 8, &Bytes::from_static(&[0, 8]))).await.unwrap();
         });
         assert_eq!(got, Ok(8));
         // Who asks for what is not there hears so.
-        intruder.say(&[Frame::Read(ChannelId(50), Read { key: 1, value_max: 100 })]).await;
+        intruder.say(&[Frame::Read(ChannelId(50), Read { key: 1, value_max: 100 })]).await.unwrap();
         loop {
-            match intruder.hear_at_last().await {
+            match intruder.hear_at_last().await.unwrap() {
                 Frame::ToHome(ChannelId(50), ToHome::Ended(End::Gone)) => break,
                 Frame::FromHome(_, FromHome::Taken(8)) | Frame::Relay(_) => {}
                 heard => panic!("{heard:?}"),
@@ -534,10 +419,10 @@ fn a_conversation_that_ends_anywhere_leaves_nothing_behind() {
         let value = Bytes::from(value);
         let mut end = 0;
         let me = life(1);
-        let mut intruder = Intruder::meet(&stage, me).await;
+        let mut intruder = meet(&stage, me).await;
         loop {
             let mut rx = stage.node.receiver::<String>("texts").await?;
-            let channel = intruder.attach("texts").await;
+            let channel = intruder.attach(1, "texts").await.unwrap();
             let conversation = bytes_of(
                 &[
                     offer(channel, 1, &value),
@@ -545,7 +430,7 @@ fn a_conversation_that_ends_anywhere_leaves_nothing_behind() {
                 ]
                 .concat(),
             );
-            intruder.stream.write_all(&conversation[..end.min(conversation.len())]).await?;
+            intruder.write(&conversation[..end.min(conversation.len())]).await?;
             let all = end >= conversation.len();
             if all {
                 // Who was faster?
@@ -563,7 +448,7 @@ fn a_conversation_that_ends_anywhere_leaves_nothing_behind() {
             }
             // It comes again and knows of no connection: what there was is over.
             drop(intruder);
-            intruder = Intruder::meet(&stage, me).await;
+            intruder = meet(&stage, me).await;
             assert_eq!(stage.down(me).await, Down::GivenUp);
             match rx.recv().await {
                 Ok(received) => assert_eq!(received, text, "it may have been received before"),
@@ -601,19 +486,21 @@ fn hostile_schemas_are_refused() {
             options(4096),
             number.clone(),
         ];
-        let mut intruder = Intruder::meet(&stage, life(1)).await;
+        let mut intruder = meet(&stage, life(1)).await;
         for (number, schema) in (1..).zip(hostile) {
-            intruder.say(&[declare(number, "lists", &sender(schema))]).await;
-            let heard = intruder.hear().await;
+            intruder.say(&[declare(number, "lists", ChannelId(1), &sender(schema))]).await.unwrap();
+            let heard = intruder.hear_word().await.unwrap();
             let Frame::Names(Names::Refused { number: answered, .. }) = heard else { panic!("{number}: {heard:?}") };
             assert_eq!(answered, number);
             stage.goes_on().await;
         }
         // One that says it of the name and another thing of the channel is not believed either.
-        intruder.say(&[declare(99, "lists", &sender(Bytes::new()))]).await;
-        let Frame::Names(Names::Found { channel, .. }) = intruder.hear().await else { panic!("it is not found") };
-        intruder.say(&[Frame::ToHome(channel, ToHome::Attach(sender(number)))]).await;
-        let heard = intruder.hear().await;
+        intruder.say(&[declare(99, "lists", ChannelId(1), &sender(Bytes::new()))]).await.unwrap();
+        let Frame::Names(Names::Found { channel, .. }) = intruder.hear_word().await.unwrap() else {
+            panic!("it is not found")
+        };
+        intruder.say(&[Frame::ToHome(channel, ToHome::Attach(sender(number)))]).await.unwrap();
+        let heard = intruder.hear_word().await.unwrap();
         assert!(
             matches!(&heard, Frame::FromHome(_, FromHome::Rejected(Rejection::Mismatch(face))) if !face.schema.is_empty()),
             "{heard:?}"
@@ -638,8 +525,8 @@ fn a_value_nested_a_million_deep_is_refused() {
             [(Encoding::Cbor, "cbor", 0x81), (Encoding::Compact, "compact", 0x01)].into_iter().enumerate()
         {
             let mut rx = stage.node.receiver::<Nest>(name).encoding(encoding).await?;
-            let mut intruder = Intruder::meet(&stage, life(number as u128 + 1)).await;
-            let channel = intruder.attach(name).await;
+            let mut intruder = meet(&stage, life(number as u128 + 1)).await;
+            let channel = intruder.attach(1, name).await.unwrap();
             let nest = |depth: usize| {
                 let mut bytes = vec![level; depth + 2];
                 bytes[0] = 0;
@@ -650,16 +537,17 @@ fn a_value_nested_a_million_deep_is_refused() {
             let total = nest(1_000_000).len() as u64;
             intruder
                 .say(&[Frame::Memory(Memory::Announce { number: 0, channel, kind: wire::Kind::Offer, total })])
-                .await;
-            assert_eq!(intruder.hear().await, Frame::Memory(Memory::Admit(0)));
-            intruder.say(&offer(channel, 1, &nest(1_000_000))).await;
-            let heard = intruder.hear().await;
+                .await
+                .unwrap();
+            assert_eq!(intruder.hear_word().await.unwrap(), Frame::Memory(Memory::Admit(0)));
+            intruder.say(&offer(channel, 1, &nest(1_000_000))).await.unwrap();
+            let heard = intruder.hear_word().await.unwrap();
             let Frame::FromHome(_, FromHome::Failed(1, Failure::Undecodable(why))) = heard else {
                 panic!("{name}: {heard:?}");
             };
             assert!(why.contains("too deep"), "{why}");
             stage.goes_on().await;
-            intruder.say(&offer(channel, 2, &nest(100))).await;
+            intruder.say(&offer(channel, 2, &nest(100))).await.unwrap();
             let mut received = &rx.recv().await?;
             let mut depth = 0;
             while let [inner] = &*received.0 {
@@ -746,10 +634,10 @@ fn an_answer_of_a_name_service_that_was_not_asked_breaks_the_protocol() {
         let found = Names::Found { number, partner: holder, addresses: addresses.clone(), channel, face: face.clone() };
         let refused = Names::Refused { number, there: face, holder, addresses };
         for (n, answer) in [found, refused, Names::Gone { number, partner: holder }].into_iter().enumerate() {
-            let mut intruder = Intruder::meet(&stage, life(n as u128 + 1)).await;
-            intruder.say(&[Frame::Names(answer)]).await;
+            let mut intruder = meet(&stage, life(n as u128 + 1)).await;
+            intruder.say(&[Frame::Names(answer)]).await.unwrap();
             let why = Down::Violation("an answer of a name service that was not asked".to_owned());
-            assert_eq!(stage.down(intruder.me).await, why);
+            assert_eq!(stage.down(intruder.me()).await, why);
             stage.goes_on().await;
         }
         stage.close().await

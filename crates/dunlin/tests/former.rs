@@ -1,24 +1,15 @@
 //! A name service that is used for years: what nodes leave behind that have joined, called and left.
 #![cfg(feature = "net")]
 
-#[allow(dead_code, unreachable_pub, reason = "each test needs a part of what is public there")]
-#[path = "../../dunlin-attack/src/key.rs"]
-mod key;
-
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
 use dunlin::prelude::*;
+use dunlin_attack::{Key, Peer, hello, life};
 use dunlin_heap::{Counting, Program};
-use dunlin_proto::id::{Incarnation, Life, NodeId};
-use dunlin_proto::identity::{Identity, confirm, sign_hello};
-use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Resume};
-use dunlin_proto::wire::{Frame, VERSIONS, codec};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
-
-use key::Key;
+use dunlin_proto::identity::Identity;
+use dunlin_proto::wire::Frame;
+use dunlin_proto::wire::handshake::Hello;
 
 #[global_allocator]
 static HEAP: Counting<Program> = Counting(Program::new());
@@ -114,52 +105,20 @@ fn a_hundred_thousand_clients_that_have_left_leave_nothing() {
 
 // From plain sockets.
 
-/// Says hello for a connection with `wanted`, or to learn which node that is. Returns who answers, and what confirms the handshake.
-async fn hello(stream: &mut TcpStream, me: u128, wanted: NodeId) -> Result<(Life, Frame)> {
-    let key = Key::numbered(me);
-    let hello = Hello {
-        versions: VERSIONS,
-        application: "former".into(),
-        me: key.life(),
-        wanted,
-        met: Incarnation(0),
-        attempt: u64::from(wanted != NodeId(0)),
-        resume: Resume { run: u64::from(wanted != NodeId(0)), ..Resume::default() },
-        addresses: Vec::new(),
-        bound: Bound::default(),
-        key: key.key(),
-        nonce: 1,
-        signature: Bytes::new(),
-    };
-    let hello = sign_hello(&key, hello);
-    stream.write_all(&hello.encode()).await?;
-    let mut arrived = BytesMut::new();
-    loop {
-        match Answer::decode(&mut arrived) {
-            Ok(Some(answer @ Answer::Welcome(_))) => {
-                let first = confirm(&key, &hello.encode(), &answer);
-                let Answer::Welcome(welcome) = answer else { continue };
-                return Ok((welcome.me, first));
-            }
-            Ok(None) => assert_ne!(stream.read_buf(&mut arrived).await?, 0, "the node has closed the socket"),
-            answer => panic!("{answer:?}"),
-        }
-    }
-}
-
 /// A node that joins, and says goodbye. Each comes from one of 200 addresses: a port that was used rests for a minute.
-async fn comes_and_goes(me: u128, node: Life, address: &str) -> Result {
-    let socket = TcpSocket::new_v4()?;
-    socket.bind(([127, 0, 1, (me % 200) as u8 + 1], 0).into())?;
-    let mut stream = socket.connect(address.parse().expect("an address of TCP")).await?;
-    let (_, first) = hello(&mut stream, me, node.node).await?;
-    let mut last = BytesMut::new();
-    codec::encode(&first, &mut last);
-    codec::encode(&Frame::Goodbye, &mut last);
-    stream.write_all(&last).await?;
-    let mut rest = Vec::new();
-    stream.read_to_end(&mut rest).await?;
-    assert!(!rest.is_empty(), "its goodbye is acknowledged");
+async fn comes_and_goes(me: u128, first: &Hello, address: &str) -> Result {
+    let key = Key::numbered(me);
+    // ([`life`] keeps something of each.)
+    let hello = Hello { me: key.life(), key: key.key(), ..first.clone() };
+    let mut peer = Peer::dial([127, 0, 1, (me % 200) as u8 + 1], address).await?;
+    peer.greet_as(&hello, &key).await?;
+    peer.confirm(&key).await?;
+    peer.say(&[Frame::Goodbye]).await?;
+    let mut heard = 0;
+    while peer.hear().await.is_ok() {
+        heard += 1;
+    }
+    assert!(heard > 0, "its goodbye is acknowledged");
     Ok(())
 }
 
@@ -167,12 +126,13 @@ async fn goodbyes(cycles: u128) -> Result<(usize, usize)> {
     let node = builder().names("127.0.0.1:0").listen("127.0.0.1:0").join().await?;
     let address = node.addresses()[0].clone();
     let address = address.strip_prefix("tcp://").unwrap_or(&address).to_owned();
-    let (me, _) = hello(&mut TcpStream::connect(&address).await?, 1, NodeId(0)).await?;
+    let me = Peer::who_is([127, 0, 0, 1], &address, "former", life(1)).await?;
+    let first = hello("former", life(1), me);
     let (mut early, mut late) = (0, 0);
     for round in 0..10 {
         let began = Instant::now();
         for n in 0..cycles / 10 {
-            comes_and_goes(2 + round * (cycles / 10) + n, me, &address).await?;
+            comes_and_goes(2 + round * (cycles / 10) + n, &first, &address).await?;
         }
         late = live_bytes(|| node.peers().len()).await;
         if round == 1 {

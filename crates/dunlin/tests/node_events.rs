@@ -15,12 +15,10 @@ use dunlin::node::roles::JoinWait;
 use dunlin::node::{ConnectionState, Down, Encoding, Limit, NameError, NodeError, NodeEvent, Role};
 use dunlin::prelude::*;
 use dunlin::{ClaimError, broadcast, call};
-use dunlin_proto::id::{ConnectionId, Incarnation, Life, NodeId};
-use dunlin_proto::identity::{Identity, confirm, sign_hello};
-use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Refusal, Resume};
-use dunlin_proto::wire::{VERSIONS, codec};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::net::{TcpSocket, TcpStream};
+use dunlin_attack::{Peer, life};
+use dunlin_proto::wire::handshake::{Answer, Refusal};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -29,11 +27,6 @@ use tracing::{Event, Level, Metadata, Subscriber};
 #[path = "support/nodes.rs"]
 mod support;
 use support::{carry, run, way};
-
-#[allow(dead_code, unreachable_pub, reason = "each test needs a part of what is public there")]
-#[path = "../../dunlin-attack/src/key.rs"]
-mod key;
-use key::Key;
 
 fn builder(application: &str) -> dunlin::node::NodeBuilder {
     Node::builder().app(application).names(&format!("memory:names-of-{application}")).listen("memory:")
@@ -1128,48 +1121,10 @@ fn keeps() -> &'static Arc<Keeps> {
 
 /// A node of this application that dials from this address, is admitted, and then does not keep to the protocol.
 async fn violate(to: &str, from: Ipv4Addr, app: &str, me: u128) -> Result {
-    let hello = Hello {
-        versions: VERSIONS,
-        application: app.to_owned(),
-        me: Key::numbered(me).life(),
-        wanted: NodeId(0),
-        met: Incarnation(0),
-        attempt: 0,
-        resume: Resume { connection: ConnectionId::NONE, run: 0, seen: 0 },
-        addresses: Vec::new(),
-        bound: Bound::default(),
-        key: Key::numbered(me).key(),
-        nonce: 1,
-        signature: Bytes::new(),
-    };
-    let mut wanted = None;
-    for _ in 0..2 {
-        let dialling = TcpSocket::new_v4()?;
-        dialling.bind((from, 0).into())?;
-        let mut stream = dialling.connect(to.parse().unwrap()).await?;
-        let (node, met) = wanted.map_or((hello.wanted, hello.met), |life: Life| (life.node, life.incarnation));
-        let hello = Hello { wanted: node, met, attempt: u64::from(wanted.is_some()), ..hello.clone() };
-        let hello = sign_hello(&Key::numbered(me), hello);
-        stream.write_all(&hello.encode()).await?;
-        let mut arrived = BytesMut::new();
-        let answer = loop {
-            match Answer::decode(&mut arrived) {
-                Ok(Some(answer @ Answer::Welcome(_))) => break answer,
-                Ok(None) => assert_ne!(stream.read_buf(&mut arrived).await?, 0),
-                other => panic!("{other:?}"),
-            }
-        };
-        let first = confirm(&Key::numbered(me), &hello.encode(), &answer);
-        let Answer::Welcome(welcome) = answer else { continue };
-        if wanted.replace(welcome.me).is_some() {
-            // It says that it confirms, and then nothing that is a frame.
-            let mut said = BytesMut::new();
-            assert!(codec::encode(&first, &mut said).is_none());
-            said.extend_from_slice(&[0xFF; 16]);
-            stream.write_all(&said).await?;
-            while stream.read_buf(&mut arrived).await.is_ok_and(|bytes| bytes > 0) {}
-        }
-    }
+    let mut peer = Peer::meet(from.octets(), to, app, life(me)).await?;
+    // It has confirmed, and then says nothing that is a frame.
+    peer.write(&[0xFF; 16]).await?;
+    while peer.hear().await.is_ok() {}
     Ok(())
 }
 

@@ -17,17 +17,15 @@ use bytes::{Bytes, BytesMut};
 use dunlin::node::network::Socket;
 use dunlin::prelude::*;
 use dunlin::sim::Sim;
-use dunlin_proto::id::{ChannelId, Incarnation, NodeId};
-use dunlin_proto::identity::{Identity as _, confirm, sign_hello};
-use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Resume, Welcome};
-use dunlin_proto::wire::{
-    Declaration, Expected, Face, Frame, FromHome, Head, Names, Status, Terms, ToHome, VERSIONS, codec,
-};
+use dunlin_attack::{ANY, Key, bytes_of, declare, face, hello, life};
+use dunlin_proto::id::ChannelId;
+use dunlin_proto::identity::{confirm, sign_hello};
+use dunlin_proto::wire::handshake::{Answer, Hello, Resume, Welcome};
+use dunlin_proto::wire::{Face, Frame, FromHome, Head, Names, Terms, ToHome, codec};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::key::{self, Key};
-use super::messages;
+use super::{End, messages};
 
 const APPLICATION: &str = "fuzz";
 
@@ -38,16 +36,10 @@ const STEPS_MAX: usize = 200;
 /// waits for nothing, and no time would pass.
 const GIVEN_AT_ONCE: u32 = 256;
 
-/// An end of any kind, in a message.
+/// What goes in a message: an end of any kind, several, or none.
 #[derive(Debug, Serialize, Deserialize)]
-enum End {
-    Sender(Sender<u32>),
-    Receiver(Receiver<u32>),
-    Senders(Shared<Sender<u32>>),
-    Receivers(Shared<Receiver<u32>>),
-    Caller(Caller<u32, u32>),
-    Callee(Callee<u32, u32>),
-    Barrier(Barrier),
+enum Parcel {
+    One(End),
     Several(Vec<Self>),
     Text(String),
 }
@@ -121,7 +113,7 @@ async fn talk(node: &Node, friend: &Node, pings: Arc<AtomicU64>) -> Result<Proce
 /// Ends that the friend makes, whose other ends stay with it: what the peer is lent of these has its home, or its other half, at a third node.
 struct Borrowed {
     asks: Sender<u32>,
-    ends: Receiver<End>,
+    ends: Receiver<Parcel>,
 }
 
 impl Borrowed {
@@ -139,7 +131,7 @@ impl Borrowed {
         Ok(Self { asks, ends })
     }
 
-    async fn make(&mut self, kind: u32) -> End {
+    async fn make(&mut self, kind: u32) -> Parcel {
         self.asks.send(kind).await.expect("the friend is there");
         self.ends.recv().await.expect("the friend is there")
     }
@@ -153,27 +145,27 @@ fn offer_everything(node: &Node, mut borrowed: Borrowed) -> Vec<Process<()>> {
     vec![
         spawn(async move {
             loop {
-                let Ok(mut ends) = takes.receiver::<End>("ends").await else {
+                let Ok(mut ends) = takes.receiver::<Parcel>("ends").await else {
                     sleep(again).await;
                     continue;
                 };
-                while let Ok(end) = ends.recv().await {
-                    put_to_use(end);
+                while let Ok(parcel) = ends.recv().await {
+                    unpack(parcel);
                 }
             }
         }),
         spawn(async move {
             for n in 0.. {
-                let Ok(mut given) = gives.sender::<End>("given").await else {
+                let Ok(mut given) = gives.sender::<Parcel>("given").await else {
                     sleep(again).await;
                     continue;
                 };
                 for kind in n.. {
-                    let end = match kind % 2 {
+                    let parcel = match kind % 2 {
                         0 => make(kind / 2),
                         _ => borrowed.make(kind / 2).await,
                     };
-                    if given.send(end).await.is_err() {
+                    if given.send(parcel).await.is_err() {
                         break;
                     }
                     if kind - n > GIVEN_AT_ONCE {
@@ -208,39 +200,49 @@ fn offer_everything(node: &Node, mut borrowed: Borrowed) -> Vec<Process<()>> {
     ]
 }
 
-/// An end of a channel whose other end a process of this node has for a while.
-fn make(kind: u32) -> End {
+/// What has an end of a channel whose other end a process of this node has for a while.
+fn make(kind: u32) -> Parcel {
     let (tx, rx) = channel::<u32>();
-    match kind % 8 {
-        0 => {
-            put_to_use(End::Sender(tx));
-            End::Receiver(rx)
-        }
-        1 => {
-            put_to_use(End::Receiver(rx));
-            End::Sender(tx)
-        }
-        2 => {
-            put_to_use(End::Receiver(rx));
-            End::Senders(tx.share())
-        }
-        3 => {
-            put_to_use(End::Sender(tx));
-            End::Receivers(rx.share())
-        }
+    let (gone, kept) = match kind % 11 {
+        0 => (End::Receiver(rx), End::Sender(tx)),
+        1 => (End::Sender(tx), End::Receiver(rx)),
+        2 => (End::Senders(tx.share()), End::Receiver(rx)),
+        3 => (End::Receivers(rx.share()), End::Sender(tx)),
         4 => {
             let (caller, callee) = call();
-            put_to_use(End::Callee(callee));
-            End::Caller(caller)
+            (End::Caller(caller), End::Callee(callee))
         }
         5 => {
-            let one = barrier();
-            let other = one.enrol();
-            put_to_use(End::Barrier(one));
-            End::Barrier(other)
+            let (caller, callee) = call();
+            (End::Callers(caller.share()), End::Callee(callee))
         }
-        6 => End::Several(vec![make(kind / 8), End::Sender(tx), End::Receiver(rx)]),
-        _ => End::Text("krill".repeat(kind as usize % 100)),
+        6 => {
+            let one = barrier();
+            (End::Barrier(one.enrol()), End::Barrier(one))
+        }
+        7 => {
+            let (broadcast, joiner) = broadcast();
+            (End::Broadcast(broadcast), End::Joiner(joiner))
+        }
+        8 => {
+            let (broadcast, joiner) = broadcast();
+            (End::Joiner(joiner), End::Broadcast(broadcast))
+        }
+        9 => {
+            let pair = [End::Sender(tx), End::Receiver(rx)].map(Parcel::One);
+            return Parcel::Several([make(kind / 11)].into_iter().chain(pair).collect());
+        }
+        _ => return Parcel::Text("krill".repeat(kind as usize % 100)),
+    };
+    put_to_use(kept);
+    Parcel::One(gone)
+}
+
+fn unpack(parcel: Parcel) {
+    match parcel {
+        Parcel::One(end) => put_to_use(end),
+        Parcel::Several(parcels) => parcels.into_iter().for_each(unpack),
+        Parcel::Text(_) => {}
     }
 }
 
@@ -265,8 +267,15 @@ fn put_to_use(end: End) {
                 }
             }
             End::Barrier(mut barrier) => drop(barrier.sync().within(wait).await),
-            End::Several(ends) => ends.into_iter().for_each(put_to_use),
-            End::Text(_) => {}
+            End::Callers(mut shared) => {
+                if let Ok(mut caller) = shared.claim().within(wait).await {
+                    drop(caller.call(1).within(wait).await);
+                }
+            }
+            End::Broadcast(mut broadcast) => {
+                alt! { _ = future(broadcast.send(1)) => {}, _ = sleep(wait) => {} }
+            }
+            End::Joiner(joiner) => drop(joiner.join().recv().within(wait).await),
         }
     });
     drop(process);
@@ -358,30 +367,16 @@ impl<'a> Peer<'a> {
 
     /// Asks who is there, and shakes hands.
     async fn dial(&mut self) -> io::Result<()> {
-        let me = key::life((0xBAD << 100) + u128::from(self.number));
-        let identity = Key::of(me.node);
-        let mut hello = Hello {
-            versions: VERSIONS,
-            application: APPLICATION.to_owned(),
-            me,
-            wanted: NodeId(0),
-            met: Incarnation(0),
-            attempt: 0,
-            resume: Resume::default(),
-            addresses: Vec::new(),
-            bound: Bound::default(),
-            key: identity.key(),
-            nonce: u128::from(self.attempt),
-            signature: Bytes::new(),
-        };
-        let (Welcome { me: there, .. }, _) = self.greet(&hello).await?;
+        let me = life((0xBAD << 100) + u128::from(self.number));
+        let first = Hello { nonce: u128::from(self.attempt), ..hello(APPLICATION, me, ANY) };
+        let (Welcome { me: there, .. }, _) = self.greet(&first).await?;
         self.attempt += 1;
-        (hello.wanted, hello.met) = (there.node, there.incarnation);
-        (hello.attempt, hello.resume) = (self.attempt, self.resume);
-        let hello = sign_hello(&identity, hello);
+        let (attempt, resume) = (self.attempt, self.resume);
+        let hello = Hello { wanted: there.node, met: there.incarnation, attempt, resume, ..first };
+        let hello = sign_hello(&Key::of(me.node), hello);
         let (welcome, answer) = self.greet(&hello).await?;
         self.resume = welcome.resume;
-        self.say(&[confirm(&identity, &hello.encode(), &answer)]).await
+        self.say(&[confirm(&Key::of(me.node), &hello.encode(), &answer)]).await
     }
 
     /// One handshake, on a new socket.
@@ -410,13 +405,7 @@ impl<'a> Peer<'a> {
     }
 
     async fn say(&mut self, frames: &[Frame]) -> io::Result<()> {
-        let mut out = BytesMut::new();
-        for frame in frames {
-            if let Some(tail) = codec::encode(frame, &mut out) {
-                out.extend_from_slice(&tail);
-            }
-        }
-        self.write(&out).await
+        self.write(&bytes_of(frames)).await
     }
 
     /// The node reads for as long as the socket is open, so this does not wait for ever.
@@ -482,21 +471,17 @@ impl<'a> Peer<'a> {
     /// It has the other end of all that the node offers.
     fn declarations(&mut self) -> Vec<Frame> {
         let mut frames = Vec::new();
-        for (number, name, face) in [
+        for (number, name, which) in [
             (1, "ends", Face::Sender),
             (2, "given", Face::Receiver),
             (3, "numbers", Face::Sender),
             (4, "till", Face::Client),
         ] {
             let own = ChannelId((u128::from(self.number) << 64) + u128::from(number));
-            let face = Declaration { face, shared: false, expects: Expected::Unknown, schema: Bytes::new() };
-            let name = name.to_owned();
-            frames.push(Frame::Names(Names::Declare { number, name, channel: own, face, status: Status::New }));
+            frames.push(declare(number, name, own, &face(which)));
         }
         for channel in &self.theirs {
-            let face = Face::Sender;
-            let face = Declaration { face, shared: false, expects: Expected::Unknown, schema: Bytes::new() };
-            frames.push(Frame::ToHome(*channel, ToHome::Attach(face)));
+            frames.push(Frame::ToHome(*channel, ToHome::Attach(face(Face::Sender))));
         }
         for channel in &self.own {
             let terms = Terms { window: 4, credits: 4, value_max: 1 << 20 };

@@ -4,15 +4,13 @@
 use std::fs;
 use std::path::Path;
 
-#[allow(dead_code, unreachable_pub, reason = "each test needs a part of what is public there")]
-#[path = "../../../dunlin-attack/src/key.rs"]
-mod key;
 #[allow(dead_code, reason = "its peer makes its handshakes itself")]
 #[path = "../../../dunlin-proto/tests/fuzz/messages.rs"]
 mod messages;
 #[path = "../fuzz/node.rs"]
 mod node;
 
+use crate::ends::End;
 use crate::support::nothing_is_left;
 
 /// So many bytes a run is made of.

@@ -1,6 +1,8 @@
 //! Nodes in simulations: virtual time, random schedules, connections that are cut. One binary, because one
 //! simulation runs at a time in a process; `cargo test -p dunlin --features sim --test simulated` runs them.
 
+#[path = "../support/ends.rs"]
+mod ends;
 #[path = "../support/scopes.rs"]
 mod scope_support;
 #[allow(dead_code, reason = "simulated tests use only a part of what tests of nodes share")]

@@ -6,24 +6,9 @@ use std::sync::{Arc, Mutex};
 use dunlin::prelude::*;
 use dunlin::sim::Sim;
 use dunlin::{overwrite_oldest, rendezvous};
-use serde::{Deserialize, Serialize};
 
+use crate::ends::End;
 use crate::support::{carry, nothing_is_left};
-
-/// Any end of a channel of numbers.
-#[derive(Debug, Serialize, Deserialize)]
-enum End {
-    Sender(Sender<u32>),
-    Receiver(Receiver<u32>),
-    Senders(Shared<Sender<u32>>),
-    Receivers(Shared<Receiver<u32>>),
-    Caller(Caller<u32, u32>),
-    Callers(Shared<Caller<u32, u32>>),
-    Callee(Callee<u32, u32>),
-    Barrier(Barrier),
-    Broadcast(Broadcast<u32>),
-    Joiner(Joiner<u32>),
-}
 
 /// The ends that a node has now. `None`: it takes no more.
 type Bag = Arc<Mutex<Option<Vec<End>>>>;
