@@ -3,9 +3,7 @@
 use std::fmt;
 
 /// A node of an application. Random, or given by its configuration; the same after a restart if it was given.
-// 128 bits alone would be aligned to 16 bytes, and each record and key with an id in it filled up to that.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(Rust, packed(8))]
 pub struct NodeId(pub u128);
 
 /// Which life of a node: a restarted node has a greater one.
@@ -49,7 +47,6 @@ impl ConnectionId {
 
 /// A channel: 128 random bits, handed in by whoever drives the machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(Rust, packed(8))]
 pub struct ChannelId(pub u128);
 
 /// What is being sent on a channel: a number of the sending half's choosing, not used twice on a channel by one node.

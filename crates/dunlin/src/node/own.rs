@@ -49,7 +49,7 @@ impl Own {
             _ => {}
         }
         self.check(&self.folder)?;
-        let (file, new) = (self.file(address), self.folder.join(format!("{:032x}.new", { node.0 })));
+        let (file, new) = (self.file(address), self.folder.join(format!("{:032x}.new", node.0)));
         let _ = std::fs::remove_file(&new);
         let mut out = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         out.write_all(text_of(node).as_bytes())?;
@@ -85,7 +85,7 @@ impl Own {
 
 /// The whole id, which people see the beginning of.
 fn text_of(node: NodeId) -> String {
-    format!("{:032x}", { node.0 })
+    format!("{:032x}", node.0)
 }
 
 impl Drop for Mark {
