@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use dunlin::node::network::{BoxFuture, Listener, Network, Socket, Tcp};
 use dunlin::node::roles::JoinWait;
 use dunlin::node::{ConnectionState, Down, Encoding, Limit, NameError, NodeError, NodeEvent, Role};
@@ -17,7 +17,7 @@ use dunlin::prelude::*;
 use dunlin::{ClaimError, broadcast, call};
 use dunlin_attack::{Peer, life};
 use dunlin_proto::wire::handshake::{Answer, Refusal};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
