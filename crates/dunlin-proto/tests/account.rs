@@ -444,6 +444,25 @@ fn a_withdrawn_value_leaves_no_reservation() {
     }
 }
 
+/// An admitted value does not come because the link carries nothing at all: that is for the socket's silence to end, however short the grace.
+#[test]
+fn a_silent_link_is_no_stalled_value() {
+    let mut config = Config::new("account");
+    config.grace = config.silence / 2;
+    let pause = config.silence.as_micros() as u64 * 9 / 10;
+    let mut world = World::with(config);
+    world.settle();
+    let rest = world.machines[HOME].held_for(NodeId(1));
+    world.send(0, MB);
+    while world.machines[HOME].held_for(NodeId(1)) == rest {
+        assert!(world.step(), "the value is admitted");
+    }
+    world.now += pause;
+    world.machines[HOME].tick(Time(world.now));
+    world.settle();
+    assert_eq!(world.channels[0].queue.len(), 1, "it comes when the link carries again");
+}
+
 /// A home gives as many credits as there are, and reads nothing: its sender's node keeps no more than its share for each channel, and goes on once it reads.
 #[test]
 fn credits_beyond_what_may_be_queued_wait() {

@@ -7,7 +7,6 @@ use crate::channel::{Attached, Home, Visitor};
 use crate::connection::Carried;
 use crate::id::{ChannelId, Contact, NodeId};
 use crate::planted::planted;
-use crate::time::Time;
 use crate::wire::{End, Frame, Kind, Memory};
 
 /// Whether a value that waits may come.
@@ -334,11 +333,11 @@ impl Machine {
         self.consider(node, channel);
     }
 
-    /// Whether values that have been admitted have not moved for the grace period.
-    pub(super) fn has_stalled(&self, now: Time, node: NodeId) -> bool {
+    /// Whether values that have been admitted have not moved for the grace period, while other things came: a node of which nothing comes is [silent](crate::Closed::Silent).
+    pub(super) fn has_stalled(&self, node: NodeId) -> bool {
         self.connections.get(node).is_some_and(|connection| {
             let since = connection.inbox.progress.max(connection.carried_at);
-            connection.inbox.account.awaits_values() && now >= since + self.config.grace
+            connection.inbox.account.awaits_values() && connection.heard >= since + self.config.grace
         })
     }
 }

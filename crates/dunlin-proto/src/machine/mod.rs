@@ -602,7 +602,7 @@ impl Machine {
                 if now >= connection.heard + silence {
                     return self.close(now, socket, Closed::Silent);
                 }
-                if self.has_stalled(now, node) {
+                if self.has_stalled(node) {
                     return self.violation(now, node, "a value that was admitted does not come");
                 }
                 if is_relayed(socket) {
