@@ -495,6 +495,22 @@ fn an_offer_says_to_which_life_it_was_made() {
     refused(&mut machine, 3, &knows(hello(life(10, 1), 2), offered), Refusal::Stale(Incarnation(2)));
 }
 
+/// A connection is confirmed late: its dialler has given it up since, and says hello for another one, which is answered before that confirmation is read. What the
+/// dialler confirms last is what it goes by.
+#[test]
+fn what_the_dialler_has_confirmed_last_is_begun() {
+    let mut machine = machine();
+    let first = welcomed(&mut machine, 1, &hello(life(10, 1), 1));
+    let second = welcomed(&mut machine, 2, &hello(life(10, 1), 2));
+    assert_ne!(first, second);
+    assert_eq!(confirms(&mut machine, 1), []);
+    machine.closed(NOW, SocketId(1));
+    assert_eq!(confirms(&mut machine, 2), []);
+    assert_eq!(machine.carried_by(NodeId(10)), Some(SocketId(2)));
+    machine.closed(NOW, SocketId(2));
+    assert_eq!(welcomed(&mut machine, 3, &knows(hello(life(10, 1), 3), second)), second);
+}
+
 /// Both an earlier life and a later one were offered a connection: the later one may have begun.
 #[test]
 fn what_the_latest_life_was_offered_is_named() {

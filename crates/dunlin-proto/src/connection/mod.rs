@@ -213,6 +213,8 @@ pub(crate) struct Connection {
     pub(crate) met: Option<Incarnation>,
     /// What both call the connection, once they have met for it.
     pub(crate) id: ConnectionId,
+    /// It began on a socket that the other node had dialled.
+    pub(crate) is_theirs: bool,
     /// The connection's present life.
     pub(crate) run: u64,
     /// The number of its present life at this side.
@@ -267,6 +269,7 @@ impl Connection {
         Self {
             met: None,
             id: ConnectionId::NONE,
+            is_theirs: false,
             run: 1,
             lives,
             before: None,

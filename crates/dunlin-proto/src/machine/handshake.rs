@@ -237,8 +237,8 @@ impl Machine {
     /// At the dialled side: `Welcome` has arrived, and the dialler has proved its id. Until now nothing has changed
     /// here for what it has said; something else may have changed it meanwhile.
     pub(super) fn confirmed(&mut self, now: Time, id: SocketId, promise: Promise) {
-        let Promise { dialler: Life { node, incarnation }, attempt, addresses, bound, seen, before, answered, .. } =
-            promise;
+        let Promise { dialler, attempt, addresses, bound, seen, before, answered, begins, .. } = promise;
+        let Life { node, incarnation } = dialler;
         let room = self.connections.contains(node) || self.connections.len() < self.config.peers_max;
         if self.replaced.is_some() || !room {
             return self.close(now, id, Closed::Refused(Refusal::Busy));
@@ -267,12 +267,16 @@ impl Machine {
         }
         let connection = self.connection(node);
         if connection.id != answered.connection {
-            if connection.id != before && !planted!(ForgottenResumes) {
+            // One that began meanwhile, on a socket that the dialler had dialled before this one, it had when it said this hello, which names
+            // none: so it has given that up since. Of one that this side has dialled nothing of the kind is known.
+            let has_given_up = connection.is_theirs && begins;
+            if connection.id != before && !has_given_up && !planted!(ForgottenResumes) {
                 return self.close(now, id, Closed::Superseded);
             }
             // The dialler knows of none, or has never heard of this side's.
             self.forgotten(now, node);
-            self.connection(node).id = answered.connection;
+            let connection = self.connection(node);
+            (connection.id, connection.is_theirs) = (answered.connection, true);
         }
         self.former.redeem(Life { node, incarnation });
         let connection = self.connection(node);
@@ -366,6 +370,7 @@ impl Machine {
         if !(may_begin || theirs.connection == said.connection) || !theirs.connection.is_some() {
             return self.close(now, id, Closed::Garbage("it goes on with another connection".to_owned()));
         }
+        connection.is_theirs &= connection.id == theirs.connection;
         connection.id = theirs.connection;
         self.former.redeem(life);
         let connection = self.connection(node);
