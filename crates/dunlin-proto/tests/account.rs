@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use dunlin_proto::connection::State;
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId, Ticket};
 use dunlin_proto::identity::StandIn;
 use dunlin_proto::time::Time;
-use dunlin_proto::wire::{Declaration, End, Expected, Face, Terms, limits};
+use dunlin_proto::wire::{Declaration, End, Expected, Face, Frame, Terms, codec, limits};
 use dunlin_proto::{Action, Config, HomeHears, Machine, ProxyHears};
 use proptest::prelude::*;
 
@@ -461,6 +461,26 @@ fn a_silent_link_is_no_stalled_value() {
     world.machines[HOME].tick(Time(world.now));
     world.settle();
     assert_eq!(world.channels[0].queue.len(), 1, "it comes when the link carries again");
+}
+
+/// The home's node is held up for longer than the grace, and then reads other words first.
+#[test]
+fn a_pause_of_this_node_is_no_stalled_value() {
+    let mut world = World::new();
+    world.settle();
+    let rest = world.machines[HOME].held_for(NodeId(1));
+    world.send(0, MB);
+    while world.machines[HOME].held_for(NodeId(1)) == rest {
+        assert!(world.step(), "the value is admitted");
+    }
+    world.now += Config::new("account").grace.as_micros() as u64 * 2;
+    let mut heartbeat = BytesMut::new();
+    codec::encode(&Frame::Heartbeat, &mut heartbeat);
+    let (now, socket) = (Time(world.now), world.socket);
+    world.machines[HOME].received(now, socket, heartbeat.freeze());
+    world.machines[HOME].tick(now);
+    world.settle();
+    assert_eq!(world.channels[0].queue.len(), 1);
 }
 
 /// A home gives as many credits as there are, and reads nothing: its sender's node keeps no more than its share for each channel, and goes on once it reads.

@@ -291,6 +291,22 @@ fn what_may_cross_on_its_way_breaks_nothing() {
 }
 
 #[test]
+fn announced_values_are_bounded() {
+    let announce = |number: u64| {
+        let channel = ChannelId(1000 + u128::from(number));
+        Frame::Memory(Memory::Announce { number, channel, kind: Kind::Offer, total: 9 })
+    };
+    let most = limits::ANNOUNCED as u64;
+    let mut node = Node::new();
+    for from in (0..most).step_by(1024) {
+        node.hears(&(from..from + 1024).map(announce).collect::<Vec<_>>());
+    }
+    assert_eq!(node.down, None);
+    node.hears(&[announce(most)]);
+    assert_eq!(node.down, Some(Down::Violation("more values announced than may be".to_owned())));
+}
+
+#[test]
 fn bytes_that_are_no_frame_end_the_connection() {
     for (bytes, why) in [
         (&b"\x77\x00"[..], "there is no frame of kind 0x77"),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -482,7 +483,7 @@ impl Machine {
             // Most are.
             return self.value_is_whole(now, from, channel, head, first, charge);
         }
-        match self.begin_value(now, from, channel, Begun { head, total, wanted, charge }, first) {
+        match self.begin_value(from, channel, Begun { head, total, wanted, charge }, first) {
             Arrived::Whole(head, value, charge) => self.value_is_whole(now, from, channel, head, value, charge),
             Arrived::Unwanted(charge) => {
                 self.give_back(from, channel, charge);
@@ -493,19 +494,12 @@ impl Machine {
     }
 
     /// A value begins to arrive. What this node says to itself comes whole.
-    pub(super) fn begin_value(
-        &mut self,
-        now: Time,
-        from: NodeId,
-        channel: ChannelId,
-        value: Begun,
-        first: Bytes,
-    ) -> Arrived {
+    pub(super) fn begin_value(&mut self, from: NodeId, channel: ChannelId, value: Begun, first: Bytes) -> Arrived {
         if self.is_me(from) {
             return value.whole(first);
         }
         let inbox = &mut self.connection(from).inbox;
-        inbox.progress = now;
+        inbox.stalled = Duration::ZERO;
         inbox.begin(channel, value, first)
     }
 

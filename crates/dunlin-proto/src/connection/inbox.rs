@@ -1,6 +1,7 @@
 //! What a connection has heard: how far, and the values that are not complete yet.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
@@ -8,7 +9,6 @@ use crate::account::{Account, Charge};
 use crate::config::Config;
 use crate::id::ChannelId;
 use crate::planted::planted;
-use crate::time::Time;
 use crate::wire::Head;
 
 /// A value that begins to arrive.
@@ -52,8 +52,9 @@ pub(crate) struct Inbox {
     unfinished: BTreeMap<ChannelId, Unfinished>,
     /// What is kept of what has come.
     pub(crate) account: Account,
-    /// When a value was last admitted, or a piece of one has come.
-    pub(crate) progress: Time,
+    /// For so long other things have come since a value was admitted, or a piece of one came. A pause in which nothing comes counts as one heartbeat: this node, or the
+    /// link, may have been held up.
+    pub(crate) stalled: Duration,
 }
 
 /// What a piece has led to.

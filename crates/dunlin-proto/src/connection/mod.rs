@@ -326,6 +326,9 @@ impl Connection {
     /// Something was heard. Where nothing is owed no acknowledgement will come: what comes later than the
     /// handshake says that the socket carries.
     pub(crate) fn hears(&mut self, now: Time, config: &Config) {
+        if self.inbox.account.awaits_values() {
+            self.inbox.stalled += now.since(self.heard).min(config.heartbeat);
+        }
         self.heard = now;
         if self.unproven.is_some() && !self.outbox.owes() && now >= self.carried_at + config.first_heartbeat() / 2 {
             self.unproven = None;

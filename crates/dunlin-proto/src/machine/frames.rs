@@ -1,5 +1,7 @@
 //! Frames: how they are read, and what becomes of each kind.
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 
 use super::sockets::{Phase, Socket};
@@ -170,7 +172,7 @@ impl Machine {
             Frame::FromHome(channel, said) => self.hear_home(now, node, channel, said)?,
             Frame::ToHome(channel, said) => self.hear_sender(now, node, channel, said)?,
             Frame::More(channel, piece) => {
-                self.connection(node).inbox.progress = now;
+                self.connection(node).inbox.stalled = Duration::ZERO;
                 self.more(now, node, channel, &piece)?;
             }
             Frame::Cut(channel) => {

@@ -1,5 +1,7 @@
 //! What is kept for other nodes: how values are charged and given back, and how announced ones are admitted.
 
+use std::time::Duration;
+
 use super::Machine;
 use super::frames::CONTROL_MAX;
 use crate::account::{Charge, may_stand};
@@ -263,7 +265,7 @@ impl Machine {
             self.pool.waiting.push_back(node);
         }
         if !admitted.is_empty() {
-            connection.inbox.progress = connection.heard;
+            connection.inbox.stalled = Duration::ZERO;
         }
         for number in admitted {
             self.say_memory(node, Memory::Admit(number));
@@ -335,9 +337,7 @@ impl Machine {
 
     /// Whether values that have been admitted have not moved for the grace period, while other things came: a node of which nothing comes is [silent](crate::Closed::Silent).
     pub(super) fn has_stalled(&self, node: NodeId) -> bool {
-        self.connections.get(node).is_some_and(|connection| {
-            let since = connection.inbox.progress.max(connection.carried_at);
-            connection.inbox.account.awaits_values() && connection.heard >= since + self.config.grace
-        })
+        let inbox = self.connections.get(node).map(|connection| &connection.inbox);
+        inbox.is_some_and(|inbox| inbox.account.awaits_values() && inbox.stalled >= self.config.grace)
     }
 }

@@ -464,7 +464,7 @@ impl Machine {
                     // The home before this one took larger ones. It cannot be told, and nobody else has the value.
                     let charge = self.charge(from, channel, total, false, true)?;
                     let value = Begun { head: Head::Sent, total, wanted: false, charge };
-                    if let Arrived::Unwanted(charge) = self.begin_value(now, from, channel, value, first) {
+                    if let Arrived::Unwanted(charge) = self.begin_value(from, channel, value, first) {
                         self.give_back(from, channel, charge);
                     }
                     self.fail_visitor(now, channel, End::Lost);
@@ -472,7 +472,7 @@ impl Machine {
                 }
                 let charge = self.charge(from, channel, total, true, true)?;
                 let value = Begun { head: Head::Sent, total, wanted: true, charge };
-                if let Arrived::Whole(_, value, charge) = self.begin_value(now, from, channel, value, first) {
+                if let Arrived::Whole(_, value, charge) = self.begin_value(from, channel, value, first) {
                     self.buffered_value(now, channel, from, value, charge);
                 }
                 Ok(())
