@@ -414,6 +414,21 @@ fn a_welcome_is_from_whom_was_wanted_and_not_from_its_past() {
     }
 }
 
+#[test]
+fn a_socket_has_so_long_for_its_handshake() {
+    let mut machine = machine();
+    machine.accepted(NOW, SocketId(1));
+    let until = NOW + Config::new("tides").handshake;
+    let mut gone = Vec::new();
+    while gone.is_empty() {
+        let due = machine.next_tick().expect("it is closed");
+        machine.tick(due);
+        gone = closed(&mut machine);
+        assert_eq!(gone.is_empty(), due < until, "{due:?}");
+    }
+    assert_eq!(gone, [(SocketId(1), Closed::NoHandshake)]);
+}
+
 /// How sockets from two hosts fare, in the order in which they come: the last octet of the host, and whether they say `Hello`. Which are closed.
 fn crowd(machine: &mut Machine, sockets: impl IntoIterator<Item = (u64, u8, bool)>) -> Vec<u64> {
     let mut gone = Vec::new();
