@@ -476,7 +476,16 @@ impl Account {
         if let Some(announced) = self.announced.get_mut(&channel).filter(|announced| !announced.queued) {
             announced.queued = true;
             let large = cost(announced.bytes) > FLOOR / 2;
-            self.queues[usize::from(large)].push_back((channel, announced.number));
+            let queue = &mut self.queues[usize::from(large)];
+            queue.push_back((channel, announced.number));
+            if queue.len() > 2 * self.announced.len() + 64 {
+                // Most have been taken back, behind one that has no room.
+                queue.retain(|(channel, number)| {
+                    self.announced
+                        .get(channel)
+                        .is_some_and(|announced| announced.number == *number && announced.admitted.is_none())
+                });
+            }
         }
     }
 
@@ -751,6 +760,24 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn announcements_that_are_taken_back_leave_nothing_behind_one_that_waits() {
+        let (mut pool, mut account) = (pool(), Account::default());
+        // The first that waits has no room.
+        for channel in 0..100 {
+            account.announce(ChannelId(channel), channel as u64, Kind::Offer, MB).unwrap();
+            account.queue(ChannelId(channel));
+            account.admit(&mut pool);
+        }
+        for number in 1000..100_000 {
+            account.announce(ChannelId(1000), number, Kind::Offer, MB).unwrap();
+            account.queue(ChannelId(1000));
+            assert_eq!(account.recant(number).unwrap().1, Charge::NONE);
+        }
+        let queued: usize = account.queues.iter().map(VecDeque::len).sum();
+        assert!(queued < 400, "{queued}");
     }
 
     #[test]

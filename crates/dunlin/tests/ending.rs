@@ -19,6 +19,9 @@ use actor::{Actor, say};
 
 const COUNT: u32 = 100;
 
+/// The bytes of one, where all together are more than sockets take, and less than a node queues for one that reads nothing.
+const LARGE: usize = 60_000;
+
 /// An application that no other test has, and an address for its names that was free a moment ago.
 fn application() -> (String, String) {
     static COUNTED: AtomicU64 = AtomicU64::new(0);
@@ -292,7 +295,7 @@ fn values_arrive_when_the_last_handle_is_dropped() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let node = join(&application).await.unwrap();
-        let tx = send(&node, 100_000).await.unwrap();
+        let tx = send(&node, LARGE).await.unwrap();
         drop(node);
         drop(tx);
         let count = tokio::task::spawn_blocking(|| receiver.join().unwrap()).await.unwrap();
@@ -374,7 +377,7 @@ fn a_warning_counts_the_values_if_the_runtime_ends_first() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let node = join(&application).await.unwrap();
-        send(&node, 100_000).await.unwrap();
+        send(&node, LARGE).await.unwrap();
     });
     drop(runtime);
     let arrived = receiver.join().unwrap();
@@ -448,7 +451,7 @@ fn main_returns_though_a_peer_acknowledges_nothing() {
     let stuck = Stuck::start(&application);
     let returned = dunlin::block_on(async {
         let node = join(&application).await?;
-        send(&node, 100_000).await?;
+        send(&node, LARGE).await?;
         Result::<_>::Ok(std::time::Instant::now())
     });
     let took = returned.unwrap().elapsed();
@@ -467,9 +470,9 @@ fn main_returns_though_the_peers_of_two_nodes_acknowledge_nothing() {
     let mut held = None;
     let returned = dunlin::block_on(async {
         let dropped = join(&applications[0]).await?;
-        send(&dropped, 100_000).await?;
+        send(&dropped, LARGE).await?;
         let node = held.insert(join(&applications[1]).await?);
-        send(node, 100_000).await?;
+        send(node, LARGE).await?;
         Result::<_>::Ok(std::time::Instant::now())
     });
     let took = returned.unwrap().elapsed();
@@ -486,7 +489,7 @@ fn flushed_values_arrive_though_the_runtime_ends_at_once() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let node = join(&application).await.unwrap();
-        send(&node, 100_000).await.unwrap();
+        send(&node, LARGE).await.unwrap();
         node.flush().await.unwrap();
     });
     drop(runtime);
@@ -525,7 +528,7 @@ fn flush_names_the_node_whose_connection_ended_first() {
     let stuck = Stuck::start(&application);
     dunlin::block_on(async {
         let node = join(&application).await?;
-        let _tx = send(&node, 100_000).await?;
+        let _tx = send(&node, LARGE).await?;
         let flushed = node.flush().await;
         let Err(Error::Node(NodeError::NotFlushed { peers })) = flushed else { panic!("{flushed:?}") };
         stuck.is(&peers);
@@ -541,7 +544,7 @@ fn leave_names_the_node_that_has_not_acknowledged_values() {
     let stuck = Stuck::start(&application);
     dunlin::block_on(async {
         let node = Node::builder().no_config().app(&application.0).names(&application.1).join().await?;
-        let _tx = send(&node, 100_000).await?;
+        let _tx = send(&node, LARGE).await?;
         let error = node.leave().await.unwrap_err();
         assert!(error.to_string().contains(&format!("by node {} at ", stuck.peer)), "{error}");
         let Error::Node(NodeError::NotFlushed { peers }) = error else { panic!("{error}") };

@@ -9,7 +9,7 @@ use crate::channel::{Attached, Home, Visitor};
 use crate::connection::Carried;
 use crate::id::{ChannelId, Contact, NodeId};
 use crate::planted::planted;
-use crate::wire::{End, Frame, Kind, Memory};
+use crate::wire::{End, Frame, Kind, Memory, limits};
 
 /// Whether a value that waits may come.
 enum Place {
@@ -79,7 +79,7 @@ impl Machine {
         }
         let Some(connection) = self.connections.get_mut(from) else { return Ok(Charge::NONE) };
         let inbox = &mut connection.inbox;
-        if inbox.unfinished() >= self.config.attached_max {
+        if inbox.unfinished() >= self.config.attached_max.min(limits::ANNOUNCED) {
             return Err("more values in pieces than it may have channels");
         }
         let account = &mut inbox.account;

@@ -4,12 +4,14 @@
 //! Names go in pages over a rendezvous, so a page is made when the one before it has been received: a node keeps
 //! one page for each that asks, and no more than 32 in all.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use dunlin_core::{Call, Sender, ToClient, ToServer};
 use dunlin_macros::Bundle;
+use dunlin_proto::source::{Source, has_place};
 use dunlin_proto::wire::Face;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
@@ -51,6 +53,9 @@ pub(super) const PAGE_BYTES: usize = 256 << 10;
 
 /// So many pages are under way at once.
 pub(super) const PAGES_MAX: usize = 32;
+
+/// So many may ask at once. Sources share these places: see [`has_place`](dunlin_proto::source::has_place).
+pub(super) const INQUIRERS_MAX: usize = 256;
 
 /// So long a page waits to be received.
 const PAGE_WAITS: Duration = Duration::from_secs(10);
@@ -216,6 +221,25 @@ impl Inquirer {
     }
 }
 
+/// Those who ask at present.
+#[derive(Debug, Default)]
+pub(super) struct Inquirers(BTreeMap<Source, Arc<()>>);
+
+/// One of them is there for as long as this is.
+pub(super) type Place = Arc<()>;
+
+impl Inquirers {
+    /// A place for one from there, if there is one.
+    pub(super) fn place(&mut self, source: Source) -> Option<Place> {
+        // The map has one itself.
+        let held = |place: &Place| Arc::strong_count(place) - 1;
+        self.0.retain(|_, place| held(place) > 0);
+        let all = self.0.values().map(held).sum();
+        let mine = self.0.get(&source).map_or(0, held);
+        has_place(INQUIRERS_MAX, all, mine).then(|| self.0.entry(source).or_default().clone())
+    }
+}
+
 /// Answers one who asks, until they are gone.
 pub(super) async fn answer(
     mut server: InquiryServer,
@@ -223,6 +247,7 @@ pub(super) async fn answer(
     driver: Weak<Driver>,
     listening: Arc<[String]>,
     under_way: Arc<Semaphore>,
+    _place: Place,
 ) {
     loop {
         let goes_on = crate::alt! {
@@ -257,4 +282,24 @@ async fn list(
         next = behind;
     }
     Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inquirers_of_one_source_leave_places_to_others() {
+        let (mut inquirers, one, other) =
+            (Inquirers::default(), Source::V4([127, 0, 0, 2]), Source::V4([127, 0, 0, 3]));
+        let mut many: Vec<Place> = std::iter::from_fn(|| inquirers.place(one)).collect();
+        assert_eq!(many.len(), INQUIRERS_MAX / 4 * 3);
+        let few: Vec<Place> = std::iter::from_fn(|| inquirers.place(other)).collect();
+        assert_eq!(few.len(), 4);
+        // Who leaves makes room.
+        many.truncate(10);
+        assert!(inquirers.place(one).is_some());
+        drop((many, few));
+        assert!(inquirers.place(other).is_some() && inquirers.0.len() == 1, "{inquirers:?}");
+    }
 }

@@ -713,10 +713,10 @@ where
                 if is_open && !waiting.admits(source, welcomed.max_capacity() - welcomed.capacity()) {
                     // The server's face is dropped, and the client hears that.
                     garbage.push(Box::new(guest));
-                    return Some(Accepted { agents, full: true });
+                    return Some(Accepted { agents, full: Some(hub::GUESTS_MAX) });
                 }
                 match welcomed.try_send(guest) {
-                    Ok(()) => Some(Accepted { agents, full: false }),
+                    Ok(()) => Some(Accepted { agents, full: None }),
                     Err(TrySendError::Full(guest) | TrySendError::Closed(guest)) => {
                         garbage.push(Box::new(guest));
                         None

@@ -91,8 +91,8 @@ impl Waiting {
 /// A guest's side of a fresh bundle.
 pub(crate) struct Accepted {
     pub(crate) agents: Vec<Agent>,
-    /// There was no room for the other face, and it has been dropped.
-    pub(crate) full: bool,
+    /// There was no room for the other face, and it has been dropped: there are so many places. Without agents the guest is not let in at all.
+    pub(crate) full: Option<usize>,
 }
 
 /// The agents of a fresh face, in the order of its fields.
@@ -221,10 +221,14 @@ impl Hub {
                     let _ = cx.state.machine.say_names(cx.now, from.node, not_there);
                     return;
                 };
-                if full {
+                if let Some(max) = full {
                     let name = end.name.to_string();
                     let peer = Peer(from);
-                    self.refuse(NodeEvent::Limit(Limit::Guests { name, peer, max: GUESTS_MAX }), source);
+                    self.refuse(NodeEvent::Limit(Limit::Guests { name, peer, max }), source);
+                    if agents.is_empty() {
+                        let _ = cx.state.machine.say_names(cx.now, from.node, not_there);
+                        return;
+                    }
                 }
                 let agents = numbered(guest, agents);
                 (None, self.open_homes(cx, None, options, &declaration, agents, Some(from.node)))

@@ -12,7 +12,8 @@ use super::guests::{Acceptance, Accepted, agents_of};
 use super::{Half, Hub, Options};
 use crate::node::driver::Locked;
 use crate::node::inquiry::{
-    Bookmark, Inquiry, InquiryClient, NAME, NameList, NamedEnd, PAGE_BYTES, PAGES_MAX, Page, State, answer,
+    Bookmark, INQUIRERS_MAX, Inquirers, Inquiry, InquiryClient, NAME, NameList, NamedEnd, PAGE_BYTES, PAGES_MAX, Page,
+    State, answer,
 };
 use crate::node::name::{encoding, word};
 use crate::node::schema;
@@ -25,11 +26,16 @@ impl Hub {
         let driver = Arc::downgrade(cx.driver);
         let (me, listening): (String, Arc<[String]>) = (self.me.node.to_string(), listening.into());
         let under_way = Arc::new(Semaphore::new(PAGES_MAX));
-        let accept = Box::new(move |_, _, _: &mut Vec<Box<dyn Send>>| {
+        let mut inquirers = Inquirers::default();
+        let accept = Box::new(move |_, source, _: &mut Vec<Box<dyn Send>>| {
+            let Some(place) = inquirers.place(source) else {
+                return Some(Accepted { agents: Vec::new(), full: Some(INQUIRERS_MAX) });
+            };
             let (client, server) = Inquiry::pair();
             let agents = agents_of(client).ok()?;
-            world::spawn_own(answer(server, me.clone(), driver.clone(), listening.clone(), under_way.clone()));
-            Some(Accepted { agents, full: false })
+            let (driver, listening) = (driver.clone(), listening.clone());
+            world::spawn_own(answer(server, me.clone(), driver, listening, under_way.clone(), place));
+            Some(Accepted { agents, full: None })
         });
         let options = Options { face: Face::Acceptor, reserved: true, own: true, ..Options::default() };
         // Nobody waits until it is admitted.
