@@ -738,6 +738,18 @@ fn declarations_without_room_in_memory_are_refused() {
     assert!(registry.is_empty());
 }
 
+/// Each declaration looks at the clients that wait, and not at each beside each: with that a few thousand, of 27 bytes each, stopped a name service for minutes.
+#[test]
+fn many_clients_of_one_name_wait_at_little_cost() {
+    const CLIENTS: u64 = 4_000;
+    let mut server = Server::new();
+    let client = shared(Face::Client);
+    for number in 0..CLIENTS {
+        server.heard(life(1), declare(1, number, "shop", &client, Status::New));
+    }
+    assert_eq!(server.registry.len(), CLIENTS as usize);
+}
+
 #[test]
 fn limits_are_told() {
     let mut config = RegistryConfig::default();

@@ -317,11 +317,14 @@ impl Registry {
         if self.due.is_none_or(|due| due > now) {
             return;
         }
-        if self.quiet_until.is_some_and(|until| until <= now) {
+        let was_quiet = self.quiet_until.is_some_and(|until| until <= now);
+        if was_quiet {
             self.quiet_until = None;
         }
         let is_over = |end: &Declared| end.lease.is_some_and(|until| until <= now);
-        let names: Vec<Arc<str>> = self.names.keys().cloned().collect();
+        // Where no lease ends nothing can be settled that could not be before.
+        let concerned = self.names.iter().filter(|(_, ends)| was_quiet || ends.iter().any(is_over));
+        let names: Vec<Arc<str>> = concerned.map(|(name, _)| name.clone()).collect();
         for name in names {
             while let Some(at) = self.names.get(&name).and_then(|ends| ends.iter().position(is_over)) {
                 self.remove(&name, at);
@@ -553,7 +556,8 @@ impl Registry {
         ends.push(end);
         let at = ends.len() - 1;
         if known {
-            self.judge(&name, &mut ends, at);
+            let admitted = admitted(&ends);
+            self.judge(&name, &mut ends, &admitted, at);
         } else if matches!(status, Status::Joined(_)) {
             self.tell_what_stands(&mut ends, at);
             self.tell_conflict(&ends, at);
@@ -603,9 +607,10 @@ impl Registry {
     fn tell_conflict(&mut self, ends: &[Declared], at: usize) {
         let end = &ends[at];
         let has_partner = end.is_home() && ends.iter().any(|other| other.is_joined_to(end));
-        if (matches!(end.status, Status::Joined(_)) || has_partner)
-            && let Verdict::Refused(by) = verdict(ends, at, self.config.several_holders)
-        {
+        if !matches!(end.status, Status::Joined(_)) && !has_partner {
+            return;
+        }
+        if let Verdict::Refused(by) = verdict(ends, &admitted(ends), at, self.config.several_holders) {
             let (there, holder) = (ends[by].face.clone(), ends[by].life);
             let addresses = self.addresses_of(holder);
             self.answers.push_back((end.life, Names::Refused { number: end.number, there, holder, addresses }));
@@ -678,12 +683,15 @@ impl Registry {
             self.tell_conflict(ends, at);
             return true;
         }
-        (0..ends.len()).any(|at| !ends[at].is_admitted() && ends[at].lease.is_none() && self.judge(name, ends, at))
+        // Any number may wait to be admitted, so each is held against those only that are.
+        let admitted = admitted(ends);
+        let waits = |end: &Declared| !end.is_admitted() && end.lease.is_none();
+        (0..ends.len()).any(|at| waits(&ends[at]) && self.judge(name, ends, &admitted, at))
     }
 
     /// Whether anything has been decided.
-    fn judge(&mut self, name: &str, ends: &mut Vec<Declared>, at: usize) -> bool {
-        match verdict(ends, at, self.config.several_holders) {
+    fn judge(&mut self, name: &str, ends: &mut Vec<Declared>, admitted: &[usize], at: usize) -> bool {
+        match verdict(ends, admitted, at, self.config.several_holders) {
             Verdict::Later => return false,
             Verdict::Fits => {
                 ends[at].status = Status::Known;
@@ -757,10 +765,15 @@ impl Registry {
     }
 }
 
+/// Which of these are admitted.
+fn admitted(ends: &[Declared]) -> Vec<usize> {
+    (0..ends.len()).filter(|at| ends[*at].is_admitted()).collect()
+}
+
 /// Whether this end may have its face, beside those that are admitted. `several`: if it is shared, so may they.
-fn verdict(ends: &[Declared], at: usize, several: bool) -> Verdict {
+fn verdict(ends: &[Declared], admitted: &[usize], at: usize, several: bool) -> Verdict {
     let newcomer = &ends[at].face;
-    let admitted = || ends.iter().enumerate().filter(|(place, end)| *place != at && end.is_admitted());
+    let admitted = || admitted.iter().filter(|place| **place != at).map(|place| (*place, &ends[*place]));
     let server = admitted().map(|(_, end)| end.face.face).find(|face| matches!(face, Face::Server | Face::Acceptor));
     let mut later = false;
     for (place, end) in admitted() {
