@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::failure::{Failure, Signals, after_leaving};
 use crate::output::{Output, columns, printable, show_log};
 use crate::ping::{self, PATIENCE, can_be_dialled, plainly};
-use crate::who::{Who, plain, visit};
+use crate::who::{Who, visit};
 
 /// So long who listens where the names are to be served may take to say who it is.
 const LOOK: Duration = Duration::from_secs(1);
@@ -59,7 +59,8 @@ pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
 async fn serve(options: &Serve, output: Output) -> Result<(), Failure> {
     let (_, config) = options.who.application(None)?;
     show_log();
-    let mut builder = plain(&config);
+    // Its limits are those of the configuration.
+    let mut builder = Node::builder().app(&config.app.value).serve_names(true);
     let address = match options.listen.as_deref() {
         // A port is to be known beforehand.
         Some("default-route") => Some("default-route:7400"),

@@ -240,6 +240,14 @@ fn a_mistyped_command_suggests_only_commands_for_users() {
 }
 
 #[test]
+fn a_name_service_keeps_to_its_configuration() {
+    let stage = Stage::new("app = 'weather'\nnames = 'unix:DIR/names'\nheld_max_bytes = 1000\n");
+    let refused = stage.run(&["names", "serve"]);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.err.contains("`held_max_bytes` is 1000; it must be at least"), "{}", refused.err);
+}
+
+#[test]
 fn names_are_served_and_listed() {
     let stage = Stage::new(FILE);
     let nobody = stage.run(&["names", "list"]);
