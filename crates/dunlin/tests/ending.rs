@@ -20,7 +20,7 @@ use actor::{Actor, say};
 const COUNT: u32 = 100;
 
 /// The bytes of one, where all together are more than sockets take, and less than a node queues for one that reads nothing.
-const LARGE: usize = 60_000;
+const LARGE: usize = 40_000;
 
 /// An application that no other test has, and an address for its names that was free a moment ago.
 fn application() -> (String, String) {
