@@ -1345,32 +1345,16 @@ impl<T> Chan<T> {
 
     /// Calls `f` on the queue, under the lock. For agents, which always have one.
     pub(crate) fn with_queue<R>(&self, f: impl FnOnce(&mut Queue<T>, Ends, &mut After<T>) -> R) -> R {
-        let mut pass = self.pass();
-        let result = f(queue(&mut pass.state), pass.ends, &mut pass.after);
-        pass.end();
-        result
-    }
-
-    /// What [`with_queue`](Self::with_queue) does before `f`. Like [`Pass::end`] it is apart, since it is the same for all of the many `f`.
-    fn pass(&self) -> Pass<'_, T> {
-        let state = self.state.lock();
-        Pass { ends: ends(&state), state, after: After::new() }
-    }
-}
-
-/// A pass of an agent through a queue, under the lock.
-struct Pass<'a, T> {
-    state: Guard<'a, Inner<T>>,
-    ends: Ends,
-    after: After<T>,
-}
-
-impl<T> Pass<'_, T> {
-    fn end(mut self) {
+        let mut after = After::new();
+        let mut g = self.state.lock();
+        let ends = ends(&g);
+        let queue = queue(&mut g);
+        let result = f(queue, ends, &mut after);
         // Once the sender has gone, only agents settle what it has left.
-        queue(&mut self.state).sender_leaves(false, &mut self.after.wakes);
-        publish(&mut self.state);
-        drop(self.state);
-        self.after.done();
+        queue.sender_leaves(false, &mut after.wakes);
+        publish(&mut g);
+        drop(g);
+        after.done();
+        result
     }
 }
