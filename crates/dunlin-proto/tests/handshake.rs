@@ -629,3 +629,55 @@ fn what_was_offered_meanwhile_comes_before_another_connection() {
     let heard = Hello::decode(&mut BytesMut::from(&said.concat()[..])).unwrap().unwrap();
     assert_eq!((heard.met, heard.resume.connection), (Incarnation(2), offered));
 }
+
+/// A node that was paused reads, behind the `Hello` that its dialler has gone on from, those that the dialler had given up before. They are not answered: what they
+/// would be offered would push out what the dialler has begun.
+#[test]
+fn a_hello_that_comes_late_pushes_out_no_offer() {
+    let mut machine = machine();
+    let offered = welcomed(&mut machine, 1, &hello(life(10, 1), 20));
+    for late in 2..12 {
+        refused(&mut machine, late, &hello(life(10, 1), late), Refusal::Late);
+    }
+    // The twin: the same one again, and later ones, are answered, and another node's.
+    welcomed(&mut machine, 12, &hello(life(10, 1), 20));
+    welcomed(&mut machine, 13, &hello(life(10, 1), 21));
+    welcomed(&mut machine, 14, &hello(life(11, 1), 1));
+    assert_eq!(welcomed(&mut machine, 15, &knows(hello(life(10, 1), 22), offered)), offered);
+}
+
+/// A connection has been given up here, its dialler says hello for it, and hears in which run it goes on. Then this node forgets it, since it needs nothing
+/// of it. The socket of the answer.
+fn forgets_what_it_has_answered() -> (Machine, ConnectionId) {
+    let mut machine = machine();
+    let known = welcomed(&mut machine, 1, &hello(life(10, 1), 1));
+    assert_eq!(confirms(&mut machine, 1), []);
+    machine.closed(NOW, SocketId(1));
+    while machine.poll().is_some() {}
+    machine.tick(NOW + Config::new("tides").grace);
+    let (answer, _) = said(&mut machine, 2, &knows(hello(life(10, 1), 2), known));
+    let Answer::Welcome(Welcome { resume, .. }) = answer else { panic!("{answer:?}") };
+    assert_eq!(resume, Resume { connection: known, run: 2, seen: 0 });
+    (machine, known)
+}
+
+#[test]
+fn the_next_run_of_a_connection_is_an_offer_as_well() {
+    let (mut machine, known) = forgets_what_it_has_answered();
+    assert_eq!(confirms(&mut machine, 2), []);
+    assert_eq!(machine.carried_by(NodeId(10)), Some(SocketId(2)));
+    // Its dialler may have heard the answer, and the confirmation may be lost.
+    for (said, answered) in [((2, 0), (2, 0)), ((1, 7), (2, 0)), ((2, 7), (3, 0)), ((4, 0), (4, 0))] {
+        let (mut machine, known) = forgets_what_it_has_answered();
+        machine.closed(NOW, SocketId(2));
+        let resume = Resume { connection: known, run: said.0, seen: said.1 };
+        let (answer, _) = self::said(&mut machine, 3, &Hello { resume, ..hello(life(10, 1), 3) });
+        let Answer::Welcome(Welcome { resume, .. }) = answer else { panic!("{answer:?}") };
+        assert_eq!((resume.connection, (resume.run, resume.seen)), (known, answered), "{said:?}");
+    }
+    // Once it is confirmed, and given up again, nothing is left of it.
+    machine.closed(NOW, SocketId(2));
+    machine.tick(NOW + Config::new("tides").grace);
+    while machine.poll().is_some() {}
+    refused(&mut machine, 3, &knows(hello(life(10, 1), 3), known), Refusal::Forgotten);
+}

@@ -44,6 +44,10 @@ struct Promised {
     to: Life,
     source: Source,
     id: ConnectionId,
+    /// The life of that connection that would begin.
+    run: u64,
+    /// Which of the dialler's attempts was answered so.
+    attempt: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -116,8 +120,17 @@ impl Former {
         })
     }
 
-    /// A connection was offered to that node, which has dialled from there.
-    pub(crate) fn promise(&mut self, now: Time, to: Life, source: Source, id: ConnectionId) {
+    /// A connection was offered to that node, which has dialled from there: in that run of it nothing has been said yet.
+    pub(crate) fn promise(
+        &mut self,
+        now: Time,
+        to: Life,
+        source: Source,
+        (id, run): (ConnectionId, u64),
+        attempt: u64,
+    ) {
+        // The latest answer is the one that counts.
+        self.keep_promises(|promise| (promise.to, promise.source, promise.id) != (to, source, id));
         let expired = self.promises.iter().take_while(|promise| promise.until <= now).count();
         (0..expired).for_each(|_| self.drop_promise(0));
         let alike = |promise: &Promised| promise.to.node == to.node && promise.source == source;
@@ -133,7 +146,7 @@ impl Former {
             self.drop_promise(first);
         }
         self.shares.take(source);
-        self.promises.push_back(Promised { until: now + KEPT_FOR, to, source, id });
+        self.promises.push_back(Promised { until: now + KEPT_FOR, to, source, id, run, attempt });
     }
 
     fn drop_promise(&mut self, at: usize) {
@@ -176,6 +189,18 @@ impl Former {
         ranked.into_iter().map(|(_, offer)| offer)
     }
 
+    /// In which run of this connection nothing has been said, if it was offered to that life.
+    pub(crate) fn offered_run(&self, now: Time, to: Life, id: ConnectionId) -> Option<u64> {
+        let is_it = |promise: &&Promised| (promise.to, promise.id) == (to, id) && now < promise.until;
+        self.promises.iter().filter(is_it).map(|promise| promise.run).max()
+    }
+
+    /// The latest attempt of that life that was answered, of those that it has not confirmed.
+    pub(crate) fn attempt_answered(&self, now: Time, by: Life) -> u64 {
+        let is_it = |promise: &&Promised| promise.to == by && now < promise.until;
+        self.promises.iter().filter(is_it).map(|promise| promise.attempt).max().unwrap_or(0)
+    }
+
     /// That node does not know this one.
     pub(crate) fn is_unknown_to(&mut self, node: NodeId, id: ConnectionId) {
         self.keep_promises(|promise| (promise.to.node, promise.id) != (node, id));
@@ -208,7 +233,7 @@ mod tests {
         let mut former = Former::default();
         for node in 1..=MET_MAX as u128 + 1 {
             former.ended(Time(1), NodeId(node), &met(7), true);
-            former.promise(Time(1), life(node), Source::Unknown, ConnectionId(node));
+            former.promise(Time(1), life(node), Source::Unknown, (ConnectionId(node), 1), 1);
         }
         assert_eq!((former.ended.len(), former.promises.len()), (ENDED_MAX, PROMISES_MAX));
         assert_eq!((former.met.len(), former.met_order.len()), (MET_MAX, MET_MAX));
@@ -223,7 +248,7 @@ mod tests {
         assert_eq!((former.met.len(), former.met(NodeId(2)), former.met(NodeId(3))), (1, None, Some(Incarnation(9))));
         assert_eq!(former.promised(later, NodeId(MET_MAX as u128)).next(), None);
         for id in 1..=6 {
-            former.promise(later, life(3), Source::Unknown, ConnectionId(id));
+            former.promise(later, life(3), Source::Unknown, (ConnectionId(id), 1), 1);
         }
         former.is_unknown_to(NodeId(3), ConnectionId(5));
         assert!(former.promised(later, NodeId(3)).eq([6, 4, 3].map(offer)));
@@ -236,19 +261,19 @@ mod tests {
     fn offers_of_one_source_do_not_push_out_those_of_another() {
         let thief = Source::V4([192, 0, 2, 66]);
         let mut former = Former::default();
-        former.promise(Time(1), life(1), Source::Unknown, ConnectionId(1));
+        former.promise(Time(1), life(1), Source::Unknown, (ConnectionId(1), 1), 1);
         // In the name of the same node, and in others'.
         for id in 2..100 {
-            former.promise(Time(1), life(1), thief, ConnectionId(id));
+            former.promise(Time(1), life(1), thief, (ConnectionId(id), 1), 1);
         }
         assert!(former.promised(Time(1), NodeId(1)).eq([99, 1, 98, 97, 96].map(offer)));
         for node in 2..3 * PROMISES_MAX as u128 {
-            former.promise(Time(1), life(node), thief, ConnectionId(node));
+            former.promise(Time(1), life(node), thief, (ConnectionId(node), 1), 1);
         }
         assert_eq!((former.promises.len(), former.shares.taken()), (PROMISES_MAX, PROMISES_MAX));
         assert!(former.promised(Time(1), NodeId(1)).eq([1].map(offer)));
         former.redeem(life(1));
-        former.promise(Time(1) + KEPT_FOR, life(5), thief, ConnectionId(5));
+        former.promise(Time(1) + KEPT_FOR, life(5), thief, (ConnectionId(5), 1), 1);
         assert_eq!((former.promises.len(), former.shares.taken()), (1, 1));
     }
 }

@@ -100,10 +100,10 @@ impl Machine {
         let mine = stands.map_or(ConnectionId::NONE, |connection| connection.id);
         let goes_on = said.connection.is_some() && said.connection == mine;
         // Until it is known which connection there is, each that this node has offered may be.
-        let offer = (hello.me.incarnation, said.connection);
-        let is_offered = || self.former.promised(now, node).any(|known| known == offer) || planted!(ForgottenResumes);
-        let was_offered = said.connection.is_some() && !goes_on && is_offered();
-        if said.connection.is_some() && !goes_on && !was_offered {
+        let is_unknown = said.connection.is_some() && !goes_on;
+        let offered_run = self.former.offered_run(now, hello.me, said.connection).filter(|_| is_unknown);
+        let offered_run = if is_unknown && planted!(ForgottenResumes) { offered_run.or(Some(1)) } else { offered_run };
+        if is_unknown && offered_run.is_none() {
             let why = self.does_not_know(node, id, said.connection);
             return self.refuse(now, id, why, message);
         }
@@ -111,7 +111,9 @@ impl Machine {
             return self.refuse(now, id, Refusal::Busy, message);
         }
         let their_attempt = stands.map_or(0, |connection| connection.their_attempt);
-        if hello.attempt <= their_attempt && !planted!(LateSocket) {
+        // What was answered, and is not confirmed, may come again: but not what its dialler had given up before.
+        let is_late = hello.attempt <= their_attempt || hello.attempt < self.former.attempt_answered(now, hello.me);
+        if is_late && !planted!(LateSocket) {
             return self.refuse(now, id, Refusal::Late, message);
         }
         if let Some(Attempt::Hello(mine)) = known.and_then(|connection| connection.dialling.running)
@@ -124,9 +126,10 @@ impl Machine {
         let begins = || Resume { run: 1, ..Resume::default() };
         let here = stands.filter(|_| goes_on).map_or_else(begins, Connection::resume_point);
         let (mut run, mut seen) = (here.run, 0);
-        if was_offered {
+        if let Some(offered_run) = offered_run {
             // The dialler has begun, and nothing of that has arrived.
-            run = here.run.max(said.run) + u64::from(said.seen > 0);
+            run = offered_run.max(said.run);
+            run += u64::from(said.run == run && said.seen > 0);
         }
         if goes_on {
             run = here.run.max(said.run);
@@ -145,13 +148,15 @@ impl Machine {
         if run > limits::RUN {
             return self.refuse(now, id, Refusal::Impossible, message);
         }
-        let begins = !goes_on && !was_offered;
+        let begins = !goes_on && offered_run.is_none();
         let connection = if begins { self.random.connection() } else { said.connection };
         let answered = Resume { connection, run, seen: if run == here.run { here.seen } else { 0 } };
-        if begins {
-            // The dialler may hear of it, and this node not hear that it has.
+        let lives_on = goes_on && run == here.run && stands.is_some_and(|connection| connection.was_up);
+        if !lives_on {
+            // Nothing has been said in that run of it. The dialler may hear of it, and this node not hear that it has, and have no record any more of that
+            // node: if it has given up what was before, and needs nothing of it.
             let source = self.sockets.get(id).map_or(Source::Unknown, |socket| socket.source);
-            self.former.promise(now, hello.me, source, connection);
+            self.former.promise(now, hello.me, source, (connection, run), hello.attempt);
         }
         let (welcome, signed) = self.say_welcome(version, answered, message);
         let promise = Promise {
@@ -270,7 +275,11 @@ impl Machine {
             // One that began meanwhile, on a socket that the dialler had dialled before this one, it had when it said this hello, which names
             // none: so it has given that up since. Of one that this side has dialled nothing of the kind is known.
             let has_given_up = connection.is_theirs && begins;
-            if connection.id != before && !has_given_up && !planted!(ForgottenResumes) {
+            let has_nothing = !connection.id.is_some();
+            let offered = self.former.offered_run(now, dialler, answered.connection);
+            let stands =
+                self.connection(node).id == before || has_given_up || has_nothing && offered == Some(answered.run);
+            if !stands && !planted!(ForgottenResumes) {
                 return self.close(now, id, Closed::Superseded);
             }
             // The dialler knows of none, or has never heard of this side's.
