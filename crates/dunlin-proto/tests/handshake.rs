@@ -681,3 +681,24 @@ fn the_next_run_of_a_connection_is_an_offer_as_well() {
     while machine.poll().is_some() {}
     refused(&mut machine, 3, &knows(hello(life(10, 1), 3), known), Refusal::Forgotten);
 }
+
+/// While the confirmation of what this node has answered is on its way, this node dials itself, names the connection that it has offered, and so it begins; and
+/// is over. What comes then behind the confirmation was said in that connection, and heard.
+#[test]
+fn what_has_begun_on_another_socket_and_is_over_begins_no_more() {
+    let mut machine = machine();
+    let offered = welcomed(&mut machine, 1, &hello(life(10, 1), 1));
+    // Its first dial gives way to the socket that is about to be confirmed.
+    dials(&mut machine, 10, 3);
+    assert_eq!(closed(&mut machine), [(SocketId(3), Closed::Superseded)]);
+    machine.tick(machine.next_tick().expect("it dials again"));
+    let dial = dial_of(&mut machine);
+    machine.dialled(NOW, dial, SocketId(2));
+    answers(&mut machine, 2, NodeId(10), Answer::Welcome(welcome_of(life(10, 1), offered)));
+    assert_eq!(machine.carried_by(NodeId(10)), Some(SocketId(2)));
+    says(&mut machine, 2, &Frame::Goodbye);
+    machine.closed(NOW, SocketId(2));
+    while machine.poll().is_some() {}
+    assert_eq!(confirms(&mut machine, 1), [(SocketId(1), Closed::Superseded)]);
+    assert_eq!(machine.carried_by(NodeId(10)), None);
+}

@@ -272,13 +272,14 @@ impl Machine {
         }
         let connection = self.connection(node);
         if connection.id != answered.connection {
-            // One that began meanwhile, on a socket that the dialler had dialled before this one, it had when it said this hello, which names
-            // none: so it has given that up since. Of one that this side has dialled nothing of the kind is known.
-            let has_given_up = connection.is_theirs && begins;
-            let has_nothing = !connection.id.is_some();
-            let offered = self.former.offered_run(now, dialler, answered.connection);
-            let stands =
-                self.connection(node).id == before || has_given_up || has_nothing && offered == Some(answered.run);
+            let stands = if connection.id.is_some() {
+                // One that began meanwhile, on a socket that the dialler had dialled before this one, it had when it said this hello, which names
+                // none: so it has given that up since. Of one that this side has dialled nothing of the kind is known.
+                connection.id == before || connection.is_theirs && begins
+            } else {
+                // What was offered may have begun on another socket meanwhile, and be over.
+                self.former.offered_run(now, dialler, answered.connection) == Some(answered.run)
+            };
             if !stands && !planted!(ForgottenResumes) {
                 return self.close(now, id, Closed::Superseded);
             }
