@@ -217,6 +217,44 @@ fn a_slow_reader_gets_all_large_values() {
     });
 }
 
+/// Receivers of one node have a large value each that they do not receive. Others of the same node go on, however their receives come: before the value is announced,
+/// or after; and the last have theirs once they receive.
+#[test]
+fn values_that_are_not_received_leave_room_for_those_that_are() {
+    const RECEIVERS: usize = 8;
+    run(async {
+        let _alone = ALONE.lock().await;
+        let (node, names) = serve(|builder| builder.message_max_bytes(MB as u64).held_max_bytes(4 * MB as u64)).await;
+        let friend = Node::builder().app("memory").names(&names).serve_names(false).join().await.unwrap();
+        let (mut receivers, mut sends) = (Vec::new(), Vec::new());
+        for n in 0..RECEIVERS {
+            receivers.push(node.receiver::<Vec<u8>>(&format!("r{n}")).await.unwrap());
+            let mut tx = friend.sender::<Vec<u8>>(&format!("r{n}")).await.unwrap();
+            sends.push(dunlin::spawn(async move {
+                for _ in 0..3 {
+                    tx.send(vec![7; MB - 100]).await?;
+                }
+                Ok::<_, Error>(())
+            }));
+        }
+        // Those that came first take all the room that there is for values that nobody waits for.
+        for rx in receivers[RECEIVERS / 2..].iter_mut().rev() {
+            for _ in 0..3 {
+                assert_eq!(rx.recv().await.unwrap().len(), MB - 100);
+            }
+        }
+        for rx in &mut receivers[..RECEIVERS / 2] {
+            for _ in 0..3 {
+                assert_eq!(rx.recv().await.unwrap().len(), MB - 100);
+            }
+        }
+        for sent in sends {
+            sent.await.unwrap().unwrap();
+        }
+        friend.leave().await.unwrap();
+    });
+}
+
 /// A peer attaches to as many receivers as there are. The node has room for so many, and others still find some.
 #[test]
 fn attached_halves_are_bounded() {

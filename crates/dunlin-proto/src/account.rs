@@ -166,6 +166,8 @@ pub(crate) struct Pool {
     /// For announced values.
     reserved: u64,
     reserved_max: u64,
+    /// Of that, so much is not for values that may lie here for ever: one of the largest for which a receive waits.
+    awaited_min: u64,
     /// For credits beyond the floor of each connection.
     lent: u64,
     lent_max: u64,
@@ -185,6 +187,7 @@ impl Pool {
         Self {
             reserved: 0,
             reserved_max: least.saturating_add(spare - lent_max),
+            awaited_min: cost(config.value_max as u64),
             lent: 0,
             lent_max,
             credit_max: (config.credit_max as u64).max(FLOOR),
@@ -196,7 +199,7 @@ impl Pool {
     /// The declarations of that node take so many bytes. `None`: there is no room for more than they took; else whether there is room that was not there before.
     pub(crate) fn declares(&mut self, node: NodeId, bytes: u64) -> Option<bool> {
         let before = self.declared.get(&node).copied().unwrap_or(0);
-        if bytes > before && !self.reserve(before, bytes - before) {
+        if bytes > before && !self.reserve(before, bytes - before, Need::Beside) {
             return None;
         }
         self.reserved -= before.saturating_sub(bytes);
@@ -219,14 +222,17 @@ impl Pool {
     }
 
     /// Takes room for a connection that has reserved so much already. `false`: there is none.
-    fn reserve(&mut self, mine: u64, cost: u64) -> bool {
+    fn reserve(&mut self, mine: u64, cost: u64, need: Need) -> bool {
         let free = self.reserved_max.saturating_sub(self.reserved);
         let Some(left) = free.checked_sub(cost) else { return false };
-        if mine > 0 && mine.saturating_add(cost) > left {
-            return false;
-        }
-        self.reserved += cost;
-        true
+        let is_share = mine == 0 || mine.saturating_add(cost) <= left;
+        let has_room = match need {
+            Need::Ahead => is_share && left >= self.awaited_min,
+            Need::Beside => is_share,
+            Need::Awaited => true,
+        };
+        self.reserved += if has_room { cost } else { 0 };
+        has_room
     }
 
     /// How much credit a connection should have that has been lent so much beyond its floor.
@@ -242,6 +248,23 @@ impl Pool {
     }
 }
 
+/// What room is taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Need {
+    /// A value that may lie here for ever.
+    Ahead,
+    /// What is beside values.
+    Beside,
+    /// A value for which a receive waits, so that it will not stay.
+    Awaited,
+}
+
+impl Need {
+    fn of(is_awaited: bool) -> Self {
+        if is_awaited { Self::Awaited } else { Self::Ahead }
+    }
+}
+
 /// A value that the other node would like to send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Announced {
@@ -252,6 +275,10 @@ pub(crate) struct Announced {
     admitted: Option<Charge>,
     /// It stands in a queue, and not only until its channel has room.
     queued: bool,
+    /// A receive waits for it.
+    awaited: bool,
+    /// The home is to say when one does.
+    asked: bool,
 }
 
 /// What is kept for the other node of a connection.
@@ -275,8 +302,9 @@ pub(crate) struct Account {
     window: u64,
     announced: BTreeMap<ChannelId, Announced>,
     numbers: BTreeMap<u64, ChannelId>,
-    /// Those whose channels have room: small ones, which need no room in the pool as long as the connection has some itself, and others.
-    queues: [VecDeque<(ChannelId, u64)>; 2],
+    /// Those whose channels have room: those for which a receive waits; of the others small ones, which need no room in the pool as long as the connection has
+    /// some itself; and large ones.
+    queues: [VecDeque<(ChannelId, u64)>; 3],
     /// The connection is among those that wait for the pool.
     pub(crate) waits: bool,
     /// Values that were admitted and are not complete.
@@ -391,7 +419,9 @@ impl Account {
         let window = pool.target(self.lent);
         // What nobody takes goes over to the pool by and by, as if it had been announced: many small values would be asked for one by one.
         let part = window / 4;
-        if self.credit < window / 2 && self.kept - self.moved >= part && pool.reserve(self.reserved + self.moved, part)
+        if self.credit < window / 2
+            && self.kept - self.moved >= part
+            && pool.reserve(self.reserved + self.moved, part, Need::Ahead)
         {
             self.moved += part;
             self.settle(pool);
@@ -408,7 +438,7 @@ impl Account {
 
     /// Takes room for a half that attaches. `None`: there is none.
     pub(crate) fn attach(&mut self, pool: &mut Pool) -> Option<Charge> {
-        pool.reserve(self.halves, HALF).then(|| {
+        pool.reserve(self.halves, HALF, Need::Beside).then(|| {
             self.halves += HALF;
             Charge { bytes: HALF, way: Way::Half }
         })
@@ -419,7 +449,7 @@ impl Account {
     pub(crate) fn answers_wait(&mut self, bytes: u64, pool: &mut Pool) -> Option<bool> {
         let counted = bytes.saturating_sub(ANSWERS_FREE).next_multiple_of(ANSWERS_PART);
         if counted > self.answers {
-            return pool.reserve(self.answers, counted - self.answers).then(|| {
+            return pool.reserve(self.answers, counted - self.answers, Need::Beside).then(|| {
                 self.answers = counted;
                 false
             });
@@ -435,7 +465,7 @@ impl Account {
     /// A value comes that was admitted when its channel was over, and now is not.
     pub(crate) fn reserve(&mut self, total: u64, pool: &mut Pool) -> Option<Charge> {
         let bytes = cost(total);
-        pool.reserve(self.reserved + self.moved, bytes).then(|| {
+        pool.reserve(self.reserved + self.moved, bytes, Need::Awaited).then(|| {
             self.reserved += bytes;
             self.unarrived += 1;
             Charge { bytes, way: Way::Reserved }
@@ -456,7 +486,9 @@ impl Account {
         if self.numbers.insert(number, channel).is_some() {
             return Err("an announcement under a number that is in use");
         }
-        let announced = Announced { number, kind, bytes, admitted: None, queued: false };
+        // What a choice grants was asked for.
+        let awaited = kind == Kind::Grant;
+        let announced = Announced { number, kind, bytes, admitted: None, queued: false, awaited, asked: false };
         if self.announced.insert(channel, announced).is_some() {
             return Err("two announcements on one channel");
         }
@@ -475,8 +507,11 @@ impl Account {
     pub(crate) fn queue(&mut self, channel: ChannelId) {
         if let Some(announced) = self.announced.get_mut(&channel).filter(|announced| !announced.queued) {
             announced.queued = true;
-            let large = cost(announced.bytes) > FLOOR / 2;
-            let queue = &mut self.queues[usize::from(large)];
+            let nth = match announced.awaited {
+                true => 0,
+                false => 1 + usize::from(cost(announced.bytes) > FLOOR / 2),
+            };
+            let queue = &mut self.queues[nth];
             queue.push_back((channel, announced.number));
             if queue.len() > 2 * self.announced.len() + 64 {
                 // Most have been taken back, behind one that has no room.
@@ -492,12 +527,12 @@ impl Account {
     /// The next value that has room, and its cost is charged: the number of its announcement.
     pub(crate) fn admit(&mut self, pool: &mut Pool) -> Option<u64> {
         let in_use = self.in_use();
-        for large in [0, 1] {
-            while let Some((channel, number)) = self.queues[large].front().copied() {
+        for nth in 0..self.queues.len() {
+            while let Some((channel, number)) = self.queues[nth].front().copied() {
                 let waits = |announced: &&mut Announced| announced.number == number && announced.admitted.is_none();
                 let Some(announced) = self.announced.get_mut(&channel).filter(waits) else {
-                    // It was taken back, or admitted since its channel is over.
-                    self.queues[large].pop_front();
+                    // It was taken back, or admitted since its channel is over, or from another queue.
+                    self.queues[nth].pop_front();
                     continue;
                 };
                 let bytes = cost(announced.bytes);
@@ -505,7 +540,7 @@ impl Account {
                 let charge = if within_window {
                     self.kept += bytes;
                     Charge { bytes, way: Way::Credit }
-                } else if pool.reserve(self.reserved + self.moved, bytes) {
+                } else if pool.reserve(self.reserved + self.moved, bytes, Need::of(announced.awaited)) {
                     self.reserved += bytes;
                     self.unarrived += 1;
                     Charge { bytes, way: Way::Reserved }
@@ -513,12 +548,30 @@ impl Account {
                     break;
                 };
                 announced.admitted = Some(charge);
-                self.queues[large].pop_front();
+                self.queues[nth].pop_front();
                 self.settle(pool);
                 return Some(number);
             }
         }
         None
+    }
+
+    /// A receive waits for the value that is announced on this channel.
+    pub(crate) fn awaited(&mut self, channel: ChannelId) {
+        let waits = |announced: &&mut Announced| announced.admitted.is_none() && !announced.awaited;
+        if let Some(announced) = self.announced.get_mut(&channel).filter(waits) {
+            announced.awaited = true;
+            if std::mem::take(&mut announced.queued) {
+                self.queue(channel);
+            }
+        }
+    }
+
+    /// The value on this channel has no room now. Whether that is to be told, which it is once: it has more if a receive waits.
+    pub(crate) fn asks_awaited(&mut self, channel: ChannelId) -> bool {
+        let waits = |announced: &&mut Announced| announced.admitted.is_none() && !announced.awaited;
+        let announced = self.announced.get_mut(&channel).filter(waits);
+        announced.is_some_and(|announced| !std::mem::replace(&mut announced.asked, true))
     }
 
     /// Whether a value waits for room in the pool.
@@ -786,8 +839,15 @@ mod tests {
         let max = pool.reserved_max;
         let fill = |pool: &mut Pool| {
             let mut account = Account::default();
-            while account.reserve(MB, pool).is_some() {}
-            account.held()
+            let mut number = 0;
+            loop {
+                account.announce(ChannelId(number.into()), number, Kind::Offer, MB).unwrap();
+                account.queue(ChannelId(number.into()));
+                if account.admit(pool).is_none() {
+                    return account.held();
+                }
+                number += 1;
+            }
         };
         let shares: Vec<u64> = (0..4).map(|_| fill(&mut pool)).collect();
         // A half, a quarter, and so on; and one value in any case where there is room.

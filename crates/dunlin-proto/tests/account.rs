@@ -46,6 +46,8 @@ struct Channel {
     arrived: usize,
     queue: VecDeque<(Ticket, usize)>,
     buffer: VecDeque<usize>,
+    /// The machine asks for the next receive that waits.
+    asked: bool,
     /// Ended at the home.
     over: bool,
     /// Ended at the sender.
@@ -192,6 +194,7 @@ impl World {
                 channel.arrived += 1;
                 channel.buffer.push_back(value.len());
             }
+            HomeHears::Announced => channel.asked = true,
             HomeHears::Withdraw(ticket) => {
                 let stands = channel.queue.iter().position(|(other, _)| *other == ticket);
                 if let Some(stands) = stands {
@@ -263,17 +266,33 @@ impl World {
         } else if let Some((ticket, _)) = channel.queue.pop_front() {
             self.machines[HOME].taken(now, id(at), NodeId(1), ticket);
         } else {
+            if std::mem::take(&mut channel.asked) {
+                self.machines[HOME].awaited(id(at));
+            }
             return false;
         }
         self.taken += 1;
         true
     }
 
+    /// A receive waits until something comes. `false`: nothing does.
+    fn receive_and_wait(&mut self, at: usize) -> bool {
+        loop {
+            if self.receive(at) {
+                return true;
+            }
+            if !self.step() {
+                return self.receive(at);
+            }
+        }
+    }
+
     /// Whoever receives, and goes on receiving, receives all.
     fn receive_all(&mut self) {
         loop {
             self.settle();
-            if (0..CHANNELS).filter(|at| self.receive(*at)).count() == 0 {
+            let taken = (0..CHANNELS).filter(|at| self.receive(*at)).count();
+            if taken == 0 && !self.step() {
                 return;
             }
         }
@@ -407,6 +426,28 @@ fn other_channels_go_on_beside_one_that_is_full() {
         world.settle();
         assert_eq!(world.channels[0].open.len(), left);
     }
+}
+
+/// Two channels have a value each that is as large as can be, and that nobody receives: what is received goes on beside them, on any number of others.
+#[test]
+fn large_values_that_are_not_received_leave_room_for_one_that_is() {
+    let mut world = World::new();
+    for at in 0..CHANNELS {
+        world.send(at, MB);
+    }
+    world.settle();
+    let full: Vec<usize> = (0..CHANNELS).filter(|at| world.channels[*at].here() > 0).collect();
+    assert!((1..CHANNELS).contains(&full.len()), "{full:?}");
+    for _ in 0..10 {
+        for at in (0..CHANNELS).filter(|at| !full.contains(at)) {
+            assert!(world.receive_and_wait(at), "channel {at} waits beside {full:?}");
+            world.send(at, MB);
+            world.settle();
+        }
+    }
+    assert!(full.iter().all(|at| world.channels[*at].here() == MB));
+    world.receive_all();
+    assert!(world.channels.iter().all(|channel| channel.open.is_empty() && channel.sent == channel.arrived));
 }
 
 /// What small values need nobody asks for, however many there are.

@@ -298,7 +298,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn hears(&mut self, channel: ChannelId, from: NodeId, heard: HomeHears) {
+    pub(crate) fn hears(&mut self, channel: ChannelId, from: NodeId, heard: HomeHears) {
         let from = self.contact(from);
         self.actions.push_back(Action::Home(channel, from, heard));
     }

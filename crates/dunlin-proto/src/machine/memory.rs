@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Machine;
 use super::frames::CONTROL_MAX;
 use crate::account::{Charge, may_stand};
-use crate::channel::{Attached, Home, Visitor};
+use crate::channel::{Attached, Home, HomeHears, Visitor};
 use crate::connection::Carried;
 use crate::id::{ChannelId, Contact, NodeId};
 use crate::planted::planted;
@@ -30,6 +30,20 @@ impl Machine {
                 continue;
             }
             self.give_back_to(from, channel, charge);
+        }
+    }
+
+    /// A receive waits on this channel, where a value was [announced](crate::HomeHears::Announced): that goes before those that none waits for, and into room that they leave.
+    pub fn awaited(&mut self, channel: ChannelId) {
+        let nodes: Vec<NodeId> = match (self.homes.get(&channel), self.visitors.get(&channel)) {
+            (Some(home), _) => home.attached.keys().copied().collect(),
+            (None, visitor) => visitor.iter().map(|visitor| visitor.old_home()).collect(),
+        };
+        for node in nodes {
+            if let Some(connection) = self.connections.get_mut(node) {
+                connection.inbox.account.awaited(channel);
+            }
+            self.consider(node, channel);
         }
     }
 
@@ -221,6 +235,10 @@ impl Machine {
             Place::There => {
                 connection.inbox.account.queue(channel);
                 self.admit_values(node);
+                let account = self.connections.get_mut(node).map(|connection| &mut connection.inbox.account);
+                if account.is_some_and(|account| account.asks_awaited(channel)) {
+                    self.hears(channel, node, HomeHears::Announced);
+                }
             }
             Place::Full => {}
         }
