@@ -33,8 +33,12 @@ async fn serve(builder: impl FnOnce(dunlin::node::NodeBuilder) -> dunlin::node::
 }
 
 async fn join(names: &str, number: u128) -> Peer {
-    let there = Peer::who_is(OTHER, names, "memory", life(1)).await.unwrap();
-    Peer::join(OTHER, names, &hello("memory", life(number), there), Duration::ZERO).await.unwrap()
+    join_from(OTHER, names, number).await
+}
+
+async fn join_from(host: [u8; 4], names: &str, number: u128) -> Peer {
+    let there = Peer::who_is(host, names, "memory", life(1)).await.unwrap();
+    Peer::join(host, names, &hello("memory", life(number), there), Duration::ZERO).await.unwrap()
 }
 
 fn sender() -> Declaration {
@@ -255,6 +259,42 @@ fn values_that_are_not_received_leave_room_for_those_that_are() {
     });
 }
 
+/// Peers of one host, each under an id of its own, have a large value announced for a receive that waits, and send nothing of it. What nodes of another host send comes through meanwhile.
+#[test]
+fn peers_of_one_host_leave_memory_to_other_hosts() {
+    const PEERS: usize = 64;
+    run(async {
+        let _alone = ALONE.lock().await;
+        let (node, names) = serve(|builder| {
+            builder.message_max_bytes(MB as u64).held_max_bytes(32 * MB as u64).grace(Duration::from_secs(60))
+        })
+        .await;
+        let (mut peers, mut admitted) = (Vec::new(), 0);
+        for n in 0..PEERS {
+            let mut rx = node.receiver::<Vec<u8>>(&format!("r{n}")).await.unwrap();
+            dunlin::spawn(async move { rx.recv().await });
+            let mut peer = join(&names, 2 + n as u128).await;
+            let (channels, full) = attach(&mut peer, std::iter::once(format!("r{n}"))).await;
+            assert_eq!(full, 0, "a half of peer {n}");
+            let announce = Memory::Announce { number: 0, channel: channels[0], kind: Kind::Offer, total: MB as u64 };
+            peer.say(&[Frame::Memory(announce)]).await.unwrap();
+            peers.push(peer);
+        }
+        for peer in &mut peers {
+            let admits = async { while !matches!(hear(peer).await.unwrap(), Frame::Memory(Memory::Admit(_))) {} };
+            // After those that have room come those that wait; one of these is enough to know that nothing is free for them.
+            if tokio::time::timeout(Duration::from_secs(2), admits).await.is_err() {
+                break;
+            }
+            admitted += 1;
+        }
+        println!("{admitted} values of peers of one host were admitted");
+        assert!((8..PEERS).contains(&admitted), "{admitted}");
+        let friends = goes_on(&node, &names, "others", MB - 100);
+        tokio::time::timeout(Duration::from_secs(20), friends).await.expect("others wait");
+    });
+}
+
 /// A peer attaches to as many receivers as there are. The node has room for so many, and others still find some.
 #[test]
 fn attached_halves_are_bounded() {
@@ -393,13 +433,14 @@ fn declarations_are_bounded() {
         let before = HEAP.0.forget_peak();
         let (mut peers, mut admitted) = (Vec::new(), Vec::new());
         for n in 0..8 {
-            let mut peer = join(&names, 10 + n).await;
+            // The last is of another host.
+            let mut peer = join_from(if n < 7 { OTHER } else { [127, 0, 0, 4] }, &names, 10 + n).await;
             admitted.push(declares(&mut peer, &n.to_string(), EACH, HELD).await);
             peers.push(peer);
         }
         let most = growth(before);
         println!("{most} bytes for {admitted:?} declarations");
-        assert!(admitted[0] < EACH && admitted.iter().all(|count| *count > 0), "{admitted:?}");
+        assert!(admitted[0] < EACH && admitted[6] < admitted[0] && admitted[7] > 1, "{admitted:?}");
         assert!(most < HELD + 2 * MB, "{most} bytes");
         goes_on(&node, &names, "others", 1000).await;
         for mut peer in peers {

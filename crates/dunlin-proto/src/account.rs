@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::config::Config;
 use crate::id::{ChannelId, Contact, NodeId, Ticket};
+use crate::source::Source;
 use crate::wire::Kind;
 use crate::wire::limits::{self, AHEAD, AHEAD_SMALL, VALUE};
 
@@ -160,53 +161,65 @@ impl Ledger {
     }
 }
 
-/// What all connections of a node may make it keep.
+/// What all connections of a node may make it keep, and what of it those of each source do.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
     /// For announced values.
     reserved: u64,
     reserved_max: u64,
-    /// Of that, so much is not for values that may lie here for ever: one of the largest for which a receive waits.
-    awaited_min: u64,
+    /// Of that, so much is not for values that may lie here for ever, unless their source has little. Half of it, at least one of the largest values, is for those
+    /// for which receives wait; the other half, but for what is beside values, is for sources with little alone.
+    last: u64,
     /// For credits beyond the floor of each connection.
     lent: u64,
     lent_max: u64,
     credit_max: u64,
-    /// For what nodes have declared here. It may be kept longer than their connections.
-    declared: BTreeMap<NodeId, u64>,
+    shares: BTreeMap<Source, Share>,
+    /// For what nodes have declared here, and where they came from. It may be kept longer than their connections.
+    declared: BTreeMap<NodeId, (Source, u64)>,
     /// The connections with announcements that wait for room here, in order.
     pub(crate) waiting: VecDeque<NodeId>,
+}
+
+/// What the connections of one source have of a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Share {
+    reserved: u64,
+    lent: u64,
 }
 
 impl Pool {
     pub(crate) fn new(config: &Config) -> Self {
         // Four of the largest values, and a little for halves beside them. With less one connection with one channel that is full could not use another one.
-        let least = cost(config.value_max as u64).saturating_mul(4).saturating_add(HALVES_MIN);
+        let value = cost(config.value_max as u64);
+        let least = value.saturating_mul(4).saturating_add(HALVES_MIN);
         let spare = config.held_max.saturating_sub(least);
         let lent_max = spare / 2;
+        let reserved_max = least.saturating_add(spare - lent_max);
         Self {
             reserved: 0,
-            reserved_max: least.saturating_add(spare - lent_max),
-            awaited_min: cost(config.value_max as u64),
+            reserved_max,
+            last: (reserved_max / 4).max(value.saturating_mul(2)),
             lent: 0,
             lent_max,
             credit_max: (config.credit_max as u64).max(FLOOR),
+            shares: BTreeMap::new(),
             declared: BTreeMap::new(),
             waiting: VecDeque::new(),
         }
     }
 
-    /// The declarations of that node take so many bytes. `None`: there is no room for more than they took; else whether there is room that was not there before.
-    pub(crate) fn declares(&mut self, node: NodeId, bytes: u64) -> Option<bool> {
-        let before = self.declared.get(&node).copied().unwrap_or(0);
-        if bytes > before && !self.reserve(before, bytes - before, Need::Beside) {
+    /// The declarations of that node, which comes from there, take so many bytes. `None`: there is no room for more than they took; else whether there is room that was not there before.
+    pub(crate) fn declares(&mut self, node: NodeId, from: Source, bytes: u64) -> Option<bool> {
+        let (source, before) = self.declared.get(&node).copied().unwrap_or((from, 0));
+        if bytes > before && !self.reserve(source, before, bytes - before, Need::Beside) {
             return None;
         }
-        self.reserved -= before.saturating_sub(bytes);
+        self.release(source, before.saturating_sub(bytes));
         if bytes == 0 {
             self.declared.remove(&node);
         } else if bytes != before {
-            self.declared.insert(node, bytes);
+            self.declared.insert(node, (source, bytes));
         }
         Some(bytes < before)
     }
@@ -218,27 +231,53 @@ impl Pool {
 
     /// What their declarations take.
     pub(crate) fn declared_by(&self, node: NodeId) -> u64 {
-        self.declared.get(&node).copied().unwrap_or(0)
+        self.declared.get(&node).map_or(0, |(_, bytes)| *bytes)
     }
 
     /// Takes room for a connection that has reserved so much already. `false`: there is none.
-    fn reserve(&mut self, mine: u64, cost: u64, need: Need) -> bool {
+    fn reserve(&mut self, from: Source, mine: u64, cost: u64, need: Need) -> bool {
         let free = self.reserved_max.saturating_sub(self.reserved);
         let Some(left) = free.checked_sub(cost) else { return false };
-        let is_share = mine == 0 || mine.saturating_add(cost) <= left;
-        let has_room = match need {
-            Need::Ahead => is_share && left >= self.awaited_min,
-            Need::Beside => is_share,
-            Need::Awaited => true,
+        let theirs = self.shares.get(&from).map_or(0, |share| share.reserved);
+        let has_little = theirs < share(self.reserved_max);
+        let for_others = match (need, has_little) {
+            (Need::Ahead, false) => self.last,
+            (Need::Ahead, true) | (Need::Awaited, false) => self.last / 2,
+            // It is refused where a value waits, and is little.
+            (Need::Beside, false) => self.last / 4,
+            (_, true) => 0,
         };
-        self.reserved += if has_room { cost } else { 0 };
-        has_room
+        let is_share = mine == 0 || need == Need::Awaited || mine.saturating_add(cost) <= left;
+        if left < for_others || !is_share {
+            return false;
+        }
+        self.reserved += cost;
+        self.shares.entry(from).or_default().reserved += cost;
+        true
+    }
+
+    /// Gives back what was reserved.
+    fn release(&mut self, from: Source, bytes: u64) {
+        if bytes > 0 {
+            self.change(from, |share| share.reserved -= bytes);
+            self.reserved -= bytes;
+        }
+    }
+
+    fn change(&mut self, from: Source, change: impl FnOnce(&mut Share)) {
+        let share = self.shares.entry(from).or_default();
+        change(share);
+        if *share == Share::default() {
+            self.shares.remove(&from);
+        }
     }
 
     /// How much credit a connection should have that has been lent so much beyond its floor.
-    fn target(&self, mine: u64) -> u64 {
+    fn target(&self, from: Source, mine: u64) -> u64 {
         let free = self.lent_max.saturating_sub(self.lent - mine);
-        (FLOOR + free / 16).min(self.credit_max)
+        let theirs = self.shares.get(&from).map_or(0, |share| share.lent) - mine;
+        let for_others = if theirs < share(self.lent_max) { 0 } else { self.lent_max / 4 };
+        (FLOOR + free.saturating_sub(for_others) / 16).min(self.credit_max)
     }
 
     /// Bytes that are reserved, and lent.
@@ -246,6 +285,11 @@ impl Pool {
     fn held(&self) -> (u64, u64) {
         (self.reserved, self.lent)
     }
+}
+
+/// A source with less than this has little.
+fn share(max: u64) -> u64 {
+    (max / 64).max(1)
 }
 
 /// What room is taken for.
@@ -284,6 +328,8 @@ pub(crate) struct Announced {
 /// What is kept for the other node of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Account {
+    /// Where the connection comes from.
+    source: Source,
     /// So much the other node may send unasked.
     credit: u64,
     /// What was sent so and is still here.
@@ -314,6 +360,7 @@ pub(crate) struct Account {
 impl Default for Account {
     fn default() -> Self {
         Self {
+            source: Source::default(),
             credit: FLOOR,
             kept: 0,
             moved: 0,
@@ -332,6 +379,25 @@ impl Default for Account {
 }
 
 impl Account {
+    /// The connection comes from there now, and so does what is kept for it.
+    pub(crate) fn comes_from(&mut self, source: Source, pool: &mut Pool) {
+        let before = std::mem::replace(&mut self.source, source);
+        let mine = Share { reserved: self.in_pool(), lent: self.lent };
+        if before != source && mine != Share::default() {
+            pool.change(before, |share| {
+                *share = Share { reserved: share.reserved - mine.reserved, lent: share.lent - mine.lent }
+            });
+            pool.change(source, |share| {
+                *share = Share { reserved: share.reserved + mine.reserved, lent: share.lent + mine.lent }
+            });
+        }
+    }
+
+    /// What is reserved in the pool.
+    fn in_pool(&self) -> u64 {
+        self.reserved + self.halves + self.moved + self.answers
+    }
+
     /// A value begins that was not announced.
     pub(crate) fn charge(&mut self, total: u64) -> Result<Charge, &'static str> {
         let bytes = cost(total);
@@ -376,18 +442,18 @@ impl Account {
                 self.kept -= charge.bytes;
                 let freed = self.moved.saturating_sub(self.kept);
                 self.moved -= freed;
-                pool.reserved -= freed;
+                pool.release(self.source, freed);
                 self.settle(pool);
                 freed > 0
             }
             Way::Reserved => {
                 self.reserved -= charge.bytes;
-                pool.reserved -= charge.bytes;
+                pool.release(self.source, charge.bytes);
                 true
             }
             Way::Half => {
                 self.halves -= charge.bytes;
-                pool.reserved -= charge.bytes;
+                pool.release(self.source, charge.bytes);
                 true
             }
         }
@@ -401,8 +467,11 @@ impl Account {
     /// What is beyond the floor is lent.
     fn settle(&mut self, pool: &mut Pool) {
         let lent = self.in_use().saturating_sub(FLOOR);
-        pool.lent = pool.lent - self.lent + lent;
-        self.lent = lent;
+        if lent != self.lent {
+            let before = std::mem::replace(&mut self.lent, lent);
+            pool.lent = pool.lent - before + lent;
+            pool.change(self.source, |share| share.lent = share.lent - before + lent);
+        }
     }
 
     /// Whether there may be new credit to tell of.
@@ -416,12 +485,12 @@ impl Account {
         if !at_once && self.credit >= self.window / 2 && self.window == FLOOR {
             return None;
         }
-        let window = pool.target(self.lent);
+        let window = pool.target(self.source, self.lent);
         // What nobody takes goes over to the pool by and by, as if it had been announced: many small values would be asked for one by one.
         let part = window / 4;
         if self.credit < window / 2
             && self.kept - self.moved >= part
-            && pool.reserve(self.reserved + self.moved, part, Need::Ahead)
+            && pool.reserve(self.source, self.reserved + self.moved, part, Need::Ahead)
         {
             self.moved += part;
             self.settle(pool);
@@ -438,7 +507,7 @@ impl Account {
 
     /// Takes room for a half that attaches. `None`: there is none.
     pub(crate) fn attach(&mut self, pool: &mut Pool) -> Option<Charge> {
-        pool.reserve(self.halves, HALF, Need::Beside).then(|| {
+        pool.reserve(self.source, self.halves, HALF, Need::Beside).then(|| {
             self.halves += HALF;
             Charge { bytes: HALF, way: Way::Half }
         })
@@ -449,7 +518,7 @@ impl Account {
     pub(crate) fn answers_wait(&mut self, bytes: u64, pool: &mut Pool) -> Option<bool> {
         let counted = bytes.saturating_sub(ANSWERS_FREE).next_multiple_of(ANSWERS_PART);
         if counted > self.answers {
-            return pool.reserve(self.answers, counted - self.answers, Need::Beside).then(|| {
+            return pool.reserve(self.source, self.answers, counted - self.answers, Need::Beside).then(|| {
                 self.answers = counted;
                 false
             });
@@ -458,14 +527,14 @@ impl Account {
         let is_less = counted == 0 || counted + ANSWERS_PART < self.answers;
         let freed = if is_less { self.answers - counted } else { 0 };
         self.answers -= freed;
-        pool.reserved -= freed;
+        pool.release(self.source, freed);
         Some(freed > 0)
     }
 
     /// A value comes that was admitted when its channel was over, and now is not.
     pub(crate) fn reserve(&mut self, total: u64, pool: &mut Pool) -> Option<Charge> {
         let bytes = cost(total);
-        pool.reserve(self.reserved + self.moved, bytes, Need::Awaited).then(|| {
+        pool.reserve(self.source, self.reserved + self.moved, bytes, Need::Awaited).then(|| {
             self.reserved += bytes;
             self.unarrived += 1;
             Charge { bytes, way: Way::Reserved }
@@ -536,11 +605,11 @@ impl Account {
                     continue;
                 };
                 let bytes = cost(announced.bytes);
-                let within_window = in_use.saturating_add(bytes) <= pool.target(self.lent);
+                let within_window = in_use.saturating_add(bytes) <= pool.target(self.source, self.lent);
                 let charge = if within_window {
                     self.kept += bytes;
                     Charge { bytes, way: Way::Credit }
-                } else if pool.reserve(self.reserved + self.moved, bytes, Need::of(announced.awaited)) {
+                } else if pool.reserve(self.source, self.reserved + self.moved, bytes, Need::of(announced.awaited)) {
                     self.reserved += bytes;
                     self.unarrived += 1;
                     Charge { bytes, way: Way::Reserved }
@@ -595,9 +664,10 @@ impl Account {
 
     /// The connection is over: nothing is kept for it any more.
     pub(crate) fn close(&mut self, pool: &mut Pool) {
-        pool.reserved -= self.reserved + self.halves + self.moved + self.answers;
-        pool.lent -= self.lent;
-        *self = Self::default();
+        pool.release(self.source, self.in_pool());
+        (self.credit, self.kept, self.moved) = (0, 0, 0);
+        self.settle(pool);
+        *self = Self { source: self.source, ..Self::default() };
     }
 
     /// Bytes that are kept for the other node, or reserved.
@@ -653,6 +723,7 @@ mod tests {
         Attach(usize),
         Answers(usize, u64),
         GiveBack(usize, usize),
+        ComesFrom(usize, u8),
         Close(usize),
     }
 
@@ -667,6 +738,7 @@ mod tests {
             2 => node.clone().prop_map(Event::Attach),
             2 => (node.clone(), 0..4 * MB).prop_map(|(node, bytes)| Event::Answers(node, bytes)),
             10 => (node.clone(), 0..50_usize).prop_map(|(node, nth)| Event::GiveBack(node, nth)),
+            2 => (node.clone(), 0..2_u8).prop_map(|(node, host)| Event::ComesFrom(node, host)),
             1 => node.prop_map(Event::Close),
         ]
     }
@@ -691,7 +763,13 @@ mod tests {
     fn check(all: &[One], pool: &Pool) {
         all.iter().for_each(One::check);
         let sum = |f: fn(&Account) -> u64| all.iter().map(|one| f(&one.account)).sum::<u64>();
-        assert_eq!(pool.held(), (sum(|a| a.reserved + a.halves + a.moved + a.answers), sum(|a| a.lent)));
+        assert_eq!(pool.held(), (sum(Account::in_pool), sum(|a| a.lent)));
+        for from in pool.shares.keys() {
+            let of = |f: fn(&Account) -> u64| {
+                all.iter().filter(|one| one.account.source == *from).map(|one| f(&one.account)).sum()
+            };
+            assert_eq!(pool.shares[from], Share { reserved: of(Account::in_pool), lent: of(|a| a.lent) });
+        }
         assert!(pool.reserved <= pool.reserved_max && pool.lent <= pool.lent_max, "{pool:?}");
         // Whatever others hold, a connection has its floor: half of it has to be used until it is told of more.
         assert!(all.iter().all(|one| one.account.in_use() >= FLOOR / 2));
@@ -761,6 +839,9 @@ mod tests {
                             one.account.top_up(false, &mut pool);
                         }
                     }
+                    Event::ComesFrom(node, host) => {
+                        all[node].account.comes_from(Source::V4([10, 0, 0, host]), &mut pool);
+                    }
                     Event::Close(node) => {
                         all[node].account.close(&mut pool);
                         all[node] = One::default();
@@ -786,6 +867,10 @@ mod tests {
                 prop_assert_eq!((one.account.held(), one.account.awaits_values()), (0, false));
             }
             prop_assert_eq!(pool.reserved, 0);
+            for one in &mut all {
+                one.account.close(&mut pool);
+            }
+            prop_assert!(pool.lent == 0 && pool.shares.is_empty(), "{:?}", pool);
         }
 
         /// Values leave a buffer in any groups, and what they cost is exact.
@@ -837,8 +922,8 @@ mod tests {
     fn no_connection_takes_the_whole_pool() {
         let mut pool = pool();
         let max = pool.reserved_max;
-        let fill = |pool: &mut Pool| {
-            let mut account = Account::default();
+        let fill = |pool: &mut Pool, host: u8| {
+            let mut account = Account { source: Source::V4([10, 0, 0, host]), ..Account::default() };
             let mut number = 0;
             loop {
                 account.announce(ChannelId(number.into()), number, Kind::Offer, MB).unwrap();
@@ -849,7 +934,7 @@ mod tests {
                 number += 1;
             }
         };
-        let shares: Vec<u64> = (0..4).map(|_| fill(&mut pool)).collect();
+        let shares: Vec<u64> = (0..4).map(|host| fill(&mut pool, host)).collect();
         // A half, a quarter, and so on; and one value in any case where there is room.
         assert!(shares[0] <= max / 2 && shares[1] <= max / 4 + MB, "{shares:?} of {max}");
         assert!(shares[2] >= MB, "{shares:?} of {max}");

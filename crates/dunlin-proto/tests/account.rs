@@ -9,7 +9,7 @@ use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId, Ticket};
 use dunlin_proto::identity::StandIn;
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, End, Expected, Face, Frame, Terms, codec, limits};
-use dunlin_proto::{Action, Config, HomeHears, Machine, ProxyHears};
+use dunlin_proto::{Action, Config, HomeHears, Machine, ProxyHears, Source};
 use proptest::prelude::*;
 
 const SENDER: usize = 0;
@@ -483,6 +483,138 @@ fn a_withdrawn_value_leaves_no_reservation() {
         assert!(world.channels[0].open.is_empty(), "after {steps} steps");
         assert_eq!(world.machines[HOME].held_for(NodeId(1)), rest, "after {steps} steps");
     }
+}
+
+/// A node, which is the home of one channel for each of its peers, and those peers.
+struct Crowd {
+    now: Time,
+    home: Machine,
+    peers: Vec<Machine>,
+    /// What has arrived of each, and is not received.
+    arrived: BTreeMap<usize, Ticket>,
+    taken: usize,
+}
+
+impl Crowd {
+    const PIECE: usize = 32 << 10;
+
+    fn new(value_max: usize, held_max: u64) -> Self {
+        let mut config = Config::new("account");
+        (config.value_max, config.held_max) = (value_max, held_max);
+        (config.chunk, config.chunk_alone) = (Self::PIECE, Self::PIECE);
+        let home = StandIn::machine(config, Life { node: NodeId(1), incarnation: Incarnation(1) }, 7);
+        Self { now: Time(1000), home, peers: Vec::new(), arrived: BTreeMap::new(), taken: 0 }
+    }
+
+    /// One more peer, which comes from there, with a half. `false`: there is no room for that.
+    fn join(&mut self, source: Source) -> bool {
+        let (at, mut config) = (self.peers.len(), Config::new("account"));
+        (config.chunk, config.chunk_alone) = (Self::PIECE, Self::PIECE);
+        let mut peer = StandIn::machine(config, Life { node: NodeId(2 + at as u128), incarnation: Incarnation(1) }, 7);
+        let terms = Terms { window: 8, credits: 0, value_max: self.home.value_max() };
+        self.home.open_home(id(at), terms, declared(Face::Receiver), false).unwrap();
+        peer.learn(NodeId(1), &["memory:1".to_owned()]);
+        peer.attach(self.now, id(at), NodeId(1), declared(Face::Sender)).unwrap();
+        let socket = SocketId(at as u64);
+        while let Some(action) = peer.poll() {
+            if let Action::Dial(dial, _) = action {
+                self.home.accepted_from(self.now, socket, source);
+                peer.dialled(self.now, dial, socket);
+            }
+        }
+        self.peers.push(peer);
+        let mut attached = false;
+        self.run(at, usize::MAX, &mut |heard| attached |= matches!(heard, ProxyHears::Attached(_)));
+        attached
+    }
+
+    /// A receive waits on its channel, and it offers a value: what is written until `most` bytes are.
+    fn offers(&mut self, at: usize, ticket: Ticket, size: usize, most: usize) {
+        self.peers[at].offer(self.now, id(at), ticket, Bytes::from(vec![7; size]));
+        self.run(at, most, &mut |_| {});
+    }
+
+    /// What this peer and the node have to say to each other, until so many bytes have come from the peer; what others have to say meanwhile waits.
+    fn run(&mut self, at: usize, most: usize, hear: &mut dyn FnMut(ProxyHears)) {
+        let (socket, now) = (SocketId(at as u64), self.now);
+        let mut left = most;
+        loop {
+            let mut busy = false;
+            while let Some(action) = self.peers[at].poll() {
+                if let Action::Proxy(_, heard) = action {
+                    hear(heard);
+                }
+            }
+            while let Some(action) = self.home.poll() {
+                match action {
+                    Action::Home(channel, _, HomeHears::Announced) => self.home.awaited(channel),
+                    Action::Home(channel, _, HomeHears::Offered(ticket, _)) => {
+                        self.arrived.insert(channel.0 as usize - 1, ticket);
+                    }
+                    Action::Connection(_, State::Down(why)) => panic!("{why}"),
+                    _ => {}
+                }
+            }
+            let mut out = Vec::new();
+            self.peers[at].fill(now, socket, left.min(64 << 10), &mut out);
+            for bytes in out {
+                (busy, left) = (true, left.saturating_sub(bytes.len()));
+                self.home.received(now, socket, bytes);
+            }
+            let mut out = Vec::new();
+            self.home.fill(now, socket, 64 << 10, &mut out);
+            for bytes in out {
+                busy = true;
+                self.peers[at].received(now, socket, bytes);
+            }
+            if !busy || left == 0 {
+                return;
+            }
+        }
+    }
+
+    fn receive(&mut self, at: usize) -> bool {
+        let Some(ticket) = self.arrived.remove(&at) else { return false };
+        self.home.taken(self.now, id(at), NodeId(2 + at as u128), ticket);
+        self.taken += 1;
+        self.run(at, usize::MAX, &mut |_| {});
+        true
+    }
+}
+
+/// A thousand nodes of one source have a value each that never comes to its end, though a receive waits for it, and as many halves as there is room for. Nodes of other sources
+/// attach, and what they send comes through.
+#[test]
+fn nodes_of_one_source_leave_room_to_those_of_others() {
+    const HOSTILE: usize = 1000;
+    let host = |last| Source::V4([10, 0, 0, last]);
+    let mut crowd = Crowd::new(MB, 64 * MB as u64);
+    let attached = (0..HOSTILE).filter(|_| crowd.join(host(1))).count();
+    assert_eq!(attached, HOSTILE, "there is room for their halves");
+    for at in 0..HOSTILE {
+        crowd.offers(at, 1, MB, Crowd::PIECE);
+    }
+    let held: u64 = (0..HOSTILE).map(|at| crowd.home.held_for(NodeId(2 + at as u128))).sum();
+    assert!(held > 16 * MB as u64, "no share binds while there is room: {held}");
+    for n in 0..8 {
+        let at = crowd.peers.len();
+        assert!(crowd.join(host(2 + n)), "a node of host {} does not find room for a half", 2 + n);
+        for ticket in 0..10 {
+            crowd.offers(at, ticket, MB, usize::MAX);
+            assert!(crowd.receive(at), "a value of host {} waits", 2 + n);
+        }
+    }
+    // What they have is theirs until they go; then others of their source have it.
+    let more = crowd.peers.len();
+    assert!(crowd.join(host(1)));
+    crowd.offers(more, 1, MB, usize::MAX);
+    assert!(!crowd.receive(more), "{:?}", crowd.arrived);
+    for at in 0..HOSTILE {
+        crowd.run(at, usize::MAX, &mut |_| {});
+        crowd.receive(at);
+    }
+    crowd.run(more, usize::MAX, &mut |_| {});
+    assert!(crowd.receive(more));
 }
 
 /// An admitted value does not come because the link carries nothing at all: that is for the socket's silence to end, however short the grace.

@@ -61,7 +61,7 @@ impl Machine {
         if self.is_me(node) {
             return Ok(());
         }
-        match self.pool.declares(node, bytes) {
+        match self.pool.declares(node, self.source_of(node), bytes) {
             None => Err(self.config.held_max),
             Some(has_room) => {
                 if has_room {
