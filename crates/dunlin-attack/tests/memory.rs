@@ -324,6 +324,74 @@ fn attached_halves_are_bounded() {
     });
 }
 
+/// What a client of [`guests_are_bounded`] and its server have.
+#[derive(Bundle)]
+struct Visit {
+    first: ToServer<u32>,
+    second: ToServer<Vec<u8>>,
+    third: ToClient<u32>,
+    fourth: ToClient<Vec<u8>>,
+}
+
+/// Introduces so many clients to the acceptor of this name: how many are let in.
+async fn visits(peer: &mut Peer, first: u128, count: u128) -> usize {
+    let face = Declaration { face: Face::Client, ..sender() };
+    let (name, channel) = ("door".to_owned(), ChannelId(first << 64));
+    peer.say(&[Frame::Names(Names::Declare { number: 0, name, channel, face, status: Status::New })]).await.unwrap();
+    let acceptor = loop {
+        if let Frame::Names(Names::Found { channel, .. }) = hear(peer).await.unwrap() {
+            break channel;
+        }
+    };
+    let (mut answered, mut admitted) = (0, 0);
+    for n in 0..count {
+        peer.say(&[Frame::Names(Names::Guest { acceptor, guest: ChannelId((first << 64) + (n << 32)) })])
+            .await
+            .unwrap();
+    }
+    while answered < count {
+        if let Frame::Names(Names::Guest { acceptor: answer, .. }) = hear(peer).await.unwrap() {
+            answered += 1;
+            admitted += usize::from(answer == acceptor);
+        }
+    }
+    admitted
+}
+
+/// Clients come that nobody receives: the node has room for so many, and for some of other hosts. Once they have been received and dropped, others have their room.
+#[test]
+fn guests_are_bounded() {
+    const CLIENTS: u128 = 600;
+    run(async {
+        let _alone = ALONE.lock().await;
+        let (node, names) = serve(|builder| builder.message_max_bytes(1000).held_max_bytes(2 * MB as u64)).await;
+        let mut door = node.acceptor::<Visit>("door").await.unwrap();
+        let mut peer = join(&names, 2).await;
+        let before = HEAP.0.forget_peak();
+        let admitted = visits(&mut peer, 1, CLIENTS).await;
+        let most = growth(before);
+        println!("{admitted} clients were let in, for {most} bytes");
+        assert!((10..CLIENTS as usize / 2).contains(&admitted), "{admitted}");
+        assert!(most < 3 * MB, "{most} bytes");
+        let friend = Node::builder().app("memory").names(&names).serve_names(false).join().await.unwrap();
+        let mut client = friend.client::<Visit>("door").await.unwrap();
+        let sent = dunlin::spawn(async move {
+            client.first.send(7).await?;
+            Ok::<_, Error>(client)
+        });
+        let mut guest = loop {
+            let guest = door.recv().await.unwrap();
+            if guest.peer() == friend.me() {
+                break guest;
+            }
+        };
+        assert_eq!(guest.first.recv().await, Ok(7));
+        let _client = sent.await.unwrap().unwrap();
+        let again = visits(&mut join(&names, 3).await, 2, CLIENTS).await;
+        assert!(again > admitted / 2, "{again} of {admitted}");
+    });
+}
+
 /// A peer is the home of a channel of which a process of the node is the sender, and grants so many credits as no home has places: with how many sends are complete.
 async fn grants(node: &Node, names: &str, bytes: usize) -> (Peer, tokio::sync::watch::Receiver<usize>) {
     // Once a name has its place, the name service is there.

@@ -617,6 +617,41 @@ fn nodes_of_one_source_leave_room_to_those_of_others() {
     assert!(crowd.receive(more));
 }
 
+/// What a guest's channels cost is given back with each of them; a half that attaches to one has that as its place.
+#[test]
+fn channels_of_guests_count_once_until_they_are_over() {
+    let mut crowd = Crowd::new(MB, HELD_MAX);
+    assert!(crowd.join(Source::Unknown));
+    let (guest, guests) = (NodeId(2), [id(100), id(101), id(102)]);
+    let rest = crowd.home.held_for(guest);
+    crowd.home.keep_guest(guest, guests).unwrap();
+    let each = (crowd.home.held_for(guest) - rest) / 3;
+    assert!(each > 1000, "{each} bytes for each");
+    let terms = Terms { window: 8, credits: 0, value_max: 1000 };
+    crowd.home.open_home(guests[0], terms, declared(Face::Receiver), false).unwrap();
+    crowd.home.await_half(guests[0], guest);
+    crowd.home.attach(crowd.now, guests[1], guest, declared(Face::Sender)).unwrap();
+    crowd.peers[0].attach(crowd.now, guests[0], NodeId(1), declared(Face::Sender)).unwrap();
+    crowd.run(0, usize::MAX, &mut |_| {});
+    // The peer has no home for the half here: that is over.
+    assert_eq!(crowd.home.held_for(guest) - rest, 2 * each);
+    crowd.home.end_home(crowd.now, guests[0], End::Gone);
+    crowd.peers[0].end_proxy(crowd.now, guests[0], End::Gone);
+    crowd.run(0, usize::MAX, &mut |_| {});
+    assert_eq!(crowd.home.held_for(guest) - rest, each);
+    crowd.home.forget_guest(guests);
+    assert_eq!(crowd.home.held_for(guest), rest);
+    // All, or none.
+    let many = || (1000..100_000).map(id);
+    assert_eq!(crowd.home.keep_guest(guest, many()), Err(HELD_MAX));
+    assert_eq!(crowd.home.held_for(guest), rest);
+    // They go with the connection, and the next one does not pay for them.
+    crowd.home.keep_guest(guest, guests).unwrap();
+    crowd.home.broke_the_protocol(crowd.now, guest, "by this test");
+    crowd.home.forget_guest(guests);
+    assert_eq!(crowd.home.held_for(guest), 0);
+}
+
 /// An admitted value does not come because the link carries nothing at all: that is for the socket's silence to end, however short the grace.
 #[test]
 fn a_silent_link_is_no_stalled_value() {
