@@ -10,15 +10,22 @@
 //! The pool has a limit for the whole node. Half of what a node can spare goes into credits beyond [`FLOOR`], which each
 //! connection has whatever others hold. The rest is for announced values; a connection may reserve as much as is still free
 //! behind its reservation, and one value in any case for which there is room. So the first of many cannot take it all, and the
-//! shares even out (dynamic thresholds: Choudhury and Hahne, 1998).
+//! shares even out (dynamic thresholds: Choudhury and Hahne, 1998). The last of it is for sources that have little, since ids
+//! are free, and for values for which receives wait: what nobody receives may lie here for ever.
+
+mod charge;
+mod credit;
+mod pool;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::config::Config;
-use crate::id::{ChannelId, Contact, NodeId, Ticket};
+use crate::id::ChannelId;
 use crate::source::Source;
-use crate::wire::Kind;
-use crate::wire::limits::{self, AHEAD, AHEAD_SMALL, VALUE};
+use crate::wire::{Kind, limits};
+pub(crate) use charge::{Charge, Charges, Ledger, Way, cost, may_stand};
+pub(crate) use credit::Credit;
+pub(crate) use pool::Pool;
+use pool::{Need, Share};
 
 /// The credit of a new connection, which no other connection can take away.
 pub(crate) const FLOOR: u64 = limits::CREDIT;
@@ -31,283 +38,6 @@ const ANSWERS_FREE: u64 = 128 << 10;
 
 /// Room for what is beyond that is taken in such parts.
 const ANSWERS_PART: u64 = 64 << 10;
-
-/// So much there is for halves beside four values, however little a node may keep.
-const HALVES_MIN: u64 = 1 << 20;
-
-/// So many bytes of announced values may lie in the buffer of a channel, if it is more than one value.
-const BUFFERED: u64 = 16 << 20;
-
-/// What a value of so many bytes costs.
-pub(crate) fn cost(total: u64) -> u64 {
-    total.saturating_add(VALUE)
-}
-
-/// Whether a value may be offered where others of so many bytes stand that are not [small](AHEAD_SMALL).
-pub(crate) fn may_stand(others: u64, total: u64) -> bool {
-    others == 0 || total <= AHEAD_SMALL || others.saturating_add(total) <= AHEAD
-}
-
-/// How a charge was allowed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// By the connection's credit.
-    #[default]
-    Credit,
-    /// By a reservation in the pool.
-    Reserved,
-    /// The same, for a half that is attached.
-    Half,
-}
-
-/// What one value costs. Whoever has it gives it back to the account, once.
-#[must_use = "it has to be given back"]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Charge {
-    pub(crate) bytes: u64,
-    pub(crate) way: Way,
-}
-
-impl Charge {
-    /// For what a node says to itself.
-    pub(crate) const NONE: Self = Self { bytes: 0, way: Way::Credit };
-}
-
-/// What the values of open offers cost at a home. There are few: the window bounds them.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Charges(Vec<(Ticket, Kind, Charge)>);
-
-impl Charges {
-    pub(crate) fn add(&mut self, ticket: Ticket, kind: Kind, charge: Charge) {
-        if charge != Charge::NONE {
-            self.0.push((ticket, kind, charge));
-        }
-    }
-
-    pub(crate) fn take(&mut self, ticket: Ticket) -> Charge {
-        match self.0.iter().position(|(other, ..)| *other == ticket) {
-            Some(at) => self.0.swap_remove(at).2,
-            None => Charge::NONE,
-        }
-    }
-
-    /// How many bytes of values have been offered that are not [small](AHEAD_SMALL), and have not been asked for.
-    pub(crate) fn ahead(&self) -> u64 {
-        let offered = self.0.iter().filter(|(_, kind, _)| *kind == Kind::Offer);
-        offered.map(|(.., charge)| charge.bytes.saturating_sub(VALUE)).filter(|bytes| *bytes > AHEAD_SMALL).sum()
-    }
-
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Charge> + '_ {
-        self.0.drain(..).map(|(.., charge)| charge)
-    }
-}
-
-/// Values in a row that came over one connection in one way.
-#[derive(Clone, Copy, Debug)]
-struct Row {
-    from: Contact,
-    values: u64,
-    charge: Charge,
-}
-
-/// What the values in the buffer of a channel cost, in their order.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Ledger(VecDeque<Row>);
-
-impl Ledger {
-    pub(crate) fn add(&mut self, from: Contact, charge: Charge) {
-        if charge == Charge::NONE {
-            return;
-        }
-        match self.0.back_mut() {
-            Some(last) if last.from == from && last.charge.way == charge.way => {
-                last.values += 1;
-                last.charge.bytes += charge.bytes;
-            }
-            _ => self.0.push_back(Row { from, values: 1, charge }),
-        }
-    }
-
-    /// So many values have left the buffer, of so many bytes in all.
-    pub(crate) fn take(&mut self, values: u64, bytes: u64) -> Vec<(Contact, Charge)> {
-        let mut left = (values, bytes.saturating_add(VALUE.saturating_mul(values)));
-        let mut taken = Vec::new();
-        while left.0 > 0
-            && let Some(row) = self.0.front_mut()
-        {
-            if row.values <= left.0 {
-                left.0 -= row.values;
-                left.1 = left.1.saturating_sub(row.charge.bytes);
-                taken.push((row.from, row.charge));
-                self.0.pop_front();
-            } else {
-                let part = Charge { bytes: left.1.min(row.charge.bytes), ..row.charge };
-                row.values -= left.0;
-                row.charge.bytes -= part.bytes;
-                taken.push((row.from, part));
-                break;
-            }
-        }
-        taken
-    }
-
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = (Contact, Charge)> + '_ {
-        self.0.drain(..).map(|row| (row.from, row.charge))
-    }
-
-    /// Whether an announced value of this cost has to wait until some of these have been received.
-    pub(crate) fn is_full_for(&self, cost: u64) -> bool {
-        !self.0.is_empty() && self.0.iter().map(|row| row.charge.bytes).sum::<u64>().saturating_add(cost) > BUFFERED
-    }
-}
-
-/// What all connections of a node may make it keep, and what of it those of each source do.
-#[derive(Clone, Debug)]
-pub(crate) struct Pool {
-    /// For announced values.
-    reserved: u64,
-    reserved_max: u64,
-    /// Of that, so much is not for values that may lie here for ever, unless their source has little. Half of it, at least one of the largest values, is for those
-    /// for which receives wait; the other half, but for what is beside values, is for sources with little alone.
-    last: u64,
-    /// For credits beyond the floor of each connection.
-    lent: u64,
-    lent_max: u64,
-    credit_max: u64,
-    shares: BTreeMap<Source, Share>,
-    /// For what nodes have declared here, and where they came from. It may be kept longer than their connections.
-    declared: BTreeMap<NodeId, (Source, u64)>,
-    /// The connections with announcements that wait for room here, in order.
-    pub(crate) waiting: VecDeque<NodeId>,
-}
-
-/// What the connections of one source have of a pool.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Share {
-    reserved: u64,
-    lent: u64,
-}
-
-impl Pool {
-    pub(crate) fn new(config: &Config) -> Self {
-        // Four of the largest values, and a little for halves beside them. With less one connection with one channel that is full could not use another one.
-        let value = cost(config.value_max as u64);
-        let least = value.saturating_mul(4).saturating_add(HALVES_MIN);
-        let spare = config.held_max.saturating_sub(least);
-        let lent_max = spare / 2;
-        let reserved_max = least.saturating_add(spare - lent_max);
-        Self {
-            reserved: 0,
-            reserved_max,
-            last: (reserved_max / 4).max(value.saturating_mul(2)),
-            lent: 0,
-            lent_max,
-            credit_max: (config.credit_max as u64).max(FLOOR),
-            shares: BTreeMap::new(),
-            declared: BTreeMap::new(),
-            waiting: VecDeque::new(),
-        }
-    }
-
-    /// The declarations of that node, which comes from there, take so many bytes. `None`: there is no room for more than they took; else whether there is room that was not there before.
-    pub(crate) fn declares(&mut self, node: NodeId, from: Source, bytes: u64) -> Option<bool> {
-        let (source, before) = self.declared.get(&node).copied().unwrap_or((from, 0));
-        if bytes > before && !self.reserve(source, before, bytes - before, Need::Beside) {
-            return None;
-        }
-        self.release(source, before.saturating_sub(bytes));
-        if bytes == 0 {
-            self.declared.remove(&node);
-        } else if bytes != before {
-            self.declared.insert(node, (source, bytes));
-        }
-        Some(bytes < before)
-    }
-
-    /// The nodes that have declared something.
-    pub(crate) fn declarers(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.declared.keys().copied()
-    }
-
-    /// What their declarations take.
-    pub(crate) fn declared_by(&self, node: NodeId) -> u64 {
-        self.declared.get(&node).map_or(0, |(_, bytes)| *bytes)
-    }
-
-    /// Takes room for a connection that has reserved so much already. `false`: there is none.
-    fn reserve(&mut self, from: Source, mine: u64, cost: u64, need: Need) -> bool {
-        let free = self.reserved_max.saturating_sub(self.reserved);
-        let Some(left) = free.checked_sub(cost) else { return false };
-        let theirs = self.shares.get(&from).map_or(0, |share| share.reserved);
-        let has_little = theirs < share(self.reserved_max);
-        let for_others = match (need, has_little) {
-            (Need::Ahead, false) => self.last,
-            (Need::Ahead, true) | (Need::Awaited, false) => self.last / 2,
-            // It is refused where a value waits, and is little.
-            (Need::Beside, false) => self.last / 4,
-            (_, true) => 0,
-        };
-        let is_share = mine == 0 || need == Need::Awaited || mine.saturating_add(cost) <= left;
-        if left < for_others || !is_share {
-            return false;
-        }
-        self.reserved += cost;
-        self.shares.entry(from).or_default().reserved += cost;
-        true
-    }
-
-    /// Gives back what was reserved.
-    fn release(&mut self, from: Source, bytes: u64) {
-        if bytes > 0 {
-            self.change(from, |share| share.reserved -= bytes);
-            self.reserved -= bytes;
-        }
-    }
-
-    fn change(&mut self, from: Source, change: impl FnOnce(&mut Share)) {
-        let share = self.shares.entry(from).or_default();
-        change(share);
-        if *share == Share::default() {
-            self.shares.remove(&from);
-        }
-    }
-
-    /// How much credit a connection should have that has been lent so much beyond its floor.
-    fn target(&self, from: Source, mine: u64) -> u64 {
-        let free = self.lent_max.saturating_sub(self.lent - mine);
-        let theirs = self.shares.get(&from).map_or(0, |share| share.lent) - mine;
-        let for_others = if theirs < share(self.lent_max) { 0 } else { self.lent_max / 4 };
-        (FLOOR + free.saturating_sub(for_others) / 16).min(self.credit_max)
-    }
-
-    /// Bytes that are reserved, and lent.
-    #[cfg(test)]
-    fn held(&self) -> (u64, u64) {
-        (self.reserved, self.lent)
-    }
-}
-
-/// A source with less than this has little.
-fn share(max: u64) -> u64 {
-    (max / 64).max(1)
-}
-
-/// What room is taken for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Need {
-    /// A value that may lie here for ever.
-    Ahead,
-    /// What is beside values.
-    Beside,
-    /// A value for which a receive waits, so that it will not stay.
-    Awaited,
-}
-
-impl Need {
-    fn of(is_awaited: bool) -> Self {
-        if is_awaited { Self::Awaited } else { Self::Ahead }
-    }
-}
 
 /// A value that the other node would like to send.
 #[derive(Clone, Copy, Debug)]
@@ -676,34 +406,12 @@ impl Account {
     }
 }
 
-/// What a node may send to another one unasked.
-#[derive(Clone, Debug)]
-pub(crate) struct Credit(u64);
-
-impl Default for Credit {
-    fn default() -> Self {
-        Self(FLOOR)
-    }
-}
-
-impl Credit {
-    /// `false`: a value of this length has to be announced.
-    pub(crate) fn spend(&mut self, total: u64) -> bool {
-        let left = self.0.checked_sub(cost(total));
-        self.0 = left.unwrap_or(self.0);
-        left.is_some()
-    }
-
-    pub(crate) fn grow(&mut self, bytes: u64) {
-        self.0 = self.0.saturating_add(bytes);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::config::Config;
 
     const MB: u64 = 1 << 20;
     const NODES: usize = 3;
@@ -871,32 +579,6 @@ mod tests {
                 one.account.close(&mut pool);
             }
             prop_assert!(pool.lent == 0 && pool.shares.is_empty(), "{:?}", pool);
-        }
-
-        /// Values leave a buffer in any groups, and what they cost is exact.
-        #[test]
-        fn a_ledger_gives_back_what_left(
-            values in prop::collection::vec((0..3_u128, any::<bool>(), 0..100_000_u64), 1..100),
-            groups in prop::collection::vec(1..20_usize, 1..100),
-        ) {
-            let mut ledger = Ledger::default();
-            for (node, reserved, total) in &values {
-                let way = if *reserved { Way::Reserved } else { Way::Credit };
-                ledger.add(Contact { node: NodeId(*node), lives: 1 }, Charge { bytes: cost(*total), way });
-            }
-            let mut left = &values[..];
-            for group in groups {
-                let (gone, rest) = left.split_at(group.min(left.len()));
-                left = rest;
-                let taken = ledger.take(gone.len() as u64, gone.iter().map(|(.., total)| total).sum());
-                for (node, reserved) in [(0, false), (0, true), (1, false), (1, true), (2, false), (2, true)] {
-                    let way = if reserved { Way::Reserved } else { Way::Credit };
-                    let expected: u64 =
-                        gone.iter().filter(|(n, r, _)| (*n, *r) == (node, reserved)).map(|(.., total)| cost(*total)).sum();
-                    let given: u64 = taken.iter().filter(|(from, charge)| from.node == NodeId(node) && charge.way == way).map(|(_, charge)| charge.bytes).sum();
-                    prop_assert_eq!(given, expected);
-                }
-            }
         }
     }
 
