@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use dunlin::node::{Limit, NodeEvent};
 use dunlin::prelude::*;
 use dunlin_attack::{Peer, hello, life, run};
 use dunlin_heap::{Counting, Program};
@@ -365,7 +366,7 @@ fn guests_are_bounded() {
     run(async {
         let _alone = ALONE.lock().await;
         let (node, names) = serve(|builder| builder.message_max_bytes(1000).held_max_bytes(2 * MB as u64)).await;
-        let mut door = node.acceptor::<Visit>("door").await.unwrap();
+        let (mut door, mut events) = (node.acceptor::<Visit>("door").await.unwrap(), node.events());
         let mut peer = join(&names, 2).await;
         let before = HEAP.0.forget_peak();
         let admitted = visits(&mut peer, 1, CLIENTS).await;
@@ -373,6 +374,10 @@ fn guests_are_bounded() {
         println!("{admitted} clients were let in, for {most} bytes");
         assert!((10..CLIENTS as usize / 2).contains(&admitted), "{admitted}");
         assert!(most < 3 * MB, "{most} bytes");
+        let told = std::iter::from_fn(|| events.try_recv().ok());
+        let is_told = |event| matches!(event, NodeEvent::Limit(Limit::Memory { max, .. }) if max == 2 * MB as u64);
+        let (turned_away, told) = (CLIENTS as usize - admitted, told.filter(|event| is_told(event.clone())).count());
+        assert_eq!((told, node.refusals().guests), (turned_away, turned_away as u64));
         let friend = Node::builder().app("memory").names(&names).serve_names(false).join().await.unwrap();
         let mut client = friend.client::<Visit>("door").await.unwrap();
         let sent = dunlin::spawn(async move {
