@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use dunlin::node::{Limit, NodeEvent};
 use dunlin::prelude::*;
 use dunlin_attack::{Peer, hello, life, run};
 use dunlin_heap::{Counting, Program};
@@ -33,8 +34,12 @@ async fn serve(builder: impl FnOnce(dunlin::node::NodeBuilder) -> dunlin::node::
 }
 
 async fn join(names: &str, number: u128) -> Peer {
-    let there = Peer::who_is(OTHER, names, "memory", life(1)).await.unwrap();
-    Peer::join(OTHER, names, &hello("memory", life(number), there), Duration::ZERO).await.unwrap()
+    join_from(OTHER, names, number).await
+}
+
+async fn join_from(host: [u8; 4], names: &str, number: u128) -> Peer {
+    let there = Peer::who_is(host, names, "memory", life(1)).await.unwrap();
+    Peer::join(host, names, &hello("memory", life(number), there), Duration::ZERO).await.unwrap()
 }
 
 fn sender() -> Declaration {
@@ -217,6 +222,80 @@ fn a_slow_reader_gets_all_large_values() {
     });
 }
 
+/// Receivers of one node have a large value each that they do not receive. Others of the same node go on, however their receives come: before the value is announced,
+/// or after; and the last have theirs once they receive.
+#[test]
+fn values_that_are_not_received_leave_room_for_those_that_are() {
+    const RECEIVERS: usize = 8;
+    run(async {
+        let _alone = ALONE.lock().await;
+        let (node, names) = serve(|builder| builder.message_max_bytes(MB as u64).held_max_bytes(4 * MB as u64)).await;
+        let friend = Node::builder().app("memory").names(&names).serve_names(false).join().await.unwrap();
+        let (mut receivers, mut sends) = (Vec::new(), Vec::new());
+        for n in 0..RECEIVERS {
+            receivers.push(node.receiver::<Vec<u8>>(&format!("r{n}")).await.unwrap());
+            let mut tx = friend.sender::<Vec<u8>>(&format!("r{n}")).await.unwrap();
+            sends.push(dunlin::spawn(async move {
+                for _ in 0..3 {
+                    tx.send(vec![7; MB - 100]).await?;
+                }
+                Ok::<_, Error>(())
+            }));
+        }
+        // Those that came first take all the room that there is for values that nobody waits for.
+        for rx in receivers[RECEIVERS / 2..].iter_mut().rev() {
+            for _ in 0..3 {
+                assert_eq!(rx.recv().await.unwrap().len(), MB - 100);
+            }
+        }
+        for rx in &mut receivers[..RECEIVERS / 2] {
+            for _ in 0..3 {
+                assert_eq!(rx.recv().await.unwrap().len(), MB - 100);
+            }
+        }
+        for sent in sends {
+            sent.await.unwrap().unwrap();
+        }
+        friend.leave().await.unwrap();
+    });
+}
+
+/// Peers of one host, each under an id of its own, have a large value announced for a receive that waits, and send nothing of it. What nodes of another host send comes through meanwhile.
+#[test]
+fn peers_of_one_host_leave_memory_to_other_hosts() {
+    const PEERS: usize = 64;
+    run(async {
+        let _alone = ALONE.lock().await;
+        let (node, names) = serve(|builder| {
+            builder.message_max_bytes(MB as u64).held_max_bytes(32 * MB as u64).grace(Duration::from_secs(60))
+        })
+        .await;
+        let (mut peers, mut admitted) = (Vec::new(), 0);
+        for n in 0..PEERS {
+            let mut rx = node.receiver::<Vec<u8>>(&format!("r{n}")).await.unwrap();
+            dunlin::spawn(async move { rx.recv().await });
+            let mut peer = join(&names, 2 + n as u128).await;
+            let (channels, full) = attach(&mut peer, std::iter::once(format!("r{n}"))).await;
+            assert_eq!(full, 0, "a half of peer {n}");
+            let announce = Memory::Announce { number: 0, channel: channels[0], kind: Kind::Offer, total: MB as u64 };
+            peer.say(&[Frame::Memory(announce)]).await.unwrap();
+            peers.push(peer);
+        }
+        for peer in &mut peers {
+            let admits = async { while !matches!(hear(peer).await.unwrap(), Frame::Memory(Memory::Admit(_))) {} };
+            // After those that have room come those that wait; one of these is enough to know that nothing is free for them.
+            if tokio::time::timeout(Duration::from_secs(2), admits).await.is_err() {
+                break;
+            }
+            admitted += 1;
+        }
+        println!("{admitted} values of peers of one host were admitted");
+        assert!((8..PEERS).contains(&admitted), "{admitted}");
+        let friends = goes_on(&node, &names, "others", MB - 100);
+        tokio::time::timeout(Duration::from_secs(20), friends).await.expect("others wait");
+    });
+}
+
 /// A peer attaches to as many receivers as there are. The node has room for so many, and others still find some.
 #[test]
 fn attached_halves_are_bounded() {
@@ -243,6 +322,78 @@ fn attached_halves_are_bounded() {
             sent.await.unwrap().unwrap();
         }
         friend.leave().await.unwrap();
+    });
+}
+
+/// What a client of [`guests_are_bounded`] and its server have.
+#[derive(Bundle)]
+struct Visit {
+    first: ToServer<u32>,
+    second: ToServer<Vec<u8>>,
+    third: ToClient<u32>,
+    fourth: ToClient<Vec<u8>>,
+}
+
+/// Introduces so many clients to the acceptor of this name: how many are let in.
+async fn visits(peer: &mut Peer, first: u128, count: u128) -> usize {
+    let face = Declaration { face: Face::Client, ..sender() };
+    let (name, channel) = ("door".to_owned(), ChannelId(first << 64));
+    peer.say(&[Frame::Names(Names::Declare { number: 0, name, channel, face, status: Status::New })]).await.unwrap();
+    let acceptor = loop {
+        if let Frame::Names(Names::Found { channel, .. }) = hear(peer).await.unwrap() {
+            break channel;
+        }
+    };
+    let (mut answered, mut admitted) = (0, 0);
+    for n in 0..count {
+        peer.say(&[Frame::Names(Names::Guest { acceptor, guest: ChannelId((first << 64) + (n << 32)) })])
+            .await
+            .unwrap();
+    }
+    while answered < count {
+        if let Frame::Names(Names::Guest { acceptor: answer, .. }) = hear(peer).await.unwrap() {
+            answered += 1;
+            admitted += usize::from(answer == acceptor);
+        }
+    }
+    admitted
+}
+
+/// Clients come that nobody receives: the node has room for so many, and for some of other hosts. Once they have been received and dropped, others have their room.
+#[test]
+fn guests_are_bounded() {
+    const CLIENTS: u128 = 600;
+    run(async {
+        let _alone = ALONE.lock().await;
+        let (node, names) = serve(|builder| builder.message_max_bytes(1000).held_max_bytes(2 * MB as u64)).await;
+        let (mut door, mut events) = (node.acceptor::<Visit>("door").await.unwrap(), node.events());
+        let mut peer = join(&names, 2).await;
+        let before = HEAP.0.forget_peak();
+        let admitted = visits(&mut peer, 1, CLIENTS).await;
+        let most = growth(before);
+        println!("{admitted} clients were let in, for {most} bytes");
+        assert!((10..CLIENTS as usize / 2).contains(&admitted), "{admitted}");
+        assert!(most < 3 * MB, "{most} bytes");
+        let told = std::iter::from_fn(|| events.try_recv().ok());
+        let is_told = |event| matches!(event, NodeEvent::Limit(Limit::Memory { max, .. }) if max == 2 * MB as u64);
+        let (turned_away, told) = (CLIENTS as usize - admitted, told.filter(|event| is_told(event.clone())).count());
+        assert_eq!((told, node.refusals().guests), (turned_away, turned_away as u64));
+        let friend = Node::builder().app("memory").names(&names).serve_names(false).join().await.unwrap();
+        let mut client = friend.client::<Visit>("door").await.unwrap();
+        let sent = dunlin::spawn(async move {
+            client.first.send(7).await?;
+            Ok::<_, Error>(client)
+        });
+        let mut guest = loop {
+            let guest = door.recv().await.unwrap();
+            if guest.peer() == friend.me() {
+                break guest;
+            }
+        };
+        assert_eq!(guest.first.recv().await, Ok(7));
+        let _client = sent.await.unwrap().unwrap();
+        let again = visits(&mut join(&names, 3).await, 2, CLIENTS).await;
+        assert!(again > admitted / 2, "{again} of {admitted}");
     });
 }
 
@@ -355,13 +506,14 @@ fn declarations_are_bounded() {
         let before = HEAP.0.forget_peak();
         let (mut peers, mut admitted) = (Vec::new(), Vec::new());
         for n in 0..8 {
-            let mut peer = join(&names, 10 + n).await;
+            // The last is of another host.
+            let mut peer = join_from(if n < 7 { OTHER } else { [127, 0, 0, 4] }, &names, 10 + n).await;
             admitted.push(declares(&mut peer, &n.to_string(), EACH, HELD).await);
             peers.push(peer);
         }
         let most = growth(before);
         println!("{most} bytes for {admitted:?} declarations");
-        assert!(admitted[0] < EACH && admitted.iter().all(|count| *count > 0), "{admitted:?}");
+        assert!(admitted[0] < EACH && admitted[6] < admitted[0] && admitted[7] > 1, "{admitted:?}");
         assert!(most < HELD + 2 * MB, "{most} bytes");
         goes_on(&node, &names, "others", 1000).await;
         for mut peer in peers {

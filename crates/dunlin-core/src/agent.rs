@@ -593,6 +593,13 @@ impl<T: Send + 'static> Inlet<T> {
         self.chan.with_queue(|queue, _, _| queue.buffered())
     }
 
+    /// The carrier has a value that comes only once it is received: [`FromReceiver::Awaited`] is heard as soon as a receive waits; at once if one does. Once for each
+    /// time that this is asked.
+    pub fn ask_awaited(&self) {
+        let of = self.of();
+        self.chan.with_queue(|queue, _, after| queue.ask_awaited(of, after));
+    }
+
     /// A value that was buffered at the half where the receiver was before: it enters the buffer, behind what was restored before. To be said before
     /// all else.
     pub fn restore(&self, value: T) {
@@ -1011,6 +1018,8 @@ impl<T: Send + 'static, O: SendingHalf<T>> Joint<T, O> {
             FromReceiver::Credit(places) => self.outlet.credit(places),
             // A channel in this memory is here already.
             FromReceiver::Used => {}
+            // Nothing has to be asked for here.
+            FromReceiver::Awaited => {}
             FromReceiver::Retired => self.outlet.retire(),
             FromReceiver::Poisoned(reason) => self.outlet.poison(reason),
             FromReceiver::Gone => {

@@ -70,6 +70,40 @@ impl<T: Send + Debug + 'static> Halves<T> {
     }
 }
 
+/// The agent of a sender elsewhere asks for the next receive that waits, and hears of it once: at once if one waits already.
+#[test]
+fn a_carrier_hears_of_a_receive_that_waits_if_it_asks() {
+    let (mut halves, _) = halves_with_credits::<u8>(fifo(3));
+    assert_eq!(once(halves.rx.recv()), None);
+    assert_eq!(halves.receiver_says(), "", "nothing was asked");
+    halves.inlet.ask_awaited();
+    halves.inlet.ask_awaited();
+    assert_eq!(halves.receiver_says(), "", "that receive was dropped");
+    {
+        let mut waits = pin!(halves.rx.recv());
+        let mut poll = || waits.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(poll().is_pending());
+        assert_eq!(show(&all(|cx| halves.inlet.poll(cx))), "Awaited");
+        assert!(poll().is_pending());
+        assert_eq!(show(&all(|cx| halves.inlet.poll(cx))), "");
+        halves.inlet.ask_awaited();
+        assert_eq!(show(&all(|cx| halves.inlet.poll(cx))), "Awaited", "it waits still");
+    }
+    // A value that is there is received, and nobody waits.
+    halves.inlet.ask_awaited();
+    halves.inlet.push(7).unwrap();
+    assert_eq!(once(halves.rx.recv()), Some(Ok(7)));
+    assert!(!halves.receiver_says().contains("Awaited"));
+    // A choice waits as well.
+    let Halves { mut rx, mut inlet, .. } = halves;
+    let (_tx, mut other) = channel::<u8>();
+    let mut waits = pin!(async {
+        alt! { value = rx.recv() => value, value = other.recv() => value }
+    });
+    assert!(waits.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    assert!(show(&all(|cx| inlet.poll(cx))).contains("Awaited"));
+}
+
 /// A receiver asks for a choice's offer just while the choice is closed, because it polls a foreign future.
 #[test]
 fn a_choice_that_was_closed_is_reserved_later() {

@@ -336,7 +336,7 @@ impl Side {
                 unreachable!("nothing goes further than over this pipe")
             }
             FromReceiver::Credit(_) => unreachable!("this carrier asks for no credits"),
-            FromReceiver::Used => {}
+            FromReceiver::Used | FromReceiver::Awaited => {}
             FromReceiver::Down => unreachable!("no node is ever lost here"),
             FromReceiver::Retired => self.say(id, Frame::Retired),
             FromReceiver::Poisoned(reason) => {

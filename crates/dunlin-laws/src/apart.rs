@@ -217,7 +217,7 @@ impl<T: Send + 'static> Carrier<T> {
             }
             FromReceiver::Reserve(ticket, request) => self.reserve(ticket, request),
             FromReceiver::Credit(places) => self.outlet.credit(places),
-            FromReceiver::Used => {}
+            FromReceiver::Used | FromReceiver::Awaited => {}
             FromReceiver::Retired => self.outlet.retire(),
             FromReceiver::Poisoned(reason) => self.outlet.poison(reason),
             FromReceiver::Gone => {

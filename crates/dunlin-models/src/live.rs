@@ -541,7 +541,7 @@ impl Link {
             }
             Back::Said(FromReceiver::Reserve(ticket, request)) => self.reserve(ticket, request),
             Back::Said(FromReceiver::Credit(places)) => self.tell(|outlet| outlet.credit(places)),
-            Back::Said(FromReceiver::Used) => {}
+            Back::Said(FromReceiver::Used | FromReceiver::Awaited) => {}
             Back::Said(FromReceiver::Retired) => self.tell(AnyOutlet::retire),
             Back::Said(FromReceiver::Poisoned(reason)) => unreachable!("nobody poisons: {reason}"),
             Back::Said(FromReceiver::Gone | FromReceiver::Down) => {

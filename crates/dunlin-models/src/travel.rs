@@ -521,7 +521,7 @@ impl Travel {
         let terms = self.terms(me);
         let node = &mut self.nodes[me];
         match heard {
-            HomeHears::Attached => {}
+            HomeHears::Attached | HomeHears::Announced => {}
             HomeHears::Offered(ticket, bytes) => {
                 node.queue.push_back(Queued { from, ticket, value: bytes[0], admitted: false, asked: Asked::Firm });
             }

@@ -9,7 +9,7 @@ use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId, Ticket};
 use dunlin_proto::identity::StandIn;
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, End, Expected, Face, Frame, Terms, codec, limits};
-use dunlin_proto::{Action, Config, HomeHears, Machine, ProxyHears};
+use dunlin_proto::{Action, Config, HomeHears, Machine, ProxyHears, Source};
 use proptest::prelude::*;
 
 const SENDER: usize = 0;
@@ -46,6 +46,8 @@ struct Channel {
     arrived: usize,
     queue: VecDeque<(Ticket, usize)>,
     buffer: VecDeque<usize>,
+    /// The machine asks for the next receive that waits.
+    asked: bool,
     /// Ended at the home.
     over: bool,
     /// Ended at the sender.
@@ -192,6 +194,7 @@ impl World {
                 channel.arrived += 1;
                 channel.buffer.push_back(value.len());
             }
+            HomeHears::Announced => channel.asked = true,
             HomeHears::Withdraw(ticket) => {
                 let stands = channel.queue.iter().position(|(other, _)| *other == ticket);
                 if let Some(stands) = stands {
@@ -263,17 +266,33 @@ impl World {
         } else if let Some((ticket, _)) = channel.queue.pop_front() {
             self.machines[HOME].taken(now, id(at), NodeId(1), ticket);
         } else {
+            if std::mem::take(&mut channel.asked) {
+                self.machines[HOME].awaited(id(at));
+            }
             return false;
         }
         self.taken += 1;
         true
     }
 
+    /// A receive waits until something comes. `false`: nothing does.
+    fn receive_and_wait(&mut self, at: usize) -> bool {
+        loop {
+            if self.receive(at) {
+                return true;
+            }
+            if !self.step() {
+                return self.receive(at);
+            }
+        }
+    }
+
     /// Whoever receives, and goes on receiving, receives all.
     fn receive_all(&mut self) {
         loop {
             self.settle();
-            if (0..CHANNELS).filter(|at| self.receive(*at)).count() == 0 {
+            let taken = (0..CHANNELS).filter(|at| self.receive(*at)).count();
+            if taken == 0 && !self.step() {
                 return;
             }
         }
@@ -409,6 +428,28 @@ fn other_channels_go_on_beside_one_that_is_full() {
     }
 }
 
+/// Two channels have a value each that is as large as can be, and that nobody receives: what is received goes on beside them, on any number of others.
+#[test]
+fn large_values_that_are_not_received_leave_room_for_one_that_is() {
+    let mut world = World::new();
+    for at in 0..CHANNELS {
+        world.send(at, MB);
+    }
+    world.settle();
+    let full: Vec<usize> = (0..CHANNELS).filter(|at| world.channels[*at].here() > 0).collect();
+    assert!((1..CHANNELS).contains(&full.len()), "{full:?}");
+    for _ in 0..10 {
+        for at in (0..CHANNELS).filter(|at| !full.contains(at)) {
+            assert!(world.receive_and_wait(at), "channel {at} waits beside {full:?}");
+            world.send(at, MB);
+            world.settle();
+        }
+    }
+    assert!(full.iter().all(|at| world.channels[*at].here() == MB));
+    world.receive_all();
+    assert!(world.channels.iter().all(|channel| channel.open.is_empty() && channel.sent == channel.arrived));
+}
+
 /// What small values need nobody asks for, however many there are.
 #[test]
 fn small_values_that_are_received_are_never_announced() {
@@ -442,6 +483,173 @@ fn a_withdrawn_value_leaves_no_reservation() {
         assert!(world.channels[0].open.is_empty(), "after {steps} steps");
         assert_eq!(world.machines[HOME].held_for(NodeId(1)), rest, "after {steps} steps");
     }
+}
+
+/// A node, which is the home of one channel for each of its peers, and those peers.
+struct Crowd {
+    now: Time,
+    home: Machine,
+    peers: Vec<Machine>,
+    /// What has arrived of each, and is not received.
+    arrived: BTreeMap<usize, Ticket>,
+    taken: usize,
+}
+
+impl Crowd {
+    const PIECE: usize = 32 << 10;
+
+    fn new(value_max: usize, held_max: u64) -> Self {
+        let mut config = Config::new("account");
+        (config.value_max, config.held_max) = (value_max, held_max);
+        (config.chunk, config.chunk_alone) = (Self::PIECE, Self::PIECE);
+        let home = StandIn::machine(config, Life { node: NodeId(1), incarnation: Incarnation(1) }, 7);
+        Self { now: Time(1000), home, peers: Vec::new(), arrived: BTreeMap::new(), taken: 0 }
+    }
+
+    /// One more peer, which comes from there, with a half. `false`: there is no room for that.
+    fn join(&mut self, source: Source) -> bool {
+        let (at, mut config) = (self.peers.len(), Config::new("account"));
+        (config.chunk, config.chunk_alone) = (Self::PIECE, Self::PIECE);
+        let mut peer = StandIn::machine(config, Life { node: NodeId(2 + at as u128), incarnation: Incarnation(1) }, 7);
+        let terms = Terms { window: 8, credits: 0, value_max: self.home.value_max() };
+        self.home.open_home(id(at), terms, declared(Face::Receiver), false).unwrap();
+        peer.learn(NodeId(1), &["memory:1".to_owned()]);
+        peer.attach(self.now, id(at), NodeId(1), declared(Face::Sender)).unwrap();
+        let socket = SocketId(at as u64);
+        while let Some(action) = peer.poll() {
+            if let Action::Dial(dial, _) = action {
+                self.home.accepted_from(self.now, socket, source);
+                peer.dialled(self.now, dial, socket);
+            }
+        }
+        self.peers.push(peer);
+        let mut attached = false;
+        self.run(at, usize::MAX, &mut |heard| attached |= matches!(heard, ProxyHears::Attached(_)));
+        attached
+    }
+
+    /// A receive waits on its channel, and it offers a value: what is written until `most` bytes are.
+    fn offers(&mut self, at: usize, ticket: Ticket, size: usize, most: usize) {
+        self.peers[at].offer(self.now, id(at), ticket, Bytes::from(vec![7; size]));
+        self.run(at, most, &mut |_| {});
+    }
+
+    /// What this peer and the node have to say to each other, until so many bytes have come from the peer; what others have to say meanwhile waits.
+    fn run(&mut self, at: usize, most: usize, hear: &mut dyn FnMut(ProxyHears)) {
+        let (socket, now) = (SocketId(at as u64), self.now);
+        let mut left = most;
+        loop {
+            let mut busy = false;
+            while let Some(action) = self.peers[at].poll() {
+                if let Action::Proxy(_, heard) = action {
+                    hear(heard);
+                }
+            }
+            while let Some(action) = self.home.poll() {
+                match action {
+                    Action::Home(channel, _, HomeHears::Announced) => self.home.awaited(channel),
+                    Action::Home(channel, _, HomeHears::Offered(ticket, _)) => {
+                        self.arrived.insert(channel.0 as usize - 1, ticket);
+                    }
+                    Action::Connection(_, State::Down(why)) => panic!("{why}"),
+                    _ => {}
+                }
+            }
+            let mut out = Vec::new();
+            self.peers[at].fill(now, socket, left.min(64 << 10), &mut out);
+            for bytes in out {
+                (busy, left) = (true, left.saturating_sub(bytes.len()));
+                self.home.received(now, socket, bytes);
+            }
+            let mut out = Vec::new();
+            self.home.fill(now, socket, 64 << 10, &mut out);
+            for bytes in out {
+                busy = true;
+                self.peers[at].received(now, socket, bytes);
+            }
+            if !busy || left == 0 {
+                return;
+            }
+        }
+    }
+
+    fn receive(&mut self, at: usize) -> bool {
+        let Some(ticket) = self.arrived.remove(&at) else { return false };
+        self.home.taken(self.now, id(at), NodeId(2 + at as u128), ticket);
+        self.taken += 1;
+        self.run(at, usize::MAX, &mut |_| {});
+        true
+    }
+}
+
+/// A thousand nodes of one source have a value each that never comes to its end, though a receive waits for it, and as many halves as there is room for. Nodes of other sources
+/// attach, and what they send comes through.
+#[test]
+fn nodes_of_one_source_leave_room_to_those_of_others() {
+    const HOSTILE: usize = 1000;
+    let host = |last| Source::V4([10, 0, 0, last]);
+    let mut crowd = Crowd::new(MB, 64 * MB as u64);
+    let attached = (0..HOSTILE).filter(|_| crowd.join(host(1))).count();
+    assert_eq!(attached, HOSTILE, "there is room for their halves");
+    for at in 0..HOSTILE {
+        crowd.offers(at, 1, MB, Crowd::PIECE);
+    }
+    let held: u64 = (0..HOSTILE).map(|at| crowd.home.held_for(NodeId(2 + at as u128))).sum();
+    assert!(held > 16 * MB as u64, "no share binds while there is room: {held}");
+    for n in 0..8 {
+        let at = crowd.peers.len();
+        assert!(crowd.join(host(2 + n)), "a node of host {} does not find room for a half", 2 + n);
+        for ticket in 0..10 {
+            crowd.offers(at, ticket, MB, usize::MAX);
+            assert!(crowd.receive(at), "a value of host {} waits", 2 + n);
+        }
+    }
+    // What they have is theirs until they go; then others of their source have it.
+    let more = crowd.peers.len();
+    assert!(crowd.join(host(1)));
+    crowd.offers(more, 1, MB, usize::MAX);
+    assert!(!crowd.receive(more), "{:?}", crowd.arrived);
+    for at in 0..HOSTILE {
+        crowd.run(at, usize::MAX, &mut |_| {});
+        crowd.receive(at);
+    }
+    crowd.run(more, usize::MAX, &mut |_| {});
+    assert!(crowd.receive(more));
+}
+
+/// What a guest's channels cost is given back with each of them; a half that attaches to one has that as its place.
+#[test]
+fn channels_of_guests_count_once_until_they_are_over() {
+    let mut crowd = Crowd::new(MB, HELD_MAX);
+    assert!(crowd.join(Source::Unknown));
+    let (guest, guests) = (NodeId(2), [id(100), id(101), id(102)]);
+    let rest = crowd.home.held_for(guest);
+    crowd.home.keep_guest(guest, guests).unwrap();
+    let each = (crowd.home.held_for(guest) - rest) / 3;
+    assert!(each > 1000, "{each} bytes for each");
+    let terms = Terms { window: 8, credits: 0, value_max: 1000 };
+    crowd.home.open_home(guests[0], terms, declared(Face::Receiver), false).unwrap();
+    crowd.home.await_half(guests[0], guest);
+    crowd.home.attach(crowd.now, guests[1], guest, declared(Face::Sender)).unwrap();
+    crowd.peers[0].attach(crowd.now, guests[0], NodeId(1), declared(Face::Sender)).unwrap();
+    crowd.run(0, usize::MAX, &mut |_| {});
+    // The peer has no home for the half here: that is over.
+    assert_eq!(crowd.home.held_for(guest) - rest, 2 * each);
+    crowd.home.end_home(crowd.now, guests[0], End::Gone);
+    crowd.peers[0].end_proxy(crowd.now, guests[0], End::Gone);
+    crowd.run(0, usize::MAX, &mut |_| {});
+    assert_eq!(crowd.home.held_for(guest) - rest, each);
+    crowd.home.forget_guest(guests);
+    assert_eq!(crowd.home.held_for(guest), rest);
+    // All, or none.
+    let many = || (1000..100_000).map(id);
+    assert_eq!(crowd.home.keep_guest(guest, many()), Err(HELD_MAX));
+    assert_eq!(crowd.home.held_for(guest), rest);
+    // They go with the connection, and the next one does not pay for them.
+    crowd.home.keep_guest(guest, guests).unwrap();
+    crowd.home.broke_the_protocol(crowd.now, guest, "by this test");
+    crowd.home.forget_guest(guests);
+    assert_eq!(crowd.home.held_for(guest), 0);
 }
 
 /// An admitted value does not come because the link carries nothing at all: that is for the socket's silence to end, however short the grace.

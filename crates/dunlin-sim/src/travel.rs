@@ -1642,6 +1642,10 @@ impl World {
                 }
                 self.ends_home(at, proc, End::Gone);
             }
+            HomeHears::Announced => {
+                self.procs[proc].machine.awaited(id);
+                self.pump(proc);
+            }
             HomeHears::Failed(how) => {
                 if how == End::Lost {
                     self.claims_loss(at, "the receiver fails".to_owned());

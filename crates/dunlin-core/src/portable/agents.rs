@@ -445,6 +445,11 @@ impl AnyInlet {
         self.agent.buffered()
     }
 
+    /// [`Inlet::ask_awaited`].
+    pub fn ask_awaited(&self) {
+        self.agent.ask_awaited();
+    }
+
     /// [`Inlet::down`].
     pub fn down(self) {
         self.agent.down();
@@ -827,6 +832,7 @@ trait DynInlet: Send {
     fn restore(&self, value: Value);
     fn push(&self, value: Value) -> Result<usize, Value>;
     fn buffered(&self) -> usize;
+    fn ask_awaited(&self);
     fn down(self: Box<Self>);
     fn into_any(self: Box<Self>) -> Box<dyn Any + Send>;
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<FromReceiver<Value>>;
@@ -905,6 +911,7 @@ impl<T: Portable> DynInlet for Inlet<T> {
             FromReceiver::Abort(number, value) => FromReceiver::Abort(number, value.map(Value::new)),
             FromReceiver::Credit(places) => FromReceiver::Credit(places),
             FromReceiver::Used => FromReceiver::Used,
+            FromReceiver::Awaited => FromReceiver::Awaited,
             FromReceiver::Retired => FromReceiver::Retired,
             FromReceiver::Poisoned(reason) => FromReceiver::Poisoned(reason),
             FromReceiver::Gone => FromReceiver::Gone,
@@ -922,6 +929,10 @@ impl<T: Portable> DynInlet for Inlet<T> {
 
     fn buffered(&self) -> usize {
         self.buffered()
+    }
+
+    fn ask_awaited(&self) {
+        self.ask_awaited();
     }
 
     fn is_demanded(&self) -> bool {

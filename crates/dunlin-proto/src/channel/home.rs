@@ -76,7 +76,7 @@ impl Machine {
 
     /// The message with the receiver of this channel has not been taken: nobody has heard of the channel.
     pub fn forget_half(&mut self, channel: ChannelId) {
-        self.proxies.remove(&channel);
+        self.remove_proxy(channel);
     }
 
     /// The message with the sender of this channel has not been taken: nobody has heard of the channel.
@@ -298,7 +298,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn hears(&mut self, channel: ChannelId, from: NodeId, heard: HomeHears) {
+    pub(crate) fn hears(&mut self, channel: ChannelId, from: NodeId, heard: HomeHears) {
         let from = self.contact(from);
         self.actions.push_back(Action::Home(channel, from, heard));
     }
@@ -410,6 +410,7 @@ impl Machine {
         // Counted only where there can be so many: each attachment would look at all homes.
         let attached = || self.homes.values().filter(|home| home.attached.contains_key(&from)).count();
         let room = self.homes.len() <= self.config.attached_max || attached() < self.config.attached_max;
+        let giver = self.contact(from);
         let rejection = match self.homes.get_mut(&channel) {
             None => Some(Rejection::NoSuchChannel),
             Some(home) if home.ended.is_some() || home.awaits.is_some_and(|node| node != from) => {
@@ -424,7 +425,12 @@ impl Machine {
             Some(_) if !room => Some(Rejection::Full),
             Some(home) => {
                 let account = self.connections.get_mut(from).map(|connection| &mut connection.inbox.account);
-                match account.map_or(Some(Charge::NONE), |account| account.attach(&mut self.pool)) {
+                let paid = match self.guests.get(&channel) {
+                    Some((guest, _)) if *guest == giver => self.guests.remove(&channel).map(|(_, place)| place),
+                    _ => None,
+                };
+                let place = || account.map_or(Some(Charge::NONE), |account| account.attach(&mut self.pool));
+                match paid.or_else(place) {
                     Some(place) => {
                         home.attached.insert(from, Attached { place, ..Attached::new(home.terms.credits) });
                         None

@@ -42,6 +42,8 @@ pub enum HomeHears {
     /// A value that was sent on a credit. If the channel has ended here it comes too late to be received, but the ends in it have left their node with it:
     /// they are this node's, to be dropped.
     Sent(Bytes),
+    /// A node would like to send a value that has no room now. It has more if a receive waits for it: say [`Machine::awaited`](crate::Machine::awaited) as soon as one does.
+    Announced,
     /// The offer is asked back: answer with [`Machine::withdrawn`](crate::Machine::withdrawn), unless its end has been told.
     Withdraw(Ticket),
     /// The reservation is asked back.

@@ -428,7 +428,7 @@ impl Machine {
                 ProxyHears::Attached(Terms { credits: self.more_credits(channel, true), ..terms })
             }
             FromHome::Rejected(why) => {
-                self.proxies.remove(&channel);
+                self.remove_proxy(channel);
                 ProxyHears::Rejected(why)
             }
             FromHome::Taken(ticket) => {

@@ -641,7 +641,11 @@ impl Machine {
         connection.inbox.within_frame = false;
         connection.ack_at = None;
         let socket = self.sockets.carries(id, node).expect("the handshake went over it");
-        if socket.near {
+        let (source, near) = (socket.source, socket.near);
+        if let Some(connection) = self.connections.get_mut(node) {
+            connection.inbox.account.comes_from(source, &mut self.pool);
+        }
+        if near {
             self.check_listeners(now, node);
         }
         if let Carried::By(old) = before {

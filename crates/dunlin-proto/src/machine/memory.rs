@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Machine;
 use super::frames::CONTROL_MAX;
 use crate::account::{Charge, may_stand};
-use crate::channel::{Attached, Home, Visitor};
+use crate::channel::{Attached, Home, HomeHears, Proxy, Visitor};
 use crate::connection::Carried;
 use crate::id::{ChannelId, Contact, NodeId};
 use crate::planted::planted;
@@ -33,6 +33,20 @@ impl Machine {
         }
     }
 
+    /// A receive waits on this channel, where a value was [announced](crate::HomeHears::Announced): that goes before those that none waits for, and into room that they leave.
+    pub fn awaited(&mut self, channel: ChannelId) {
+        let nodes: Vec<NodeId> = match (self.homes.get(&channel), self.visitors.get(&channel)) {
+            (Some(home), _) => home.attached.keys().copied().collect(),
+            (None, visitor) => visitor.iter().map(|visitor| visitor.old_home()).collect(),
+        };
+        for node in nodes {
+            if let Some(connection) = self.connections.get_mut(node) {
+                connection.inbox.account.awaited(channel);
+            }
+            self.consider(node, channel);
+        }
+    }
+
     /// Bytes that this node keeps for that one, or has reserved for it.
     pub fn held_for(&self, node: NodeId) -> u64 {
         let account = self.connections.get(node).map_or(0, |connection| connection.inbox.account.held());
@@ -47,7 +61,7 @@ impl Machine {
         if self.is_me(node) {
             return Ok(());
         }
-        match self.pool.declares(node, bytes) {
+        match self.pool.declares(node, self.source_of(node), bytes) {
             None => Err(self.config.held_max),
             Some(has_room) => {
                 if has_room {
@@ -61,6 +75,43 @@ impl Machine {
     /// The nodes for which something is [kept](Self::keep_declared) that they have declared.
     pub fn declarers(&self) -> Vec<NodeId> {
         self.pool.declarers().collect()
+    }
+
+    /// A guest of that node comes to an acceptor here, and has these channels: each counts as a half of that node, from now on until it is over here. To be said before
+    /// they are opened and attached.
+    ///
+    /// # Errors
+    /// There is no room for them; so much there is for all nodes.
+    pub fn keep_guest(&mut self, node: NodeId, channels: impl IntoIterator<Item = ChannelId>) -> Result<(), u64> {
+        if self.is_me(node) {
+            return Ok(());
+        }
+        let from = self.contact(node);
+        let mut kept = Vec::new();
+        for channel in channels {
+            let account = self.connections.get_mut(node).map(|connection| &mut connection.inbox.account);
+            let Some(charge) = account.and_then(|account| account.attach(&mut self.pool)) else {
+                self.forget_guest(kept);
+                return Err(self.config.held_max);
+            };
+            self.guests.insert(channel, (from, charge));
+            kept.push(channel);
+        }
+        Ok(())
+    }
+
+    /// These channels have not been opened: the guest is not let in.
+    pub fn forget_guest(&mut self, channels: impl IntoIterator<Item = ChannelId>) {
+        channels.into_iter().for_each(|channel| self.free_guest(channel));
+    }
+
+    /// A channel is over here that may be a guest's.
+    fn free_guest(&mut self, channel: ChannelId) {
+        if !self.guests.is_empty()
+            && let Some((from, charge)) = self.guests.remove(&channel)
+        {
+            self.give_back_to(from, channel, charge);
+        }
     }
 
     /// A value begins. What this node says to itself costs nothing.
@@ -221,6 +272,10 @@ impl Machine {
             Place::There => {
                 connection.inbox.account.queue(channel);
                 self.admit_values(node);
+                let account = self.connections.get_mut(node).map(|connection| &mut connection.inbox.account);
+                if account.is_some_and(|account| account.asks_awaited(channel)) {
+                    self.hears(channel, node, HomeHears::Announced);
+                }
             }
             Place::Full => {}
         }
@@ -304,7 +359,15 @@ impl Machine {
         for (node, half) in &mut home.attached {
             self.free_half(*node, channel, half);
         }
+        self.free_guest(channel);
         Some(home)
+    }
+
+    /// A half here, whose home is elsewhere.
+    pub(crate) fn remove_proxy(&mut self, channel: ChannelId) -> Option<Box<Proxy>> {
+        let proxy = self.proxies.remove(&channel)?;
+        self.free_guest(channel);
+        Some(proxy)
     }
 
     /// A receiver that has come here, and what came of its buffer.

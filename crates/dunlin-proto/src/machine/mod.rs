@@ -10,7 +10,7 @@ mod sockets;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use crate::account::Pool;
+use crate::account::{Charge, Pool};
 use crate::channel::{EarlyLapse, Home, HomeHears, Proxy, ProxyHears, Visitor};
 use crate::config::Config;
 use crate::connection::book::Book;
@@ -168,6 +168,8 @@ pub struct Machine {
     replaced: Option<Incarnation>,
     /// What all connections may make this node keep.
     pub(crate) pool: Pool,
+    /// The channels of guests, and what they cost whom, until their halves attach.
+    pub(crate) guests: BTreeMap<ChannelId, (Contact, Charge)>,
     // Boxed: a node of a B-tree is about half empty, and they are large.
     pub(crate) homes: BTreeMap<ChannelId, Box<Home>>,
     pub(crate) proxies: BTreeMap<ChannelId, Box<Proxy>>,
@@ -199,6 +201,7 @@ impl Machine {
         assert!(node != NodeId(0) && incarnation != Incarnation(0), "a node and its incarnation are not zero");
         Self {
             pool: Pool::new(&config),
+            guests: BTreeMap::new(),
             config,
             me,
             identity,

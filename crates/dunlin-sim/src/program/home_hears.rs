@@ -30,7 +30,7 @@ impl World {
                 self.procs[proc].views[from].lost_told = true;
                 return;
             }
-            let late = matches!(heard, HomeHears::Withdraw(_) | HomeHears::Revoke(_));
+            let late = matches!(heard, HomeHears::Withdraw(_) | HomeHears::Revoke(_) | HomeHears::Announced);
             if late && self.channels[at].forgot_in == self.coverage.events {
                 return;
             }
@@ -135,6 +135,13 @@ impl World {
                     self.after(wait, Event::EndsCome(offer));
                 } else {
                     self.ends_come(offer);
+                }
+            }
+            HomeHears::Announced => {
+                self.channels[at].asked = true;
+                if self.random.chance(20) {
+                    // A receive waits already.
+                    self.receive(at);
                 }
             }
             HomeHears::Withdraw(ticket) => {

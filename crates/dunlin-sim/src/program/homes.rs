@@ -108,6 +108,13 @@ impl World {
             }
         }
         self.admit(at);
+        let channel = &mut self.channels[at];
+        if std::mem::take(&mut channel.asked) {
+            let (proc, id) = (channel.proc, channel.id);
+            self.note(44, at as u64, || format!("channel {at}: a receive waits"));
+            self.procs[proc].machine.awaited(id);
+            self.pump(proc);
+        }
     }
 
     /// A buffer admits what it has room for: offers that wait, then credits.

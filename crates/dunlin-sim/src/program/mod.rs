@@ -140,6 +140,8 @@ pub(crate) struct Channel {
     terms: Terms,
     pub(crate) queue: Vec<usize>,
     buffer: VecDeque<usize>,
+    /// Its machine asks for the next receive that waits.
+    asked: bool,
     pub(crate) halves: Vec<Half>,
     /// In which event a half was forgotten last.
     forgot_in: u64,
@@ -200,6 +202,7 @@ impl World {
             terms,
             queue: Vec::new(),
             buffer: VecDeque::new(),
+            asked: false,
             halves: Vec::new(),
             forgot_in: 0,
             asks: 0,

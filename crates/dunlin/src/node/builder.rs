@@ -189,7 +189,8 @@ impl NodeBuilder {
     /// may use, and at least four times [`message_max_bytes`](Self::message_max_bytes), which is what it has to be.
     ///
     /// Small messages come without a question, up to 8 MiB from each other node that have not been received. A message beyond that is announced, and waits
-    /// at its sender's node until there is room for all of it here; no node can take all the room that is left. On a channel without a buffer one message,
+    /// at its sender's node until there is room for all of it here; no node can take all the room that is left, nor can all nodes of one host or network. A message for which a
+    /// receive waits has room beside those that are not received. On a channel without a buffer one message,
     /// or 64 KiB, comes before somebody receives.
     pub fn held_max_bytes(mut self, bytes: u64) -> Self {
         self.held_max = Some(bytes);

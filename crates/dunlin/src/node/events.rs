@@ -115,6 +115,16 @@ pub enum Limit {
         /// How many are kept.
         max: usize,
     },
+    /// A client came to an acceptor of this node, which had no room for its ends in what it keeps for others ([`NodeBuilder::held_max_bytes`](super::NodeBuilder::held_max_bytes)),
+    /// in all or from one source: this one was turned away.
+    Memory {
+        /// The acceptor's name.
+        name: String,
+        /// Who came.
+        peer: Peer,
+        /// How many bytes are kept.
+        max: u64,
+    },
     /// This node serves names, and had no room for a registration of another node, which has been told so.
     Registrations {
         /// Who wanted to register.
@@ -160,7 +170,7 @@ pub struct Refusals {
     pub strangers: u64,
     /// Connections, since the other node did not keep to the protocol ([`Limit::Peer`]).
     pub peers: u64,
-    /// Clients of acceptors that had as many already as they keep ([`Limit::Guests`]).
+    /// Clients of acceptors that had as many already as they keep ([`Limit::Guests`]), or at a node that had no room for their ends ([`Limit::Memory`]).
     pub guests: u64,
     /// Names and other registrations ([`Limit::Registrations`]).
     pub registrations: u64,
@@ -175,7 +185,7 @@ impl Refusals {
             NodeEvent::Limit(Limit::Handshakes { .. }) => &mut self.handshakes,
             NodeEvent::Limit(Limit::Connections { .. }) => &mut self.connections,
             NodeEvent::Limit(Limit::Peer { .. }) => &mut self.peers,
-            NodeEvent::Limit(Limit::Guests { .. }) => &mut self.guests,
+            NodeEvent::Limit(Limit::Guests { .. } | Limit::Memory { .. }) => &mut self.guests,
             NodeEvent::Limit(Limit::Registrations { .. }) => &mut self.registrations,
             NodeEvent::Limit(Limit::Relays { .. }) => &mut self.relays,
             NodeEvent::Stranger { .. } => &mut self.strangers,
@@ -236,6 +246,12 @@ impl fmt::Display for Limit {
                 write!(
                     f,
                     "{peer} was turned away by the acceptor {name:?}: too many clients wait to be received (at most {max})"
+                )
+            }
+            Self::Memory { name, peer, max } => {
+                write!(
+                    f,
+                    "{peer} was turned away by the acceptor {name:?}: there is no room for its ends in the {max} bytes that are kept for others; `held_max_bytes` sets them"
                 )
             }
             Self::Registrations { peer, what, max } => {

@@ -188,6 +188,7 @@ impl NodeEvent {
             | Self::MainLost { peer, .. }
             | Self::Limit(
                 Limit::Guests { peer, .. }
+                | Limit::Memory { peer, .. }
                 | Limit::Registrations { peer, .. }
                 | Limit::Relays { peer }
                 | Limit::Peer { peer, .. },

@@ -700,7 +700,7 @@ where
             // A bundle that cannot be stretched is refused now, not when the first guest comes.
             let factory = naming.factory();
             let (client, _server) = B::pair(&factory);
-            hub::agents_of(client)?;
+            let ends = hub::agents_of(client)?.len();
             let (mut door, guests) = factory.channel::<Guest<B::Server>>();
             let (welcomed, mut queue) = tokio::sync::mpsc::channel(hub::GUESTS_MAX);
             let lack = Lack::of(&door);
@@ -723,7 +723,7 @@ where
                     }
                 }
             });
-            let accept = Acceptance::new(accept, Box::new(move |missing| lack.unmatched(missing)));
+            let accept = Acceptance::new(accept, ends, Box::new(move |missing| lack.unmatched(missing)));
             let driver = naming.driver;
             let schema = schema::of_messages::<B::Client>(naming.options.encoding);
             let number = driver.declare(&naming.name, naming.options, schema, Half::Acceptor(accept)).await?;

@@ -187,6 +187,8 @@ pub enum FromReceiver<T> {
     /// The receiver has come in a message, and is used for the first time: somebody looks for a value, or waits for the channel's end. Until now whoever carries
     /// the channel did not have to bring it here. (That the receiver ends the channel is said without this word before it.)
     Used,
+    /// Answers [`Inlet::ask_awaited`](crate::agent::Inlet::ask_awaited): a receive waits.
+    Awaited,
     /// The channel was retired from here.
     Retired,
     /// The channel was poisoned from here.
@@ -799,6 +801,25 @@ impl<T> Queue<T> {
             return self.inlet.as_mut();
         }
         self.lone_inlets.iter_mut().find(|(handle, _)| *handle == of).map(|(_, inlet)| inlet)
+    }
+
+    /// The agent of this handle's sender has something that comes only if a receive waits, and hears when one does.
+    pub(crate) fn ask_awaited(&mut self, of: Handle, after: &mut After<T>) {
+        if !self.ask_awaited.contains(&of) {
+            self.ask_awaited.push(of);
+        }
+        // Whoever receives in the receiver's place takes what there is.
+        if self.outlet.is_some() || self.watchers.counted() > 0 {
+            self.tell_awaited(after);
+        }
+    }
+
+    /// A receive waits.
+    #[cold]
+    pub(super) fn tell_awaited(&mut self, after: &mut After<T>) {
+        for of in self.ask_awaited.take() {
+            self.tell_inlet(of, FromReceiver::Awaited, after);
+        }
     }
 
     /// A handle of a shared sender is elsewhere: an agent stands here for it.

@@ -313,6 +313,8 @@ pub(crate) struct Queue<T> {
     pub(crate) inlet: Option<Heard<FromReceiver<T>>>,
     /// The same of handles of a shared sender that are elsewhere.
     pub(crate) lone_inlets: Seldom<(Handle, Heard<FromReceiver<T>>)>,
+    /// Which of these agents hear of the next receive that waits.
+    pub(super) ask_awaited: Seldom<Handle>,
     /// The places of the buffer that are promised to the sender elsewhere.
     pub(crate) lending: Lending,
     next_ask: u64,
@@ -374,6 +376,7 @@ impl<T> Queue<T> {
             carried: 0,
             inlet: None,
             lone_inlets: Seldom::new(),
+            ask_awaited: Seldom::new(),
             lending: Lending::new(policy.window()),
             next_ask: 0,
             names: Seldom::new(),
@@ -1109,6 +1112,9 @@ impl<T> Queue<T> {
             }
         }
         let due = self.watchers.watch(handle, waker, &mut after.stale);
+        if !self.ask_awaited.is_empty() {
+            self.tell_awaited(after);
+        }
         self.end_turn(&mut after.wakes);
         // The receiver has seen everything here. Whatever turned it away (a busy choice, a claim) wakes
         // receivers later. An absent value that it could not ask for, because it has asked for another one,
@@ -1123,7 +1129,11 @@ impl<T> Queue<T> {
     /// nothing to receive. `false`: something else has to be done as well.
     #[inline]
     pub(crate) fn watch_quickly(&mut self, waker: &Waker) -> bool {
-        self.receivers_bound.is_none() && self.held.is_empty() && !self.has_turn && self.watchers.park_end(waker)
+        self.receivers_bound.is_none()
+            && self.held.is_empty()
+            && !self.has_turn
+            && self.ask_awaited.is_empty()
+            && self.watchers.park_end(waker)
     }
 
     /// [`unwatch`](Self::unwatch) for a receive of the end itself. Gives its waker, to be dropped outside the

@@ -93,7 +93,7 @@ impl Machine {
         let Some(proxy) = self.proxies.get_mut(&channel).filter(|proxy| proxy.way.packed == Some(trip)) else { return };
         proxy.way.packed = None;
         if proxy.way.over.is_some() {
-            self.proxies.remove(&channel);
+            self.remove_proxy(channel);
         }
         self.hurry_on(now, channel, Which::Sender);
     }
@@ -113,7 +113,7 @@ impl Machine {
         proxy.way.lent = Some((to, trip));
         let gone = take_early(&mut proxy.way.early, to);
         if planted!(LentForgotten) {
-            self.proxies.remove(&channel);
+            self.remove_proxy(channel);
             return true;
         }
         if let Some(how) = proxy.way.over.clone() {
@@ -137,7 +137,7 @@ impl Machine {
         };
         proxy.way.packed = None;
         if proxy.way.over.is_some() {
-            self.proxies.remove(&channel);
+            self.remove_proxy(channel);
             return true;
         }
         proxy.way.doubtful = true;
@@ -173,7 +173,7 @@ impl Machine {
             let same = proxy.way.is_away() && place.transfer == proxy.way.transfer + next;
             if same && proxy.way.over.is_some() && !planted!(OverReturned) {
                 // Its channel was over while it was on its way.
-                self.proxies.remove(&channel);
+                self.remove_proxy(channel);
                 self.answer(now, giver, channel, lost);
                 return Arrival::Stale;
             }
@@ -240,7 +240,7 @@ impl Machine {
 
     /// It was dropped, or lost, before its home has heard of it.
     pub(in crate::channel) fn lapse_sender(&mut self, now: Time, channel: ChannelId, how: End) {
-        if let Some(proxy) = self.proxies.remove(&channel) {
+        if let Some(proxy) = self.remove_proxy(channel) {
             if planted!(LapsedKept) {
                 return;
             }
@@ -260,7 +260,7 @@ impl Machine {
     }
 
     pub(super) fn drop_way(&mut self, now: Time, channel: ChannelId, how: &End) {
-        let Some(proxy) = self.proxies.remove(&channel) else { return };
+        let Some(proxy) = self.remove_proxy(channel) else { return };
         for (node, _) in proxy.way.askers {
             self.say(now, node, Frame::Travel(channel, Travel::Over(Which::Sender, how.clone())));
         }

@@ -167,7 +167,7 @@ impl Machine {
         proxy.way.packed = None;
         proxy.way.lent = None;
         if proxy.way.over.is_some() {
-            self.proxies.remove(&channel);
+            self.remove_proxy(channel);
             return;
         }
         self.proxy_hears(channel, ProxyHears::Departed);

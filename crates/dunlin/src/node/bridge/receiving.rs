@@ -420,6 +420,10 @@ impl ReceivingBridge {
             says.speak(|locked| locked.state.machine.use_receiver(locked.now, channel));
             return true;
         }
+        if matches!(event, FromReceiver::Awaited) {
+            says.speak(|locked| locked.state.machine.awaited(channel));
+            return true;
+        }
         // Without a sender elsewhere nothing was offered from there.
         let Some(from) = self.from else { return true };
         if let FromReceiver::Taken(ticket)
@@ -489,7 +493,7 @@ impl ReceivingBridge {
                 });
             }
             // The channel is here.
-            FromReceiver::Used => {}
+            FromReceiver::Used | FromReceiver::Awaited => {}
             FromReceiver::Retired | FromReceiver::Poisoned(_) | FromReceiver::Gone | FromReceiver::Down => {
                 unreachable!("it returned above")
             }
@@ -678,6 +682,7 @@ impl Bridge for ReceivingBridge {
                     }
                 }
             }
+            HomeHears::Announced => inlet.ask_awaited(),
             HomeHears::Withdraw(ticket) => {
                 if let Some(copy) = inlet.withdraw(ticket) {
                     self.take_reading(ticket);

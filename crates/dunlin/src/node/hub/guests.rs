@@ -38,18 +38,25 @@ type Unmatched = Box<dyn Fn(Option<Arc<dyn Missing>>) + Send>;
 /// What answers the clients of an acceptor.
 pub(crate) struct Acceptance {
     accept: Accept,
+    /// So many ends a guest has.
+    ends: usize,
     /// `None`: a client has come.
     unmatched: Option<Unmatched>,
 }
 
 impl Acceptance {
-    pub(crate) fn new(accept: Accept, unmatched: Unmatched) -> Self {
-        Self { accept, unmatched: Some(unmatched) }
+    pub(crate) fn new(accept: Accept, ends: usize, unmatched: Unmatched) -> Self {
+        Self { accept, ends, unmatched: Some(unmatched) }
     }
 
     /// For clients that nothing receives by a deadline.
-    pub(super) fn unwatched(accept: Accept) -> Self {
-        Self { accept, unmatched: None }
+    pub(super) fn unwatched(accept: Accept, ends: usize) -> Self {
+        Self { accept, ends, unmatched: None }
+    }
+
+    /// How many ends a guest has.
+    pub(super) fn ends(&self) -> usize {
+        self.ends
     }
 
     /// A client has come.
@@ -216,8 +223,17 @@ impl Hub {
                     return;
                 }
                 let source = cx.state.machine.source_of(from.node);
+                let ends = accept.ends();
+                let channels = || numbered(guest, vec![(); ends]).map(|(channel, ())| channel);
+                if let Err(max) = cx.state.machine.keep_guest(from.node, channels()) {
+                    let name = end.name.to_string();
+                    self.refuse(NodeEvent::Limit(Limit::Memory { name, peer: Peer(from), max }), source);
+                    let _ = cx.state.machine.say_names(cx.now, from.node, not_there);
+                    return;
+                }
                 let Some(Accepted { agents, full }) = accept.accept(from, source, &mut cx.state.garbage) else {
                     self.undeclare(number);
+                    cx.state.machine.forget_guest(channels());
                     let _ = cx.state.machine.say_names(cx.now, from.node, not_there);
                     return;
                 };
@@ -226,6 +242,7 @@ impl Hub {
                     let peer = Peer(from);
                     self.refuse(NodeEvent::Limit(Limit::Guests { name, peer, max }), source);
                     if agents.is_empty() {
+                        cx.state.machine.forget_guest(channels());
                         let _ = cx.state.machine.say_names(cx.now, from.node, not_there);
                         return;
                     }

@@ -40,7 +40,8 @@ impl Hub {
         let options = Options { face: Face::Acceptor, reserved: true, own: true, ..Options::default() };
         // Nobody waits until it is admitted.
         let schema = schema::of_messages::<InquiryClient>(options.encoding);
-        let _ = self.declare(cx, NAME, options, schema, Half::Acceptor(Acceptance::unwatched(accept)));
+        let ends = agents_of(Inquiry::pair().0).map_or(0, |agents| agents.len());
+        let _ = self.declare(cx, NAME, options, schema, Half::Acceptor(Acceptance::unwatched(accept, ends)));
     }
 
     /// What is declared to this node, and what is as soon as somebody asks for it, by name from this one on.

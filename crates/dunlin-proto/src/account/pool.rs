@@ -1,0 +1,159 @@
+//! What all connections of a node may make it keep.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::{FLOOR, cost};
+use crate::config::Config;
+use crate::id::NodeId;
+use crate::source::Source;
+
+/// So much there is for halves beside four values, however little a node may keep.
+const HALVES_MIN: u64 = 1 << 20;
+
+/// What all connections of a node may make it keep, and what of it those of each source do.
+#[derive(Clone, Debug)]
+pub(crate) struct Pool {
+    /// For announced values.
+    pub(super) reserved: u64,
+    pub(super) reserved_max: u64,
+    /// Of that, so much is not for values that may lie here for ever, unless their source has little. Half of it, at least one of the largest values, is for those
+    /// for which receives wait; the other half, but for what is beside values, is for sources with little alone.
+    last: u64,
+    /// For credits beyond the floor of each connection.
+    pub(super) lent: u64,
+    pub(super) lent_max: u64,
+    credit_max: u64,
+    pub(super) shares: BTreeMap<Source, Share>,
+    /// For what nodes have declared here, and where they came from. It may be kept longer than their connections.
+    declared: BTreeMap<NodeId, (Source, u64)>,
+    /// The connections with announcements that wait for room here, in order.
+    pub(crate) waiting: VecDeque<NodeId>,
+}
+
+/// What the connections of one source have of a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Share {
+    pub(super) reserved: u64,
+    pub(super) lent: u64,
+}
+
+impl Pool {
+    pub(crate) fn new(config: &Config) -> Self {
+        // Four of the largest values, and a little for halves beside them. With less one connection with one channel that is full could not use another one.
+        let value = cost(config.value_max as u64);
+        let least = value.saturating_mul(4).saturating_add(HALVES_MIN);
+        let spare = config.held_max.saturating_sub(least);
+        let lent_max = spare / 2;
+        let reserved_max = least.saturating_add(spare - lent_max);
+        Self {
+            reserved: 0,
+            reserved_max,
+            last: (reserved_max / 4).max(value.saturating_mul(2)),
+            lent: 0,
+            lent_max,
+            credit_max: (config.credit_max as u64).max(FLOOR),
+            shares: BTreeMap::new(),
+            declared: BTreeMap::new(),
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// The declarations of that node, which comes from there, take so many bytes. `None`: there is no room for more than they took; else whether there is room that was not there before.
+    pub(crate) fn declares(&mut self, node: NodeId, from: Source, bytes: u64) -> Option<bool> {
+        let (source, before) = self.declared.get(&node).copied().unwrap_or((from, 0));
+        if bytes > before && !self.reserve(source, before, bytes - before, Need::Beside) {
+            return None;
+        }
+        self.release(source, before.saturating_sub(bytes));
+        if bytes == 0 {
+            self.declared.remove(&node);
+        } else if bytes != before {
+            self.declared.insert(node, (source, bytes));
+        }
+        Some(bytes < before)
+    }
+
+    /// The nodes that have declared something.
+    pub(crate) fn declarers(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.declared.keys().copied()
+    }
+
+    /// What their declarations take.
+    pub(crate) fn declared_by(&self, node: NodeId) -> u64 {
+        self.declared.get(&node).map_or(0, |(_, bytes)| *bytes)
+    }
+
+    /// Takes room for a connection that has reserved so much already. `false`: there is none.
+    pub(super) fn reserve(&mut self, from: Source, mine: u64, cost: u64, need: Need) -> bool {
+        let free = self.reserved_max.saturating_sub(self.reserved);
+        let Some(left) = free.checked_sub(cost) else { return false };
+        let theirs = self.shares.get(&from).map_or(0, |share| share.reserved);
+        let has_little = theirs < share(self.reserved_max);
+        let for_others = match (need, has_little) {
+            (Need::Ahead, false) => self.last,
+            (Need::Ahead, true) | (Need::Awaited, false) => self.last / 2,
+            // It is refused where a value waits, and is little.
+            (Need::Beside, false) => self.last / 4,
+            (_, true) => 0,
+        };
+        let is_share = mine == 0 || need == Need::Awaited || mine.saturating_add(cost) <= left;
+        if left < for_others || !is_share {
+            return false;
+        }
+        self.reserved += cost;
+        self.shares.entry(from).or_default().reserved += cost;
+        true
+    }
+
+    /// Gives back what was reserved.
+    pub(super) fn release(&mut self, from: Source, bytes: u64) {
+        if bytes > 0 {
+            self.change(from, |share| share.reserved -= bytes);
+            self.reserved -= bytes;
+        }
+    }
+
+    pub(super) fn change(&mut self, from: Source, change: impl FnOnce(&mut Share)) {
+        let share = self.shares.entry(from).or_default();
+        change(share);
+        if *share == Share::default() {
+            self.shares.remove(&from);
+        }
+    }
+
+    /// How much credit a connection should have that has been lent so much beyond its floor.
+    pub(super) fn target(&self, from: Source, mine: u64) -> u64 {
+        let free = self.lent_max.saturating_sub(self.lent - mine);
+        let theirs = self.shares.get(&from).map_or(0, |share| share.lent) - mine;
+        let for_others = if theirs < share(self.lent_max) { 0 } else { self.lent_max / 4 };
+        (FLOOR + free.saturating_sub(for_others) / 16).min(self.credit_max)
+    }
+
+    /// Bytes that are reserved, and lent.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> (u64, u64) {
+        (self.reserved, self.lent)
+    }
+}
+
+/// A source with less than this has little.
+fn share(max: u64) -> u64 {
+    (max / 64).max(1)
+}
+
+/// What room is taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    /// A value that may lie here for ever.
+    Ahead,
+    /// What is beside values.
+    Beside,
+    /// A value for which a receive waits, so that it will not stay.
+    Awaited,
+}
+
+impl Need {
+    pub(super) fn of(is_awaited: bool) -> Self {
+        if is_awaited { Self::Awaited } else { Self::Ahead }
+    }
+}
