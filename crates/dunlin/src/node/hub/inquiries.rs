@@ -49,7 +49,7 @@ impl Hub {
         let unasked = self.unasked.range((Bound::Included((Arc::from(first), 0)), Bound::Unbounded));
         // Where this node serves the application's names, its own are among them.
         let unasked = unasked.filter(|_| !self.serves).filter_map(|(name, number)| {
-            let (end, stands) = (self.ends.get(number)?, self.directory.end(*number)?);
+            let (end, stands) = (self.ends.get(*number)?, self.directory.end(*number)?);
             let state = match end.declaration.face {
                 Face::Acceptor => EntryState::Accepting,
                 _ if stands.joined => EntryState::Joined,

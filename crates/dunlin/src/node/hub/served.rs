@@ -111,7 +111,7 @@ impl Hub {
                     .ends
                     .iter()
                     .filter(|(_, end)| end.at.as_deref() == Some(address) && end.answer.is_some())
-                    .map(|(number, _)| *number)
+                    .map(|(number, _)| number)
                     .collect();
                 for number in waits {
                     let error = NameError::Unreachable { address: address.to_owned(), why: why.clone() };
