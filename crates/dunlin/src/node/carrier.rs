@@ -162,12 +162,12 @@ impl Carrier {
                 driver.speak(|locked| self.fill(locked));
             } else {
                 fetch |= self.bell.poll_rung(cx);
-                let arrived = match self.poll_read(cx)? {
-                    Poll::Ready(bytes) => bytes,
-                    Poll::Pending => 0,
+                let (is_read, arrived) = match self.poll_read(cx)? {
+                    Poll::Ready(bytes) => (true, bytes),
+                    Poll::Pending => (false, 0),
                 };
-                news = fetch || arrived > 0;
-                if news && self.exchange(arrived) {
+                news = fetch || is_read;
+                if news && self.exchange(is_read, arrived) {
                     self.worked = true;
                     return Poll::Ready(Ok(Step::Work));
                 }
@@ -202,13 +202,19 @@ impl Carrier {
         (self.told, self.told_receiver, self.carried) = (false, false, 0);
     }
 
-    /// Tells the machine what has arrived. `true`: there is work on channels; else what the machine has for this socket has been fetched.
-    fn exchange(&mut self, arrived: usize) -> bool {
+    /// Whole frames are here that the machine has not read: they are behind one that may have taken long.
+    fn has_frames(&self) -> bool {
+        self.missing == 0 && !self.buffer.is_empty()
+    }
+
+    /// Tells the machine what has arrived: so many bytes, behind what is here already. `true`: there is work on channels; else what the machine has for this socket has been fetched.
+    fn exchange(&mut self, is_read: bool, arrived: usize) -> bool {
         self.bell.attend();
         self.driver.now();
         let driver = self.driver.clone();
         driver.speak(|locked| {
-            if arrived > 0 {
+            let steps = locked.state.machine.steps();
+            if is_read {
                 self.missing = locked.state.machine.received_in(locked.now, self.id, &mut self.buffer);
                 self.quieten(arrived, locked.now);
                 self.rest_from_chatter(arrived, locked);
@@ -217,6 +223,9 @@ impl Carrier {
                 self.meet(arrived, locked);
             }
             driver.act(locked.state, locked.now);
+            if locked.state.machine.steps() != steps {
+                self.rest(locked);
+            }
             let work = self.bell.stirred() > 0;
             if !work {
                 self.fill(locked);
@@ -251,10 +260,14 @@ impl Carrier {
     fn rest_from_chatter(&mut self, arrived: usize, locked: &Locked<'_>) {
         self.arrivals = self.arrivals.wrapping_add(1);
         if arrived >= READ_CHATTER || self.chatters || self.arrivals.is_multiple_of(CHATTER_EACH) {
-            let pause = locked.state.machine.paused_until(locked.now, self.id);
-            self.chatters = pause.is_some();
-            self.pause = pause.map(|until| Box::pin(Timer::after(until.since(locked.now))));
+            self.rest(locked);
         }
+    }
+
+    fn rest(&mut self, locked: &Locked<'_>) {
+        let pause = locked.state.machine.paused_until(locked.now, self.id);
+        self.chatters = pause.is_some();
+        self.pause = pause.map(|until| Box::pin(Timer::after(until.since(locked.now))));
     }
 
     /// So much has arrived, and was read: what is left in the buffer is no whole frame.
@@ -275,7 +288,7 @@ impl Carrier {
             && locked.state.machine.is_alone(self.id);
     }
 
-    /// How many bytes: some.
+    /// How many bytes: some, or none if there are frames here already.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.ended {
             return Poll::Pending;
@@ -283,6 +296,9 @@ impl Carrier {
         if let Some(pause) = &mut self.pause {
             ready!(pause.as_mut().poll(cx));
             self.pause = None;
+        }
+        if self.has_frames() {
+            return Poll::Ready(Ok(0));
         }
         let (min, size) = match self.heard {
             None => (WORD, READ_QUIET),

@@ -359,13 +359,18 @@ impl Hub {
         self.undeclare(number);
     }
 
-    /// `by`: the name service that has said so, if it is another node.
-    pub(super) fn event(&mut self, cx: &mut Locked<'_>, by: Option<NodeId>, event: DirectoryEvent) {
+    /// `service`: the name service that has said so, if it is another node.
+    pub(super) fn event(&mut self, cx: &mut Locked<'_>, service: Option<NodeId>, event: DirectoryEvent) {
+        // Counted as what the name service has brought about.
+        let compare = |cx: &mut Locked<'_>, mine: &Declaration, other: &Declaration| match service {
+            Some(service) => cx.state.machine.difference(cx.now, service, mine, other),
+            None => difference(mine, other),
+        };
         match event {
             DirectoryEvent::Waiting { number } => self.answer(number),
             DirectoryEvent::Found { number, partner, addresses, channel, face } => {
                 self.is_matched(cx, number);
-                let addresses = Addresses { by: by.unwrap_or(self.me.node), addresses };
+                let addresses = Addresses { by: service.unwrap_or(self.me.node), addresses };
                 self.found(cx, number, partner, addresses, channel, &face);
                 self.answer(number);
             }
@@ -374,7 +379,8 @@ impl Hub {
                     let (name, mine, here) = (end.name.to_string(), &*end.declaration, holder == self.me);
                     let (holder, address) =
                         (holder.node.to_string(), addresses.into_iter().next().map(String::into_boxed_str));
-                    let error = if let Some(difference) = difference(mine, &there) {
+                    let differs = compare(cx, mine, &there);
+                    let error = if let Some(difference) = differs {
                         NameError::Mismatch { name, difference: Box::new(difference), holder, address }
                     } else if mine.face == there.face && mine.shared && there.shared {
                         NameError::Shared { name, what: word(mine.face), holder, address, here }
@@ -399,7 +405,8 @@ impl Hub {
             DirectoryEvent::Unfit { number, refused, by, addresses } => {
                 if let Some(end) = self.ends.get_mut(number) {
                     let mine = &*end.declaration;
-                    let differs = difference(mine, &refused).map(|difference| difference.to_string());
+                    let differs = compare(cx, mine, &refused);
+                    let differs = differs.map(|difference| difference.to_string());
                     let differs = differs.unwrap_or_else(|| format!("{} is here", describe(mine)));
                     let node = at(&by.node.to_string(), addresses.first().map(String::as_str));
                     let text = format!("node {node} declared {}, which was refused: {differs}", describe(&refused));
