@@ -141,7 +141,7 @@ pub enum Limit {
         /// Whose, as the socket says it.
         from: String,
     },
-    /// This node has as many connections as it may have, or is replaced by a later one with its id: this socket was refused as busy.
+    /// This node has as many connections as it may have, in all or from one source, or is replaced by a later one with its id: this socket was refused as busy.
     Connections {
         /// Whose, as the socket says it.
         from: String,
@@ -249,7 +249,11 @@ impl fmt::Display for Limit {
                 write!(f, "a socket from {from} was refused as busy: too many are waiting for their handshake")
             }
             Self::Connections { from } => {
-                write!(f, "a socket from {from} was refused as busy: this node has as many connections as it may have")
+                write!(
+                    f,
+                    "a socket from {from} was refused as busy: this node has as many connections as it may have, in all or from there. \
+                     If this is a router or a load balancer, name it in `trusted_sources`"
+                )
             }
         }
     }
