@@ -129,6 +129,13 @@ pub enum Limit {
         /// Who asked.
         peer: Peer,
     },
+    /// As many pages of names as may be are under way to those who ask this node for its names. This one's waited to be received, and gave way to one of a source with fewer.
+    Lists {
+        /// Who asked.
+        peer: Peer,
+        /// How many pages may be under way.
+        max: usize,
+    },
     /// Another node kept to the protocol, or one of its limits, no more, and the connection was ended.
     Peer {
         /// Who.
@@ -166,6 +173,8 @@ pub struct Refusals {
     pub registrations: u64,
     /// Sockets to be relayed ([`Limit::Relays`]).
     pub relays: u64,
+    /// Lists of names that gave way to others ([`Limit::Lists`]).
+    pub lists: u64,
 }
 
 impl Refusals {
@@ -178,6 +187,7 @@ impl Refusals {
             NodeEvent::Limit(Limit::Guests { .. }) => &mut self.guests,
             NodeEvent::Limit(Limit::Registrations { .. }) => &mut self.registrations,
             NodeEvent::Limit(Limit::Relays { .. }) => &mut self.relays,
+            NodeEvent::Limit(Limit::Lists { .. }) => &mut self.lists,
             NodeEvent::Stranger { .. } => &mut self.strangers,
             _ => return,
         };
@@ -244,6 +254,10 @@ impl fmt::Display for Limit {
             Self::Relays { peer } => {
                 write!(f, "{peer} was refused a relay: this node relays as many sockets as it may")
             }
+            Self::Lists { peer, max } => write!(
+                f,
+                "{peer} asked for the names and has not received them: its place went to another (at most {max} pages are under way)"
+            ),
             Self::Peer { peer, why } => write!(f, "the connection with {peer} was ended: {why}"),
             Self::Handshakes { from } => {
                 write!(f, "a socket from {from} was refused as busy: too many are waiting for their handshake")

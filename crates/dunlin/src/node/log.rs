@@ -190,6 +190,7 @@ impl NodeEvent {
                 Limit::Guests { peer, .. }
                 | Limit::Registrations { peer, .. }
                 | Limit::Relays { peer }
+                | Limit::Lists { peer, .. }
                 | Limit::Peer { peer, .. },
             ) => Some(*peer),
             Self::Conflict(conflict) => Some(conflict.holder),
