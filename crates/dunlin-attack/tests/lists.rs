@@ -1,13 +1,13 @@
-//! Many that ask a name service for all its names at once: what it keeps for them is bounded.
+//! Many that ask a name service for all its names at once: what it keeps for them is bounded, and those that receive nothing keep no other from its names.
 #![cfg(target_os = "linux")]
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use dunlin::prelude::*;
-use dunlin_attack::{Peer, forget_peak, hello, life, resident, run};
+use dunlin_attack::{Peer, face, forget_peak, hello, life, offer, resident, run};
 use dunlin_proto::id::ChannelId;
-use dunlin_proto::wire::{Declaration, Expected, Face, Frame, Names, Status};
+use dunlin_proto::wire::{Declaration, Expected, Face, Frame, FromHome, Head, Names, Status, Terms, ToHome};
 use tokio::task::JoinSet;
 
 const ADDRESS: &str = "DUNLIN_ATTACK_NAMES_AT";
@@ -97,6 +97,91 @@ fn lists_of_all_names_at_once_take_little_memory() {
         let grown = resident().1 - before;
         println!("{ASKERS} lists of {NAMES} names: {grown} bytes more, {:?}", began.elapsed());
         assert!(grown < 64 << 20, "{grown} bytes");
+        drop(node);
+    });
+}
+
+/// So many pages are under way at once.
+const PAGES_MAX: usize = 32;
+
+/// The first channel of an inquirer, whose ends are numbered from there: a caller for pings, a sender that asks for the names, a receiver of pages.
+fn inquirer(n: u64) -> ChannelId {
+    ChannelId(u128::from(n) * 1_000)
+}
+
+/// Becomes so many inquirers, which ask for the names, and receive none of the pages that are offered to them. Returns once as many pages are under way as there may be.
+async fn ask_silently(peer: &mut Peer, inquirers: u64) {
+    let client = face(Face::Client);
+    for number in 1..=inquirers {
+        let said = Names::Declare {
+            number,
+            name: "dunlin.node".to_owned(),
+            channel: ChannelId(0),
+            face: client.clone(),
+            status: Status::New,
+        };
+        peer.say(&[Frame::Names(said)]).await.expect("the connection stays");
+    }
+    let mut offered = 0;
+    while offered < PAGES_MAX {
+        match peer.hear_at_last().await.expect("the connection stays") {
+            Frame::Names(Names::Found { number, channel: acceptor, .. }) => {
+                let guest = Names::Guest { acceptor, guest: inquirer(number) };
+                peer.say(&[Frame::Names(guest)]).await.expect("the connection stays");
+            }
+            Frame::Names(Names::Guest { guest, .. }) => {
+                let list = ChannelId(guest.0 + 1);
+                let mut said = vec![Frame::ToHome(list, ToHome::Attach(client.clone()))];
+                // No ends, and nothing: a list of nothing in CBOR.
+                said.extend(offer(list, 1, &bytes::Bytes::from_static(&[0, 0x80])));
+                peer.say(&said).await.expect("the connection stays");
+            }
+            Frame::ToHome(pages, ToHome::Attach(_)) => {
+                let terms = Terms { window: 1, credits: 0, value_max: 1 << 20 };
+                peer.say(&[Frame::FromHome(pages, FromHome::Attached(terms))]).await.expect("the connection stays");
+            }
+            Frame::ToHome(_, ToHome::Value { head: Head::Offer(_), .. }) => offered += 1,
+            Frame::FromHome(_, said @ FromHome::Failed(..)) => panic!("the question is not read: {said:?}"),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn silent_inquirers_of_one_source_keep_no_other_from_the_names() {
+    run(async {
+        let builder = || Node::builder().app("silent").names("memory:names-of-silent");
+        let node = builder().listen("127.0.0.1:0").join().await.expect("it joins");
+        let address = node.addresses()[0].clone();
+        let mut peer = Peer::meet([127, 0, 0, 2], &address, "silent", life(1)).await.expect("it is let in");
+        ask_silently(&mut peer, 64).await;
+
+        // Each page would wait for 10 s, and half of the inquirers wait for those.
+        let patience = Duration::from_secs(5);
+        let other = builder().listen("memory:").join().await.expect("it joins");
+        let mut asks = other.inquire(Some(&address), patience).await.expect("it is there");
+        let names = asks.names(patience).await.expect("it answers though others receive nothing");
+        assert_eq!(names.node, node.me().to_string());
+        assert_eq!(node.refusals().lists, 1, "{:?}", node.refusals());
+        drop((peer, node));
+    });
+}
+
+/// The twin: more of one source than there are pages get their names, one after the other.
+#[test]
+fn many_inquirers_of_one_source_get_the_names() {
+    run(async {
+        let builder = || Node::builder().app("patient").names("memory:names-of-patient");
+        let node = builder().listen("127.0.0.1:0").join().await.expect("it joins");
+        let address = node.addresses()[0].clone();
+        let other = builder().listen("memory:").join().await.expect("it joins");
+        let mut all = JoinSet::new();
+        for _ in 0..2 * PAGES_MAX {
+            let mut asks = other.inquire(Some(&address), PATIENCE).await.expect("it is there");
+            all.spawn(async move { asks.names(PATIENCE).await.map(|_| ()) });
+        }
+        assert!(all.join_all().await.into_iter().all(|names| names.is_ok()));
+        assert_eq!(node.refusals().lists, 0);
         drop(node);
     });
 }

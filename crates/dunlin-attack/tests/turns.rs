@@ -14,6 +14,11 @@ const OTHER: [u8; 4] = [127, 0, 0, 3];
 /// Each beats often enough for a percentile.
 const CALLS: usize = 2_000;
 
+/// So many bytes at most are read of a flood in this time: 4 KiB after each pause of 100 ms, beside what has come before it was known as one.
+fn slowly(time: Duration) -> u64 {
+    (256 << 10) + (4 << 10) * (time.as_millis() as u64 / 100 + 1)
+}
+
 /// Calls of an innocent pair of nodes: how long the slowest hundredth took at least.
 async fn calls(to: &mut Sender<u64>, back: &mut Receiver<u64>) -> Duration {
     let mut times = Vec::with_capacity(CALLS);
@@ -77,8 +82,14 @@ fn a_flood_of_heartbeats_costs_an_innocent_pair_no_more_than_into_a_plain_sink()
                 }
             }
         });
+        let began = Instant::now();
         // The kernel's buffers take some of it; then the node reads slower than it comes.
         let under_attack = calls(&mut to, &mut back).await;
+        let innocent = friend.me();
+        let read = node.traffic().into_iter().filter(|(peer, _)| *peer != innocent).map(|(_, traffic)| traffic.read);
+        let (read, most) = (read.max().unwrap_or_default(), slowly(began.elapsed()));
+        println!("{read} bytes of the flood were read, {most} may be");
+        assert!(written.load(Ordering::Relaxed) > 0 && (1..=most).contains(&read), "{read} bytes, {most} may be");
         println!("p99 of {CALLS} calls: {under_attack:?}, and {plain:?} beside the same flood into a plain sink");
         assert!(under_attack <= 3 * plain + Duration::from_millis(1), "{under_attack:?}, plain {plain:?}");
         assert!(!flood.is_finished(), "the flooder is read slower, not cut off");

@@ -64,7 +64,7 @@ pub struct Config {
     pub value_max: usize,
     /// So many sockets that were accepted may be without a finished handshake at once. One more, and one of the [source](crate::Source) that has most of them is closed.
     pub strangers_max: usize,
-    /// So many other nodes are remembered; one more that dials is told to come later.
+    /// So many other nodes are remembered; one more that dials is told to come later. [Sources](crate::Source) share these places: see [`has_place`](crate::source::has_place).
     pub peers_max: usize,
     /// So many channels may be attached by one other node.
     pub attached_max: usize,

@@ -2,7 +2,7 @@
 //!
 //! Ids of nodes cost nothing, so a limit for each node would be none. An address, a user of this host, or a relay can be had less easily: those are counted. While
 //! there is room, no share binds. When the table of sockets that have not shaken hands is full, the place for a newcomer comes from the source that has most. Registrations (names, guests,
-//! relayed sockets) are never taken back: there the last quarter of the table is for sources that have little ([`has_place`]).
+//! relayed sockets) and connections are never taken back: there the last quarter of the table is for sources that have little ([`has_place`]).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -97,7 +97,12 @@ impl Shares {
 
     /// Whether a table of registrations with these shares has a place for this source: see [`has_place`].
     pub(crate) fn admits(&self, source: Source, max: usize) -> bool {
-        has_place(max, self.sum, self.places.get(&source).map_or(0, |share| share.places))
+        has_place(max, self.sum, self.held(source))
+    }
+
+    /// How many places this source has.
+    pub(crate) fn held(&self, source: Source) -> usize {
+        self.places.get(&source).map_or(0, |share| share.places)
     }
 
     /// The source with most places.

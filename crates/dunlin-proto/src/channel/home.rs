@@ -12,12 +12,9 @@ use crate::connection::inbox::{Arrived, Begun};
 use crate::id::{ChannelId, Contact, NodeId, Request, Ticket};
 use crate::machine::{Action, Machine};
 use crate::planted::planted;
-use crate::schema::difference;
 use crate::time::Time;
 use crate::wire::codec::WireError;
-use crate::wire::{
-    Declaration, End, Expected, Failure, Frame, FromHome, Head, Kind, Rejection, Terms, ToHome, Travel, Which,
-};
+use crate::wire::{Declaration, End, Failure, Frame, FromHome, Head, Kind, Rejection, Terms, ToHome, Travel, Which};
 
 impl Machine {
     /// The receiver of this channel is here: sending halves may attach. `many`: of several nodes.
@@ -411,12 +408,14 @@ impl Machine {
         let attached = || self.homes.values().filter(|home| home.attached.contains_key(&from)).count();
         let room = self.homes.len() <= self.config.attached_max || attached() < self.config.attached_max;
         let giver = self.contact(from);
+        let comparisons = &mut self.comparisons;
+        comparisons.begin_frame();
         let rejection = match self.homes.get_mut(&channel) {
             None => Some(Rejection::NoSuchChannel),
             Some(home) if home.ended.is_some() || home.awaits.is_some_and(|node| node != from) => {
                 Some(Rejection::NoSuchChannel)
             }
-            Some(home) if !fit(&home.declaration, theirs) => {
+            Some(home) if !comparisons.fit(&home.declaration, theirs) => {
                 Some(Rejection::Mismatch(Declaration::clone(&home.declaration)))
             }
             Some(home) if home.attached.contains_key(&from) || (!home.many && !home.attached.is_empty()) => {
@@ -439,6 +438,8 @@ impl Machine {
                 }
             }
         };
+        let steps = self.comparisons.take_steps();
+        self.compares(now, from, steps);
         match rejection {
             Some(why) => self.tell(now, from, channel, FromHome::Rejected(why)),
             None => {
@@ -642,14 +643,4 @@ impl Machine {
             self.empty_if_quiet(channel);
         }
     }
-}
-
-/// Whether what each says of the other is so.
-pub(crate) fn fit(one: &Declaration, other: &Declaration) -> bool {
-    let holds = |expected: Expected, shared: bool| match expected {
-        Expected::Unknown => true,
-        Expected::Unshared => !shared,
-        Expected::Shared => shared,
-    };
-    holds(one.expects, other.shared) && holds(other.expects, one.shared) && difference(one, other).is_none()
 }

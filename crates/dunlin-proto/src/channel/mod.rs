@@ -8,7 +8,6 @@ mod home;
 mod proxy;
 mod travel;
 
-pub(crate) use home::fit;
 pub use travel::{Arrival, Leaving, Passage, ReceiverPlace, SenderPlace, Stand, Trip, Unsettled};
 pub(crate) use travel::{EarlyLapse, HomePhase, Visitor, Way, Whereabouts};
 

@@ -1,4 +1,4 @@
-//! Frames that say nothing: a peer may send them, and a flood of them is read slower than it comes.
+//! Frames that say nothing, and those that take long: a peer may send them, and a flood of them is read slower than it comes.
 //!
 //! A limit for frames of any kind would slow honest acknowledgements and credits. What is counted says nothing new: heartbeats, acknowledgements of what had been
 //! acknowledged, words about channels that are not here. Some of each are part of any connection; so the socket is not closed.
@@ -9,6 +9,8 @@ use crate::time::Time;
 
 /// So many of them in a second are part of the game. A heartbeat each millisecond is the most that a node can be told to send.
 const CHATTER_MAX: u32 = 1_000;
+/// So many steps of comparing schemas count as one of them: a comparison of 2^17 steps, the most of one frame, is enough for a pause.
+const STEPS_EACH: u64 = 128;
 /// So long a socket with more than that is not read.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -17,6 +19,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct Chatter {
     since: Time,
     count: u32,
+    /// Steps of comparisons that are less than a frame's.
+    steps: u64,
     /// The socket is not read before.
     until: Option<Time>,
 }
@@ -24,10 +28,24 @@ pub(crate) struct Chatter {
 impl Chatter {
     /// One more.
     pub(crate) fn hears(&mut self, now: Time) {
+        self.hears_many(now, 1);
+    }
+
+    /// So many steps were taken to compare schemas.
+    pub(crate) fn compares(&mut self, now: Time, steps: u64) {
+        self.steps += steps;
+        let frames = self.steps / STEPS_EACH;
+        self.steps %= STEPS_EACH;
+        if frames > 0 {
+            self.hears_many(now, u32::try_from(frames).unwrap_or(u32::MAX));
+        }
+    }
+
+    fn hears_many(&mut self, now: Time, frames: u32) {
         if now.since(self.since) >= Duration::from_secs(1) {
             (self.since, self.count) = (now, 0);
         }
-        self.count = self.count.saturating_add(1);
+        self.count = self.count.saturating_add(frames);
         if self.count > CHATTER_MAX {
             self.until = Some(now + PAUSE);
         }
@@ -42,6 +60,17 @@ impl Chatter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn steps_of_comparisons_count_as_frames() {
+        let (mut chatter, now) = (Chatter::default(), Time(7));
+        for _ in 0..u64::from(CHATTER_MAX) {
+            chatter.compares(now, STEPS_EACH - 1);
+        }
+        assert_eq!(chatter.paused_until(now), None);
+        chatter.compares(now, 10 * STEPS_EACH);
+        assert_eq!(chatter.paused_until(now), Some(now + PAUSE));
+    }
 
     const MILLISECOND: Duration = Duration::from_millis(1);
 

@@ -19,6 +19,7 @@ use std::time::Duration;
 use crate::config::Config;
 use crate::id::{ConnectionId, DialId, Incarnation, Life, NodeId, SocketId};
 use crate::planted::planted;
+use crate::source::Source;
 use crate::time::Time;
 use crate::wire::NoRelay;
 use crate::wire::handshake::Resume;
@@ -260,6 +261,8 @@ pub(crate) struct Connection {
     /// What is relayed may go there, whichever host it comes from.
     pub(crate) admits: bool,
     pub(crate) chatter: Chatter,
+    /// It has a place of that source's in the [table]. `None`: this node has wanted it.
+    counts_for: Option<Source>,
     /// In all lives.
     pub(crate) traffic: Traffic,
 }
@@ -296,6 +299,7 @@ impl Connection {
             streams: [0, 0],
             admits: false,
             chatter: Chatter::default(),
+            counts_for: None,
             traffic: Traffic::default(),
         }
     }

@@ -11,6 +11,7 @@ use std::ops::Bound;
 
 use super::Connection;
 use crate::id::NodeId;
+use crate::source::{Shares, Source, has_place};
 use crate::time::Time;
 
 #[derive(Clone, Debug, Default)]
@@ -22,6 +23,8 @@ pub(crate) struct Connections {
     lives: u64,
     /// Those whose record is new, or has rested: perhaps nothing uses it.
     resting: Vec<NodeId>,
+    /// How many of them each source has whose node has come to this one.
+    shares: Shares,
     /// How many records were looked at because a time had come, or in search of others.
     visited: Cell<u64>,
 }
@@ -65,7 +68,22 @@ impl Connections {
 
     pub(crate) fn remove(&mut self, node: NodeId) -> Option<Connection> {
         self.no_due(node);
-        self.records.remove(&node)
+        let connection = self.records.remove(&node)?;
+        connection.counts_for.into_iter().for_each(|source| self.shares.give_back(source));
+        Some(connection)
+    }
+
+    /// Whether a node that comes from there has a place among so many: it is here already, or one is free for its source ([`has_place`]).
+    pub(crate) fn admits(&self, node: NodeId, source: Source, max: usize) -> bool {
+        self.contains(node) || has_place(max, self.len(), self.shares.held(source))
+    }
+
+    /// That node has come from there, and is admitted. If its record is here for another reason, no source has the place.
+    pub(crate) fn comes(&mut self, node: NodeId, source: Source, insert: impl FnOnce(&mut Connection)) {
+        if !self.contains(node) {
+            self.get_or_insert(node, insert).counts_for = Some(source);
+            self.shares.take(source);
+        }
     }
 
     /// Nothing has to be done for this node any more.

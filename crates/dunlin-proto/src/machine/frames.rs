@@ -10,9 +10,10 @@ use crate::connection::outbox::Recalled;
 use crate::connection::{Carried, Down};
 use crate::id::{ChannelId, Life, NodeId, SocketId};
 use crate::planted::planted;
+use crate::schema::Difference;
 use crate::time::Time;
 use crate::wire::codec::{self, WireError};
-use crate::wire::{Frame, Names};
+use crate::wire::{Declaration, Frame, Names};
 
 /// So many of those who have left are remembered.
 const LEFT_MAX: usize = 64;
@@ -212,8 +213,36 @@ impl Machine {
         }
     }
 
+    /// Comparisons of schemas that this node has brought about took so many steps: its socket is [read slower](Self::paused_until) if there are too many of them.
+    pub fn compares(&mut self, now: Time, node: NodeId, steps: u64) {
+        self.steps += steps;
+        if let Some(connection) = self.connections.get_mut(node) {
+            connection.chatter.compares(now, steps);
+        }
+    }
+
+    /// What keeps `there`, of which that node has said, from `here`: as [`difference`](crate::schema::difference), counted as what that node has brought about.
+    pub fn difference(
+        &mut self,
+        now: Time,
+        node: NodeId,
+        here: &Declaration,
+        there: &Declaration,
+    ) -> Option<Difference> {
+        self.comparisons.begin_frame();
+        let difference = self.comparisons.difference(here, there);
+        let steps = self.comparisons.take_steps();
+        self.compares(now, node, steps);
+        difference
+    }
+
+    /// How many steps such comparisons have taken, of all nodes.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
     /// Until when a socket is not to be read, if so much has come on it that says nothing that others would wait for it: heartbeats that follow each other at once, acknowledgements of nothing
-    /// new, words about channels that are not here. After that, a little is read.
+    /// new, words about channels that are not here; or so many schemas that take long to [compare](Self::compares). After that, a little is read.
     pub fn paused_until(&self, now: Time, socket: SocketId) -> Option<Time> {
         let Phase::Carries(node) = self.sockets.get(socket)?.phase else { return None };
         self.connections.get(node)?.chatter.paused_until(now)

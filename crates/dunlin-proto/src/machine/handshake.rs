@@ -107,7 +107,8 @@ impl Machine {
             let why = self.does_not_know(node, id, said.connection);
             return self.refuse(now, id, why, message);
         }
-        if known.is_none() && self.connections.len() >= self.config.peers_max {
+        let source = self.socket_source(id);
+        if !self.connections.admits(node, source, self.config.peers_max) {
             return self.refuse(now, id, Refusal::Busy, message);
         }
         let their_attempt = stands.map_or(0, |connection| connection.their_attempt);
@@ -155,7 +156,6 @@ impl Machine {
         if !lives_on {
             // Nothing has been said in that run of it. The dialler may hear of it, and this node not hear that it has, and have no record any more of that
             // node: if it has given up what was before, and needs nothing of it.
-            let source = self.sockets.get(id).map_or(Source::Unknown, |socket| socket.source);
             self.former.promise(now, hello.me, source, (connection, run), hello.attempt);
         }
         let (welcome, signed) = self.say_welcome(version, answered, message);
@@ -178,6 +178,10 @@ impl Machine {
         }
         self.sockets.is_answered(id, Box::new(promise));
         self.act_write(id);
+    }
+
+    fn socket_source(&self, id: SocketId) -> Source {
+        self.sockets.get(id).map_or(Source::Unknown, |socket| socket.source)
     }
 
     /// Why whoever dials is refused, whatever it wants: it is not who it says, or means another node than this one.
@@ -244,10 +248,12 @@ impl Machine {
     pub(super) fn confirmed(&mut self, now: Time, id: SocketId, promise: Promise) {
         let Promise { dialler, attempt, addresses, bound, seen, before, answered, begins, .. } = promise;
         let Life { node, incarnation } = dialler;
-        let room = self.connections.contains(node) || self.connections.len() < self.config.peers_max;
-        if self.replaced.is_some() || !room {
+        let source = self.socket_source(id);
+        if self.replaced.is_some() || !self.connections.admits(node, source, self.config.peers_max) {
             return self.close(now, id, Closed::Refused(Refusal::Busy));
         }
+        let former = &mut self.former;
+        self.connections.comes(node, source, |connection| former.comes_back(node, connection));
         let met = self.connection(node).met;
         if let Some(why) = self.refuses_life(met, incarnation) {
             return self.close(now, id, Closed::Refused(why));

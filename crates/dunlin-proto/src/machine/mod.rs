@@ -22,6 +22,7 @@ use crate::identity::Identity;
 use crate::random::Random;
 use crate::reach::Undialled;
 use crate::relay::{Relays, is_relayed};
+use crate::schema::Comparisons;
 use crate::source::Source;
 use crate::time::Time;
 use crate::wire::handshake::Refusal;
@@ -170,6 +171,9 @@ pub struct Machine {
     pub(crate) pool: Pool,
     /// The channels of guests, and what they cost whom, until their halves attach.
     pub(crate) guests: BTreeMap<ChannelId, (Contact, Charge)>,
+    pub(crate) comparisons: Comparisons,
+    /// How many steps of comparisons others have brought about.
+    steps: u64,
     // Boxed: a node of a B-tree is about half empty, and they are large.
     pub(crate) homes: BTreeMap<ChannelId, Box<Home>>,
     pub(crate) proxies: BTreeMap<ChannelId, Box<Proxy>>,
@@ -221,6 +225,8 @@ impl Machine {
             leaving: false,
             hurries: false,
             replaced: None,
+            comparisons: Comparisons::default(),
+            steps: 0,
             homes: BTreeMap::new(),
             proxies: BTreeMap::new(),
             visitors: BTreeMap::new(),

@@ -337,7 +337,7 @@ impl Machine {
     }
 
     /// Bytes have arrived, behind what the last call has left in `buffer`: the beginning of a frame, that is not copied to wait for its end.
-    /// Returns how many more bytes that frame needs at least.
+    /// Returns how many more bytes that frame needs at least. If that is none and something is left, frames wait behind one that may have taken long: others should have their turn before it is called again.
     pub fn received_in(&mut self, now: Time, id: SocketId, buffer: &mut BytesMut) -> usize {
         let Some(socket) = self.sockets.get_mut(id) else {
             buffer.clear();
@@ -356,7 +356,13 @@ impl Machine {
         let (mut whole, mut missing) = (0, 0);
         while whole < buffer.len() {
             match codec::next(&buffer[whole..]) {
-                Ok(codec::Next::Frame { head, body }) => whole += head + body,
+                Ok(codec::Next::Frame { head, body }) => {
+                    let compares = codec::compares(buffer[whole]);
+                    whole += head + body;
+                    if compares {
+                        break;
+                    }
+                }
                 Ok(codec::Next::Wait(more)) => {
                     missing = more;
                     break;
@@ -366,7 +372,7 @@ impl Machine {
             }
         }
         let frames = buffer.split_to(whole).freeze();
-        self.carry(now, id, node, BytesMut::new(), frames, missing > 0);
+        self.carry(now, id, node, BytesMut::new(), frames, !buffer.is_empty());
         missing
     }
 

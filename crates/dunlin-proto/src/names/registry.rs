@@ -8,9 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{is_home, is_name, is_of_bundle};
-use crate::channel::fit;
 use crate::connection::Down;
 use crate::id::{ChannelId, Incarnation, Life, NodeId};
+use crate::schema::Comparisons;
 use crate::source::{Shares, Source, share};
 use crate::time::Time;
 use crate::wire::{Declaration, Face, Names, Room, Status, limits};
@@ -219,14 +219,15 @@ pub struct Registry {
     /// How many names each source has.
     shares: Shares,
     answers: VecDeque<(Life, Names)>,
+    comparisons: Comparisons,
 }
 
 impl Registry {
     /// The first server of its names.
     pub fn new(config: RegistryConfig) -> Self {
         let (members, names) = (BTreeMap::new(), BTreeMap::new());
-        let (shares, answers) = (Shares::default(), VecDeque::new());
-        Self { config, quiet_until: None, due: None, members, names, shares, answers }
+        let (shares, answers, comparisons) = (Shares::default(), VecDeque::new(), Comparisons::default());
+        Self { config, quiet_until: None, due: None, members, names, shares, answers, comparisons }
     }
 
     /// A server after another one: for one lease, those come first that the other had admitted.
@@ -246,6 +247,11 @@ impl Registry {
     /// The next answer: to whom, and what.
     pub fn poll(&mut self) -> Option<(Life, Names)> {
         self.answers.pop_front()
+    }
+
+    /// How many steps the comparisons of schemas took since this was last asked: 2^17 at most for each frame, and one for two schemas that were compared of late.
+    pub fn take_steps(&mut self) -> u64 {
+        self.comparisons.take_steps()
     }
 
     /// How many declarations there are.
@@ -329,6 +335,7 @@ impl Registry {
             while let Some(at) = self.names.get(&name).and_then(|ends| ends.iter().position(is_over)) {
                 self.remove(&name, at);
             }
+            self.comparisons.begin_frame();
             self.settle(&name);
         }
         self.members.retain(|_, member| !member.lost || !member.ends.is_empty());
@@ -372,6 +379,7 @@ impl Registry {
     /// What a node says to a server of names.
     pub fn heard(&mut self, now: Time, from: Life, said: Names) {
         self.tick(now);
+        self.comparisons.begin_frame();
         if self.member(from).is_none() {
             return;
         }
@@ -610,7 +618,9 @@ impl Registry {
         if !matches!(end.status, Status::Joined(_)) && !has_partner {
             return;
         }
-        if let Verdict::Refused(by) = verdict(ends, &admitted(ends), at, self.config.several_holders) {
+        if let Verdict::Refused(by) =
+            verdict(ends, &admitted(ends), at, self.config.several_holders, &mut self.comparisons)
+        {
             let (there, holder) = (ends[by].face.clone(), ends[by].life);
             let addresses = self.addresses_of(holder);
             self.answers.push_back((end.life, Names::Refused { number: end.number, there, holder, addresses }));
@@ -691,7 +701,7 @@ impl Registry {
 
     /// Whether anything has been decided.
     fn judge(&mut self, name: &str, ends: &mut Vec<Declared>, admitted: &[usize], at: usize) -> bool {
-        match verdict(ends, admitted, at, self.config.several_holders) {
+        match verdict(ends, admitted, at, self.config.several_holders, &mut self.comparisons) {
             Verdict::Later => return false,
             Verdict::Fits => {
                 ends[at].status = Status::Known;
@@ -738,8 +748,9 @@ impl Registry {
         }
         let open = used.filter(|at| ends[*at].is_free()).or_else(|| homes().find(|at| ends[*at].is_free()));
         let Some(home) = open else { return false };
-        let free = |at: &usize| !ends[*at].is_home() && ends[*at].is_free() && fit(&ends[home].face, &ends[*at].face);
-        let Some(at) = (0..ends.len()).find(free) else { return false };
+        let comparisons = &mut self.comparisons;
+        let is_next = |end: &Declared| !end.is_home() && end.is_free() && comparisons.fit(&ends[home].face, &end.face);
+        let Some(at) = ends.iter().position(is_next) else { return false };
         self.tell_found(&ends[at], &ends[home]);
         if ends[home].face.face == Face::Acceptor {
             let guest = ends.remove(at);
@@ -771,7 +782,7 @@ fn admitted(ends: &[Declared]) -> Vec<usize> {
 }
 
 /// Whether this end may have its face, beside those that are admitted. `several`: if it is shared, so may they.
-fn verdict(ends: &[Declared], admitted: &[usize], at: usize, several: bool) -> Verdict {
+fn verdict(ends: &[Declared], admitted: &[usize], at: usize, several: bool, comparisons: &mut Comparisons) -> Verdict {
     let newcomer = &ends[at].face;
     let admitted = || admitted.iter().filter(|place| **place != at).map(|place| (*place, &ends[*place]));
     let server = admitted().map(|(_, end)| end.face.face).find(|face| matches!(face, Face::Server | Face::Acceptor));
@@ -781,7 +792,7 @@ fn verdict(ends: &[Declared], admitted: &[usize], at: usize, several: bool) -> V
         let fits = if is_of_bundle(newcomer.face) != is_of_bundle(there.face) {
             false
         } else if is_home(newcomer.face) != is_home(there.face) {
-            fit(newcomer, there)
+            comparisons.fit(newcomer, there)
         } else {
             several && newcomer.face == there.face && newcomer.shared && there.shared
         };

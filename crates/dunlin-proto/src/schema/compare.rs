@@ -10,11 +10,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use bytes::Bytes;
+
 use super::{Coding, EndKind, Field, Kind, KindId, Schema, Variant};
 use crate::wire::{Declaration, Face};
 
-/// So many kinds, fields and variants are looked at in one comparison. Two of honest programs take about as many as they have.
-const STEPS_MAX: usize = 1 << 17;
+/// So many kinds, fields and variants are looked at in one comparison, and in all that one frame brings about. Two schemas of honest programs take about as many as they have.
+pub(super) const STEPS_MAX: usize = 1 << 17;
+
+/// To decode so many bytes of a schema takes about as long as one step.
+const BYTES_EACH: usize = 16;
 
 /// So many characters of a path are shown, from its end.
 const PATH_MAX: usize = 200;
@@ -46,6 +51,26 @@ impl fmt::Display for Difference {
 /// What keeps two faces from each other, seen from `here`. `None`: what either writes, the other one reads; or one of them says nothing of its messages,
 /// or they are not for each other at all.
 pub fn difference(here: &Declaration, there: &Declaration) -> Option<Difference> {
+    let sides = sides(here, there)?;
+    difference_within(&here.schema, &there.schema, sides, &mut { STEPS_MAX })
+}
+
+/// That it could not be told whether there is one.
+pub(super) fn takes_too_long() -> Difference {
+    let (there, here) = ("a schema that takes too long to compare".into(), "another one".into());
+    Difference { path: String::new(), there, here }
+}
+
+/// How two schemas are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Sides {
+    pub(super) here_writes: bool,
+    /// They are of the ends of a bundle.
+    pub(super) is_face: bool,
+}
+
+/// `None`: nothing has to be compared.
+pub(super) fn sides(here: &Declaration, there: &Declaration) -> Option<Sides> {
     if here.schema.is_empty() || there.schema.is_empty() || here.schema == there.schema {
         return None;
     }
@@ -57,11 +82,19 @@ pub fn difference(here: &Declaration, there: &Declaration) -> Option<Difference>
         Face::Server | Face::Acceptor => (true, true),
     };
     let ((is_face, here_writes), (is_face_there, there_writes)) = (side(here.face), side(there.face));
-    if is_face != is_face_there || here_writes == there_writes {
-        return None;
-    }
+    (is_face == is_face_there && here_writes != there_writes).then_some(Sides { here_writes, is_face })
+}
+
+/// Takes its steps from `steps_left`; none are left if it was too long.
+pub(super) fn difference_within(
+    here: &Bytes,
+    there: &Bytes,
+    sides: Sides,
+    steps_left: &mut usize,
+) -> Option<Difference> {
+    *steps_left = steps_left.saturating_sub((here.len() + there.len()) / BYTES_EACH);
     let whole = |here: String, there: String| Difference { path: String::new(), there, here };
-    let (ours, theirs) = match (Schema::decode(&here.schema), Schema::decode(&there.schema)) {
+    let (ours, theirs) = match (Schema::decode(here), Schema::decode(there)) {
         (Ok(Some(ours)), Ok(Some(theirs))) => (ours, theirs),
         // A later version says more than this one understands: what does not fit is found when it is read.
         (Ok(None), _) | (_, Ok(None)) => return None,
@@ -70,7 +103,7 @@ pub fn difference(here: &Declaration, there: &Declaration) -> Option<Difference>
             return Some(whole(text(ours), text(theirs)));
         }
     };
-    compare(&ours, &theirs, here_writes, is_face).err()
+    compare_within(&ours, &theirs, sides, steps_left).err()
 }
 
 /// Compares what two sides say of their messages. `here_writes`: this side writes them. `is_face`: they say it of the ends of a bundle, which are known by
@@ -79,6 +112,11 @@ pub fn difference(here: &Declaration, there: &Declaration) -> Option<Difference>
 /// # Errors
 /// The first [`Difference`] that keeps the reader from reading something that the writer may write.
 pub fn compare(here: &Schema, there: &Schema, here_writes: bool, is_face: bool) -> Result<(), Difference> {
+    compare_within(here, there, Sides { here_writes, is_face }, &mut { STEPS_MAX })
+}
+
+fn compare_within(here: &Schema, there: &Schema, sides: Sides, steps_left: &mut usize) -> Result<(), Difference> {
+    let Sides { here_writes, is_face } = sides;
     if here.coding != there.coding {
         let word = |coding| match coding {
             Coding::Bytes => "bytes that are not encoded",
@@ -90,7 +128,7 @@ pub fn compare(here: &Schema, there: &Schema, here_writes: bool, is_face: bool) 
     }
     let strict = is_face || here.coding == Coding::Compact;
     let root = Pair { here: 0, there: 0, here_writes, strict };
-    let mut comparison = Comparison { here, there, met: BTreeSet::new(), visits: Vec::new(), steps_left: STEPS_MAX };
+    let mut comparison = Comparison { here, there, met: BTreeSet::new(), visits: Vec::new(), steps_left };
     comparison.push(root, 0, Segment::Root);
     let mut next = 0;
     while next < comparison.visits.len() {
@@ -137,11 +175,11 @@ struct Comparison<'a> {
     met: BTreeSet<Pair>,
     /// The first come first: so the difference that is found is the nearest.
     visits: Vec<Visit>,
-    steps_left: usize,
+    steps_left: &'a mut usize,
 }
 
 /// What the writer has, and what the reader has in its place.
-struct Sides<'a> {
+struct Both<'a> {
     written: &'a Kind,
     read: &'a Kind,
     reader: &'a Schema,
@@ -160,15 +198,15 @@ impl Comparison<'_> {
         let pair = self.visits[at].pair;
         let (here, there) = (self.here.kind(pair.here), self.there.kind(pair.there));
         let sides = if pair.here_writes {
-            Sides { written: here, read: there, reader: self.there }
+            Both { written: here, read: there, reader: self.there }
         } else {
-            Sides { written: there, read: here, reader: self.here }
+            Both { written: there, read: here, reader: self.here }
         };
         let Some(left) = self.steps_left.checked_sub(1 + size(here) + size(there)) else {
-            let (there, here) = ("a schema that takes too long to compare".into(), "another one".into());
-            return Err(Difference { path: String::new(), there, here });
+            *self.steps_left = 0;
+            return Err(takes_too_long());
         };
-        self.steps_left = left;
+        *self.steps_left = left;
         let mut next = Vec::new();
         let found = if pair.strict { same(&sides, &mut next) } else { readable(&sides, &mut next) };
         if let Err((segment, written, read)) = found {
@@ -245,12 +283,12 @@ fn follow(next: &mut Next, written: KindId, read: KindId, segment: Segment) {
     next.push((Follow::Kind(written), read, false, segment));
 }
 
-fn unlike(sides: &Sides<'_>) -> Result<(), Unlike> {
+fn unlike(sides: &Both<'_>) -> Result<(), Unlike> {
     Err((Segment::Same, describe(sides.written), describe(sides.read)))
 }
 
 /// Whether both are the same, but for what they carry.
-fn same(sides: &Sides<'_>, next: &mut Next) -> Result<(), Unlike> {
+fn same(sides: &Both<'_>, next: &mut Next) -> Result<(), Unlike> {
     match (sides.written, sides.read) {
         (Kind::Option(written), Kind::Option(read)) => follow(next, *written, *read, Segment::Same),
         (Kind::List(written), Kind::List(read)) => follow(next, *written, *read, Segment::Element),
@@ -292,7 +330,7 @@ fn same(sides: &Sides<'_>, next: &mut Next) -> Result<(), Unlike> {
 }
 
 /// Whether the reader's decoder and serde read what is written in CBOR.
-fn readable(sides: &Sides<'_>, next: &mut Next) -> Result<(), Unlike> {
+fn readable(sides: &Both<'_>, next: &mut Next) -> Result<(), Unlike> {
     match (sides.written, sides.read) {
         (Kind::Option(written), Kind::Option(read)) => follow(next, *written, *read, Segment::Same),
         // What is there is written as it is.
@@ -370,7 +408,7 @@ fn structs(written: &[Field], read: &[Field], closed: bool, next: &mut Next) -> 
     Ok(())
 }
 
-fn tuples(sides: &Sides<'_>, written: &[KindId], read: &[KindId], next: &mut Next) -> Result<(), Unlike> {
+fn tuples(sides: &Both<'_>, written: &[KindId], read: &[KindId], next: &mut Next) -> Result<(), Unlike> {
     if written.len() != read.len() {
         return unlike(sides);
     }
@@ -379,7 +417,7 @@ fn tuples(sides: &Sides<'_>, written: &[KindId], read: &[KindId], next: &mut Nex
     Ok(())
 }
 
-fn both_maps(sides: &Sides<'_>, next: &mut Next) {
+fn both_maps(sides: &Both<'_>, next: &mut Next) {
     if let (Kind::Map(key, value), Kind::Map(key_there, value_there)) = (sides.written, sides.read) {
         follow(next, *key, *key_there, Segment::Key);
         follow(next, *value, *value_there, Segment::Value);

@@ -5,12 +5,15 @@
 //! compared before any such message goes.
 //!
 //! - `bytes.rs`: how a schema is written in a declaration ([`Schema::encode`], [`Schema::decode`]);
-//! - [`compare`]: what the two encodings can read of what was written otherwise.
+//! - [`compare`]: what the two encodings can read of what was written otherwise;
+//! - `known.rs`: comparisons that others bring about are remembered and counted.
 
 mod bytes;
 pub mod compare;
+mod known;
 
 pub use compare::{Difference, difference};
+pub(crate) use known::Comparisons;
 
 use std::collections::BTreeSet;
 

@@ -691,6 +691,11 @@ pub fn next(bytes: &[u8]) -> Result<Next, WireError> {
     Err(WireError::TooLong { what: "a frame", bytes: body, bytes_max: max as u64 })
 }
 
+/// Whether schemas may have to be compared for a frame of this kind, which takes long.
+pub(crate) fn compares(kind: u8) -> bool {
+    matches!(kind, kind::DECLARE | kind::ATTACH | kind::NAME_REFUSED | kind::NAME_UNFIT)
+}
+
 /// Takes [`Frame::Confirm`] from the front of what has arrived, and gives its signature. `None`: it is not all there.
 ///
 /// # Errors

@@ -44,6 +44,8 @@ const WRITE_ALONE: usize = 512 << 10;
 const TURN: usize = 128 << 10;
 /// ... or so much, if this socket is alone: to give way costs a call to the kernel, and often a worker that is woken.
 const TURN_ALONE: usize = 1 << 20;
+/// A turn ends after this time, too, unless this socket is alone: little that is carried may take long.
+const TURN_TIME: Duration = Duration::from_micros(200);
 
 /// So long the sockets of a process keep each other's calls to the kernel short, once two of them have carried something.
 const COMPANY: Duration = Duration::from_millis(200);
@@ -93,6 +95,8 @@ pub(super) struct Carrier {
     told_receiver: bool,
     /// ... and so many bytes were carried, since others had their turn.
     carried: usize,
+    /// ... and their turn comes then at the latest. `None`: nothing was carried since.
+    turn_until: Option<Time>,
     /// What is large waits for what the ends that were told something may say.
     waits: bool,
     /// How often something has arrived.
@@ -130,6 +134,7 @@ impl Carrier {
             told: false,
             told_receiver: false,
             carried: 0,
+            turn_until: None,
             waits: false,
             arrivals: 0,
             chatters: false,
@@ -162,12 +167,12 @@ impl Carrier {
                 driver.speak(|locked| self.fill(locked));
             } else {
                 fetch |= self.bell.poll_rung(cx);
-                let arrived = match self.poll_read(cx)? {
-                    Poll::Ready(bytes) => bytes,
-                    Poll::Pending => 0,
+                let (is_read, arrived) = match self.poll_read(cx)? {
+                    Poll::Ready(bytes) => (true, bytes),
+                    Poll::Pending => (false, 0),
                 };
-                news = fetch || arrived > 0;
-                if news && self.exchange(arrived) {
+                news = fetch || is_read;
+                if news && self.exchange(is_read, arrived) {
                     self.worked = true;
                     return Poll::Ready(Ok(Step::Work));
                 }
@@ -189,7 +194,7 @@ impl Carrier {
                 return linger.as_mut().poll(cx).map(|()| Ok(Step::Over));
             }
             let answers_wait = (self.told_receiver && self.unread) || (self.told && self.more);
-            if self.waits || answers_wait || self.carried >= if self.large { TURN_ALONE } else { TURN } {
+            if self.waits || answers_wait || self.is_turn_over() {
                 self.turn_is_over();
                 // In tokio the woken task runs now, and who waits for other sockets before this one goes on.
                 let _ = pin!(tokio::task::yield_now()).poll(cx);
@@ -199,16 +204,34 @@ impl Carrier {
     }
 
     fn turn_is_over(&mut self) {
-        (self.told, self.told_receiver, self.carried) = (false, false, 0);
+        (self.told, self.told_receiver, self.carried, self.turn_until) = (false, false, 0, None);
     }
 
-    /// Tells the machine what has arrived. `true`: there is work on channels; else what the machine has for this socket has been fetched.
-    fn exchange(&mut self, arrived: usize) -> bool {
+    /// Whether enough was carried, or has taken long enough, as the clock was last read: before the last batch, unless that may have taken long by itself.
+    fn is_turn_over(&self) -> bool {
+        if self.large {
+            return self.carried >= TURN_ALONE;
+        }
+        if self.has_frames() {
+            self.driver.now();
+        }
+        self.carried >= TURN || self.turn_until.is_some_and(|until| self.driver.lately() >= until)
+    }
+
+    /// Whole frames are here that the machine has not read: they are behind one that may have taken long.
+    fn has_frames(&self) -> bool {
+        self.missing == 0 && !self.buffer.is_empty()
+    }
+
+    /// Tells the machine what has arrived: so many bytes, behind what is here already. `true`: there is work on channels; else what the machine has for this socket has been fetched.
+    fn exchange(&mut self, is_read: bool, arrived: usize) -> bool {
         self.bell.attend();
         self.driver.now();
         let driver = self.driver.clone();
         driver.speak(|locked| {
-            if arrived > 0 {
+            self.turn_until.get_or_insert(locked.now + TURN_TIME);
+            let steps = locked.state.machine.steps();
+            if is_read {
                 self.missing = locked.state.machine.received_in(locked.now, self.id, &mut self.buffer);
                 self.quieten(arrived, locked.now);
                 self.rest_from_chatter(arrived, locked);
@@ -217,6 +240,9 @@ impl Carrier {
                 self.meet(arrived, locked);
             }
             driver.act(locked.state, locked.now);
+            if locked.state.machine.steps() != steps {
+                self.rest(locked);
+            }
             let work = self.bell.stirred() > 0;
             if !work {
                 self.fill(locked);
@@ -251,10 +277,14 @@ impl Carrier {
     fn rest_from_chatter(&mut self, arrived: usize, locked: &Locked<'_>) {
         self.arrivals = self.arrivals.wrapping_add(1);
         if arrived >= READ_CHATTER || self.chatters || self.arrivals.is_multiple_of(CHATTER_EACH) {
-            let pause = locked.state.machine.paused_until(locked.now, self.id);
-            self.chatters = pause.is_some();
-            self.pause = pause.map(|until| Box::pin(Timer::after(until.since(locked.now))));
+            self.rest(locked);
         }
+    }
+
+    fn rest(&mut self, locked: &Locked<'_>) {
+        let pause = locked.state.machine.paused_until(locked.now, self.id);
+        self.chatters = pause.is_some();
+        self.pause = pause.map(|until| Box::pin(Timer::after(until.since(locked.now))));
     }
 
     /// So much has arrived, and was read: what is left in the buffer is no whole frame.
@@ -275,7 +305,7 @@ impl Carrier {
             && locked.state.machine.is_alone(self.id);
     }
 
-    /// How many bytes: some.
+    /// How many bytes: some, or none if there are frames here already.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.ended {
             return Poll::Pending;
@@ -283,6 +313,9 @@ impl Carrier {
         if let Some(pause) = &mut self.pause {
             ready!(pause.as_mut().poll(cx));
             self.pause = None;
+        }
+        if self.has_frames() {
+            return Poll::Ready(Ok(0));
         }
         let (min, size) = match self.heard {
             None => (WORD, READ_QUIET),
@@ -423,6 +456,54 @@ mod tests {
         fn peer(&self) -> String {
             "stuck".to_owned()
         }
+    }
+
+    /// Gives a byte at a time, each after 20 microseconds of work, and remembers how many.
+    struct Trickle(Arc<AtomicU64>);
+
+    impl AsyncRead for Trickle {
+        fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            let until = std::time::Instant::now() + Duration::from_micros(20);
+            while std::time::Instant::now() < until {
+                std::hint::spin_loop();
+            }
+            self.0.fetch_add(1, Ordering::Relaxed);
+            buf.put_slice(b"d");
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for Trickle {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(bytes.len()))
+        }
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl Socket for Trickle {
+        fn peer(&self) -> String {
+            "trickle".to_owned()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_turn_ends_after_its_time_however_little_it_has_carried() {
+        let machine = machine();
+        let me = machine.me();
+        let hub = Hub::new(me, false);
+        let driver = Driver::new(machine, Networks::default(), Duration::from_secs(1), hub, Log::default());
+        let read = Arc::<AtomicU64>::default();
+        // (The machine knows nothing of this socket, and drops what arrives on it.)
+        let mut carrier = Carrier::new(driver, SocketId(0), Arc::default(), Box::new(Trickle(read.clone())));
+        assert!(carrier.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let bytes = read.load(Ordering::Relaxed);
+        // Ten take as long as a turn may.
+        assert!((1..=20).contains(&bytes), "{bytes} bytes in one turn");
     }
 
     #[test]

@@ -139,6 +139,13 @@ pub enum Limit {
         /// Who asked.
         peer: Peer,
     },
+    /// As many pages of names as may be are under way to those who ask this node for its names. This one's waited to be received, and gave way to one of a source with fewer.
+    Lists {
+        /// Who asked.
+        peer: Peer,
+        /// How many pages may be under way.
+        max: usize,
+    },
     /// Another node kept to the protocol, or one of its limits, no more, and the connection was ended.
     Peer {
         /// Who.
@@ -151,7 +158,7 @@ pub enum Limit {
         /// Whose, as the socket says it.
         from: String,
     },
-    /// This node has as many connections as it may have, or is replaced by a later one with its id: this socket was refused as busy.
+    /// This node has as many connections as it may have, in all or from one source, or is replaced by a later one with its id: this socket was refused as busy.
     Connections {
         /// Whose, as the socket says it.
         from: String,
@@ -176,6 +183,8 @@ pub struct Refusals {
     pub registrations: u64,
     /// Sockets to be relayed ([`Limit::Relays`]).
     pub relays: u64,
+    /// Lists of names that gave way to others ([`Limit::Lists`]).
+    pub lists: u64,
 }
 
 impl Refusals {
@@ -188,6 +197,7 @@ impl Refusals {
             NodeEvent::Limit(Limit::Guests { .. } | Limit::Memory { .. }) => &mut self.guests,
             NodeEvent::Limit(Limit::Registrations { .. }) => &mut self.registrations,
             NodeEvent::Limit(Limit::Relays { .. }) => &mut self.relays,
+            NodeEvent::Limit(Limit::Lists { .. }) => &mut self.lists,
             NodeEvent::Stranger { .. } => &mut self.strangers,
             _ => return,
         };
@@ -260,12 +270,20 @@ impl fmt::Display for Limit {
             Self::Relays { peer } => {
                 write!(f, "{peer} was refused a relay: this node relays as many sockets as it may")
             }
+            Self::Lists { peer, max } => write!(
+                f,
+                "{peer} asked for the names and has not received them: its place went to another (at most {max} pages are under way)"
+            ),
             Self::Peer { peer, why } => write!(f, "the connection with {peer} was ended: {why}"),
             Self::Handshakes { from } => {
                 write!(f, "a socket from {from} was refused as busy: too many are waiting for their handshake")
             }
             Self::Connections { from } => {
-                write!(f, "a socket from {from} was refused as busy: this node has as many connections as it may have")
+                write!(
+                    f,
+                    "a socket from {from} was refused as busy: this node has as many connections as it may have, in all or from there. \
+                     If this is a router or a load balancer, name it in `trusted_sources`"
+                )
             }
         }
     }

@@ -2,11 +2,14 @@
 //!
 //! It is an acceptor of every node's own, under the name `dunlin.node`, and all of it is channels. `dunlin ping` and `dunlin names list` ask it.
 //! Names go in pages over a rendezvous, so a page is made when the one before it has been received: a node keeps
-//! one page for each that asks, and no more than 32 in all.
+//! one page for each that asks, and no more than 32 in all ([`Pages`]).
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use dunlin_core::{Call, Sender, ToClient, ToServer};
@@ -14,11 +17,13 @@ use dunlin_macros::Bundle;
 use dunlin_proto::source::{Source, has_place};
 use dunlin_proto::wire::Face;
 use serde::{Deserialize, Serialize};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
+use super::bell::lock;
 use super::driver::Driver;
+use super::events::{Limit, NodeEvent};
 use super::network::compiled_here;
-use super::{Client, NameError, Naming, Node};
+use super::{Client, NameError, Naming, Node, Peer};
 use crate::{Deadline, Instant};
 
 /// The name of this acceptor, of every node.
@@ -240,14 +245,94 @@ impl Inquirers {
     }
 }
 
+/// The pages that are under way. If there are as many as may be, those of the source that has most make room for those of a source with fewer; else one waits until another has been
+/// received.
+#[derive(Debug)]
+pub(super) struct Pages {
+    places: Arc<Semaphore>,
+    under_way: Mutex<UnderWay>,
+}
+
+#[derive(Debug, Default)]
+struct UnderWay {
+    /// The oldest first.
+    pages: BTreeMap<u64, (Source, Held)>,
+    next: u64,
+}
+
+/// A page's place. Its owner hears when it is dropped.
+#[derive(Debug)]
+struct Held {
+    place: OwnedSemaphorePermit,
+    _owner: oneshot::Sender<()>,
+}
+
+/// A page may be under way for as long as this is there ...
+struct Turn<'a> {
+    pages: &'a Pages,
+    number: u64,
+    /// ... and until then.
+    gives_way: oneshot::Receiver<()>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        lock(&self.pages.under_way).pages.remove(&self.number);
+    }
+}
+
+impl Default for Pages {
+    fn default() -> Self {
+        Self { places: Arc::new(Semaphore::new(PAGES_MAX)), under_way: Mutex::default() }
+    }
+}
+
+impl Pages {
+    /// Waits for a place for a page to that source.
+    async fn turn(&self, source: Source) -> Option<Turn<'_>> {
+        let free = self.places.clone().try_acquire_owned().ok();
+        let place = match free.or_else(|| lock(&self.under_way).take_from_greatest(source)) {
+            Some(place) => place,
+            None => self.places.clone().acquire_owned().await.ok()?,
+        };
+        let (owner, gives_way) = oneshot::channel();
+        let mut under_way = lock(&self.under_way);
+        let number = under_way.next;
+        under_way.next += 1;
+        under_way.pages.insert(number, (source, Held { place, _owner: owner }));
+        Some(Turn { pages: self, number, gives_way })
+    }
+}
+
+impl UnderWay {
+    /// The place of the oldest page of the source that has most, if this one has fewer, and still has no more with it.
+    fn take_from_greatest(&mut self, source: Source) -> Option<OwnedSemaphorePermit> {
+        let mut shares: BTreeMap<Source, usize> = BTreeMap::new();
+        self.pages.values().for_each(|(source, _)| *shares.entry(*source).or_default() += 1);
+        let (greatest, most) = shares.iter().max_by_key(|(_, pages)| **pages)?;
+        if shares.get(&source).copied().unwrap_or_default() + 1 >= *most {
+            return None;
+        }
+        let number = self.pages.iter().find(|(_, (source, _))| source == greatest).map(|(number, _)| *number)?;
+        self.pages.remove(&number).map(|(_, held)| held.place)
+    }
+}
+
+/// One who asks.
+pub(super) struct Asker {
+    pub(super) peer: Peer,
+    pub(super) source: Source,
+    pub(super) _place: Place,
+}
+
 /// Answers one who asks, until they are gone.
 pub(super) async fn answer(
     mut server: InquiryServer,
     me: String,
     driver: Weak<Driver>,
     listening: Arc<[String]>,
-    under_way: Arc<Semaphore>,
-    _place: Place,
+    pages: Arc<Pages>,
+    asker: Asker,
 ) {
     loop {
         let goes_on = crate::alt! {
@@ -256,7 +341,7 @@ pub(super) async fn answer(
                 Err(_) => false,
             },
             asked = server.list.recv() => {
-                asked.is_ok() && list(&mut server.pages, &driver, &listening, &under_way).await.is_some()
+                asked.is_ok() && list(&mut server.pages, &driver, &listening, &pages, &asker).await.is_some()
             },
         };
         if !goes_on {
@@ -267,18 +352,31 @@ pub(super) async fn answer(
 
 /// Sends all names, page by page. `None`: nobody receives them, or the node has left.
 async fn list(
-    pages: &mut Sender<Page>,
+    to: &mut Sender<Page>,
     driver: &Weak<Driver>,
     listening: &[String],
-    under_way: &Semaphore,
+    pages: &Pages,
+    asker: &Asker,
 ) -> Option<()> {
     let mut next = Some(Bookmark::default());
     while let Some(from) = next {
-        let _under_way = under_way.acquire().await.ok()?;
-        let driver = driver.upgrade()?;
-        let (page, behind) = driver.with_hub_now(|hub, cx| Some(hub.page_of_names(cx.now, listening, &from)))?;
-        drop(driver);
-        pages.send(page).within(PAGE_WAITS).await.ok()?;
+        let mut turn = pages.turn(asker.source).await?;
+        let node = driver.upgrade()?;
+        let (page, behind) = node.with_hub_now(|hub, cx| Some(hub.page_of_names(cx.now, listening, &from)))?;
+        drop(node);
+        let mut sending = pin!(to.send(page).within(PAGE_WAITS));
+        let is_received = poll_fn(|cx| match Pin::new(&mut turn.gives_way).poll(cx) {
+            Poll::Ready(_) => Poll::Ready(None),
+            Poll::Pending => sending.as_mut().poll(cx).map(|sent| Some(sent.is_ok())),
+        });
+        let Some(is_received) = is_received.await else {
+            let limit = NodeEvent::Limit(Limit::Lists { peer: asker.peer, max: PAGES_MAX });
+            driver.upgrade()?.with_hub_now(|hub, _| hub.refuse(limit, asker.source));
+            return None;
+        };
+        if !is_received {
+            return None;
+        }
         next = behind;
     }
     Some(())
@@ -287,6 +385,44 @@ async fn list(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn pages_of_the_source_with_most_make_room_for_others() {
+        let pages = Pages::default();
+        let (one, other) = (Source::V4([127, 0, 0, 2]), Source::V4([127, 0, 0, 3]));
+        let mut flood = Vec::new();
+        for _ in 0..PAGES_MAX {
+            flood.push(pages.turn(one).await.expect("there is room"));
+        }
+        let gave_way = |turns: &mut [Turn<'_>]| {
+            let closed = turns.iter_mut().map(|turn| turn.gives_way.try_recv());
+            closed.filter(|heard| *heard == Err(oneshot::error::TryRecvError::Closed)).count()
+        };
+        // Of its own pages none gives way.
+        let mut next = std::pin::pin!(pages.turn(one));
+        assert!(polled(next.as_mut()).is_none());
+        // Another source gets half of the places at once, those of the oldest pages.
+        let mut others = Vec::new();
+        for _ in 0..PAGES_MAX / 2 {
+            others.push(polled(std::pin::pin!(pages.turn(other))).expect("it has fewer").expect("it is open"));
+        }
+        assert_eq!(gave_way(&mut flood[..PAGES_MAX / 2]), PAGES_MAX / 2);
+        assert_eq!((gave_way(&mut flood[PAGES_MAX / 2..]), gave_way(&mut others)), (0, 0));
+        assert!(polled(std::pin::pin!(pages.turn(other))).is_none());
+        // Who has given way has no place to give back; who has not makes room for who waits.
+        flood.drain(..PAGES_MAX / 2);
+        assert!(polled(next.as_mut()).is_none());
+        flood.pop();
+        assert!(polled(next.as_mut()).is_some());
+    }
+
+    /// What it is after one poll.
+    fn polled<F: Future>(future: std::pin::Pin<&mut F>) -> Option<F::Output> {
+        match future.poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
+            std::task::Poll::Ready(output) => Some(output),
+            std::task::Poll::Pending => None,
+        }
+    }
 
     #[test]
     fn inquirers_of_one_source_leave_places_to_others() {

@@ -191,6 +191,7 @@ impl NodeEvent {
                 | Limit::Memory { peer, .. }
                 | Limit::Registrations { peer, .. }
                 | Limit::Relays { peer }
+                | Limit::Lists { peer, .. }
                 | Limit::Peer { peer, .. },
             ) => Some(*peer),
             Self::Conflict(conflict) => Some(conflict.holder),

@@ -152,7 +152,7 @@ impl Hub {
             };
             self.unasked.remove(&unasked);
             let (name, number) = unasked;
-            let Some(end) = self.ends.get(&number) else { continue };
+            let Some(end) = self.ends.get(number) else { continue };
             self.own.declare(cx.now, number, name, end.declaration.clone(), end.channel);
             if self.directory.end(number).is_some_and(|end| end.joined) {
                 self.own.attached(number);
@@ -276,7 +276,7 @@ impl Hub {
 
     pub(crate) fn undeclare(&mut self, number: u64) {
         self.own.undeclare(number);
-        let end = self.ends.remove(&number);
+        let end = self.ends.remove(number);
         if let Some(end) = &end {
             self.unasked.remove(&(end.name.clone(), number));
         }
@@ -297,7 +297,7 @@ impl Hub {
     /// A sending half elsewhere has attached to a home here.
     pub(crate) fn attached(&mut self, _: &mut Locked<'_>, channel: ChannelId) {
         if let Some(number) = self.channels.end_of(channel) {
-            if let Some(end) = self.ends.get_mut(&number) {
+            if let Some(end) = self.ends.get_mut(number) {
                 end.unanswered = false;
             }
             self.directory.attached(number);
@@ -308,7 +308,7 @@ impl Hub {
 
     /// The name of the end that this channel belongs to.
     pub(crate) fn name_of(&self, channel: ChannelId) -> Option<String> {
-        self.channels.end_of(channel).and_then(|number| self.ends.get(&number)).map(|end| end.name.to_string())
+        self.channels.end_of(channel).and_then(|number| self.ends.get(number)).map(|end| end.name.to_string())
     }
 
     /// The bridge of a channel is over.
@@ -323,14 +323,14 @@ impl Hub {
     /// Resolves when the end is declared no more.
     pub(crate) fn when_over(&mut self, number: u64) -> oneshot::Receiver<()> {
         let (tell, over) = oneshot::channel();
-        if let Some(end) = self.ends.get_mut(&number) {
+        if let Some(end) = self.ends.get_mut(number) {
             end.over = Some(tell);
         }
         over
     }
 
     fn answer(&mut self, number: u64) {
-        if let Some(answer) = self.ends.get_mut(&number).and_then(|end| end.answer.take())
+        if let Some(answer) = self.ends.get_mut(number).and_then(|end| end.answer.take())
             && answer.send(Ok(())).is_err()
         {
             // Whoever asked has given up.
@@ -340,7 +340,7 @@ impl Hub {
 
     /// The declaration is over.
     pub(super) fn fail(&mut self, cx: &mut Locked<'_>, number: u64, error: NameError) {
-        let Some(end) = self.ends.get_mut(&number) else { return };
+        let Some(end) = self.ends.get_mut(number) else { return };
         let text = error.to_string();
         let told = end.answer.take().is_some_and(|answer| answer.send(Err(error)).is_ok());
         if !told {
@@ -359,22 +359,28 @@ impl Hub {
         self.undeclare(number);
     }
 
-    /// `by`: the name service that has said so, if it is another node.
-    pub(super) fn event(&mut self, cx: &mut Locked<'_>, by: Option<NodeId>, event: DirectoryEvent) {
+    /// `service`: the name service that has said so, if it is another node.
+    pub(super) fn event(&mut self, cx: &mut Locked<'_>, service: Option<NodeId>, event: DirectoryEvent) {
+        // Counted as what the name service has brought about.
+        let compare = |cx: &mut Locked<'_>, mine: &Declaration, other: &Declaration| match service {
+            Some(service) => cx.state.machine.difference(cx.now, service, mine, other),
+            None => difference(mine, other),
+        };
         match event {
             DirectoryEvent::Waiting { number } => self.answer(number),
             DirectoryEvent::Found { number, partner, addresses, channel, face } => {
                 self.is_matched(cx, number);
-                let addresses = Addresses { by: by.unwrap_or(self.me.node), addresses };
+                let addresses = Addresses { by: service.unwrap_or(self.me.node), addresses };
                 self.found(cx, number, partner, addresses, channel, &face);
                 self.answer(number);
             }
             DirectoryEvent::Refused { number, there, holder, addresses } => {
-                if let Some(end) = self.ends.get(&number) {
+                if let Some(end) = self.ends.get(number) {
                     let (name, mine, here) = (end.name.to_string(), &*end.declaration, holder == self.me);
                     let (holder, address) =
                         (holder.node.to_string(), addresses.into_iter().next().map(String::into_boxed_str));
-                    let error = if let Some(difference) = difference(mine, &there) {
+                    let differs = compare(cx, mine, &there);
+                    let error = if let Some(difference) = differs {
                         NameError::Mismatch { name, difference: Box::new(difference), holder, address }
                     } else if mine.face == there.face && mine.shared && there.shared {
                         NameError::Shared { name, what: word(mine.face), holder, address, here }
@@ -397,9 +403,10 @@ impl Hub {
                 }
             }
             DirectoryEvent::Unfit { number, refused, by, addresses } => {
-                if let Some(end) = self.ends.get_mut(&number) {
+                if let Some(end) = self.ends.get_mut(number) {
                     let mine = &*end.declaration;
-                    let differs = difference(mine, &refused).map(|difference| difference.to_string());
+                    let differs = compare(cx, mine, &refused);
+                    let differs = differs.map(|difference| difference.to_string());
                     let differs = differs.unwrap_or_else(|| format!("{} is here", describe(mine)));
                     let node = at(&by.node.to_string(), addresses.first().map(String::as_str));
                     let text = format!("node {node} declared {}, which was refused: {differs}", describe(&refused));
@@ -411,7 +418,7 @@ impl Hub {
                 }
             }
             DirectoryEvent::Conflict { number, there, holder } => {
-                if let Some(end) = self.ends.get_mut(&number) {
+                if let Some(end) = self.ends.get_mut(number) {
                     let (mine, theirs) = (describe(&end.declaration), describe(&there));
                     let conflict = NameConflict { name: end.name.to_string(), mine, theirs, holder: Peer(holder) };
                     end.others.get_or_insert_default().conflicts.push(conflict.clone());
@@ -419,13 +426,13 @@ impl Hub {
                 }
             }
             DirectoryEvent::BadName { number } => {
-                if let Some(end) = self.ends.get(&number) {
+                if let Some(end) = self.ends.get(number) {
                     let error = NameError::BadName(end.name.to_string());
                     self.fail(cx, number, error);
                 }
             }
             DirectoryEvent::Full { number, room, max } => {
-                if let Some(end) = self.ends.get(&number) {
+                if let Some(end) = self.ends.get(number) {
                     let what = self::room(room);
                     let name = end.name.to_string();
                     self.tell(NodeEvent::Limit(Limit::Names { name: name.clone(), what, max }));
@@ -470,7 +477,7 @@ impl Hub {
 
     /// A client waits for another server: as [`say_unmatched`](Self::say_unmatched).
     pub(super) fn is_unmatched_again(&self, cx: &Locked<'_>, number: u64) {
-        if let Some(Role::Client(Some(agents))) = self.ends.get(&number).map(|end| &end.role) {
+        if let Some(Role::Client(Some(agents))) = self.ends.get(number).map(|end| &end.role) {
             let missing = Arc::new(Lacks { driver: Arc::downgrade(cx.driver), number }) as Arc<dyn Missing>;
             agents.iter().flatten().for_each(|agent| set_unmatched(agent, Some(&missing)));
         }
@@ -478,7 +485,7 @@ impl Hub {
 
     /// What a deadline at this end says. `None`: nothing is missing, or who asks for the end says that itself (a handle of a shared end, or the main node).
     fn what_is_missing(&self, cx: &Locked<'_>, number: u64) -> Option<Reason> {
-        let end = self.ends.get(&number).filter(|end| !end.options.reserved)?;
+        let end = self.ends.get(number).filter(|end| !end.options.reserved)?;
         let directory = match end.at.as_deref() {
             Some(address) => self.others.get(address)?,
             None => &self.directory,
@@ -510,7 +517,7 @@ impl Hub {
 
     /// The other face of this end is found: deadlines say no more that it is missing.
     fn is_matched(&mut self, cx: &mut Locked<'_>, number: u64) {
-        let Some(end) = self.ends.get(&number) else { return };
+        let Some(end) = self.ends.get(number) else { return };
         let mut tell = |channel, which| cx.state.tell((channel, which), Told::Matched);
         match &end.role {
             Role::Sender => tell(end.channel, Which::Sender),

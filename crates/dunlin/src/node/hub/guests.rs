@@ -190,7 +190,7 @@ impl Hub {
     pub(super) fn guest(&mut self, cx: &mut Locked<'_>, from: Life, acceptor: ChannelId, guest: ChannelId) {
         if self.introductions.get(&guest).is_some_and(|client| client.server == from.node) {
             let Some(client) = self.introductions.remove(&guest) else { return };
-            if let Some(end) = self.ends.get_mut(&client.number) {
+            if let Some(end) = self.ends.get_mut(client.number) {
                 end.unanswered = false;
             }
             if acceptor == NOT_THERE {
@@ -210,7 +210,7 @@ impl Hub {
             return;
         }
         let not_there = Names::Guest { acceptor: NOT_THERE, guest };
-        let Some((&number, end)) = self.ends.iter_mut().find(|(_, end)| end.channel == acceptor) else {
+        let Some((number, end)) = self.ends.called(acceptor) else {
             let _ = cx.state.machine.say_names(cx.now, from.node, not_there);
             return;
         };
@@ -273,7 +273,48 @@ pub(super) fn numbered<A>(first: ChannelId, agents: Vec<A>) -> impl Iterator<Ite
 
 #[cfg(test)]
 mod tests {
+    use dunlin_proto::id::{Incarnation, NodeId};
+    use dunlin_proto::wire::Face;
+    use dunlin_proto::{Config, Machine};
+
+    use super::super::{Half, Options};
     use super::*;
+    use crate::node::driver::Driver;
+    use crate::node::identity::Key;
+    use crate::node::log::Log;
+    use crate::node::network::Networks;
+
+    #[test]
+    fn a_guest_costs_the_same_however_many_ends_there_are() {
+        const ENDS: usize = 1_000;
+        let key = Arc::new(Key::draw());
+        let machine = Machine::new(Config::new("krill"), Incarnation(1), 1, key);
+        let (hub, patience) = (Hub::new(machine.me(), false), std::time::Duration::from_secs(1));
+        let driver = Driver::new(machine, Networks::default(), patience, hub, Log::default());
+        driver.with_hub_now(|hub, cx| {
+            for n in 0..ENDS {
+                // Nobody there: the acceptor ends with its first client.
+                let gone = Acceptance::unwatched(Box::new(|_, _, _| None), 1);
+                let options = Options { face: Face::Acceptor, ..Options::default() };
+                let _ = hub.declare(cx, &format!("krill {n}"), options, Default::default(), Half::Acceptor(gone));
+            }
+            let channels: Vec<ChannelId> = hub.ends.iter().map(|(_, end)| end.channel).collect();
+            let from = Life { node: NodeId(7), incarnation: Incarnation(1) };
+            let before = hub.ends.visited();
+            for n in 1..=100 {
+                hub.guest(cx, from, ChannelId(n), ChannelId(1_000 + n));
+            }
+            assert_eq!(hub.ends.visited(), before, "guests of nothing");
+            assert_eq!(hub.ends.iter().count(), ENDS);
+            // The twin: guests of acceptors that are there find them.
+            let before = hub.ends.visited();
+            for (n, channel) in channels.into_iter().enumerate() {
+                hub.guest(cx, from, channel, ChannelId(10_000 + n as u128 * 1_000));
+            }
+            assert_eq!(hub.ends.visited(), before, "guests of acceptors");
+            assert_eq!(hub.ends.iter().count(), 0);
+        });
+    }
 
     #[test]
     fn guests_of_one_source_leave_room_for_others() {

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use dunlin_proto::names::{EntryState, NameEntry};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::Face;
-use tokio::sync::Semaphore;
 
 use super::guests::{Acceptance, Accepted, agents_of};
 use super::{Half, Hub, Options};
+use crate::node::Peer;
 use crate::node::driver::Locked;
 use crate::node::inquiry::{
-    Bookmark, INQUIRERS_MAX, Inquirers, Inquiry, InquiryClient, NAME, NameList, NamedEnd, PAGE_BYTES, PAGES_MAX, Page,
-    State, answer,
+    Asker, Bookmark, INQUIRERS_MAX, Inquirers, Inquiry, InquiryClient, NAME, NameList, NamedEnd, PAGE_BYTES, Page,
+    Pages, State, answer,
 };
 use crate::node::name::{encoding, word};
 use crate::node::schema;
@@ -25,16 +25,17 @@ impl Hub {
     pub(crate) fn answer_inquiries(&mut self, cx: &mut Locked<'_>, listening: &[String]) {
         let driver = Arc::downgrade(cx.driver);
         let (me, listening): (String, Arc<[String]>) = (self.me.node.to_string(), listening.into());
-        let under_way = Arc::new(Semaphore::new(PAGES_MAX));
+        let pages = Arc::<Pages>::default();
         let mut inquirers = Inquirers::default();
-        let accept = Box::new(move |_, source, _: &mut Vec<Box<dyn Send>>| {
+        let accept = Box::new(move |from, source, _: &mut Vec<Box<dyn Send>>| {
             let Some(place) = inquirers.place(source) else {
                 return Some(Accepted { agents: Vec::new(), full: Some(INQUIRERS_MAX) });
             };
             let (client, server) = Inquiry::pair();
             let agents = agents_of(client).ok()?;
             let (driver, listening) = (driver.clone(), listening.clone());
-            world::spawn_own(answer(server, me.clone(), driver, listening, under_way.clone(), place));
+            let asker = Asker { peer: Peer(from), source, _place: place };
+            world::spawn_own(answer(server, me.clone(), driver, listening, pages.clone(), asker));
             Some(Accepted { agents, full: None })
         });
         let options = Options { face: Face::Acceptor, reserved: true, own: true, ..Options::default() };
@@ -50,7 +51,7 @@ impl Hub {
         let unasked = self.unasked.range((Bound::Included((Arc::from(first), 0)), Bound::Unbounded));
         // Where this node serves the application's names, its own are among them.
         let unasked = unasked.filter(|_| !self.serves).filter_map(|(name, number)| {
-            let (end, stands) = (self.ends.get(number)?, self.directory.end(*number)?);
+            let (end, stands) = (self.ends.get(*number)?, self.directory.end(*number)?);
             let state = match end.declaration.face {
                 Face::Acceptor => EntryState::Accepting,
                 _ if stands.joined => EntryState::Joined,

@@ -31,7 +31,7 @@ impl Hub {
         channel: ChannelId,
         face: &Declaration,
     ) {
-        let Some(end) = self.ends.get_mut(&number) else { return };
+        let Some(end) = self.ends.get_mut(number) else { return };
         let here = partner.node == self.me.node;
         let (options, declaration, own) = (end.options, end.declaration.clone(), end.channel);
         match &mut end.role {
@@ -74,7 +74,7 @@ impl Hub {
 
     /// The receiver of a sender that waited is on this node as well.
     fn sender_is_here(&mut self, cx: &mut Locked<'_>, number: u64, channel: ChannelId, outlet: &mut Option<AnyOutlet>) {
-        let Some(end) = self.ends.get(&number) else { return };
+        let Some(end) = self.ends.get(number) else { return };
         self.channels.remove(end.channel);
         let joined = Joined::new(cx, self.belonging(channel).into_iter().chain([number]).collect());
         if let Some(outlet) = outlet.take() {
@@ -92,7 +92,7 @@ impl Hub {
         bridge: &mut Option<SendingBridge>,
         declaration: Declaration,
     ) {
-        let Some(end) = self.ends.get(&number) else { return };
+        let Some(end) = self.ends.get(number) else { return };
         self.channels.remove(end.channel);
         if let Some(bridge) = bridge.take() {
             cx.state.machine.introduced(home, addresses.by, &addresses.addresses);
@@ -102,7 +102,7 @@ impl Hub {
 
     /// Whose declaration a home here is.
     fn belonging(&self, channel: ChannelId) -> Option<u64> {
-        self.ends.iter().find(|(_, end)| end.channel == channel).map(|(number, _)| *number)
+        self.ends.iter().find(|(_, end)| end.channel == channel).map(|(number, _)| number)
     }
 
     /// Both ends of a channel are on this node: they are joined in memory.
@@ -123,7 +123,7 @@ impl Hub {
     /// Client and server of a bundle are on this node.
     fn join_bundle_here(&mut self, cx: &mut Locked<'_>, number: u64, channel: ChannelId, client: Vec<Option<Agent>>) {
         let me = self.me;
-        let Some((&home, server)) = self.ends.iter_mut().find(|(_, end)| end.channel == channel) else { return };
+        let Some((home, server)) = self.ends.called(channel) else { return };
         match &mut server.role {
             Role::Acceptor(accept) => {
                 let joined = Joined::new(cx, vec![number]);
@@ -187,7 +187,7 @@ impl Joined {
     fn mismatch(&self, difference: String) {
         let Some(driver) = self.driver.upgrade() else { return };
         driver.with_hub_now(|hub, _| {
-            let name = self.numbers.iter().find_map(|number| hub.ends.get(number)).map(|end| end.name.to_string());
+            let name = self.numbers.iter().find_map(|number| hub.ends.get(*number)).map(|end| end.name.to_string());
             hub.tell(NodeEvent::Mismatch { name, difference });
         });
     }

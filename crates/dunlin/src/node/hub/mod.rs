@@ -1,11 +1,12 @@
 //! What a node knows beside its channels: names, the ends that were declared, guests, and who wants to hear of connections.
 //!
-//! The [`Hub`] and what it keeps are here (`channels.rs`: which channels are whose); what it does is in the folder: `declared.rs` declares ends and hears what becomes of them, `served.rs` finds
+//! The [`Hub`] and what it keeps are here (`ends.rs`: the declared ends, `channels.rs`: which channels are whose); what it does is in the folder: `declared.rs` declares ends and hears what becomes of them, `served.rs` finds
 //! or serves the names, `joining.rs` joins what has found each other, `guests.rs` has the clients of acceptors and servers, `watchers.rs` those who
 //! want to hear of connections and conflicts, `reclaiming.rs` declares clients anew whose server is lost before it has answered.
 
 mod channels;
 mod declared;
+mod ends;
 mod guests;
 mod inquiries;
 mod joining;
@@ -35,6 +36,7 @@ use super::log::Throttle;
 use super::name::word;
 use channels::Channels;
 pub(crate) use declared::{Half, Options};
+use ends::Ends;
 pub use guests::Guest;
 pub(crate) use guests::{Acceptance, Accepted, GUESTS_MAX, Waiting, agents_of};
 pub(crate) use reclaiming::Reclaimed;
@@ -154,8 +156,7 @@ pub(crate) struct Hub {
     others: BTreeMap<String, Directory>,
     /// Addresses that did not answer, and for which ends here wait: when they are asked again.
     ask_again: BTreeMap<String, Time>,
-    // Boxed: a node of a B-tree is about half empty where numbers ascend.
-    ends: BTreeMap<u64, Box<DeclaredEnd>>,
+    ends: Ends,
     /// Homes of the application's names that are not declared to this node itself, by name: they are as soon as a node that dials this one asks for the name.
     unasked: BTreeSet<(Arc<str>, u64)>,
     /// The last that was declared: ends of one type share it.
@@ -212,7 +213,7 @@ impl Hub {
             own,
             others: BTreeMap::new(),
             ask_again: BTreeMap::new(),
-            ends: BTreeMap::new(),
+            ends: Ends::default(),
             unasked: BTreeSet::new(),
             declared: None,
             lacks: None,
@@ -244,14 +245,14 @@ impl Hub {
             name: end.name.to_owned(),
             what: word(end.face).to_owned(),
             waited: now.since(end.since),
-            refused: self.ends.get(&end.number).and_then(|declared| declared.unfit().cloned()),
+            refused: self.ends.get(end.number).and_then(|declared| declared.unfit().cloned()),
         });
         waiting.collect()
     }
 
     /// Ends that were declared here, their channels, and names that are kept here.
     pub(super) fn records(&self) -> [usize; 3] {
-        let declared = self.ends.values().filter(|end| !end.options.own).count() + self.introductions.len();
+        let declared = self.ends.iter().filter(|(_, end)| !end.options.own).count() + self.introductions.len();
         let names = self.registry.entries().filter(|entry| entry.name != inquiry::NAME).count();
         [declared, self.channels.len(), names + self.unasked.len()]
     }

@@ -68,7 +68,7 @@ impl Wake for Stirs {
 impl Hub {
     /// A client that waits for a server is declared no more once all its ends have been dropped.
     pub(crate) fn look_at_client(&mut self, cx: &mut Locked<'_>, number: u64) {
-        let Some(Role::Client(Some(agents))) = self.ends.get(&number).map(|end| &end.role) else { return };
+        let Some(Role::Client(Some(agents))) = self.ends.get(number).map(|end| &end.role) else { return };
         let waker = Waker::from(Arc::new(Stirs { driver: Arc::downgrade(cx.driver), number }));
         let cx_of_agents = Context::from_waker(&waker);
         // The first end that is still there is looked at again when it stirs.
@@ -80,7 +80,7 @@ impl Hub {
         if agents.is_empty() || !agents.iter().flatten().all(is_gone) {
             return;
         }
-        if let Some(end) = self.ends.get_mut(&number) {
+        if let Some(end) = self.ends.get_mut(number) {
             cx.state.garbage.push(Box::new(std::mem::replace(&mut end.role, Role::Client(None))));
         }
         self.undeclare(number);
@@ -93,7 +93,7 @@ impl Hub {
         let (lost, stays): (Vec<_>, Vec<_>) = waits.partition(|(_, client)| client.server == server);
         self.introductions = stays.into_iter().collect();
         for (first, client) in lost {
-            if self.leaving || !self.ends.get(&client.number).is_some_and(|end| end.unanswered) {
+            if self.leaving || !self.ends.get(client.number).is_some_and(|end| end.unanswered) {
                 client.outlets.iter().filter(|_| self.leaving).for_each(|(_, outlet)| outlet.own_node_leaves());
                 cx.state.garbage.push(Box::new(Lost(client.outlets)));
                 if self.channels.of(client.number).next().is_none() {
@@ -107,13 +107,13 @@ impl Hub {
 
     /// Whether the server that this home waits for has not answered its client. If it is lost, the client is [reclaimed](Self::reclaim).
     pub(crate) fn is_unanswered(&self, home: ChannelId) -> bool {
-        let end = self.channels.end_of(home).and_then(|number| self.ends.get(&number));
+        let end = self.channels.end_of(home).and_then(|number| self.ends.get(number));
         !self.leaving && end.is_some_and(|end| end.unanswered)
     }
 
     fn reclaim_client(&mut self, cx: &mut Locked<'_>, first: ChannelId, client: Introduction) {
         let number = client.number;
-        let at = self.ends.get(&number).and_then(|end| end.at.clone());
+        let at = self.ends.get(number).and_then(|end| end.at.clone());
         self.unlist(number, at.as_deref());
         let place = |channel: ChannelId| channel.0.wrapping_sub(first.0) as usize;
         let mut agents: Vec<Option<Agent>> = (0..client.places).map(|_| None).collect();
@@ -139,7 +139,7 @@ impl Hub {
     pub(crate) fn declare_anew(&mut self, cx: &mut Locked<'_>, reclaimed: &mut Reclaimed) {
         let agents = std::mem::take(&mut reclaimed.agents);
         // Another number: what the names still have to say of the former declaration is not of this one.
-        let ended = self.ends.remove(&reclaimed.number).filter(|_| agents.iter().any(Option::is_some));
+        let ended = self.ends.remove(reclaimed.number).filter(|_| agents.iter().any(Option::is_some));
         let Some(mut end) = ended else { return cx.state.garbage.push(Box::new(agents)) };
         end.role = Role::Client(Some(agents));
         let number = self.next;

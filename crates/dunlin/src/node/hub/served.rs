@@ -111,7 +111,7 @@ impl Hub {
                     .ends
                     .iter()
                     .filter(|(_, end)| end.at.as_deref() == Some(address) && end.answer.is_some())
-                    .map(|(number, _)| *number)
+                    .map(|(number, _)| number)
                     .collect();
                 for number in waits {
                     let error = NameError::Unreachable { address: address.to_owned(), why: why.clone() };
@@ -170,6 +170,7 @@ impl Hub {
                 self.forget_declared(cx);
                 let machine = &mut cx.state.machine;
                 self.registry.heard_within(cx.now, from, said, |bytes| machine.keep_declared(from.node, bytes));
+                machine.compares(cx.now, from.node, self.registry.take_steps());
                 self.count_declared(cx, from.node);
             }
             Names::Guest { acceptor, guest } => self.guest(cx, from, acceptor, guest),

@@ -95,7 +95,7 @@ impl Hub {
     /// What whoever begins to watch has missed, and is still so.
     pub(crate) fn present(&self) -> Vec<NodeEvent> {
         let joined = |(peer, name): (&Peer, &String)| NodeEvent::Joined { peer: *peer, name: name.clone() };
-        let others = self.ends.values().filter_map(|end| end.others.as_ref());
+        let others = self.ends.iter().filter_map(|(_, end)| end.others.as_ref());
         let conflicts = others.flat_map(|others| others.conflicts.iter().cloned().map(NodeEvent::Conflict));
         let closing = self.closing.map(|within| NodeEvent::Closing { within });
         self.there.iter().map(joined).chain(conflicts).chain(closing).collect()
@@ -181,7 +181,7 @@ impl Hub {
 
     /// This node has left: its connections are over, and who watches them hears it before the channel ends.
     pub(crate) fn farewell(mut self: Box<Self>, lines: &mut Vec<Line>) {
-        for end in std::mem::take(&mut self.ends).into_values() {
+        for end in self.ends.take_all() {
             match end.role {
                 Role::Client(Some(agents)) => agents.into_iter().flatten().for_each(down),
                 Role::Server(Some(outlets)) => outlets.into_iter().for_each(|(_, outlet)| own_node_leaves(outlet)),

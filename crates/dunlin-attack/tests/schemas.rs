@@ -1,0 +1,96 @@
+//! Peers that declare schemas which take long to compare: others have their turns beside them.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use dunlin::prelude::*;
+use dunlin_attack::{Peer, declare, face, life, run};
+use dunlin_proto::id::ChannelId;
+use dunlin_proto::schema::{Coding, Field, Kind, Schema};
+use dunlin_proto::wire::{Declaration, Face, Frame, Names};
+
+const ATTACKER: [u8; 4] = [127, 0, 0, 2];
+const OTHER: [u8; 4] = [127, 0, 0, 3];
+
+/// A list of lists, and so on, so many times: then it begins anew. It takes as many visits to compare it with one of another length as their product is.
+fn lists(name: &str, lists: u16) -> Bytes {
+    let first = Field { names: vec!["lists".into()], kind: 1, required: true };
+    let mut kinds = vec![Kind::Struct { name: name.into(), fields: vec![first], closed: false }];
+    kinds.extend((1..=lists).map(|at| Kind::List(at % lists + 1)));
+    Schema::new(Coding::Cbor, kinds).expect("it is one").encode().expect("it is short")
+}
+
+fn with(schema: &Bytes, kind: Face) -> Declaration {
+    Declaration { schema: schema.clone(), ..face(kind) }
+}
+
+async fn node(application: &str) -> Node {
+    let names = format!("memory:names-of-{application}");
+    Node::builder().app(application).names(&names).listen("127.0.0.1:0").join().await.expect("it joins")
+}
+
+#[test]
+fn a_flood_of_schemas_that_take_long_leaves_others_their_turns() {
+    run(async {
+        let node = node("schemas").await;
+        let address = node.addresses()[0].clone();
+        let mut receiver = Peer::meet(ATTACKER, &address, "schemas", life(1)).await.unwrap();
+        receiver
+            .say(&[declare(1, "lists", ChannelId(1), &with(&lists("receiver", 161), Face::Receiver))])
+            .await
+            .unwrap();
+        assert!(matches!(receiver.hear_word().await, Ok(Frame::Names(Names::Waiting { .. }))));
+        let mut flooder = Peer::meet(ATTACKER, &address, "schemas", life(2)).await.unwrap();
+        let flood = tokio::spawn(async move {
+            // Each is a comparison of its own.
+            for n in 0..2_000 {
+                let sender = with(&lists(&format!("sender {n}"), 162), Face::Sender);
+                if flooder.say(&[declare(n, "lists", ChannelId(0), &sender)]).await.is_err() {
+                    return;
+                }
+            }
+            while flooder.hear().await.is_ok() {}
+        });
+        // The first has been compared.
+        assert!(matches!(receiver.hear_at_last().await, Ok(Frame::Names(Names::Found { .. }))));
+
+        let mut other = Peer::meet(OTHER, &address, "schemas", life(3)).await.expect("the door is open");
+        for n in 0..20 {
+            let began = Instant::now();
+            other.say(&[declare(n, &format!("other {n}"), ChannelId(0), &face(Face::Sender))]).await.unwrap();
+            assert!(matches!(other.hear_word().await, Ok(Frame::Names(Names::Waiting { .. }))));
+            let took = began.elapsed();
+            assert!(took < Duration::from_secs(3), "{took:?}");
+        }
+        assert!(!flood.is_finished());
+        flood.abort();
+        drop(node);
+    });
+}
+
+/// The twin: a program of an earlier version uses a thousand names of a later one.
+#[test]
+fn many_names_of_two_versions_are_joined_at_once() {
+    const NAMES: u64 = 1_000;
+    run(async {
+        let node = node("versions").await;
+        let address = node.addresses()[0].clone();
+        let mut later = Peer::meet(ATTACKER, &address, "versions", life(1)).await.unwrap();
+        let mut earlier = Peer::meet(OTHER, &address, "versions", life(2)).await.unwrap();
+        for (peer, schema, kind) in
+            [(&mut later, lists("later", 40), Face::Receiver), (&mut earlier, lists("earlier", 30), Face::Sender)]
+        {
+            let face = with(&schema, kind);
+            let all: Vec<Frame> =
+                (1..=NAMES).map(|n| declare(n, &format!("tide {n}"), ChannelId(n.into()), &face)).collect();
+            peer.say(&all).await.unwrap();
+            for _ in 0..NAMES {
+                let answer = peer.hear_at_last().await;
+                let joined = matches!(answer, Ok(Frame::Names(Names::Found { .. })));
+                let waits = matches!(answer, Ok(Frame::Names(Names::Waiting { .. })));
+                assert!(joined || (waits && kind == Face::Receiver), "{answer:?}");
+            }
+        }
+        drop(node);
+    });
+}

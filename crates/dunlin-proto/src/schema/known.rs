@@ -1,0 +1,115 @@
+//! Comparisons that others bring about: their outcomes are remembered, and their steps counted.
+//!
+//! A peer chooses both the schemas that it declares and how often it declares them, and two small schemas may take many steps. So all comparisons that one frame brings about
+//! have [`STEPS_MAX`] steps together, and the driver counts what they took for the node that has said the frame.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+
+use super::Difference;
+use super::compare::{STEPS_MAX, Sides, difference_within, sides, takes_too_long};
+use crate::wire::{Declaration, Expected};
+
+/// So many outcomes are remembered ...
+const KNOWN_MAX: usize = 256;
+/// ... of schemas with so many bytes together.
+const BYTES_MAX: usize = 1 << 20;
+
+/// Two schemas. Their bytes are the key: whoever could make another one with the same hash could have an outcome believed that is not its own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Pair {
+    here: Bytes,
+    there: Bytes,
+    sides: Sides,
+}
+
+impl Pair {
+    fn bytes(&self) -> usize {
+        self.here.len() + self.there.len()
+    }
+}
+
+/// What was compared of late, and what that took.
+#[derive(Clone, Debug)]
+pub(crate) struct Comparisons {
+    known: BTreeMap<Pair, Option<Difference>>,
+    /// The earliest first.
+    order: VecDeque<Pair>,
+    bytes: usize,
+    /// Of the present frame.
+    steps_left: usize,
+    steps: u64,
+}
+
+impl Default for Comparisons {
+    fn default() -> Self {
+        let (known, order) = (BTreeMap::new(), VecDeque::new());
+        Self { known, order, bytes: 0, steps_left: STEPS_MAX, steps: 0 }
+    }
+}
+
+impl Comparisons {
+    /// What is compared from now on another frame brings about.
+    pub(crate) fn begin_frame(&mut self) {
+        self.steps_left = STEPS_MAX;
+    }
+
+    /// How many steps were taken since it was last asked. To look an outcome up is one.
+    pub(crate) fn take_steps(&mut self) -> u64 {
+        std::mem::take(&mut self.steps)
+    }
+
+    /// As [`difference`](super::difference), within what is left of the frame's steps.
+    pub(crate) fn difference(&mut self, here: &Declaration, there: &Declaration) -> Option<Difference> {
+        let sides = sides(here, there)?;
+        let pair = Pair { here: here.schema.clone(), there: there.schema.clone(), sides };
+        if let Some(known) = self.known.get(&pair) {
+            self.steps += 1;
+            return known.clone();
+        }
+        let before = self.steps_left;
+        if before == 0 {
+            return Some(takes_too_long());
+        }
+        let outcome = difference_within(&pair.here, &pair.there, sides, &mut self.steps_left);
+        self.steps += (before - self.steps_left) as u64;
+        // What took too long beside others of its frame may not alone.
+        if self.steps_left > 0 || before == STEPS_MAX {
+            self.remember(&pair, outcome.clone());
+        }
+        outcome
+    }
+
+    fn remember(&mut self, pair: &Pair, outcome: Option<Difference>) {
+        // Copies: what was read together with them need not be kept.
+        let copied = |schema: &Bytes| Bytes::copy_from_slice(schema);
+        let pair = Pair { here: copied(&pair.here), there: copied(&pair.there), sides: pair.sides };
+        self.bytes += pair.bytes();
+        self.order.push_back(pair.clone());
+        self.known.insert(pair, outcome);
+        while self.order.len() > KNOWN_MAX || self.bytes > BYTES_MAX {
+            let Some(earliest) = self.order.pop_front() else { break };
+            self.bytes -= earliest.bytes();
+            self.known.remove(&earliest);
+        }
+    }
+
+    /// Whether what each of them says of the other is so, and each can read what the other one writes.
+    pub(crate) fn fit(&mut self, one: &Declaration, other: &Declaration) -> bool {
+        let holds = |expected: Expected, shared: bool| match expected {
+            Expected::Unknown => true,
+            Expected::Unshared => !shared,
+            Expected::Shared => shared,
+        };
+        if !holds(one.expects, other.shared) || !holds(other.expects, one.shared) {
+            return false;
+        }
+        // Whichever comes first, the outcome is one.
+        match sides(one, other) {
+            None => true,
+            Some(Sides { here_writes: true, .. }) => self.difference(one, other).is_none(),
+            Some(_) => self.difference(other, one).is_none(),
+        }
+    }
+}

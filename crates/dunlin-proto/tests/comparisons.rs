@@ -1,0 +1,194 @@
+//! What it costs to compare the schemas that peers declare, counted in steps: two small schemas may take very many.
+
+use bytes::{Bytes, BytesMut};
+use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::identity::StandIn;
+use dunlin_proto::names::{Registry, RegistryConfig};
+use dunlin_proto::schema::{Coding, Field, Kind, Schema};
+use dunlin_proto::time::Time;
+use dunlin_proto::wire::{Declaration, Expected, Face, Frame, Names, Status, Terms, ToHome, codec};
+use dunlin_proto::{Action, Config, Machine};
+
+const NOW: Time = Time(1000);
+const SOCKET: SocketId = SocketId(1);
+/// All comparisons of one frame may take so many.
+const STEPS_MAX: u64 = 1 << 17;
+/// A list of lists, and so on, so many times: then it begins anew. To compare it with one of another length takes as many visits as their product is, of five steps each.
+const LONG: u16 = 161;
+const LONGER: u16 = 162;
+
+fn expensive(name: &str, lists: u16) -> Bytes {
+    let first = Field { names: vec!["lists".into()], kind: 1, required: true };
+    let mut kinds = vec![Kind::Struct { name: name.into(), fields: vec![first], closed: false }];
+    kinds.extend((1..=lists).map(|at| Kind::List(at % lists + 1)));
+    Schema::new(Coding::Cbor, kinds).expect("it is one").encode().expect("it is short")
+}
+
+fn declared(face: Face, schema: &Bytes) -> Declaration {
+    Declaration { face, shared: false, expects: Expected::Unknown, schema: schema.clone() }
+}
+
+fn declare(number: u64, face: &Declaration, status: Status) -> Names {
+    Names::Declare { number, name: "tides".into(), channel: ChannelId(number.into()), face: face.clone(), status }
+}
+
+fn life(node: u128) -> Life {
+    Life { node: NodeId(node), incarnation: Incarnation(1) }
+}
+
+fn answers(registry: &mut Registry) -> Vec<Names> {
+    std::iter::from_fn(|| registry.poll()).map(|(_, said)| said).collect()
+}
+
+#[test]
+fn comparisons_of_one_declaration_have_a_bound() {
+    let mut registry = Registry::new(RegistryConfig::default());
+    for n in 1..=100 {
+        let face = declared(Face::Receiver, &expensive(&format!("receiver {n}"), LONG));
+        let joined = Status::Joined(ChannelId(n.into()));
+        registry.heard(NOW, life(n.into()), declare(n, &face, joined));
+    }
+    answers(&mut registry);
+    assert_eq!(registry.take_steps(), 0, "receivers are not compared with each other");
+    let face = declared(Face::Sender, &expensive("sender", LONGER));
+    registry.heard(NOW, life(1000), declare(1, &face, Status::New));
+    let steps = registry.take_steps();
+    assert!((STEPS_MAX / 2..=STEPS_MAX).contains(&steps), "{steps} steps");
+    // It cannot be told whether it fits all of them.
+    assert!(answers(&mut registry).iter().any(|said| matches!(said, Names::Refused { .. })));
+}
+
+#[test]
+fn a_pair_that_was_compared_is_looked_up() {
+    let mut registry = Registry::new(RegistryConfig::default());
+    let receiver = declared(Face::Receiver, &expensive("receiver", LONG));
+    registry.heard(NOW, life(1), declare(1, &receiver, Status::New));
+    let sender = declared(Face::Sender, &expensive("sender", LONGER));
+    for n in 0..100 {
+        answers(&mut registry);
+        registry.heard(NOW, life(2), declare(n, &sender, Status::New));
+        // Though it is compared to be admitted, and to be joined.
+        assert!(answers(&mut registry).iter().any(|said| matches!(said, Names::Found { .. })));
+        let steps = registry.take_steps();
+        if n == 0 {
+            assert!((STEPS_MAX / 2..=STEPS_MAX).contains(&steps), "{steps} steps");
+        } else {
+            assert!(steps <= 2, "{steps} steps");
+        }
+        registry.heard(NOW, life(2), Names::Undeclare { number: n });
+        registry.heard(NOW, life(1), Names::Undeclare { number: 1 });
+        registry.heard(NOW, life(1), declare(1, &receiver, Status::New));
+        registry.take_steps();
+    }
+}
+
+/// What is remembered is bounded: a pair that was compared long ago is compared anew.
+#[test]
+fn few_outcomes_are_remembered() {
+    let mut registry = Registry::new(RegistryConfig::default());
+    let receiver = declared(Face::Receiver, &expensive("receiver", 2));
+    registry.heard(NOW, life(1), declare(1, &receiver, Status::New));
+    let mut comes = |name: &str| {
+        let sender = declared(Face::Sender, &expensive(name, 3));
+        registry.take_steps();
+        registry.heard(NOW, life(2), declare(1, &sender, Status::New));
+        registry.heard(NOW, life(2), Names::Undeclare { number: 1 });
+        registry.heard(NOW, life(1), declare(1, &receiver, Status::New));
+        registry.take_steps()
+    };
+    let first = comes("first");
+    assert!(comes("first") < first);
+    for n in 0..300 {
+        comes(&n.to_string());
+    }
+    assert_eq!(comes("first"), first);
+}
+
+// At a node.
+
+fn machine(n: u128) -> Machine {
+    StandIn::machine(Config::new("comparisons"), life(n), 7)
+}
+
+fn fill(machine: &mut Machine) -> BytesMut {
+    let mut out = Vec::new();
+    while machine.fill(NOW, SOCKET, 1 << 16, &mut out) > 0 {}
+    BytesMut::from(&out.concat()[..])
+}
+
+fn told(machine: &mut Machine) -> Vec<Action> {
+    std::iter::from_fn(|| machine.poll()).collect()
+}
+
+/// Two machines that are connected. The first has dialled, and the second one has homes of all these channels.
+fn pair(homes: u128, schema: &Bytes) -> [Machine; 2] {
+    let [mut a, mut b] = [machine(1), machine(2)];
+    a.learn(NodeId(2), &["memory:2".to_owned()]);
+    a.connect(NOW, NodeId(2));
+    let Some(Action::Dial(id, _)) = a.poll() else { panic!("it does not dial") };
+    a.dialled(NOW, id, SOCKET);
+    b.accepted(NOW, SOCKET);
+    for channel in 0..homes {
+        let terms = Terms { window: 4, credits: 0, value_max: 1 << 20 };
+        b.open_home(ChannelId(channel), terms, declared(Face::Receiver, schema), false).expect("it is short");
+    }
+    loop {
+        let (to_b, to_a) = (fill(&mut a), fill(&mut b));
+        told(&mut a);
+        told(&mut b);
+        if to_a.is_empty() && to_b.is_empty() {
+            return [a, b];
+        }
+        b.received(NOW, SOCKET, to_b.freeze());
+        a.received(NOW, SOCKET, to_a.freeze());
+    }
+}
+
+fn frames(frames: &[Frame]) -> BytesMut {
+    let mut out = BytesMut::new();
+    for frame in frames {
+        let tail = codec::encode(frame, &mut out);
+        out.extend_from_slice(&tail.unwrap_or_default());
+    }
+    out
+}
+
+fn attach(channel: u128, face: &Declaration) -> Frame {
+    Frame::ToHome(ChannelId(channel), ToHome::Attach(face.clone()))
+}
+
+/// How many batches all that is in the buffer takes, and the most steps that one of them takes.
+fn batches(b: &mut Machine, buffer: &mut BytesMut) -> (usize, u64) {
+    let (mut batches, mut most) = (0, 0);
+    while !buffer.is_empty() {
+        let before = b.steps();
+        assert_eq!(b.received_in(NOW, SOCKET, buffer), 0, "only whole frames are there");
+        told(b);
+        batches += 1;
+        most = most.max(b.steps() - before);
+    }
+    (batches, most)
+}
+
+#[test]
+fn a_batch_ends_behind_a_declaration_and_the_socket_of_many_is_read_slower() {
+    let [_, mut b] = pair(20, &expensive("receiver", LONG));
+    let said: Vec<Frame> =
+        (0..20).map(|n| attach(n, &declared(Face::Sender, &expensive(&format!("sender {n}"), LONGER)))).collect();
+    let (batches, most) = batches(&mut b, &mut frames(&said));
+    assert_eq!(batches, 20);
+    assert!((STEPS_MAX / 2..=STEPS_MAX).contains(&most), "{most} steps in one batch");
+    assert!(b.paused_until(NOW, SOCKET).is_some());
+}
+
+/// The twin: what honest programs attach is compared once, and their sockets are read at once.
+#[test]
+fn many_halves_with_few_schemas_are_attached_at_once() {
+    let [_, mut b] = pair(1_000, &expensive("receiver", 7));
+    let said: Vec<Frame> =
+        (0..1_000).map(|n| attach(n, &declared(Face::Sender, &expensive(&format!("sender {}", n % 3), 11)))).collect();
+    batches(&mut b, &mut frames(&said));
+    assert_eq!(b.census().attached, 1_000);
+    assert_eq!(b.paused_until(NOW, SOCKET), None);
+    assert!(b.steps() < 5_000, "{} steps", b.steps());
+}
