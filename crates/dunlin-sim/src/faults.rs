@@ -156,7 +156,7 @@ impl Plan {
             return;
         }
         self.holds = true;
-        self.offers_max = 24;
+        self.offers_max = 40;
         self.value_max = 350_000;
         let config = &mut self.config;
         config.value_max = 400_000;

@@ -46,9 +46,11 @@ impl World {
             _ => {}
         }
         let idle = self.channels[at].queue.is_empty() && self.channels[at].buffer.is_empty();
+        // (What is held is received seldom.)
         let wait = match (self.healed, idle) {
             (true, true) => 40_000,
             (true, false) => 3000,
+            (false, _) if self.plan.holds => self.random.between(self.plan.pace, 20 * self.plan.pace),
             (false, _) => self.random.between(300, self.plan.pace),
         };
         self.after(wait, Event::Home(at));

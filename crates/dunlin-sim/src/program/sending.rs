@@ -167,6 +167,7 @@ impl World {
 
     fn new_offer(&mut self, sender: usize, choice: Option<usize>) -> usize {
         let size = match self.random.below(100) {
+            20..97 if self.plan.holds => self.random.between(self.plan.value_max / 2, self.plan.value_max),
             0..60 => self.random.between(4, 16),
             60..97 => self.random.between(16, self.plan.value_max * 9 / 10),
             _ => self.random.between(self.plan.value_max + 1, self.plan.value_max * 2),
