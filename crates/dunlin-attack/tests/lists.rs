@@ -185,3 +185,23 @@ fn many_inquirers_of_one_source_get_the_names() {
         drop(node);
     });
 }
+
+/// An address that is trusted stands for many hosts: each of its sockets counts alone.
+#[test]
+fn sockets_of_a_trusted_source_are_sources_of_their_own() {
+    run(async {
+        let builder = || Node::builder().app("trusted").names("memory:names-of-trusted");
+        let network = "127.0.0.0/30".parse().expect("it is a network");
+        let node = builder().listen("127.0.0.1:0").trusted_sources([network]).join().await.expect("it joins");
+        let address = node.addresses()[0].clone();
+        // The inquirers and the one that asks have one address.
+        let mut peer = Peer::meet([127, 0, 0, 1], &address, "trusted", life(1)).await.expect("it is let in");
+        ask_silently(&mut peer, 64).await;
+        let patience = Duration::from_secs(5);
+        // It comes over TCP, too.
+        let other = Node::builder().app("trusted").names(&address).serve_names(false).join().await.expect("it joins");
+        let mut asks = other.inquire(Some(&address), patience).await.expect("it is there");
+        asks.names(patience).await.expect("its socket is not that of the inquirers");
+        drop((peer, node));
+    });
+}

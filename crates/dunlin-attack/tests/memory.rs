@@ -313,6 +313,10 @@ fn attached_halves_are_bounded() {
         let most = growth(before);
         println!("{} halves were attached, {full} were not, for {most} bytes", attached.len());
         assert!(full > 0 && attached.len() > 100, "{full}");
+        // Some have no name already.
+        let refusals = node.refusals();
+        assert!(refusals.halves > 0, "{refusals:?}");
+        assert_eq!(refusals.halves + refusals.registrations, full as u64, "each is an event: {refusals:?}");
         assert!(most < 3 * MB, "{most} bytes");
         let friend = Node::builder().app("memory").names(&names).serve_names(false).join().await.unwrap();
         for n in RECEIVERS..RECEIVERS + 10 {

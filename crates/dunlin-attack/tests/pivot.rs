@@ -137,6 +137,7 @@ async fn asks(application: &str, relayed: bool) -> Relay {
         }
     };
     assert!(named.try_recv().is_err());
+    assert_eq!(service.refusals().admittances, u64::from(!relayed), "a refusal is an event");
     heard
 }
 

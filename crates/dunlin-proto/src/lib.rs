@@ -87,5 +87,5 @@ pub use channel::{
 pub use config::{Config, ConfigError};
 pub use connection::{Down, State, Traffic};
 pub use flush::Mark;
-pub use machine::{Action, Census, Closed, Machine};
+pub use machine::{Action, Census, Closed, Declined, Machine};
 pub use source::Source;

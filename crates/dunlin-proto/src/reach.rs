@@ -6,7 +6,7 @@
 
 use crate::connection::{Attempt, Carried, Connection, Help};
 use crate::id::{NodeId, SocketId};
-use crate::machine::{Closed, Machine, Wanted};
+use crate::machine::{Closed, Declined, Machine, Wanted};
 use crate::relay::is_relayed;
 use crate::time::Time;
 use crate::wire::{Frame, NoDial, NoRelay, Relay};
@@ -215,6 +215,7 @@ impl Machine {
             NoDial::NotConnected
         } else if !self.lets_through(from, node) {
             // What is asked next is refused with the reason.
+            self.declines(from, Declined::Admittance(node));
             NoDial::Failed
         } else {
             return self.say(now, node, Frame::Relay(Relay::DialBack { node: from, addresses }));
@@ -256,6 +257,9 @@ impl Machine {
         let known = self.connections.contains(node);
         let dial_backs = || self.connections.iter().filter(|(_, connection)| connection.dialling.for_others).count();
         let room = known || (self.connections.len() < self.config.peers_max && dial_backs() < DIAL_BACKS);
+        if !room {
+            self.declines(from, Declined::DialBack);
+        }
         let possible = room && !self.leaving && node != from && !self.is_me(node) && !addresses.is_empty();
         // (If there is a socket here, the other side has noticed before that it is lost.)
         let socket = self.connections.get(node).and_then(Connection::socket);

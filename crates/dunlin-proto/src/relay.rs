@@ -14,7 +14,7 @@ use bytes::Bytes;
 
 use crate::connection::Connection;
 use crate::id::{NodeId, SocketId};
-use crate::machine::{Action, Machine, Phase, Wanted};
+use crate::machine::{Action, Declined, Machine, Phase, Wanted};
 use crate::source::{Shares, Source};
 use crate::time::Time;
 use crate::wire::{Frame, NoRelay, Relay, limits};
@@ -365,6 +365,7 @@ impl Machine {
             return Err(NoRelay::NotConnected);
         }
         if !self.lets_through(key.0, node) {
+            self.declines(key.0, Declined::Admittance(node));
             return Err(NoRelay::Local);
         }
         let source = self.source_of(key.0);

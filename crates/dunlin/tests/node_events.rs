@@ -15,8 +15,11 @@ use dunlin::node::roles::JoinWait;
 use dunlin::node::{ConnectionState, Down, Encoding, Limit, NameError, NodeError, NodeEvent, Role};
 use dunlin::prelude::*;
 use dunlin::{ClaimError, broadcast, call};
-use dunlin_attack::{Peer, life};
+use dunlin_attack::{Peer, declare, face, life};
+use dunlin_proto::id::ChannelId;
+use dunlin_proto::schema::{Coding, Kind, Schema};
 use dunlin_proto::wire::handshake::{Answer, Refusal};
+use dunlin_proto::wire::{Declaration, Face, Frame};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tracing::field::{Field, Visit};
@@ -1163,6 +1166,38 @@ fn refusals_do_not_flood_the_log() {
         assert_eq!(lines().len(), 11, "{:#?}", lines());
         assert!(lines()[..10].iter().all(|line| line.contains("was ended")), "{:#?}", lines());
         assert!(lines()[10].contains("15 more refusals"), "{:#?}", lines());
+        Ok(())
+    });
+}
+
+/// As refusals: a peer chooses how many of its declarations do not fit.
+#[test]
+fn mismatches_do_not_flood_the_log() {
+    const NAMES: u64 = 25;
+    let keeps = keeps();
+    run(async {
+        let app = "mismatches";
+        let node = builder(app).listen("127.0.0.1:0").join().await?;
+        let address = node.addresses().iter().find(|address| address.starts_with("127.")).unwrap().clone();
+        let mut events = node.events();
+        let mut receivers = Vec::new();
+        for n in 0..NAMES {
+            receivers.push(node.receiver::<String>(&format!("m{n}")).await?);
+        }
+        let mut peer = Peer::meet([127, 0, 0, 2], &address, app, life(1)).await?;
+        let schema = Schema::new(Coding::Cbor, vec![Kind::Bool]).expect("it is one").encode().expect("it is short");
+        let face = Declaration { schema, ..face(Face::Sender) };
+        for n in 0..NAMES {
+            peer.say(&[declare(n, &format!("m{n}"), ChannelId(0), &face)]).await?;
+            next(&mut events, |event| matches!(event, NodeEvent::Mismatch { .. }).then_some(())).await?;
+        }
+        peer.say(&[Frame::Goodbye]).await?;
+        node.leave().await?;
+        let lines = keeps.lines.lock().unwrap().clone();
+        let here = lines.into_iter().filter(|line| line.3.as_deref() == Some(app) && line.0 == Level::WARN);
+        let lines: Vec<String> = here.map(|line| line.2).collect();
+        assert_eq!(lines.len(), 2, "{lines:#?}");
+        assert!(lines[0].contains("do not agree") && lines[1].contains("24 more"), "{lines:#?}");
         Ok(())
     });
 }

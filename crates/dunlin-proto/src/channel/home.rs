@@ -10,7 +10,7 @@ use super::{Attached, Home, HomeHears, Standing, check_value};
 use crate::account::{Charge, Way, may_stand};
 use crate::connection::inbox::{Arrived, Begun};
 use crate::id::{ChannelId, Contact, NodeId, Request, Ticket};
-use crate::machine::{Action, Machine};
+use crate::machine::{Action, Declined, Machine};
 use crate::planted::planted;
 use crate::time::Time;
 use crate::wire::codec::WireError;
@@ -440,6 +440,9 @@ impl Machine {
         };
         let steps = self.comparisons.take_steps();
         self.compares(now, from, steps);
+        if rejection == Some(Rejection::Full) {
+            self.declines(from, Declined::Half(channel));
+        }
         match rejection {
             Some(why) => self.tell(now, from, channel, FromHome::Rejected(why)),
             None => {

@@ -53,8 +53,22 @@ pub enum Action {
     Read(NodeId, ChannelId, Read),
     /// That node has asked this one to relay, which has [no room](Config::relays_max) for it.
     Unrelayed(NodeId),
+    /// That node has asked this one for something else that it was not given.
+    Declined(NodeId, Declined),
     /// What became of [`Machine::introduce`]: the node at this address, which may be this one, or why there is none.
     Introduced(String, Result<NodeId, String>),
+}
+
+/// What a node was not given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Declined {
+    /// To attach to this channel: it has attached as many halves as it may, or there is no room for them in [`Config::held_max`].
+    Half(ChannelId),
+    /// To be dialled back by this node: as many others are.
+    DialBack,
+    /// A way, by a dial-back or a relay, to this node, which is on this node's own host, while the other one is not: it has not said that it [may be relayed to](Config::relayed).
+    Admittance(NodeId),
 }
 
 /// Why a socket is closed.
@@ -567,6 +581,11 @@ impl Machine {
         if self.actions.back() != Some(&Action::Write(socket)) {
             self.actions.push_back(Action::Write(socket));
         }
+    }
+
+    /// The driver tells its program that this node has refused that one something.
+    pub(crate) fn declines(&mut self, node: NodeId, what: Declined) {
+        self.actions.push_back(Action::Declined(node, what));
     }
 
     /// The driver closes the socket, or, if it is relayed, this machine does, at once.

@@ -472,6 +472,7 @@ impl World {
             | Action::Proxy(..)
             | Action::Names(..)
             | Action::Unrelayed(_)
+            | Action::Declined(..)
             | Action::Introduced(..) => {}
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use dunlin_core::agent;
 use dunlin_proto::Machine;
 use dunlin_proto::id::{Incarnation, Life};
+use ipnet::IpNet;
 
 use super::driver::Driver;
 use super::error::NodeError;
@@ -42,6 +43,7 @@ pub struct NodeBuilder {
     relay: Option<bool>,
     dial_local: Option<bool>,
     relayed: Option<bool>,
+    trusted_sources: Option<Vec<IpNet>>,
     pub(super) roles: Settings,
 }
 
@@ -227,6 +229,25 @@ impl NodeBuilder {
         self
     }
 
+    /// Addresses of routers and load balancers, each of whose sockets counts as a source of its own: where a table is full, and in the log, all that come from one address count
+    /// as one otherwise. Default: none.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin::prelude::*;
+    ///
+    /// # fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    /// let balancer = std::net::IpAddr::from([10, 0, 0, 7]);
+    /// let builder = Node::builder().app("tides").trusted_sources([balancer.into(), "192.168.0.0/16".parse()?]);
+    /// # drop(builder);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn trusted_sources(mut self, sources: impl IntoIterator<Item = IpNet>) -> Self {
+        self.trusted_sources = Some(sources.into_iter().collect());
+        self
+    }
+
     /// All settings: what was said here, and what the configuration says of the rest.
     fn settle(&mut self) -> Result<Config, NodeError> {
         let (app, name) = (self.application.as_deref(), self.named.as_deref());
@@ -253,6 +274,7 @@ impl NodeBuilder {
         config.relay.overridden(self.relay);
         config.dial_local.overridden(self.dial_local);
         config.relayed.overridden(self.relayed);
+        config.trusted_sources.overridden(self.trusted_sources.take());
         config.role.overridden(self.roles.role().map(Some));
         self.roles.settle(config.role.value, config.node.value.clone());
         if config.app.value.is_empty() {

@@ -302,6 +302,10 @@ impl Driver {
                 let source = state.machine.source_of(node);
                 self.with_hub(state, now, |hub, _| hub.refuse_relay(node, source));
             }
+            Action::Declined(node, what) => {
+                let source = state.machine.source_of(node);
+                self.with_hub(state, now, |hub, _| hub.decline(node, source, what));
+            }
             Action::Introduced(address, who) => {
                 self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Introduced(address, who)));
             }

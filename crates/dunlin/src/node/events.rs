@@ -146,6 +146,32 @@ pub enum Limit {
         /// How many pages may be under way.
         max: usize,
     },
+    /// Another node wanted to attach to a channel of this one, and was refused: there is no room for more of its ends.
+    Halves {
+        /// Who.
+        peer: Peer,
+        /// The channel's name. `None`: its ends came in messages.
+        name: Option<String>,
+    },
+    /// Another node asked to be dialled back by this one, and was refused: this one dials as many in the name of others as it may.
+    DialBacks {
+        /// Who asked.
+        peer: Peer,
+    },
+    /// A node of another host asked this one for a way to a node of this host, which has not set [`relayed`](super::NodeBuilder::relayed), and was refused.
+    Admittance {
+        /// Who asked.
+        peer: Peer,
+        /// For which node.
+        to: Peer,
+    },
+    /// This process, or this host, has as many files open as it may: sockets that come to this node wait, or are lost. Told anew when some could be accepted meanwhile.
+    Files {
+        /// Where they come.
+        at: String,
+        /// What the system says, and which limit it is.
+        why: String,
+    },
     /// Another node kept to the protocol, or one of its limits, no more, and the connection was ended.
     Peer {
         /// Who.
@@ -185,6 +211,14 @@ pub struct Refusals {
     pub relays: u64,
     /// Lists of names that gave way to others ([`Limit::Lists`]).
     pub lists: u64,
+    /// Ends that wanted to attach to channels ([`Limit::Halves`]).
+    pub halves: u64,
+    /// Dial-backs ([`Limit::DialBacks`]).
+    pub dial_backs: u64,
+    /// Ways to nodes of this host that have not set `relayed` ([`Limit::Admittance`]).
+    pub admittances: u64,
+    /// How often the limit of open files kept this node from accepting ([`Limit::Files`]).
+    pub files: u64,
 }
 
 impl Refusals {
@@ -198,6 +232,10 @@ impl Refusals {
             NodeEvent::Limit(Limit::Registrations { .. }) => &mut self.registrations,
             NodeEvent::Limit(Limit::Relays { .. }) => &mut self.relays,
             NodeEvent::Limit(Limit::Lists { .. }) => &mut self.lists,
+            NodeEvent::Limit(Limit::Halves { .. }) => &mut self.halves,
+            NodeEvent::Limit(Limit::DialBacks { .. }) => &mut self.dial_backs,
+            NodeEvent::Limit(Limit::Admittance { .. }) => &mut self.admittances,
+            NodeEvent::Limit(Limit::Files { .. }) => &mut self.files,
             NodeEvent::Stranger { .. } => &mut self.strangers,
             _ => return,
         };
@@ -274,6 +312,23 @@ impl fmt::Display for Limit {
                 f,
                 "{peer} asked for the names and has not received them: its place went to another (at most {max} pages are under way)"
             ),
+            Self::Halves { peer, name } => {
+                let name = name.as_ref().map(|name| format!(" {name:?}")).unwrap_or_default();
+                write!(
+                    f,
+                    "{peer} was refused an end of the channel{name}: there is no room for more of its ends. If it is one of \
+                     yours, raise `held_max_bytes`"
+                )
+            }
+            Self::DialBacks { peer } => {
+                write!(f, "{peer} was refused a dial-back: this node dials as many nodes back as it may. It asks again")
+            }
+            Self::Admittance { peer, to } => write!(
+                f,
+                "{peer}, which is on another host, was refused a way to {to} on this host. If it is to be reached from there, \
+                 set `relayed = true` at that node"
+            ),
+            Self::Files { at, why } => write!(f, "cannot accept sockets at {at}: {why}"),
             Self::Peer { peer, why } => write!(f, "the connection with {peer} was ended: {why}"),
             Self::Handshakes { from } => {
                 write!(f, "a socket from {from} was refused as busy: too many are waiting for their handshake")

@@ -59,6 +59,11 @@ impl Log {
                         tracing::warn!(target: "dunlin::node", application, "{count} more refusals in the last minute");
                         continue;
                     }
+                    Some(Line::UnwrittenEvents(count)) => {
+                        let application = &self.application;
+                        tracing::warn!(target: "dunlin::node", application, "{count} more events in the last minute");
+                        continue;
+                    }
                 };
                 if self.in_own_runtime && event.is_for_stderr() {
                     // A standard error that is closed is no reason to panic.
@@ -93,14 +98,20 @@ pub(crate) enum Line {
     Event(NodeEvent),
     /// So many refusals were not written in the minute that is over.
     Unwritten(u64),
+    /// The same, of what is no refusal.
+    UnwrittenEvents(u64),
 }
 
 /// So many refusals are written in a minute, of as many sources.
 const LINES_MAX: usize = 10;
 
+/// So many events are written in a minute that are no refusals: others bring most of them about, too, by coming and going.
+const EVENTS_MAX: usize = 1_000;
+
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Keeps refusals from being the flood that they refuse: in a minute one is written for each source, and [`LINES_MAX`] in all; the rest are counted.
+/// Keeps the log from being the flood that it tells of: of what a peer is told about or refused, in a minute one is written for each source, and [`LINES_MAX`] in all; of other events
+/// [`EVENTS_MAX`]. The rest are counted.
 #[derive(Debug, Default)]
 pub(super) struct Throttle {
     /// When the present minute is over. `None`: nothing has been refused lately.
@@ -108,6 +119,9 @@ pub(super) struct Throttle {
     /// The sources of which a refusal was written.
     sources: Vec<Source>,
     unwritten: u64,
+    /// Other events that were written, and those that were not.
+    events: usize,
+    unwritten_events: u64,
 }
 
 impl Throttle {
@@ -123,18 +137,30 @@ impl Throttle {
         is_written
     }
 
-    /// When to look for what is [over](Self::over).
-    pub(super) fn due(&self) -> Option<Time> {
-        self.until
+    /// Whether another event is to be written.
+    pub(super) fn admits_event(&mut self, now: Time) -> bool {
+        self.until.get_or_insert(now + MINUTE);
+        let is_written = self.events < EVENTS_MAX;
+        if is_written {
+            self.events += 1;
+        } else {
+            self.unwritten_events += 1;
+        }
+        is_written
     }
 
-    /// Once the minute is over: how many refusals were not written in it, if any.
-    pub(super) fn over(&mut self, now: Time) -> Option<u64> {
-        if self.until.is_none_or(|until| now < until) {
-            return None;
-        }
-        let unwritten = std::mem::take(self).unwritten;
-        (unwritten > 0).then_some(unwritten)
+    /// When to look for what is [over](Self::over), if anything waits for that.
+    pub(super) fn due(&self) -> Option<Time> {
+        self.until.filter(|_| self.unwritten > 0 || self.unwritten_events > 0)
+    }
+
+    /// Once the minute is over: what was not written in it, if anything.
+    pub(super) fn over(&mut self, now: Time) -> impl Iterator<Item = Line> + use<> {
+        let is_over = self.until.is_some_and(|until| now >= until);
+        let last = if is_over { std::mem::take(self) } else { Self::default() };
+        let refusals = (last.unwritten > 0).then_some(Line::Unwritten(last.unwritten));
+        let events = (last.unwritten_events > 0).then_some(Line::UnwrittenEvents(last.unwritten_events));
+        refusals.into_iter().chain(events)
     }
 }
 
@@ -192,6 +218,9 @@ impl NodeEvent {
                 | Limit::Registrations { peer, .. }
                 | Limit::Relays { peer }
                 | Limit::Lists { peer, .. }
+                | Limit::Halves { peer, .. }
+                | Limit::DialBacks { peer }
+                | Limit::Admittance { peer, .. }
                 | Limit::Peer { peer, .. },
             ) => Some(*peer),
             Self::Conflict(conflict) => Some(conflict.holder),
@@ -216,11 +245,22 @@ mod tests {
         let written = (0..100).filter(|n| throttle.admits(begin + second, host(n / 4))).count();
         assert_eq!(written, LINES_MAX);
         let end = begin + second + MINUTE;
-        assert_eq!((throttle.due(), throttle.over(begin + MINUTE)), (Some(end), None));
-        assert_eq!(throttle.over(end), Some(90));
-        assert_eq!((throttle.due(), throttle.over(end + MINUTE)), (None, None));
+        assert_eq!((throttle.due(), throttle.over(begin + MINUTE).next()), (Some(end), None));
+        assert_eq!(throttle.over(end).collect::<Vec<_>>(), [Line::Unwritten(90)]);
+        assert_eq!((throttle.due(), throttle.over(end + MINUTE).next()), (None, None));
         // A new minute has lines of its own, and no count if all were written.
         assert!(throttle.admits(end, host(1)));
-        assert_eq!(throttle.over(end + MINUTE), None);
+        assert_eq!(throttle.due(), None);
+        assert_eq!(throttle.over(end + MINUTE).next(), None);
+    }
+
+    #[test]
+    fn other_events_are_written_a_thousand_times_in_a_minute() {
+        let (mut throttle, begin) = (Throttle::default(), Time(7));
+        assert_eq!((0..1_500).filter(|_| throttle.admits_event(begin)).count(), EVENTS_MAX);
+        // Refusals have lines of their own.
+        assert!(throttle.admits(begin, host(1)));
+        assert_eq!(throttle.over(begin + MINUTE).collect::<Vec<_>>(), [Line::UnwrittenEvents(500)]);
+        assert!(throttle.admits_event(begin + MINUTE));
     }
 }

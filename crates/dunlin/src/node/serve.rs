@@ -8,10 +8,12 @@ use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
+use dunlin_proto::Source;
 use dunlin_proto::id::NodeId;
 
 use super::builder::BoxListener;
 use super::driver::Driver;
+use super::events::{Limit, NodeEvent};
 use super::network::{Networks, is_transient};
 #[cfg(unix)]
 use super::own::{Mark, Own};
@@ -35,18 +37,60 @@ const PAUSE_MIN: Duration = Duration::from_millis(20);
 /// So often a node asks somebody who listens at such an address.
 const ASKS: u32 = 3;
 
+/// So long a listener that the system has refused a socket rests.
+const REST: Duration = Duration::from_millis(20);
+
 /// Accepts sockets for as long as the node lives.
 pub(crate) async fn accept(driver: Weak<Driver>, mut listener: BoxListener) {
+    // It was said that there are no files for more, and none has been accepted since.
+    let mut is_said = false;
     loop {
-        match listener.accept().await {
-            Ok(socket) => match driver.upgrade() {
-                Some(driver) => driver.accepted(socket),
-                None => return,
-            },
-            Err(error) if is_transient(&error) => Timer::after(Duration::from_millis(20)).await,
+        let accepted = listener.accept().await;
+        let Some(driver) = driver.upgrade() else { return };
+        match accepted {
+            Ok(socket) => {
+                is_said = false;
+                driver.accepted(socket);
+            }
+            Err(error) if is_transient(&error) => {
+                if let Some(why) = out_of_files(&error)
+                    && !std::mem::replace(&mut is_said, true)
+                {
+                    let limit = NodeEvent::Limit(Limit::Files { at: listener.address(), why });
+                    driver.with_hub_now(|hub, _| hub.refuse(limit, Source::Unknown));
+                }
+                drop(driver);
+                Timer::after(REST).await;
+            }
             Err(_) => return,
         }
     }
+}
+
+/// If this error says that no more files can be open: which limit that is, and what to do.
+#[cfg(unix)]
+fn out_of_files(error: &io::Error) -> Option<String> {
+    match error.raw_os_error()? {
+        libc::EMFILE => {
+            let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+            let limit = limit.map_or_else(|| "as many".to_owned(), |limit| limit.to_string());
+            Some(format!(
+                "{error}: this process has {limit} files open, which is its limit. Raise it (`ulimit -n`, `LimitNOFILE` of \
+                 systemd): each connection takes one"
+            ))
+        }
+        libc::ENFILE => Some(format!(
+            "{error}: this host has as many files open as it may. Raise that limit (`fs.file-max` on Linux), or find the \
+             process that has them"
+        )),
+        _ => None,
+    }
+}
+
+#[cfg(not(unix))]
+fn out_of_files(error: &io::Error) -> Option<String> {
+    // WSAEMFILE.
+    (error.raw_os_error() == Some(10024)).then(|| format!("{error}: this process has as many sockets as it may"))
 }
 
 /// Accepts sockets until `end` is. `None`: the listener is broken, or the node has ended.

@@ -9,6 +9,7 @@ use dunlin_core::Reason;
 use dunlin_core::agent::Missing;
 use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet};
 use dunlin_core::waits::ChannelId as CoreId;
+use dunlin_proto::Source;
 use dunlin_proto::id::{ChannelId, NodeId};
 use dunlin_proto::names::DirectoryEvent;
 use dunlin_proto::schema::difference;
@@ -338,6 +339,16 @@ impl Hub {
         }
     }
 
+    /// Something has come of what `node` has declared, as this name service has said, if it is not this node.
+    fn tell_from(&mut self, cx: &Locked<'_>, event: NodeEvent, node: NodeId, service: Option<NodeId>) {
+        let machine = &cx.state.machine;
+        match [Some(node), service].into_iter().flatten().find(|node| machine.carried_by(*node).is_some()) {
+            Some(node) => self.tell_of(event, machine.source_of(node)),
+            None if node == self.me.node => self.tell(event),
+            None => self.tell_of(event, Source::Unknown),
+        }
+    }
+
     /// The declaration is over.
     pub(super) fn fail(&mut self, cx: &mut Locked<'_>, number: u64, error: NameError) {
         let Some(end) = self.ends.get_mut(number) else { return };
@@ -413,7 +424,7 @@ impl Hub {
                     if end.unfit() != Some(&text) {
                         end.others.get_or_insert_default().unfit = Some(text.clone());
                         let name = Some(shown(&end.name).to_owned());
-                        self.tell(NodeEvent::Mismatch { name, difference: text });
+                        self.tell_from(cx, NodeEvent::Mismatch { name, difference: text }, by.node, service);
                     }
                 }
             }
@@ -422,7 +433,7 @@ impl Hub {
                     let (mine, theirs) = (describe(&end.declaration), describe(&there));
                     let conflict = NameConflict { name: end.name.to_string(), mine, theirs, holder: Peer(holder) };
                     end.others.get_or_insert_default().conflicts.push(conflict.clone());
-                    self.tell(NodeEvent::Conflict(conflict));
+                    self.tell_from(cx, NodeEvent::Conflict(conflict), holder.node, service);
                 }
             }
             DirectoryEvent::BadName { number } => {

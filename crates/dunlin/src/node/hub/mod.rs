@@ -131,7 +131,7 @@ struct Introduction {
 struct News {
     event: NodeEvent,
     ended: Option<(oneshot::Receiver<()>, Time)>,
-    /// Of a refusal: whose.
+    /// Of a refusal, and of what else another node has brought about: where it comes from.
     source: Option<Source>,
     /// People have been told of it by other words.
     is_said: bool,

@@ -6,14 +6,14 @@ use std::time::Duration;
 use dunlin_core::carrier::{Agent, AnyOutlet};
 use dunlin_proto::id::{Incarnation, Life, NodeId};
 use dunlin_proto::time::Time;
-use dunlin_proto::{Down, Source, State};
+use dunlin_proto::{Declined, Down, Source, State};
 use tokio::sync::oneshot;
 
 use super::{Hub, News, Role};
 use crate::node::Peer;
 use crate::node::driver::Locked;
 use crate::node::events::{Limit, NodeEvent, Refusals, Watcher};
-use crate::node::log::Line;
+use crate::node::log::{Line, Throttle};
 
 /// So long the news that a connection is over may wait for its ends, which code of users may hold up.
 const ENDED: Duration = Duration::from_secs(1);
@@ -106,10 +106,15 @@ impl Hub {
         self.news.push_back(News { event, ended: None, source: None, is_said: false });
     }
 
+    /// The same, of what another node has brought about, over a socket from there: people are told of it as of refusals.
+    pub(crate) fn tell_of(&mut self, event: NodeEvent, source: Source) {
+        self.news.push_back(News { event, ended: None, source: Some(source), is_said: false });
+    }
+
     /// A socket, or what a node wants, is refused.
     pub(crate) fn refuse(&mut self, event: NodeEvent, source: Source) {
         self.refusals.count(&event);
-        self.news.push_back(News { event, ended: None, source: Some(source), is_said: false });
+        self.tell_of(event, source);
     }
 
     /// This node will not relay for that one.
@@ -117,6 +122,22 @@ impl Hub {
         if let Some(life) = self.lives.get(&node) {
             self.refuse(NodeEvent::Limit(Limit::Relays { peer: Peer(*life) }), source);
         }
+    }
+
+    /// That node was not given what it asked for.
+    pub(crate) fn decline(&mut self, node: NodeId, source: Source, what: Declined) {
+        let Some(life) = self.lives.get(&node) else { return };
+        let peer = Peer(*life);
+        let limit = match what {
+            Declined::Half(channel) => Limit::Halves { peer, name: self.name_of(channel) },
+            Declined::DialBack => Limit::DialBacks { peer },
+            Declined::Admittance(to) => {
+                let Some(to) = self.lives.get(&to) else { return };
+                Limit::Admittance { peer, to: Peer(*to) }
+            }
+            _ => return,
+        };
+        self.refuse(NodeEvent::Limit(limit), source);
     }
 
     /// The connection with this node will be refused for what it said, over a socket from there.
@@ -198,7 +219,7 @@ impl Hub {
     }
 
     pub(super) fn tell_watchers(&mut self, now: Time, lines: &mut Vec<Line>) {
-        lines.extend(self.throttle.over(now).map(Line::Unwritten));
+        lines.extend(self.throttle.over(now));
         while let Some(next) = self.news.pop_front() {
             let mut next = next;
             if let Some((ended, until)) = &mut next.ended
@@ -208,7 +229,13 @@ impl Hub {
                 return self.news.push_front(next);
             }
             let is_of_interest = next.event.is_of_interest() && !next.is_said;
-            if is_of_interest && next.source.is_none_or(|source| self.throttle.admits(now, source)) {
+            // What concerns the whole application is told in any case, and happens once.
+            let is_written = |throttle: &mut Throttle| match (next.source, &next.event) {
+                (Some(source), _) => throttle.admits(now, source),
+                (None, NodeEvent::Closing { .. } | NodeEvent::MainLost { .. }) => true,
+                (None, _) => throttle.admits_event(now),
+            };
+            if is_of_interest && is_written(&mut self.throttle) {
                 lines.push(Line::Event(next.event.clone()));
             }
             self.watchers.retain_mut(|watcher| watcher(&next.event));
