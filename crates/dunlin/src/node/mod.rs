@@ -199,6 +199,7 @@ use leaving::Abandoned;
 pub use leaving::Unacknowledged;
 pub(crate) use leaving::{Nodes, works_for};
 pub use listen::LISTEN_PORTS;
+pub(crate) use memory::memory_here;
 pub use name::Expects;
 use network::compiled_here;
 pub use records::Records;
