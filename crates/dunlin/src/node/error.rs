@@ -185,6 +185,10 @@ impl fmt::Display for Advice {
     }
 }
 
+/// What to do if a name service has no room.
+pub(super) const NO_ROOM_NEXT: &str = "Drop ends with names that are not in use, declare one bundle in the place of several \
+     channels, or send ends in messages in the place of declaring each";
+
 impl NameError {
     /// Whether the node that was asked is there, and refuses connections now: it has as many as it may have, or is leaving. To be tried again.
     pub fn is_busy(&self) -> bool {
@@ -267,7 +271,7 @@ pub enum NameError {
         here: bool,
     },
     /// The name service has no room.
-    #[error("the name service has no room for {name:?}: at most {max} {what}")]
+    #[error("the name service has no room for {name:?}: at most {max} {what}. {}", NO_ROOM_NEXT)]
     Full {
         /// The name.
         name: String,

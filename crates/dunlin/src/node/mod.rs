@@ -710,11 +710,10 @@ where
                 let (client, server) = B::pair(&factory);
                 let agents = hub::agents_of(client).ok()?;
                 let guest = Guest::new(server, Peer(peer));
-                let is_open = !welcomed.is_closed();
-                if is_open && !waiting.admits(source, welcomed.max_capacity() - welcomed.capacity()) {
-                    // The server's face is dropped, and the client hears that.
-                    garbage.push(Box::new(guest));
-                    return Some(Accepted { agents, full: Some(hub::GUESTS_MAX) });
+                let waits = welcomed.max_capacity() - welcomed.capacity();
+                if let (true, Err(max)) = (!welcomed.is_closed(), waiting.admit(source, waits)) {
+                    garbage.push(Box::new((guest, agents)));
+                    return Some(Accepted { agents: Vec::new(), full: Some(max) });
                 }
                 match welcomed.try_send(guest) {
                     Ok(()) => Some(Accepted { agents, full: None }),
