@@ -108,6 +108,7 @@
 //! | the connection breaks for longer | is received if it had arrived; otherwise it is lost, and the next send fails with `NodeLost` |
 //! | the receiver is dropped, its node leaves, or its program is killed | is lost if it is not received yet |
 //! | the channel is poisoned, from either end | is destroyed if it is not received yet |
+//! | the value turns out to be [too large](NodeBuilder::message_max_bytes), or cannot be encoded | is lost; the channel is poisoned, and the next `flush` or `leave` of this node fails with [`NodeError::Unwritten`] |
 //!
 //! None of these means that the receiving program has done its work on a value. For that use a call: the
 //! server replies when the work is done.
@@ -196,8 +197,8 @@ use hub::{Acceptance, Accepted, Half, Waiting};
 pub use hub::{ConnectionState, Guest, NameConflict, Route, WaitingEnd};
 pub use inquiry::Inquirer;
 use leaving::Abandoned;
-pub use leaving::Unacknowledged;
 pub(crate) use leaving::{Nodes, works_for};
+pub use leaving::{Unacknowledged, Unwritten};
 pub use listen::LISTEN_PORTS;
 pub(crate) use memory::memory_here;
 pub use name::Expects;
