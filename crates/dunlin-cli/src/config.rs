@@ -20,7 +20,7 @@ pub struct Options {
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
     /// Only check this file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["app", "node"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["app", "node", "config"])]
     check: Option<PathBuf>,
 }
 
@@ -30,14 +30,17 @@ pub struct Options {
 /// [`Failure::Failed`], if it is not accepted; [`Failure::Line`], if there is no such node.
 pub fn run(options: &Options, output: Output) -> Result<(), Failure> {
     if let Some(path) = &options.check {
-        for runs in Sources::file(path).map_err(Failure::failed)?.runs() {
+        let sources = Sources::file(path).map_err(Failure::failed)?;
+        sources.check().map_err(Failure::failed)?;
+        for runs in sources.runs() {
             component::find(&runs.value, &runs.origin)?;
         }
         let path = path.display().to_string();
         output.say(&json!({ "file": path, "accepted": true }), || format!("{path}: all of it is accepted"));
         return Ok(());
     }
-    let (sources, config) = options.who.config(options.node.as_deref())?;
+    let sources = options.who.sources()?;
+    let config = options.who.config(&sources, options.node.as_deref())?;
     if let Some(node) = &options.node {
         is_there(&sources, &config.app.value, node)?;
     }

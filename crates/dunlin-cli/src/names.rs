@@ -57,10 +57,11 @@ pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
 }
 
 async fn serve(options: &Serve, output: Output) -> Result<(), Failure> {
-    let (_, config) = options.who.application(None)?;
+    let sources = options.who.sources()?;
+    let config = options.who.application(&sources, None)?;
     show_log();
     // Its limits are those of the configuration.
-    let mut builder = Node::builder().app(&config.app.value).serve_names(true);
+    let mut builder = Node::builder().sources(sources).app(&config.app.value).serve_names(true);
     let address = match options.listen.as_deref() {
         // A port is to be known beforehand.
         Some("default-route") => Some("default-route:7400"),
@@ -154,7 +155,7 @@ pub async fn ask(config: &Config, node: &Node) -> Result<NameList, Failure> {
 }
 
 async fn list(options: &List, output: Output) -> Result<(), Failure> {
-    let (_, config) = options.who.application(None)?;
+    let config = options.who.application(&options.who.sources()?, None)?;
     let visitor = visit(&config).await?;
     let names = match &options.at {
         None => ask(&config, &visitor).await,

@@ -25,11 +25,12 @@ pub struct Options {
 /// # Errors
 /// [`Failure`].
 pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
-    let (sources, config) = options.who.application(Some(&options.name))?;
+    let sources = options.who.sources()?;
+    let config = options.who.application(&sources, Some(&options.name))?;
     is_there(&sources, &config.app.value, &options.name)?;
     let component = component::find(config.run.value.as_deref().unwrap_or("nothing"), &config.run.origin)?;
     show_log();
-    let builder = Node::builder().app(&config.app.value).named(&options.name);
+    let builder = Node::builder().sources(sources).app(&config.app.value).named(&options.name);
     let mut signals = Signals::hear()?;
     let builder = (component.prepare)(builder, &config).on_wait(|wait| complain(wait));
     let node = signals.or(join(builder, &config)).await?;

@@ -33,9 +33,10 @@ pub struct Options {
 /// [`Failure::Failed`], if nobody answers; [`Failure::Lost`], if nobody can be told.
 pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
     // The node's own section may say of which application it is.
-    let (sources, config) = options.who.config(None)?;
+    let sources = options.who.sources()?;
+    let config = options.who.config(&sources, None)?;
     let is_of_one = config.app.value.is_empty() && sources.nodes("").contains(&options.node);
-    let (sources, config) = options.who.application(is_of_one.then_some(&*options.node))?;
+    let config = options.who.application(&sources, is_of_one.then_some(&*options.node))?;
     let visitor = visit(&config).await?;
     let pinged = pings(options, &sources, &config, &visitor, output).await;
     // Nothing of a visitor can be lost.

@@ -1,5 +1,7 @@
 //! Which application and node a command is about.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use dunlin::config::{Config, Sources};
 use dunlin::node::{Node, NodeBuilder};
@@ -13,30 +15,43 @@ pub struct Who {
     /// The application. Default: what the configuration says
     #[arg(long, short, value_name = "NAME")]
     pub app: Option<String>,
+    /// Read this configuration, a file or `-` for standard input, in the place of dunlin.toml and DUNLIN_CONFIG
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
 }
 
 impl Who {
-    /// The configuration that counts here.
+    /// What configures nodes here. It is read once: standard input gives it only once.
     ///
     /// # Errors
     /// [`Failure::Failed`]: it is not accepted, or cannot be read.
-    pub fn config(&self, node: Option<&str>) -> Result<(Sources, Config), Failure> {
-        let sources = Sources::search().map_err(Failure::failed)?;
-        let config = sources.resolve(self.app.as_deref(), node).map_err(Failure::failed)?;
-        Ok((sources, config))
+    pub fn sources(&self) -> Result<Sources, Failure> {
+        match &self.config {
+            Some(path) => Sources::file(path),
+            None => Sources::search(),
+        }
+        .map_err(Failure::failed)
+    }
+
+    /// What that comes to for a node.
+    ///
+    /// # Errors
+    /// [`Failure::Failed`]: a variable says what is not accepted.
+    pub fn config(&self, sources: &Sources, node: Option<&str>) -> Result<Config, Failure> {
+        sources.resolve(self.app.as_deref(), node).map_err(Failure::failed)
     }
 
     /// As [`config`](Self::config), of an application that has a name.
     ///
     /// # Errors
     /// Also [`Failure::Line`], if it has none.
-    pub fn application(&self, node: Option<&str>) -> Result<(Sources, Config), Failure> {
-        let (sources, config) = self.config(node)?;
+    pub fn application(&self, sources: &Sources, node: Option<&str>) -> Result<Config, Failure> {
+        let config = self.config(sources, node)?;
         if config.app.value.is_empty() {
             let what = "which application? Say --app NAME, DUNLIN_APP=NAME, or app = \"NAME\" in dunlin.toml";
             return Err(Failure::Line(what.to_owned()));
         }
-        Ok((sources, config))
+        Ok(config)
     }
 }
 

@@ -4,7 +4,7 @@
 mod support;
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
@@ -114,6 +114,111 @@ fn config_checks_a_file() {
     assert!(runs.code == Some(1) && runs.err.starts_with(told), "{}", runs.err);
 }
 
+/// A file that a node would refuse at its start is refused by the check: with the line, and for whichever node it is.
+#[test]
+fn config_checks_settings_against_each_other() {
+    let stage = Stage::new(FILE);
+    let checked = |text: &str| {
+        std::fs::write(stage.path().join("f.toml"), text).unwrap();
+        stage.run(&["config", "--check", "f.toml"])
+    };
+    let small = "held_max_bytes = 1000 is too small: write at least 268435456, four times message_max_bytes (67108864, default)";
+    let least = |max, at: &str, least| {
+        format!(
+            "held_max_bytes = 1000 is too small: write at least {least}, four times message_max_bytes ({max}, {at})"
+        )
+    };
+    let many = format!("listen = {:?}\n", (1..10).map(|n| format!("127.0.0.1:{n}")).collect::<Vec<_>>());
+    for (text, told) in [
+        ("app = 'a'\nheld_max_bytes = 1000\n", format!("f.toml:2: {small}")),
+        ("held_max_bytes = 1000\nmessage_max_bytes = 251\n", format!("f.toml:1: {}", least(251, "f.toml:2", 1004))),
+        ("[node.a]\nheld_max_bytes = 1000\n", format!("f.toml:2: {small}")),
+        ("held_max_bytes = 1000\nmessage_max_bytes = 250\n[node.a]\nmessage_max_bytes = 300\n",
+            format!("f.toml:1: {}", least(300, "f.toml:4", 1200))),
+        ("[application.b]\nheld_max_bytes = 1000\n", format!("f.toml:2: {small}")),
+        ("[node.a]\napp = 'b'\nmessage_max_bytes = 300\n[application.b]\nheld_max_bytes = 1000\nmessage_max_bytes = 9\n",
+            format!("f.toml:5: {}", least(300, "f.toml:3", 1200))),
+        ("[application.b]\nmessage_max_bytes = 300\n[application.b.node.a]\nheld_max_bytes = 1000\n",
+            format!("f.toml:4: {}", least(300, "f.toml:2", 1200))),
+        (&many, "f.toml:1: listen has 9 addresses, and a node tells others at most 8: shorten it, or write those that they need as advertise".to_owned()),
+    ] {
+        let refused = checked(text);
+        let begins = format!("error: {told}");
+        assert!(refused.code == Some(1) && refused.err.starts_with(&begins), "{text}: {} not {begins}", refused.err);
+    }
+    for text in [
+        "held_max_bytes = 1000\nmessage_max_bytes = 250\n".to_owned(),
+        "held_max_bytes = 1000\nmessage_max_bytes = 249\n[node.a]\nmessage_max_bytes = 250\n".to_owned(),
+        // No node of this file is one of both.
+        "[node.a]\napp = 'a'\nheld_max_bytes = 268435456\n[application.b]\nmessage_max_bytes = 268435456\n".to_owned(),
+        format!("{many}advertise = 'gate:7500'\n"),
+    ] {
+        let accepted = checked(&text);
+        assert_eq!(accepted.code, Some(0), "{text}: {}", accepted.err);
+    }
+}
+
+/// Each command that reads a configuration takes it from `--config`: a file, or standard input. The file in the working
+/// directory, which is of another application, and the variable then say nothing.
+#[test]
+fn config_of_a_command_can_be_named() {
+    let stage = Stage::new("app = 'elsewhere'\nnames = 'unix:DIR/nothing'\n");
+    let folder = stage.path().join("etc");
+    std::fs::create_dir(&folder).unwrap();
+    let text = FILE.replace("DIR", stage.path().to_str().unwrap());
+    std::fs::write(folder.join("weather.toml"), &text).unwrap();
+    const NAMED: [&str; 2] = ["--config", "etc/weather.toml"];
+    let hub = stage.start(&[&["node", "hub"][..], &NAMED].concat());
+    hub.says("serving the names of \"weather\"");
+    let station = stage.start(&[&["node", "station"][..], &NAMED].concat());
+    station.says("runs nothing");
+    let row = |of: &Ended| of.out.lines().find(|line| line.starts_with("app ")).unwrap_or_default().to_owned();
+    let with = |line: &[&str]| {
+        let mut command = stage.command(&[line, &NAMED].concat());
+        ended(command.env("DUNLIN_CONFIG", "nowhere.toml").output().unwrap())
+    };
+    for line in [&["config"][..], &["names", "list"], &["ping", "station", "--count", "1"]] {
+        let ended = with(line);
+        assert_eq!(ended.code, Some(0), "{line:?}: {}", ended.err);
+    }
+    assert!(row(&with(&["config"])).ends_with("etc/weather.toml:1"), "{}", row(&with(&["config"])));
+    assert!(with(&["names", "serve"]).err.contains("serves the names of \"weather\" already"));
+
+    // Standard input is read once, whatever is made of it.
+    let piped = |line: &[&str], variable: &str| {
+        let mut command = stage.command(line);
+        let mut child =
+            command.env("DUNLIN_CONFIG", variable).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(text.replace("station\"", "second\"").as_bytes()).unwrap();
+        child
+    };
+    for (line, variable) in [(&["node", "station", "--config", "-"][..], "nowhere"), (&["node", "station"], "-")] {
+        let mut child = piped(line, variable);
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let up = lines.next().unwrap().unwrap();
+        assert!(up.contains(&stage.address("second")), "{line:?}: {up}");
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    for line in [&["names", "list", "--config", "-"][..], &["config", "--config", "-"]] {
+        assert_eq!(piped(line, "nowhere").wait_with_output().unwrap().status.code(), Some(0), "{line:?}");
+    }
+
+    let large = folder.join("large.toml");
+    std::fs::write(&large, vec![b'#'; (1 << 20) + 1]).unwrap();
+    for (path, why) in [
+        ("/dev/zero", "is not a regular file"),
+        ("etc", "directory"),
+        ("etc/large.toml", "1 MiB"),
+        ("no.toml", "no.toml"),
+    ] {
+        for line in [&["config"][..], &["names", "list"], &["names", "serve"], &["node", "a"], &["ping", "a"]] {
+            let refused = stage.run(&[line, &["--config", path]].concat());
+            assert!(refused.code == Some(1) && refused.err.contains(why), "{line:?} {path}: {}", refused.err);
+        }
+    }
+}
+
 /// Beside a path: `-` is what comes in.
 #[test]
 fn config_checks_what_comes_in() {
@@ -210,6 +315,7 @@ fn a_wrong_line_is_2() {
         &["names", "serve", "--app", "a", "--listen", "127.0.0.1:0"],
         &["names", "serve", "--app", "a", "--listen", "memory:a"],
         &["config", "--check", "a", "--app", "b"],
+        &["config", "--check", "a", "--config", "b"],
         &["demo", "--names", "foo"],
         &["demo", "--names", "127.0.0.1:0"],
     ] {
@@ -244,7 +350,11 @@ fn a_name_service_keeps_to_its_configuration() {
     let stage = Stage::new("app = 'weather'\nnames = 'unix:DIR/names'\nheld_max_bytes = 1000\n");
     let refused = stage.run(&["names", "serve"]);
     assert_eq!(refused.code, Some(1));
-    assert!(refused.err.contains("`held_max_bytes` is 1000; it must be at least"), "{}", refused.err);
+    assert!(
+        refused.err.contains("dunlin.toml:3: held_max_bytes = 1000 is too small: write at least 268435456"),
+        "{}",
+        refused.err
+    );
 }
 
 #[test]

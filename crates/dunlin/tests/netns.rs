@@ -6,6 +6,7 @@
 mod actor;
 
 use std::io::Write;
+use std::net::TcpListener;
 use std::process::Command;
 use std::time::Duration;
 
@@ -29,6 +30,15 @@ fn a_role() {
         }
         if role == "service" {
             return leaves_the_names(&knows).await;
+        }
+        if role == "patient" {
+            return waits_for_the_names(&knows).await;
+        }
+        if role == "stopped" {
+            return stops(&knows).await;
+        }
+        if role == "stranger" {
+            return strange(&knows);
         }
         let here = if role == "sender" { NEAR } else { FAR };
         let builder = Node::builder().app("netns").names(FAR).listen(here);
@@ -85,6 +95,50 @@ async fn leaves_the_names(knows: &[String]) -> Result {
     say("serves the names");
     let leaves = serves(&node, false, Duration::from_secs(17)).await;
     say(if leaves { "leaves the names" } else { "keeps the names" });
+    Ok(())
+}
+
+/// Asks for the names for as long as somebody who types a command waits, and says what it hears; then again, until there are names.
+async fn waits_for_the_names(knows: &[String]) -> Result {
+    let builder = Node::builder().app(&knows[0]).no_config();
+    // It waits three and a half of these for the answer of whatever is at a port.
+    let node = builder.heartbeat(Duration::from_millis(100)).join().await?;
+    let mut asks = loop {
+        match node.inquire(None, Duration::from_secs(3)).await {
+            Ok(asks) => break asks,
+            Err(why) => say(why),
+        }
+    };
+    let names = asks.names(Duration::from_secs(30)).await?;
+    let uses = if node.serves_names() { "serves" } else { "uses" };
+    say(format!("{uses} the names at {}", names.address.unwrap_or_default()));
+    std::future::pending().await
+}
+
+/// Serves the names, says which process it is, and stops without a word until it is told to go on.
+async fn stops(knows: &[String]) -> Result {
+    let node = Node::builder().app(&knows[0]).no_config().join().await?;
+    let patience = Duration::from_secs(30);
+    node.inquire(None, patience).await?.names(patience).await?;
+    assert!(node.serves_names());
+    let me = std::process::id();
+    say(me);
+    run(&format!("kill -STOP {me}")).unwrap();
+    std::future::pending().await
+}
+
+/// What listens at the first default port of names, says this to all that come, and nothing more.
+fn strange(knows: &[String]) -> Result {
+    let listener = TcpListener::bind("127.0.0.1:7400").unwrap();
+    say("listens");
+    // `Refused` 7 of docs/wire.md.
+    let says: &[u8] = if knows[0] == "busy" { b"dunlin\r\n\x03\x00\x01\x07" } else { b"" };
+    let mut silent = Vec::new();
+    for socket in listener.incoming() {
+        let mut socket = socket.unwrap();
+        socket.write_all(says).unwrap();
+        silent.extend(says.is_empty().then_some(socket));
+    }
     Ok(())
 }
 
@@ -287,4 +341,81 @@ fn names_at_default_ports_are_left_to_services_of_the_same_user_only() {
         assert_eq!(service.hear(), leaves);
     }
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// A namespace of one host whose name services are found by the marks in a folder of the test's own.
+struct Host {
+    link: Link,
+    marks: std::path::PathBuf,
+}
+
+impl Host {
+    fn new(whose: &str) -> Result<Self, String> {
+        let link = Link::new(whose)?;
+        run(&format!("ip -n {} link set lo up", link.near))?;
+        let marks = std::env::temp_dir().join(format!("dunlin-{whose}-{}", std::process::id()));
+        std::fs::create_dir_all(&marks).map_err(|error| error.to_string())?;
+        Ok(Self { link, marks })
+    }
+
+    fn start(&self, role: &str, knows: &[&str]) -> Actor {
+        let marks = format!("XDG_RUNTIME_DIR={}", self.marks.display());
+        Actor::start(&["ip", "netns", "exec", &self.link.near, "env", &marks], role, knows)
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.marks);
+    }
+}
+
+/// A name service that has no room, or does not answer for a moment, is still that of its application: a program that
+/// comes then says so and waits. With a service of its own at the next port there would be two networks.
+#[test]
+fn a_name_service_that_is_busy_or_stopped_is_waited_for() {
+    const TEST: &str = "a_name_service_that_is_busy_or_stopped_is_waited_for";
+    let host = match Host::new("busy") {
+        Ok(host) => host,
+        Err(why) => return loudly(&format!("{TEST}: {why}")),
+    };
+    let busy = host.start("stranger", &["busy"]);
+    assert_eq!(busy.hear(), "listens");
+    let patient = host.start("patient", &["one"]);
+    let told = patient.hear();
+    let (first, next) =
+        (told.find("127.0.0.1:7400: it is busy"), told.find("127.0.0.1:7401 to 127.0.0.1:7415: Connection refused"));
+    assert!(first.is_some() && first < next, "{told}");
+    drop(busy);
+    let found = std::iter::repeat_with(|| patient.hear()).find(|said| !said.contains("it is busy"));
+    assert_eq!(found.unwrap(), "serves the names at 127.0.0.1:7400");
+    drop(patient);
+
+    let stopped = host.start("stopped", &["one"]);
+    let service = stopped.hear();
+    let patient = host.start("patient", &["one"]);
+    let told = patient.hear();
+    let (first, next) =
+        (told.find("127.0.0.1:7400: "), told.find("127.0.0.1:7401 to 127.0.0.1:7415: Connection refused"));
+    assert!(first.is_some() && first < next, "{told}");
+    run(&format!("kill -CONT {service}")).unwrap();
+    let found = std::iter::repeat_with(|| patient.hear()).find(|said| said.contains("the names at"));
+    assert_eq!(found.unwrap(), "uses the names at 127.0.0.1:7400");
+}
+
+/// The honest twins: whatever else listens there, and says nothing, holds nobody up; nor does another application's
+/// name service that does not answer.
+#[test]
+fn what_listens_at_a_default_port_and_is_no_name_service_is_passed_by() {
+    const TEST: &str = "what_listens_at_a_default_port_and_is_no_name_service_is_passed_by";
+    let host = match Host::new("passed") {
+        Ok(host) => host,
+        Err(why) => return loudly(&format!("{TEST}: {why}")),
+    };
+    for (role, knows) in [("stranger", "silent"), ("stopped", "another")] {
+        let other = host.start(role, &[knows]);
+        other.hear();
+        let patient = host.start("patient", &["one"]);
+        assert_eq!(patient.hear(), "serves the names at 127.0.0.1:7401", "{knows}");
+    }
 }

@@ -195,6 +195,8 @@ fn a_name_service_that_is_full_is_an_event() {
         };
         let NameError::Full { name, what, max } = error else { panic!("{error}") };
         assert_eq!(ends.len() as u64, max);
+        let text = NameError::Full { name: name.clone(), what, max }.to_string();
+        assert!(text.ends_with("or send ends in messages in the place of declaring each"), "{text}");
         assert_eq!(limit(&mut events).await?, Limit::Names { name, what, max });
         Ok(())
     });
@@ -224,8 +226,13 @@ fn guests_that_nobody_receives_are_an_event() {
         };
         let Limit::Guests { name, peer, max } = told else { panic!("{told:?}") };
         assert_eq!((name.as_str(), peer), ("counter", b.me()));
-        // The last quarter of the places is for others.
-        assert!(clients.len() > max / 4 * 3);
+        // The last quarter of the places is for others, and the limit that is told is the one that was reached.
+        assert_eq!(max, 768);
+        // The client that was turned away hears why, and what to do.
+        let mut last = clients.pop().unwrap();
+        let error = last.order.send(7).await.unwrap_err().to_string();
+        let told = "\"counter\" has turned this client away: the node that accepts clients there has no room for another one, or no longer accepts any";
+        assert!(error.contains(told) && error.contains("declare the client again"), "{error}");
         Ok(())
     });
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dunlin::Caller;
 use dunlin::node::network::{BoxFuture, Listener, Memory, Network, Socket};
-use dunlin::node::{ConnectionState, Encoding, Expects, NameError};
+use dunlin::node::{ConnectionState, Encoding, Expects, NameError, NodeError};
 use dunlin::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -740,7 +740,41 @@ fn a_value_that_is_too_large_for_a_promised_place_poisons_its_channel() {
         assert!(why.as_str().contains("1001 bytes") && why.as_str().contains("at most 1000"), "{why}");
         let sent = tx.send(vec![2; 10]).await;
         assert_eq!(sent, Err(SendError::NotTaken { value: vec![2; 10], why: Why::Poisoned(why) }));
-        Ok(())
+        // The `Ok` of the send was too early, so `flush` does not say it again; once it has been told, it is not repeated.
+        let Err(Error::Node(NodeError::Unwritten { count: 1, values })) = a.flush().await else { panic!("flushed") };
+        assert_eq!(values[0].name.as_deref(), Some("blobs"));
+        assert!(values[0].why.contains("1001 bytes") && values[0].why.contains("at most 1000"), "{:?}", values[0]);
+        a.flush().await?;
+        a.leave().await
+    });
+}
+
+/// Nor is such a value forgotten where nothing is flushed; a node without one leaves in order.
+#[test]
+fn a_value_that_could_not_be_written_is_an_error_of_leave() {
+    run(async {
+        let node = || Node::builder().app("unwritten").names("memory:names-of-unwritten").listen("memory:");
+        let (a, b) = (node().join().await?, node().message_max_bytes(1000).join().await?);
+        let mut rx = b.receiver::<Vec<u8>>("blobs").policy(fifo(4)).await?;
+        let mut tx = a.sender::<Vec<u8>>("blobs").await?;
+        tx.send(vec![1; 1000]).await?;
+        a.flush().await?;
+        let two_flush = a.clone();
+        assert_eq!(tx.send(vec![1; 1001]).await, Ok(()));
+        // Both hear of it that began before one of them was told.
+        let (one, other) = par!(a.flush(), two_flush.flush());
+        for flushed in [one, other] {
+            assert!(matches!(flushed, Err(Error::Node(NodeError::Unwritten { count: 1, .. }))), "{flushed:?}");
+        }
+        let mut tx = a.sender::<Vec<u8>>("more").await?;
+        let mut more = b.receiver::<Vec<u8>>("more").policy(fifo(4)).await?;
+        let (sent, received) = par!(tx.send(vec![1; 1000]), more.recv());
+        assert_eq!((sent?, received?.len()), ((), 1000));
+        assert_eq!(tx.send(vec![1; 1001]).await, Ok(()));
+        drop((two_flush, rx.recv().await));
+        let left = a.leave().await;
+        assert!(matches!(left, Err(Error::Node(NodeError::Unwritten { count: 1, .. }))), "{left:?}");
+        b.leave().await
     });
 }
 

@@ -178,6 +178,11 @@ impl File {
         here.filter_map(|entry| entry.at.channel.as_deref())
     }
 
+    /// Those for whom it says something: one for each setting.
+    pub(super) fn sections(&self) -> impl Iterator<Item = &Section> {
+        self.entries.iter().map(|entry| &entry.at.section)
+    }
+
     /// What it says that nodes run, and where.
     pub(super) fn runs(&self) -> impl Iterator<Item = (&Raw, Origin)> {
         let runs = self.entries.iter().filter(|entry| entry.at.key == keys::RUN.name);

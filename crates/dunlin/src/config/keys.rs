@@ -107,7 +107,7 @@ pub(super) const ADVERTISE: Key<Vec<String>> = Key {
     name: "advertise",
     variable: Some("DUNLIN_ADVERTISE"),
     form: r#"advertise = "node7.example:7500", or a list of up to 8 addresses: "host:port", "unix:/path" or "memory:name""#,
-    read: |raw| texts(raw, is_address).filter(|addresses| addresses.len() <= 8),
+    read: |raw| texts(raw, is_address).filter(|addresses| addresses.len() <= ADDRESSES_MAX),
 };
 
 pub(super) const GRACE: Key<Duration> = Key {
@@ -253,6 +253,10 @@ pub(super) static CHANNEL: [&dyn AnyKey; 2] = [&POLICY, &CHANNEL_MESSAGE_MAX_BYT
 
 const BYTES_MAX: u64 = 1 << 40;
 
+/// So many addresses a node tells others (`limits::ADDRESSES` of the wire), of so many bytes each.
+pub(super) const ADDRESSES_MAX: usize = 8;
+const ADDRESS_MAX: usize = 255;
+
 /// Whether an application can be called so.
 pub(crate) fn is_application(name: &str) -> bool {
     (1..=64).contains(&name.len()) && !name.contains(char::is_control)
@@ -335,6 +339,9 @@ fn policy(text: &str) -> Option<Policy> {
 fn is_address(address: &str) -> bool {
     let is_free_of_space = !address.contains(char::is_whitespace);
     let Some((scheme, rest)) = address.split_once(':') else { return false };
+    if address.len() > ADDRESS_MAX {
+        return false;
+    }
     if scheme == "memory" {
         // Any text is a name, and none a new one.
         return true;

@@ -33,7 +33,7 @@ mod error;
 mod file;
 mod keys;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -220,7 +220,64 @@ impl fmt::Display for Value {
     }
 }
 
+/// The settings that have to fit each other.
+struct Together {
+    message_max_bytes: Setting<u64>,
+    held_max_bytes: Setting<Option<u64>>,
+    listen: Setting<Vec<String>>,
+    advertise: Setting<Vec<String>>,
+}
+
+impl Together {
+    /// Whether a node can start with them.
+    fn check(&self) -> Result<(), ConfigError> {
+        let refused = |origin: &Origin, what| Err(ConfigError::Invalid { origin: origin.clone(), what });
+        let (message, held) = (&self.message_max_bytes, &self.held_max_bytes);
+        let least = held_least(message.value);
+        if let Some(held_max) = held.value.filter(|held_max| *held_max < least) {
+            let what = format!(
+                "held_max_bytes = {held_max} is too small: write at least {least}, four times message_max_bytes ({}, {}), or a \
+                 smaller message_max_bytes",
+                message.value, message.origin
+            );
+            return refused(&held.origin, what);
+        }
+        let count = self.listen.value.len();
+        if self.advertise.value.is_empty() && count > keys::ADDRESSES_MAX {
+            let what = format!(
+                "listen has {count} addresses, and a node tells others at most {}: shorten it, or write those that they \
+                 need as advertise",
+                keys::ADDRESSES_MAX
+            );
+            return refused(&self.listen.origin, what);
+        }
+        Ok(())
+    }
+}
+
+/// What `held_max_bytes` has to be at least, with messages of up to so many bytes.
+fn held_least(message_max_bytes: u64) -> u64 {
+    message_max_bytes.saturating_mul(4)
+}
+
 impl Config {
+    /// Checks the settings that have to fit each other. `NodeBuilder::join` does, when the program has said what it says.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        Together {
+            message_max_bytes: self.message_max_bytes.clone(),
+            held_max_bytes: self.held_max_bytes.clone(),
+            listen: self.listen.clone(),
+            advertise: self.advertise.clone(),
+        }
+        .check()
+    }
+
+    /// `held_max_bytes`, or what a node of this machine takes where nothing is said of it: a quarter of the memory.
+    pub(crate) fn held_max(&self) -> u64 {
+        let of_memory = || held_least(self.message_max_bytes.value).max(crate::node::memory_here() / 4);
+        self.held_max_bytes.value.unwrap_or_else(of_memory)
+    }
+
     /// Each setting: its key (`channels.readings.policy`, ...), its value, and where that came from.
     pub fn rows(&self) -> Vec<(String, Value, Origin)> {
         fn row<T>(key: &str, setting: &Setting<T>, show: impl Fn(&T) -> Value) -> (String, Value, Origin) {
@@ -251,9 +308,8 @@ impl Config {
             row("heartbeat", &self.heartbeat, time),
             row("message_max_bytes", &self.message_max_bytes, number),
             row("buffered_max_bytes", &self.buffered_max_bytes, number),
-            row("held_max_bytes", &self.held_max_bytes, |max| {
-                max.map_or(Value::Unset("a quarter of the memory"), Value::Number)
-            }),
+            // (A quarter of the memory is another number on each machine.)
+            row("held_max_bytes", &self.held_max_bytes, |_| Value::Number(self.held_max())),
             row("straight_min_bytes", &self.straight_min_bytes, number),
             row("relay", &self.relay, |relay| Value::Flag(*relay)),
             row("dial_local", &self.dial_local, |dial| Value::Flag(*dial)),
@@ -397,6 +453,37 @@ impl Sources {
         let all = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         let unknown = all.filter(|name| name.starts_with("DUNLIN_") && known().all(|known| known != name));
         unknown.map(|name| (nearest(&name, known()), name)).map(|(near, name)| (name, near)).collect()
+    }
+
+    /// Checks what each section comes to with those that are weaker, as a node does when it joins: `held_max_bytes` against
+    /// `message_max_bytes`, and how many addresses others are told. A node's section is of the application that it or
+    /// the file says.
+    ///
+    /// # Errors
+    /// [`ConfigError::Invalid`].
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let mut checked = HashSet::new();
+        let all = [Section::default()];
+        for section in all.iter().chain(self.files.iter().flat_map(File::sections)) {
+            let node = section.node.as_deref();
+            let app = match &section.application {
+                Some(app) => app.clone(),
+                None => self.find(&keys::APP, &sections("", node), None)?.map_or(String::new(), |app| app.value),
+            };
+            let at = sections(&app, node);
+            if !checked.insert((app, section.node.clone())) {
+                continue;
+            }
+            let default = Config::default();
+            Together {
+                message_max_bytes: self.find(&keys::MESSAGE_MAX_BYTES, &at, None)?.unwrap_or(default.message_max_bytes),
+                held_max_bytes: self.find(&keys::HELD_MAX_BYTES, &at, None)?.map_or(default.held_max_bytes, some),
+                listen: self.find(&keys::LISTEN, &at, None)?.unwrap_or(default.listen),
+                advertise: self.find(&keys::ADVERTISE, &at, None)?.unwrap_or(default.advertise),
+            }
+            .check()?;
+        }
+        Ok(())
     }
 
     /// What follows for a node: of this application, and of this name, if the program says them.

@@ -14,7 +14,6 @@ use super::error::NodeError;
 use super::hub::Hub;
 use super::identity::Key;
 use super::log::Log;
-use super::memory;
 use super::network::{Listener, Network, Networks, compiled_here};
 use super::roles::{Roles, Settings};
 use super::{Inner, Node, Peer, id, leaving, listen, message, roles, serve};
@@ -75,11 +74,28 @@ impl NodeBuilder {
     ///
     /// # Errors
     /// [`NodeError::Config`]: also if there is no such file.
-    pub fn config(mut self, path: impl AsRef<Path>) -> Result<Self, NodeError> {
+    pub fn config(self, path: impl AsRef<Path>) -> Result<Self, NodeError> {
+        if world::is_simulated() { Ok(self) } else { Ok(self.sources(Sources::file(path)?)) }
+    }
+
+    /// Takes this configuration in the place of all that is [searched for](crate::config): for a program that has read it
+    /// already, perhaps from standard input, which can be read once. In a simulation nothing is read.
+    ///
+    /// # Examples
+    /// ```
+    /// # use dunlin::prelude::*;
+    /// use dunlin::config::Sources;
+    ///
+    /// # dunlin::block_on(async {
+    /// let sources = Sources::search()?;
+    /// let node = Node::builder().sources(sources).app("tides").listen("memory:").names("memory:sources").join().await?;
+    /// # node.leave().await }).unwrap();
+    /// ```
+    pub fn sources(mut self, sources: Sources) -> Self {
         if !world::is_simulated() {
-            self.source = Source::Read(Sources::file(path)?);
+            self.source = Source::Read(sources);
         }
-        Ok(self)
+        self
     }
 
     /// Reads no configuration, neither files nor variables.
@@ -286,6 +302,7 @@ impl NodeBuilder {
             let what = "is not accepted: write 1 to 64 bytes, without control characters";
             return Err(NodeError::Setting(format!("the application's name {:?} {what}", config.app.value)));
         }
+        config.check()?;
         Ok(config)
     }
 
@@ -334,14 +351,7 @@ impl NodeBuilder {
         config.relayed = settings.relayed.value;
         config.value_max = config.value_max.saturating_add(message::OVERHEAD as usize);
         config.dial_local = settings.dial_local.value;
-        let least = settings.message_max_bytes.value.saturating_mul(4);
-        let held_max = settings.held_max_bytes.value.unwrap_or_else(|| least.max(memory::of_this_machine() / 4));
-        if held_max < least {
-            return Err(NodeError::Setting(format!(
-                "`held_max_bytes` is {held_max}; it must be at least {least}, four times `message_max_bytes`"
-            )));
-        }
-        config.held_max = held_max.max((config.value_max as u64).saturating_mul(4));
+        config.held_max = settings.held_max().max((config.value_max as u64).saturating_mul(4));
         // Each draws its own, below.
         config.keeps_id = false;
         config.check().map_err(|why| NodeError::Setting(why.to_string()))?;

@@ -31,7 +31,7 @@ use super::codec::Encoding;
 use super::error::UnsettledEnd;
 use super::events::{Limit, NodeEvent};
 use super::hub::{Heard, Hub, Reclaimed};
-use super::leaving::{Abandoned, Flush, Watchdog};
+use super::leaving::{Abandoned, Flush, Losses, Watchdog};
 use super::log::{Line, Log};
 use super::message::{self, Kept, Passing, Shelf};
 use super::network::{self, Networks, Socket, Source};
@@ -94,6 +94,8 @@ pub(crate) struct State {
     pub(super) settled: Vec<oneshot::Sender<()>>,
     /// Want to know when what had been said by some moment has been heard.
     pub(super) flushes: Vec<Flush>,
+    /// What could not be written after its send was complete.
+    pub(super) unwritten: Losses,
     /// What nobody needs any more, and may be users'. It is dropped where nothing is locked.
     pub(crate) garbage: Vec<Box<dyn Send>>,
     /// How many heaps of it are being dropped.
@@ -181,6 +183,7 @@ impl Driver {
                 flushed: Vec::new(),
                 settled: Vec::new(),
                 flushes: Vec::new(),
+                unwritten: Losses::default(),
                 garbage: Vec::new(),
                 clearing: 0,
                 resting: VecDeque::new(),

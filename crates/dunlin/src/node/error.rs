@@ -7,7 +7,7 @@ use dunlin_proto::schema::Difference;
 use dunlin_proto::wire::handshake::Refusal;
 
 use super::Peer;
-use super::leaving::Unacknowledged;
+use super::leaving::{Unacknowledged, Unwritten};
 use super::roles::Member;
 use crate::config::{ConfigError, Origin};
 
@@ -45,6 +45,23 @@ pub enum NodeError {
     NotFlushed {
         /// Those nodes.
         peers: Vec<Unacknowledged>,
+    },
+    /// Values that could not be written when their turn came, though their sends had returned `Ok`: a place in a buffer was
+    /// promised to them. Told once, by [`flush`](super::Node::flush) or [`leave`](super::Node::leave).
+    #[error(
+        "{count} value{} could not be written, though the send had returned `Ok`, and {} lost: {}. The channel{} poisoned. \
+         Send smaller values, raise `message_max_bytes` at the receiver's node, or use a channel without a buffer, whose \
+         sends fail with the value",
+        if *.count == 1 { "" } else { "s" },
+        if *.count == 1 { "is" } else { "are" },
+        some(.values, "; "),
+        if *.count == 1 { " is" } else { "s are" }
+    )]
+    Unwritten {
+        /// How many there are.
+        count: u64,
+        /// The last of them, eight at most.
+        values: Vec<Unwritten>,
     },
     /// Ends that this node had handed on were not in use elsewhere within 4 seconds. Until they are, the node that they left answers for them: so they
     /// are lost.
@@ -185,6 +202,10 @@ impl fmt::Display for Advice {
     }
 }
 
+/// What to do if a name service has no room.
+pub(super) const NO_ROOM_NEXT: &str = "Drop ends with names that are not in use, declare one bundle in the place of several \
+     channels, or send ends in messages in the place of declaring each";
+
 impl NameError {
     /// Whether the node that was asked is there, and refuses connections now: it has as many as it may have, or is leaving. To be tried again.
     pub fn is_busy(&self) -> bool {
@@ -267,7 +288,7 @@ pub enum NameError {
         here: bool,
     },
     /// The name service has no room.
-    #[error("the name service has no room for {name:?}: at most {max} {what}")]
+    #[error("the name service has no room for {name:?}: at most {max} {what}. {}", NO_ROOM_NEXT)]
     Full {
         /// The name.
         name: String,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use dunlin_core::{Receiver, channel_with, overwrite_oldest};
 
+use super::error::NO_ROOM_NEXT;
 use super::{ConnectionState, NameConflict, NameError, Node, Peer};
 
 /// So many events are kept for who does not receive them.
@@ -288,12 +289,13 @@ impl fmt::Display for Limit {
                 )
             }
             Self::Names { name, what, max } => {
-                write!(f, "the name service has no room for {name:?}: at most {max} {what}")
+                write!(f, "the name service has no room for {name:?}: at most {max} {what}. {NO_ROOM_NEXT}")
             }
             Self::Guests { name, peer, max } => {
                 write!(
                     f,
-                    "{peer} was turned away by the acceptor {name:?}: too many clients wait to be received (at most {max})"
+                    "{peer} was turned away by the acceptor {name:?}: too many clients wait to be received (at most {max}). Receive \
+                     them sooner, or accept them under several names"
                 )
             }
             Self::Memory { name, peer, max } => {

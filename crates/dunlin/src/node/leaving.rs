@@ -2,7 +2,7 @@
 //! are not acknowledged.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -87,6 +87,58 @@ impl fmt::Display for Unacknowledged {
             1 => f.write_str(" (1 value)"),
             count => write!(f, " ({count} values)"),
         }
+    }
+}
+
+/// A value that could not be written after its send had returned `Ok`: see [`NodeError::Unwritten`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Unwritten {
+    /// The channel's name. `None`: its ends came in messages.
+    pub name: Option<String>,
+    /// Why not.
+    pub why: String,
+}
+
+impl fmt::Display for Unwritten {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "{name:?}: {}", self.why),
+            None => f.write_str(&self.why),
+        }
+    }
+}
+
+/// The values of a node that could not be written: how many there were, and the last of them.
+#[derive(Default)]
+pub(super) struct Losses {
+    count: u64,
+    /// So many of them have been told.
+    told: u64,
+    last: VecDeque<Unwritten>,
+}
+
+impl Losses {
+    /// As many as a text names.
+    const KEPT: usize = 8;
+
+    pub(super) fn push(&mut self, name: Option<String>, why: String) {
+        self.count += 1;
+        self.last.push_back(Unwritten { name, why });
+        if self.last.len() > Self::KEPT {
+            self.last.pop_front();
+        }
+    }
+
+    /// Tells of those behind the first so many.
+    fn tell(&mut self, first: u64) -> Result<(), NodeError> {
+        let count = self.count - first;
+        if count == 0 {
+            return Ok(());
+        }
+        self.told = self.count;
+        let kept = self.last.len().min(usize::try_from(count).unwrap_or(usize::MAX));
+        Err(NodeError::Unwritten { count, values: self.last.range(self.last.len() - kept..).cloned().collect() })
     }
 }
 
@@ -257,8 +309,8 @@ impl Node {
     ///
     /// # Errors
     /// [`NodeError::Stragglers`]: members that had not left. [`NodeError::Unsettled`]: ends that were sent on
-    /// are lost. [`NodeError::NotFlushed`]: nodes that have not acknowledged everything in time. The node has
-    /// left all the same.
+    /// are lost. [`NodeError::NotFlushed`]: nodes that have not acknowledged everything in time.
+    /// [`NodeError::Unwritten`]: values that could not be written, and no `flush` has said so. The node has left all the same.
     pub fn leave(self) -> impl Future<Output = crate::Result> + Send {
         compiled_here(self.depart())
     }
@@ -266,11 +318,12 @@ impl Node {
     async fn depart(self) -> crate::Result {
         tracing::info!(target: "dunlin::node", application = self.application(), "leaving");
         let members = self.inner.roles.close(&self.inner.driver, Duration::MAX).await;
+        let driver = &self.inner.driver;
         let Departed { lost, unacknowledged } = self.end(Patience::USUAL).await;
         match unacknowledged {
             _ if !members.is_empty() => Err(NodeError::Stragglers { members }.into()),
             _ if !lost.is_empty() => Err(NodeError::Unsettled { ends: lost }.into()),
-            None => Ok(()),
+            None => Ok(driver.speak(|locked| locked.state.unwritten.tell(locked.state.unwritten.told))?),
             Some(peers) => Err(NodeError::NotFlushed { peers }.into()),
         }
     }
@@ -289,7 +342,8 @@ impl Node {
     ///
     /// # Errors
     /// [`NodeError::NotFlushed`] names the nodes whose connections ended before everything was acknowledged.
-    /// It knows nothing of values that were lost before the call. [`NameError::Left`]: this node has left.
+    /// It knows nothing of values that were lost with a connection before the call. [`NodeError::Unwritten`]: values could
+    /// not be written though their sends had returned `Ok`, since the last `flush` that said so. [`NameError::Left`]: this node has left.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it has had no effect.
@@ -320,6 +374,8 @@ impl Node {
 
     async fn flushed(&self) -> crate::Result {
         let driver = &self.inner.driver;
+        // What one flush tells, another that has begun before tells, too.
+        let first = driver.speak(|locked| locked.state.unwritten.told);
         driver.all_said().await;
         let (told, flushed) = oneshot::channel();
         driver.with(|state, _| {
@@ -331,7 +387,7 @@ impl Node {
         });
         let lost: BTreeSet<NodeId> = flushed.await.map_err(|_| NameError::Left)?.into_iter().collect();
         if lost.is_empty() {
-            return Ok(());
+            return Ok(driver.speak(|locked| locked.state.unwritten.tell(first))?);
         }
         let peers = driver.speak(|locked| {
             let state = &*locked.state;

@@ -108,6 +108,7 @@
 //! | the connection breaks for longer | is received if it had arrived; otherwise it is lost, and the next send fails with `NodeLost` |
 //! | the receiver is dropped, its node leaves, or its program is killed | is lost if it is not received yet |
 //! | the channel is poisoned, from either end | is destroyed if it is not received yet |
+//! | the value turns out to be [too large](NodeBuilder::message_max_bytes), or cannot be encoded | is lost; the channel is poisoned, and the next `flush` or `leave` of this node fails with [`NodeError::Unwritten`] |
 //!
 //! None of these means that the receiving program has done its work on a value. For that use a call: the
 //! server replies when the work is done.
@@ -196,9 +197,10 @@ use hub::{Acceptance, Accepted, Half, Waiting};
 pub use hub::{ConnectionState, Guest, NameConflict, Route, WaitingEnd};
 pub use inquiry::Inquirer;
 use leaving::Abandoned;
-pub use leaving::Unacknowledged;
 pub(crate) use leaving::{Nodes, works_for};
+pub use leaving::{Unacknowledged, Unwritten};
 pub use listen::LISTEN_PORTS;
+pub(crate) use memory::memory_here;
 pub use name::Expects;
 use network::compiled_here;
 pub use records::Records;
@@ -709,11 +711,10 @@ where
                 let (client, server) = B::pair(&factory);
                 let agents = hub::agents_of(client).ok()?;
                 let guest = Guest::new(server, Peer(peer));
-                let is_open = !welcomed.is_closed();
-                if is_open && !waiting.admits(source, welcomed.max_capacity() - welcomed.capacity()) {
-                    // The server's face is dropped, and the client hears that.
-                    garbage.push(Box::new(guest));
-                    return Some(Accepted { agents, full: Some(hub::GUESTS_MAX) });
+                let waits = welcomed.max_capacity() - welcomed.capacity();
+                if let (true, Err(max)) = (!welcomed.is_closed(), waiting.admit(source, waits)) {
+                    garbage.push(Box::new((guest, agents)));
+                    return Some(Accepted { agents: Vec::new(), full: Some(max) });
                 }
                 match welcomed.try_send(guest) {
                     Ok(()) => Some(Accepted { agents, full: None }),

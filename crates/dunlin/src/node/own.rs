@@ -2,17 +2,20 @@
 //!
 //! Any process of the host may listen at those ports and say that it belongs to an application. A name service that
 //! finds another one of its application at a port before its own leaves the names to that one, but only if
-//! it belongs to the same user. So each of them writes its id into a file that only this user can write. The id is no
-//! secret: a node proves that it is the one with that id, and a file of another user is not believed.
+//! it belongs to the same user. So each of them writes its id, and its application, into a file that only this user can
+//! write. The id is no secret: a node proves that it is the one with that id, and a file of another user is not believed.
+//! By the application a program knows that a service which does not answer is the one that it looks for.
 
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use dunlin_proto::id::NodeId;
+use rustix::fs::{FlockOperation, flock};
 
-/// The longest file that is read.
-const BYTES_MAX: u64 = 64;
+/// The longest file that is read: an id, and the name of an application.
+const BYTES_MAX: u64 = 128;
 
 /// The files of one user, one for each port.
 #[derive(Clone, Debug)]
@@ -27,6 +30,8 @@ pub(super) struct Mark {
     own: Own,
     address: String,
     node: NodeId,
+    /// Locked for as long as the process lives: whatever ends it.
+    _lock: File,
 }
 
 impl Own {
@@ -43,7 +48,7 @@ impl Own {
     }
 
     /// From now on, until the mark is dropped, this node serves names at this address.
-    pub(super) fn mark(&self, address: &str, node: NodeId) -> io::Result<Mark> {
+    pub(super) fn mark(&self, application: &str, address: &str, node: NodeId) -> io::Result<Mark> {
         match std::fs::DirBuilder::new().mode(0o700).create(&self.folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
@@ -52,22 +57,30 @@ impl Own {
         let (file, new) = (self.file(address), self.folder.join(format!("{:032x}.new", node.0)));
         let _ = std::fs::remove_file(&new);
         let mut out = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
-        out.write_all(text_of(node).as_bytes())?;
+        write!(out, "{}\n{application}", text_of(node))?;
+        flock(&out, FlockOperation::NonBlockingLockExclusive)?;
         std::fs::rename(&new, &file)?;
-        Ok(Mark { own: self.clone(), address: address.to_owned(), node })
+        Ok(Mark { own: self.clone(), address: address.to_owned(), node, _lock: out })
     }
 
     /// Whether the name service at this address, which is that node, is this user's.
     pub(super) fn has(&self, address: &str, node: NodeId) -> bool {
-        let read = || {
-            let path = self.file(address);
-            self.check(&self.folder)?;
-            self.check(&path)?;
-            let mut text = String::new();
-            std::fs::File::open(path)?.take(BYTES_MAX).read_to_string(&mut text)?;
-            io::Result::Ok(text)
-        };
-        read().is_ok_and(|text| text == text_of(node))
+        let is_it = |text: String| text.lines().next() == Some(&text_of(node));
+        self.open(address).and_then(read).is_ok_and(is_it)
+    }
+
+    /// The application of this user's name service at this address. `None`: none runs there; it may have been killed.
+    pub(super) fn application_at(&self, address: &str) -> Option<String> {
+        let file = self.open(address).ok()?;
+        let runs = flock(&file, FlockOperation::NonBlockingLockShared).is_err();
+        read(file).ok().filter(|_| runs)?.lines().nth(1).map(str::to_owned)
+    }
+
+    fn open(&self, address: &str) -> io::Result<File> {
+        let path = self.file(address);
+        self.check(&self.folder)?;
+        self.check(&path)?;
+        File::open(path)
     }
 
     fn file(&self, address: &str) -> PathBuf {
@@ -81,6 +94,12 @@ impl Own {
         let is_own = what.uid() == self.user && what.mode() & 0o077 == 0 && !what.is_symlink();
         if is_own { Ok(()) } else { Err(io::ErrorKind::PermissionDenied.into()) }
     }
+}
+
+fn read(file: File) -> io::Result<String> {
+    let mut text = String::new();
+    file.take(BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// The whole id, which people see the beginning of.
@@ -135,25 +154,40 @@ mod tests {
         let folder = Folder::new("known");
         let own = folder.own();
         assert!(!own.has(AT, NodeId(7)));
-        let mark = own.mark(AT, NodeId(7)).unwrap();
+        let mark = own.mark("weather", AT, NodeId(7)).unwrap();
         assert!(own.has(AT, NodeId(7)) && !own.has(AT, NodeId(8)) && !own.has("127.0.0.1:7404", NodeId(7)));
+        assert_eq!(own.application_at(AT).as_deref(), Some("weather"));
         assert_eq!(std::fs::metadata(own.file(AT)).unwrap().permissions().mode() & 0o777, 0o600);
         // The next one at that port, before the first has noticed.
-        let next = own.mark(AT, NodeId(8)).unwrap();
+        let next = own.mark("weather", AT, NodeId(8)).unwrap();
         drop(mark);
         assert!(own.has(AT, NodeId(8)));
         drop(next);
-        assert!(!own.has(AT, NodeId(8)));
+        assert!(!own.has(AT, NodeId(8)) && own.application_at(AT).is_none());
+    }
+
+    /// What was killed leaves its file, without the lock.
+    #[test]
+    fn a_service_that_was_killed_is_known_not_to_run() {
+        let folder = Folder::new("killed");
+        let own = folder.own();
+        drop(own.mark("weather", AT, NodeId(7)).unwrap());
+        std::fs::write(own.file(AT), format!("{}\nweather", text_of(NodeId(7)))).unwrap();
+        open_to(0o600, &own.file(AT));
+        assert!(own.has(AT, NodeId(7)));
+        assert_eq!(own.application_at(AT), None);
+        let _mark = own.mark("weather", AT, NodeId(8)).unwrap();
+        assert_eq!(own.application_at(AT).as_deref(), Some("weather"));
     }
 
     #[test]
     fn a_file_that_others_could_have_written_is_not_believed() {
         let folder = Folder::new("others");
         let own = folder.own();
-        let _mark = own.mark(AT, NodeId(7)).unwrap();
+        let _mark = own.mark("weather", AT, NodeId(7)).unwrap();
         for (path, safe) in [(own.file(AT), 0o600), (own.folder.clone(), 0o700)] {
             open_to(0o777, &path);
-            assert!(!own.has(AT, NodeId(7)), "{}", path.display());
+            assert!(!own.has(AT, NodeId(7)) && own.application_at(AT).is_none(), "{}", path.display());
             open_to(safe, &path);
             assert!(own.has(AT, NodeId(7)));
         }

@@ -13,6 +13,7 @@ use dunlin_proto::id::NodeId;
 
 use super::builder::BoxListener;
 use super::driver::Driver;
+use super::error::is_busy;
 use super::events::{Limit, NodeEvent};
 use super::network::{Networks, is_transient};
 #[cfg(unix)]
@@ -125,7 +126,7 @@ pub(crate) async fn names(driver: Arc<Driver>, networks: Networks, mut service: 
     let application = driver.log.application();
     let mut pause = Duration::ZERO;
     for again in [false].into_iter().chain(std::iter::repeat(true)) {
-        let found = find_or_serve(&driver, &networks, &addresses, &service).await;
+        let found = find_or_serve(&driver, &networks, &addresses, &service, own).await;
         let (Found::At(_, at) | Found::Here(_, at)) = found;
         let (before, found_at) = (&addresses[..at], addresses[at].clone());
         driver.with_hub_now(|hub, _| hub.names_are_at(found_at));
@@ -189,7 +190,7 @@ impl OwnServices {
         if world::is_simulated() || !NAMES_PORTS.clone().any(is_default) {
             return None;
         }
-        let marked = Own::of_user().mark(address, node);
+        let marked = Own::of_user().mark(application, address, node);
         if let Err(why) = &marked {
             tracing::warn!(
                 target: "dunlin::node", application, address, %why,
@@ -204,6 +205,11 @@ impl OwnServices {
     fn trusts(self, address: &str, node: NodeId) -> bool {
         !self.looks_at_default_ports || Own::of_user().has(address, node)
     }
+
+    /// The application whose name service this user has there, or had when it was killed, if that is known.
+    fn application_at(self, address: &str) -> Option<String> {
+        if self.looks_at_default_ports { Own::of_user().application_at(address) } else { None }
+    }
 }
 
 /// Without unix's owners of files names are left to whichever service is there.
@@ -215,6 +221,10 @@ impl OwnServices {
 
     fn trusts(self, _: &str, _: NodeId) -> bool {
         true
+    }
+
+    fn application_at(self, _: &str) -> Option<String> {
+        None
     }
 }
 
@@ -234,7 +244,14 @@ async fn another(driver: &Arc<Driver>, addresses: &[String], own: &OwnServices) 
     }
 }
 
-async fn find_or_serve(driver: &Arc<Driver>, networks: &Networks, addresses: &[String], service: &Service) -> Found {
+async fn find_or_serve(
+    driver: &Arc<Driver>,
+    networks: &Networks,
+    addresses: &[String],
+    service: &Service,
+    own: OwnServices,
+) -> Found {
+    let application = driver.log.application();
     let can_serve = |address: &str| service.may_serve && is_local(address);
     let mut said = String::new();
     loop {
@@ -243,7 +260,6 @@ async fn find_or_serve(driver: &Arc<Driver>, networks: &Networks, addresses: &[S
                 Ok(node) => return Found::At(node, at),
                 // Of several addresses most lead to nobody.
                 Err(why) if addresses.len() == 1 && !can_serve(address) && why != said => {
-                    let application = driver.log.application();
                     let next = service.node.as_ref().map_or_else(
                         || "Start the node that serves it, or say where it is: names = \"host:port\"".to_owned(),
                         |node| format!("Start it: `dunlin node {node}`"),
@@ -257,25 +273,71 @@ async fn find_or_serve(driver: &Arc<Driver>, networks: &Networks, addresses: &[S
                 Err(_) => {}
             }
         }
-        // Two may come this far at once: the first address that is free decides, and who does not get it asks there again.
+        // Two may come this far at once: the first address that is free decides, and the other node asks there again.
         for (at, address) in addresses.iter().enumerate().filter(|(_, address)| can_serve(address)) {
-            match networks.listen(address).await {
-                Ok(listener) => return Found::Here(listener, at),
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                    // Once may not do: if its socket was lost just then, two would serve the same names.
-                    for _ in 0..ASKS {
-                        if let Ok(node) = ask(driver, address).await {
-                            return Found::At(node, at);
-                        }
-                        Timer::after(AGAIN).await;
+            match listen_or_ask(driver, networks, address).await {
+                Taken::Free(listener) => return Found::Here(listener, at),
+                Taken::By(node) => return Found::At(node, at),
+                Taken::Unusable => {}
+                Taken::Unknown { why, was_busy } => {
+                    // This application's name service, which has no room or is stopped: one more at the next port would be
+                    // another network. Else another application's, or no name service.
+                    let is_here = own.application_at(address).map_or(was_busy, |its| its == application);
+                    if !is_here {
+                        continue;
                     }
-                    // Another application's.
+                    if why != said {
+                        tracing::warn!(
+                            target: "dunlin::node", application, address, why,
+                            "the name service is there and does not let this node in; it will be asked again, and this \
+                             node opens no other. Ends that are declared wait. If that lasts, its own log says which limit \
+                             was reached; one that is stopped (SIGSTOP) has to be continued or killed"
+                        );
+                        said = why;
+                    }
+                    break;
                 }
-                Err(_) => {}
             }
         }
         Timer::after(AGAIN).await;
     }
+}
+
+/// What has become of an address at which this node may serve the names.
+enum Taken {
+    Free(BoxListener),
+    By(NodeId),
+    /// No listener can be opened there.
+    Unusable,
+    /// Something listens there and says no name: why, and whether it is a node that has no room.
+    Unknown {
+        why: String,
+        was_busy: bool,
+    },
+}
+
+async fn listen_or_ask(driver: &Arc<Driver>, networks: &Networks, address: &str) -> Taken {
+    let (mut why, mut was_busy) = (String::new(), false);
+    // Once may not do: if its socket was lost just then, two would serve the same names; and it may end meanwhile.
+    for _ in 0..ASKS {
+        match networks.listen(address).await {
+            Ok(listener) => return Taken::Free(listener),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            Err(_) => return Taken::Unusable,
+        }
+        let asked = world::now();
+        match ask(driver, address).await {
+            Ok(node) => return Taken::By(node),
+            Err(refused) => why = refused,
+        }
+        was_busy |= is_busy(&why);
+        // What has said nothing for so long says nothing the next time either.
+        if world::now() - asked > AGAIN {
+            break;
+        }
+        Timer::after(AGAIN).await;
+    }
+    Taken::Unknown { why, was_busy }
 }
 
 /// Which node is there, or why none is.

@@ -15,6 +15,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use dunlin_core::Why;
 use dunlin_core::carrier::CarriedEnd;
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_proto::id::{ChannelId, Contact, NodeId, Ticket};
@@ -127,6 +128,12 @@ impl Says<'_> {
             let name = hub.name_of(self.channel);
             hub.tell(NodeEvent::Limit(Limit::Message { name, bytes, bytes_max }));
         });
+    }
+
+    /// A value of which the send is complete could not be written.
+    pub(super) fn unwritten(&self, why: &Why) {
+        let name = self.driver.with_hub_now(|hub, _| hub.name_of(self.channel));
+        self.speak(|locked| locked.state.unwritten.push(name, why.to_string()));
     }
 
     pub(super) fn withdraw(&self, ticket: Ticket) {

@@ -412,8 +412,9 @@ impl SendingBridge {
                     }
                 }
                 Err(NotNow::Later) => self.blocked.push_front(Event::Sent(value)),
-                // The send is complete: its receiver will not get it, and both must know.
+                // The send is complete: its receiver will not get it, and both must know, and whoever flushes.
                 Err(NotNow::Never(why)) => {
+                    says.unwritten(&why);
                     let reason = Reason::from(format!("a value that was sent could not be written: {why}"));
                     outlet.poison(reason.clone());
                     says.end_proxy(End::Poisoned(poison(&reason)));

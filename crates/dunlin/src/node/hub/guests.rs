@@ -13,7 +13,7 @@ use dunlin_proto::id::{ChannelId, Life};
 use dunlin_proto::source::has_place;
 use dunlin_proto::wire::{End, Names, Which};
 
-use super::{Hub, Role};
+use super::{Hub, Outlets, Role};
 use crate::node::Peer;
 use crate::node::codec;
 use crate::node::driver::Locked;
@@ -23,7 +23,7 @@ use crate::node::events::{Limit, NodeEvent};
 /// So many guests may wait to be received; others are turned away. Sources share these places: see [`has_place`].
 pub(crate) const GUESTS_MAX: usize = 1024;
 
-/// What answers a client, in the place of the acceptor, if that is not there any more.
+/// What answers a client, in the place of the acceptor, if that is not there any more, or has no room.
 const NOT_THERE: ChannelId = ChannelId(0);
 
 /// So many ends may a bundle have that others reach by name.
@@ -82,23 +82,26 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Whether there is a place for a guest from there, now that so many wait. If so, it has it.
-    pub(crate) fn admits(&mut self, source: Source, waiting: usize) -> bool {
+    /// A place for a guest from there, now that so many wait.
+    ///
+    /// # Errors
+    /// There is none: how many places there are for a source like this one.
+    pub(crate) fn admit(&mut self, source: Source, waiting: usize) -> Result<(), usize> {
         // Guests are received in the order in which they came.
         self.sources.drain(..self.sources.len().saturating_sub(waiting));
         let held = self.sources.iter().filter(|other| **other == source).count();
-        let admits = has_place(GUESTS_MAX, waiting, held);
-        if admits {
-            self.sources.push_back(source);
+        if !has_place(GUESTS_MAX, waiting, held) {
+            return Err(if waiting < GUESTS_MAX { GUESTS_MAX - GUESTS_MAX / 4 } else { GUESTS_MAX });
         }
-        admits
+        self.sources.push_back(source);
+        Ok(())
     }
 }
 
 /// A guest's side of a fresh bundle.
 pub(crate) struct Accepted {
     pub(crate) agents: Vec<Agent>,
-    /// There was no room for the other face, and it has been dropped: there are so many places. Without agents the guest is not let in at all.
+    /// There is no room for the guest: there are so many places. Then there are no agents.
     pub(crate) full: Option<usize>,
 }
 
@@ -173,16 +176,35 @@ impl<S> fmt::Debug for Guest<S> {
     }
 }
 
+/// Dropped where nothing is locked: the receivers of these senders' client were turned away.
+struct TurnedAway {
+    outlets: Outlets,
+    why: String,
+}
+
+impl Drop for TurnedAway {
+    fn drop(&mut self) {
+        self.outlets.drain(..).for_each(|(_, outlet)| outlet.poison(self.why.as_str().into()));
+    }
+}
+
 impl Hub {
-    /// What a client was to be joined to is not there any more: its ends end.
-    fn turned_away(&mut self, cx: &mut Locked<'_>, number: u64) {
+    /// What a client was to be joined to is not there any more, or has no room for it: its ends are poisoned, since
+    /// without a reason the client would take this for an orderly end.
+    fn turned_away(&mut self, cx: &mut Locked<'_>, number: u64, outlets: Outlets) {
+        let name = self.ends.get(number).map(|end| end.name.to_string()).unwrap_or_default();
+        let why = format!(
+            "{name:?} has turned this client away: the node that accepts clients there has no room for another one, or no \
+             longer accepts any. The log of that node says which; if it had no room, declare the client again later"
+        );
         let homes: Vec<ChannelId> = self.channels.of(number).collect();
         for channel in homes {
             self.channels.remove(channel);
-            // Dropped, the inlet is a sender that is gone.
-            cx.state.take_bridge((channel, Which::Receiver), |_, bridge| drop(bridge.into_home()));
+            let why = why.clone();
+            cx.state.take_bridge((channel, Which::Receiver), move |_, mut bridge| bridge.poison(&why));
             cx.state.machine.end_home(cx.now, channel, End::Gone);
         }
+        cx.state.garbage.push(Box::new(TurnedAway { outlets, why }));
         self.undeclare(number);
     }
 
@@ -194,7 +216,7 @@ impl Hub {
                 end.unanswered = false;
             }
             if acceptor == NOT_THERE {
-                return self.turned_away(cx, client.number);
+                return self.turned_away(cx, client.number, client.outlets);
             }
             return self.attach_all(
                 cx,
@@ -241,11 +263,9 @@ impl Hub {
                     let name = end.name.to_string();
                     let peer = Peer(from);
                     self.refuse(NodeEvent::Limit(Limit::Guests { name, peer, max }), source);
-                    if agents.is_empty() {
-                        cx.state.machine.forget_guest(channels());
-                        let _ = cx.state.machine.say_names(cx.now, from.node, not_there);
-                        return;
-                    }
+                    cx.state.machine.forget_guest(channels());
+                    let _ = cx.state.machine.say_names(cx.now, from.node, not_there);
+                    return;
                 }
                 let agents = numbered(guest, agents);
                 (None, self.open_homes(cx, None, options, &declaration, agents, Some(from.node)))
@@ -322,7 +342,7 @@ mod tests {
         let host = |last| Source::V4([10, 0, 0, last]);
         let mut waiting = 0;
         let mut come = |source, waiting: &mut usize| {
-            let admitted = places.admits(source, *waiting);
+            let admitted = places.admit(source, *waiting).is_ok();
             *waiting += usize::from(admitted);
             admitted
         };

@@ -183,7 +183,7 @@ pub(crate) struct Hub {
     /// Nodes of other applications that have dialled this one.
     strangers: BTreeSet<NodeId>,
     /// Where nobody answered for the name service, and why, if that was so when it was last looked for.
-    unreached: Option<(String, String)>,
+    unreached: BTreeMap<String, String>,
     /// Of the nodes that there are connections to.
     lives: BTreeMap<NodeId, Life>,
     asked: Vec<(String, oneshot::Sender<Result<NodeId, String>>)>,
@@ -230,7 +230,7 @@ impl Hub {
             closing: None,
             unwelcome: BTreeMap::new(),
             strangers: BTreeSet::new(),
-            unreached: None,
+            unreached: BTreeMap::new(),
             lives: BTreeMap::new(),
             asked: Vec::new(),
             declared_to: VecDeque::new(),

@@ -1,5 +1,6 @@
 //! Whose names this node uses, and those that it serves.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dunlin_proto::id::{Life, NodeId};
@@ -79,21 +80,20 @@ impl Hub {
         if self.directory.server().is_some() {
             return None;
         }
-        Some(match &self.unreached {
-            Some((address, why)) if why.contains(address.as_str()) => why.clone(),
-            Some((address, why)) => format!("{address}: {why}"),
-            None => "no name service has answered yet".to_owned(),
-        })
+        let mut why = self.unreached.clone();
+        for (address, _) in &self.asked {
+            why.entry(address.clone()).or_insert_with(|| "it has not answered yet".to_owned());
+        }
+        Some(reasons(&why).unwrap_or_else(|| "no name service has answered yet".to_owned()))
     }
 
     pub(super) fn introduced(&mut self, cx: &mut Locked<'_>, address: &str, who: Result<NodeId, String>) {
         while let Some(at) = self.asked.iter().position(|(asked, _)| asked == address) {
             let _ = self.asked.swap_remove(at).1.send(who.clone());
-            // A node that is there and busy is worth more to know than the ports beside it, where nothing is.
-            let busy_elsewhere = self.unreached.as_ref().is_some_and(|(at, why)| at != address && is_busy(why));
-            if who.is_ok() || !busy_elsewhere {
-                self.unreached = who.as_ref().err().map(|why| (address.to_owned(), why.clone()));
-            }
+            match &who {
+                Ok(_) => self.unreached.remove(address),
+                Err(why) => self.unreached.insert(address.to_owned(), why.clone()),
+            };
         }
         if who.is_ok() {
             self.unwelcome.remove(address);
@@ -191,5 +191,57 @@ impl Hub {
                 self.others.values_mut().for_each(|directory| directory.heard(from.node, answer.clone()));
             }
         }
+    }
+}
+
+/// Each address with its own reason. Addresses of one reason stand together, and where there are fewest of them that
+/// comes first: one port that is busy or silent says more than fifteen at which nothing is.
+fn reasons(why: &BTreeMap<String, String>) -> Option<String> {
+    let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
+    let addresses: Vec<&String> = why.keys().collect();
+    for (at, (address, why)) in why.iter().enumerate() {
+        let mut why = why.clone();
+        for said in [format!("cannot connect to `{address}`: "), format!("{address}: ")] {
+            why = why.replace(&said, "");
+        }
+        match groups.iter_mut().find(|(same, _)| *same == why) {
+            Some((_, group)) => group.push(at),
+            None => groups.push((why, vec![at])),
+        }
+    }
+    groups.sort_by_key(|(why, group)| (!is_busy(why), group.len()));
+    let texts = groups.iter().map(|(why, group)| {
+        let runs = group.chunk_by(|at, next| at + 1 == *next).map(|run| match run {
+            [first, _, .., last] => format!("{} to {}", addresses[*first], addresses[*last]),
+            few => few.iter().map(|at| addresses[*at].as_str()).collect::<Vec<_>>().join(", "),
+        });
+        format!("{}: {why}", runs.collect::<Vec<_>>().join(", "))
+    });
+    Some(texts.collect::<Vec<_>>().join("; ")).filter(|all| !all.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_address_has_its_own_reason_and_the_most_telling_is_first() {
+        let said = |port: u16, why: &str| (format!("127.0.0.1:{port}"), why.to_owned());
+        let refused = |port| said(port, &format!("cannot connect to `127.0.0.1:{port}`: Connection refused"));
+        let text = |all: Vec<(String, String)>| reasons(&all.into_iter().collect());
+        assert_eq!(text(Vec::new()), None);
+        assert_eq!(text(vec![refused(7400)]).unwrap(), "127.0.0.1:7400: Connection refused");
+        let other = "it belongs to the application \"sea\"";
+        let mut all = vec![said(7400, other), said(7402, other), said(7403, "it is silent")];
+        all.extend((7404..7416).map(refused));
+        let expected = format!(
+            "127.0.0.1:7403: it is silent; 127.0.0.1:7400, 127.0.0.1:7402: {other}; 127.0.0.1:7404 to 127.0.0.1:7415: \
+             Connection refused"
+        );
+        assert_eq!(text(all.clone()).unwrap(), expected);
+        let busy = dunlin_proto::wire::handshake::Refusal::Busy.to_string();
+        all.extend([said(7404, &busy), said(7405, &busy)]);
+        let all: BTreeMap<String, String> = all.into_iter().collect();
+        assert!(reasons(&all).unwrap().starts_with(&format!("127.0.0.1:7404, 127.0.0.1:7405: {busy}; ")));
     }
 }

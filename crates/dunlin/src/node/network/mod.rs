@@ -397,10 +397,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Named<S> {
     }
 }
 
-/// An address that was told over a network is on this host.
+/// An address that was told over a network leads to no other host than the one that dials it.
 fn is_here(address: &str) -> io::Error {
     let what = format!(
-        "`{address}` is on this host, and was told over a network; to have such addresses dialled, say dial_local = true"
+        "`{address}` leads to this host wherever it is dialled, and was told over a network. If the node that listens \
+         there is on another host, have it listen where others reach it (listen = \"default-route\"); if it is on this \
+         host, say dial_local = true here"
     );
     io::Error::new(io::ErrorKind::PermissionDenied, what)
 }
@@ -469,7 +471,10 @@ mod tests {
         ] {
             let error = crate::block_on(networks.dial_elsewhere(address)).err().unwrap();
             assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{address}: {error}");
-            assert!(error.to_string().contains("say dial_local = true"), "{error}");
+            let error = error.to_string();
+            let (elsewhere, here) =
+                (error.find("listen = \"default-route\""), error.find("say dial_local = true here"));
+            assert!(elsewhere.is_some() && elsewhere < here, "{error}");
         }
     }
 
