@@ -702,3 +702,31 @@ fn what_has_begun_on_another_socket_and_is_over_begins_no_more() {
     assert_eq!(confirms(&mut machine, 1), [(SocketId(1), Closed::Superseded)]);
     assert_eq!(machine.carried_by(NodeId(10)), None);
 }
+
+/// An answer lay unread while this node was paused; behind it, on another socket, its writer says hello and names no connection: it has given up since what the answer names.
+/// So the answer is not taken, once: strangers may say again what a node has said before.
+#[test]
+fn an_answer_that_a_later_hello_does_not_know_is_not_taken() {
+    let mut machine = machine();
+    let known = welcomed(&mut machine, 1, &hello(life(10, 1), 1));
+    assert_eq!(confirms(&mut machine, 1), []);
+    machine.learn(NodeId(10), &["there".to_owned()]);
+    machine.closed(NOW, SocketId(1));
+    let dial = dial_of(&mut machine);
+    machine.dialled(NOW, dial, SocketId(2));
+    let offered = welcomed(&mut machine, 3, &hello(life(10, 1), 2));
+    assert_ne!(offered, known);
+    machine.closed(NOW, SocketId(3));
+    answers(&mut machine, 2, NodeId(10), Answer::Welcome(welcome_of(life(10, 1), known)));
+    assert_eq!(closed(&mut machine), [(SocketId(2), Closed::Superseded)]);
+    assert_eq!(machine.carried_by(NodeId(10)), None);
+    // What was offered still stands, and the next answer counts.
+    let again = machine.next_tick().expect("it dials again");
+    machine.tick(again);
+    let dial = dial_of(&mut machine);
+    machine.dialled(again, dial, SocketId(4));
+    assert_eq!(welcomed(&mut machine, 5, &knows(hello(life(10, 1), 3), offered)), offered);
+    machine.closed(NOW, SocketId(5));
+    answers(&mut machine, 4, NodeId(10), Answer::Welcome(welcome_of(life(10, 1), known)));
+    assert_eq!(machine.carried_by(NodeId(10)), Some(SocketId(4)));
+}

@@ -18,7 +18,7 @@ const ENDED_MAX: usize = 64;
 /// sockets that shake hands, unless a setting says otherwise.
 const PROMISES_MAX: usize = 2048;
 
-/// So many of them are of one node, from one source: a hello that was long on its way is answered, too.
+/// So many of them are of one life of a node, from one source: a hello that was long on its way is answered, too.
 pub(super) const PROMISES_EACH: usize = 4;
 
 /// Of so many nodes it is remembered which life of theirs was met last.
@@ -55,7 +55,7 @@ pub(crate) struct Former {
     /// The last ones, the latest last.
     ended: VecDeque<Ended>,
     /// The connections that this node has offered as the dialled side, and of which it has not heard whether the
-    /// dialler knows: a few for each node and source, the latest last. Whoever has heard a node's hello can say it again, so a source makes room at its own expense.
+    /// dialler knows: a few for each life of a node and source, the latest last. Whoever has heard a node's hello can say it again, so a source makes room at its own expense.
     promises: VecDeque<Promised>,
     shares: Shares,
     /// Which life was met last, and when that was forgotten elsewhere.
@@ -133,7 +133,7 @@ impl Former {
         self.keep_promises(|promise| (promise.to, promise.source, promise.id) != (to, source, id));
         let expired = self.promises.iter().take_while(|promise| promise.until <= now).count();
         (0..expired).for_each(|_| self.drop_promise(0));
-        let alike = |promise: &Promised| promise.to.node == to.node && promise.source == source;
+        let alike = |promise: &Promised| promise.to == to && promise.source == source;
         if self.promises.iter().filter(|promise| alike(promise)).count() >= PROMISES_EACH
             && let Some(first) = self.promises.iter().position(alike)
         {
@@ -275,5 +275,19 @@ mod tests {
         former.redeem(life(1));
         former.promise(Time(1) + KEPT_FOR, life(5), thief, (ConnectionId(5), 1), 1);
         assert_eq!((former.promises.len(), former.shares.taken()), (1, 1));
+    }
+
+    /// An earlier life may have begun what it was offered, whatever a later one is offered after that.
+    #[test]
+    fn offers_of_one_life_do_not_push_out_those_of_another() {
+        let mut former = Former::default();
+        let later = Life { incarnation: Incarnation(2), ..life(1) };
+        former.promise(Time(1), life(1), Source::Unknown, (ConnectionId(1), 1), 1);
+        for id in 2..20 {
+            former.promise(Time(1), later, Source::Unknown, (ConnectionId(id), 1), id as u64);
+        }
+        assert_eq!(former.offered_run(Time(1), life(1), ConnectionId(1)), Some(1));
+        assert_eq!(former.promises.len(), 1 + PROMISES_EACH);
+        assert_eq!(former.attempt_answered(Time(1), later), 19);
     }
 }

@@ -140,6 +140,8 @@ pub(crate) struct Dialling {
     /// Since the connection was last up, one dial has given way to a socket of the other node's that was not
     /// confirmed yet.
     pub(crate) has_yielded: bool,
+    /// Since then, one answer was not taken because the other node had said hello, and was answered, in a way that does not go with it.
+    pub(crate) was_overtaken: bool,
     /// So many connections that this node has [offered](former), and that were not confirmed, it has named since then to the other node, which does not know
     /// them.
     pub(crate) unknown: usize,
@@ -182,6 +184,7 @@ impl Dialling {
         self.failures = 0;
         self.unanswered = 0;
         self.has_yielded = false;
+        self.was_overtaken = false;
         self.unknown = 0;
         self.for_others = false;
         self.reports = false;

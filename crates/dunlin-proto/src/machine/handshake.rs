@@ -463,6 +463,14 @@ impl Machine {
             // This side has answered the other one, which may have begun: the next hello says so.
             return true;
         }
+        let is_other = |(to, offered): (Incarnation, ConnectionId)| to == incarnation && offered != answered;
+        if self.former.promised(now, node).any(is_other)
+            && !std::mem::replace(&mut self.connection(node).dialling.was_overtaken, true)
+        {
+            // That life has said a hello that does not know what it answers here: this answer may be the older word. Once: a stranger can say again what
+            // that life has said before.
+            return true;
+        }
         let theirs = self.unconfirmed(node).next();
         theirs.is_some_and(|theirs| !self.keeps_mine(node, id, theirs)) && self.yields(now, node)
     }
