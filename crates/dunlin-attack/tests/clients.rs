@@ -1,4 +1,5 @@
-//! A server that takes a client's introduction and goes without an answer: the name must not be stuck, nor the client.
+//! A server that takes a client's introduction and goes without an answer: the name must not be stuck, nor
+//! the client.
 
 use std::time::Duration;
 
@@ -34,7 +35,8 @@ async fn uses(client: &mut MailClient, server: &mut MailServer) -> Result {
     Ok(())
 }
 
-/// A peer declares itself as a server, hears the introduction of the node's client, and goes: with a goodbye or without.
+/// A peer declares itself as a server, hears the introduction of the node's client, and goes: with a goodbye
+/// or without.
 async fn takes_an_introduction(node: &Node, application: &str, says_goodbye: bool) -> MailClient {
     let address = node.addresses()[0].clone();
     let there = Peer::who_is(OTHER, &address, application, life(1)).await.expect("it says who it is");
@@ -70,7 +72,8 @@ fn a_server_that_goes_without_an_answer_leaves_name_and_client_usable() {
     });
 }
 
-/// The twin: a client whose ends were in use hears that its server is lost, and the name is free for both faces.
+/// The twin: a client whose ends were in use hears that its server is lost, and the name is free for both
+/// faces.
 #[test]
 fn a_client_in_use_hears_of_its_server_and_the_name_is_free_again() {
     run(async {

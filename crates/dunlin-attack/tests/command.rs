@@ -1,5 +1,6 @@
-//! Configurations and names that are to hang the command, to fill its memory, or to speak to a terminal: the command runs as a
-//! process of its own. This binary is that command, too: with the variable `DUNLIN_ATTACK_COMMAND`.
+//! Configurations and names that are to hang the command, to fill its memory, or to speak to a terminal: the
+//! command runs as a process of its own. This binary is that command, too: with the variable
+//! `DUNLIN_ATTACK_COMMAND`.
 
 use std::io::Write;
 use std::process::{Child, Command, ExitCode, Output, Stdio};
@@ -96,8 +97,8 @@ fn is_accepted(output: &Output) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A pipe without a writer, a device without an end, and standard input that goes on: each is refused, by all commands
-/// that read a configuration.
+/// A pipe without a writer, a device without an end, and standard input that goes on: each is refused, by all
+/// commands that read a configuration.
 fn configurations_that_never_end_are_refused(folder: &Folder) {
     let pipe = folder.path("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().expect("there is mkfifo").success());

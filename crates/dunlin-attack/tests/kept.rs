@@ -1,5 +1,5 @@
-//! What a node keeps of many small things that one peer says: values of one byte in a buffer, and names. The allocator of
-//! this binary counts live bytes.
+//! What a node keeps of many small things that one peer says: values of one byte in a buffer, and names. The
+//! allocator of this binary counts live bytes.
 
 use std::time::Duration;
 
@@ -60,7 +60,8 @@ async fn one_byte(node: &Node, peer: &mut Peer) -> Bytes {
     }
 }
 
-/// Attaches to a receiver, and sends values for as long as there are credits: how many there were, and the peer.
+/// Attaches to a receiver, and sends values for as long as there are credits: how many there were, and the
+/// peer.
 async fn fills(peer: &mut Peer, name: &str, value: &Bytes) -> (ChannelId, u64) {
     let face = face(Face::Sender);
     peer.say(&[declare(9, name, ChannelId(9), &face)]).await.expect("the connection stays");
@@ -87,8 +88,8 @@ async fn fills(peer: &mut Peer, name: &str, value: &Bytes) -> (ChannelId, u64) {
     (channel, sent)
 }
 
-/// A peer sends values of one byte into a buffer of millions of places, which nothing receives, for as long as it is promised
-/// places. What they take in all is the budget of the buffer, and not their bytes.
+/// A peer sends values of one byte into a buffer of millions of places, which nothing receives, for as long
+/// as it is promised places. What they take in all is the budget of the buffer, and not their bytes.
 #[test]
 fn values_of_one_byte_stay_within_the_byte_budget() {
     const BUDGET: u64 = 4 << 20;
@@ -137,7 +138,8 @@ fn a_value_without_a_promised_place_ends_the_connection() {
     });
 }
 
-/// A peer declares ten thousand senders: each costs the name service little, and nothing once the peer has gone.
+/// A peer declares ten thousand senders: each costs the name service little, and nothing once the peer has
+/// gone.
 #[test]
 fn ten_thousand_names_of_a_peer_cost_little_and_leave_nothing() {
     const ENDS: u64 = 10_000;

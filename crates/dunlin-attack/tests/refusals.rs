@@ -1,4 +1,5 @@
-//! Newcomers that are refused: each is counted and an event, and the log has one line for each source, however many there are.
+//! Newcomers that are refused: each is counted and an event, and the log has one line for each source,
+//! however many there are.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
