@@ -3,13 +3,12 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use dunlin::node::NodeEvent;
 use dunlin::prelude::*;
-use dunlin_attack::{Key, Peer, hello, life, run};
+use dunlin_attack::{Key, Peer, declare, face, hello, life, run};
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
 use dunlin_proto::wire::handshake::{Hello, Refusal, Resume};
-use dunlin_proto::wire::{Declaration, Expected, Face, Frame, Names, Status, limits};
+use dunlin_proto::wire::{Face, Frame, Names, limits};
 
 const THIEF: [u8; 4] = [127, 0, 0, 2];
 const HONEST: [u8; 4] = [127, 0, 0, 3];
@@ -50,7 +49,8 @@ impl Stage {
     async fn goes_on(&mut self) {
         self.declared += 1;
         let number = self.declared;
-        self.peer.say(&[declare(number, &format!("name {number}").replace(' ', "-"))]).await.unwrap();
+        let name = format!("name-{number}");
+        self.peer.say(&[declare(number, &name, ChannelId(1), &face(Face::Sender))]).await.unwrap();
         loop {
             match self.peer.hear().await.expect("the connection stands") {
                 Frame::Heartbeat | Frame::Ack { .. } => {}
@@ -94,11 +94,6 @@ impl Stage {
         self.peer = peer;
         self.goes_on().await;
     }
-}
-
-fn declare(number: u64, name: &str) -> Frame {
-    let face = Declaration { face: Face::Sender, shared: false, expects: Expected::Unknown, schema: Bytes::new() };
-    Frame::Names(Names::Declare { number, name: name.to_owned(), channel: ChannelId(1), face, status: Status::New })
 }
 
 #[test]

@@ -66,6 +66,15 @@ fn an_idle_connection_costs_little_and_leaves_nothing() {
         let each = resident().0.saturating_sub(before) / PEERS as u64;
         println!("{each} bytes for each connection");
         assert!(each <= 12 << 10, "{each} bytes");
+        // The twin: a node that comes beside them, and says something, is heard.
+        let friend = Node::builder().app("idle").names(names).serve_names(false).listen("memory:").join();
+        let friend = friend.await.expect("it joins");
+        let mut rx = node.receiver::<u32>("tides").await.expect("there is room");
+        let mut tx = friend.sender::<u32>("tides").await.expect("there is room");
+        let (sent, received) = par!(tx.send(7), rx.recv());
+        assert_eq!((sent.is_ok(), received), (true, Ok(7)));
+        drop((tx, rx));
+        friend.leave().await.expect("it leaves");
 
         child.kill().await.expect("it is there");
         while !node.peers().is_empty() {

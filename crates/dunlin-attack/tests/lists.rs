@@ -5,21 +5,15 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use dunlin::prelude::*;
-use dunlin_attack::{Peer, face, forget_peak, hello, life, offer, resident, run};
+use dunlin_attack::{Peer, declare, face, forget_peak, hello, life, offer, resident, run};
 use dunlin_proto::id::ChannelId;
-use dunlin_proto::wire::{Declaration, Expected, Face, Frame, FromHome, Head, Names, Status, Terms, ToHome};
+use dunlin_proto::wire::{Face, Frame, FromHome, Head, Names, Status, Terms, ToHome};
 use tokio::task::JoinSet;
 
 const ADDRESS: &str = "DUNLIN_ATTACK_NAMES_AT";
 const NAMES: usize = 65_000;
 const ASKERS: usize = 12;
 const PATIENCE: Duration = Duration::from_secs(60);
-
-fn declare(number: u64) -> Frame {
-    let (name, schema) = (format!("a name that is as long as names are {number}"), bytes::Bytes::new());
-    let face = Declaration { face: Face::Sender, shared: false, expects: Expected::Unknown, schema };
-    Frame::Names(Names::Declare { number, name, channel: ChannelId(0), face, status: Status::New })
-}
 
 /// Registers names, and says that the peer lives, until it is dropped.
 async fn registers(
@@ -30,7 +24,8 @@ async fn registers(
 ) {
     let mut peer = Peer::join(from, &address, &hello, Duration::ZERO).await.expect("the door is open");
     for number in numbers.clone() {
-        peer.say(&[declare(number)]).await.expect("the connection stays");
+        let name = format!("a name that is as long as names are {number}");
+        peer.say(&[declare(number, &name, ChannelId(0), &face(Face::Sender))]).await.expect("the connection stays");
     }
     let mut waiting = numbers.count();
     while waiting > 0 {
@@ -70,6 +65,32 @@ fn asks_for_all_names() {
             });
         }
         all.join_all().await;
+    });
+}
+
+/// The twin: few names, and one that asks for them, one time after the other, gets exactly these, in order.
+#[test]
+fn a_list_of_few_names_is_exact() {
+    run(async {
+        let names = "memory:names-of-few";
+        let node = Node::builder().app("few").names(names).listen("127.0.0.1:0").join().await.expect("it joins");
+        let mut ends = Vec::new();
+        for n in [3, 1, 2] {
+            ends.push(node.sender::<u32>(&format!("tide {n}")).await.expect("there is room"));
+        }
+        let address = node.addresses()[0].clone();
+        let visitor = Node::builder().app("few").names(&address).listen("memory:").join().await.expect("it joins");
+        let mut asks = visitor.inquire(Some(&address), PATIENCE).await.expect("it is there");
+        for count in [3, 2, 1] {
+            let listed = asks.names(PATIENCE).await.expect("it answers");
+            let listed: Vec<&str> = listed.ends.iter().map(|end| end.name.as_str()).collect();
+            let mut here: Vec<String> = [3, 1, 2][..count].iter().map(|n| format!("tide {n}")).collect();
+            here.sort();
+            assert_eq!(listed, here);
+            drop(ends.pop());
+            // The name goes when its channel has ended, of which no event tells.
+            while asks.names(PATIENCE).await.expect("it answers").ends.len() == count {}
+        }
     });
 }
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use dunlin::node::{Limit, NodeEvent};
 use dunlin::prelude::*;
-use dunlin_attack::{Peer, hello, life, run};
+use dunlin_attack::{Peer, declare, face, hello, life, run};
 use dunlin_proto::id::{ChannelId, Life};
-use dunlin_proto::wire::{Declaration, Expected, Face, Frame, Names, Room, Status};
+use dunlin_proto::wire::{Face, Frame, Names, Room};
 
 const FLOODER: [u8; 4] = [127, 0, 0, 2];
 
@@ -22,18 +22,15 @@ async fn node(application: &str) -> (Node, String, Life) {
     (node, address, there)
 }
 
-fn declare(number: u64, name: String) -> Frame {
-    let face =
-        Declaration { face: Face::Sender, shared: false, expects: Expected::Unknown, schema: bytes::Bytes::new() };
-    Frame::Names(Names::Declare { number, name, channel: ChannelId(0), face, status: Status::New })
-}
-
 /// Registers names, and says how many were admitted; the others were refused for the reason that is expected.
 async fn register(peer: &mut Peer, from: &str, count: u64, expected: Room) -> u64 {
     let mut admitted = 0;
     for first in (0..count).step_by(1024) {
         let numbers = first..(first + 1024).min(count);
-        let frames: Vec<Frame> = numbers.clone().map(|number| declare(number, format!("{from} {number}"))).collect();
+        let frames: Vec<Frame> = numbers
+            .clone()
+            .map(|number| declare(number, &format!("{from} {number}"), ChannelId(0), &face(Face::Sender)))
+            .collect();
         peer.say(&frames).await.expect("the connection stays");
         let mut answered = 0;
         while answered < numbers.end - numbers.start {
