@@ -1,8 +1,7 @@
-//! A process that may open few files, and more sockets than that: its node says so, and accepts again once it can.
+//! A process that may open few files: one host does not take them all, and a node that has none left says so, and accepts again once it can.
 #![cfg(target_os = "linux")]
 
 use std::process::Stdio;
-use std::time::Duration;
 
 use dunlin::node::{Limit, NodeEvent};
 use dunlin::prelude::*;
@@ -32,8 +31,25 @@ fn node_with_few_files() {
                 }
             }
         });
-        let told_to_end = tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new()));
-        told_to_end.await.expect("it waits").expect("it is text");
+        let (tell, mut asked) = tokio::sync::mpsc::channel(1);
+        std::thread::spawn(move || {
+            for line in std::io::stdin().lines().map_while(Result::ok) {
+                if tell.blocking_send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        let mut files = Vec::new();
+        while let Some(asked) = asked.recv().await {
+            match &*asked {
+                "take" => {
+                    files.extend(std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()));
+                    println!("taken {}", files.len());
+                }
+                "give" => files.clear(),
+                _ => break,
+            }
+        }
         println!("refused {}", node.refusals().files);
         drop((told, node));
     });
@@ -68,10 +84,14 @@ impl Child {
         }
     }
 
+    async fn does(&mut self, what: &str) {
+        let stdin = self.process.stdin.as_mut().expect("it is piped");
+        stdin.write_all(format!("{what}\n").as_bytes()).await.expect("it reads");
+    }
+
     /// How often it could not accept.
     async fn ends(mut self) -> u64 {
-        let mut stdin = self.process.stdin.take().expect("it is piped");
-        stdin.write_all(b"end\n").await.expect("it reads");
+        self.does("end").await;
         let refused = self.says("refused ").await;
         assert!(self.process.wait().await.expect("it ends").success());
         refused.parse().expect("it is a number")
@@ -82,23 +102,37 @@ impl Child {
 fn a_node_without_files_says_so_and_accepts_again() {
     run(async {
         let (mut child, address) = Child::start().await;
-        let mut held = Vec::new();
-        for _ in 0..2 * FILES {
-            held.push(dial([127, 0, 0, 2], &address).await.expect("the kernel takes it"));
-        }
+        child.does("take").await;
+        assert_ne!(child.says("taken ").await, "0");
+        let waits = dial([127, 0, 0, 2], &address).await.expect("the kernel takes it");
         let limit = child.says("limit ").await;
         assert!(limit.contains(&format!("{FILES}")) && limit.contains("ulimit -n"), "{limit}");
-        drop(held);
-        // It tries again, as nodes do: what the flood has left in the kernel's queue comes first.
-        let mut tries = 0;
-        while Peer::meet([127, 0, 0, 3], &address, "files", life(1)).await.is_err() {
-            tries += 1;
-            assert!(tries < 100, "it accepts no more");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        child.does("give").await;
+        let peer = Peer::meet([127, 0, 0, 3], &address, "files", life(1)).await;
+        peer.expect("it accepts again");
+        drop(waits);
         // It has waited between its tries: else there would be thousands.
         let refused = child.ends().await;
         assert!((1..=50).contains(&refused), "{refused}");
+    });
+}
+
+#[test]
+fn one_host_leaves_files_to_others() {
+    run(async {
+        let (child, address) = Child::start().await;
+        let mut silent = Vec::new();
+        for _ in 0..2 * FILES {
+            silent.push(dial([127, 0, 0, 2], &address).await.expect("the kernel takes it"));
+        }
+        let mut members = Vec::new();
+        for n in 0..FILES as u128 {
+            members.push(Peer::meet([127, 0, 0, 2], &address, "files", life(100 + n)).await);
+        }
+        assert!(members.iter().any(Result::is_err), "one host has as many connections as there are files");
+        Peer::meet([127, 0, 0, 3], &address, "files", life(1)).await.expect("another host is let in");
+        assert_eq!(child.ends().await, 0);
+        drop((silent, members));
     });
 }
 

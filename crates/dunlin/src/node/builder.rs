@@ -16,7 +16,7 @@ use super::identity::Key;
 use super::log::Log;
 use super::network::{Listener, Network, Networks, compiled_here};
 use super::roles::{Roles, Settings};
-use super::{Inner, Node, Peer, id, leaving, listen, message, roles, serve};
+use super::{Inner, Node, Peer, files, id, leaving, listen, message, roles, serve};
 use crate::config::{Config, Origin, Sources, is_application};
 use crate::world;
 
@@ -352,6 +352,7 @@ impl NodeBuilder {
         config.value_max = config.value_max.saturating_add(message::OVERHEAD as usize);
         config.dial_local = settings.dial_local.value;
         config.held_max = settings.held_max().max((config.value_max as u64).saturating_mul(4));
+        files::share(&mut config);
         // Each draws its own, below.
         config.keeps_id = false;
         config.check().map_err(|why| NodeError::Setting(why.to_string()))?;

@@ -144,6 +144,7 @@ pub(crate) mod codec;
 mod driver;
 mod error;
 mod events;
+mod files;
 mod hub;
 mod id;
 mod identity;

@@ -15,6 +15,7 @@ use super::builder::BoxListener;
 use super::driver::Driver;
 use super::error::is_busy;
 use super::events::{Limit, NodeEvent};
+use super::files;
 use super::network::{Networks, is_transient};
 #[cfg(unix)]
 use super::own::{Mark, Own};
@@ -54,7 +55,7 @@ pub(crate) async fn accept(driver: Weak<Driver>, mut listener: BoxListener) {
                 driver.accepted(socket);
             }
             Err(error) if is_transient(&error) => {
-                if let Some(why) = out_of_files(&error)
+                if let Some(why) = files::out_of(&error)
                     && !std::mem::replace(&mut is_said, true)
                 {
                     let limit = NodeEvent::Limit(Limit::Files { at: listener.address(), why });
@@ -66,32 +67,6 @@ pub(crate) async fn accept(driver: Weak<Driver>, mut listener: BoxListener) {
             Err(_) => return,
         }
     }
-}
-
-/// If this error says that no more files can be open: which limit that is, and what to do.
-#[cfg(unix)]
-fn out_of_files(error: &io::Error) -> Option<String> {
-    match error.raw_os_error()? {
-        libc::EMFILE => {
-            let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-            let limit = limit.map_or_else(|| "as many".to_owned(), |limit| limit.to_string());
-            Some(format!(
-                "{error}: this process has {limit} files open, which is its limit. Raise it (`ulimit -n`, `LimitNOFILE` of \
-                 systemd): each connection takes one"
-            ))
-        }
-        libc::ENFILE => Some(format!(
-            "{error}: this host has as many files open as it may. Raise that limit (`fs.file-max` on Linux), or find the \
-             process that has them"
-        )),
-        _ => None,
-    }
-}
-
-#[cfg(not(unix))]
-fn out_of_files(error: &io::Error) -> Option<String> {
-    // WSAEMFILE.
-    (error.raw_os_error() == Some(10024)).then(|| format!("{error}: this process has as many sockets as it may"))
 }
 
 /// Accepts sockets until `end` is. `None`: the listener is broken, or the node has ended.
