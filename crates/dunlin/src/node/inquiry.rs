@@ -2,7 +2,7 @@
 //!
 //! It is an acceptor of every node's own, under the name `dunlin.node`, and all of it is channels. `dunlin ping` and `dunlin names list` ask it.
 //! Names go in pages over a rendezvous, so a page is made when the one before it has been received: a node keeps
-//! one page for each that asks, and no more than 32 in all ([`Pages`]).
+//! one page for each that asks, and no more than 32 in all.
 
 use std::collections::BTreeMap;
 use std::fmt;
