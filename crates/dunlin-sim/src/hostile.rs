@@ -2,7 +2,7 @@
 //!
 //! It knows all that any node knows, and more: each id, incarnation, connection and resume point. It dials nodes in the name of others, and
 //! answers dials in the place of others; it names lives that cannot be, says again what it has heard there, and leaves sockets open that say
-//! nothing more. That is all the same to the innocent: their laws hold as they do without it, what it makes up is not answered, and
+//! nothing more; now and then a flood of that. That is all the same to the innocent: their laws hold as they do without it, what it makes up is not answered, and
 //! nothing that it says is believed.
 //!
 //! It is at no node's bound address, and says nothing of nodes that were started again: where they keep their ids, as here, that
@@ -57,8 +57,11 @@ impl World {
         self.after(wait, Event::Thief);
         let at = self.random.index(self.plan.nodes);
         let proc = self.current[at];
-        if self.procs[proc].alive && self.procs[proc].busy_until <= self.now {
-            self.thief_dials(proc);
+        let flood = if self.random.chance(10) { self.random.between(20, 200) } else { 1 };
+        for _ in 0..flood {
+            if self.procs[proc].alive && self.procs[proc].busy_until <= self.now && self.broken.is_none() {
+                self.thief_dials(proc);
+            }
         }
     }
 
