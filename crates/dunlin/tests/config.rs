@@ -159,7 +159,7 @@ fn a_file_says_what_the_program_does_not() {
         assert!(why.as_str().contains("101 bytes") && why.as_str().contains("at most 100"), "{why}");
         // Its send had returned `Ok`: the node that leaves says what has become of that.
         let lost = there.leave().await.expect_err("a value was not written");
-        assert!(matches!(lost, NodeError::Unwritten { count: 1, .. }), "{lost}");
+        assert!(matches!(lost, dunlin::Error::Node(NodeError::Unwritten { count: 1, .. })), "{lost}");
         here.leave().await
     });
 }
