@@ -33,7 +33,7 @@ fn application() -> (String, String) {
 /// A node that soon gives lost peers up.
 fn soon_gives_up(application: &(String, String)) -> NodeBuilder {
     let builder = Node::builder().no_config().app(&application.0).names(&application.1);
-    builder.heartbeat(Duration::from_millis(200)).grace(Duration::from_secs(1))
+    builder.heartbeat(Duration::from_millis(500)).grace(Duration::from_secs(2))
 }
 
 async fn join(application: &(String, String)) -> Result<Node> {
@@ -385,7 +385,7 @@ fn a_warning_counts_the_values_if_the_runtime_ends_first() {
     let receiver = receiver(&application);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let node = join(&application).await.unwrap();
+        let node = join_patiently(&application).await.unwrap();
         send(&node, LARGE).await.unwrap();
     });
     drop(runtime);
