@@ -50,7 +50,10 @@ impl Missing for Unmet {
 
     fn leaves(&self) {
         if let Some(driver) = self.driver.upgrade() {
-            driver.with_hub_now(|hub, cx| hub.rouse(cx, self.number));
+            // What follows is not done here: this is called while a message is encoded.
+            driver.speak(|locked| {
+                driver.with_hub(locked.state, locked.now, |hub, cx| hub.rouse(cx, self.number));
+            });
         }
     }
 }
