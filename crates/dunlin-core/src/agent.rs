@@ -189,6 +189,9 @@ impl<T: Send + 'static> fmt::Debug for Outlet<T> {
 pub trait Missing: Send + Sync {
     /// What the deadline says, at the end of this channel. `None`: that it has passed, and nothing more. Nothing of this crate is locked when it is asked.
     fn text(&self, channel: ChannelId) -> Option<Reason>;
+
+    /// The end at this channel is about to leave in a message. Nothing of this crate is locked when this is called.
+    fn leaves(&self) {}
 }
 
 /// How a decision speaks to the outlet that has reserved one of its offers.
@@ -289,6 +292,18 @@ impl<T: Send + 'static> Outlet<T> {
         self.chan.with_queue(|queue, _, after| {
             let Some(outlet) = &mut queue.outlet else { return Poll::Pending };
             if outlet.events.iter().any(|event| matches!(event, FromSender::Gone | FromSender::Lost)) {
+                return Poll::Ready(());
+            }
+            after.stale.store(&mut outlet.waker, cx.waker());
+            Poll::Pending
+        })
+    }
+
+    /// Ready if the sender's half has something to [say](Self::poll). Otherwise the task is woken once it has.
+    pub fn poll_stirs(&self, cx: &Context<'_>) -> Poll<()> {
+        self.chan.with_queue(|queue, _, after| {
+            let Some(outlet) = &mut queue.outlet else { return Poll::Pending };
+            if !outlet.events.is_empty() || !self.buffered.lock().is_empty() {
                 return Poll::Ready(());
             }
             after.stale.store(&mut outlet.waker, cx.waker());
@@ -543,6 +558,20 @@ impl<T: Send + 'static> Inlet<T> {
         self.chan.with_queue(|queue, _, after| {
             let Some(inlet) = queue.inlet_of(of) else { return Poll::Pending };
             if inlet.events.iter().any(|event| matches!(event, FromReceiver::Gone | FromReceiver::Down)) {
+                return Poll::Ready(());
+            }
+            after.stale.store(&mut inlet.waker, cx.waker());
+            Poll::Pending
+        })
+    }
+
+    /// Ready if the receiver's half has an event to [say](Self::poll). Otherwise the task is woken once it has one, or
+    /// has a place to promise.
+    pub fn poll_stirs(&self, cx: &Context<'_>) -> Poll<()> {
+        let of = self.of();
+        self.chan.with_queue(|queue, _, after| {
+            let Some(inlet) = queue.inlet_of(of) else { return Poll::Pending };
+            if !inlet.events.is_empty() {
                 return Poll::Ready(());
             }
             after.stale.store(&mut inlet.waker, cx.waker());

@@ -22,8 +22,8 @@ const ENDS: usize = 10_000;
 const BEFORE: usize = 100;
 
 /// What a waiting end may take at the node that declares it: a receiver, or a sender.
-const RECEIVER_MAX: usize = 1_900;
-const SENDER_MAX: usize = 1_720;
+const RECEIVER_MAX: usize = 1_200;
+const SENDER_MAX: usize = 930;
 
 /// What it may take at the name service.
 const NAME_MAX: usize = 700;

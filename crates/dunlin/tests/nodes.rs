@@ -51,6 +51,40 @@ fn a_value_crosses() {
 }
 
 #[test]
+fn waiting_end_gets_its_bridge_when_it_is_used_or_its_other_end_is_found() {
+    run(async {
+        let [a, b] = nodes("waiting_end_gets_its_bridge", "memory:").await;
+        let bridges = async |count: usize| {
+            while a.records().bridges != count {
+                tokio::task::yield_now().await;
+            }
+        };
+        let (mut asks, mut answers) = (a.sender::<u32>("asks").await?, a.receiver::<u32>("answers").await?);
+        assert_eq!((a.records().bridges, a.records().by_core), (0, 0));
+        // A receiver that only waits needs none.
+        let (received, ()) = par!(answers.recv(), async {
+            let (sent, ()) = par!(asks.send(1), async {
+                bridges(1).await;
+                assert_eq!(b.receiver::<u32>("asks").await.unwrap().recv().await, Ok(1));
+            });
+            assert_eq!(sent, Ok(()));
+            let mut answer = b.sender::<u32>("answers").await.unwrap();
+            assert_eq!(answer.send(2).await, Ok(()));
+        });
+        assert_eq!(received, Ok(2));
+        drop((asks, answers));
+        bridges(0).await;
+        // Dropped unused, it leaves nothing.
+        drop((a.sender::<u32>("asks").await?, a.receiver::<u32>("answers").await?));
+        while a.records().homes + a.records().declared > 0 {
+            tokio::task::yield_now().await;
+        }
+        a.leave().await?;
+        b.leave().await
+    });
+}
+
+#[test]
 fn over_tcp() {
     run(async {
         let [a, b] = nodes("over_tcp", "127.0.0.1:0").await;

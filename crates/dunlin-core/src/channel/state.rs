@@ -1312,11 +1312,18 @@ impl<T> Chan<T> {
 
     // ---- agents
 
-    /// Whether the other half is elsewhere: of the sender's or the receiver's end here.
+    /// Whether the other half is elsewhere: of the sender's or the receiver's end here. The end is about to leave in a
+    /// message, which a carrier hears that waits for the other end.
     #[cfg(feature = "serde")]
     pub(crate) fn is_stretched(&self, sending: bool) -> bool {
-        let g = self.state.lock();
-        g.queue.as_ref().is_some_and(|queue| if sending { queue.outlet.is_some() } else { queue.inlet.is_some() })
+        let (is_stretched, missing) = {
+            let g = self.state.lock();
+            let Some(queue) = &g.queue else { return false };
+            let is_stretched = if sending { queue.outlet.is_some() } else { queue.inlet.is_some() };
+            (is_stretched, queue.unmatched.clone())
+        };
+        missing.iter().for_each(|missing| missing.leaves());
+        is_stretched
     }
 
     /// Whether something is offered that only a receive can take, or the channel has ended.

@@ -226,44 +226,43 @@ impl Agent {
 
     /// Of the slot of a reply, which must be filled at once, so here.
     pub(super) fn slot<T: Portable>(slot: Receiver<T>) -> Self {
-        Self::Outlet(AnyOutlet { agent: Box::new(Slot { slot, over: false }), shape: Shape::of::<T>() })
+        Self::Outlet(AnyOutlet { agent: Box::new(Slot { slot, over: false }) })
     }
 }
 
 impl<T: Portable> From<Outlet<T>> for AnyOutlet {
     fn from(outlet: Outlet<T>) -> Self {
-        Self { agent: Box::new(outlet), shape: Shape::of::<T>() }
+        Self { agent: Box::new(outlet) }
     }
 }
 
 impl<T: Portable> From<LoneOutlet<T>> for AnyOutlet {
     fn from(outlet: LoneOutlet<T>) -> Self {
-        Self { agent: Box::new(outlet), shape: Shape::of::<T>() }
+        Self { agent: Box::new(outlet) }
     }
 }
 
 impl<T: Portable> From<Inlet<T>> for AnyInlet {
     fn from(inlet: Inlet<T>) -> Self {
-        Self { agent: Box::new(inlet), shape: Shape::of::<T>() }
+        Self { agent: Box::new(inlet) }
     }
 }
 
 /// An [`Outlet`] of messages of any type.
 pub struct AnyOutlet {
+    // It knows the shape: a node may keep very many of these.
     agent: Box<dyn DynOutlet>,
-    shape: Shape,
 }
 
 /// An [`Inlet`] of messages of any type.
 pub struct AnyInlet {
     agent: Box<dyn DynInlet>,
-    shape: Shape,
 }
 
 impl AnyOutlet {
     /// What its messages are.
     pub fn shape(&self) -> Shape {
-        self.shape
+        self.agent.shape()
     }
 
     /// The channel whose half it stands at.
@@ -339,6 +338,11 @@ impl AnyOutlet {
         self.agent.poll_gone(cx)
     }
 
+    /// [`Outlet::poll_stirs`].
+    pub fn poll_stirs(&self, cx: &Context<'_>) -> Poll<()> {
+        self.agent.poll_stirs(cx)
+    }
+
     /// [`Outlet::own_node_leaves`].
     pub fn own_node_leaves(&self) {
         self.agent.own_node_leaves();
@@ -365,8 +369,7 @@ impl AnyOutlet {
     /// # Errors
     /// The two agents, if their messages are not of the same type.
     pub fn join(self, inlet: AnyInlet, credits: u32) -> Result<Joining, (Self, AnyInlet)> {
-        let Self { agent, shape } = self;
-        agent.join(inlet, credits).map_err(|(agent, inlet)| (Self { agent, shape }, inlet))
+        self.agent.join(inlet, credits).map_err(|(agent, inlet)| (Self { agent }, inlet))
     }
 
     /// [`Outlet::retire`].
@@ -388,7 +391,7 @@ impl AnyOutlet {
 impl AnyInlet {
     /// What its messages are.
     pub fn shape(&self) -> Shape {
-        self.shape
+        self.agent.shape()
     }
 
     /// The channel whose half it stands at.
@@ -458,6 +461,11 @@ impl AnyInlet {
     /// [`Inlet::poll_gone`].
     pub fn poll_gone(&self, cx: &Context<'_>) -> Poll<()> {
         self.agent.poll_gone(cx)
+    }
+
+    /// [`Inlet::poll_stirs`].
+    pub fn poll_stirs(&self, cx: &Context<'_>) -> Poll<()> {
+        self.agent.poll_stirs(cx)
     }
 
     /// [`Inlet::own_node_leaves`].
@@ -549,13 +557,13 @@ impl AnyInlet {
 
 impl fmt::Debug for AnyOutlet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("AnyOutlet").field(&self.shape.type_name()).finish()
+        f.debug_tuple("AnyOutlet").field(&self.shape().type_name()).finish()
     }
 }
 
 impl fmt::Debug for AnyInlet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("AnyInlet").field(&self.shape.type_name()).finish()
+        f.debug_tuple("AnyInlet").field(&self.shape().type_name()).finish()
     }
 }
 
@@ -563,6 +571,7 @@ impl fmt::Debug for AnyInlet {
 pub type Joining = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 trait DynOutlet: Send {
+    fn shape(&self) -> Shape;
     /// Of what sends nothing on credits: nothing.
     fn unsaid(&self) -> usize {
         0
@@ -572,6 +581,10 @@ trait DynOutlet: Send {
     /// Nor when it is gone.
     fn poll_gone(&self, _: &Context<'_>) -> Poll<()> {
         Poll::Pending
+    }
+    /// It cannot be told.
+    fn poll_stirs(&self, _: &Context<'_>) -> Poll<()> {
+        Poll::Ready(())
     }
     fn unmatched(&self, _: Option<Arc<dyn Missing>>) {}
     fn take_buffered(&self) -> Vec<Value>;
@@ -598,6 +611,10 @@ trait DynOutlet: Send {
 /// What an outlet does with values that have their type, done with those that have none.
 macro_rules! with_values {
     () => {
+        fn shape(&self) -> Shape {
+            Shape::of::<T>()
+        }
+
         fn channel(&self) -> ChannelId {
             self.channel()
         }
@@ -661,6 +678,10 @@ impl<T: Portable> DynOutlet for Outlet<T> {
         self.poll_gone(cx)
     }
 
+    fn poll_stirs(&self, cx: &Context<'_>) -> Poll<()> {
+        self.poll_stirs(cx)
+    }
+
     fn unsaid(&self) -> usize {
         self.unsaid()
     }
@@ -690,10 +711,10 @@ impl<T: Portable> DynOutlet for Outlet<T> {
     }
 
     fn join(self: Box<Self>, inlet: AnyInlet, credits: u32) -> Result<Joining, (Box<dyn DynOutlet>, AnyInlet)> {
-        if !inlet.shape.is::<T>() {
+        let shape = inlet.shape();
+        if !shape.is::<T>() {
             return Err((self, inlet));
         }
-        let shape = inlet.shape;
         match inlet.agent.into_any().downcast::<Inlet<T>>() {
             Ok(inlet) => {
                 self.credit(credits);
@@ -746,6 +767,10 @@ struct Slot<T> {
 }
 
 impl<T: Portable> DynOutlet for Slot<T> {
+    fn shape(&self) -> Shape {
+        Shape::of::<T>()
+    }
+
     fn channel(&self) -> ChannelId {
         self.slot.id()
     }
@@ -821,7 +846,9 @@ impl<T: Portable> DynOutlet for Slot<T> {
 }
 
 trait DynInlet: Send {
+    fn shape(&self) -> Shape;
     fn poll_gone(&self, cx: &Context<'_>) -> Poll<()>;
+    fn poll_stirs(&self, cx: &Context<'_>) -> Poll<()>;
     fn own_node_leaves(&self);
     fn unmatched(&self, missing: Option<Arc<dyn Missing>>);
     fn channel(&self) -> ChannelId;
@@ -851,8 +878,16 @@ trait DynInlet: Send {
 }
 
 impl<T: Portable> DynInlet for Inlet<T> {
+    fn shape(&self) -> Shape {
+        Shape::of::<T>()
+    }
+
     fn poll_gone(&self, cx: &Context<'_>) -> Poll<()> {
         self.poll_gone(cx)
+    }
+
+    fn poll_stirs(&self, cx: &Context<'_>) -> Poll<()> {
+        self.poll_stirs(cx)
     }
 
     fn own_node_leaves(&self) {

@@ -83,19 +83,22 @@ struct Row {
 
 /// What the values in the buffer of a channel cost, in their order.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ledger(VecDeque<Row>);
+// Boxed: a node may have very many channels, and nothing lies in the buffers of most.
+#[expect(clippy::box_collection, reason = "a queue takes four words also when it is empty")]
+pub(crate) struct Ledger(Option<Box<VecDeque<Row>>>);
 
 impl Ledger {
     pub(crate) fn add(&mut self, from: Contact, charge: Charge) {
         if charge == Charge::NONE {
             return;
         }
-        match self.0.back_mut() {
+        let rows = self.0.get_or_insert_default();
+        match rows.back_mut() {
             Some(last) if last.from == from && last.charge.way == charge.way => {
                 last.values += 1;
                 last.charge.bytes += charge.bytes;
             }
-            _ => self.0.push_back(Row { from, values: 1, charge }),
+            _ => rows.push_back(Row { from, values: 1, charge }),
         }
     }
 
@@ -103,14 +106,15 @@ impl Ledger {
     pub(crate) fn take(&mut self, values: u64, bytes: u64) -> Vec<(Contact, Charge)> {
         let mut left = (values, bytes.saturating_add(VALUE.saturating_mul(values)));
         let mut taken = Vec::new();
+        let Some(rows) = &mut self.0 else { return taken };
         while left.0 > 0
-            && let Some(row) = self.0.front_mut()
+            && let Some(row) = rows.front_mut()
         {
             if row.values <= left.0 {
                 left.0 -= row.values;
                 left.1 = left.1.saturating_sub(row.charge.bytes);
                 taken.push((row.from, row.charge));
-                self.0.pop_front();
+                rows.pop_front();
             } else {
                 let part = Charge { bytes: left.1.min(row.charge.bytes), ..row.charge };
                 row.values -= left.0;
@@ -123,12 +127,14 @@ impl Ledger {
     }
 
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = (Contact, Charge)> + '_ {
-        self.0.drain(..).map(|row| (row.from, row.charge))
+        self.0.iter_mut().flat_map(|rows| rows.drain(..)).map(|row| (row.from, row.charge))
     }
 
     /// Whether an announced value of this cost has to wait until some of these have been received.
     pub(crate) fn is_full_for(&self, cost: u64) -> bool {
-        !self.0.is_empty() && self.0.iter().map(|row| row.charge.bytes).sum::<u64>().saturating_add(cost) > BUFFERED
+        let rows = self.0.iter().flat_map(|rows| rows.iter());
+        let bytes = rows.map(|row| row.charge.bytes).sum::<u64>();
+        self.0.as_ref().is_some_and(|rows| !rows.is_empty()) && bytes.saturating_add(cost) > BUFFERED
     }
 }
 

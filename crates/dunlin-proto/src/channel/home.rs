@@ -39,11 +39,16 @@ impl Machine {
         Ok(())
     }
 
+    /// What the home of this channel grants to a sending half that attaches.
+    pub fn granted_at(&self, channel: ChannelId) -> Option<Terms> {
+        self.homes.get(&channel).map(|home| home.terms)
+    }
+
     /// The sending half of this channel will be at that node, and at no other. If the connection to it is over before it has attached, the home
     /// hears that it is [lost](HomeHears::Lost).
     pub fn await_half(&mut self, channel: ChannelId, node: NodeId) {
         if let Some(home) = self.homes.get_mut(&channel) {
-            home.awaits = Some(node);
+            home.rare.awaits = Some(node);
         }
     }
 
@@ -149,7 +154,7 @@ impl Machine {
     /// The offer that was [asked back](HomeHears::Withdraw) has not been taken.
     pub fn withdrawn(&mut self, now: Time, channel: ChannelId, from: NodeId, ticket: Ticket) {
         // With the word that the channel has ended here the half has heard it of all that it had offered.
-        let has_ended = self.homes.get(&channel).is_some_and(|home| home.ended.is_some());
+        let has_ended = self.homes.get(&channel).is_some_and(|home| home.rare.ended.is_some());
         if self.settle_offer(channel, from, ticket) && !has_ended {
             self.tell(now, from, channel, FromHome::Withdrawn(ticket));
         }
@@ -236,13 +241,13 @@ impl Machine {
             self.remove_home(channel);
             return self.say(now, to, Frame::Travel(channel, Travel::Over(Which::Receiver, how)));
         }
-        let was_retired = match home.ended {
+        let was_retired = match home.rare.ended {
             None => false,
             // Poison counts after a retirement, for whoever is still there; and that the receiver is gone for who waits to be admitted.
             Some(End::Retired) if how != End::Retired => true,
             Some(_) => return,
         };
-        home.ended = Some(how.clone());
+        home.rare.ended = Some(how.clone());
         let told_all = was_retired && !matches!(how, End::Poisoned(_));
         let halves: Vec<(NodeId, bool)> = home.attached.iter().map(|(node, half)| (*node, half.told)).collect();
         // A half that is gone says nothing more; but it may wait for what is to become of its offers. One that has come, and has not been told that this is
@@ -289,7 +294,7 @@ impl Machine {
     }
 
     pub(super) fn forget_home_if_over(&mut self, channel: ChannelId) {
-        let over = |home: &Home| home.ended.is_some() && home.attached.is_empty() && !home.phase.is_away();
+        let over = |home: &Home| home.rare.ended.is_some() && home.attached.is_empty() && !home.phase.is_away();
         if self.homes.get(&channel).is_some_and(|home| over(home)) {
             self.remove_home(channel);
         }
@@ -330,7 +335,7 @@ impl Machine {
                     self.hears_nothing(now, from);
                     return Ok(());
                 };
-                let over = home.ended.is_some();
+                let over = home.rare.ended.is_some();
                 let leaves = home.phase.has_said_so();
                 let Some(attached) = home.attached.get_mut(&from) else {
                     self.hears_nothing(now, from);
@@ -379,7 +384,7 @@ impl Machine {
                             let charges: Vec<Charge> = attached.charges.drain().collect();
                             freed = charges;
                         }
-                        let tells = match home.ended {
+                        let tells = match home.rare.ended {
                             None | Some(End::Retired) => true,
                             // What is held is released yet.
                             Some(End::Poisoned(_)) => attached.open.is_empty(),
@@ -412,7 +417,7 @@ impl Machine {
         comparisons.begin_frame();
         let rejection = match self.homes.get_mut(&channel) {
             None => Some(Rejection::NoSuchChannel),
-            Some(home) if home.ended.is_some() || home.awaits.is_some_and(|node| node != from) => {
+            Some(home) if home.rare.ended.is_some() || home.rare.awaits.is_some_and(|node| node != from) => {
                 Some(Rejection::NoSuchChannel)
             }
             Some(home) if !comparisons.fit(&home.declaration, theirs) => {
@@ -472,8 +477,8 @@ impl Machine {
                 attached.credits -= 1;
             }
             // Who has sent it takes it for arrived, and the ends in it for gone.
-            wanted = home.ended.is_none() || (head == Head::Sent && !planted!(LateValueUntold));
-            kept = matches!(home.ended, None | Some(End::Retired)) && !home.phase.has_said_so();
+            wanted = home.rare.ended.is_none() || (head == Head::Sent && !planted!(LateValueUntold));
+            kept = matches!(home.rare.ended, None | Some(End::Retired)) && !home.phase.has_said_so();
             if total > home.terms.value_max {
                 match head {
                     Head::Offer(ticket) | Head::Unread(ticket) => {
@@ -550,10 +555,10 @@ impl Machine {
         charge: Charge,
     ) -> Result<(), &'static str> {
         let attached = self.homes.get_mut(&channel).and_then(|home| {
-            let over = home.ended.is_some() && head != Head::Sent;
-            let Home { attached, phase, buffered, ended, .. } = &mut **home;
+            let over = home.rare.ended.is_some() && head != Head::Sent;
+            let Home { attached, phase, buffered, rare, .. } = &mut **home;
             let attached = if over { None } else { attached.get_mut(&from) };
-            attached.map(|attached| (attached, phase.has_said_so(), buffered, ended.is_some()))
+            attached.map(|attached| (attached, phase.has_said_so(), buffered, rare.ended.is_some()))
         });
         let Some((attached, has_said_so, buffered, has_ended)) = attached else {
             self.give_back(from, channel, charge);
@@ -636,8 +641,8 @@ impl Machine {
             let attached = home.attached.remove(&node);
             home.phase.ended_by_sender(&End::Lost);
             // A receiver that has retired or poisoned the channel may wait for what is on its way, or to go into a message.
-            let over = matches!(home.ended, Some(End::Gone | End::Lost))
-                || (planted!(RetiredUntold) && home.ended == Some(End::Retired));
+            let over = matches!(home.rare.ended, Some(End::Gone | End::Lost))
+                || (planted!(RetiredUntold) && home.rare.ended == Some(End::Retired));
             if !over && !planted!(DeadOffers) {
                 let stood = attached.map_or_else(Vec::new, |attached| attached.open.into_keys().collect());
                 self.hears(channel, node, HomeHears::Lost(stood));

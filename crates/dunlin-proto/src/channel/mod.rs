@@ -19,7 +19,7 @@ use bytes::Bytes;
 use crate::account::{Charge, Charges, Ledger, may_stand};
 
 use crate::id::{ChoiceId, Contact, NodeId, Request, Ticket};
-use crate::seldom::Seldom;
+use crate::seldom::{First, Seldom};
 use crate::wire::{Declaration, End, Failure, Head, Rejection, Terms, limits};
 
 /// What the driver of a home hears.
@@ -271,6 +271,16 @@ pub(crate) struct Home {
     /// Whether several nodes may have a sending half.
     pub(crate) many: bool,
     pub(crate) attached: BTreeMap<NodeId, Attached>,
+    pub(crate) rare: Seldom<Rare>,
+    /// Whose receiver this is, if it is in a message.
+    pub(crate) phase: Seldom<HomePhase>,
+    /// What the values in its buffer cost.
+    pub(crate) buffered: Ledger,
+}
+
+/// What most homes have none of, as those that wait for their first sending half.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rare {
     /// The node whose sending half is to come; no other may.
     pub(crate) awaits: Option<NodeId>,
     /// How it ended; then it only waits for its proxies to notice.
@@ -279,10 +289,13 @@ pub(crate) struct Home {
     pub(crate) epoch: u64,
     /// The number of the sender's last move that is known here.
     pub(crate) transfer: u64,
-    /// Whose receiver this is, if it is in a message.
-    pub(crate) phase: Seldom<HomePhase>,
-    /// What the values in its buffer cost.
-    pub(crate) buffered: Ledger,
+}
+
+impl First for Rare {
+    fn first() -> &'static Self {
+        static NOTHING: Rare = Rare { awaits: None, ended: None, epoch: 0, transfer: 0 };
+        &NOTHING
+    }
 }
 
 impl Home {
@@ -292,10 +305,7 @@ impl Home {
             declaration,
             many,
             attached: BTreeMap::new(),
-            awaits: None,
-            ended: None,
-            epoch: 0,
-            transfer: 0,
+            rare: Seldom::default(),
             phase: Seldom::default(),
             buffered: Ledger::default(),
         }
@@ -303,7 +313,7 @@ impl Home {
 
     /// Whether its sending half is at this node, or will be.
     pub(crate) fn is_of(&self, node: NodeId) -> bool {
-        self.attached.contains_key(&node) || (self.attached.is_empty() && self.awaits == Some(node))
+        self.attached.contains_key(&node) || (self.attached.is_empty() && self.rare.awaits == Some(node))
     }
 }
 

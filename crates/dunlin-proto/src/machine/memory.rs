@@ -290,7 +290,7 @@ impl Machine {
         }
         let Some(home) = self.homes.get(&channel) else { return Place::Unkept };
         let Some(attached) = home.attached.get(&node) else { return Place::Unkept };
-        let is_kept = match home.ended {
+        let is_kept = match home.rare.ended {
             None => !home.phase.has_said_so(),
             Some(End::Retired) => kind == Kind::Sent,
             Some(_) => false,

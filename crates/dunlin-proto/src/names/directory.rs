@@ -110,7 +110,8 @@ struct End {
     channel: ChannelId,
     face: Arc<Declaration>,
     since: Time,
-    status: Status,
+    /// A server has admitted it.
+    is_known: bool,
     told_waiting: bool,
     met: Seldom<Met>,
 }
@@ -118,6 +119,8 @@ struct End {
 /// Which other declarations of its name an end has heard of. Most ends wait for the first.
 #[derive(Clone, Debug, Default)]
 struct Met {
+    /// It has a partner for good, on this channel.
+    joined: Option<ChannelId>,
     /// At a home: who has been found.
     partners: BTreeSet<Life>,
     /// Whose declaration is known to conflict with it.
@@ -126,7 +129,7 @@ struct Met {
 
 impl First for Met {
     fn first() -> &'static Self {
-        static NOBODY: Met = Met { partners: BTreeSet::new(), conflicts: BTreeSet::new() };
+        static NOBODY: Met = Met { joined: None, partners: BTreeSet::new(), conflicts: BTreeSet::new() };
         &NOBODY
     }
 }
@@ -134,12 +137,24 @@ impl First for Met {
 impl End {
     fn declare(&self, number: u64) -> Names {
         let (name, face) = (self.name.to_string(), Declaration::clone(&self.face));
-        Names::Declare { number, name, channel: self.channel, face, status: self.status }
+        Names::Declare { number, name, channel: self.channel, face, status: self.status() }
+    }
+
+    fn status(&self) -> Status {
+        match self.met.joined {
+            Some(channel) => Status::Joined(channel),
+            None if self.is_known => Status::Known,
+            None => Status::New,
+        }
+    }
+
+    fn is_joined(&self) -> bool {
+        self.met.joined.is_some()
     }
 
     /// Whether somebody may be at its other side.
     fn is_in_use(&self) -> bool {
-        matches!(self.status, Status::Joined(_)) || !self.met.partners.is_empty()
+        self.is_joined() || !self.met.partners.is_empty()
     }
 }
 
@@ -192,21 +207,21 @@ impl Directory {
 
     /// The ends that are not joined. An acceptor never is; it is not listed once it is admitted.
     pub fn waiting(&self) -> impl Iterator<Item = WaitingHere<'_>> {
-        let waits = |end: &End| !end.is_in_use() && (end.face.face != Face::Acceptor || end.status == Status::New);
+        let waits = |end: &End| !end.is_in_use() && (end.face.face != Face::Acceptor || end.status() == Status::New);
         self.ends.iter().filter(move |(_, end)| waits(end)).map(|(&number, end)| WaitingHere {
             number,
             name: &end.name,
             face: end.face.face,
             since: end.since,
-            admitted: end.status != Status::New,
+            admitted: end.status() != Status::New,
         })
     }
 
     /// How the end of this number stands.
     pub fn end(&self, number: u64) -> Option<DeclaredHere> {
         let end = self.ends.get(&number)?;
-        let joined = matches!(end.status, Status::Joined(_));
-        Some(DeclaredHere { since: end.since, joined, waits: !end.is_in_use() && end.status != Status::New })
+        let (joined, waits) = (end.is_joined(), end.is_known && !end.is_in_use());
+        Some(DeclaredHere { since: end.since, joined, waits })
     }
 
     /// Declares an end. `number` is the caller's for it, not used twice by this life of the node; `channel` identifies a home's channel
@@ -229,8 +244,8 @@ impl Directory {
             let (room, max) = (Room::Bytes, limits::SCHEMA as u64);
             return self.events.push_back(DirectoryEvent::Full { number, room, max });
         }
-        let status = Status::New;
-        let end = End { name, channel, face, since: now, status, told_waiting: false, met: Seldom::default() };
+        let (is_known, told_waiting) = (false, false);
+        let end = End { name, channel, face, since: now, is_known, told_waiting, met: Seldom::default() };
         self.ends.insert(number, Box::new(end));
         self.say_declare(number);
     }
@@ -246,10 +261,10 @@ impl Directory {
     /// An unshared partner has attached to this home: nobody else is to be joined to it.
     pub fn attached(&mut self, number: u64) {
         let Some(end) = self.ends.get_mut(&number) else { return };
-        if !is_home(end.face.face) || matches!(end.status, Status::Joined(_)) {
+        if !is_home(end.face.face) || end.is_joined() {
             return;
         }
-        end.status = Status::Joined(end.channel);
+        end.met.joined = Some(end.channel);
         self.say_declare(number);
     }
 
@@ -304,9 +319,7 @@ impl Directory {
             }
             Names::Waiting { number } => {
                 let Some(end) = self.ends.get_mut(&number) else { return };
-                if end.status == Status::New {
-                    end.status = Status::Known;
-                }
+                end.is_known = true;
                 if !end.told_waiting && !end.is_in_use() {
                     end.told_waiting = true;
                     self.events.push_back(DirectoryEvent::Waiting { number });
@@ -336,7 +349,7 @@ impl Directory {
     /// Whether this is news.
     fn found(&mut self, number: u64, partner: Life, channel: ChannelId, face: &Declaration) -> bool {
         let Some(end) = self.ends.get_mut(&number) else { return false };
-        if matches!(end.status, Status::Joined(_)) && !is_home(end.face.face) {
+        if end.is_joined() && !is_home(end.face.face) {
             return false;
         }
         match (is_home(end.face.face), is_home(face.face)) {
@@ -347,18 +360,16 @@ impl Directory {
                 true
             }
             (false, true) => {
-                end.status = Status::Joined(channel);
+                end.met.joined = Some(channel);
                 true
             }
             (true, true) => {
-                let news = !matches!(end.status, Status::Joined(_));
-                end.status = if news { Status::Joined(channel) } else { end.status };
+                let news = !end.is_joined();
+                end.met.joined.get_or_insert(channel);
                 news
             }
             (true, false) => {
-                if end.status == Status::New {
-                    end.status = Status::Known;
-                }
+                end.is_known = true;
                 channel == end.channel && end.met.partners.len() < PARTNERS_MAX && end.met.partners.insert(partner)
             }
         }
@@ -366,9 +377,7 @@ impl Directory {
 
     fn gone(&mut self, number: u64, partner: Life) {
         let Some(end) = self.ends.get_mut(&number) else { return };
-        if end.met.changed().is_some_and(|met| met.partners.remove(&partner))
-            && !matches!(end.status, Status::Joined(_))
-        {
+        if end.met.changed().is_some_and(|met| met.partners.remove(&partner)) && !end.is_joined() {
             // It never attached: another may be joined.
             self.say_declare(number);
         }

@@ -121,8 +121,8 @@ struct Entry {
 enum Errand {
     /// Nothing waits for it any more.
     Undeclare(u64),
-    /// It is a client that waits for a server, and its ends may have been dropped.
-    LookAtClient(u64),
+    /// It waits, and has been used, or dropped.
+    Stirs(u64),
     /// It is a client whose server was lost: it waits for the next.
     DeclareAnew(Reclaimed),
 }
@@ -318,10 +318,14 @@ impl Driver {
             Action::Home(channel, from, heard) => {
                 match heard {
                     HomeHears::Attached => {
-                        state.meets((channel, Which::Receiver), from.node);
+                        // This gives it its bridge, if it has none.
                         self.with_hub(state, now, |hub, cx| hub.attached(cx, channel));
+                        state.meets((channel, Which::Receiver), from.node);
                     }
-                    HomeHears::Take => state.meets((channel, Which::Receiver), from.node),
+                    HomeHears::Take => {
+                        self.with_hub(state, now, |hub, cx| hub.rouse_home(cx, channel));
+                        state.meets((channel, Which::Receiver), from.node);
+                    }
                     HomeHears::Ended(End::Gone | End::Lost) | HomeHears::Lost(_) => self.over(state, now, channel),
                     _ => {}
                 }
@@ -438,17 +442,17 @@ impl Driver {
         self.bell.ring();
     }
 
-    /// An end of this waiting client has something to say. Can be called from anywhere, also within the lock.
-    pub(super) fn client_stirs(&self, number: u64) {
-        lock(&self.errands).push(Errand::LookAtClient(number));
+    /// A waiting end of this number has something to say. Can be called from anywhere, also within the lock.
+    pub(super) fn end_stirs(&self, number: u64) {
+        lock(&self.errands).push(Errand::Stirs(number));
         self.bell.ring();
     }
 
     #[cold]
     fn run_errand(self: &Arc<Self>, state: &mut State, now: Time, errand: Errand) {
         match errand {
-            Errand::Undeclare(number) => self.with_hub(state, now, |hub, _| hub.undeclare(number)),
-            Errand::LookAtClient(number) => self.with_hub(state, now, |hub, cx| hub.look_at_client(cx, number)),
+            Errand::Undeclare(number) => self.with_hub(state, now, |hub, cx| hub.undeclare(cx, number)),
+            Errand::Stirs(number) => self.with_hub(state, now, |hub, cx| hub.stirs(cx, number)),
             Errand::DeclareAnew(mut reclaimed) => {
                 self.with_hub(state, now, |hub, cx| hub.declare_anew(cx, &mut reclaimed));
             }

@@ -367,6 +367,8 @@ impl Node {
     /// Whether what it has heard, or what its ends have said, is still being worked on, perhaps on a thread of its own.
     #[doc(hidden)]
     pub fn is_at_work(&self) -> bool {
+        // First ends get their bridges that wait under a name and have been used.
+        self.inner.driver.with(|_, _| ());
         self.inner.driver.with(|state, _| state.is_at_work())
     }
 

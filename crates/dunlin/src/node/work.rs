@@ -349,6 +349,8 @@ impl Driver {
     pub(crate) async fn all_said(self: &Arc<Self>) {
         let (until, said) = oneshot::channel();
         let until = Arc::new(until);
+        // First ends get their bridges that wait under a name and have been used.
+        self.with(|_, _| ());
         self.with(|state, _| {
             for stretched in state.stretched.values_mut().filter(|stretched| !stretched.expected) {
                 stretched.tell(Told::Until(until.clone()));

@@ -61,7 +61,7 @@ impl Machine {
     pub fn unsettled(&self) -> impl Iterator<Item = Unsettled> {
         let senders = self.proxies.iter().filter(|(_, proxy)| proxy.way.is_away() && proxy.way.over.is_none());
         let senders = senders.map(|(channel, proxy)| (channel, Which::Sender, proxy.way.lent.map(|(to, _)| to)));
-        let homes = self.homes.iter().filter(|(_, home)| home.phase.is_away() && home.ended.is_none());
+        let homes = self.homes.iter().filter(|(_, home)| home.phase.is_away() && home.rare.ended.is_none());
         let homes = homes.map(|(channel, home)| match home.phase.stage {
             Stage::Here => (channel, Which::Receiver, home.phase.lent.map(|(to, _)| to)),
             Stage::Asked(to) | Stage::Leaving(to) | Stage::Emptying(to) => (channel, Which::Receiver, Some(to)),

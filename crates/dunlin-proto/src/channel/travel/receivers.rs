@@ -34,10 +34,10 @@ impl Machine {
         }
         // What a half that is known here has sent on credits still comes to a home that is retired: that one is admitted, and then hears of the end.
         let comes = |half: &Attached| !half.gone && !half.retired;
-        let admits = home.ended == Some(End::Retired)
+        let admits = home.rare.ended == Some(End::Retired)
             && home.attached.get(&from).is_some_and(comes)
             && !planted!(RetiredRefuses);
-        if let Some(how) = home.ended.clone().filter(|_| !admits) {
+        if let Some(how) = home.rare.ended.clone().filter(|_| !admits) {
             self.detach(channel, from);
             self.forget_home_if_over(channel);
             return self.say(now, from, Frame::Travel(channel, Travel::Over(Which::Sender, how)));
@@ -47,9 +47,9 @@ impl Machine {
         let present =
             home.attached.iter().find(|(_, half)| !half.gone).map(|(node, half)| (*node, half.open.is_empty()));
         match present {
-            Some((node, _)) if node == from && transfer == home.transfer => {}
-            Some((node, true)) if transfer > home.transfer || planted!(StaleTake) => {
-                home.transfer = transfer;
+            Some((node, _)) if node == from && transfer == home.rare.transfer => {}
+            Some((node, true)) if transfer > home.rare.transfer || planted!(StaleTake) => {
+                home.rare.transfer = transfer;
                 self.detach(channel, node);
                 if node != from && !planted!(SupersededUntold) {
                     self.tell(now, node, channel, FromHome::Superseded(transfer));
@@ -88,8 +88,8 @@ impl Machine {
         half.told = true;
         half.credits = terms.credits.into();
         home.terms = terms;
-        let (epoch, transfer) = (home.epoch, home.transfer);
-        let is_retired = [&home.phase.ended, &home.ended].contains(&&Some(End::Retired));
+        let (epoch, transfer) = (home.rare.epoch, home.rare.transfer);
+        let is_retired = [&home.phase.ended, &home.rare.ended].contains(&&Some(End::Retired));
         self.tell(now, node, channel, FromHome::HomeIs { transfer, epoch, terms });
         if is_retired {
             // Where the sender was before, or by the receiver before its channel had followed it. Here nobody may know.
@@ -114,7 +114,7 @@ impl Machine {
         }
         let Some(home) = self.homes.get_mut(&channel) else { return Leaving::Over(End::Gone) };
         let answered = home.attached.values().all(|half| half.retired);
-        if home.ended.as_ref().is_some_and(|how| *how != End::Retired || !answered) {
+        if home.rare.ended.as_ref().is_some_and(|how| *how != End::Retired || !answered) {
             // Until its sender has noticed. Then there is no home any more; but of a channel that was retired there is, with what was sent before.
             return Leaving::Wait;
         }
@@ -125,7 +125,7 @@ impl Machine {
         }
         home.phase.packed = Some(trip);
         home.phase.early = None;
-        let (claim, epoch) = (home.phase.claim, home.epoch);
+        let (claim, epoch) = (home.phase.claim, home.rare.epoch);
         Leaving::Ready(ReceiverPlace { trip, claim, epoch, home: me, addresses }, trip)
     }
 
@@ -370,7 +370,7 @@ impl Machine {
         let Some(home) = self.homes.get_mut(&channel) else { return };
         let Stage::Asked(to) = home.phase.stage else { return };
         home.phase.stage = Stage::Leaving(to);
-        let epoch = home.epoch + 1;
+        let epoch = home.rare.epoch + 1;
         let nodes: Vec<NodeId> = home.attached.keys().copied().collect();
         if planted!(MovingUntold) {
             return self.hear_quiet(channel);
@@ -415,8 +415,8 @@ impl Machine {
         // A half that is gone, and has offers standing, makes them again at the new home, and says behind them that it is gone.
         let says_again = |how: &End| sender.is_some() && matches!(how, End::Gone | End::Lost);
         let state = Moved {
-            epoch: home.epoch + 1,
-            transfer: home.transfer,
+            epoch: home.rare.epoch + 1,
+            transfer: home.rare.transfer,
             ended: home.phase.ended.clone().filter(|how| !says_again(how)),
             sender,
             credits,
@@ -528,8 +528,8 @@ impl Machine {
         let Some(visitor) = self.remove_visitor(channel) else { return };
         let Some(state) = visitor.state else { return };
         let mut home = Home::new(NO_TERMS, declaration(), false);
-        home.epoch = state.epoch;
-        home.transfer = state.transfer;
+        home.rare.epoch = state.epoch;
+        home.rare.transfer = state.transfer;
         home.phase.ended = state.ended;
         // No fetch of a home before this one is one of this.
         home.phase.claim = if planted!(StaleEpoch) { 0 } else { state.epoch << 32 };

@@ -1,14 +1,13 @@
 //! What is declared here, and what becomes of it.
 
 use std::ops::Bound;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use dunlin_core::Reason;
 use dunlin_core::agent::Missing;
 use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet};
-use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_proto::Source;
 use dunlin_proto::id::{ChannelId, NodeId};
 use dunlin_proto::names::DirectoryEvent;
@@ -18,8 +17,9 @@ use tokio::sync::oneshot;
 
 use super::super::network::{BoxFuture, compiled_here};
 use super::guests::numbered;
+use super::idle::Unmet;
 use super::joining::Addresses;
-use super::{Acceptance, DeclaredEnd, Hub, NameConflict, Outlets, Role};
+use super::{Acceptance, DeclaredEnd, Hub, More, NameConflict, Outlets, Role};
 use crate::node::bridge::{ReceivingBridge, SendingBridge, full_poison};
 use crate::node::budget::Budget;
 use crate::node::codec::Encoding;
@@ -66,6 +66,24 @@ impl Default for Options {
     }
 }
 
+/// What of its [`Options`] an end needs once it is declared.
+#[derive(Clone, Copy)]
+pub(super) struct Kept {
+    /// The largest message of its homes, in bytes.
+    message_max: u64,
+    pub(super) encoding: Encoding,
+    pub(super) fail_fast: bool,
+    pub(super) reserved: bool,
+    pub(super) own: bool,
+}
+
+impl From<Options> for Kept {
+    fn from(options: Options) -> Self {
+        let Options { encoding, fail_fast, reserved, own, message_max, .. } = options;
+        Self { message_max: message_max.unwrap_or(u64::MAX), encoding, fail_fast, reserved, own }
+    }
+}
+
 /// What is to be declared: the agents in the place of the other end.
 pub(crate) enum Half {
     Sender(AnyOutlet),
@@ -89,23 +107,18 @@ impl Hub {
         self.next += 1;
         let (at, bare) = split(name);
         let Options { face, shared, expects, .. } = options;
+        let options = Kept::from(options);
         let declaration = self.share(Declaration { face, shared, expects, schema });
         let channel = id::channel();
         let (name, at) = (Arc::<str>::from(bare), at.map(Box::from));
         let is_home = !matches!(half, Half::Sender(_) | Half::Client(_));
-        if !options.reserved {
-            self.say_unmatched(cx, number, &half);
-        }
+        let has_stirred = self.waits(cx, number, options, &half).is_ready();
         let role = match half {
-            Half::Sender(outlet) => {
-                self.channels.insert_alone(channel, number);
-                let bridge = SendingBridge::new(outlet, None, options.encoding, options.fail_fast);
-                cx.driver.stretch(cx.state, channel, None, Box::new(bridge));
-                Role::Sender
-            }
+            Half::Sender(outlet) => Role::Sender(Some(outlet)),
             Half::Receiver(inlet) => {
-                self.open_home(cx, Some(number), channel, options, &declaration, inlet);
-                Role::Receiver
+                self.belongs(channel, Some(number), face);
+                open_home(cx, channel, options, &declaration, &inlet);
+                Role::Receiver(Some(inlet))
             }
             Half::Client(agents) => Role::Client(Some(agents.into_iter().map(Some).collect())),
             Half::Server(agents) => {
@@ -115,6 +128,7 @@ impl Hub {
             Half::Acceptor(accept) => Role::Acceptor(Box::new(accept)),
         };
         let is_own = is_home && at.is_none();
+        let more = at.map(|at| Box::new(More { at: Some(at), ..More::default() }));
         let end = DeclaredEnd {
             name: name.clone(),
             options,
@@ -122,12 +136,12 @@ impl Hub {
             role,
             channel,
             answer: Some(told),
-            at,
-            others: None,
-            over: None,
-            unanswered: false,
+            more,
         };
         self.list(cx, number, Box::new(end));
+        if has_stirred {
+            self.rouse(cx, number);
+        }
         if is_own && (options.own || self.registry.knows(bare)) {
             self.own.declare(cx.now, number, name, declaration, channel);
         } else if is_own {
@@ -167,14 +181,14 @@ impl Hub {
     /// Declares the end under this number where its name is asked.
     pub(super) fn list(&mut self, cx: &mut Locked<'_>, number: u64, end: Box<DeclaredEnd>) {
         let (name, declaration, channel) = (end.name.clone(), end.declaration.clone(), end.channel);
-        match &end.at {
+        match end.at() {
             None if end.options.own => {}
             None => self.directory.declare(cx.now, number, name, declaration, channel),
             Some(address) => {
-                let directory = self.others.entry(address.to_string()).or_default();
+                let directory = self.others.entry(address.to_owned()).or_default();
                 directory.declare(cx.now, number, name, declaration, channel);
                 if directory.server().is_none() {
-                    cx.state.machine.introduce(address.to_string());
+                    cx.state.machine.introduce(address.to_owned());
                 }
             }
         }
@@ -191,34 +205,13 @@ impl Hub {
         }
     }
 
-    fn open_home(
-        &mut self,
-        cx: &mut Locked<'_>,
-        number: Option<u64>,
-        channel: ChannelId,
-        options: Options,
-        declaration: &Arc<Declaration>,
-        inlet: AnyInlet,
-    ) {
-        self.belongs(channel, number, declaration.face);
-        let budget = Budget::of(&inlet, cx.state.buffered_max);
-        let limit = options.message_max.map_or(u64::MAX, |max| max.saturating_add(OVERHEAD));
-        let value_max = cx.state.machine.value_max().min(limit);
-        // Anew: a client that is declared again has promised places to a server that is lost.
-        let terms = Terms { window: WINDOW, credits: inlet.credits_anew(0), value_max };
-        let opened = cx.state.machine.open_home(channel, terms, declaration.clone(), false);
-        debug_assert!(opened.is_ok(), "the schema is short");
-        let bridge = ReceivingBridge::new(inlet, terms.credits, budget, options.encoding, None);
-        cx.driver.stretch(cx.state, channel, None, Box::new(bridge));
-    }
-
     /// Opens the homes among a bundle's channels; `from`: the node of the other face, once it is known. Gives the other channels, which have their
     /// homes elsewhere.
     pub(super) fn open_homes(
         &mut self,
         cx: &mut Locked<'_>,
         number: Option<u64>,
-        options: Options,
+        options: Kept,
         declaration: &Arc<Declaration>,
         agents: impl Iterator<Item = (ChannelId, Agent)>,
         from: Option<NodeId>,
@@ -227,7 +220,10 @@ impl Hub {
         for (channel, agent) in agents {
             match agent {
                 Agent::Inlet(inlet) => {
-                    self.open_home(cx, number, channel, options, declaration, inlet);
+                    self.belongs(channel, number, declaration.face);
+                    let (budget, credits) = open_home(cx, channel, options, declaration, &inlet);
+                    let bridge = ReceivingBridge::new(inlet, credits, budget, options.encoding, None);
+                    cx.driver.stretch(cx.state, channel, None, Box::new(bridge));
                     if let Some(from) = from {
                         cx.state.machine.await_half(channel, from);
                     }
@@ -263,7 +259,7 @@ impl Hub {
         number: Option<u64>,
         home: NodeId,
         outlets: Outlets,
-        options: Options,
+        options: Kept,
         declaration: &Declaration,
     ) {
         // The schema is of all of them: it is said once.
@@ -275,13 +271,15 @@ impl Hub {
         }
     }
 
-    pub(crate) fn undeclare(&mut self, number: u64) {
+    pub(crate) fn undeclare(&mut self, cx: &mut Locked<'_>, number: u64) {
+        // Its home, if it has one, ends with the end itself, which its bridge sees to.
+        self.rouse(cx, number);
         self.own.undeclare(number);
         let end = self.ends.remove(number);
         if let Some(end) = &end {
             self.unasked.remove(&(end.name.clone(), number));
         }
-        self.unlist(number, end.and_then(|end| end.at).as_deref());
+        self.unlist(number, end.as_ref().and_then(|end| end.at()));
     }
 
     /// Takes the declaration under this number back where the name was asked: at this address, or of the application's name service.
@@ -296,10 +294,11 @@ impl Hub {
     }
 
     /// A sending half elsewhere has attached to a home here.
-    pub(crate) fn attached(&mut self, _: &mut Locked<'_>, channel: ChannelId) {
+    pub(crate) fn attached(&mut self, cx: &mut Locked<'_>, channel: ChannelId) {
         if let Some(number) = self.channels.end_of(channel) {
+            self.rouse(cx, number);
             if let Some(end) = self.ends.get_mut(number) {
-                end.unanswered = false;
+                end.is_answered();
             }
             self.directory.attached(number);
             self.own.attached(number);
@@ -313,11 +312,11 @@ impl Hub {
     }
 
     /// The bridge of a channel is over.
-    pub(crate) fn over(&mut self, _: &mut Locked<'_>, channel: ChannelId) {
+    pub(crate) fn over(&mut self, cx: &mut Locked<'_>, channel: ChannelId) {
         if let Some(number) = self.channels.remove(channel)
             && self.channels.of(number).next().is_none()
         {
-            self.undeclare(number);
+            self.undeclare(cx, number);
         }
     }
 
@@ -325,17 +324,17 @@ impl Hub {
     pub(crate) fn when_over(&mut self, number: u64) -> oneshot::Receiver<()> {
         let (tell, over) = oneshot::channel();
         if let Some(end) = self.ends.get_mut(number) {
-            end.over = Some(tell);
+            end.more().over = Some(tell);
         }
         over
     }
 
-    fn answer(&mut self, number: u64) {
+    fn answer(&mut self, cx: &mut Locked<'_>, number: u64) {
         if let Some(answer) = self.ends.get_mut(number).and_then(|end| end.answer.take())
             && answer.send(Ok(())).is_err()
         {
             // Whoever asked has given up.
-            self.undeclare(number);
+            self.undeclare(cx, number);
         }
     }
 
@@ -356,18 +355,20 @@ impl Hub {
         let told = end.answer.take().is_some_and(|answer| answer.send(Err(error)).is_ok());
         if !told {
             // The end has been given out already: its operations fail with this.
+            self.rouse(cx, number);
+            let Some(end) = self.ends.get_mut(number) else { return };
             let channel = end.channel;
             match &mut end.role {
                 Role::Client(Some(agents)) => agents.iter().flatten().for_each(|agent| poison(agent, &text)),
-                Role::Sender | Role::Receiver | Role::Server(_) => {
+                Role::Sender(_) | Role::Receiver(_) | Role::Server(_) => {
                     cx.state.machine.end_home(cx.now, channel, full_poison(&text));
-                    let which = if matches!(end.role, Role::Sender) { Which::Sender } else { Which::Receiver };
+                    let which = if matches!(end.role, Role::Sender(_)) { Which::Sender } else { Which::Receiver };
                     cx.state.take_bridge((channel, which), move |_, mut bridge| bridge.poison(&text));
                 }
                 Role::Client(None) | Role::Acceptor(_) => {}
             }
         }
-        self.undeclare(number);
+        self.undeclare(cx, number);
     }
 
     /// `service`: the name service that has said so, if it is another node.
@@ -378,12 +379,12 @@ impl Hub {
             None => difference(mine, other),
         };
         match event {
-            DirectoryEvent::Waiting { number } => self.answer(number),
+            DirectoryEvent::Waiting { number } => self.answer(cx, number),
             DirectoryEvent::Found { number, partner, addresses, channel, face } => {
                 self.is_matched(cx, number);
                 let addresses = Addresses { by: service.unwrap_or(self.me.node), addresses };
                 self.found(cx, number, partner, addresses, channel, &face);
-                self.answer(number);
+                self.answer(cx, number);
             }
             DirectoryEvent::Refused { number, there, holder, addresses } => {
                 if let Some(end) = self.ends.get(number) {
@@ -422,7 +423,7 @@ impl Hub {
                     let node = at(&by.node.to_string(), addresses.first().map(String::as_str));
                     let text = format!("node {node} declared {}, which was refused: {differs}", describe(&refused));
                     if end.unfit() != Some(&text) {
-                        end.others.get_or_insert_default().unfit = Some(text.clone());
+                        end.more().unfit = Some(text.clone());
                         let name = Some(shown(&end.name).to_owned());
                         self.tell_from(cx, NodeEvent::Mismatch { name, difference: text }, by.node, service);
                     }
@@ -432,7 +433,7 @@ impl Hub {
                 if let Some(end) = self.ends.get_mut(number) {
                     let (mine, theirs) = (describe(&end.declaration), describe(&there));
                     let conflict = NameConflict { name: end.name.to_string(), mine, theirs, holder: Peer(holder) };
-                    end.others.get_or_insert_default().conflicts.push(conflict.clone());
+                    end.more().conflicts.push(conflict.clone());
                     self.tell_from(cx, NodeEvent::Conflict(conflict), holder.node, service);
                 }
             }
@@ -467,37 +468,18 @@ pub(super) fn room(room: Room) -> &'static str {
 }
 
 impl Hub {
-    /// Until its other face is found, a deadline at this end says that it is missing.
-    fn say_unmatched(&mut self, cx: &Locked<'_>, number: u64, half: &Half) {
-        let numbered = || Arc::new(Lacks { driver: Arc::downgrade(cx.driver), number }) as Arc<dyn Missing>;
-        // A node may have very many of these: all ask by one.
-        let mut by_core = || {
-            let of_all = || Arc::new(LacksOfCore(Arc::downgrade(cx.driver))) as Arc<dyn Missing>;
-            self.lacks.get_or_insert_with(of_all).clone()
-        };
-        match half {
-            Half::Sender(outlet) => outlet.unmatched(Some(by_core())),
-            Half::Receiver(inlet) => inlet.unmatched(Some(by_core())),
-            Half::Client(agents) | Half::Server(agents) => {
-                let missing = numbered();
-                agents.iter().for_each(|agent| set_unmatched(agent, Some(&missing)));
-            }
-            Half::Acceptor(acceptance) => acceptance.unmatched(Some(numbered())),
-        }
-    }
-
-    /// A client waits for another server: as [`say_unmatched`](Self::say_unmatched).
+    /// A client waits for another server: as [`waits`](Self::waits).
     pub(super) fn is_unmatched_again(&self, cx: &Locked<'_>, number: u64) {
         if let Some(Role::Client(Some(agents))) = self.ends.get(number).map(|end| &end.role) {
-            let missing = Arc::new(Lacks { driver: Arc::downgrade(cx.driver), number }) as Arc<dyn Missing>;
+            let missing = Unmet::new(cx.driver, number) as Arc<dyn Missing>;
             agents.iter().flatten().for_each(|agent| set_unmatched(agent, Some(&missing)));
         }
     }
 
     /// What a deadline at this end says. `None`: nothing is missing, or who asks for the end says that itself (a handle of a shared end, or the main node).
-    fn what_is_missing(&self, cx: &Locked<'_>, number: u64) -> Option<Reason> {
+    pub(super) fn what_is_missing(&self, cx: &Locked<'_>, number: u64) -> Option<Reason> {
         let end = self.ends.get(number).filter(|end| !end.options.reserved)?;
-        let directory = match end.at.as_deref() {
+        let directory = match end.at() {
             Some(address) => self.others.get(address)?,
             None => &self.directory,
         };
@@ -513,7 +495,7 @@ impl Hub {
         };
         let (name, mine) = (&end.name, word(end.declaration.face));
         let application = cx.driver.log.application();
-        let place = match (&end.at, &self.names_at) {
+        let place = match (end.at(), &self.names_at) {
             (Some(address), _) => format!("at {address}"),
             (None, Some(address)) => format!("in application {application:?}, names at {address}"),
             (None, None) => format!("in application {application:?}"),
@@ -528,11 +510,12 @@ impl Hub {
 
     /// The other face of this end is found: deadlines say no more that it is missing.
     fn is_matched(&mut self, cx: &mut Locked<'_>, number: u64) {
+        self.rouse(cx, number);
         let Some(end) = self.ends.get(number) else { return };
         let mut tell = |channel, which| cx.state.tell((channel, which), Told::Matched);
         match &end.role {
-            Role::Sender => tell(end.channel, Which::Sender),
-            Role::Receiver => tell(end.channel, Which::Receiver),
+            Role::Sender(_) => tell(end.channel, Which::Sender),
+            Role::Receiver(_) => tell(end.channel, Which::Receiver),
             Role::Client(agents) => agents.iter().flatten().flatten().for_each(|agent| set_unmatched(agent, None)),
             Role::Server(outlets) => {
                 self.channels.of(number).for_each(|channel| tell(channel, Which::Receiver));
@@ -543,28 +526,21 @@ impl Hub {
     }
 }
 
-/// Knows what an end of this number lacks.
-struct Lacks {
-    driver: Weak<Driver>,
-    number: u64,
-}
-
-impl Missing for Lacks {
-    fn text(&self, _: CoreId) -> Option<Reason> {
-        self.driver.upgrade()?.with_hub_now(|hub, cx| hub.what_is_missing(cx, self.number))
-    }
-}
-
-/// Knows what the end of any channel lacks that has a bridge at this node.
-struct LacksOfCore(Weak<Driver>);
-
-impl Missing for LacksOfCore {
-    fn text(&self, channel: CoreId) -> Option<Reason> {
-        self.0.upgrade()?.with_hub_now(|hub, cx| {
-            let ((channel, _), _) = cx.state.half_of(channel)?;
-            hub.what_is_missing(cx, hub.channels.end_of(channel)?)
-        })
-    }
+/// Opens the home of a channel whose receiver is here. Gives what its bridge begins with.
+fn open_home(
+    cx: &mut Locked<'_>,
+    channel: ChannelId,
+    options: Kept,
+    declaration: &Arc<Declaration>,
+    inlet: &AnyInlet,
+) -> (Budget, u32) {
+    let budget = Budget::of(inlet, cx.state.buffered_max);
+    let value_max = cx.state.machine.value_max().min(options.message_max.saturating_add(OVERHEAD));
+    // Anew: a client that is declared again has promised places to a server that is lost.
+    let terms = Terms { window: WINDOW, credits: inlet.credits_anew(0), value_max };
+    let opened = cx.state.machine.open_home(channel, terms, declaration.clone(), false);
+    debug_assert!(opened.is_ok(), "the schema is short");
+    (budget, terms.credits)
 }
 
 /// A name as programs know it: handles of a shared end are declared beside its own.
@@ -586,7 +562,7 @@ fn advice(mine: &Declaration, theirs: &Declaration) -> Advice {
     }
 }
 
-fn set_unmatched(agent: &Agent, missing: Option<&Arc<dyn Missing>>) {
+pub(super) fn set_unmatched(agent: &Agent, missing: Option<&Arc<dyn Missing>>) {
     match agent {
         Agent::Outlet(outlet) => outlet.unmatched(missing.cloned()),
         Agent::Inlet(inlet) => inlet.unmatched(missing.cloned()),

@@ -205,7 +205,7 @@ impl Hub {
             cx.state.machine.end_home(cx.now, channel, End::Gone);
         }
         cx.state.garbage.push(Box::new(TurnedAway { outlets, why }));
-        self.undeclare(number);
+        self.undeclare(cx, number);
     }
 
     /// A client elsewhere introduces itself to a server or an acceptor here; or the server elsewhere answers a client here.
@@ -213,7 +213,7 @@ impl Hub {
         if self.introductions.get(&guest).is_some_and(|client| client.server == from.node) {
             let Some(client) = self.introductions.remove(&guest) else { return };
             if let Some(end) = self.ends.get_mut(client.number) {
-                end.unanswered = false;
+                end.is_answered();
             }
             if acceptor == NOT_THERE {
                 return self.turned_away(cx, client.number, client.outlets);
@@ -254,7 +254,7 @@ impl Hub {
                     return;
                 }
                 let Some(Accepted { agents, full }) = accept.accept(from, source, &mut cx.state.garbage) else {
-                    self.undeclare(number);
+                    self.undeclare(cx, number);
                     cx.state.machine.forget_guest(channels());
                     let _ = cx.state.machine.say_names(cx.now, from.node, not_there);
                     return;
@@ -279,7 +279,7 @@ impl Hub {
                 self.own.attached(number);
                 (Some(number), outlets)
             }
-            Role::Sender | Role::Receiver | Role::Client(_) => return,
+            Role::Sender(_) | Role::Receiver(_) | Role::Client(_) => return,
         };
         self.attach_all(cx, number, from.node, outlets, options, &declaration);
         let _ = cx.state.machine.say_names(cx.now, from.node, Names::Guest { acceptor, guest });

@@ -35,7 +35,7 @@ impl Hub {
         let here = partner.node == self.me.node;
         let (options, declaration, own) = (end.options, end.declaration.clone(), end.channel);
         match &mut end.role {
-            Role::Sender => {
+            Role::Sender(_) => {
                 cx.state.take_bridge((own, Which::Sender), move |driver, bridge| {
                     let mut bridge = bridge.into_sender();
                     if here {
@@ -54,9 +54,9 @@ impl Hub {
                 if here {
                     return self.join_bundle_here(cx, number, channel, agents);
                 }
+                end.more().unanswered = true;
                 let guest = if face.face == Face::Acceptor { id::channel() } else { channel };
                 let server = partner.node;
-                end.unanswered = true;
                 // It is told of the guest at once.
                 cx.state.machine.introduced(server, addresses.by, &addresses.addresses);
                 let places = agents.len();
@@ -68,7 +68,7 @@ impl Hub {
                 let _ = cx.state.machine.say_names(cx.now, server, said);
             }
             // A home waits for whoever comes.
-            Role::Receiver | Role::Server(_) | Role::Acceptor(_) => {}
+            Role::Receiver(_) | Role::Server(_) | Role::Acceptor(_) => {}
         }
     }
 
@@ -107,6 +107,7 @@ impl Hub {
 
     /// Both ends of a channel are on this node: they are joined in memory.
     fn join_here(&mut self, cx: &mut Locked<'_>, channel: ChannelId, outlet: AnyOutlet, joined: &Arc<Joined>) {
+        self.rouse_home(cx, channel);
         if let Some(number) = self.channels.remove(channel) {
             self.directory.attached(number);
             self.own.attached(number);
@@ -167,7 +168,7 @@ impl Hub {
                 self.directory.attached(home);
                 self.own.attached(home);
             }
-            Role::Sender | Role::Receiver | Role::Client(_) => {}
+            Role::Sender(_) | Role::Receiver(_) | Role::Client(_) => {}
         }
     }
 }

@@ -1,13 +1,14 @@
 //! What a node knows beside its channels: names, the ends that were declared, guests, and who wants to hear of connections.
 //!
 //! The [`Hub`] and what it keeps are here (`ends.rs`: the declared ends, `channels.rs`: which channels are whose); what it does is in the folder: `declared.rs` declares ends and hears what becomes of them, `served.rs` finds
-//! or serves the names, `joining.rs` joins what has found each other, `guests.rs` has the clients of acceptors and servers, `watchers.rs` those who
+//! or serves the names, `idle.rs` has the ends that wait and have no bridge yet, `joining.rs` joins what has found each other, `guests.rs` has the clients of acceptors and servers, `watchers.rs` those who
 //! want to hear of connections and conflicts, `reclaiming.rs` declares clients anew whose server is lost before it has answered.
 
 mod channels;
 mod declared;
 mod ends;
 mod guests;
+mod idle;
 mod inquiries;
 mod joining;
 mod reclaiming;
@@ -18,8 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dunlin_core::agent::Missing;
-use dunlin_core::carrier::{Agent, AnyOutlet};
+use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet};
 use dunlin_proto::id::{ChannelId, Life, NodeId};
 use dunlin_proto::names::{Directory, DirectoryEvent, Registry, RegistryConfig};
 use dunlin_proto::time::Time;
@@ -35,6 +35,7 @@ use super::inquiry;
 use super::log::Throttle;
 use super::name::word;
 use channels::Channels;
+use declared::Kept;
 pub(crate) use declared::{Half, Options};
 use ends::Ends;
 pub use guests::Guest;
@@ -67,10 +68,11 @@ pub(crate) enum Heard {
 
 /// What of a declared end waits for the other one.
 enum Role {
-    /// The bridge waits, stretched to nowhere, under the end's own channel number.
-    Sender,
-    /// Its home is open.
-    Receiver,
+    /// Its agent, until the end is used or its receiver is found. `None`: its bridge is there, and waits, stretched to
+    /// nowhere, under the end's own channel number.
+    Sender(Option<AnyOutlet>),
+    /// Its home is open. Its agent, until the end is used or a sender is found. `None`: its bridge is there.
+    Receiver(Option<AnyInlet>),
     /// By their places in the bundle; an end that is over has none. `None`: the server has been found.
     Client(Option<Vec<Option<Agent>>>),
     /// Its homes are open; these are its senders. `None`: its client has come.
@@ -84,35 +86,54 @@ type Outlets = Vec<(ChannelId, AnyOutlet)>;
 /// An end that was declared here.
 struct DeclaredEnd {
     name: Arc<str>,
-    options: Options,
+    options: Kept,
     declaration: Arc<Declaration>,
     role: Role,
     /// The channel of a home, or the first of a bundle's; of a sender, a number of its own.
     channel: ChannelId,
     /// Told once the end is admitted, or is not.
     answer: Option<oneshot::Sender<Result<(), NameError>>>,
-    /// Who was asked: the node at this address, or the application's name service.
+    /// `None`: most ends have nothing of it.
+    more: Option<Box<More>>,
+}
+
+/// What few declared ends have.
+#[derive(Default)]
+struct More {
+    /// The address of the node that was asked. `None`: the application's name service was.
     at: Option<Box<str>>,
-    /// `None`: it has heard of none.
-    others: Option<Box<Others>>,
-    /// Dropped with it: who wants to know that it is over.
+    /// Declarations of other nodes that stand beside this one, and do not fit it.
+    conflicts: Vec<NameConflict>,
+    /// The last declaration of another node that was refused, since it does not fit this one.
+    unfit: Option<String>,
+    /// Dropped with the end, whose holder waits for that.
     over: Option<oneshot::Sender<()>>,
     /// A client: it has introduced itself to its server, and nothing has come from there yet.
     unanswered: bool,
 }
 
-/// Declarations of other nodes that do not fit an end of this one.
-#[derive(Default)]
-struct Others {
-    /// Those that stand beside it.
-    conflicts: Vec<NameConflict>,
-    /// The last that was refused.
-    unfit: Option<String>,
-}
-
 impl DeclaredEnd {
+    fn more(&mut self) -> &mut More {
+        self.more.get_or_insert_default()
+    }
+
+    fn at(&self) -> Option<&str> {
+        self.more.as_ref()?.at.as_deref()
+    }
+
     fn unfit(&self) -> Option<&String> {
-        self.others.as_ref()?.unfit.as_ref()
+        self.more.as_ref()?.unfit.as_ref()
+    }
+
+    fn is_unanswered(&self) -> bool {
+        self.more.as_ref().is_some_and(|more| more.unanswered)
+    }
+
+    /// Its server has answered, or its home is attached to.
+    fn is_answered(&mut self) {
+        if let Some(more) = &mut self.more {
+            more.unanswered = false;
+        }
     }
 }
 
@@ -123,7 +144,7 @@ struct Introduction {
     /// How many ends its bundle has.
     places: usize,
     outlets: Outlets,
-    options: Options,
+    options: Kept,
     declaration: Arc<Declaration>,
 }
 
@@ -161,8 +182,6 @@ pub(crate) struct Hub {
     unasked: BTreeSet<(Arc<str>, u64)>,
     /// The last that was declared: ends of one type share it.
     declared: Option<Arc<Declaration>>,
-    /// Knows what an end lacks that has its channel in the core.
-    lacks: Option<Arc<dyn Missing>>,
     channels: Channels,
     introductions: BTreeMap<ChannelId, Introduction>,
     next: u64,
@@ -216,7 +235,6 @@ impl Hub {
             ends: Ends::default(),
             unasked: BTreeSet::new(),
             declared: None,
-            lacks: None,
             channels: Channels::default(),
             introductions: BTreeMap::new(),
             next: 0,

@@ -1,14 +1,15 @@
 //! Clients that wait: whose server is lost before it has answered their introduction, and that are dropped before a server comes.
 
 use std::sync::{Arc, Mutex, Weak};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Waker};
 
 use dunlin_core::carrier::Agent;
 use dunlin_proto::id::{ChannelId, NodeId};
 use dunlin_proto::wire::{End, Which};
 
+use super::idle::Unmet;
 use super::watchers::down;
-use super::{Hub, Introduction, Outlets, Role};
+use super::{DeclaredEnd, Hub, Introduction, Outlets, Role};
 use crate::node::bell::lock;
 use crate::node::driver::{Driver, Locked};
 
@@ -51,25 +52,11 @@ impl Drop for Lost {
     }
 }
 
-/// Wakes the hub for a client that waits for a server.
-struct Stirs {
-    driver: Weak<Driver>,
-    number: u64,
-}
-
-impl Wake for Stirs {
-    fn wake(self: Arc<Self>) {
-        if let Some(driver) = self.driver.upgrade() {
-            driver.client_stirs(self.number);
-        }
-    }
-}
-
 impl Hub {
     /// A client that waits for a server is declared no more once all its ends have been dropped.
     pub(crate) fn look_at_client(&mut self, cx: &mut Locked<'_>, number: u64) {
         let Some(Role::Client(Some(agents))) = self.ends.get(number).map(|end| &end.role) else { return };
-        let waker = Waker::from(Arc::new(Stirs { driver: Arc::downgrade(cx.driver), number }));
+        let waker = Waker::from(Unmet::new(cx.driver, number));
         let cx_of_agents = Context::from_waker(&waker);
         // The first end that is still there is looked at again when it stirs.
         let is_gone = |agent: &Agent| match agent {
@@ -83,7 +70,7 @@ impl Hub {
         if let Some(end) = self.ends.get_mut(number) {
             cx.state.garbage.push(Box::new(std::mem::replace(&mut end.role, Role::Client(None))));
         }
-        self.undeclare(number);
+        self.undeclare(cx, number);
     }
 
     /// This node is lost, and has not answered the clients that had introduced themselves to it. Nothing has used those ends yet, so the clients are
@@ -93,11 +80,11 @@ impl Hub {
         let (lost, stays): (Vec<_>, Vec<_>) = waits.partition(|(_, client)| client.server == server);
         self.introductions = stays.into_iter().collect();
         for (first, client) in lost {
-            if self.leaving || !self.ends.get(client.number).is_some_and(|end| end.unanswered) {
+            if self.leaving || !self.ends.get(client.number).is_some_and(DeclaredEnd::is_unanswered) {
                 client.outlets.iter().filter(|_| self.leaving).for_each(|(_, outlet)| outlet.own_node_leaves());
                 cx.state.garbage.push(Box::new(Lost(client.outlets)));
                 if self.channels.of(client.number).next().is_none() {
-                    self.undeclare(client.number);
+                    self.undeclare(cx, client.number);
                 }
             } else {
                 self.reclaim_client(cx, first, client);
@@ -108,12 +95,12 @@ impl Hub {
     /// Whether the server that this home waits for has not answered its client. If it is lost, the client is [reclaimed](Self::reclaim).
     pub(crate) fn is_unanswered(&self, home: ChannelId) -> bool {
         let end = self.channels.end_of(home).and_then(|number| self.ends.get(number));
-        !self.leaving && end.is_some_and(|end| end.unanswered)
+        !self.leaving && end.is_some_and(DeclaredEnd::is_unanswered)
     }
 
     fn reclaim_client(&mut self, cx: &mut Locked<'_>, first: ChannelId, client: Introduction) {
         let number = client.number;
-        let at = self.ends.get(number).and_then(|end| end.at.clone());
+        let at = self.ends.get(number).and_then(DeclaredEnd::at).map(str::to_owned);
         self.unlist(number, at.as_deref());
         let place = |channel: ChannelId| channel.0.wrapping_sub(first.0) as usize;
         let mut agents: Vec<Option<Agent>> = (0..client.places).map(|_| None).collect();

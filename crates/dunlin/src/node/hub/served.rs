@@ -110,7 +110,7 @@ impl Hub {
                 let waits: Vec<u64> = self
                     .ends
                     .iter()
-                    .filter(|(_, end)| end.at.as_deref() == Some(address) && end.answer.is_some())
+                    .filter(|(_, end)| end.at() == Some(address) && end.answer.is_some())
                     .map(|(number, _)| number)
                     .collect();
                 for number in waits {

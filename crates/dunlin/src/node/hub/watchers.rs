@@ -3,13 +3,13 @@
 use std::fmt;
 use std::time::Duration;
 
-use dunlin_core::carrier::{Agent, AnyOutlet};
+use dunlin_core::carrier::Agent;
 use dunlin_proto::id::{Incarnation, Life, NodeId};
 use dunlin_proto::time::Time;
 use dunlin_proto::{Declined, Down, Source, State};
 use tokio::sync::oneshot;
 
-use super::{Hub, News, Role};
+use super::{Hub, News};
 use crate::node::Peer;
 use crate::node::driver::Locked;
 use crate::node::events::{Limit, NodeEvent, Refusals, Watcher};
@@ -95,8 +95,8 @@ impl Hub {
     /// What whoever begins to watch has missed, and is still so.
     pub(crate) fn present(&self) -> Vec<NodeEvent> {
         let joined = |(peer, name): (&Peer, &String)| NodeEvent::Joined { peer: *peer, name: name.clone() };
-        let others = self.ends.iter().filter_map(|(_, end)| end.others.as_ref());
-        let conflicts = others.flat_map(|others| others.conflicts.iter().cloned().map(NodeEvent::Conflict));
+        let more = self.ends.iter().filter_map(|(_, end)| end.more.as_ref());
+        let conflicts = more.flat_map(|more| more.conflicts.iter().cloned().map(NodeEvent::Conflict));
         let closing = self.closing.map(|within| NodeEvent::Closing { within });
         self.there.iter().map(joined).chain(conflicts).chain(closing).collect()
     }
@@ -202,16 +202,7 @@ impl Hub {
 
     /// This node has left: its connections are over, and who watches them hears it before the channel ends.
     pub(crate) fn farewell(mut self: Box<Self>, lines: &mut Vec<Line>) {
-        for end in self.ends.take_all() {
-            match end.role {
-                Role::Client(Some(agents)) => agents.into_iter().flatten().for_each(down),
-                Role::Server(Some(outlets)) => outlets.into_iter().for_each(|(_, outlet)| own_node_leaves(outlet)),
-                Role::Sender | Role::Receiver | Role::Client(None) | Role::Server(None) | Role::Acceptor(_) => {}
-            }
-        }
-        for client in std::mem::take(&mut self.introductions).into_values() {
-            client.outlets.into_iter().for_each(|(_, outlet)| own_node_leaves(outlet));
-        }
+        self.end_all();
         for life in std::mem::take(&mut self.lives).into_values() {
             self.tell(NodeEvent::Connection(Peer(life), ConnectionState::Down(Down::Leaving)));
         }
@@ -333,16 +324,13 @@ impl Hub {
     }
 }
 
-/// As [`down`].
-fn own_node_leaves(outlet: AnyOutlet) {
-    outlet.own_node_leaves();
-    outlet.down();
-}
-
 /// Its node has left.
 pub(super) fn down(agent: Agent) {
     match agent {
-        Agent::Outlet(outlet) => own_node_leaves(outlet),
+        Agent::Outlet(outlet) => {
+            outlet.own_node_leaves();
+            outlet.down();
+        }
         Agent::Inlet(inlet) => {
             inlet.own_node_leaves();
             inlet.down();
