@@ -15,7 +15,7 @@ use dunlin::node::roles::JoinWait;
 use dunlin::node::{ConnectionState, Down, Encoding, Limit, NameError, NodeError, NodeEvent, Role};
 use dunlin::prelude::*;
 use dunlin::{ClaimError, broadcast, call};
-use dunlin_attack::{Peer, declare, face, life};
+use dunlin_attack::{Peer, declare, face, life, needs_files};
 use dunlin_proto::id::ChannelId;
 use dunlin_proto::schema::{Coding, Kind, Schema};
 use dunlin_proto::wire::handshake::{Answer, Refusal};
@@ -239,6 +239,7 @@ fn guests_that_nobody_receives_are_an_event() {
 
 #[test]
 fn strangers_are_an_event() {
+    needs_files(4_096);
     run(async {
         let names = "memory:names-of-strangers";
         let node = Node::builder().app("strangers").names(names).listen("127.0.0.1:0").join().await?;
