@@ -5,6 +5,7 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use dunlin::node::{Limit, NodeEvent};
 use dunlin::prelude::*;
 use dunlin_attack::{Peer, declare, face, forget_peak, hello, life, offer, resident, run, run_alone};
 use dunlin_proto::id::ChannelId;
@@ -177,6 +178,7 @@ fn silent_inquirers_of_one_source_keep_no_other_from_the_names() {
         let builder = || Node::builder().app("silent").names("memory:names-of-silent");
         let node = builder().listen("127.0.0.1:0").join().await.expect("it joins");
         let address = node.addresses()[0].clone();
+        let mut events = node.events();
         let mut peer = Peer::meet([127, 0, 0, 2], &address, "silent", life(1)).await.expect("it is let in");
         ask_silently(&mut peer, 64).await;
 
@@ -186,6 +188,8 @@ fn silent_inquirers_of_one_source_keep_no_other_from_the_names() {
         let mut asks = other.inquire(Some(&address), patience).await.expect("it is there");
         let names = asks.names(patience).await.expect("it answers though others receive nothing");
         assert_eq!(names.node, node.me().to_string());
+        // The inquirer whose page gave way is told later.
+        while !matches!(events.recv().await.expect("the node lives"), NodeEvent::Limit(Limit::Lists { .. })) {}
         assert_eq!(node.refusals().lists, 1, "{:?}", node.refusals());
         drop((peer, node));
     });
