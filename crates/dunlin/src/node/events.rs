@@ -218,7 +218,8 @@ pub struct Refusals {
     pub dial_backs: u64,
     /// Ways to nodes of this host that have not set `relayed` ([`Limit::Admittance`]).
     pub admittances: u64,
-    /// How often the limit of open files kept this node from accepting ([`Limit::Files`]).
+    /// Spells in which the limit of open files kept this node from accepting ([`Limit::Files`]): a spell ends with the
+    /// next socket that is accepted, however many tries lie between.
     pub files: u64,
 }
 
