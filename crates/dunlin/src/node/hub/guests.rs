@@ -337,6 +337,14 @@ mod tests {
     }
 
     #[test]
+    fn a_bundle_has_at_most_256_ends() {
+        let senders = |count: usize| (0..count).map(|_| dunlin_core::channel::<u32>().0).collect::<Vec<_>>();
+        assert_eq!(agents_of(senders(BUNDLE_ENDS_MAX)).map(|agents| agents.len()).unwrap(), BUNDLE_ENDS_MAX);
+        let error = agents_of(senders(BUNDLE_ENDS_MAX + 1)).err().unwrap().to_string();
+        assert!(error.contains("number of ends above 256"), "{error}");
+    }
+
+    #[test]
     fn guests_of_one_source_leave_room_for_others() {
         let mut places = Waiting::default();
         let host = |last| Source::V4([10, 0, 0, last]);
