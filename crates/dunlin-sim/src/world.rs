@@ -503,7 +503,7 @@ impl World {
                 Action::Proxy(channel, heard) => self.proxy_hears(proc, channel, heard),
                 Action::Read(..) => self.broke("a value is read, and nobody reads here"),
                 Action::Names(life, said) => self.names_heard(proc, life, said),
-                Action::Unrelayed(_) | Action::Declined(..) => {}
+                Action::ClosedRelayed(..) | Action::Unrelayed(_) | Action::Declined(..) => {}
                 Action::Introduced(address, result) => self.introduced(proc, &address, result),
             }
             if self.broken.is_some() {

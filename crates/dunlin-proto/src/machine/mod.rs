@@ -41,6 +41,9 @@ pub enum Action {
     Write(SocketId),
     /// Fill the socket once more, write that, close it, and say [`Machine::closed`].
     Close(SocketId, Closed),
+    /// A socket that the first node relays, and on which the second one has dialled as that one says, is closed. There
+    /// is nothing to do: the driver has never heard of it.
+    ClosedRelayed(NodeId, NodeId, Closed),
     /// A connection has changed.
     Connection(NodeId, State),
     /// Something for the home of a channel, from the node with a sending half.
@@ -591,6 +594,9 @@ impl Machine {
     /// The driver closes the socket, or, if it is relayed, this machine does, at once.
     fn act_close(&mut self, socket: SocketId, why: Closed) {
         if is_relayed(socket) {
+            if let Some((by, from)) = self.relays.by(socket).zip(self.relays.from(socket)) {
+                self.actions.push_back(Action::ClosedRelayed(by, from, why));
+            }
             return self.close_relayed(socket);
         }
         self.actions.push_back(Action::Close(socket, why));
