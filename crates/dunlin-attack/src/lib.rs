@@ -24,7 +24,8 @@ use tokio::net::{TcpSocket, TcpStream};
 
 pub use key::{Key, life};
 
-/// Runs a test on two workers; it may take four minutes. It may open as many files as the process can be allowed.
+/// Runs a test on two workers; it may take four minutes. It may open as many files as the process can be
+/// allowed.
 ///
 /// # Panics
 /// The test hangs.
@@ -37,8 +38,8 @@ pub fn run(test: impl Future<Output = ()>) {
     runtime.block_on(async { tokio::time::timeout(limit, test).await.expect("the test hangs") });
 }
 
-/// The same, with no other such test of this process beside it: what is measured is the whole process. To wait for the
-/// others is not part of the four minutes.
+/// The same, with no other such test of this process beside it: what is measured is the whole process. To
+/// wait for the others is not part of the four minutes.
 ///
 /// # Panics
 /// The test hangs.
@@ -48,8 +49,8 @@ pub fn run_alone(test: impl Future<Output = ()>) {
     run(test);
 }
 
-/// This test opens so many files, or needs a node that may. A process begins with 1,024 on most systems, and may
-/// raise that itself, up to a hard limit.
+/// This test opens so many files, or needs a node that may. A process begins with 1,024 on most systems, and
+/// may raise that itself, up to a hard limit.
 ///
 /// # Panics
 /// The hard limit is lower.
@@ -67,7 +68,8 @@ pub fn needs_files(count: u64) {
 fn allow_files() -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    // Some systems refuse what is more than their own maximum, though no hard limit says so: then the limit stays.
+    // Some systems refuse what is more than their own maximum, though no hard limit says so: then the limit
+    // stays.
     let is_raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
     if is_raised { maximum } else { current }
 }
@@ -199,7 +201,8 @@ impl Peer {
         Ok(there)
     }
 
-    /// Says nothing more, and waits until the node has closed the socket, which it does once it has forgotten it.
+    /// Says nothing more, and waits until the node has closed the socket, which it does once it has forgotten
+    /// it.
     async fn close(mut self) {
         // If that fails, the socket is closed already.
         let _ = self.stream.shutdown().await;
@@ -312,8 +315,8 @@ impl Peer {
         }
     }
 
-    /// The next frame of a conversation: no heartbeat, no acknowledgement, no credit of the connection's, no request for
-    /// help with other nodes (the node may look for an earlier peer that has gone).
+    /// The next frame of a conversation: no heartbeat, no acknowledgement, no credit of the connection's, no
+    /// request for help with other nodes (the node may look for an earlier peer that has gone).
     ///
     /// # Errors
     /// Those of [`hear`](Self::hear).

@@ -1,5 +1,6 @@
-//! A process that may open few files: one host does not take them all, and a node that has none left says so, and
-//! accepts again once it can. How long it waits between two tries is tested in `node_events.rs` of `dunlin`.
+//! A process that may open few files: one host does not take them all, and a node that has none left says so,
+//! and accepts again once it can. How long it waits between two tries is tested in `node_events.rs` of
+//! `dunlin`.
 #![cfg(target_os = "linux")]
 
 use std::process::Stdio;
@@ -13,8 +14,8 @@ const IS_CHILD: &str = "DUNLIN_ATTACK_FILES";
 /// So many files may the node's process have open.
 const FILES: usize = 64;
 
-/// The other process of the tests: it says where its node listens, and each time that a spell without files begins;
-/// and how many there were when it is told to end.
+/// The other process of the tests: it says where its node listens, and each time that a spell without files
+/// begins; and how many there were when it is told to end.
 #[test]
 #[ignore = "runs as a child of the tests below"]
 fn node_with_few_files() {

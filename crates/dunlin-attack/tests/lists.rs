@@ -1,5 +1,5 @@
-//! Many that ask a name service for all its names at once: what it keeps for them is bounded, and those that receive
-//! nothing keep no other from its names.
+//! Many that ask a name service for all its names at once: what it keeps for them is bounded, and those that
+//! receive nothing keep no other from its names.
 #![cfg(target_os = "linux")]
 
 use std::process::Stdio;
@@ -127,14 +127,14 @@ fn lists_of_all_names_at_once_take_little_memory() {
 /// So many pages are under way at once.
 const PAGES_MAX: usize = 32;
 
-/// The first channel of an inquirer, whose ends are numbered from there: a caller for pings, a sender that asks for the
-/// names, a receiver of pages.
+/// The first channel of an inquirer, whose ends are numbered from there: a caller for pings, a sender that
+/// asks for the names, a receiver of pages.
 fn inquirer(n: u64) -> ChannelId {
     ChannelId(u128::from(n) * 1_000)
 }
 
-/// Becomes so many inquirers, which ask for the names, and receive none of the pages that are offered to them. Returns
-/// once as many pages are under way as there may be.
+/// Becomes so many inquirers, which ask for the names, and receive none of the pages that are offered to
+/// them. Returns once as many pages are under way as there may be.
 async fn ask_silently(peer: &mut Peer, inquirers: u64) {
     let client = face(Face::Client);
     for number in 1..=inquirers {

@@ -216,8 +216,9 @@ fn a_slow_reader_gets_all_large_values() {
     });
 }
 
-/// Receivers of one node have a large value each that they do not receive. Others of the same node go on, however their receives come: before the value is announced,
-/// or after; and the last have theirs once they receive.
+/// Receivers of one node have a large value each that they do not receive. Others of the same node go on,
+/// however their receives come: before the value is announced, or after; and the last have theirs once they
+/// receive.
 #[test]
 fn values_that_are_not_received_leave_room_for_those_that_are() {
     const RECEIVERS: usize = 8;
@@ -253,8 +254,8 @@ fn values_that_are_not_received_leave_room_for_those_that_are() {
     });
 }
 
-/// Peers of one host, each under an id of its own, have a large value announced for a receive that waits, and send
-/// nothing of it. What nodes of another host send comes through meanwhile.
+/// Peers of one host, each under an id of its own, have a large value announced for a receive that waits, and
+/// send nothing of it. What nodes of another host send comes through meanwhile.
 #[test]
 fn peers_of_one_host_leave_memory_to_other_hosts() {
     const PEERS: usize = 64;
@@ -272,7 +273,8 @@ fn peers_of_one_host_leave_memory_to_other_hosts() {
             let (channels, full) = attach(&mut peer, std::iter::once(format!("r{n}"))).await;
             assert_eq!(full, 0, "a half of peer {n}");
             let announce = Memory::Announce { number: 0, channel: channels[0], kind: Kind::Offer, total: MB as u64 };
-            // The node answers in this order: it has looked for room for the value before it says that a name waits.
+            // The node answers in this order: it has looked for room for the value before it says that a name
+            // waits.
             let name = format!("a name of peer {n}");
             let declare =
                 Names::Declare { number: 1, name, channel: ChannelId(1), face: sender(), status: Status::New };
@@ -367,7 +369,8 @@ async fn visits(peer: &mut Peer, first: u128, count: u128) -> usize {
     admitted
 }
 
-/// Clients come that nobody receives: the node has room for so many, and for some of other hosts. Once they have been received and dropped, others have their room.
+/// Clients come that nobody receives: the node has room for so many, and for some of other hosts. Once they
+/// have been received and dropped, others have their room.
 #[test]
 fn guests_are_bounded() {
     const CLIENTS: u128 = 600;

@@ -107,7 +107,8 @@ fn refused_newcomers_are_counted_and_logged_once_for_each_source() {
             if told == REFUSED {
                 break;
             }
-            // The machine is slow: the first have had their time before the last came. All are gone: once more.
+            // The machine is slow: the first have had their time before the last came. All are gone: once
+            // more.
             before += counted;
             open(STRANGERS_MAX + REFUSED).await;
         }

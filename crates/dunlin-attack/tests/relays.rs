@@ -1,5 +1,5 @@
-//! One host that asks for all that a node relays: another one still has its share. And what a node refuses of what is
-//! relayed to it is an event there, since the relay only passes bytes on.
+//! One host that asks for all that a node relays: another one still has its share. And what a node refuses of
+//! what is relayed to it is an event there, since the relay only passes bytes on.
 
 use std::time::Duration;
 

@@ -19,8 +19,8 @@ const ANSWERS: u64 = 30;
 /// Each takes as many steps as one frame may. So the flooder's socket rests for so long after it.
 const REST: Duration = Duration::from_millis(100);
 
-/// A list of lists, and so on, so many times: then it begins anew. It takes as many visits to compare it with one of
-/// another length as their product is.
+/// A list of lists, and so on, so many times: then it begins anew. It takes as many visits to compare it with
+/// one of another length as their product is.
 fn lists(name: &str, lists: u16) -> Bytes {
     let first = Field { names: vec!["lists".into()], kind: 1, required: true };
     let mut kinds = vec![Kind::Struct { name: name.into(), fields: vec![first], closed: false }];

@@ -428,7 +428,8 @@ fn other_channels_go_on_beside_one_that_is_full() {
     }
 }
 
-/// Two channels have a value each that is as large as can be, and that nobody receives: what is received goes on beside them, on any number of others.
+/// Two channels have a value each that is as large as can be, and that nobody receives: what is received goes
+/// on beside them, on any number of others.
 #[test]
 fn large_values_that_are_not_received_leave_room_for_one_that_is() {
     let mut world = World::new();
@@ -551,7 +552,8 @@ impl Crowd {
         self.run(at, most, &mut |_| {});
     }
 
-    /// What this peer and the node have to say to each other, until so many bytes have come from the peer; what others have to say meanwhile waits.
+    /// What this peer and the node have to say to each other, until so many bytes have come from the peer;
+    /// what others have to say meanwhile waits.
     fn run(&mut self, at: usize, most: usize, hear: &mut dyn FnMut(ProxyHears)) {
         let (socket, now) = (SocketId(at as u64), self.now);
         let mut left = most;
@@ -605,8 +607,9 @@ impl Crowd {
     }
 }
 
-/// A thousand nodes of one source have a value each that never comes to its end, though a receive waits for it, and as many halves as there is room for. Nodes of other sources
-/// attach, and what they send comes through.
+/// A thousand nodes of one source have a value each that never comes to its end, though a receive waits for
+/// it, and as many halves as there is room for. Nodes of other sources attach, and what they send comes
+/// through.
 #[test]
 fn nodes_of_one_source_leave_room_to_those_of_others() {
     const HOSTILE: usize = 1000;
@@ -640,8 +643,8 @@ fn nodes_of_one_source_leave_room_to_those_of_others() {
     assert!(crowd.receive(more));
 }
 
-/// Others hold all that the node has room for. A connection that was there before still sends what its credit of 256 KiB
-/// allows: it announces nothing, and all of it arrives, though none of it is received.
+/// Others hold all that the node has room for. A connection that was there before still sends what its credit
+/// of 256 KiB allows: it announces nothing, and all of it arrives, though none of it is received.
 #[test]
 fn a_connection_keeps_its_credit_whatever_others_hold() {
     const VALUE: usize = 1000;
@@ -676,7 +679,8 @@ fn a_connection_keeps_its_credit_whatever_others_hold() {
     assert!(written.is_empty());
 }
 
-/// What a guest's channels cost is given back with each of them; a half that attaches to one has that as its place.
+/// What a guest's channels cost is given back with each of them; a half that attaches to one has that as its
+/// place.
 #[test]
 fn channels_of_guests_count_once_until_they_are_over() {
     let mut crowd = Crowd::new(MB, HELD_MAX);

@@ -2,9 +2,10 @@
 //!
 //! It knows all that any node knows, and more: each id, incarnation, connection and resume point. It dials nodes in the name of others, and
 //! answers dials in the place of others; it names lives that cannot be, says again what it has heard there, and leaves sockets open that say
-//! nothing more. Now and then that comes as a flood: of words, or of sockets that stay open and say nothing, many more than
-//! a node has places for. That is all the same to the innocent: their laws hold as they do without it, what it makes up is
-//! not answered, nothing that it says is believed, and none of their sockets makes room for one of its own.
+//! nothing more. Now and then that comes as a flood: of words, or of sockets that stay open and say nothing,
+//! many more than a node has places for. That is all the same to the innocent: their laws hold as they do
+//! without it, what it makes up is not answered, nothing that it says is believed, and none of their sockets
+//! makes room for one of its own.
 //!
 //! It is at no node's bound address, and says nothing of nodes that were started again: where they keep their ids, as here, that
 //! is believed without proof (`docs/wire.md`).
@@ -90,8 +91,8 @@ impl World {
         self.procs[proc].machine.closed(now, socket);
     }
 
-    /// Whether the thief has more sockets without a handshake at a process than all others together, one too many
-    /// included.
+    /// Whether the thief has more sockets without a handshake at a process than all others together, one too
+    /// many included.
     pub(crate) fn thief_crowds(&self, proc: usize) -> bool {
         let open = self.thief.open.iter().filter(|(at, _)| *at == proc).count();
         2 * open > self.plan.config.strangers_max + 1

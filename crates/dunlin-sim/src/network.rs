@@ -385,8 +385,8 @@ impl World {
         self.after(wait, Event::OwnClosed(socket, side));
     }
 
-    /// A socket of an honest node is closed. When there are too many without a handshake, those of the source that has
-    /// most of them make room.
+    /// A socket of an honest node is closed. When there are too many without a handshake, those of the source
+    /// that has most of them make room.
     pub(crate) fn made_room(&mut self, proc: usize, why: &Closed) {
         if *why == Closed::Crowded && self.thief_crowds(proc) {
             let node = self.procs[proc].node;

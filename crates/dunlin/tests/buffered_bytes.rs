@@ -16,7 +16,8 @@ static HEAP: Counting<Program> = Counting(Program::new());
 
 /// A send that takes longer waits for room, or the machine is busy.
 const STALLED: Duration = Duration::from_millis(500);
-/// So many such sends in succession say that there is no room, if the memory is taken that there has to be room for...
+/// So many such sends in succession say that there is no room, if the memory is taken that there has to be
+/// room for...
 const STALLS: u32 = 2;
 /// ... and so many if it is not.
 const STALLS_EARLY: u32 = 60;
@@ -54,8 +55,8 @@ fn least(budget: u64) -> u64 {
     budget / 3
 }
 
-/// Fills a buffer with values of one size, until sends find no room: gives the peak growth of this node, and how many
-/// values it held.
+/// Fills a buffer with values of one size, until sends find no room: gives the peak growth of this node, and
+/// how many values it held.
 async fn fill(size: usize, policy: Policy, budget: u64) -> Result<(usize, u64)> {
     let names = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
     let node = Node::builder().app("buffered").names(&names).buffered_max_bytes(budget).join().await?;

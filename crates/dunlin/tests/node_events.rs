@@ -227,7 +227,8 @@ fn guests_that_nobody_receives_are_an_event() {
         };
         let Limit::Guests { name, peer, max } = told else { panic!("{told:?}") };
         assert_eq!((name.as_str(), peer), ("counter", b.me()));
-        // The last quarter of the places is for others, and the limit that is told is the one that was reached.
+        // The last quarter of the places is for others, and the limit that is told is the one that was
+        // reached.
         assert_eq!(max, 768);
         // The client that was turned away hears why, and what to do.
         let mut last = clients.pop().unwrap();
@@ -300,7 +301,8 @@ fn strangers_are_an_event() {
     });
 }
 
-/// A network of a process that may open no more files. Its listener gives one socket, at the call of this number.
+/// A network of a process that may open no more files. Its listener gives one socket, at the call of this
+/// number.
 struct NoFiles {
     calls: Arc<AtomicU64>,
     gives: u64,
@@ -309,7 +311,8 @@ struct NoFiles {
 /// Too many open files: EMFILE, or WSAEMFILE.
 const EMFILE: i32 = if cfg!(unix) { 24 } else { 10024 };
 
-/// After so many calls the listener is broken: a node that calls without a pause would have no time for anything else.
+/// After so many calls the listener is broken: a node that calls without a pause would have no time for
+/// anything else.
 const CALLS_MAX: u64 = 10_000;
 
 impl Network for NoFiles {

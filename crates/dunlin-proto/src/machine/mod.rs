@@ -41,8 +41,8 @@ pub enum Action {
     Write(SocketId),
     /// Fill the socket once more, write that, close it, and say [`Machine::closed`].
     Close(SocketId, Closed),
-    /// A socket that the first node relays, and on which the second one has dialled as that one says, is closed. There
-    /// is nothing to do: the driver has never heard of it.
+    /// A socket that the first node relays, and on which the second one has dialled as that one says, is
+    /// closed. There is nothing to do: the driver has never heard of it.
     ClosedRelayed(NodeId, NodeId, Closed),
     /// A connection has changed.
     Connection(NodeId, State),
@@ -66,11 +66,13 @@ pub enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Declined {
-    /// To attach to this channel: it has attached as many halves as it may, or there is no room for them in [`Config::held_max`].
+    /// To attach to this channel: it has attached as many halves as it may, or there is no room for them in
+    /// [`Config::held_max`].
     Half(ChannelId),
     /// To be dialled back by this node: as many others are.
     DialBack,
-    /// A way, by a dial-back or a relay, to this node, which is on this node's own host, while the other one is not: it has not said that it [may be relayed to](Config::relayed).
+    /// A way, by a dial-back or a relay, to this node, which is on this node's own host, while the other one
+    /// is not: it has not said that it [may be relayed to](Config::relayed).
     Admittance(NodeId),
 }
 

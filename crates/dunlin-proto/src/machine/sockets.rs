@@ -341,7 +341,8 @@ impl Machine {
     }
 
     /// Bytes have arrived, behind what the last call has left in `buffer`: the beginning of a frame, that is not copied to wait for its end.
-    /// Returns how many more bytes that frame needs at least. If that is none and something is left, frames wait behind one that may have taken long: others should have their turn before it is called again.
+    /// Returns how many more bytes that frame needs at least. If that is none and something is left, frames
+    /// wait behind one that may have taken long: others should have their turn before it is called again.
     pub fn received_in(&mut self, now: Time, id: SocketId, buffer: &mut BytesMut) -> usize {
         let Some(socket) = self.sockets.get_mut(id) else {
             buffer.clear();

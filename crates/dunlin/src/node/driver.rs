@@ -366,7 +366,8 @@ impl Driver {
         self.tell_why(state, now, peer, source, dialled, why);
     }
 
-    /// The same of a socket with this at its other end, which comes from there, or was dialled at that address.
+    /// The same of a socket with this at its other end, which comes from there, or was dialled at that
+    /// address.
     fn tell_why(
         self: &Arc<Self>,
         state: &mut State,

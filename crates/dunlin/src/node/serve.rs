@@ -54,7 +54,8 @@ pub(crate) async fn accept(driver: Weak<Driver>, mut listener: BoxListener) {
                 is_said = false;
                 driver.accepted(socket);
                 drop(driver);
-                // A burst would else have more files open than it has places: those that made room for it are closed first.
+                // A burst would else have more files open than it has places: those that made room for it are
+                // closed first.
                 give_way().await;
             }
             Err(error) if is_transient(&error) => {
@@ -264,15 +265,16 @@ async fn find_or_serve(
                 Err(_) => {}
             }
         }
-        // Two may come this far at once: the first address that is free decides, and the other node asks there again.
+        // Two may come this far at once: the first address that is free decides, and the other node asks
+        // there again.
         for (at, address) in addresses.iter().enumerate().filter(|(_, address)| can_serve(address)) {
             match listen_or_ask(driver, networks, address).await {
                 Taken::Free(listener) => return Found::Here(listener, at),
                 Taken::By(node) => return Found::At(node, at),
                 Taken::Unusable => {}
                 Taken::Unknown { why, was_busy } => {
-                    // This application's name service, which has no room or is stopped: one more at the next port would be
-                    // another network. Else another application's, or no name service.
+                    // This application's name service, which has no room or is stopped: one more at the next
+                    // port would be another network. Else another application's, or no name service.
                     let is_here = own.application_at(address).map_or(was_busy, |its| its == application);
                     if !is_here {
                         continue;
@@ -309,7 +311,8 @@ enum Taken {
 
 async fn listen_or_ask(driver: &Arc<Driver>, networks: &Networks, address: &str) -> Taken {
     let (mut why, mut was_busy) = (String::new(), false);
-    // Once may not do: if its socket was lost just then, two would serve the same names; and it may end meanwhile.
+    // Once may not do: if its socket was lost just then, two would serve the same names; and it may end
+    // meanwhile.
     for _ in 0..ASKS {
         match networks.listen(address).await {
             Ok(listener) => return Taken::Free(listener),

@@ -189,8 +189,8 @@ impl Drop for TurnedAway {
 }
 
 impl Hub {
-    /// What a client was to be joined to is not there any more, or has no room for it: its ends are poisoned, since
-    /// without a reason the client would take this for an orderly end.
+    /// What a client was to be joined to is not there any more, or has no room for it: its ends are poisoned,
+    /// since without a reason the client would take this for an orderly end.
     fn turned_away(&mut self, cx: &mut Locked<'_>, number: u64, outlets: Outlets) {
         let name = self.ends.get(number).map(|end| end.name.to_string()).unwrap_or_default();
         let why = format!(

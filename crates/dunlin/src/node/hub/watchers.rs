@@ -106,7 +106,8 @@ impl Hub {
         self.news.push_back(News { event, ended: None, source: None, is_said: false });
     }
 
-    /// The same, of what another node has brought about, over a socket from there: people are told of it as of refusals.
+    /// The same, of what another node has brought about, over a socket from there: people are told of it as
+    /// of refusals.
     pub(crate) fn tell_of(&mut self, event: NodeEvent, source: Source) {
         self.news.push_back(News { event, ended: None, source: Some(source), is_said: false });
     }
