@@ -9,6 +9,7 @@ mod key;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -23,15 +24,59 @@ use tokio::net::{TcpSocket, TcpStream};
 
 pub use key::{Key, life};
 
-/// Runs a test on two workers; it may take two minutes.
+/// Runs a test on two workers; it may take four minutes. It may open as many files as the process can be
+/// allowed.
 ///
 /// # Panics
 /// The test hangs.
 pub fn run(test: impl Future<Output = ()>) {
+    allow_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.expect("the system gives threads");
-    let limit = Duration::from_secs(120);
+    // On a quiet machine none takes longer than 40 s.
+    let limit = Duration::from_secs(240);
     runtime.block_on(async { tokio::time::timeout(limit, test).await.expect("the test hangs") });
+}
+
+/// The same, with no other such test of this process beside it: what is measured is the whole process. To
+/// wait for the others is not part of the four minutes.
+///
+/// # Panics
+/// The test hangs.
+pub fn run_alone(test: impl Future<Output = ()>) {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    run(test);
+}
+
+/// This test opens so many files, or needs a node that may. A process begins with 1,024 on most systems, and
+/// may raise that itself, up to a hard limit.
+///
+/// # Panics
+/// The hard limit is lower.
+pub fn needs_files(count: u64) {
+    let allowed = allow_files();
+    assert!(
+        allowed.is_none_or(|allowed| allowed >= count),
+        "this test needs {count} open files, and the hard limit is {allowed:?}: raise it (`ulimit -Hn`, `LimitNOFILE` of \
+         systemd, `--ulimit nofile` of docker)"
+    );
+}
+
+/// Raises the limit of open files as far as this process may: how many that are. `None`: there is no limit.
+#[cfg(unix)]
+fn allow_files() -> Option<u64> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    // Some systems refuse what is more than their own maximum, though no hard limit says so: then the limit
+    // stays.
+    let is_raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
+    if is_raised { maximum } else { current }
+}
+
+#[cfg(not(unix))]
+fn allow_files() -> Option<u64> {
+    None
 }
 
 /// A plain socket from an address of this host's loopback network to a node.
@@ -145,13 +190,23 @@ impl Peer {
         Ok(Self { stream: dial(from, to).await?, arrived: BytesMut::new(), handshake: None })
     }
 
-    /// Which node is at an address.
+    /// Which node is at an address. The node has forgotten the socket of this question then.
     ///
     /// # Errors
     /// Those of the system; the node closed the socket, or refuses.
     pub async fn who_is(from: [u8; 4], to: &str, application: &str, me: Life) -> io::Result<Life> {
         let mut peer = Self::dial(from, to).await?;
-        Ok(peer.greet(&hello(application, me, ANY)).await?.me)
+        let there = peer.greet(&hello(application, me, ANY)).await?.me;
+        peer.close().await;
+        Ok(there)
+    }
+
+    /// Says nothing more, and waits until the node has closed the socket, which it does once it has forgotten
+    /// it.
+    async fn close(mut self) {
+        // If that fails, the socket is closed already.
+        let _ = self.stream.shutdown().await;
+        while self.read().await.is_ok() {}
     }
 
     /// Asks which node is at an address, dials it again, and shakes hands.
@@ -260,8 +315,8 @@ impl Peer {
         }
     }
 
-    /// The next frame of a conversation: no heartbeat, no acknowledgement, no credit of the connection's, no request for help with other nodes (the node may look for an
-    /// earlier peer that has gone).
+    /// The next frame of a conversation: no heartbeat, no acknowledgement, no credit of the connection's, no
+    /// request for help with other nodes (the node may look for an earlier peer that has gone).
     ///
     /// # Errors
     /// Those of [`hear`](Self::hear).
@@ -269,7 +324,7 @@ impl Peer {
         loop {
             match self.hear().await? {
                 Frame::Heartbeat | Frame::Ack { .. } => {}
-                Frame::Memory(Memory::Credit(_)) | Frame::Relay(Relay::AskDial { .. }) => {}
+                Frame::Memory(Memory::Credit(_)) | Frame::Relay(Relay::AskDial { .. } | Relay::To { .. }) => {}
                 frame => return Ok(frame),
             }
         }

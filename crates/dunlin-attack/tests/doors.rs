@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use dunlin::prelude::*;
-use dunlin_attack::{Peer, dial, hello, life, run};
+use dunlin_attack::{Peer, dial, hello, life, needs_files, run_alone};
 use dunlin_proto::id::Life;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -16,7 +16,8 @@ async fn node(application: &str) -> Node {
     Node::builder().app(application).names(&names).listen("127.0.0.1:0").join().await.expect("it joins")
 }
 
-/// 1,800 silent sockets a second, until it is dropped. `ready` fires when more have been opened than a node has places for.
+/// 1,800 silent sockets a second, until it is dropped. `ready` fires when more have been opened than a node
+/// has places for.
 async fn flood(to: String, ready: mpsc::Sender<()>) {
     let mut held = JoinSet::new();
     let mut pace = tokio::time::interval(Duration::from_millis(5));
@@ -39,7 +40,7 @@ async fn flood(to: String, ready: mpsc::Sender<()>) {
 
 #[test]
 fn silent_sockets_of_one_address_keep_no_other_out() {
-    run(async {
+    run_alone(async {
         let node = node("doors").await;
         let address = node.addresses()[0].clone();
         let there = Peer::who_is(OTHER, &address, "doors", life(1)).await.unwrap();
@@ -73,7 +74,8 @@ fn silent_sockets_of_one_address_keep_no_other_out() {
 #[test]
 fn many_honest_nodes_of_one_address_join_at_once() {
     const NODES: u128 = 5_000;
-    // With the pauses between them so many tries take 30 seconds: the test counts them, since a busy machine takes longer.
+    // With the pauses between them so many tries take 30 seconds: the test counts them, since a busy machine
+    // takes longer.
     const TRIES: u64 = 35;
     async fn joins(address: String, me: Life, there: Life) -> (Peer, u64) {
         let mut pause = Duration::from_millis(20);
@@ -88,7 +90,9 @@ fn many_honest_nodes_of_one_address_join_at_once() {
         }
         unreachable!("it tries again until it has joined")
     }
-    run(async {
+    // Both ends of each connection are here.
+    needs_files(12_000);
+    run_alone(async {
         let node = node("twins").await;
         let address = node.addresses()[0].clone();
         let there = Peer::who_is(OTHER, &address, "twins", life(1)).await.unwrap();

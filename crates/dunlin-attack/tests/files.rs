@@ -1,4 +1,6 @@
-//! A process that may open few files: one host does not take them all, and a node that has none left says so, and accepts again once it can.
+//! A process that may open few files: one host does not take them all, and a node that has none left says so,
+//! and accepts again once it can. How long it waits between two tries is tested in `node_events.rs` of
+//! `dunlin`.
 #![cfg(target_os = "linux")]
 
 use std::process::Stdio;
@@ -12,7 +14,8 @@ const IS_CHILD: &str = "DUNLIN_ATTACK_FILES";
 /// So many files may the node's process have open.
 const FILES: usize = 64;
 
-/// The other process of the tests: it says where its node listens, and each time that it cannot accept; and how often that was when it is told to end.
+/// The other process of the tests: it says where its node listens, and each time that a spell without files
+/// begins; and how many there were when it is told to end.
 #[test]
 #[ignore = "runs as a child of the tests below"]
 fn node_with_few_files() {
@@ -89,7 +92,7 @@ impl Child {
         stdin.write_all(format!("{what}\n").as_bytes()).await.expect("it reads");
     }
 
-    /// How often it could not accept.
+    /// In how many spells it could not accept.
     async fn ends(mut self) -> u64 {
         self.does("end").await;
         let refused = self.says("refused ").await;
@@ -111,9 +114,8 @@ fn a_node_without_files_says_so_and_accepts_again() {
         let peer = Peer::meet([127, 0, 0, 3], &address, "files", life(1)).await;
         peer.expect("it accepts again");
         drop(waits);
-        // It has waited between its tries: else there would be thousands.
-        let refused = child.ends().await;
-        assert!((1..=50).contains(&refused), "{refused}");
+        // One spell without files, however often the node has tried meanwhile.
+        assert_eq!(child.ends().await, 1);
     });
 }
 

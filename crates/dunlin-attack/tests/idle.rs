@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use dunlin::prelude::*;
-use dunlin_attack::{Peer, hello, life, resident, run};
+use dunlin_attack::{Peer, hello, life, needs_files, resident, run};
 use dunlin_proto::wire::Frame;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::task::JoinSet;
@@ -51,6 +51,8 @@ fn is_many_idle_peers() {
 
 #[test]
 fn an_idle_connection_costs_little_and_leaves_nothing() {
+    // Of those that a node's process may open, three quarters are for connections.
+    needs_files(7_000);
     run(async {
         let names = "memory:names-of-idle";
         let node = Node::builder().app("idle").names(names).listen("127.0.0.1:0").grace(Duration::ZERO).join();

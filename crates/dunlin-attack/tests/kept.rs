@@ -5,16 +5,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dunlin::prelude::*;
-use dunlin_attack::{Peer, declare, face, hello, life, run};
+use dunlin_attack::{Peer, declare, face, hello, life, run_alone};
 use dunlin_heap::{Counting, Program};
 use dunlin_proto::id::ChannelId;
 use dunlin_proto::wire::{Face, Frame, FromHome, Head, Names, Terms, ToHome};
 
 #[global_allocator]
 static HEAP: Counting<Program> = Counting(Program::new());
-
-/// The tests count the bytes of one process, so one runs at a time.
-static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 const OTHER: [u8; 4] = [127, 0, 0, 3];
 
@@ -93,8 +90,7 @@ async fn fills(peer: &mut Peer, name: &str, value: &Bytes) -> (ChannelId, u64) {
 #[test]
 fn values_of_one_byte_stay_within_the_byte_budget() {
     const BUDGET: u64 = 4 << 20;
-    run(async {
-        let _alone = ALONE.lock().await;
+    run_alone(async {
         let (node, address) = node("bytes", BUDGET).await;
         let mut rx = node.receiver::<Vec<u8>>("values").policy(fifo(100_000_000)).await.expect("it is declared");
         let mut peer = join("bytes", &address, 2).await;
@@ -122,8 +118,7 @@ fn values_of_one_byte_stay_within_the_byte_budget() {
 #[test]
 fn a_value_without_a_promised_place_ends_the_connection() {
     const BUDGET: u64 = 64 << 10;
-    run(async {
-        let _alone = ALONE.lock().await;
+    run_alone(async {
         let (node, address) = node("unpromised", BUDGET).await;
         let mut rx = node.receiver::<Vec<u8>>("values").policy(fifo(100_000_000)).await.expect("it is declared");
         let mut peer = join("unpromised", &address, 2).await;
@@ -145,8 +140,7 @@ fn ten_thousand_names_of_a_peer_cost_little_and_leave_nothing() {
     const ENDS: u64 = 10_000;
     /// As much as of an honest node: see `named_ends.rs` of `dunlin`.
     const EACH_MAX: u64 = 700;
-    run(async {
-        let _alone = ALONE.lock().await;
+    run_alone(async {
         let (node, address) = node("ends", 1 << 20).await;
         let mut peer = join("ends", &address, 2).await;
         let mut declares = async |from: &str, first: u64, count: u64| {

@@ -1,11 +1,13 @@
-//! Many that ask a name service for all its names at once: what it keeps for them is bounded, and those that receive nothing keep no other from its names.
+//! Many that ask a name service for all its names at once: what it keeps for them is bounded, and those that
+//! receive nothing keep no other from its names.
 #![cfg(target_os = "linux")]
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use dunlin::node::{Limit, NodeEvent};
 use dunlin::prelude::*;
-use dunlin_attack::{Peer, declare, face, forget_peak, hello, life, offer, resident, run};
+use dunlin_attack::{Peer, declare, face, forget_peak, hello, life, offer, resident, run, run_alone};
 use dunlin_proto::id::ChannelId;
 use dunlin_proto::wire::{Face, Frame, FromHome, Head, Names, Status, Terms, ToHome};
 use tokio::task::JoinSet;
@@ -71,7 +73,7 @@ fn asks_for_all_names() {
 /// The twin: few names, and one that asks for them, one time after the other, gets exactly these, in order.
 #[test]
 fn a_list_of_few_names_is_exact() {
-    run(async {
+    run_alone(async {
         let names = "memory:names-of-few";
         let node = Node::builder().app("few").names(names).listen("127.0.0.1:0").join().await.expect("it joins");
         let mut ends = Vec::new();
@@ -96,7 +98,7 @@ fn a_list_of_few_names_is_exact() {
 
 #[test]
 fn lists_of_all_names_at_once_take_little_memory() {
-    run(async {
+    run_alone(async {
         let names = "memory:names-of-lists";
         let node = Node::builder().app("lists").names(names).listen("127.0.0.1:0").join().await.expect("it joins");
         let address = node.addresses()[0].clone();
@@ -125,12 +127,14 @@ fn lists_of_all_names_at_once_take_little_memory() {
 /// So many pages are under way at once.
 const PAGES_MAX: usize = 32;
 
-/// The first channel of an inquirer, whose ends are numbered from there: a caller for pings, a sender that asks for the names, a receiver of pages.
+/// The first channel of an inquirer, whose ends are numbered from there: a caller for pings, a sender that
+/// asks for the names, a receiver of pages.
 fn inquirer(n: u64) -> ChannelId {
     ChannelId(u128::from(n) * 1_000)
 }
 
-/// Becomes so many inquirers, which ask for the names, and receive none of the pages that are offered to them. Returns once as many pages are under way as there may be.
+/// Becomes so many inquirers, which ask for the names, and receive none of the pages that are offered to
+/// them. Returns once as many pages are under way as there may be.
 async fn ask_silently(peer: &mut Peer, inquirers: u64) {
     let client = face(Face::Client);
     for number in 1..=inquirers {
@@ -170,10 +174,11 @@ async fn ask_silently(peer: &mut Peer, inquirers: u64) {
 
 #[test]
 fn silent_inquirers_of_one_source_keep_no_other_from_the_names() {
-    run(async {
+    run_alone(async {
         let builder = || Node::builder().app("silent").names("memory:names-of-silent");
         let node = builder().listen("127.0.0.1:0").join().await.expect("it joins");
         let address = node.addresses()[0].clone();
+        let mut events = node.events();
         let mut peer = Peer::meet([127, 0, 0, 2], &address, "silent", life(1)).await.expect("it is let in");
         ask_silently(&mut peer, 64).await;
 
@@ -183,6 +188,8 @@ fn silent_inquirers_of_one_source_keep_no_other_from_the_names() {
         let mut asks = other.inquire(Some(&address), patience).await.expect("it is there");
         let names = asks.names(patience).await.expect("it answers though others receive nothing");
         assert_eq!(names.node, node.me().to_string());
+        // The inquirer whose page gave way is told later.
+        while !matches!(events.recv().await.expect("the node lives"), NodeEvent::Limit(Limit::Lists { .. })) {}
         assert_eq!(node.refusals().lists, 1, "{:?}", node.refusals());
         drop((peer, node));
     });
@@ -191,7 +198,7 @@ fn silent_inquirers_of_one_source_keep_no_other_from_the_names() {
 /// The twin: more of one source than there are pages get their names, one after the other.
 #[test]
 fn many_inquirers_of_one_source_get_the_names() {
-    run(async {
+    run_alone(async {
         let builder = || Node::builder().app("patient").names("memory:names-of-patient");
         let node = builder().listen("127.0.0.1:0").join().await.expect("it joins");
         let address = node.addresses()[0].clone();
@@ -210,7 +217,7 @@ fn many_inquirers_of_one_source_get_the_names() {
 /// An address that is trusted stands for many hosts: each of its sockets counts alone.
 #[test]
 fn sockets_of_a_trusted_source_are_sources_of_their_own() {
-    run(async {
+    run_alone(async {
         let builder = || Node::builder().app("trusted").names("memory:names-of-trusted");
         let network = "127.0.0.0/30".parse().expect("it is a network");
         let node = builder().listen("127.0.0.1:0").trusted_sources([network]).join().await.expect("it joins");

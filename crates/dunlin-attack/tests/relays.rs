@@ -1,7 +1,9 @@
-//! One host that asks for all that a node relays: another one still has its share.
+//! One host that asks for all that a node relays: another one still has its share. And what a node refuses of
+//! what is relayed to it is an event there, since the relay only passes bytes on.
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use dunlin::node::{Limit, NodeEvent};
 use dunlin::prelude::*;
 use dunlin_attack::{Peer, hello, life, run};
@@ -59,5 +61,38 @@ fn relays_of_one_address_leave_room_for_others() {
             }
         }
         assert_eq!(relayed, RELAYS_MAX / 4 * 3, "the twin: a lone address has three quarters");
+    });
+}
+
+#[test]
+fn a_relayed_socket_that_is_refused_is_an_event_where_it_leads() {
+    run(async {
+        let builder = || Node::builder().app("relayed").listen("127.0.0.1:0");
+        let relay = builder().names("memory:names-of-relayed").join().await.expect("it joins");
+        let _served = relay.receiver::<u8>("nothing").await.expect("there is room");
+        let address = relay.addresses()[0].clone();
+        let target = builder().names(&address).serve_names(false).join().await.expect("it joins");
+        let _declared = target.receiver::<u8>("target").await.expect("there is room");
+        let mut events = target.events();
+        let there = Peer::who_is(OTHER, &address, "relayed", life(1)).await.expect("it says who it is");
+        let peer = life(2);
+        let mut asker = Peer::join(OTHER, &address, &hello("relayed", peer, there), Duration::ZERO).await.unwrap();
+        let to = Peer::who_is(OTHER, &target.addresses()[0], "relayed", life(1)).await.expect("it says who it is");
+        ask(&mut asker, peer, there, to, 1).await;
+        let stream = 2 + u64::from(peer.node > there.node);
+        let piece = Bytes::from_static(b"GET / HTTP/1.1\r\n\r\n");
+        asker.say(&[Frame::Relay(Relay::Bytes { stream, piece })]).await.expect("the connection stays");
+        let from = loop {
+            if let NodeEvent::Stranger { from, .. } = events.recv().await.expect("the node lives") {
+                break from;
+            }
+        };
+        assert_eq!(from, format!("node {}, relayed by {}", peer.node, there.node));
+        assert_eq!((target.refusals().strangers, relay.refusals().strangers), (1, 0));
+        // The twin: its relay is none the worse.
+        let (mut tx, mut rx) =
+            (relay.sender::<u8>("tides").await.unwrap(), target.receiver::<u8>("tides").await.unwrap());
+        let (sent, received) = par!(tx.send(7), rx.recv());
+        assert_eq!((sent.is_ok(), received), (true, Ok(7)));
     });
 }

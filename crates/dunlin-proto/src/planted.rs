@@ -167,6 +167,8 @@ mod chosen {
         ForgottenResumes = "forgotten-resumes",
         /// A node is taken for dead when one dial is refused where it listens.
         OneRefusal = "one-refusal",
+        /// For a socket too many the oldest without a handshake makes room, whatever its source.
+        OldestOut = "oldest-out",
         /// What was reserved for a value that is withdrawn stays reserved.
         RecantKept = "recant-kept",
         /// What has left a buffer is not given back to its sender's account.

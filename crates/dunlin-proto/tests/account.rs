@@ -8,7 +8,7 @@ use dunlin_proto::connection::State;
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId, Ticket};
 use dunlin_proto::identity::StandIn;
 use dunlin_proto::time::Time;
-use dunlin_proto::wire::{Declaration, End, Expected, Face, Frame, Terms, codec, limits};
+use dunlin_proto::wire::{Declaration, End, Expected, Face, Frame, Memory, Terms, codec, limits};
 use dunlin_proto::{Action, Config, HomeHears, Machine, ProxyHears, Source};
 use proptest::prelude::*;
 
@@ -428,7 +428,8 @@ fn other_channels_go_on_beside_one_that_is_full() {
     }
 }
 
-/// Two channels have a value each that is as large as can be, and that nobody receives: what is received goes on beside them, on any number of others.
+/// Two channels have a value each that is as large as can be, and that nobody receives: what is received goes
+/// on beside them, on any number of others.
 #[test]
 fn large_values_that_are_not_received_leave_room_for_one_that_is() {
     let mut world = World::new();
@@ -493,6 +494,10 @@ struct Crowd {
     /// What has arrived of each, and is not received.
     arrived: BTreeMap<usize, Ticket>,
     taken: usize,
+    /// So many bytes have arrived of each on credits of its channel.
+    buffered: BTreeMap<usize, usize>,
+    /// What the peers have written, since somebody has begun to look.
+    written: Option<BytesMut>,
 }
 
 impl Crowd {
@@ -503,15 +508,28 @@ impl Crowd {
         (config.value_max, config.held_max) = (value_max, held_max);
         (config.chunk, config.chunk_alone) = (Self::PIECE, Self::PIECE);
         let home = StandIn::machine(config, Life { node: NodeId(1), incarnation: Incarnation(1) }, 7);
-        Self { now: Time(1000), home, peers: Vec::new(), arrived: BTreeMap::new(), taken: 0 }
+        Self {
+            now: Time(1000),
+            home,
+            peers: Vec::new(),
+            arrived: BTreeMap::new(),
+            taken: 0,
+            buffered: BTreeMap::new(),
+            written: None,
+        }
     }
 
     /// One more peer, which comes from there, with a half. `false`: there is no room for that.
     fn join(&mut self, source: Source) -> bool {
+        self.join_with(source, 0)
+    }
+
+    /// The same, and its channel has so many places in a buffer.
+    fn join_with(&mut self, source: Source, credits: u32) -> bool {
         let (at, mut config) = (self.peers.len(), Config::new("account"));
         (config.chunk, config.chunk_alone) = (Self::PIECE, Self::PIECE);
         let mut peer = StandIn::machine(config, Life { node: NodeId(2 + at as u128), incarnation: Incarnation(1) }, 7);
-        let terms = Terms { window: 8, credits: 0, value_max: self.home.value_max() };
+        let terms = Terms { window: 8, credits, value_max: self.home.value_max() };
         self.home.open_home(id(at), terms, declared(Face::Receiver), false).unwrap();
         peer.learn(NodeId(1), &["memory:1".to_owned()]);
         peer.attach(self.now, id(at), NodeId(1), declared(Face::Sender)).unwrap();
@@ -534,7 +552,8 @@ impl Crowd {
         self.run(at, most, &mut |_| {});
     }
 
-    /// What this peer and the node have to say to each other, until so many bytes have come from the peer; what others have to say meanwhile waits.
+    /// What this peer and the node have to say to each other, until so many bytes have come from the peer;
+    /// what others have to say meanwhile waits.
     fn run(&mut self, at: usize, most: usize, hear: &mut dyn FnMut(ProxyHears)) {
         let (socket, now) = (SocketId(at as u64), self.now);
         let mut left = most;
@@ -551,6 +570,9 @@ impl Crowd {
                     Action::Home(channel, _, HomeHears::Offered(ticket, _)) => {
                         self.arrived.insert(channel.0 as usize - 1, ticket);
                     }
+                    Action::Home(channel, _, HomeHears::Sent(value)) => {
+                        *self.buffered.entry(channel.0 as usize - 1).or_default() += value.len();
+                    }
                     Action::Connection(_, State::Down(why)) => panic!("{why}"),
                     _ => {}
                 }
@@ -559,6 +581,9 @@ impl Crowd {
             self.peers[at].fill(now, socket, left.min(64 << 10), &mut out);
             for bytes in out {
                 (busy, left) = (true, left.saturating_sub(bytes.len()));
+                if let Some(written) = &mut self.written {
+                    written.extend_from_slice(&bytes);
+                }
                 self.home.received(now, socket, bytes);
             }
             let mut out = Vec::new();
@@ -582,8 +607,9 @@ impl Crowd {
     }
 }
 
-/// A thousand nodes of one source have a value each that never comes to its end, though a receive waits for it, and as many halves as there is room for. Nodes of other sources
-/// attach, and what they send comes through.
+/// A thousand nodes of one source have a value each that never comes to its end, though a receive waits for
+/// it, and as many halves as there is room for. Nodes of other sources attach, and what they send comes
+/// through.
 #[test]
 fn nodes_of_one_source_leave_room_to_those_of_others() {
     const HOSTILE: usize = 1000;
@@ -617,7 +643,44 @@ fn nodes_of_one_source_leave_room_to_those_of_others() {
     assert!(crowd.receive(more));
 }
 
-/// What a guest's channels cost is given back with each of them; a half that attaches to one has that as its place.
+/// Others hold all that the node has room for. A connection that was there before still sends what its credit
+/// of 256 KiB allows: it announces nothing, and all of it arrives, though none of it is received.
+#[test]
+fn a_connection_keeps_its_credit_whatever_others_hold() {
+    const VALUE: usize = 1000;
+    const VALUES: usize = (200 << 10) / VALUE + 1;
+    let host = |last: usize| Source::V4([10, 0, (last >> 8) as u8, last as u8]);
+    let mut crowd = Crowd::new(MB, 64 * MB as u64);
+    let honest = 0;
+    assert!(crowd.join_with(host(0), VALUES as u32));
+    // Many sources together can fill it: once there is no room for a half, there is none for anything.
+    let mut sources = 1;
+    loop {
+        let at = crowd.peers.len();
+        if !crowd.join(host(sources)) {
+            break;
+        }
+        crowd.offers(at, 1, MB, Crowd::PIECE);
+        sources += 1;
+    }
+    assert!(sources > 40, "{sources} sources have filled it");
+    crowd.written = Some(BytesMut::new());
+    for _ in 0..VALUES {
+        assert!(crowd.peers[honest].send_on_credit(crowd.now, id(honest), Bytes::from(vec![7; VALUE])));
+        crowd.run(honest, usize::MAX, &mut |_| {});
+    }
+    assert_eq!(crowd.buffered.get(&honest), Some(&(VALUES * VALUE)));
+    let mut written = crowd.written.take().unwrap();
+    while let codec::Next::Frame { head, body } = codec::next(&written).unwrap() {
+        let mut frame = written.split_to(head + body).freeze();
+        let frame = codec::decode(frame[0], frame.split_off(head)).unwrap();
+        assert!(!matches!(frame, Frame::Memory(Memory::Announce { .. })), "{frame:?}");
+    }
+    assert!(written.is_empty());
+}
+
+/// What a guest's channels cost is given back with each of them; a half that attaches to one has that as its
+/// place.
 #[test]
 fn channels_of_guests_count_once_until_they_are_over() {
     let mut crowd = Crowd::new(MB, HELD_MAX);

@@ -817,6 +817,8 @@ struct Lone {
     machine: Machine,
     /// What was closed.
     downs: Vec<(NodeId, Down)>,
+    /// Relayed sockets that were closed.
+    closed: Vec<(NodeId, NodeId, Closed)>,
     heard: BTreeMap<SocketId, Vec<Frame>>,
 }
 
@@ -836,7 +838,8 @@ impl Lone {
         config.addresses = vec!["here".to_owned()];
         change(&mut config);
         let me = Life { node: NodeId(9), incarnation: Incarnation(1) };
-        let mut lone = Self { machine: StandIn::machine(config, me, 1), downs: Vec::new(), heard: BTreeMap::new() };
+        let machine = StandIn::machine(config, me, 1);
+        let mut lone = Self { machine, downs: Vec::new(), closed: Vec::new(), heard: BTreeMap::new() };
         for peer in [D, H] {
             let hello = hello(peer, 1);
             let socket = SocketId(peer as u64);
@@ -875,6 +878,7 @@ impl Lone {
                     assert!(matches!(why, Closed::Over | Closed::Violation(_)), "{why}");
                     self.machine.closed(NOW, socket);
                 }
+                Action::ClosedRelayed(by, from, why) => self.closed.push((by, from, why)),
                 Action::Connection(node, State::Down(why)) => self.downs.push((node, why)),
                 _ => {}
             }
@@ -980,11 +984,16 @@ fn strangers_over_a_relay_are_strangers() {
     let busy = |stream| Relay::Bytes { stream, piece: Answer::Refused(Refusal::Busy).encode() };
     assert_eq!(end.heard(D), [busy(2), Relay::End { stream: 2 }, busy(4), Relay::End { stream: 4 }]);
     assert_eq!(end.machine.census().relayed, 3);
+    // The relay only passes bytes on: each refusal is told here.
+    let refused = (id(D), id(5), Closed::Crowded);
+    assert_eq!(std::mem::take(&mut end.closed), [refused.clone(), refused]);
     // They say nothing.
     end.machine.tick(NOW + SECOND);
     end.settle();
     assert_eq!(end.machine.census().relayed, 0);
     assert_eq!(end.heard(D).len(), 3);
+    let late = (id(D), id(5), Closed::NoHandshake);
+    assert_eq!(end.closed, [late.clone(), late.clone(), late]);
 }
 
 #[test]

@@ -236,6 +236,8 @@ pub struct Coverage {
     pub retired: u64,
     /// What a peer without a key has said in the name of a node.
     pub thefts: u64,
+    /// Floods of that, and of sockets that say nothing.
+    pub floods: u64,
     /// The most bytes that a node kept for others, where values are held.
     pub held: u64,
 }
@@ -260,6 +262,7 @@ impl Coverage {
         self.replaced += other.replaced;
         self.retired += other.retired;
         self.thefts += other.thefts;
+        self.floods += other.floods;
         self.held = self.held.max(other.held);
     }
 
@@ -274,7 +277,7 @@ impl Coverage {
             })
             .collect();
         format!(
-            "{{\"events\":{},\"offers\":{},\"taken\":{},\"deaths\":{},\"resumed\":{},\"relayed\":{},\"died\":{},\"replaced\":{},\"retired\":{},\"thefts\":{},\"met\":{{{}}}}}",
+            "{{\"events\":{},\"offers\":{},\"taken\":{},\"deaths\":{},\"resumed\":{},\"relayed\":{},\"died\":{},\"replaced\":{},\"retired\":{},\"thefts\":{},\"floods\":{},\"met\":{{{}}}}}",
             self.events,
             self.offers,
             self.taken,
@@ -285,6 +288,7 @@ impl Coverage {
             self.replaced,
             self.retired,
             self.thefts,
+            self.floods,
             rows.join(",")
         )
     }
@@ -304,7 +308,7 @@ impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} events, {} values offered or sent, {} taken, {} lives of connections ended, {} of them by refusals, {} times resumed, {} relayed, {} replaced, {} retired, {} thefts tried",
+            "{} events, {} values offered or sent, {} taken, {} lives of connections ended, {} of them by refusals, {} times resumed, {} relayed, {} replaced, {} retired, {} thefts tried, {} floods",
             self.events,
             self.offers,
             self.taken,
@@ -314,7 +318,8 @@ impl fmt::Display for Coverage {
             self.relayed,
             self.replaced,
             self.retired,
-            self.thefts
+            self.thefts,
+            self.floods
         )?;
         for states in [&Met::ALL[..8], &Met::ALL[8..18], &Met::ALL[18..]] {
             write!(f, "\n{:<14}", "")?;

@@ -2,8 +2,10 @@
 //!
 //! It knows all that any node knows, and more: each id, incarnation, connection and resume point. It dials nodes in the name of others, and
 //! answers dials in the place of others; it names lives that cannot be, says again what it has heard there, and leaves sockets open that say
-//! nothing more; now and then a flood of that. That is all the same to the innocent: their laws hold as they do without it, what it makes up is not answered, and
-//! nothing that it says is believed.
+//! nothing more. Now and then that comes as a flood: of words, or of sockets that stay open and say nothing,
+//! many more than a node has places for. That is all the same to the innocent: their laws hold as they do
+//! without it, what it makes up is not answered, nothing that it says is believed, and none of their sockets
+//! makes room for one of its own.
 //!
 //! It is at no node's bound address, and says nothing of nodes that were started again: where they keep their ids, as here, that
 //! is believed without proof (`docs/wire.md`).
@@ -23,6 +25,9 @@ const SOCKETS: u64 = 1 << 40;
 
 /// Where it dials from: while the door is crowded, that costs its own source.
 const SOURCE: Source = Source::V4([192, 0, 2, 66]);
+
+/// So many sockets without a handshake a node has where there is a thief: no innocent nodes have as many.
+pub(crate) const STRANGERS_MAX: usize = 16;
 
 /// What it does in a run.
 #[derive(Debug, Default)]
@@ -57,12 +62,40 @@ impl World {
         self.after(wait, Event::Thief);
         let at = self.random.index(self.plan.nodes);
         let proc = self.current[at];
-        let flood = if self.random.chance(10) { self.random.between(20, 200) } else { 1 };
-        for _ in 0..flood {
-            if self.procs[proc].alive && self.procs[proc].busy_until <= self.now && self.broken.is_none() {
-                self.thief_dials(proc);
+        let is_flood = self.random.chance(10);
+        let is_silent = is_flood && self.random.chance(50);
+        let times = if is_flood { self.random.between(20, 200) } else { 1 };
+        let is_there = |world: &Self| world.procs[proc].alive && world.procs[proc].busy_until <= world.now;
+        self.coverage.floods += u64::from(is_flood && is_there(self));
+        for _ in 0..times {
+            if !is_there(self) || self.broken.is_some() {
+                return;
             }
+            if is_silent { self.thief_waits(proc) } else { self.thief_dials(proc) }
         }
+    }
+
+    /// It dials, and says nothing.
+    fn thief_waits(&mut self, proc: usize) {
+        let (now, socket, node) = (self.time(), self.thiefs_socket(), self.procs[proc].node);
+        self.note(42, proc as u64, || format!("the thief dials n{node}"));
+        self.thief.open.push((proc, socket));
+        self.procs[proc].machine.accepted_from(now, socket, SOURCE);
+        self.pump(proc);
+    }
+
+    /// A process has closed one of its sockets.
+    pub(crate) fn thief_is_closed(&mut self, proc: usize, socket: SocketId) {
+        let now = self.time();
+        self.thief.open.retain(|open| *open != (proc, socket));
+        self.procs[proc].machine.closed(now, socket);
+    }
+
+    /// Whether the thief has more sockets without a handshake at a process than all others together, one too
+    /// many included.
+    pub(crate) fn thief_crowds(&self, proc: usize) -> bool {
+        let open = self.thief.open.iter().filter(|(at, _)| *at == proc).count();
+        2 * open > self.plan.config.strangers_max + 1
     }
 
     fn thiefs_socket(&mut self) -> SocketId {

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use dunlin_proto::Closed;
 use dunlin_proto::id::{DialId, SocketId};
+use dunlin_proto::{Closed, Source};
 
 use crate::coverage::{Fault, Met};
 use crate::world::{Event, World};
@@ -218,7 +218,9 @@ impl World {
         self.sockets[socket].open[1] = true;
         let near = self.plan.bound[node] && self.random.chance(30);
         self.note(4, socket as u64, || format!("socket {socket}: n{node}/{life} accepts"));
-        self.procs[proc].machine.accepted(now, end(socket, 1));
+        // Each node is a host of its own.
+        let source = Source::V4([10, 0, 0, self.sockets[socket].nodes[0] as u8]);
+        self.procs[proc].machine.accepted_from(now, end(socket, 1), source);
         if near {
             self.procs[proc].machine.is_near(end(socket, 1));
         }
@@ -374,12 +376,22 @@ impl World {
         if let Closed::Garbage(_) | Closed::Unproven(_) = why {
             self.broke(format!("between honest nodes: {why}"));
         }
+        self.made_room(proc, why);
         let out = self.fill(proc, end(socket, side), 1 << 20);
         self.write(socket, side, &out);
         self.give_back(out);
         self.end_side(socket, side);
         let wait = if self.random.chance(50) { 0 } else { self.random.below(2000) };
         self.after(wait, Event::OwnClosed(socket, side));
+    }
+
+    /// A socket of an honest node is closed. When there are too many without a handshake, those of the source
+    /// that has most of them make room.
+    pub(crate) fn made_room(&mut self, proc: usize, why: &Closed) {
+        if *why == Closed::Crowded && self.thief_crowds(proc) {
+            let node = self.procs[proc].node;
+            self.broke(format!("n{node} closes the socket of an honest node to make room for the thief's"));
+        }
     }
 
     /// One end is closed; the other hears of it behind all bytes.

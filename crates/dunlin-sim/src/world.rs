@@ -12,7 +12,7 @@ use dunlin_proto::{Action, Config, Machine};
 
 use crate::coverage::Coverage;
 use crate::faults::Plan;
-use crate::hostile::{Thief, is_thiefs};
+use crate::hostile::{STRANGERS_MAX, Thief, is_thiefs};
 use crate::laws::View;
 use crate::network::{Mute, Socket, end_of};
 use crate::program::{Channel, Choice, Offer, Sender};
@@ -217,6 +217,9 @@ impl World {
         plan.hold(&mut Random::new(seed.rotate_left(17) ^ 0x401D));
         let nodes = plan.nodes;
         let is_there = Random::new(seed.rotate_left(32) ^ 0x7E1F).chance(20);
+        if is_there {
+            plan.config.strangers_max = plan.config.strangers_max.min(STRANGERS_MAX);
+        }
         Self {
             now: 0,
             order: 0,
@@ -489,10 +492,7 @@ impl World {
                 Action::Dial(dial, to) => self.dial(proc, dial, &to),
                 // It does not read what it is told, and needs not be told that it is over.
                 Action::Write(socket) if is_thiefs(socket) => {}
-                Action::Close(socket, _) if is_thiefs(socket) => {
-                    let now = self.time();
-                    self.procs[proc].machine.closed(now, socket);
-                }
+                Action::Close(socket, _) if is_thiefs(socket) => self.thief_is_closed(proc, socket),
                 Action::Write(socket) => {
                     let (socket, side) = end_of(socket);
                     self.flush(socket, side);
@@ -503,6 +503,7 @@ impl World {
                 Action::Proxy(channel, heard) => self.proxy_hears(proc, channel, heard),
                 Action::Read(..) => self.broke("a value is read, and nobody reads here"),
                 Action::Names(life, said) => self.names_heard(proc, life, said),
+                Action::ClosedRelayed(_, _, why) => self.made_room(proc, &why),
                 Action::Unrelayed(_) | Action::Declined(..) => {}
                 Action::Introduced(address, result) => self.introduced(proc, &address, result),
             }

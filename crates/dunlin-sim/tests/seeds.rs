@@ -32,6 +32,7 @@ fn seeds_of_this_commit_are_clean() {
     }
     assert!(coverage.taken > 1000 && coverage.resumed > 1000 && coverage.deaths > 100, "{coverage}");
     assert!(coverage.relayed > 100 && coverage.died > 20 && coverage.thefts > 1000, "{coverage}");
+    assert!(coverage.floods > 0, "{coverage}");
 }
 
 #[test]
@@ -61,6 +62,7 @@ fn planted_bugs_are_found() {
         "confirm-unchecked",
         "hello-unchecked",
         "welcome-unchecked",
+        "oldest-out",
     ];
     for bug in bugs {
         dunlin_sim::wake(Some(bug));

@@ -268,24 +268,31 @@ fn streams_sinks_claims_and_barriers_give_way() {
     assert!(most <= FEW, "{most}");
 }
 
-/// So many sends in a row have to reach the receiver. Without turns 0.62 and 0.73 of them did; beside other
-/// programs some do not, since a turn is bounded by time and the receiver's thread may wait longer for a
-/// processor.
+/// So many sends in a row have to reach the receiver, or as many as `DUNLIN_IN_A_ROW` says, without a miss
+/// before. Without turns 0.62 and 0.73 of them did; beside other programs some do not, since a turn is
+/// bounded by time and the receiver's thread may wait longer for a processor.
 const REACHED_IN_A_ROW: usize = 100;
 const TRIES_MAX: usize = 20_000;
 
 /// Counts sends that reached their receiver in a row.
-#[derive(Default)]
 struct Tries {
+    in_a_row_min: usize,
+    all_max: usize,
     all: usize,
     reached: usize,
     in_a_row: usize,
 }
 
 impl Tries {
+    fn new() -> Self {
+        let wanted = std::env::var("DUNLIN_IN_A_ROW").ok().map(|wanted| wanted.parse().expect("it is a number"));
+        let in_a_row_min = wanted.unwrap_or(REACHED_IN_A_ROW);
+        Self { in_a_row_min, all_max: wanted.unwrap_or(TRIES_MAX), all: 0, reached: 0, in_a_row: 0 }
+    }
+
     /// Whether there has to be another one.
     fn go_on(&self) -> bool {
-        self.in_a_row < REACHED_IN_A_ROW && self.all < TRIES_MAX
+        self.in_a_row < self.in_a_row_min && self.all < self.all_max
     }
 
     fn add(&mut self, reached: bool) {
@@ -295,7 +302,8 @@ impl Tries {
     }
 
     fn check(&self) {
-        assert_eq!(self.in_a_row, REACHED_IN_A_ROW, "in all {} of {}", self.reached, self.all);
+        println!("{} of {} sends reached the receiver", self.reached, self.all);
+        assert_eq!(self.in_a_row, self.in_a_row_min, "in all {} of {}", self.reached, self.all);
     }
 }
 
@@ -313,7 +321,7 @@ fn a_deadline_of_nothing_reaches_a_receiver_that_is_parked_on_another_worker() {
     dunlin::block_on(async {
         let (mut tx, mut rx) = channel();
         let receiver = spawn(async move { while rx.recv().await.is_ok() {} });
-        let mut tries = Tries::default();
+        let mut tries = Tries::new();
         while tries.go_on() {
             parked(tx.id()).await;
             tries.add(tx.send(tries.all).within(Duration::ZERO).await.is_ok());
@@ -329,7 +337,7 @@ fn a_send_before_skip_reaches_a_receiver_that_is_parked_on_another_worker() {
     dunlin::block_on(async {
         let (mut tx, mut rx) = channel();
         let receiver = spawn(async move { while rx.recv().await.is_ok() {} });
-        let mut tries = Tries::default();
+        let mut tries = Tries::new();
         while tries.go_on() {
             parked(tx.id()).await;
             let mut slot = Some(tries.all);

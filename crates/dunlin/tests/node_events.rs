@@ -5,17 +5,18 @@ use std::fmt;
 use std::io;
 use std::net::Ipv4Addr;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use dunlin::node::network::{BoxFuture, Listener, Network, Socket, Tcp};
+use dunlin::node::network::{BoxFuture, Listener, Memory, Network, Socket, Tcp};
 use dunlin::node::roles::JoinWait;
 use dunlin::node::{ConnectionState, Down, Encoding, Limit, NameError, NodeError, NodeEvent, Role};
 use dunlin::prelude::*;
 use dunlin::{ClaimError, broadcast, call};
-use dunlin_attack::{Peer, declare, face, life};
+use dunlin_attack::{Peer, declare, face, life, needs_files};
 use dunlin_proto::id::ChannelId;
 use dunlin_proto::schema::{Coding, Kind, Schema};
 use dunlin_proto::wire::handshake::{Answer, Refusal};
@@ -226,7 +227,8 @@ fn guests_that_nobody_receives_are_an_event() {
         };
         let Limit::Guests { name, peer, max } = told else { panic!("{told:?}") };
         assert_eq!((name.as_str(), peer), ("counter", b.me()));
-        // The last quarter of the places is for others, and the limit that is told is the one that was reached.
+        // The last quarter of the places is for others, and the limit that is told is the one that was
+        // reached.
         assert_eq!(max, 768);
         // The client that was turned away hears why, and what to do.
         let mut last = clients.pop().unwrap();
@@ -239,6 +241,7 @@ fn guests_that_nobody_receives_are_an_event() {
 
 #[test]
 fn strangers_are_an_event() {
+    needs_files(4_096);
     run(async {
         let names = "memory:names-of-strangers";
         let node = Node::builder().app("strangers").names(names).listen("127.0.0.1:0").join().await?;
@@ -296,6 +299,75 @@ fn strangers_are_an_event() {
         assert!(refusals.handshakes >= 5 && refusals.strangers >= 4, "{refusals:?}");
         Ok(())
     });
+}
+
+/// A network of a process that may open no more files. Its listener gives one socket, at the call of this
+/// number.
+struct NoFiles {
+    calls: Arc<AtomicU64>,
+    gives: u64,
+}
+
+/// Too many open files: EMFILE, or WSAEMFILE.
+const EMFILE: i32 = if cfg!(unix) { 24 } else { 10024 };
+
+/// After so many calls the listener is broken: a node that calls without a pause would have no time for
+/// anything else.
+const CALLS_MAX: u64 = 10_000;
+
+impl Network for NoFiles {
+    fn scheme(&self) -> &'static str {
+        "nofiles"
+    }
+
+    fn dial<'a>(&'a self, _: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
+        Box::pin(async { Err(io::ErrorKind::ConnectionRefused.into()) })
+    }
+
+    fn listen<'a>(&'a self, _: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
+        let listener = Self { calls: self.calls.clone(), gives: self.gives };
+        Box::pin(async { Ok(Box::new(listener) as Box<dyn Listener>) })
+    }
+}
+
+impl Listener for NoFiles {
+    fn accept<'a>(&'a mut self) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
+        Box::pin(async move {
+            match self.calls.fetch_add(1, Ordering::Relaxed) + 1 {
+                call if call == self.gives => {
+                    let mut listener = Memory.listen("one-socket").await?;
+                    drop(Memory.dial("one-socket").await?);
+                    listener.accept().await
+                }
+                call if call > CALLS_MAX => Err(io::ErrorKind::InvalidInput.into()),
+                _ => Err(io::Error::from_raw_os_error(EMFILE)),
+            }
+        })
+    }
+
+    fn address(&self) -> String {
+        "all".to_owned()
+    }
+}
+
+/// Time stands still while anything can go on, so each second is one of the node's own.
+#[tokio::test(start_paused = true)]
+async fn a_node_without_files_tries_again_each_20_ms() {
+    let (calls, second) = (Arc::<AtomicU64>::default(), Duration::from_secs(1));
+    let network = NoFiles { calls: calls.clone(), gives: 75 };
+    let builder = Node::builder().app("no files").names("memory:names-of-no-files").network(network);
+    let node = builder.listen("nofiles:all").join().await.unwrap();
+    let mut events = node.events();
+    for (spells, second_of) in [(1, "the first"), (2, "the second")] {
+        let before = calls.load(Ordering::Relaxed);
+        sleep(second).await;
+        let tries = calls.load(Ordering::Relaxed) - before;
+        assert!((45..=52).contains(&tries), "{tries} tries in {second_of} second");
+        assert_eq!(node.refusals().files, spells, "one for each spell");
+    }
+    let told = std::iter::from_fn(|| events.try_recv().ok());
+    let told = told.filter(|event| matches!(event, NodeEvent::Limit(Limit::Files { at, .. }) if at == "nofiles:all"));
+    assert_eq!(told.count(), 2, "one for each spell");
 }
 
 /// TCP as it is between hosts: the other end of a socket is elsewhere.

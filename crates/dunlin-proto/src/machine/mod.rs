@@ -41,6 +41,9 @@ pub enum Action {
     Write(SocketId),
     /// Fill the socket once more, write that, close it, and say [`Machine::closed`].
     Close(SocketId, Closed),
+    /// A socket that the first node relays, and on which the second one has dialled as that one says, is
+    /// closed. There is nothing to do: the driver has never heard of it.
+    ClosedRelayed(NodeId, NodeId, Closed),
     /// A connection has changed.
     Connection(NodeId, State),
     /// Something for the home of a channel, from the node with a sending half.
@@ -63,11 +66,13 @@ pub enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Declined {
-    /// To attach to this channel: it has attached as many halves as it may, or there is no room for them in [`Config::held_max`].
+    /// To attach to this channel: it has attached as many halves as it may, or there is no room for them in
+    /// [`Config::held_max`].
     Half(ChannelId),
     /// To be dialled back by this node: as many others are.
     DialBack,
-    /// A way, by a dial-back or a relay, to this node, which is on this node's own host, while the other one is not: it has not said that it [may be relayed to](Config::relayed).
+    /// A way, by a dial-back or a relay, to this node, which is on this node's own host, while the other one
+    /// is not: it has not said that it [may be relayed to](Config::relayed).
     Admittance(NodeId),
 }
 
@@ -591,6 +596,9 @@ impl Machine {
     /// The driver closes the socket, or, if it is relayed, this machine does, at once.
     fn act_close(&mut self, socket: SocketId, why: Closed) {
         if is_relayed(socket) {
+            if let Some((by, from)) = self.relays.by(socket).zip(self.relays.from(socket)) {
+                self.actions.push_back(Action::ClosedRelayed(by, from, why));
+            }
             return self.close_relayed(socket);
         }
         self.actions.push_back(Action::Close(socket, why));

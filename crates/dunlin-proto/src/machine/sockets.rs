@@ -125,6 +125,10 @@ impl Sockets {
     /// Which of these makes room for a newcomer: the oldest of the source that has most, and rather one that
     /// has said nothing yet. The newcomer itself only if its source has no other.
     pub(super) fn least_promising(&self, newcomer: SocketId) -> SocketId {
+        if planted!(OldestOut) {
+            let oldest = self.unproven.iter().min_by_key(|(.., until, id)| (*until, *id));
+            return oldest.map_or(newcomer, |(.., id)| *id);
+        }
         let Some(source) = self.shares.greatest() else { return newcomer };
         let of_it = self.unproven.range((source, false, Time::default(), SocketId(0))..);
         let mut of_it = of_it.take_while(|(other, ..)| *other == source).map(|(.., id)| *id);
@@ -337,7 +341,8 @@ impl Machine {
     }
 
     /// Bytes have arrived, behind what the last call has left in `buffer`: the beginning of a frame, that is not copied to wait for its end.
-    /// Returns how many more bytes that frame needs at least. If that is none and something is left, frames wait behind one that may have taken long: others should have their turn before it is called again.
+    /// Returns how many more bytes that frame needs at least. If that is none and something is left, frames
+    /// wait behind one that may have taken long: others should have their turn before it is called again.
     pub fn received_in(&mut self, now: Time, id: SocketId, buffer: &mut BytesMut) -> usize {
         let Some(socket) = self.sockets.get_mut(id) else {
             buffer.clear();

@@ -11,7 +11,7 @@ use codec::WireError;
 use crate::id::{ChannelId, ChoiceId, Life, NodeId, Request, Ticket};
 
 /// The newest protocol version this crate speaks, and the oldest.
-pub const VERSIONS: (u16, u16) = (4, 4);
+pub const VERSIONS: (u16, u16) = (5, 5);
 
 /// Limits of what is read from a network, in bytes unless said otherwise.
 pub mod limits {

@@ -471,6 +471,7 @@ impl World {
             Action::Home(..)
             | Action::Proxy(..)
             | Action::Names(..)
+            | Action::ClosedRelayed(..)
             | Action::Unrelayed(_)
             | Action::Declined(..)
             | Action::Introduced(..) => {}

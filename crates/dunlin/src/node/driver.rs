@@ -288,6 +288,10 @@ impl Driver {
                     entry.bell.ring();
                 }
             }
+            Action::ClosedRelayed(by, from, why) => {
+                let peer = format!("node {from}, relayed by {by}");
+                self.tell_why(state, now, peer, Source::Relay(by), None, &why);
+            }
             Action::Connection(node, how) => {
                 state.carried_by(node);
                 // What that node relays goes over its socket.
@@ -362,38 +366,52 @@ impl Driver {
     /// Why a socket is closed may be worth knowing.
     fn tell_closed(self: &Arc<Self>, state: &mut State, now: Time, socket: SocketId, why: &Closed) {
         let Some(Entry { peer, source, dialled, .. }) = state.sockets.get(&socket) else { return };
-        let source = *source;
+        let (peer, source, dialled) = (peer.clone(), *source, dialled.clone());
+        self.tell_why(state, now, peer, source, dialled, why);
+    }
+
+    /// The same of a socket with this at its other end, which comes from there, or was dialled at that
+    /// address.
+    fn tell_why(
+        self: &Arc<Self>,
+        state: &mut State,
+        now: Time,
+        peer: String,
+        source: Source,
+        dialled: Option<String>,
+        why: &Closed,
+    ) {
         let stays_so = |refusal: &Refusal| matches!(refusal, Refusal::Version(_) | Refusal::Application(_));
         let event = match (dialled, why) {
             (Some(at), Closed::Refused(refusal)) if stays_so(refusal) => {
-                NodeEvent::Unwelcome { at: at.clone(), why: refusal.to_string() }
+                NodeEvent::Unwelcome { at, why: refusal.to_string() }
             }
             (Some(at), Closed::Garbage(why)) => {
-                NodeEvent::Unwelcome { at: at.clone(), why: format!("no node of dunlin answers: {why}") }
+                NodeEvent::Unwelcome { at, why: format!("no node of dunlin answers: {why}") }
             }
-            (Some(at), Closed::Unproven(_)) => NodeEvent::Unwelcome { at: at.clone(), why: why.to_string() },
+            (Some(at), Closed::Unproven(_)) => NodeEvent::Unwelcome { at, why: why.to_string() },
             (_, Closed::Violation(node)) => {
                 let node = *node;
                 return self.with_hub(state, now, |hub, _| hub.came_from(node, source));
             }
             (None, Closed::Stranger { node, application }) => {
                 let why = format!("it belongs to the application {application:?}");
-                let (from, node) = (peer.clone(), *node);
-                return self.with_hub(state, now, |hub, _| hub.stranger(node, source, from, why));
+                let node = *node;
+                return self.with_hub(state, now, |hub, _| hub.stranger(node, source, peer, why));
             }
             (None, Closed::Refused(Refusal::Version((oldest, newest)))) => NodeEvent::Stranger {
-                from: peer.clone(),
+                from: peer,
                 why: format!("it speaks no protocol version from {oldest} to {newest}, as this node does"),
             },
-            (None, Closed::Garbage(why)) => NodeEvent::Stranger { from: peer.clone(), why: why.clone() },
+            (None, Closed::Garbage(why)) => NodeEvent::Stranger { from: peer, why: why.clone() },
             (
                 None,
                 Closed::Unproven(_)
                 | Closed::Refused(Refusal::Unproven | Refusal::AnotherLife(_) | Refusal::Impossible),
-            ) => NodeEvent::Stranger { from: peer.clone(), why: why.to_string() },
-            (None, Closed::Crowded) => NodeEvent::Limit(Limit::Handshakes { from: peer.clone() }),
+            ) => NodeEvent::Stranger { from: peer, why: why.to_string() },
+            (None, Closed::Crowded) => NodeEvent::Limit(Limit::Handshakes { from: peer }),
             (None, Closed::Refused(Refusal::Busy)) if !state.machine.is_leaving() => {
-                NodeEvent::Limit(Limit::Connections { from: peer.clone() })
+                NodeEvent::Limit(Limit::Connections { from: peer })
             }
             _ => return,
         };

@@ -116,8 +116,9 @@ pub enum Limit {
         /// How many are kept.
         max: usize,
     },
-    /// A client came to an acceptor of this node, which had no room for its ends in what it keeps for others ([`NodeBuilder::held_max_bytes`](super::NodeBuilder::held_max_bytes)),
-    /// in all or from one source: this one was turned away.
+    /// A client came to an acceptor of this node, which had no room for its ends in what it keeps for others
+    /// ([`NodeBuilder::held_max_bytes`](super::NodeBuilder::held_max_bytes)), in all or from one source: this
+    /// one was turned away.
     Memory {
         /// The acceptor's name.
         name: String,
@@ -140,33 +141,38 @@ pub enum Limit {
         /// Who asked.
         peer: Peer,
     },
-    /// As many pages of names as may be are under way to those who ask this node for its names. This one's waited to be received, and gave way to one of a source with fewer.
+    /// As many pages of names as may be are under way to those who ask this node for its names. This one's
+    /// waited to be received, and gave way to one of a source with fewer.
     Lists {
         /// Who asked.
         peer: Peer,
         /// How many pages may be under way.
         max: usize,
     },
-    /// Another node wanted to attach to a channel of this one, and was refused: there is no room for more of its ends.
+    /// Another node wanted to attach to a channel of this one, and was refused: there is no room for more of
+    /// its ends.
     Halves {
         /// Who.
         peer: Peer,
         /// The channel's name. `None`: its ends came in messages.
         name: Option<String>,
     },
-    /// Another node asked to be dialled back by this one, and was refused: this one dials as many in the name of others as it may.
+    /// Another node asked to be dialled back by this one, and was refused: this one dials as many in the name
+    /// of others as it may.
     DialBacks {
         /// Who asked.
         peer: Peer,
     },
-    /// A node of another host asked this one for a way to a node of this host, which has not set [`relayed`](super::NodeBuilder::relayed), and was refused.
+    /// A node of another host asked this one for a way to a node of this host, which has not set
+    /// [`relayed`](super::NodeBuilder::relayed), and was refused.
     Admittance {
         /// Who asked.
         peer: Peer,
         /// For which node.
         to: Peer,
     },
-    /// This process, or this host, has as many files open as it may: sockets that come to this node wait, or are lost. Told anew when some could be accepted meanwhile.
+    /// This process, or this host, has as many files open as it may: sockets that come to this node wait, or
+    /// are lost. Told anew when some could be accepted meanwhile.
     Files {
         /// Where they come.
         at: String,
@@ -185,7 +191,8 @@ pub enum Limit {
         /// Whose, as the socket says it.
         from: String,
     },
-    /// This node has as many connections as it may have, in all or from one source, or is replaced by a later one with its id: this socket was refused as busy.
+    /// This node has as many connections as it may have, in all or from one source, or is replaced by a later
+    /// one with its id: this socket was refused as busy.
     Connections {
         /// Whose, as the socket says it.
         from: String,
@@ -204,7 +211,8 @@ pub struct Refusals {
     pub strangers: u64,
     /// Connections, since the other node did not keep to the protocol ([`Limit::Peer`]).
     pub peers: u64,
-    /// Clients of acceptors that had as many already as they keep ([`Limit::Guests`]), or at a node that had no room for their ends ([`Limit::Memory`]).
+    /// Clients of acceptors that had as many already as they keep ([`Limit::Guests`]), or at a node that had
+    /// no room for their ends ([`Limit::Memory`]).
     pub guests: u64,
     /// Names and other registrations ([`Limit::Registrations`]).
     pub registrations: u64,
@@ -218,7 +226,8 @@ pub struct Refusals {
     pub dial_backs: u64,
     /// Ways to nodes of this host that have not set `relayed` ([`Limit::Admittance`]).
     pub admittances: u64,
-    /// How often the limit of open files kept this node from accepting ([`Limit::Files`]).
+    /// Spells in which the limit of open files kept this node from accepting ([`Limit::Files`]): a spell ends
+    /// with the next socket that is accepted, however many tries lie between.
     pub files: u64,
 }
 

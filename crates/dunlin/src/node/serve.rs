@@ -53,6 +53,10 @@ pub(crate) async fn accept(driver: Weak<Driver>, mut listener: BoxListener) {
             Ok(socket) => {
                 is_said = false;
                 driver.accepted(socket);
+                drop(driver);
+                // A burst would else have more files open than it has places: those that made room for it are
+                // closed first.
+                give_way().await;
             }
             Err(error) if is_transient(&error) => {
                 if let Some(why) = files::out_of(&error)
@@ -67,6 +71,19 @@ pub(crate) async fn accept(driver: Weak<Driver>, mut listener: BoxListener) {
             Err(_) => return,
         }
     }
+}
+
+/// Lets the tasks run that have been woken.
+async fn give_way() {
+    let mut given = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut given, true) {
+            return Poll::Ready(());
+        }
+        world::wake_later(cx.waker());
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Accepts sockets until `end` is. `None`: the listener is broken, or the node has ended.
@@ -248,15 +265,16 @@ async fn find_or_serve(
                 Err(_) => {}
             }
         }
-        // Two may come this far at once: the first address that is free decides, and the other node asks there again.
+        // Two may come this far at once: the first address that is free decides, and the other node asks
+        // there again.
         for (at, address) in addresses.iter().enumerate().filter(|(_, address)| can_serve(address)) {
             match listen_or_ask(driver, networks, address).await {
                 Taken::Free(listener) => return Found::Here(listener, at),
                 Taken::By(node) => return Found::At(node, at),
                 Taken::Unusable => {}
                 Taken::Unknown { why, was_busy } => {
-                    // This application's name service, which has no room or is stopped: one more at the next port would be
-                    // another network. Else another application's, or no name service.
+                    // This application's name service, which has no room or is stopped: one more at the next
+                    // port would be another network. Else another application's, or no name service.
                     let is_here = own.application_at(address).map_or(was_busy, |its| its == application);
                     if !is_here {
                         continue;
@@ -293,7 +311,8 @@ enum Taken {
 
 async fn listen_or_ask(driver: &Arc<Driver>, networks: &Networks, address: &str) -> Taken {
     let (mut why, mut was_busy) = (String::new(), false);
-    // Once may not do: if its socket was lost just then, two would serve the same names; and it may end meanwhile.
+    // Once may not do: if its socket was lost just then, two would serve the same names; and it may end
+    // meanwhile.
     for _ in 0..ASKS {
         match networks.listen(address).await {
             Ok(listener) => return Taken::Free(listener),

@@ -189,8 +189,8 @@ impl Drop for TurnedAway {
 }
 
 impl Hub {
-    /// What a client was to be joined to is not there any more, or has no room for it: its ends are poisoned, since
-    /// without a reason the client would take this for an orderly end.
+    /// What a client was to be joined to is not there any more, or has no room for it: its ends are poisoned,
+    /// since without a reason the client would take this for an orderly end.
     fn turned_away(&mut self, cx: &mut Locked<'_>, number: u64, outlets: Outlets) {
         let name = self.ends.get(number).map(|end| end.name.to_string()).unwrap_or_default();
         let why = format!(
@@ -334,6 +334,14 @@ mod tests {
             assert_eq!(hub.ends.visited(), before, "guests of acceptors");
             assert_eq!(hub.ends.iter().count(), 0);
         });
+    }
+
+    #[test]
+    fn a_bundle_has_at_most_256_ends() {
+        let senders = |count: usize| (0..count).map(|_| dunlin_core::channel::<u32>().0).collect::<Vec<_>>();
+        assert_eq!(agents_of(senders(BUNDLE_ENDS_MAX)).map(|agents| agents.len()).unwrap(), BUNDLE_ENDS_MAX);
+        let error = agents_of(senders(BUNDLE_ENDS_MAX + 1)).err().unwrap().to_string();
+        assert!(error.contains("number of ends above 256"), "{error}");
     }
 
     #[test]

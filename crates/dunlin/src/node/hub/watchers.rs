@@ -106,7 +106,8 @@ impl Hub {
         self.news.push_back(News { event, ended: None, source: None, is_said: false });
     }
 
-    /// The same, of what another node has brought about, over a socket from there: people are told of it as of refusals.
+    /// The same, of what another node has brought about, over a socket from there: people are told of it as
+    /// of refusals.
     pub(crate) fn tell_of(&mut self, event: NodeEvent, source: Source) {
         self.news.push_back(News { event, ended: None, source: Some(source), is_said: false });
     }
@@ -336,5 +337,46 @@ pub(super) fn down(agent: Agent) {
             inlet.down();
         }
         Agent::Several(agents) => agents.agents.into_iter().for_each(down),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ME: Life = Life { node: NodeId(1), incarnation: Incarnation(1) };
+
+    #[test]
+    fn nodes_of_other_applications_are_remembered_within_a_limit() {
+        let mut hub = Hub::new(ME, false);
+        let dials = |hub: &mut Hub, nth: usize| {
+            hub.stranger(
+                NodeId(nth as u128),
+                Source::Unknown,
+                format!("socket {nth}"),
+                "another application".to_owned(),
+            );
+            hub.strangers.len()
+        };
+        for nth in 0..STRANGERS_MAX {
+            assert_eq!(dials(&mut hub, nth), nth + 1);
+        }
+        assert_eq!(dials(&mut hub, 0), 1, "a full table begins anew");
+        assert!((0..10 * STRANGERS_MAX).all(|nth| dials(&mut hub, nth) <= STRANGERS_MAX));
+        assert_eq!(hub.refusals().strangers as usize, 11 * STRANGERS_MAX + 1, "each is counted");
+    }
+
+    #[test]
+    fn addresses_where_this_node_is_unwelcome_are_remembered_within_a_limit() {
+        let mut hub = Hub::new(ME, false);
+        let dials = |hub: &mut Hub, nth: usize| {
+            hub.unwelcome(format!("host:{nth}"), "another application".to_owned());
+            hub.unwelcome.len()
+        };
+        for nth in 0..UNWELCOME_MAX {
+            assert_eq!(dials(&mut hub, nth), nth + 1);
+        }
+        assert_eq!(dials(&mut hub, UNWELCOME_MAX), 1, "a full table begins anew");
+        assert!((0..10 * UNWELCOME_MAX).all(|nth| dials(&mut hub, nth) <= UNWELCOME_MAX));
     }
 }

@@ -479,6 +479,35 @@ mod tests {
     }
 
     #[test]
+    fn a_source_is_in_the_networks_that_have_its_address() {
+        let v4 = Source::V4([10, 1, 2, 3]);
+        // Of an IPv6 host the source is its /64.
+        let v6 = Source::V6([0x20, 0x01, 0x0d, 0xb8, 0, 1, 0, 2]);
+        for (source, network, is_inside) in [
+            (v4, "10.1.2.3/32", true),
+            (v4, "10.1.2.4/32", false),
+            (v4, "10.0.0.0/8", true),
+            (v4, "0.0.0.0/0", true),
+            (v4, "::/0", false),
+            (v6, "2001:db8:1:2::/64", true),
+            (v6, "2001:db8:1:3::/64", false),
+            (v6, "2001:db8::/32", true),
+            (v6, "2001:db9::/32", false),
+            (v6, "::/0", true),
+            (v6, "0.0.0.0/0", false),
+            // One address of the /64 stands for all of it.
+            (v6, "2001:db8:1:2::7/128", true),
+            (v6, "2001:db8:1:2:8000::/65", true),
+            (v6, "2001:db8:1:3::7/128", false),
+            (Source::User(0), "0.0.0.0/0", false),
+            (Source::User(0), "::/0", false),
+            (Source::Unknown, "::/0", false),
+        ] {
+            assert_eq!(is_in(source, &network.parse().unwrap()), is_inside, "{source:?} in {network}");
+        }
+    }
+
+    #[test]
     fn a_network_replaces_the_one_with_its_prefix() {
         struct Other;
         impl Network for Other {

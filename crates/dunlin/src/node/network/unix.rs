@@ -259,6 +259,19 @@ mod tests {
         assert_eq!(folder.files(), 1);
     }
 
+    /// All sockets of one user are one source, whichever process has them; what is dialled has none.
+    #[test]
+    fn an_accepted_socket_counts_for_the_user_who_dialled_it() {
+        let folder = Folder::new("user");
+        crate::block_on(async {
+            let mut listener = Unix.listen(&folder.socket()).await.unwrap();
+            let dialled = Unix.dial(&folder.socket()).await.unwrap();
+            let accepted = listener.accept().await.unwrap();
+            assert_eq!(accepted.source(), Source::User(rustix::process::getuid().as_raw()));
+            assert_eq!(dialled.source(), Source::Unknown);
+        });
+    }
+
     #[test]
     fn a_path_in_use_is_told_and_stays() {
         let folder = Folder::new("in-use");
