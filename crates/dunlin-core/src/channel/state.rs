@@ -412,7 +412,28 @@ impl<T> Chan<T> {
     ) -> Poll<Result<(), Failed>> {
         let mut after = After::new();
         let sent = self.poll_send_locked(post, source, cx, choice, &mut after);
+        #[cfg(feature = "link")]
+        let sent = self.encode_and_send(sent, post, source, cx, choice, &mut after);
         after.done();
+        sent
+    }
+
+    /// Encodes what is to go over a link, where nothing is locked, and goes on with that.
+    #[cfg(feature = "link")]
+    fn encode_and_send(
+        &self,
+        mut sent: Poll<Result<(), Failed>>,
+        post: &mut Post,
+        source: &mut Source<'_, T>,
+        cx: &mut Context<'_>,
+        choice: Option<&ChoiceCx>,
+        after: &mut After<T>,
+    ) -> Poll<Result<(), Failed>> {
+        while let Some(mut encoding) = after.encoding.take() {
+            encoding.encode(source);
+            after.encoding = Some(encoding);
+            sent = self.poll_send_locked(post, source, cx, choice, after);
+        }
         sent
     }
 
@@ -434,6 +455,11 @@ impl<T> Chan<T> {
         {
             // It was lent to another choice before: it is offered anew.
             (post.ticket, post.turns) = (0, 0);
+        }
+        #[cfg(feature = "link")]
+        if let Some(encoding) = queue.encoded(post.ticket, after) {
+            after.encoding = Some(encoding);
+            return Poll::Pending;
         }
         if post.ticket != 0 {
             return match queue.look(post.ticket, source, ends, cx.waker(), after) {
@@ -471,6 +497,16 @@ impl<T> Chan<T> {
         }
         if matches!(source, Source::Slot(None)) {
             return Poll::Ready(Ok(()));
+        }
+        #[cfg(feature = "link")]
+        match queue.begin_offer(source, choice.is_some(), ends, after) {
+            Ok(None) => {}
+            Ok(encoding) => {
+                after.encoding = encoding;
+                return Poll::Pending;
+            }
+            Err(_) if choice.is_some_and(|c| !c.commit()) => return Poll::Pending,
+            Err(why) => return Poll::Ready(Err(why.into())),
         }
         let own = choice.map(|c| c.offering(cx.waker()));
         match queue.offer(post.handle, source, own, ends, cx.waker(), after) {
@@ -858,9 +894,16 @@ impl<T> Chan<T> {
         let mut after = After::new();
         let own = choice.and_then(ChoiceCx::own);
         let mut g = self.state.lock();
-        let ends = ends(&g);
+        let took = {
+            let ends = ends(&g);
+            queue(&mut g).take(handle, own, extended, ends, &mut after)
+        };
+        #[cfg(feature = "link")]
+        let (mut g, took) = self.decode_and_take(g, took, handle, own, extended, &mut after);
         let queue = queue(&mut g);
-        let result = match queue.take(handle, own, extended, ends, &mut after) {
+        let result = match took {
+            #[cfg(feature = "link")]
+            Took::Reads(_) => unreachable!("it has been decoded"),
             Took::Value(value, ticket) => {
                 queue.taken();
                 Poll::Ready(Ok((value, ticket)))
@@ -888,6 +931,30 @@ impl<T> Chan<T> {
         result
     }
 
+    /// Decodes what has come over a link, where nothing is locked, and looks again.
+    #[cfg(feature = "link")]
+    fn decode_and_take<'g>(
+        &'g self,
+        mut g: Guard<'g, Inner<T>>,
+        mut took: Took<T>,
+        handle: Handle,
+        own: crate::choice::decision::Branching<'_>,
+        extended: bool,
+        after: &mut After<T>,
+    ) -> (Guard<'g, Inner<T>>, Took<T>) {
+        while let Took::Reads(mut reading) = took {
+            drop(g);
+            reading.decode();
+            g = self.state.lock();
+            let ends = ends(&g);
+            let queue = queue(&mut g);
+            queue.has_decoded(reading);
+            took = queue.take(handle, own, extended, ends, after);
+            queue.decoded_in_vain(after);
+        }
+        (g, took)
+    }
+
     /// Takes a value if one is there.
     pub(crate) fn try_take(&self, handle: Handle) -> Result<T, RecvError> {
         let mut after = After::new();
@@ -909,11 +976,15 @@ impl<T> Chan<T> {
         let ends = ends(&g);
         let queue = queue(&mut g);
         let took = queue.take(handle, None, false, ends, &mut after);
+        #[cfg(feature = "link")]
+        let (mut g, took) = self.decode_and_take(g, took, handle, None, false, &mut after);
         if let Took::Value(..) = took {
-            queue.taken();
+            self::queue(&mut g).taken();
         }
         publish(&mut g);
         match took {
+            #[cfg(feature = "link")]
+            Took::Reads(_) => unreachable!("it has been decoded"),
             Took::Value(value, _) => Ok(value),
             Took::Ended(why) => Err(why),
             Took::Nothing | Took::ChoiceGone => Err(RecvError::WouldBlock),
@@ -1011,6 +1082,10 @@ impl<T> Chan<T> {
             }
             queue.fail_far(ends, after);
             queue.drop_ownerless(ends, after);
+            #[cfg(feature = "link")]
+            if bits & NO_SENDER != 0 {
+                queue.drop_all_spent(Handle::END, after);
+            }
             if bits & NO_RECEIVER != 0 {
                 queue.release_all(after);
                 queue.discard(after);
