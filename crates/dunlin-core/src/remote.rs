@@ -246,12 +246,7 @@ struct Reservation<T> {
 impl<T: Send + 'static> Queued for Reservation<T> {
     fn unlocked(self: Arc<Self>) {
         let (chan, ticket) = (self.chan.clone(), self.ticket);
-        let reserver: Arc<dyn Reserver> = self;
-        chan.with_queue(|queue, _, after| {
-            if let Some(request) = queue.take_later(ticket) {
-                queue.reserve_over_link(ticket, request, &reserver, after);
-            }
-        });
+        chan.with_queue(|queue, _, after| queue.answer(ticket, after));
     }
 }
 
@@ -271,7 +266,7 @@ impl<T: Send + 'static> Half for Sending<T> {
         match word {
             Word::Reserve { ticket, request } => {
                 let reserver: Arc<dyn Reserver> = Arc::new(Reservation { chan: self.chan.clone(), ticket });
-                self.chan.with_queue(|queue, _, after| queue.reserve_over_link(ticket, request, &reserver, after));
+                self.chan.with_queue(|queue, _, after| queue.reserve_over_link(ticket, request, reserver, after));
             }
             Word::Ended(Ended::Poisoned(reason)) => self.chan.poison_surely(reason),
             Word::Ended(Ended::Retired) => self.chan.retire(),

@@ -91,11 +91,27 @@ pub(crate) struct Post {
     turns: u8,
     /// The budget refused it, and nothing has been offered since.
     refused: bool,
+    /// Of what several channels offer: the bytes of the value.
+    #[cfg(feature = "link")]
+    encoded: Option<bytes::Bytes>,
 }
 
 impl Post {
     pub(crate) fn new(handle: Handle) -> Self {
-        Self { ticket: 0, handle, turns: 0, refused: false }
+        Self {
+            ticket: 0,
+            handle,
+            turns: 0,
+            refused: false,
+            #[cfg(feature = "link")]
+            encoded: None,
+        }
+    }
+
+    /// The value of a pool has been encoded before any channel offers it.
+    #[cfg(feature = "link")]
+    pub(crate) fn has_encoded(&mut self, encoded: Option<bytes::Bytes>) {
+        self.encoded = encoded;
     }
 
     /// Receivers have been woken for it: the choice lets them be polled, if it would else go on to something.
@@ -418,6 +434,16 @@ impl<T> Chan<T> {
         sent
     }
 
+    /// Encodes what is to be offered over a link, and perhaps by other channels too.
+    #[cfg(feature = "link")]
+    pub(crate) fn encode_for_link(&self, slot: &mut Option<T>) -> Option<bytes::Bytes> {
+        let encoding = self.state.lock().queue.as_ref().and_then(|queue| queue.encoding_for_link());
+        encoding.and_then(|mut encoding| {
+            encoding.encode(&Source::Slot(slot));
+            encoding.into_bytes()
+        })
+    }
+
     /// Encodes what is to go over a link, where nothing is locked, and goes on with that.
     #[cfg(feature = "link")]
     fn encode_and_send(
@@ -431,7 +457,13 @@ impl<T> Chan<T> {
     ) -> Poll<Result<(), Failed>> {
         while let Some(mut encoding) = after.encoding.take() {
             encoding.encode(source);
-            after.encoding = Some(encoding);
+            if encoding.is_of_source() {
+                after.encoding = Some(encoding);
+            } else {
+                self.with_queue(|queue, _, after| queue.end_encoding(encoding, after));
+                choice.iter().for_each(|choice| choice.reopen());
+                self.with_queue(|queue, _, after| queue.answer(post.ticket, after));
+            }
             sent = self.poll_send_locked(post, source, cx, choice, after);
         }
         sent
@@ -457,7 +489,7 @@ impl<T> Chan<T> {
             (post.ticket, post.turns) = (0, 0);
         }
         #[cfg(feature = "link")]
-        if let Some(encoding) = queue.encoded(post.ticket, after) {
+        if let Some(encoding) = queue.begin_encoding(post.ticket) {
             after.encoding = Some(encoding);
             return Poll::Pending;
         }
@@ -499,7 +531,7 @@ impl<T> Chan<T> {
             return Poll::Ready(Ok(()));
         }
         #[cfg(feature = "link")]
-        match queue.begin_offer(source, choice.is_some(), ends, after) {
+        match queue.begin_offer(source, &post.encoded, choice.is_some(), ends, after) {
             Ok(None) => {}
             Ok(encoding) => {
                 after.encoding = encoding;
@@ -646,6 +678,20 @@ impl<T> Chan<T> {
         let mut slot = Some(value);
         let mut after = After::new();
         let mut g = self.state.lock();
+        #[cfg(feature = "link")]
+        loop {
+            let ends = ends(&g);
+            match self::queue(&mut g).begin_offer(&Source::Slot(&mut slot), &None, false, ends, &mut after) {
+                Ok(None) => break,
+                Ok(Some(mut encoding)) => {
+                    drop(g);
+                    encoding.encode(&Source::Slot(&mut slot));
+                    after.encoding = Some(encoding);
+                    g = self.state.lock();
+                }
+                Err(why) => return slot.map_or(Ok(None), |value| Err(Failed::from(why).with(value))),
+            }
+        }
         let ends = ends(&g);
         let queue = queue(&mut g);
         let offered = queue.offer(handle, &mut Source::Slot(&mut slot), None, ends, Waker::noop(), &mut after);
@@ -899,6 +945,8 @@ impl<T> Chan<T> {
             queue(&mut g).take(handle, own, extended, ends, &mut after)
         };
         #[cfg(feature = "link")]
+        let has_read = matches!(took, Took::Reads(_));
+        #[cfg(feature = "link")]
         let (mut g, took) = self.decode_and_take(g, took, handle, own, extended, &mut after);
         let queue = queue(&mut g);
         let result = match took {
@@ -927,6 +975,10 @@ impl<T> Chan<T> {
         }
         publish(&mut g);
         drop(g);
+        #[cfg(feature = "link")]
+        if let Some((decision, _)) = own.filter(|_| has_read && result.is_pending()) {
+            decision.reopen();
+        }
         after.done();
         result
     }
@@ -950,7 +1002,7 @@ impl<T> Chan<T> {
             let queue = queue(&mut g);
             queue.has_decoded(reading);
             took = queue.take(handle, own, extended, ends, after);
-            queue.decoded_in_vain(after);
+            queue.end_reading(after);
         }
         (g, took)
     }

@@ -671,6 +671,8 @@ impl<T> Queue<T> {
         {
             let (of, number, value) = (far.of, far.number, offer.value.take());
             let was_unread = std::mem::replace(&mut far.unread, Unread::No) != Unread::No;
+            #[cfg(feature = "link")]
+            let was_unread = offer.forget_encoded() || was_unread;
             if value.is_some() || was_unread {
                 self.tell_inlet(of, FromReceiver::Abort(number, value), after);
             }
@@ -681,6 +683,11 @@ impl<T> Queue<T> {
     fn release_asks_if(&mut self, release: impl Fn(&FromFar, &Ask) -> bool, after: &mut After<T>) {
         for index in 0..self.offers.len() {
             let offer = &self.offers[index];
+            // A value that is being decoded has a receive that is polled.
+            #[cfg(feature = "link")]
+            if offer.linked.read.is_some() {
+                continue;
+            }
             if offer.standing == Standing::Waiting
                 && let Some(far) = &offer.far
                 && far.ask.is_some_and(|ask| release(far, &ask))

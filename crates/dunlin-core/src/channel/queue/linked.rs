@@ -36,8 +36,8 @@ pub(crate) struct Remote<T> {
     decoded: Option<Reading<T>>,
     /// Values that were taken and whose sends nothing polls any more: the next operation of the end drops them, or its drop.
     spent: Vec<T>,
-    /// Words about an offer whose value is being encoded.
-    deferred: Vec<Word>,
+    /// How many values have been decoded: each read has a number of its own.
+    reads: u64,
     /// The home has said that its receiver is gone.
     pub(crate) receiver_gone: bool,
 }
@@ -52,7 +52,7 @@ impl<T> Remote<T> {
             encoded: None,
             decoded: None,
             spent: Vec::new(),
-            deferred: Vec::new(),
+            reads: 0,
             receiver_gone: false,
         }
     }
@@ -64,19 +64,15 @@ pub(super) struct Linked<T> {
     encoded: Option<Bytes>,
     /// The value of a pool, while its offer is reserved.
     value: Option<T>,
-    /// A receiver has reserved the offer by this request, and the owner of the choice is to encode the value.
-    wanted: Option<u64>,
-    /// Its owner encodes it.
-    encoding: bool,
-    /// This request waits until the choice is open again.
-    later: Option<u64>,
-    /// At the home: this receive decodes the value.
-    reader: Option<Handle>,
+    /// This request of a receiver waits until the owner of the choice has encoded the value, or the choice is open again.
+    request: Option<(u64, Arc<dyn Reserver>)>,
+    /// At the home: the number of the read that decodes the value.
+    pub(super) read: Option<u64>,
 }
 
 impl<T> Default for Linked<T> {
     fn default() -> Self {
-        Self { encoded: None, value: None, wanted: None, encoding: false, later: None, reader: None }
+        Self { encoded: None, value: None, request: None, read: None }
     }
 }
 
@@ -98,6 +94,15 @@ enum From<T> {
 }
 
 impl<T> Encoding<T> {
+    /// The value is where its send has it, and not out of an offer.
+    pub(crate) fn is_of_source(&self) -> bool {
+        matches!(self.from, From::Source)
+    }
+
+    pub(crate) fn into_bytes(self) -> Option<Bytes> {
+        self.bytes.and_then(Result::ok)
+    }
+
     pub(crate) fn encode(&mut self, source: &Source<'_, T>) {
         let value = match (&self.from, source) {
             (From::Offer(_, value), _) => value,
@@ -111,6 +116,7 @@ impl<T> Encoding<T> {
 /// An offer whose value a receive decodes, or has decoded.
 pub(crate) struct Reading<T> {
     ticket: u64,
+    number: u64,
     bytes: Bytes,
     decode: Decode<T>,
     terms: Terms,
@@ -176,15 +182,9 @@ impl<T> Queue<T> {
 
     /// The choice that is reserved would decide for another branch.
     pub(crate) fn revoke_over_link(&mut self, ticket: u64, after: &mut After<T>) {
-        let Some(index) = self.find(ticket) else { return };
-        let linked = &mut self.offers[index].linked;
-        if linked.wanted.take_if(|_| !linked.encoding).is_none() {
-            return self.say(Word::Revoke { ticket }, after);
+        if self.find(ticket).is_some() {
+            self.say(Word::Revoke { ticket }, after);
         }
-        // Nothing has been granted: the request waits again, behind the owner.
-        let given = self.given_back(index);
-        self.say(Word::Revoke { ticket }, after);
-        self.far_gave_back(ticket, given, after);
     }
 
     fn link(&self) -> Option<&Arc<dyn Link>> {
@@ -201,6 +201,7 @@ impl<T> Queue<T> {
     pub(crate) fn begin_offer(
         &mut self,
         source: &Source<'_, T>,
+        pooled: &Option<Bytes>,
         is_choice: bool,
         ends: Ends,
         after: &mut After<T>,
@@ -208,8 +209,10 @@ impl<T> Queue<T> {
         let encoded = after.encoding.take();
         let is_over = self.no_more_sends(ends).is_some();
         let Some(remote) = self.remote.as_mut().filter(|_| self.outlet.is_some() && !is_over) else { return Ok(None) };
-        // Of what several channels offer the value is encoded when one of them has it reserved.
-        let Source::Slot(Some(_)) = source else { return Ok(None) };
+        let Source::Slot(Some(_)) = source else {
+            remote.encoded = pooled.clone();
+            return Ok(None);
+        };
         let bytes_max = if is_choice { KEPT_MAX.min(remote.terms.value_max) } else { remote.terms.value_max };
         let (encode, terms) = (remote.encode, remote.terms);
         match encoded.and_then(|encoding| encoding.bytes) {
@@ -222,6 +225,13 @@ impl<T> Queue<T> {
             Some(Err(Why::TooLarge { bytes, .. })) => Err(Why::TooLarge { bytes, bytes_max: terms.value_max }),
             Some(Err(why)) => Err(why),
         }
+    }
+
+    /// What encodes a value that a choice offers, if that goes over a link.
+    pub(crate) fn encoding_for_link(&self) -> Option<Encoding<T>> {
+        let remote = self.remote.as_ref().filter(|_| self.outlet.is_some())?;
+        let bytes_max = KEPT_MAX.min(remote.terms.value_max);
+        Some(Encoding { from: From::Source, encode: remote.encode, terms: remote.terms, bytes_max, bytes: None })
     }
 
     /// The bytes that belong to the offer that is being made.
@@ -251,107 +261,111 @@ impl<T> Queue<T> {
         true
     }
 
-    /// What the owner of this offer is to encode, since a receiver has reserved it. What has been encoded goes out.
-    pub(crate) fn encoded(&mut self, ticket: u64, after: &mut After<T>) -> Option<Encoding<T>> {
-        if ticket == 0 || self.remote.is_none() {
-            return None;
-        }
-        if let Some(Encoding { from: From::Offer(ticket, value), bytes: Some(bytes), .. }) = after.encoding.take() {
-            self.has_encoded(ticket, value, bytes, after);
-        }
+    /// What the owner of this offer is to encode, since a receiver has asked for it. While that is done its choice is closed.
+    pub(crate) fn begin_encoding(&mut self, ticket: u64) -> Option<Encoding<T>> {
         let index = self.find(ticket)?;
         let remote = self.remote.as_ref()?;
         let (encode, terms) = (remote.encode, remote.terms);
         let offer = &mut self.offers[index];
-        offer.linked.wanted?;
+        let is_due = offer.standing == Standing::Waiting && offer.linked.request.is_some();
+        if !is_due || offer.linked.encoded.is_some() {
+            return None;
+        }
+        let (decision, _) = offer.choice.as_ref()?;
+        if !decision.close_now() {
+            // It is reserved for another branch, or decided: its owner is polled again if that comes to nothing.
+            return None;
+        }
         let value = match &mut offer.value {
-            Value::Pooled(_) => offer.linked.value.take(),
+            Value::Pooled(pool) => pool.lock().take(),
             value => value.take(),
         };
         let from = From::Offer(ticket, value?);
-        offer.linked.encoding = true;
         Some(Encoding { from, encode, terms, bytes_max: terms.value_max, bytes: None })
     }
 
-    fn has_encoded(&mut self, ticket: u64, value: T, bytes: Result<Bytes, Why>, after: &mut After<T>) {
+    /// The value goes back into its offer, with its bytes. The caller opens the choice then, and [answers](Self::answer) the request.
+    pub(crate) fn end_encoding(&mut self, encoding: Encoding<T>, after: &mut After<T>) {
+        let Encoding { from: From::Offer(ticket, value), bytes, .. } = encoding else { return };
         let Some(index) = self.find(ticket) else { return after.dropped.push(value) };
         let offer = &mut self.offers[index];
-        offer.linked.encoding = false;
         match &mut offer.value {
-            Value::Pooled(_) => offer.linked.value = Some(value),
+            Value::Pooled(pool) => *pool.lock() = Some(value),
             here => *here = Value::Here(value),
         }
-        let request = offer.linked.wanted.take();
-        match (bytes, request) {
-            (Ok(bytes), Some(request)) => {
-                offer.linked.encoded = Some(bytes.clone());
-                self.say(Word::Grant { ticket, request, value: bytes }, after);
-            }
-            (Err(why), Some(_)) => {
+        match bytes {
+            Some(Ok(bytes)) => offer.linked.encoded = Some(bytes),
+            Some(Err(why)) if offer.standing == Standing::Waiting => {
+                // The home forgets the offer, so nothing asks it back.
+                (offer.known, offer.linked.request) = (Known::No, None);
                 self.say(Word::Refuse { ticket }, after);
-                let given = self.given_back(index);
-                self.far_failed(ticket, Some(given), why, after);
+                self.fail(index, why, after);
             }
-            (_, None) => {}
+            _ => {}
         }
-        let deferred = self.remote.as_mut().map(|remote| std::mem::take(&mut remote.deferred)).unwrap_or_default();
-        for word in deferred {
-            // Each was in order when it came.
-            let _ = self.hear_home(word, Why::TimedOut, after);
+    }
+
+    /// Reserves the offer for the request that waits for it.
+    pub(crate) fn answer(&mut self, ticket: u64, after: &mut After<T>) {
+        let Some(index) = self.find(ticket) else { return };
+        if let Some((request, reserver)) = self.offers[index].linked.request.take() {
+            self.reserve_over_link(ticket, request, reserver, after);
         }
     }
 
     /// The value of an offer, as it comes back from its reservation: one of a pool goes there.
     fn given_back(&mut self, index: usize) -> Given<T> {
-        let linked = &mut self.offers[index].linked;
-        (linked.wanted, linked.later) = (None, None);
-        linked.value.take().map_or(Given::Unread, Given::Value)
+        self.offers[index].linked.value.take().map_or(Given::Unread, Given::Value)
     }
 
-    /// A receiver elsewhere wants this offer of a choice.
+    /// A receiver elsewhere wants this offer of a choice. Nothing is reserved before the bytes are there.
     pub(crate) fn reserve_over_link(
         &mut self,
         ticket: u64,
         request: u64,
-        reserver: &Arc<dyn Reserver>,
+        reserver: Arc<dyn Reserver>,
         after: &mut After<T>,
     ) {
         let is_open = |offer: &Offer<T>| matches!(offer.standing, Standing::Waiting | Standing::Away(_));
-        let found = self.find(ticket).filter(|index| is_open(&self.offers[*index]) && !self.has_ended());
-        let reserve = match found.and_then(|index| self.offers[index].choice.as_ref()) {
-            Some((decision, _)) => decision.reserve(reserver),
-            None => Reserve::Dead,
-        };
-        let (Some(index), true) = (found, reserve != Reserve::Dead) else {
-            if let Some(index) = found.filter(|_| self.sender_leaving) {
-                // Nothing will take it back.
-                self.strand(index, after);
-            }
-            return self.say(Word::Refuse { ticket }, after);
+        let ended = self.has_ended();
+        let Some(index) = self.find(ticket).filter(|index| is_open(&self.offers[*index]) && !ended) else {
+            return self.refuse(ticket, after);
         };
         let offer = &mut self.offers[index];
-        if reserve == Reserve::Later {
-            offer.linked.later = Some(request);
+        let Some((decision, _)) = &offer.choice else { return self.refuse(ticket, after) };
+        let Some(value) = offer.linked.encoded.clone() else {
+            decision.nudge(&mut after.wakes);
+            offer.linked.request = Some((request, reserver));
             return;
+        };
+        match decision.reserve(&reserver) {
+            Reserve::Granted => {}
+            Reserve::Later => {
+                offer.linked.request = Some((request, reserver));
+                return;
+            }
+            Reserve::Dead => {
+                if self.sender_leaving {
+                    // Nothing will take it back.
+                    self.strand(index, after);
+                }
+                return self.refuse(ticket, after);
+            }
         }
         offer.standing = Standing::Away(Away::default());
         if let Value::Pooled(pool) = &offer.value {
             // Its send may be dropped meanwhile, and must not find in the pool what is promised.
             offer.linked.value = pool.lock().take();
         }
-        if let Some(value) = offer.linked.encoded.clone() {
-            return self.say(Word::Grant { ticket, request, value }, after);
-        }
-        offer.linked.wanted = Some(request);
-        if let Some((decision, _)) = &offer.choice {
-            decision.nudge(&mut after.wakes);
-        }
+        self.say(Word::Grant { ticket, request, value }, after);
     }
 
-    /// The request that waited for the choice to be open.
-    pub(crate) fn take_later(&mut self, ticket: u64) -> Option<u64> {
-        let index = self.find(ticket)?;
-        self.offers[index].linked.later.take()
+    /// The home forgets the offer, so nothing asks it back.
+    fn refuse(&mut self, ticket: u64, after: &mut After<T>) {
+        if let Some(index) = self.find(ticket) {
+            self.offers[index].known = Known::No;
+        }
+        self.say(Word::Refuse { ticket }, after);
     }
 
     /// A word of the home about an offer.
@@ -369,17 +383,11 @@ impl<T> Queue<T> {
             _ => return Err(word),
         };
         let index = self.find(ticket);
-        if let (Some(index), Some(remote)) = (index, &mut self.remote)
-            && self.offers[index].linked.encoding
-        {
-            remote.deferred.push(word);
-            return Ok(());
-        }
         // What was offered by a choice, and is taken back, is gone before the home has heard.
         let is_late = matches!(word, Word::Failed { .. } | Word::Withdrawn { .. } | Word::Abort { .. });
         let Some(index) = index else { return if is_late { Ok(()) } else { Err(word) } };
         let is_out = match (&word, &self.offers[index].standing) {
-            (Word::Taken { .. } | Word::Held { .. }, Standing::Away(_)) => self.offers[index].linked.wanted.is_none(),
+            (Word::Taken { .. } | Word::Held { .. }, Standing::Away(_)) => true,
             (Word::Released { .. }, Standing::Held(_)) => true,
             _ => is_late,
         };
@@ -469,12 +477,6 @@ impl<T> Queue<T> {
         let is_out = |offer: &Offer<T>| matches!(offer.standing, Standing::Away(_));
         while let Some(index) = self.offers.iter().position(is_out) {
             let ticket = self.offers[index].ticket;
-            if self.offers[index].linked.wanted.is_some() {
-                // The value has not left, so nothing has taken it.
-                let given = self.given_back(index);
-                self.far_failed(ticket, Some(given), Why::NodeLost, after);
-                continue;
-            }
             let id = MessageId { channel, number: ticket };
             let offer = &mut self.offers[index];
             let Standing::Away(away) = &offer.standing else { return };
@@ -507,6 +509,18 @@ impl<T> Queue<T> {
 }
 
 // ---- the receiving half
+
+impl<T> Offer<T> {
+    /// Bytes that were granted, and are not wanted any more. `true`: there were some. A read of them is in vain.
+    pub(super) fn forget_encoded(&mut self) -> bool {
+        self.linked.read = None;
+        let were_there = matches!(self.value, Value::Encoded(_));
+        if were_there {
+            self.value = Value::Gone;
+        }
+        were_there
+    }
+}
 
 impl<T> Queue<T> {
     /// A link takes the sender's place.
@@ -577,34 +591,35 @@ impl<T> Queue<T> {
     }
 
     /// How it stands with the value of an offer that a receive would take.
-    pub(super) fn read(&mut self, index: usize, handle: Handle, own: Branching<'_>) -> Read<T> {
+    pub(super) fn read(&mut self, index: usize, own: Branching<'_>) -> Read<T> {
         let Some(remote) = &mut self.remote else { return Read::Here };
         let offer = &mut self.offers[index];
         let Value::Encoded(bytes) = &offer.value else { return Read::Here };
         let ticket = offer.ticket;
-        if let Some(decoded) = remote.decoded.as_mut().filter(|decoded| decoded.ticket == ticket) {
+        let mark = offer.linked.read;
+        if let Some(decoded) = remote.decoded.as_mut().filter(|decoded| mark == Some(decoded.number)) {
             match decoded.value.take() {
                 Some(Err(why)) => return Read::Unreadable(why),
                 value => decoded.value = value,
             }
             return Read::Here;
         }
-        if offer.linked.reader.is_some_and(|reader| reader != handle) {
+        if mark.is_some() {
             return Read::ByOther;
         }
-        if own.is_some_and(|(decision, branch)| decision.decided().is_some_and(|decided| decided != branch)) {
+        // While a choice decodes it is closed: else another party could decide it, and what is decoded would be in vain.
+        if own.is_some_and(|(decision, _)| !decision.close_now()) {
             return Read::ChoiceGone;
         }
-        offer.linked.reader = Some(handle);
+        let number = remote.reads;
+        remote.reads += 1;
+        offer.linked.read = Some(number);
         let (bytes, decode, terms) = (bytes.clone(), remote.decode, remote.terms);
-        Read::ToDecode(Reading { ticket, bytes, decode, terms, value: None })
+        Read::ToDecode(Reading { ticket, number, bytes, decode, terms, value: None })
     }
 
     /// A receive has decoded this, and looks again.
     pub(crate) fn has_decoded(&mut self, reading: Reading<T>) {
-        if let Some(index) = self.find(reading.ticket) {
-            self.offers[index].linked.reader = None;
-        }
         if let Some(remote) = &mut self.remote {
             remote.decoded = Some(reading);
         }
@@ -612,23 +627,24 @@ impl<T> Queue<T> {
 
     /// The offer is taken: with what has been decoded of it.
     pub(super) fn take_decoded(&mut self, index: usize) {
-        let ticket = self.offers[index].ticket;
+        let mark = self.offers[index].linked.read;
         let decoded = self.remote.as_mut().and_then(|remote| remote.decoded.as_mut());
-        if let Some(decoded) = decoded.filter(|decoded| decoded.ticket == ticket)
+        if let Some(decoded) = decoded.filter(|decoded| mark == Some(decoded.number))
             && let Some(Ok(value)) = decoded.value.take()
         {
             self.offers[index].value = Value::Here(value);
         }
     }
 
-    /// What has been decoded and not been taken is dropped. Its offer, if that stands, is for other receives again.
-    pub(crate) fn decoded_in_vain(&mut self, after: &mut After<T>) {
+    /// The read is over. What has not been taken is dropped; its offer, if that stands, is for other receives again, and so is what they
+    /// have left behind it.
+    pub(crate) fn end_reading(&mut self, after: &mut After<T>) {
         let Some(reading) = self.remote.as_mut().and_then(|remote| remote.decoded.take()) else { return };
-        let Some(Ok(value)) = reading.value else { return };
-        after.dropped.push(value);
-        if self.find(reading.ticket).is_some() {
-            self.pass_on(after);
+        if let Some(index) = self.find(reading.ticket) {
+            self.offers[index].linked.read.take_if(|number| *number == reading.number);
         }
+        after.dropped.extend(reading.value.and_then(Result::ok));
+        self.pass_on(after);
     }
 
     /// The sending half asks its offer back.

@@ -119,6 +119,10 @@ enum Value<T> {
 impl<T> Value<T> {
     /// The value, for the receive that has settled the offer.
     fn take(&mut self) -> Option<T> {
+        #[cfg(feature = "link")]
+        if let Self::Encoded(_) = self {
+            return None;
+        }
         match std::mem::replace(self, Self::Gone) {
             Self::Here(value) => Some(value),
             Self::Pooled(pool) => pool.lock().take(),
@@ -911,7 +915,11 @@ impl<T> Queue<T> {
             after.stale.add(offer.waker);
             source.put_back(offer.value.back());
             // The agent may know of it.
-            if let (Some(_), Some(outlet), None) = (offer.choice, &mut self.outlet, self.credits) {
+            #[cfg(feature = "link")]
+            let outlet = self.outlet.as_mut().filter(|_| self.remote.is_none() || offer.known != Known::No);
+            #[cfg(not(feature = "link"))]
+            let outlet = self.outlet.as_mut();
+            if let (Some(_), Some(outlet), None) = (offer.choice, outlet, self.credits) {
                 outlet.tell(FromSender::AskedBack(ticket), &mut after.wakes);
             }
         }
@@ -1129,12 +1137,10 @@ impl<T> Queue<T> {
                 continue;
             }
             #[cfg(feature = "link")]
-            match self.read(index, handle, own) {
+            match self.read(index, own) {
                 linked::Read::Here => {}
-                linked::Read::ByOther => {
-                    index += 1;
-                    continue;
-                }
+                // What comes behind it is later, and of the same sender.
+                linked::Read::ByOther => return Took::Nothing,
                 linked::Read::ChoiceGone => return Took::ChoiceGone,
                 linked::Read::ToDecode(reading) => return Took::Reads(reading),
                 linked::Read::Unreadable(why) => {
