@@ -1033,8 +1033,15 @@ impl<T> Queue<T> {
         let offer = &mut self.offers[index];
         offer.owner = Owner::Nobody;
         after.stale.add(offer.waker.take());
+        #[cfg(feature = "link")]
+        if matches!(offer.standing, Standing::Away(_) | Standing::Held(_)) && self.remote.is_some() {
+            // The link has its bytes, and nothing asks for the value any more.
+            after.dropped.extend(self.offers[index].value.take());
+        }
         if settled {
             self.discard_offer(index, after);
+            #[cfg(feature = "link")]
+            self.drop_all_spent(Handle::END, after);
         }
     }
 
