@@ -18,6 +18,8 @@ use super::policy::Policy;
 #[cfg(feature = "serde")]
 use super::queue::Retires;
 use super::queue::far::{FromReceiver, FromSender};
+#[cfg(feature = "link")]
+use super::queue::linked::READS_MAX;
 use super::queue::{Ends, Handle, Offered, Pool, Queue, Retracted, Source, Stand, Took};
 use crate::agent::Missing;
 use crate::broadcast::Hub;
@@ -947,7 +949,7 @@ impl<T> Chan<T> {
         #[cfg(feature = "link")]
         let has_read = matches!(took, Took::Reads(_));
         #[cfg(feature = "link")]
-        let (mut g, took) = self.decode_and_take(g, took, handle, own, extended, &mut after);
+        let (mut g, took) = self.decode_and_take(g, took, handle, own, extended, cx.waker(), &mut after);
         let queue = queue(&mut g);
         let result = match took {
             #[cfg(feature = "link")]
@@ -992,17 +994,26 @@ impl<T> Chan<T> {
         handle: Handle,
         own: crate::choice::decision::Branching<'_>,
         extended: bool,
+        waker: &Waker,
         after: &mut After<T>,
     ) -> (Guard<'g, Inner<T>>, Took<T>) {
+        let mut reads = 0;
         while let Took::Reads(mut reading) = took {
+            reads += 1;
+            let is_last = reads > READS_MAX;
             drop(g);
-            reading.decode();
+            if !is_last {
+                reading.decode();
+            }
             g = self.state.lock();
             let ends = ends(&g);
             let queue = queue(&mut g);
             queue.has_decoded(reading);
-            took = queue.take(handle, own, extended, ends, after);
+            took = if is_last { Took::Nothing } else { queue.take(handle, own, extended, ends, after) };
             queue.end_reading(after);
+            if is_last {
+                after.wakes.add(Some(wakers::keep(waker)));
+            }
         }
         (g, took)
     }
@@ -1029,7 +1040,7 @@ impl<T> Chan<T> {
         let queue = queue(&mut g);
         let took = queue.take(handle, None, false, ends, &mut after);
         #[cfg(feature = "link")]
-        let (mut g, took) = self.decode_and_take(g, took, handle, None, false, &mut after);
+        let (mut g, took) = self.decode_and_take(g, took, handle, None, false, Waker::noop(), &mut after);
         if let Took::Value(..) = took {
             self::queue(&mut g).taken();
         }

@@ -24,6 +24,9 @@ pub(crate) type Decode<T> = fn(&Bytes, Terms) -> Result<T, Why>;
 /// the offer: a choice that is made again and again would else encode it each time.
 const KEPT_MAX: u64 = 1 << 10;
 
+/// So many values a poll decodes that it cannot take: a peer that withdraws and offers in turn must not keep it for ever.
+pub(crate) const READS_MAX: u32 = 16;
+
 /// What a half of a channel has for the link that joins it to the other half.
 pub(crate) struct Remote<T> {
     link: Arc<dyn Link>,
@@ -644,7 +647,10 @@ impl<T> Queue<T> {
             self.offers[index].linked.read.take_if(|number| *number == reading.number);
         }
         after.dropped.extend(reading.value.and_then(Result::ok));
-        self.pass_on(after);
+        // Receivers that have looked meanwhile have passed it over, and what is behind it.
+        if self.has_left() {
+            self.wake_watchers(&mut after.wakes);
+        }
     }
 
     /// The sending half asks its offer back.
