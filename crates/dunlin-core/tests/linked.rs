@@ -8,9 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use dunlin_core::carrier::Format;
 use dunlin_core::remote::{Ended, Half, Link, Terms, Word, receiving_half, sending_half};
-use dunlin_core::{
-    Choice, Operation, Portable, Receiver, RecvError, SendError, Sender, Why, channel, send_to_any,
-};
+use dunlin_core::{Choice, Operation, Portable, Receiver, RecvError, SendError, Sender, Why, channel, send_to_any};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -226,8 +224,7 @@ fn choices_on_both_sides_encode_at_the_grant_and_an_unreadable_value_decides_nei
         let (mut back_tx, mut back_rx) = channel::<u32>();
         let mut slot = Some(large(number));
         let mut back = Some(5);
-        let mut sends =
-            Box::pin(Choice::fair().on(tx.send_from(&mut slot), Ok).on(other_rx.recv(), Err).into_future());
+        let mut sends = Box::pin(Choice::fair().on(tx.send_from(&mut slot), Ok).on(other_rx.recv(), Err).into_future());
         // Its other branch offers, so that it has a decision of its own.
         let mut receives =
             Box::pin(Choice::fair().on(rx.recv(), Ok).on(back_tx.send_from(&mut back), Err).into_future());
@@ -281,7 +278,9 @@ fn value_that_cannot_be_encoded_at_the_grant_fails_its_branch() {
     let mut recv = pin!(rx.recv());
     assert!(poll(recv.as_mut()).is_pending());
     halves.carry();
-    let Err(SendError::NotTaken { why: Why::Unsendable(_), .. }) = ready(any.as_mut()) else { panic!("14 was written") };
+    let Err(SendError::NotTaken { why: Why::Unsendable(_), .. }) = ready(any.as_mut()) else {
+        panic!("14 was written")
+    };
     assert_eq!(halves.forth.0.lock().unwrap().len(), 1, "the refusal, and no withdrawal");
     halves.carry();
     assert!(poll(recv.as_mut()).is_pending());
@@ -364,7 +363,8 @@ fn words_that_no_half_says_are_errors() {
     halves.home.hear(Word::Offer { ticket, value: value.clone() }).unwrap();
     assert!(halves.home.hear(Word::Offer { ticket, value: value.clone() }).is_err(), "twice");
     assert!(halves.home.hear(Word::Taken { ticket }).is_err(), "to the home");
-    for word in [Word::Released { ticket }, Word::Taken { ticket: ticket + 1 }, Word::OfferChoice { ticket, choice: 1 }] {
+    for word in [Word::Released { ticket }, Word::Taken { ticket: ticket + 1 }, Word::OfferChoice { ticket, choice: 1 }]
+    {
         assert!(halves.sending.hear(word).is_err());
     }
     drop(post);
@@ -393,4 +393,26 @@ fn ends_that_are_dropped_leave_no_half_open() {
         }
         halves.carry();
     }
+}
+
+/// What an end has left unsettled is asked for, and the send that carries the end waits for it. (Ends do not move over a link yet: so it
+/// fails then.)
+#[test]
+fn value_with_an_end_that_is_not_at_rest_waits_until_it_is() {
+    let (mut inner, _far, inner_halves) = over_a_link::<u32>();
+    // Out, and dropped: the answer is on its way.
+    {
+        let mut dropped = pin!(inner.send(2));
+        assert!(poll(dropped.as_mut()).is_pending());
+    }
+    let (mut tx, _rx, halves) = over_a_link::<(u8, Sender<u32>)>();
+    let mut send = pin!(tx.send((7, inner)));
+    assert!(poll(send.as_mut()).is_pending());
+    assert!(halves.forth.0.lock().unwrap().is_empty(), "nothing leaves before the end is at rest");
+    inner_halves.carry();
+    let Poll::Ready(Err(SendError::NotTaken { value, why: Why::Unsendable(why) })) = poll(send.as_mut()) else {
+        panic!("the end is at rest")
+    };
+    assert!(why.as_str().contains("ends do not move"), "{why}");
+    drop(value);
 }

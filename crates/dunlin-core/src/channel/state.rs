@@ -441,7 +441,7 @@ impl<T> Chan<T> {
     pub(crate) fn encode_for_link(&self, slot: &mut Option<T>) -> Option<bytes::Bytes> {
         let encoding = self.state.lock().queue.as_ref().and_then(|queue| queue.encoding_for_link());
         encoding.and_then(|mut encoding| {
-            encoding.encode(&Source::Slot(slot));
+            encoding.encode(&Source::Slot(slot), Waker::noop());
             encoding.into_bytes()
         })
     }
@@ -458,13 +458,17 @@ impl<T> Chan<T> {
         after: &mut After<T>,
     ) -> Poll<Result<(), Failed>> {
         while let Some(mut encoding) = after.encoding.take() {
-            encoding.encode(source);
-            if encoding.is_of_source() {
-                after.encoding = Some(encoding);
-            } else {
+            let is_ready = encoding.encode(source, cx.waker());
+            if !encoding.is_of_source() {
                 self.with_queue(|queue, _, after| queue.end_encoding(encoding, after));
                 choice.iter().for_each(|choice| choice.reopen());
                 self.with_queue(|queue, _, after| queue.answer(post.ticket, after));
+            } else if is_ready {
+                after.encoding = Some(encoding);
+            }
+            if !is_ready {
+                // An end in the value is not at rest.
+                return Poll::Pending;
             }
             sent = self.poll_send_locked(post, source, cx, choice, after);
         }
@@ -673,6 +677,19 @@ impl<T> Chan<T> {
         Poll::Ready(Ok(()))
     }
 
+    /// Ready when the other node has answered about all that the sending end's operations, which are over, have left out; asks for that.
+    #[cfg(feature = "link")]
+    pub(crate) fn poll_rest(&self, waker: &Waker) -> Poll<()> {
+        let mut after = After::new();
+        let mut g = self.state.lock();
+        let Some(queue) = &mut g.queue else { return Poll::Ready(()) };
+        if !queue.ask_back_all(Handle::END, &mut after) {
+            return Poll::Ready(());
+        }
+        queue.wait_for_end(Handle::END, true, waker, &mut after);
+        Poll::Pending
+    }
+
     // ---- posting
 
     /// Offers a value that nobody waits for. Gives its ticket, or `None` if a buffer has admitted it.
@@ -687,7 +704,10 @@ impl<T> Chan<T> {
                 Ok(None) => break,
                 Ok(Some(mut encoding)) => {
                     drop(g);
-                    encoding.encode(&Source::Slot(&mut slot));
+                    if !encoding.encode(&Source::Slot(&mut slot), Waker::noop()) {
+                        let why = Why::Unsendable("an end in a value that is posted has an unsettled operation".into());
+                        return slot.map_or(Ok(None), |value| Err(Failed::from(why).with(value)));
+                    }
                     after.encoding = Some(encoding);
                     g = self.state.lock();
                 }
@@ -987,6 +1007,7 @@ impl<T> Chan<T> {
 
     /// Decodes what has come over a link, where nothing is locked, and looks again.
     #[cfg(feature = "link")]
+    #[expect(clippy::too_many_arguments, reason = "all that a pass through the queue is about, for a second pass")]
     fn decode_and_take<'g>(
         &'g self,
         mut g: Guard<'g, Inner<T>>,
