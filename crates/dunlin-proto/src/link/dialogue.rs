@@ -1,21 +1,22 @@
 //! The offers that are open on one half of a channel, and what its peer may send about them.
 //!
 //! Each half keeps the offers as it knows them: it learns of a word of its peer later than the peer sent it. So a word about an offer that
-//! is settled here may be right, because the two crossed. Such a word is dropped ([`Heard::Crossed`]).
+//! is settled here may be right, because the two crossed. Such a word is dropped ([`Heard::Crossed`]). A home gives a reservation up
+//! silently before it is granted, and with `Abort` when the value has come: each `Grant` has one answer.
 //!
 //! ```text
 //!            Offer               Taken, Failed, Withdrawn
 //!   (none) ─────────▶ Firm ────────────────────────────────▶ (none)
 //!     │                │ Held         Released
 //!     │ OfferChoice    └─────▶ Held ────────────▶ (none)
-//!     ▼       Reserve           Grant            Taken, Held as above
-//!   Choice ───────────▶ asked ───────▶ granted ────────────▶
-//!     ▲ Refuse ends it    │ Abort        │ Abort
-//!     └───────────────────┴──────────────┘
+//!     ▼       Reserve           Grant            Taken, Held, Failed as above
+//!   Choice ───────────▶ asked ───────▶ granted ──────────────────▶
+//!     ▲ Refuse ends it                   │ Abort
+//!     └──────────────────────────────────┘
 //! ```
 
 use super::{OFFERS_MAX, Word};
-use crate::id::{Request, Ticket};
+use crate::id::Ticket;
 use crate::link::violation::Misstep;
 use crate::wire::{End, Which};
 
@@ -27,14 +28,14 @@ enum Stand {
     Choice {
         /// So many reservations have no answer. One that was given up may never have one, so that this is a bound.
         asked: u32,
-        /// The last reservation, unless it was given up.
-        request: Option<Request>,
-        /// The value was sent for that reservation.
+        /// The value was sent, and nothing has answered.
         granted: bool,
     },
     /// An extended receive has the value.
     Held,
 }
+
+const OFFERED: Stand = Stand::Choice { asked: 0, granted: false };
 
 #[derive(Clone, Copy, Debug)]
 struct Offer {
@@ -64,7 +65,7 @@ pub(super) struct Dialogue {
     refused: Option<Ticket>,
     /// The home here has ended the channel: offers are passed on, but are not open.
     ended: bool,
-    /// The peer was dropped.
+    /// The sending half there was dropped: it sends nothing more. (A home still answers what was on its way.)
     gone: bool,
 }
 
@@ -87,13 +88,12 @@ impl Dialogue {
         self.open.push(Offer { ticket, stand, withdrawn: false });
     }
 
-    /// The half here sends this word. `false`: the peer has settled the offer, or given the reservation up, and does not need it.
+    /// The half here sends this word. `false`: the peer has settled the offer, or answered the grant, and does not need it.
     pub(super) fn send(&mut self, word: &Word) -> bool {
-        let choice = Stand::Choice { asked: 0, request: None, granted: false };
         match (self.which, word) {
             (_, Word::Ended(_)) => self.ended = true,
             (Which::Sender, Word::Offer(ticket, _)) => self.begin(*ticket, Stand::Firm),
-            (Which::Sender, Word::OfferChoice(ticket, _)) => self.begin(*ticket, choice),
+            (Which::Sender, Word::OfferChoice(ticket, _)) => self.begin(*ticket, OFFERED),
             (Which::Receiver, word) => {
                 if let Some(at) = word.ticket().and_then(|ticket| self.position(ticket)) {
                     self.send_as_home(word, at);
@@ -104,11 +104,10 @@ impl Dialogue {
                 let Offer { ticket, stand, withdrawn } = &mut self.open[at];
                 match (word, stand) {
                     (Word::Withdraw(_), _) => *withdrawn = true,
-                    // The reservation was given up since, if there was one.
-                    (Word::Revoke(_), Stand::Choice { request: None, .. }) => return false,
-                    // It may answer a reservation that was given up since.
-                    (Word::Grant(_, number, _), Stand::Choice { request, granted, .. }) => {
-                        *granted |= *request == Some(*number);
+                    // It was not granted, or that has been answered.
+                    (Word::Revoke(_), Stand::Choice { granted: false, .. }) => return false,
+                    (Word::Grant(..), Stand::Choice { asked, granted }) => {
+                        (*asked, *granted) = (asked.saturating_sub(1), true);
                     }
                     (Word::Refuse(_), _) => {
                         self.refused = self.refused.max(Some(*ticket));
@@ -127,10 +126,8 @@ impl Dialogue {
     fn send_as_home(&mut self, word: &Word, at: usize) {
         match (word, &mut self.open[at].stand) {
             (Word::Held(_), stand) => *stand = Stand::Held,
-            (Word::Reserve(_, number), Stand::Choice { asked, request, granted }) => {
-                (*asked, *request, *granted) = (*asked + 1, Some(*number), false);
-            }
-            (Word::Abort(_), Stand::Choice { request, granted, .. }) => (*request, *granted) = (None, false),
+            (Word::Reserve(..), Stand::Choice { asked, .. }) => *asked += 1,
+            (Word::Abort(_), Stand::Choice { granted, .. }) => *granted = false,
             (Word::Taken(_) | Word::Released(_) | Word::Failed(..) | Word::Withdrawn(_), _) => {
                 self.open.swap_remove(at);
             }
@@ -191,11 +188,11 @@ impl Dialogue {
         }
         let begins = match word {
             Word::Ended(how) => {
-                self.gone = matches!(how, End::Gone | End::Lost);
+                self.gone = self.which == Which::Receiver && *how == End::Gone;
                 return Ok(Heard::Deliver);
             }
             Word::Offer(ticket, _) => Some((*ticket, Stand::Firm)),
-            Word::OfferChoice(ticket, _) => Some((*ticket, Stand::Choice { asked: 0, request: None, granted: false })),
+            Word::OfferChoice(ticket, _) => Some((*ticket, OFFERED)),
             _ => None,
         };
         if let Some((ticket, stand)) = begins {
@@ -223,15 +220,11 @@ impl Dialogue {
             (_, Stand::Held) => return Ok(Heard::Crossed),
             (Word::Withdraw(_), _) => *withdrawn = true,
             (_, Stand::Firm) => return Err(Misstep::NotAChoice(ticket)),
-            (Word::Grant(_, number, _), Stand::Choice { asked, request, granted }) => {
-                if *asked == 0 {
+            (Word::Grant(..), Stand::Choice { asked, granted }) => {
+                if *asked == 0 || *granted {
                     return Err(Misstep::NotAsked(ticket));
                 }
-                *asked -= 1;
-                if *request != Some(*number) {
-                    return Ok(Heard::Crossed);
-                }
-                *granted = true;
+                (*asked, *granted) = (*asked - 1, true);
             }
             (Word::Refuse(_), Stand::Choice { asked, .. }) => {
                 if *asked == 0 {
@@ -261,15 +254,9 @@ impl Dialogue {
             (Word::Withdrawn(_), _) if !*withdrawn => return Err(Misstep::NotAsked(ticket)),
             (Word::Taken(_) | Word::Failed(..) | Word::Withdrawn(_), _) => drop(self.open.swap_remove(at)),
             (_, Stand::Firm) => return Err(Misstep::NotAChoice(ticket)),
-            (Word::Reserve(_, number), Stand::Choice { asked, request, granted }) => {
-                (*asked, *request, *granted) = (*asked + 1, Some(*number), false);
-            }
-            (Word::Abort(_), Stand::Choice { asked, request, granted }) => {
-                if request.is_none() {
-                    return Err(Misstep::NotAsked(ticket));
-                }
-                (*asked, *request, *granted) = (0, None, false);
-            }
+            (Word::Reserve(..), Stand::Choice { asked, .. }) => *asked += 1,
+            (Word::Abort(_), Stand::Choice { granted: false, .. }) => return Err(Misstep::NotGranted(ticket)),
+            (Word::Abort(_), Stand::Choice { granted, .. }) => *granted = false,
             _ => {}
         }
         Ok(Heard::Deliver)

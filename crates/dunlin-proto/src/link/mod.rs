@@ -70,7 +70,7 @@ pub enum Word {
     Withdrawn(Ticket),
     /// To the sending half: a receive asks for the value of a choice.
     Reserve(Ticket, Request),
-    /// To the sending half: the reservation is given up.
+    /// To the sending half: the value that was granted is not wanted any more.
     Abort(Ticket),
     /// The half has ended the channel.
     Ended(End),
@@ -115,7 +115,7 @@ impl Word {
             Self::Failed(ticket, why) => return Frame::FromHome(id, FromHome::Failed(ticket, why)),
             Self::Withdrawn(ticket) => return Frame::FromHome(id, FromHome::Withdrawn(ticket)),
             Self::Reserve(ticket, request) => return Frame::FromHome(id, FromHome::Reserve(ticket, request)),
-            // The frames of a half stay in order, so that it is the last reservation.
+            // Each grant has one answer, and a half grants no second time before it, so that no number is needed.
             Self::Abort(ticket) => return Frame::FromHome(id, FromHome::Abort(ticket, 0)),
         };
         Frame::ToHome(id, to_home)

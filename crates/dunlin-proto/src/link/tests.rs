@@ -29,7 +29,7 @@ struct Program {
     alias: u32,
     /// Offers that are open, and their values. At the home of a choice: none.
     open: Vec<(Ticket, Option<Bytes>)>,
-    /// Those of a choice, with the last reservation and whether the value was granted.
+    /// Those of a choice, with the reservation that has no answer and whether the value was granted.
     choices: BTreeMap<Ticket, (Option<Request>, bool)>,
     withdrawn: Vec<Ticket>,
     held: Vec<Ticket>,
@@ -107,7 +107,7 @@ impl Program {
                     return self.settle(ticket);
                 }
                 let bytes = self.open.iter().find(|(t, _)| *t == ticket).unwrap().1.clone().unwrap();
-                self.choices.insert(ticket, (Some(request), true));
+                self.choices.insert(ticket, (None, true));
                 self.send(link, Word::Grant(ticket, request, bytes));
             }
             5 if chance.one_in(3) => {
@@ -138,10 +138,7 @@ impl Program {
         let (ticket, bytes) = self.open[chance.below(self.open.len())].clone();
         if bytes.is_none() {
             let (request, _) = self.choices[&ticket];
-            if request.is_some() && chance.one_in(4) {
-                self.choices.insert(ticket, (None, false));
-                return self.send(link, Word::Abort(ticket));
-            }
+            // The other reservation is given up, if there is one.
             if request.is_none() || chance.one_in(4) {
                 self.next += 1;
                 self.choices.insert(ticket, (Some(self.next), false));
@@ -188,7 +185,7 @@ impl Program {
         panic!("{word:?} comes twice, or was never sent");
     }
 
-    fn hear(&mut self, channel: usize, word: Word) {
+    fn hear(&mut self, channel: usize, word: Word, link: &mut Link) {
         match word {
             Word::Offer(ticket, bytes) => {
                 assert_eq!(bytes, value(channel, ticket, bytes.len()));
@@ -201,9 +198,15 @@ impl Program {
             }
             Word::Grant(ticket, request, bytes) => {
                 assert_eq!(bytes, value(channel, ticket, bytes.len()));
-                // (The withdrawal before it in the same batch may have been answered.)
-                assert!(self.choices.get(&ticket).is_none_or(|(asked, _)| *asked == Some(request)));
-                self.open.iter_mut().filter(|(t, _)| *t == ticket).for_each(|(_, had)| *had = Some(bytes.clone()));
+                match self.choices.get(&ticket) {
+                    Some((Some(asked), _)) if *asked == request => {
+                        let offer = self.open.iter_mut().find(|(t, _)| *t == ticket).unwrap();
+                        offer.1 = Some(bytes);
+                    }
+                    Some(_) => self.send(link, Word::Abort(ticket)),
+                    // (The withdrawal before it in the same batch has been answered.)
+                    None => {}
+                }
             }
             Word::Withdraw(ticket) => self.withdrawn.push(ticket),
             Word::Refuse(ticket) if self.open.iter().all(|(t, _)| *t != ticket) => {}
@@ -220,8 +223,8 @@ impl Program {
                 // It is out of reach until it is released.
                 self.withdrawn.push(ticket);
             }
-            Word::Reserve(ticket, request) => drop(self.choices.insert(ticket, (Some(request), false))),
-            Word::Abort(ticket) => drop(self.choices.insert(ticket, (None, false))),
+            Word::Reserve(ticket, request) => self.choices.get_mut(&ticket).unwrap().0 = Some(request),
+            Word::Abort(ticket) => self.choices.get_mut(&ticket).unwrap().1 = false,
             Word::Revoke(_) => {}
             Word::Ended(_) => self.peer_gone = true,
         }
@@ -314,7 +317,7 @@ impl Pair {
             let mut nothing = VecDeque::new();
             let theirs = there[channel].as_mut().map_or(&mut nothing, |other| &mut other.sent);
             end.check_order(theirs, &word);
-            end.hear(channel, word);
+            end.hear(channel, word, &mut self.links[side]);
             if !is_sender(side, channel) {
                 end.answer(&mut self.links[side]);
             }
@@ -495,9 +498,8 @@ fn sending_half_rejects_what_its_home_cannot_send() {
         (vec![released()], firm(), Misstep::NotHeld(1)),
         (vec![from_home(FromHome::Withdrawn(1))], firm(), Misstep::NotAsked(1)),
         (vec![reserve()], firm(), Misstep::NotAChoice(1)),
-        (vec![from_home(FromHome::Abort(1, 0))], of_choice(), Misstep::NotAsked(1)),
+        (vec![from_home(FromHome::Abort(1, 0))], of_choice(), Misstep::NotGranted(1)),
         (vec![from_home(FromHome::Failed(2, Failure::Closed))], firm(), Misstep::UnknownTicket(2)),
-        (vec![from_home(FromHome::Ended(End::Gone)), reserve()], of_choice(), Misstep::AfterEnd),
         (vec![from_home(FromHome::Drained), reserve()], of_choice(), Misstep::AfterEnd),
     ];
     for (frames, sent, why) in rejected {
@@ -566,7 +568,6 @@ fn crossed_words_do_not_reach_the_half() {
     let crossed: Vec<(Vec<Frame>, Vec<Word>)> = vec![
         (vec![offer(1), to_home(ToHome::Withdraw(1))], vec![Word::Taken(1)]),
         (vec![offer(1), to_home(ToHome::Withdraw(1))], vec![Word::Held(1)]),
-        (vec![choice(1), offer(2), grant(1, 4)], vec![Word::Reserve(1, 4), Word::Abort(1)]),
         (vec![choice(1), offer(2), grant(1, 4)], vec![Word::Reserve(1, 4), Word::Failed(1, Failure::Closed)]),
         (vec![choice(1), to_home(ToHome::Withdraw(1)), to_home(ToHome::Take(1))], vec![Word::Reserve(1, 4)]),
     ];

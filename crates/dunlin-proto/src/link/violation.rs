@@ -76,8 +76,8 @@ pub enum Misstep {
     /// The offer was not reserved, or its withdrawal not requested.
     #[error("nothing asked for this answer to offer {0}")]
     NotAsked(Ticket),
-    /// The choice has not sent the value that is taken.
-    #[error("the value of offer {0} was taken before the choice had granted it")]
+    /// The choice has not sent the value that is taken or given back.
+    #[error("the value of offer {0} was taken or given back before the choice had granted it")]
     NotGranted(Ticket),
     /// The offer is not held by an extended receive.
     #[error("offer {0} is released but not held")]
@@ -91,7 +91,7 @@ pub enum Misstep {
     /// The same offer is withdrawn a second time.
     #[error("offer {0} is withdrawn twice")]
     WithdrawnTwice(Ticket),
-    /// The half has been dropped, or has closed its place on the link.
+    /// The sending half has been dropped, or the half has closed its place on the link.
     #[error("the half sends a word behind its last one")]
     AfterEnd,
 }
