@@ -27,6 +27,9 @@ pub mod joined;
 pub mod kind;
 pub mod law;
 pub mod laws;
+#[cfg(feature = "link")]
+#[doc(hidden)]
+pub mod linked;
 pub mod refusals;
 pub mod report;
 pub mod rig;
@@ -41,6 +44,9 @@ pub use apart::Apart;
 pub use joined::Joined;
 pub use kind::{Full, Kind, kinds};
 pub use law::{Cx, Law};
+#[cfg(feature = "link")]
+#[doc(hidden)]
+pub use linked::Linked;
 pub use laws::laws;
 pub use report::{Outcome, Report, run};
 pub use rig::{Hand, Rig, Task};

@@ -551,8 +551,11 @@ fn a_client_whose_acceptor_is_gone_when_it_comes_is_turned_away() {
             drop(guests);
             quiet().await;
             gate.listen(true);
-            assert!(client.letters.send(1).await.unwrap_err().is_closed());
-            assert_eq!(client.answers.recv().await, Err(RecvError::Closed));
+            let Err(SendError::NotTaken { why: Why::Poisoned(why), .. }) = client.letters.send(1).await else {
+                panic!("the client is not turned away")
+            };
+            assert!(why.as_str().contains("turned this client away"), "{why}");
+            assert_eq!(client.answers.recv().await, Err(RecvError::Poisoned(why)));
             Ok(())
         });
     }

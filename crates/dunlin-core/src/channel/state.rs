@@ -91,11 +91,27 @@ pub(crate) struct Post {
     turns: u8,
     /// The budget refused it, and nothing has been offered since.
     refused: bool,
+    /// Of what several channels offer: the bytes of the value.
+    #[cfg(feature = "link")]
+    encoded: Option<bytes::Bytes>,
 }
 
 impl Post {
     pub(crate) fn new(handle: Handle) -> Self {
-        Self { ticket: 0, handle, turns: 0, refused: false }
+        Self {
+            ticket: 0,
+            handle,
+            turns: 0,
+            refused: false,
+            #[cfg(feature = "link")]
+            encoded: None,
+        }
+    }
+
+    /// The value of a pool has been encoded before any channel offers it.
+    #[cfg(feature = "link")]
+    pub(crate) fn has_encoded(&mut self, encoded: Option<bytes::Bytes>) {
+        self.encoded = encoded;
     }
 
     /// Receivers have been woken for it: the choice lets them be polled, if it would else go on to something.
@@ -412,7 +428,44 @@ impl<T> Chan<T> {
     ) -> Poll<Result<(), Failed>> {
         let mut after = After::new();
         let sent = self.poll_send_locked(post, source, cx, choice, &mut after);
+        #[cfg(feature = "link")]
+        let sent = self.encode_and_send(sent, post, source, cx, choice, &mut after);
         after.done();
+        sent
+    }
+
+    /// Encodes what is to be offered over a link, and perhaps by other channels too.
+    #[cfg(feature = "link")]
+    pub(crate) fn encode_for_link(&self, slot: &mut Option<T>) -> Option<bytes::Bytes> {
+        let encoding = self.state.lock().queue.as_ref().and_then(|queue| queue.encoding_for_link());
+        encoding.and_then(|mut encoding| {
+            encoding.encode(&Source::Slot(slot));
+            encoding.into_bytes()
+        })
+    }
+
+    /// Encodes what is to go over a link, where nothing is locked, and goes on with that.
+    #[cfg(feature = "link")]
+    fn encode_and_send(
+        &self,
+        mut sent: Poll<Result<(), Failed>>,
+        post: &mut Post,
+        source: &mut Source<'_, T>,
+        cx: &mut Context<'_>,
+        choice: Option<&ChoiceCx>,
+        after: &mut After<T>,
+    ) -> Poll<Result<(), Failed>> {
+        while let Some(mut encoding) = after.encoding.take() {
+            encoding.encode(source);
+            if encoding.is_of_source() {
+                after.encoding = Some(encoding);
+            } else {
+                self.with_queue(|queue, _, after| queue.end_encoding(encoding, after));
+                choice.iter().for_each(|choice| choice.reopen());
+                self.with_queue(|queue, _, after| queue.answer(post.ticket, after));
+            }
+            sent = self.poll_send_locked(post, source, cx, choice, after);
+        }
         sent
     }
 
@@ -434,6 +487,11 @@ impl<T> Chan<T> {
         {
             // It was lent to another choice before: it is offered anew.
             (post.ticket, post.turns) = (0, 0);
+        }
+        #[cfg(feature = "link")]
+        if let Some(encoding) = queue.begin_encoding(post.ticket) {
+            after.encoding = Some(encoding);
+            return Poll::Pending;
         }
         if post.ticket != 0 {
             return match queue.look(post.ticket, source, ends, cx.waker(), after) {
@@ -471,6 +529,16 @@ impl<T> Chan<T> {
         }
         if matches!(source, Source::Slot(None)) {
             return Poll::Ready(Ok(()));
+        }
+        #[cfg(feature = "link")]
+        match queue.begin_offer(source, &post.encoded, choice.is_some(), ends, after) {
+            Ok(None) => {}
+            Ok(encoding) => {
+                after.encoding = encoding;
+                return Poll::Pending;
+            }
+            Err(_) if choice.is_some_and(|c| !c.commit()) => return Poll::Pending,
+            Err(why) => return Poll::Ready(Err(why.into())),
         }
         let own = choice.map(|c| c.offering(cx.waker()));
         match queue.offer(post.handle, source, own, ends, cx.waker(), after) {
@@ -610,6 +678,20 @@ impl<T> Chan<T> {
         let mut slot = Some(value);
         let mut after = After::new();
         let mut g = self.state.lock();
+        #[cfg(feature = "link")]
+        loop {
+            let ends = ends(&g);
+            match self::queue(&mut g).begin_offer(&Source::Slot(&mut slot), &None, false, ends, &mut after) {
+                Ok(None) => break,
+                Ok(Some(mut encoding)) => {
+                    drop(g);
+                    encoding.encode(&Source::Slot(&mut slot));
+                    after.encoding = Some(encoding);
+                    g = self.state.lock();
+                }
+                Err(why) => return slot.map_or(Ok(None), |value| Err(Failed::from(why).with(value))),
+            }
+        }
         let ends = ends(&g);
         let queue = queue(&mut g);
         let offered = queue.offer(handle, &mut Source::Slot(&mut slot), None, ends, Waker::noop(), &mut after);
@@ -858,9 +940,18 @@ impl<T> Chan<T> {
         let mut after = After::new();
         let own = choice.and_then(ChoiceCx::own);
         let mut g = self.state.lock();
-        let ends = ends(&g);
+        let took = {
+            let ends = ends(&g);
+            queue(&mut g).take(handle, own, extended, ends, &mut after)
+        };
+        #[cfg(feature = "link")]
+        let has_read = matches!(took, Took::Reads(_));
+        #[cfg(feature = "link")]
+        let (mut g, took) = self.decode_and_take(g, took, handle, own, extended, &mut after);
         let queue = queue(&mut g);
-        let result = match queue.take(handle, own, extended, ends, &mut after) {
+        let result = match took {
+            #[cfg(feature = "link")]
+            Took::Reads(_) => unreachable!("it has been decoded"),
             Took::Value(value, ticket) => {
                 queue.taken();
                 Poll::Ready(Ok((value, ticket)))
@@ -884,8 +975,36 @@ impl<T> Chan<T> {
         }
         publish(&mut g);
         drop(g);
+        #[cfg(feature = "link")]
+        if let Some((decision, _)) = own.filter(|_| has_read && result.is_pending()) {
+            decision.reopen();
+        }
         after.done();
         result
+    }
+
+    /// Decodes what has come over a link, where nothing is locked, and looks again.
+    #[cfg(feature = "link")]
+    fn decode_and_take<'g>(
+        &'g self,
+        mut g: Guard<'g, Inner<T>>,
+        mut took: Took<T>,
+        handle: Handle,
+        own: crate::choice::decision::Branching<'_>,
+        extended: bool,
+        after: &mut After<T>,
+    ) -> (Guard<'g, Inner<T>>, Took<T>) {
+        while let Took::Reads(mut reading) = took {
+            drop(g);
+            reading.decode();
+            g = self.state.lock();
+            let ends = ends(&g);
+            let queue = queue(&mut g);
+            queue.has_decoded(reading);
+            took = queue.take(handle, own, extended, ends, after);
+            queue.end_reading(after);
+        }
+        (g, took)
     }
 
     /// Takes a value if one is there.
@@ -909,11 +1028,15 @@ impl<T> Chan<T> {
         let ends = ends(&g);
         let queue = queue(&mut g);
         let took = queue.take(handle, None, false, ends, &mut after);
+        #[cfg(feature = "link")]
+        let (mut g, took) = self.decode_and_take(g, took, handle, None, false, &mut after);
         if let Took::Value(..) = took {
-            queue.taken();
+            self::queue(&mut g).taken();
         }
         publish(&mut g);
         match took {
+            #[cfg(feature = "link")]
+            Took::Reads(_) => unreachable!("it has been decoded"),
             Took::Value(value, _) => Ok(value),
             Took::Ended(why) => Err(why),
             Took::Nothing | Took::ChoiceGone => Err(RecvError::WouldBlock),
@@ -1011,6 +1134,10 @@ impl<T> Chan<T> {
             }
             queue.fail_far(ends, after);
             queue.drop_ownerless(ends, after);
+            #[cfg(feature = "link")]
+            if bits & NO_SENDER != 0 {
+                queue.drop_all_spent(Handle::END, after);
+            }
             if bits & NO_RECEIVER != 0 {
                 queue.release_all(after);
                 queue.discard(after);
