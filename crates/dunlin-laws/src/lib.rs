@@ -47,7 +47,7 @@ pub use law::{Cx, Law};
 pub use laws::laws;
 #[cfg(feature = "link")]
 #[doc(hidden)]
-pub use linked::Linked;
+pub use linked::{Linked, Pushed};
 pub use report::{Outcome, Report, run};
 pub use rig::{Hand, Rig, Task};
 #[cfg(feature = "sim")]
