@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use dunlin::carrier::Format;
-use dunlin::node::link::{LinkConfig, Link as Connection, Wire as Side};
+use dunlin::node::link::{Link as Connection, LinkConfig, Wire as Side};
 use dunlin::remote::{Half, Link, Terms, Word, receiving_half, sending_half};
 use dunlin::{Policy, Portable, Receiver, Sender, channel, channel_with};
 

@@ -657,7 +657,8 @@ impl<T> Queue<T> {
 
     /// The sending half asks its offer back.
     pub(crate) fn withdraw_encoded(&mut self, number: u64, after: &mut After<T>) {
-        if self.withdraw_from_far(Handle::END, number, after).is_some() {
+        let _ = self.withdraw_from_far(Handle::END, number, after);
+        if true {
             self.say(Word::Withdrawn { ticket: number }, after);
         }
     }
