@@ -1,9 +1,10 @@
-//! Sends, receives and choices over links, whose values are encoded and decoded in their owners' polls: `docs/choice.md`, section 3, with the
-//! state *reading*, in the words of [`dunlin_core::remote`].
+//! Sends, receives and choices over links, whose values are encoded and decoded in their owners' polls:
+//! `docs/choice.md`, section 3, *Reading*, in the words of [`dunlin_core::remote`].
 //!
-//! Everything here is played: the polls of the parties, the queue of each channel's home, and the decisions of choices. A poll is one step, except where code of
-//! users runs in it: while a value is encoded or decoded nothing is locked, and anything else may happen. A receive may also be dropped while it decodes, as if that took several
-//! polls. Nobody is polled who was not woken, so a lost wake-up shows as partners that wait for each other.
+//! Everything but the words is modelled here: the polls of the parties, the queue of each channel's home, and the
+//! decisions of choices. A poll is one step, unless user code runs in it: while a value is encoded or decoded nothing
+//! is locked, and any other step may come first. A receive may also be dropped while it decodes, as if that took
+//! several polls. A party is polled only if it was woken, so a lost wake-up shows as partners that wait for each other.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -25,8 +26,10 @@ pub struct Scenario {
     pub name: String,
     /// The node of the sender and that of the receiver of each channel.
     pub channels: &'static [(usize, usize)],
-    /// Of each party its node, what it does, and how often. `!0` sends on channel 0, `?1` receives from channel 1; a `c` before them makes them the branches of a choice, an `e` those of one
-    /// whose values are encoded when they are offered. Without either several sends are posted together. Receives of one channel by several parties are those of handles of a shared receiver.
+    /// Of each party its node, what it does, and how often. `!0` sends on channel 0, `?1` receives from channel 1. A
+    /// `c` before them makes them the branches of a choice, an `e` those of one whose values are encoded when they are
+    /// offered. Without either, several sends are posted together. Several parties may receive from one channel: they
+    /// have handles of a shared receiver.
     pub parties: &'static [(usize, &'static str, usize)],
     /// How many operations are dropped.
     pub drops: u32,
@@ -36,7 +39,7 @@ pub struct Scenario {
     pub fails: u32,
     /// How many channels are retired at their homes.
     pub retires: u32,
-    /// How many connections are lost for good. Both nodes learn of it later, one by one.
+    /// How many connections are lost for good. Each of the two nodes learns of it later.
     pub cuts: u32,
     /// A fault of the protocol, planted.
     pub plant: Plant,
@@ -68,7 +71,8 @@ pub enum Plant {
     StaysOpen,
     /// A receiver takes a value behind one of the same sender that is being read.
     Overtakes,
-    /// A reservation that is given up before its value has come is answered by `Abort` at once, and again when the value comes.
+    /// A reservation that is given up before its value has come is answered by `Abort` twice: at once, and when the
+    /// value comes.
     AbortsTwice,
     /// A choice whose value could not be encoded withdraws its offer after it has been refused.
     RefusesAndWithdraws,
@@ -78,9 +82,9 @@ pub enum Plant {
 enum Decision {
     #[default]
     Open,
-    /// Its owner runs code of users in a poll.
+    /// Its owner runs user code in a poll.
     Busy,
-    /// The home of this channel has its value, under this request.
+    /// The home of this channel has been granted its value, under this request.
     By(usize, u64),
     Decided,
 }
@@ -113,13 +117,13 @@ struct Operation {
     queue: VecDeque<(usize, u64)>,
     /// Its deadline has passed, or another branch is ready.
     leaving: bool,
-    /// That has been said.
+    /// It has sent the `Withdraw` or `Revoke` for that.
     left: bool,
-    /// A reservation was given back for its sake: it is polled before the next one is granted.
+    /// A reservation was given back for its sake: its owner is polled before the next one is granted.
     turn: bool,
 }
 
-/// Code of users that runs in a poll.
+/// User code that runs in a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Code {
     Decodes { channel: usize, ticket: u64 },
@@ -166,18 +170,18 @@ pub struct Reading {
     parties: Vec<Party>,
     channels: Vec<Channel>,
     wires: BTreeMap<(usize, usize), VecDeque<(usize, Word)>>,
-    /// Connections that are lost, and nodes that have not heard of that.
+    /// Connections that are lost, and nodes that have not learned of it.
     cut: BTreeSet<(usize, usize)>,
     unheard: BTreeSet<(usize, (usize, usize))>,
     received: BTreeMap<(usize, u64), usize>,
-    /// What the senders know. An operation that was dropped knows nothing.
+    /// The results of sends. An operation that was dropped has none.
     fates: BTreeMap<(usize, u64), Fate>,
     /// Choices that have taken a branch, by party and run.
     chosen: BTreeSet<(usize, usize)>,
     broken: Option<String>,
 }
 
-/// Tickets say whose offer they name: party, run and branch. They ascend for each party.
+/// A ticket names a party, a run and a branch. The tickets of one party ascend.
 fn ticket(party: usize, run: usize, branch: usize) -> u64 {
     (party as u64) << 16 | (run as u64) << 8 | branch as u64
 }
@@ -204,7 +208,7 @@ impl Reading {
         }
     }
 
-    /// Whether a step of this name is a user's wish or a fault, without which everything must come to its end.
+    /// Whether a step of this name is a user's decision or a fault. The world must come to rest without them.
     pub fn is_by_chance(step: &str) -> bool {
         step.starts_with("by chance")
     }
@@ -254,7 +258,7 @@ impl Reading {
     fn home_hears(&mut self, channel: usize, word: Word) {
         let here = &mut self.channels[channel];
         if here.over.1 {
-            // The sending half has heard, or will hear, that the channel is over.
+            // The sending half learns from `Ended`, or from the loss, that the channel is over.
             return;
         }
         let find = |ticket: u64| here.offers.iter().position(|offer| offer.ticket == ticket);
@@ -294,7 +298,7 @@ impl Reading {
         self.wake_watchers(channel);
     }
 
-    /// Gives a reservation up. The offer stands. A value that has not come is given back when it comes.
+    /// Gives a reservation up. The offer stands. A grant that is still to come will be answered by `Abort`.
     fn release(&mut self, channel: usize, at: usize) {
         let (kept, twice) = (self.has(Plant::GrantKept), self.has(Plant::AbortsTwice));
         let offer = &mut self.channels[channel].offers[at];
@@ -332,7 +336,7 @@ impl Reading {
         let mut reserve = None;
         for offer in &mut here.offers {
             if offer.reader.is_some() {
-                // The values of one sender stay in order, should this one not be taken.
+                // If this value is not taken, the values of its sender must still be in order.
                 if offer.choice.is_none() && !overtakes {
                     break;
                 }
@@ -413,12 +417,12 @@ impl Reading {
             Word::Failed { ticket, .. } => self.settle(channel, ticket, Fate::Failed),
             Word::Withdrawn { ticket } => {
                 if self.channels[channel].unsettled.get(&ticket) == Some(&false) {
-                    self.fail(format!("offer {ticket:x} is withdrawn, and nobody wanted that"));
+                    self.fail(format!("offer {ticket:x} is withdrawn, and its sender has not asked for that"));
                 }
                 self.settle(channel, ticket, Fate::Failed);
             }
             Word::Reserve { ticket, request } => {
-                // What was withdrawn or refused has been answered by that.
+                // `Withdraw` or `Refuse` is the answer to it.
                 if self.channels[channel].unsettled.get(&ticket) != Some(&false) {
                     return;
                 }
@@ -427,7 +431,7 @@ impl Reading {
                     self.channels[channel].unsettled.remove(&ticket);
                     return self.say(channel, true, Word::Refuse { ticket });
                 }
-                // Of two requests for one offer the first has been given up.
+                // The home has given up an earlier request for this offer.
                 operation.queue.retain(|queued| queued.0 != channel);
                 operation.queue.push_back((channel, request));
                 self.serve(owner(ticket).0);
@@ -447,7 +451,7 @@ impl Reading {
         }
     }
 
-    /// The home has said what became of an offer.
+    /// An offer has its outcome.
     fn settle(&mut self, channel: usize, ticket: u64, fate: Fate) {
         if self.channels[channel].unsettled.remove(&ticket).is_none() {
             return self.fail(format!("offer {ticket:x} has two outcomes; the second is {fate:?}"));
@@ -478,7 +482,7 @@ impl Reading {
         self.serve(me);
     }
 
-    /// Code of users is over.
+    /// User code has returned: the choice is open again.
     fn reopen(&mut self, me: usize) {
         self.wake(me);
         let forgets = self.has(Plant::ForgetsQueue);
@@ -492,7 +496,7 @@ impl Reading {
         self.serve(me);
     }
 
-    /// Grants the first reservation whose value is encoded. The owner is woken for the others.
+    /// Grants the first request whose value is encoded. If there is none, the owner is woken to encode one.
     fn serve(&mut self, me: usize) {
         let Some(operation) = &mut self.parties[me].operation else { return };
         if operation.decision != Decision::Open || operation.turn {
@@ -575,7 +579,7 @@ impl Reading {
         }
     }
 
-    /// The deadline of a send has passed: it ends when the home has answered.
+    /// Withdraws all sends that have no outcome.
     fn withdraw(&mut self, me: usize) {
         let Some(operation) = &mut self.parties[me].operation else { return };
         operation.left = true;
@@ -668,7 +672,7 @@ impl Reading {
         self.leave(me);
     }
 
-    /// What every operation does last, dropped or not.
+    /// The last step of every operation, dropped or not.
     fn leave(&mut self, me: usize) {
         self.parties[me].operation = None;
         self.channels.iter_mut().for_each(|channel| channel.watchers.retain(|other| *other != me));
@@ -678,7 +682,7 @@ impl Reading {
         party.woken = party.runs < self.scenario.parties[me].2;
     }
 
-    /// Code of users returns. `well`: with a value, or its bytes.
+    /// User code returns. `well`: with a value, or its bytes.
     fn returns(&mut self, me: usize, well: bool) {
         match self.parties[me].code.take() {
             Some(Code::Encodes { channel, request }) => self.has_encoded(me, channel, request, well),
@@ -737,7 +741,7 @@ impl Reading {
     fn drops(&mut self, me: usize) {
         let run = self.parties[me].runs;
         if let Some(Code::Decodes { channel, ticket }) = self.parties[me].code.take() {
-            // The guard of the read: the offer stands. One that was granted is given back with what else was asked for.
+            // The guard of the read. If the offer was granted, `leave` gives it back.
             let offer = self.channels[channel].offers.iter_mut().find(|offer| offer.ticket == ticket);
             if let Some(offer) = offer.filter(|offer| offer.reader == Some(me)) {
                 offer.reader = None;
@@ -895,7 +899,7 @@ impl World for Reading {
     fn check_rest(&self) -> Result<(), String> {
         for ((channel, ticket), fate) in &self.fates {
             if *fate == Fate::Taken && !self.received.contains_key(&(*channel, *ticket)) {
-                return Err(format!("offer {ticket:x} was sent with Ok, and nobody has it"));
+                return Err(format!("offer {ticket:x} was sent with Ok, and is not received"));
             }
         }
         for (channel, here) in self.channels.iter().enumerate() {
@@ -907,7 +911,7 @@ impl World for Reading {
                 pending.any(|operation| operation.branches.iter().any(on))
             };
             if here.over.0 && waits(true) || here.over.1 && waits(false) {
-                return Err(format!("channel {channel} is over, and somebody waits there"));
+                return Err(format!("channel {channel} is over, and an operation waits there"));
             }
             if waits(true) && waits(false) {
                 return Err(format!("on channel {channel} a sender and a receiver wait for each other"));
@@ -920,9 +924,12 @@ impl World for Reading {
                 return Err(format!("the halves of channel {channel} do not agree: {here:?}"));
             }
         }
-        let reserved = |operation: &Operation| !matches!(operation.decision, Decision::Open);
-        match self.parties.iter().position(|party| party.operation.as_ref().is_some_and(reserved)) {
-            Some(me) => Err(format!("the choice of {me} is left reserved")),
+        let is_stuck = |operation: &Operation| {
+            let has_outcome = operation.branches.iter().any(|branch| branch.fate != Fate::Open);
+            operation.decision != Decision::Open || operation.is_choice && has_outcome
+        };
+        match self.parties.iter().position(|party| party.operation.as_ref().is_some_and(is_stuck)) {
+            Some(me) => Err(format!("the choice of {me} is left reserved or has an outcome: {:?}", self.parties[me])),
             None => Ok(()),
         }
     }

@@ -113,7 +113,7 @@ fn misread(name: &str, plant: reading::Plant) -> String {
 fn planted_faults_of_reading_break_a_law() {
     use reading::Plant::*;
     let plants: [(reading::Plant, &[&str], &str); 11] = [
-        (DecidesFirst, &["read-firm-fails", "read-granted-fails"], "and nobody has it"),
+        (DecidesFirst, &["read-firm-fails", "read-granted-fails"], "and is not received"),
         (BlindReader, &["read-firm-expires", "read-granted-expires"], "its sender has the value back"),
         (GrantKept, &["read-granted-expires"], "its sender has the value back"),
         (UnreadableDecides, &["read-firm-fails", "read-receives-fails"], "ends without a value"),
