@@ -657,8 +657,7 @@ impl<T> Queue<T> {
 
     /// The sending half asks its offer back.
     pub(crate) fn withdraw_encoded(&mut self, number: u64, after: &mut After<T>) {
-        let _ = self.withdraw_from_far(Handle::END, number, after);
-        if true {
+        if self.withdraw_from_far(Handle::END, number, after).is_some() {
             self.say(Word::Withdrawn { ticket: number }, after);
         }
     }
