@@ -36,6 +36,9 @@ mod par;
 mod pinned;
 #[cfg(feature = "serde")]
 mod portable;
+#[cfg(feature = "link")]
+#[doc(hidden)]
+pub mod remote;
 mod share;
 mod sync;
 mod table;

@@ -80,7 +80,7 @@ impl Bounds {
     /// In the order of the programs, each with what a unit is.
     fn text(&self) -> String {
         let mut text = format!("{HEAD}\n# {:<22}{:<14}{:>10}   slack\n", "program", "figure", "bound");
-        for program in &programs::ALL {
+        for program in programs::ALL {
             let all = Kind::ALL.iter();
             for bound in
                 all.filter_map(|kind| self.0.iter().find(|b| b.program == program.name && b.kind == kind.name()))
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn each_figure_has_a_bound() {
         let bounds = Bounds::read().unwrap();
-        for program in &programs::ALL {
+        for program in programs::ALL {
             for kind in Kind::ALL {
                 assert!(bounds.of(&Figure { program, kind, value: 0.0 }).is_some(), "{} {}", program.name, kind.name());
             }

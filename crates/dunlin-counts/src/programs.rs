@@ -39,7 +39,7 @@ const fn parked(name: &'static str, run: fn(u64)) -> Program {
     Program { name, unit: "process", shorter, longer, units_each: 1, slack: (2.0, 0.0), run }
 }
 
-pub(crate) static ALL: [Program; 14] = [
+pub(crate) static ALL: &[Program] = &[
     local("commstime-par", "communication", 4, |n| in_par(commstime_par(n))),
     local("commstime-spawned", "communication", 4, |n| spawned(commstime_spawned(n))),
     local("pingpong-par", "round trip", 1, |n| in_par(pingpong_par(n))),
@@ -63,6 +63,16 @@ pub(crate) static ALL: [Program; 14] = [
         units_each: 1,
         slack: (5.0, 5.0),
         run: |n| spawned(remote(n)),
+    },
+    #[cfg(feature = "link")]
+    Program {
+        name: "link-8-bytes",
+        unit: "round trip",
+        shorter: 1_000,
+        longer: 3_000,
+        units_each: 1,
+        slack: (5.0, 5.0),
+        run: |n| spawned(link(n)),
     },
 ];
 
@@ -382,11 +392,28 @@ async fn remote(n: u64) {
     };
     let (here, elsewhere) = (join().await, join().await);
     let declared = "the name is free";
-    let mut there = here.sender::<Bytes>("there").await.expect(declared);
-    let mut back = here.receiver::<Bytes>("back").await.expect(declared);
+    let there = here.sender::<Bytes>("there").await.expect(declared);
+    let back = here.receiver::<Bytes>("back").await.expect(declared);
     let input = elsewhere.receiver::<Bytes>("there").await.expect(declared);
     let output = elsewhere.sender::<Bytes>("back").await.expect(declared);
     fork(copy(input, output));
+    round_trips(there, back, n).await;
+}
+
+/// The same between two links.
+#[cfg(feature = "link")]
+async fn link(n: u64) {
+    use dunlin::node::link::{Link, LinkConfig};
+
+    let [here, elsewhere] = [LinkConfig::default(); 2].map(Link::new);
+    let (socket, other) = tokio::io::duplex(64 << 10);
+    tokio::spawn(here.serve(socket));
+    tokio::spawn(elsewhere.serve(other));
+    fork(copy(elsewhere.receiver::<Bytes>(1), elsewhere.sender::<Bytes>(2)));
+    round_trips(here.sender(1), here.receiver(2), n).await;
+}
+
+async fn round_trips(mut there: Sender<Bytes>, mut back: Receiver<Bytes>, n: u64) {
     let mut value = Bytes::from_static(b"8 bytes.");
     for _ in 0..n {
         there.send(value).await.expect("the other node is here");

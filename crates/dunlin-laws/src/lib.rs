@@ -27,6 +27,9 @@ pub mod joined;
 pub mod kind;
 pub mod law;
 pub mod laws;
+#[cfg(feature = "link")]
+#[doc(hidden)]
+pub mod linked;
 pub mod refusals;
 pub mod report;
 pub mod rig;
@@ -42,6 +45,9 @@ pub use joined::Joined;
 pub use kind::{Full, Kind, kinds};
 pub use law::{Cx, Law};
 pub use laws::laws;
+#[cfg(feature = "link")]
+#[doc(hidden)]
+pub use linked::{Linked, Pushed};
 pub use report::{Outcome, Report, run};
 pub use rig::{Hand, Rig, Task};
 #[cfg(feature = "sim")]

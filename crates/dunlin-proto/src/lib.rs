@@ -63,6 +63,9 @@ pub mod connection;
 mod flush;
 pub mod id;
 pub mod identity;
+#[cfg(feature = "link")]
+#[doc(hidden)]
+pub mod link;
 mod machine;
 #[cfg(feature = "model")]
 mod model;

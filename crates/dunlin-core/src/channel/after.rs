@@ -5,6 +5,8 @@
 use std::sync::Arc;
 use std::task::Waker;
 
+#[cfg(feature = "link")]
+use super::queue::linked::Encoding;
 use crate::choice::decision::{Decision, Queued};
 use crate::wakers;
 
@@ -93,6 +95,9 @@ pub(crate) struct After<T> {
     /// The same goes for the wakers of choices.
     pub(crate) decisions: Few<Arc<Decision>>,
     pub(crate) dropped: Few<T>,
+    /// A value is to be encoded for a link, or has been.
+    #[cfg(feature = "link")]
+    pub(crate) encoding: Option<Encoding<T>>,
 }
 
 /// Wakers to be dropped where no lock is held.
@@ -117,13 +122,22 @@ impl Stale {
 impl<T> After<T> {
     #[inline]
     pub(crate) fn new() -> Self {
-        Self { wakes: Wakes::default(), stale: Stale::default(), decisions: Few::default(), dropped: Few::default() }
+        Self {
+            wakes: Wakes::default(),
+            stale: Stale::default(),
+            decisions: Few::default(),
+            dropped: Few::default(),
+            #[cfg(feature = "link")]
+            encoding: None,
+        }
     }
 
     /// Does what is left to do, once the lock is released: as a drop, but one look at each list instead of a call for each.
     #[inline]
     pub(crate) fn done(self) {
         let wakes = self.wakes.wakers.first.is_some() || self.wakes.calls.first.is_some();
+        #[cfg(feature = "link")]
+        debug_assert!(self.encoding.is_none());
         let drops = self.stale.0.first.is_some() || self.decisions.first.is_some() || self.dropped.first.is_some();
         if !wakes && !drops {
             // All lists are empty: there is nothing to drop.

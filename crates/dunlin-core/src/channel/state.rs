@@ -18,6 +18,8 @@ use super::policy::Policy;
 #[cfg(feature = "serde")]
 use super::queue::Retires;
 use super::queue::far::{FromReceiver, FromSender};
+#[cfg(feature = "link")]
+use super::queue::linked::READS_MAX;
 use super::queue::{Ends, Handle, Offered, Pool, Queue, Retracted, Source, Stand, Took};
 use crate::agent::Missing;
 use crate::broadcast::Hub;
@@ -91,11 +93,27 @@ pub(crate) struct Post {
     turns: u8,
     /// The budget refused it, and nothing has been offered since.
     refused: bool,
+    /// Of what several channels offer: the bytes of the value.
+    #[cfg(feature = "link")]
+    encoded: Option<bytes::Bytes>,
 }
 
 impl Post {
     pub(crate) fn new(handle: Handle) -> Self {
-        Self { ticket: 0, handle, turns: 0, refused: false }
+        Self {
+            ticket: 0,
+            handle,
+            turns: 0,
+            refused: false,
+            #[cfg(feature = "link")]
+            encoded: None,
+        }
+    }
+
+    /// The value of a pool has been encoded before any channel offers it.
+    #[cfg(feature = "link")]
+    pub(crate) fn has_encoded(&mut self, encoded: Option<bytes::Bytes>) {
+        self.encoded = encoded;
     }
 
     /// Receivers have been woken for it: the choice lets them be polled, if it would else go on to something.
@@ -412,7 +430,48 @@ impl<T> Chan<T> {
     ) -> Poll<Result<(), Failed>> {
         let mut after = After::new();
         let sent = self.poll_send_locked(post, source, cx, choice, &mut after);
+        #[cfg(feature = "link")]
+        let sent = self.encode_and_send(sent, post, source, cx, choice, &mut after);
         after.done();
+        sent
+    }
+
+    /// Encodes what is to be offered over a link, and perhaps by other channels too.
+    #[cfg(feature = "link")]
+    pub(crate) fn encode_for_link(&self, slot: &mut Option<T>) -> Option<bytes::Bytes> {
+        let encoding = self.state.lock().queue.as_ref().and_then(|queue| queue.encoding_for_link());
+        encoding.and_then(|mut encoding| {
+            encoding.encode(&Source::Slot(slot), Waker::noop());
+            encoding.into_bytes()
+        })
+    }
+
+    /// Encodes what is to go over a link, where nothing is locked, and goes on with that.
+    #[cfg(feature = "link")]
+    fn encode_and_send(
+        &self,
+        mut sent: Poll<Result<(), Failed>>,
+        post: &mut Post,
+        source: &mut Source<'_, T>,
+        cx: &mut Context<'_>,
+        choice: Option<&ChoiceCx>,
+        after: &mut After<T>,
+    ) -> Poll<Result<(), Failed>> {
+        while let Some(mut encoding) = after.encoding.take() {
+            let is_ready = encoding.encode(source, cx.waker());
+            if !encoding.is_of_source() {
+                self.with_queue(|queue, _, after| queue.end_encoding(encoding, after));
+                choice.iter().for_each(|choice| choice.reopen());
+                self.with_queue(|queue, _, after| queue.answer(post.ticket, after));
+            } else if is_ready {
+                after.encoding = Some(encoding);
+            }
+            if !is_ready {
+                // An end in the value is not at rest.
+                return Poll::Pending;
+            }
+            sent = self.poll_send_locked(post, source, cx, choice, after);
+        }
         sent
     }
 
@@ -434,6 +493,11 @@ impl<T> Chan<T> {
         {
             // It was lent to another choice before: it is offered anew.
             (post.ticket, post.turns) = (0, 0);
+        }
+        #[cfg(feature = "link")]
+        if let Some(encoding) = queue.begin_encoding(post.ticket) {
+            after.encoding = Some(encoding);
+            return Poll::Pending;
         }
         if post.ticket != 0 {
             return match queue.look(post.ticket, source, ends, cx.waker(), after) {
@@ -471,6 +535,16 @@ impl<T> Chan<T> {
         }
         if matches!(source, Source::Slot(None)) {
             return Poll::Ready(Ok(()));
+        }
+        #[cfg(feature = "link")]
+        match queue.begin_offer(source, &post.encoded, choice.is_some(), ends, after) {
+            Ok(None) => {}
+            Ok(encoding) => {
+                after.encoding = encoding;
+                return Poll::Pending;
+            }
+            Err(_) if choice.is_some_and(|c| !c.commit()) => return Poll::Pending,
+            Err(why) => return Poll::Ready(Err(why.into())),
         }
         let own = choice.map(|c| c.offering(cx.waker()));
         match queue.offer(post.handle, source, own, ends, cx.waker(), after) {
@@ -603,6 +677,19 @@ impl<T> Chan<T> {
         Poll::Ready(Ok(()))
     }
 
+    /// Ready when the other node has answered about all that the sending end's operations, which are over, have left out; asks for that.
+    #[cfg(feature = "link")]
+    pub(crate) fn poll_rest(&self, waker: &Waker) -> Poll<()> {
+        let mut after = After::new();
+        let mut g = self.state.lock();
+        let Some(queue) = &mut g.queue else { return Poll::Ready(()) };
+        if !queue.ask_back_all(Handle::END, &mut after) {
+            return Poll::Ready(());
+        }
+        queue.wait_for_end(Handle::END, true, waker, &mut after);
+        Poll::Pending
+    }
+
     // ---- posting
 
     /// Offers a value that nobody waits for. Gives its ticket, or `None` if a buffer has admitted it.
@@ -610,6 +697,23 @@ impl<T> Chan<T> {
         let mut slot = Some(value);
         let mut after = After::new();
         let mut g = self.state.lock();
+        #[cfg(feature = "link")]
+        loop {
+            let ends = ends(&g);
+            match self::queue(&mut g).begin_offer(&Source::Slot(&mut slot), &None, false, ends, &mut after) {
+                Ok(None) => break,
+                Ok(Some(mut encoding)) => {
+                    drop(g);
+                    if !encoding.encode(&Source::Slot(&mut slot), Waker::noop()) {
+                        let why = Why::Unsendable("an end in a value that is posted has an unsettled operation".into());
+                        return slot.map_or(Ok(None), |value| Err(Failed::from(why).with(value)));
+                    }
+                    after.encoding = Some(encoding);
+                    g = self.state.lock();
+                }
+                Err(why) => return slot.map_or(Ok(None), |value| Err(Failed::from(why).with(value))),
+            }
+        }
         let ends = ends(&g);
         let queue = queue(&mut g);
         let offered = queue.offer(handle, &mut Source::Slot(&mut slot), None, ends, Waker::noop(), &mut after);
@@ -858,9 +962,18 @@ impl<T> Chan<T> {
         let mut after = After::new();
         let own = choice.and_then(ChoiceCx::own);
         let mut g = self.state.lock();
-        let ends = ends(&g);
+        let took = {
+            let ends = ends(&g);
+            queue(&mut g).take(handle, own, extended, ends, &mut after)
+        };
+        #[cfg(feature = "link")]
+        let has_read = matches!(took, Took::Reads(_));
+        #[cfg(feature = "link")]
+        let (mut g, took) = self.decode_and_take(g, took, handle, own, extended, cx.waker(), &mut after);
         let queue = queue(&mut g);
-        let result = match queue.take(handle, own, extended, ends, &mut after) {
+        let result = match took {
+            #[cfg(feature = "link")]
+            Took::Reads(_) => unreachable!("it has been decoded"),
             Took::Value(value, ticket) => {
                 queue.taken();
                 Poll::Ready(Ok((value, ticket)))
@@ -884,8 +997,46 @@ impl<T> Chan<T> {
         }
         publish(&mut g);
         drop(g);
+        #[cfg(feature = "link")]
+        if let Some((decision, _)) = own.filter(|_| has_read && result.is_pending()) {
+            decision.reopen();
+        }
         after.done();
         result
+    }
+
+    /// Decodes what has come over a link, where nothing is locked, and looks again.
+    #[cfg(feature = "link")]
+    #[expect(clippy::too_many_arguments, reason = "all that a pass through the queue is about, for a second pass")]
+    fn decode_and_take<'g>(
+        &'g self,
+        mut g: Guard<'g, Inner<T>>,
+        mut took: Took<T>,
+        handle: Handle,
+        own: crate::choice::decision::Branching<'_>,
+        extended: bool,
+        waker: &Waker,
+        after: &mut After<T>,
+    ) -> (Guard<'g, Inner<T>>, Took<T>) {
+        let mut reads = 0;
+        while let Took::Reads(mut reading) = took {
+            reads += 1;
+            let is_last = reads > READS_MAX;
+            drop(g);
+            if !is_last {
+                reading.decode();
+            }
+            g = self.state.lock();
+            let ends = ends(&g);
+            let queue = queue(&mut g);
+            queue.has_decoded(reading);
+            took = if is_last { Took::Nothing } else { queue.take(handle, own, extended, ends, after) };
+            queue.end_reading(after);
+            if is_last {
+                after.wakes.add(Some(wakers::keep(waker)));
+            }
+        }
+        (g, took)
     }
 
     /// Takes a value if one is there.
@@ -909,11 +1060,15 @@ impl<T> Chan<T> {
         let ends = ends(&g);
         let queue = queue(&mut g);
         let took = queue.take(handle, None, false, ends, &mut after);
+        #[cfg(feature = "link")]
+        let (mut g, took) = self.decode_and_take(g, took, handle, None, false, Waker::noop(), &mut after);
         if let Took::Value(..) = took {
-            queue.taken();
+            self::queue(&mut g).taken();
         }
         publish(&mut g);
         match took {
+            #[cfg(feature = "link")]
+            Took::Reads(_) => unreachable!("it has been decoded"),
             Took::Value(value, _) => Ok(value),
             Took::Ended(why) => Err(why),
             Took::Nothing | Took::ChoiceGone => Err(RecvError::WouldBlock),
@@ -1011,6 +1166,10 @@ impl<T> Chan<T> {
             }
             queue.fail_far(ends, after);
             queue.drop_ownerless(ends, after);
+            #[cfg(feature = "link")]
+            if bits & NO_SENDER != 0 {
+                queue.drop_all_spent(Handle::END, after);
+            }
             if bits & NO_RECEIVER != 0 {
                 queue.release_all(after);
                 queue.discard(after);

@@ -232,6 +232,12 @@ impl ChoiceCx {
     }
 
     /// This choice's state and the branch that is being polled, if any branch has offered something.
+    /// Opens it again after a value was encoded for one of its branches.
+    #[cfg(feature = "link")]
+    pub(crate) fn reopen(&self) {
+        self.decision().iter().for_each(|decision| decision.reopen());
+    }
+
     pub(crate) fn own(&self) -> Branching<'_> {
         self.decision().map(|decision| (decision, self.branch.get()))
     }

@@ -367,6 +367,12 @@ impl<T> SendingToAny<'_, T> {
         }
         if !self.is_out {
             self.is_out = true;
+            #[cfg(feature = "link")]
+            {
+                // Once nothing is offered yet: later the value is where others take it.
+                let encoded = self.posts.iter().find_map(|(chan, _)| chan.encode_for_link(self.slot));
+                self.posts.iter_mut().for_each(|(_, post)| post.has_encoded(encoded.clone()));
+            }
             *self.pool.lock() = self.slot.take();
         }
         self.of = of;

@@ -254,6 +254,23 @@ impl Decision {
         is_open
     }
 
+    /// Closes it while its owner encodes or decodes a value, which a channel's lock may be held for. `false`: it is decided, or reserved.
+    #[cfg(feature = "link")]
+    pub(crate) fn close_now(&self) -> bool {
+        let mut state = self.state.lock();
+        match state.status {
+            Status::Open | Status::Busy => {
+                state.status = Status::Busy;
+                true
+            }
+            Status::Reserved(_) => {
+                state.wanted = true;
+                false
+            }
+            Status::Decided(_) => false,
+        }
+    }
+
     /// Opens it again after [`close`](Self::close).
     pub(crate) fn reopen(&self) {
         let mut wakes = Wakes::default();

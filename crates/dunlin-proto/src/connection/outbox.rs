@@ -202,8 +202,19 @@ pub(crate) enum Recalled {
     Sent,
 }
 
+/// How frames are written. A link has a codec of its own.
+#[derive(Clone, Copy, Debug)]
+struct Encode(fn(&Frame, &mut BytesMut) -> Option<Bytes>);
+
+impl Default for Encode {
+    fn default() -> Self {
+        Self(codec::encode)
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outbox {
+    encode: Encode,
     control: Control,
     streams: BTreeMap<ChannelId, Stream>,
     /// How many streams there have been.
@@ -261,6 +272,12 @@ enum Goodbye {
 }
 
 impl Outbox {
+    /// An outbox whose frames this function writes.
+    #[cfg(feature = "link")]
+    pub(crate) fn written_by(encode: fn(&Frame, &mut BytesMut) -> Option<Bytes>) -> Self {
+        Self { encode: Encode(encode), ..Self::default() }
+    }
+
     pub(crate) fn push(&mut self, frame: Frame) {
         match frame {
             Frame::ToHome(channel, said) => {
@@ -470,7 +487,7 @@ impl Outbox {
             Page { bytes: std::mem::take(&mut self.page), numbered: std::mem::take(&mut self.numbered), total: 0 };
         if let Some(frame) = moment {
             // Nothing that is not numbered carries a piece of a value.
-            codec::encode(&frame, &mut page.bytes);
+            (self.encode.0)(&frame, &mut page.bytes);
             page.total = page.bytes.len();
         }
         if self.current < self.written.len() {
@@ -501,7 +518,7 @@ impl Outbox {
                 },
             };
             let start = page.bytes.len();
-            let piece = codec::encode(&frame, &mut page.bytes);
+            let piece = (self.encode.0)(&frame, &mut page.bytes);
             if planted!(TakenUnnumbered) && matches!(frame, Frame::FromHome(_, FromHome::Taken(_))) {
                 page.total += page.bytes.len() - start;
                 continue;

@@ -4,6 +4,9 @@
 //! said otherwise; identities are 16 bytes, big-endian; texts and byte strings have their length before them. Every message has
 //! one encoding only: what [`decode`] accepts, [`encode`] writes again byte by byte.
 
+#[cfg(feature = "link")]
+pub(crate) mod link;
+
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::{

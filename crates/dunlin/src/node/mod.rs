@@ -150,6 +150,9 @@ mod id;
 mod identity;
 pub mod inquiry;
 mod leaving;
+#[cfg(feature = "link")]
+#[doc(hidden)]
+pub mod link;
 mod listen;
 mod log;
 mod memory;

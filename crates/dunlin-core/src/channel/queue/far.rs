@@ -14,6 +14,8 @@ use crate::channel::after::{After, Wakes};
 use crate::channel::policy::{Admit, ON_THE_WAY_MAX, Window};
 use crate::choice::decision::{Branching, Reserve, Reserver};
 use crate::error::{Failed, MessageId, Reason, Why};
+#[cfg(feature = "link")]
+use crate::remote::{Link, Said};
 
 /// An offer whose value is with the agent of a receiver elsewhere.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -70,16 +72,38 @@ pub(super) struct Ask {
 pub(crate) struct Heard<E> {
     pub(crate) events: VecDeque<E>,
     pub(crate) waker: Option<Waker>,
+    /// No agent polls: what there is to say goes over this link at once.
+    #[cfg(feature = "link")]
+    pub(super) link: Option<Arc<dyn Link>>,
 }
 
 impl<E> Heard<E> {
     pub(crate) fn new() -> Self {
-        Self { events: VecDeque::new(), waker: None }
+        Self {
+            events: VecDeque::new(),
+            waker: None,
+            #[cfg(feature = "link")]
+            link: None,
+        }
     }
 
+    #[cfg(not(feature = "link"))]
     pub(crate) fn tell(&mut self, event: E, wakes: &mut Wakes) {
         self.events.push_back(event);
         wakes.add(self.waker.take());
+    }
+}
+
+#[cfg(feature = "link")]
+impl<E: Said> Heard<E> {
+    pub(crate) fn tell(&mut self, event: E, wakes: &mut Wakes) {
+        let Some(link) = &self.link else {
+            self.events.push_back(event);
+            return wakes.add(self.waker.take());
+        };
+        if let Some(word) = event.into_word() {
+            wakes.add(link.say(word));
+        }
     }
 }
 
@@ -281,7 +305,7 @@ impl<T> Reserved<Given<T>> {
 }
 
 impl<T> Queue<T> {
-    fn has_ended(&self) -> bool {
+    pub(super) fn has_ended(&self) -> bool {
         self.sealed || self.poison.is_some()
     }
 
@@ -322,6 +346,8 @@ impl<T> Queue<T> {
             Standing::Away(_) => true,
             // Received, or never to be.
             Standing::Held(_) | Standing::Failed(_) => false,
+            #[cfg(feature = "link")]
+            Standing::Spent => false,
         };
         if !self.offers.iter().any(open)
             && let Some(outlet) = &mut self.outlet
@@ -645,6 +671,8 @@ impl<T> Queue<T> {
         {
             let (of, number, value) = (far.of, far.number, offer.value.take());
             let was_unread = std::mem::replace(&mut far.unread, Unread::No) != Unread::No;
+            #[cfg(feature = "link")]
+            let was_unread = offer.forget_encoded() || was_unread;
             if value.is_some() || was_unread {
                 self.tell_inlet(of, FromReceiver::Abort(number, value), after);
             }
@@ -655,6 +683,11 @@ impl<T> Queue<T> {
     fn release_asks_if(&mut self, release: impl Fn(&FromFar, &Ask) -> bool, after: &mut After<T>) {
         for index in 0..self.offers.len() {
             let offer = &self.offers[index];
+            // A value that is being decoded has a receive that is polled.
+            #[cfg(feature = "link")]
+            if offer.linked.read.is_some() {
+                continue;
+            }
             if offer.standing == Standing::Waiting
                 && let Some(far) = &offer.far
                 && far.ask.is_some_and(|ask| release(far, &ask))
@@ -737,6 +770,8 @@ impl<T> Queue<T> {
             waker: None,
             far: Some(FromFar { of, number, choice, unread, ask: None }),
             known: Known::No,
+            #[cfg(feature = "link")]
+            linked: super::linked::Linked::default(),
         });
         if choice.is_some() || unread != Unread::No {
             // A buffer with room asks for the value itself.
@@ -783,7 +818,7 @@ impl<T> Queue<T> {
         self.names.iter().find(|(other, _)| *other == of).map(|(_, names)| names.clone())
     }
 
-    fn find_far(&self, of: Handle, number: u64) -> Option<usize> {
+    pub(super) fn find_far(&self, of: Handle, number: u64) -> Option<usize> {
         self.offers.iter().position(|o| o.far.as_ref().is_some_and(|far| far.of == of && far.number == number))
     }
 
@@ -950,6 +985,8 @@ impl<T> Queue<T> {
                 return None;
             }
             Standing::Held(_) | Standing::Failed(_) => return None,
+            #[cfg(feature = "link")]
+            Standing::Spent => return None,
         }
         let offer = self.remove(index, after)?;
         let is_choice = offer.far.as_ref().is_some_and(|far| far.choice.is_some());
@@ -972,6 +1009,8 @@ impl<T> Queue<T> {
             Standing::Waiting => self.release_ask(index, after),
             Standing::Away(away) => self.tell_taker(away.demanded_by, FromSender::Revoke(ticket), after),
             Standing::Held(_) | Standing::Failed(_) => {}
+            #[cfg(feature = "link")]
+            Standing::Spent => {}
         }
     }
 
@@ -1061,6 +1100,8 @@ impl<T> Queue<T> {
             // What it was reserved for before is on its way back, and who carries that reserves it anew.
             Standing::Away(_) => return Reserved::Later,
             Standing::Held(_) | Standing::Failed(_) => return Reserved::Gone,
+            #[cfg(feature = "link")]
+            Standing::Spent => return Reserved::Gone,
         }
         if !self.is_granted_to(index, Handle::OUTLET) {
             self.ask_for(index, Handle::OUTLET, after);
@@ -1091,6 +1132,10 @@ impl<T> Queue<T> {
             return;
         }
         self.held_offers -= usize::from(was_held);
+        #[cfg(feature = "link")]
+        if self.remote.is_some() {
+            return self.far_took_value_here(index, after);
+        }
         if let Some(offer) = self.remove(index, after) {
             after.wakes.add(offer.waker);
             if let Some((decision, _)) = offer.choice {
@@ -1269,7 +1314,7 @@ impl<T> Queue<T> {
         self.wake_all_watchers(&mut after.wakes);
     }
 
-    fn withdraw_all_from_far(&mut self, of: Handle, after: &mut After<T>) {
+    pub(super) fn withdraw_all_from_far(&mut self, of: Handle, after: &mut After<T>) {
         let theirs = |o: &Offer<T>| o.far.as_ref().is_some_and(|far| far.of == of) && o.standing == Standing::Waiting;
         while let Some(index) = self.offers.iter().position(theirs) {
             let value = self.remove(index, after).and_then(|offer| offer.value.back());
@@ -1301,7 +1346,7 @@ impl<T> Queue<T> {
     }
 
     /// Nobody elsewhere knows of this offer: the agent hears of it, if it is not held back.
-    fn offer_again(&mut self, index: usize, after: &mut After<T>) {
+    pub(super) fn offer_again(&mut self, index: usize, after: &mut After<T>) {
         let (ticket, handle) = (self.offers[index].ticket, self.offers[index].handle);
         if self.acts(handle) {
             self.announce(ticket, handle, after);

@@ -9,6 +9,8 @@
 mod buffer;
 pub(crate) mod demand;
 pub(crate) mod far;
+#[cfg(feature = "link")]
+pub(crate) mod linked;
 mod seldom;
 mod watchers;
 
@@ -66,6 +68,9 @@ enum Standing {
     Away(Away),
     /// It failed; the owner will fetch its value.
     Failed(Failed),
+    /// The receiver elsewhere has taken it. The value is still here, for its owner to drop.
+    #[cfg(feature = "link")]
+    Spent,
 }
 
 /// A value offered on several channels at once, by one choice: whoever settles that choice takes it.
@@ -106,15 +111,24 @@ enum Value<T> {
     Pooled(Pool<T>),
     /// An extended receive has it.
     Gone,
+    /// It came over a link, and is decoded in the poll of the receive that would take it.
+    #[cfg(feature = "link")]
+    Encoded(bytes::Bytes),
 }
 
 impl<T> Value<T> {
     /// The value, for the receive that has settled the offer.
     fn take(&mut self) -> Option<T> {
+        #[cfg(feature = "link")]
+        if let Self::Encoded(_) = self {
+            return None;
+        }
         match std::mem::replace(self, Self::Gone) {
             Self::Here(value) => Some(value),
             Self::Pooled(pool) => pool.lock().take(),
             Self::Gone => None,
+            #[cfg(feature = "link")]
+            Self::Encoded(_) => None,
         }
     }
 
@@ -123,6 +137,8 @@ impl<T> Value<T> {
         match self {
             Self::Here(value) => Some(value),
             Self::Pooled(_) | Self::Gone => None,
+            #[cfg(feature = "link")]
+            Self::Encoded(_) => None,
         }
     }
 }
@@ -162,6 +178,9 @@ struct Offer<T> {
     far: Option<FromFar>,
     /// Of a choice's: what the agent of the receiver elsewhere knows of it.
     known: Known,
+    /// What a link has of it.
+    #[cfg(feature = "link")]
+    linked: linked::Linked<T>,
 }
 
 /// Somebody who waits only for the channel to end, at this handle of the sending end or else of the receiving one.
@@ -197,6 +216,10 @@ pub(crate) enum Took<T> {
     Nothing,
     /// The receive's own choice has been decided for another branch.
     ChoiceGone,
+    /// This offer would be taken, if its value can be decoded: that is done where the channel is not locked, and then
+    /// the receive looks again.
+    #[cfg(feature = "link")]
+    Reads(linked::Reading<T>),
 }
 
 /// What became of an offer.
@@ -337,6 +360,9 @@ pub(crate) struct Queue<T> {
     pub(crate) hub: Weak<Hub<T>>,
     /// Offers whose choice went elsewhere, moved out of everybody's way until their owners fetch their values.
     stranded: Seldom<Stranded<T>>,
+    /// The other half is at the other end of a link.
+    #[cfg(feature = "link")]
+    pub(crate) remote: Option<Box<linked::Remote<T>>>,
 }
 
 fn commit(own: Branching<'_>) -> bool {
@@ -388,6 +414,8 @@ impl<T> Queue<T> {
             own_node_left: false,
             unmatched: None,
             hub: Weak::new(),
+            #[cfg(feature = "link")]
+            remote: None,
         }
     }
 
@@ -423,6 +451,8 @@ impl<T> Queue<T> {
             waker,
             far: None,
             known: Known::No,
+            #[cfg(feature = "link")]
+            linked: linked::Linked::default(),
         });
     }
 
@@ -474,7 +504,10 @@ impl<T> Queue<T> {
     fn discard_offer(&mut self, index: usize, after: &mut After<T>) {
         if let Some(offer) = self.remove(index, after) {
             after.stale.add(offer.waker);
-            after.dropped.extend(offer.value.back());
+            let value = offer.value.back();
+            #[cfg(feature = "link")]
+            let value = self.keep_spent(value);
+            after.dropped.extend(value);
         }
     }
 
@@ -509,6 +542,8 @@ impl<T> Queue<T> {
         waker: &Waker,
         after: &mut After<T>,
     ) -> Offered {
+        #[cfg(feature = "link")]
+        self.drop_all_spent(handle, after);
         // What a dropped send left behind is dropped by the next one.
         if !self.kept.is_empty() {
             let theirs = self.kept.list().extract_if(.., |kept| kept.handle == handle);
@@ -526,6 +561,8 @@ impl<T> Queue<T> {
         let waker = if choice.is_none() { Some(wakers::keep(waker)) } else { None };
         let ticket = self.next_ticket;
         self.next_ticket += 1;
+        #[cfg(feature = "link")]
+        let linked = self.take_encoded();
         self.offers.push_back(Offer {
             ticket,
             handle,
@@ -537,6 +574,8 @@ impl<T> Queue<T> {
             waker,
             far: None,
             known: Known::No,
+            #[cfg(feature = "link")]
+            linked,
         });
         Offered::Queued(ticket, self.announce(ticket, handle, after))
     }
@@ -562,6 +601,10 @@ impl<T> Queue<T> {
     fn announce(&mut self, ticket: u64, handle: Handle, after: &mut After<T>) -> bool {
         if self.credits.is_some() {
             return false;
+        }
+        #[cfg(feature = "link")]
+        if self.remote.is_some() && self.outlet.is_some() {
+            return self.offer_over_link(ticket, after);
         }
         if let Some(outlet) = &mut self.outlet {
             outlet.tell(FromSender::Offered(ticket), &mut after.wakes);
@@ -753,12 +796,18 @@ impl<T> Queue<T> {
             let stranded = self.stranded.iter().any(|s| s.ticket == ticket);
             return if stranded { Stand::Pending } else { Stand::Taken };
         };
+        #[cfg(feature = "link")]
+        if self.drop_spent(index, after) {
+            return Stand::Taken;
+        }
         let offer = &mut self.offers[index];
         let why = match &offer.standing {
             Standing::Failed(failed) => Some(failed.clone()),
             Standing::Waiting => self.no_more_sends(ends).map(Failed::from),
             // Taken, or perhaps: poison and retirement come too late, and the release or the agent's answer will come.
             Standing::Held(_) | Standing::Away(_) => None,
+            #[cfg(feature = "link")]
+            Standing::Spent => None,
         };
         if let Some(why) = why {
             source.put_back(self.remove(index, after).and_then(|o| o.value.back()));
@@ -779,6 +828,8 @@ impl<T> Queue<T> {
             return !self.stranded.iter().any(|s| s.ticket == ticket) || own.is_some_and(|own| own.decided().is_some());
         };
         match (&self.offers[index].choice, own) {
+            #[cfg(feature = "link")]
+            _ if self.offers[index].standing == Standing::Spent => true,
             (None, None) => true,
             (Some((decision, _)), Some(own)) => decision.is(own),
             _ => matches!(self.offers[index].standing, Standing::Held(_) | Standing::Failed(_)),
@@ -800,6 +851,10 @@ impl<T> Queue<T> {
             self.stranded.swap_remove(stranded);
             return Poll::Ready(Retracted::Back);
         };
+        #[cfg(feature = "link")]
+        if self.drop_spent(index, after) {
+            return Poll::Ready(Retracted::Taken);
+        }
         let failed = match &self.offers[index].standing {
             Standing::Failed(failed) => Some(failed.clone()),
             _ => None,
@@ -831,6 +886,10 @@ impl<T> Queue<T> {
             }
             return Stand::Taken;
         };
+        #[cfg(feature = "link")]
+        if self.drop_spent(index, after) {
+            return Stand::Taken;
+        }
         let offer = &mut self.offers[index];
         match &mut offer.standing {
             Standing::Held(_) => {
@@ -849,12 +908,18 @@ impl<T> Queue<T> {
                 return Stand::Pending;
             }
             Standing::Waiting | Standing::Failed(_) => {}
+            #[cfg(feature = "link")]
+            Standing::Spent => {}
         }
         if let Some(offer) = self.remove(index, after) {
             after.stale.add(offer.waker);
             source.put_back(offer.value.back());
             // The agent may know of it.
-            if let (Some(_), Some(outlet), None) = (offer.choice, &mut self.outlet, self.credits) {
+            #[cfg(feature = "link")]
+            let outlet = self.outlet.as_mut().filter(|_| self.remote.is_none() || offer.known != Known::No);
+            #[cfg(not(feature = "link"))]
+            let outlet = self.outlet.as_mut();
+            if let (Some(_), Some(outlet), None) = (offer.choice, outlet, self.credits) {
                 outlet.tell(FromSender::AskedBack(ticket), &mut after.wakes);
             }
         }
@@ -893,9 +958,13 @@ impl<T> Queue<T> {
         slot: &mut Option<T>,
         after: &mut After<T>,
     ) -> Option<MessageId> {
+        #[cfg(feature = "link")]
+        self.drop_all_spent(handle, after);
         let forgotten = |o: &Offer<T>| {
             o.handle == handle && o.owner == Owner::Operation && matches!(o.value, Value::Here(_) | Value::Pooled(_))
         };
+        #[cfg(feature = "link")]
+        let forgotten = |o: &Offer<T>| forgotten(o) && !matches!(o.standing, Standing::Away(_) | Standing::Held(_));
         while slot.is_none()
             && let Some(index) = self.offers.iter().position(forgotten)
         {
@@ -952,6 +1021,8 @@ impl<T> Queue<T> {
             Standing::Failed(_) => true,
             Standing::Waiting => self.no_more_sends(ends).is_some(),
             Standing::Held(_) | Standing::Away(_) => false,
+            #[cfg(feature = "link")]
+            Standing::Spent => true,
         }
     }
 
@@ -962,8 +1033,15 @@ impl<T> Queue<T> {
         let offer = &mut self.offers[index];
         offer.owner = Owner::Nobody;
         after.stale.add(offer.waker.take());
+        #[cfg(feature = "link")]
+        if matches!(offer.standing, Standing::Away(_) | Standing::Held(_)) && self.remote.is_some() {
+            // The link has its bytes, and nothing asks for the value any more.
+            after.dropped.extend(self.offers[index].value.take());
+        }
         if settled {
             self.discard_offer(index, after);
+            #[cfg(feature = "link")]
+            self.drop_all_spent(Handle::END, after);
         }
     }
 
@@ -1065,6 +1143,18 @@ impl<T> Queue<T> {
                 index += 1;
                 continue;
             }
+            #[cfg(feature = "link")]
+            match self.read(index, own) {
+                linked::Read::Here => {}
+                // What comes behind it is later, and of the same sender.
+                linked::Read::ByOther => return Took::Nothing,
+                linked::Read::ChoiceGone => return Took::ChoiceGone,
+                linked::Read::ToDecode(reading) => return Took::Reads(reading),
+                linked::Read::Unreadable(why) => {
+                    index = self.fail(index, why, after);
+                    continue;
+                }
+            }
             match self.settle(index, own, &mut after.wakes) {
                 Settled::Both => {}
                 Settled::OwnGone => return Took::ChoiceGone,
@@ -1077,6 +1167,8 @@ impl<T> Queue<T> {
                     continue;
                 }
             }
+            #[cfg(feature = "link")]
+            self.take_decoded(index);
             let offer = &mut self.offers[index];
             let Some(value) = offer.value.take() else { return Took::Nothing };
             if extended {

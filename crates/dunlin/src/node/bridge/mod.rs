@@ -5,8 +5,8 @@
 //! machine's, what is waiting the core's. Between them are only the values that are on their way, and their ends.
 
 mod away;
-mod receiving;
-mod sending;
+pub(in crate::node) mod receiving;
+pub(in crate::node) mod sending;
 
 use std::task::{Context, Poll};
 
@@ -78,11 +78,11 @@ pub(crate) trait Bridge: Send {
 }
 
 /// As the wire has it.
-fn poison(reason: &Reason) -> Poison {
+pub(in crate::node) fn poison(reason: &Reason) -> Poison {
     Poison { strength: reason.strength().as_u8(), reason: reason.as_str().to_owned() }
 }
 
-fn reason(poison: &Poison) -> Reason {
+pub(in crate::node) fn reason(poison: &Poison) -> Reason {
     Reason::from(poison.reason.as_str()).of_strength(poison.strength)
 }
 

@@ -526,7 +526,7 @@ fn read_whole(inlet: &AnyInlet, message: Bytes, encoding: Encoding, says: &Says<
     }
 }
 
-fn failure(why: Why) -> Failure {
+pub(in crate::node) fn failure(why: Why) -> Failure {
     match why {
         Why::Poisoned(reason) => Failure::Poisoned(poison(&reason)),
         Why::Refused => Failure::Refused,

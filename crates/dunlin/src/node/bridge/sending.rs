@@ -907,7 +907,7 @@ impl Bridge for SendingBridge {
     }
 }
 
-fn why_failed(why: Failure, bytes: u64) -> Why {
+pub(in crate::node) fn why_failed(why: Failure, bytes: u64) -> Why {
     match why {
         Failure::Closed => Why::Closed,
         Failure::Poisoned(poison) => Why::Poisoned(reason(&poison)),

@@ -1,0 +1,664 @@
+//! The queue of a channel whose other half is at the other end of a link: what [`far`](super::far) does for agents, with bytes.
+//!
+//! A value stays in its offer until the offer is taken. What the link has of it is its bytes, which the owner of the send has
+//! encoded in a poll. At the home an offer holds bytes until a receive decodes them in a poll. [`crate::remote`] has the picture.
+
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use bytes::Bytes;
+
+use super::far::{Away, FromFar, FromReceiver, Given, Heard, Unread};
+use super::{Branching, Ends, Handle, Known, Offer, Owner, Queue, Source, Standing, Value};
+use crate::channel::after::After;
+use crate::choice::decision::{Reserve, Reserver};
+use crate::error::{Failed, MessageId, Why};
+use crate::remote::{Ended, Link, Terms, Word};
+
+/// Encodes a value into at most so many bytes. Pending: an end in it is not at rest, and wakes when it is.
+pub(crate) type Encode<T> = fn(&T, Terms, u64, &Waker) -> Poll<Result<Bytes, Why>>;
+
+/// Decodes a value.
+pub(crate) type Decode<T> = fn(&Bytes, Terms) -> Result<T, Why>;
+
+/// The bytes of an offer of a choice are kept if they are no more than these. A larger value is encoded when a receiver has reserved
+/// the offer: a choice that is made again and again would else encode it each time.
+const KEPT_MAX: u64 = 1 << 10;
+
+/// So many values a poll decodes that it cannot take: a peer that withdraws and offers in turn must not keep it for ever.
+pub(crate) const READS_MAX: u32 = 16;
+
+/// What a half of a channel has for the link that joins it to the other half.
+pub(crate) struct Remote<T> {
+    link: Arc<dyn Link>,
+    terms: Terms,
+    encode: Encode<T>,
+    decode: Decode<T>,
+    /// The bytes of the offer that is being made.
+    encoded: Option<Bytes>,
+    /// What a receive has decoded, while it looks again.
+    decoded: Option<Reading<T>>,
+    /// Values that were taken and whose sends nothing polls any more: the next operation of the end drops them, or its drop.
+    spent: Vec<T>,
+    /// How many values have been decoded: each read has a number of its own.
+    reads: u64,
+    /// The home has said that its receiver is gone.
+    pub(crate) receiver_gone: bool,
+}
+
+impl<T> Remote<T> {
+    pub(crate) fn new(link: Arc<dyn Link>, terms: Terms, encode: Encode<T>, decode: Decode<T>) -> Self {
+        Self {
+            link,
+            terms,
+            encode,
+            decode,
+            encoded: None,
+            decoded: None,
+            spent: Vec::new(),
+            reads: 0,
+            receiver_gone: false,
+        }
+    }
+}
+
+/// What a link has of one offer.
+pub(super) struct Linked<T> {
+    /// The bytes of the value.
+    encoded: Option<Bytes>,
+    /// The value of a pool, while its offer is reserved.
+    value: Option<T>,
+    /// This request of a receiver waits until the owner of the choice has encoded the value, or the choice is open again.
+    request: Option<(u64, Arc<dyn Reserver>)>,
+    /// At the home: the number of the read that decodes the value.
+    pub(super) read: Option<u64>,
+}
+
+impl<T> Default for Linked<T> {
+    fn default() -> Self {
+        Self { encoded: None, value: None, request: None, read: None }
+    }
+}
+
+/// A value that is to be encoded, or has been.
+pub(crate) struct Encoding<T> {
+    from: From<T>,
+    encode: Encode<T>,
+    terms: Terms,
+    bytes_max: u64,
+    bytes: Option<Result<Bytes, Why>>,
+}
+
+/// Where the value is.
+enum From<T> {
+    /// Where its send has it.
+    Source,
+    /// Here, out of the offer with this ticket.
+    Offer(u64, T),
+}
+
+impl<T> Encoding<T> {
+    /// The value is where its send has it, and not out of an offer.
+    pub(crate) fn is_of_source(&self) -> bool {
+        matches!(self.from, From::Source)
+    }
+
+    pub(crate) fn into_bytes(self) -> Option<Bytes> {
+        self.bytes.and_then(Result::ok)
+    }
+
+    /// `false`: the value has an end that is not at rest. It is encoded again when the waker has been woken.
+    pub(crate) fn encode(&mut self, source: &Source<'_, T>, waker: &Waker) -> bool {
+        let value = match (&self.from, source) {
+            (From::Offer(_, value), _) => value,
+            (From::Source, Source::Slot(Some(value))) => value,
+            (From::Source, _) => return true,
+        };
+        let Poll::Ready(bytes) = (self.encode)(value, self.terms, self.bytes_max, waker) else { return false };
+        self.bytes = Some(bytes);
+        true
+    }
+}
+
+/// An offer whose value a receive decodes, or has decoded.
+pub(crate) struct Reading<T> {
+    ticket: u64,
+    number: u64,
+    bytes: Bytes,
+    decode: Decode<T>,
+    terms: Terms,
+    value: Option<Result<T, Why>>,
+}
+
+impl<T> Reading<T> {
+    pub(crate) fn decode(&mut self) {
+        self.value = Some((self.decode)(&self.bytes, self.terms));
+    }
+}
+
+/// What a receive finds of the value that it would take.
+pub(super) enum Read<T> {
+    /// It is here, or has just been decoded.
+    Here,
+    /// It is to be decoded first.
+    ToDecode(Reading<T>),
+    /// Another receive decodes it.
+    ByOther,
+    /// It cannot be decoded.
+    Unreadable(Why),
+    /// The receive's own choice has been decided for another branch: there is nothing to decode for.
+    ChoiceGone,
+}
+
+// ---- the sending half
+
+impl<T> Queue<T> {
+    /// A link takes the receiver's place.
+    pub(crate) fn link_receiver(&mut self, remote: Remote<T>, after: &mut After<T>) {
+        let buffered = self.replace_receiver(after);
+        debug_assert!(buffered.is_empty() && self.offers.is_empty(), "the channel is new");
+        if let Some(outlet) = &mut self.outlet {
+            outlet.link = Some(remote.link.clone());
+        }
+        self.remote = Some(Box::new(remote));
+    }
+
+    /// The receiver is gone. What is out is answered still.
+    pub(crate) fn home_has_gone(&mut self) {
+        if let Some(remote) = &mut self.remote {
+            remote.receiver_gone = true;
+        }
+    }
+
+    /// The sending half is done if the receiver is gone and nothing is out: it says so, and hears nothing more. `true`: it has been.
+    pub(crate) fn leave_home(&mut self, after: &mut After<T>) -> bool {
+        let is_gone = self.remote.as_ref().is_some_and(|remote| remote.receiver_gone);
+        if !is_gone || self.outlet.is_none() || self.has_offers_out() {
+            return false;
+        }
+        self.say(Word::Ended(Ended::Gone), after);
+        self.unlink_receiver(after)
+    }
+
+    /// Nothing goes over the link any more. `false`: so it was.
+    pub(crate) fn unlink_receiver(&mut self, after: &mut After<T>) -> bool {
+        let was_linked = self.outlet.is_some();
+        self.agent_gone(after);
+        was_linked
+    }
+
+    /// The choice that is reserved would decide for another branch.
+    pub(crate) fn revoke_over_link(&mut self, ticket: u64, after: &mut After<T>) {
+        if self.find(ticket).is_some() {
+            self.say(Word::Revoke { ticket }, after);
+        }
+    }
+
+    fn link(&self) -> Option<&Arc<dyn Link>> {
+        self.remote.as_ref().map(|remote| &remote.link)
+    }
+
+    fn say(&self, word: Word, after: &mut After<T>) {
+        if let Some(link) = self.link() {
+            after.wakes.add(link.say(word));
+        }
+    }
+
+    /// Before a value is offered: what is to be encoded, unless that has been done or is not needed.
+    pub(crate) fn begin_offer(
+        &mut self,
+        source: &Source<'_, T>,
+        pooled: &Option<Bytes>,
+        is_choice: bool,
+        ends: Ends,
+        after: &mut After<T>,
+    ) -> Result<Option<Encoding<T>>, Why> {
+        let encoded = after.encoding.take();
+        let is_over = self.no_more_sends(ends).is_some();
+        let Some(remote) = self.remote.as_mut().filter(|_| self.outlet.is_some() && !is_over) else { return Ok(None) };
+        let Source::Slot(Some(_)) = source else {
+            remote.encoded = pooled.clone();
+            return Ok(None);
+        };
+        let bytes_max = if is_choice { KEPT_MAX.min(remote.terms.value_max) } else { remote.terms.value_max };
+        let (encode, terms) = (remote.encode, remote.terms);
+        match encoded.and_then(|encoding| encoding.bytes) {
+            None => Ok(Some(Encoding { from: From::Source, encode, terms, bytes_max, bytes: None })),
+            Some(Ok(bytes)) => {
+                remote.encoded = Some(bytes);
+                Ok(None)
+            }
+            Some(Err(Why::TooLarge { bytes, .. })) if bytes <= terms.value_max => Ok(None),
+            Some(Err(Why::TooLarge { bytes, .. })) => Err(Why::TooLarge { bytes, bytes_max: terms.value_max }),
+            Some(Err(why)) => Err(why),
+        }
+    }
+
+    /// What encodes a value that a choice offers, if that goes over a link.
+    pub(crate) fn encoding_for_link(&self) -> Option<Encoding<T>> {
+        let remote = self.remote.as_ref().filter(|_| self.outlet.is_some())?;
+        let bytes_max = KEPT_MAX.min(remote.terms.value_max);
+        Some(Encoding { from: From::Source, encode: remote.encode, terms: remote.terms, bytes_max, bytes: None })
+    }
+
+    /// The bytes that belong to the offer that is being made.
+    pub(super) fn take_encoded(&mut self) -> Linked<T> {
+        let encoded = self.remote.as_mut().and_then(|remote| remote.encoded.take());
+        Linked { encoded, ..Linked::default() }
+    }
+
+    /// Tells the home of an offer. `true`: it may have a receiver.
+    pub(super) fn offer_over_link(&mut self, ticket: u64, after: &mut After<T>) -> bool {
+        let Some(index) = self.find(ticket) else { return true };
+        let stands = self.offers[index].standing == Standing::Waiting && self.acts(self.offers[index].handle);
+        if !stands || self.has_ended() {
+            return true;
+        }
+        let offer = &mut self.offers[index];
+        if let Some((decision, _)) = &offer.choice {
+            let choice = decision.id();
+            if std::mem::replace(&mut offer.known, Known::Yes) == Known::No {
+                self.say(Word::OfferChoice { ticket, choice }, after);
+            }
+        } else if let Some(value) = offer.linked.encoded.take() {
+            offer.standing = Standing::Away(Away::default());
+            self.say(Word::Offer { ticket, value }, after);
+        }
+        // A firm offer that has come back has no bytes: its owner takes it, and offers it anew.
+        true
+    }
+
+    /// What the owner of this offer is to encode, since a receiver has asked for it. While that is done its choice is closed.
+    pub(crate) fn begin_encoding(&mut self, ticket: u64) -> Option<Encoding<T>> {
+        let index = self.find(ticket)?;
+        let remote = self.remote.as_ref()?;
+        let (encode, terms) = (remote.encode, remote.terms);
+        let offer = &mut self.offers[index];
+        let is_due = offer.standing == Standing::Waiting && offer.linked.request.is_some();
+        if !is_due || offer.linked.encoded.is_some() {
+            return None;
+        }
+        let (decision, _) = offer.choice.as_ref()?;
+        if !decision.close_now() {
+            // It is reserved for another branch, or decided: its owner is polled again if that comes to nothing.
+            return None;
+        }
+        let value = match &mut offer.value {
+            Value::Pooled(pool) => pool.lock().take(),
+            value => value.take(),
+        };
+        let from = From::Offer(ticket, value?);
+        Some(Encoding { from, encode, terms, bytes_max: terms.value_max, bytes: None })
+    }
+
+    /// The value goes back into its offer, with its bytes. The caller opens the choice then, and [answers](Self::answer) the request.
+    pub(crate) fn end_encoding(&mut self, encoding: Encoding<T>, after: &mut After<T>) {
+        let Encoding { from: From::Offer(ticket, value), bytes, .. } = encoding else { return };
+        let Some(index) = self.find(ticket) else { return after.dropped.push(value) };
+        let offer = &mut self.offers[index];
+        match &mut offer.value {
+            Value::Pooled(pool) => *pool.lock() = Some(value),
+            here => *here = Value::Here(value),
+        }
+        match bytes {
+            Some(Ok(bytes)) => offer.linked.encoded = Some(bytes),
+            Some(Err(why)) if offer.standing == Standing::Waiting => {
+                // The home forgets the offer, so nothing asks it back.
+                (offer.known, offer.linked.request) = (Known::No, None);
+                self.say(Word::Refuse { ticket }, after);
+                self.fail(index, why, after);
+            }
+            _ => {}
+        }
+    }
+
+    /// Reserves the offer for the request that waits for it.
+    pub(crate) fn answer(&mut self, ticket: u64, after: &mut After<T>) {
+        let Some(index) = self.find(ticket) else { return };
+        if let Some((request, reserver)) = self.offers[index].linked.request.take() {
+            self.reserve_over_link(ticket, request, reserver, after);
+        }
+    }
+
+    /// The value of an offer, as it comes back from its reservation: one of a pool goes there.
+    fn given_back(&mut self, index: usize) -> Given<T> {
+        self.offers[index].linked.value.take().map_or(Given::Unread, Given::Value)
+    }
+
+    /// A receiver elsewhere wants this offer of a choice. Nothing is reserved before the bytes are there.
+    pub(crate) fn reserve_over_link(
+        &mut self,
+        ticket: u64,
+        request: u64,
+        reserver: Arc<dyn Reserver>,
+        after: &mut After<T>,
+    ) {
+        let is_open = |offer: &Offer<T>| matches!(offer.standing, Standing::Waiting | Standing::Away(_));
+        let ended = self.has_ended();
+        let Some(index) = self.find(ticket).filter(|index| is_open(&self.offers[*index]) && !ended) else {
+            return self.refuse(ticket, after);
+        };
+        let offer = &mut self.offers[index];
+        let Some((decision, _)) = &offer.choice else { return self.refuse(ticket, after) };
+        let Some(value) = offer.linked.encoded.clone() else {
+            decision.nudge(&mut after.wakes);
+            offer.linked.request = Some((request, reserver));
+            return;
+        };
+        match decision.reserve(&reserver) {
+            Reserve::Granted => {}
+            Reserve::Later => {
+                offer.linked.request = Some((request, reserver));
+                return;
+            }
+            Reserve::Dead => {
+                if self.sender_leaving {
+                    // Nothing will take it back.
+                    self.strand(index, after);
+                }
+                return self.refuse(ticket, after);
+            }
+        }
+        offer.standing = Standing::Away(Away::default());
+        if let Value::Pooled(pool) = &offer.value {
+            // Its send may be dropped meanwhile, and must not find in the pool what is promised.
+            offer.linked.value = pool.lock().take();
+        }
+        self.say(Word::Grant { ticket, request, value }, after);
+    }
+
+    /// The home forgets the offer, so nothing asks it back.
+    fn refuse(&mut self, ticket: u64, after: &mut After<T>) {
+        if let Some(index) = self.find(ticket) {
+            self.offers[index].known = Known::No;
+        }
+        self.say(Word::Refuse { ticket }, after);
+    }
+
+    /// A word of the home about an offer.
+    ///
+    /// # Errors
+    /// The word: the home cannot have said it.
+    pub(crate) fn hear_home(&mut self, word: Word, timed_out: Why, after: &mut After<T>) -> Result<(), Word> {
+        let ticket = match &word {
+            Word::Taken { ticket }
+            | Word::Held { ticket }
+            | Word::Released { ticket }
+            | Word::Failed { ticket, .. }
+            | Word::Withdrawn { ticket }
+            | Word::Abort { ticket } => *ticket,
+            _ => return Err(word),
+        };
+        let index = self.find(ticket);
+        // What was offered by a choice, and is taken back, is gone before the home has heard.
+        let is_late = matches!(word, Word::Failed { .. } | Word::Withdrawn { .. } | Word::Abort { .. });
+        let Some(index) = index else { return if is_late { Ok(()) } else { Err(word) } };
+        let is_out = match (&word, &self.offers[index].standing) {
+            (Word::Taken { .. } | Word::Held { .. }, Standing::Away(_)) => true,
+            (Word::Released { .. }, Standing::Held(_)) => true,
+            _ => is_late,
+        };
+        if !is_out {
+            return Err(word);
+        }
+        match word {
+            Word::Held { .. } => self.far_took(ticket, true, after),
+            Word::Failed { why, .. } => {
+                let given = self.given_back(index);
+                self.far_failed(ticket, Some(given), why, after);
+            }
+            Word::Withdrawn { .. } => {
+                let given = self.given_back(index);
+                self.far_withdrew(ticket, Some(given), timed_out, after);
+            }
+            Word::Abort { .. } => {
+                let given = self.given_back(index);
+                self.far_gave_back(ticket, given, after);
+            }
+            _ => self.far_took(ticket, false, after),
+        }
+        Ok(())
+    }
+
+    /// The receiver elsewhere has returned the value: it is its owner's to drop, in a poll.
+    pub(super) fn far_took_value_here(&mut self, index: usize, after: &mut After<T>) {
+        let offer = &mut self.offers[index];
+        let was_abandoned = match &offer.standing {
+            Standing::Away(away) => away.abandoned,
+            _ => false,
+        };
+        offer.standing = Standing::Spent;
+        after.wakes.add(offer.waker.take());
+        if let Some((decision, _)) = &offer.choice {
+            decision.nudge(&mut after.wakes);
+        }
+        if was_abandoned || offer.owner == Owner::Nobody {
+            let value = self.remove(index, after).and_then(Self::spent_value);
+            let value = self.keep_spent(value);
+            debug_assert!(value.is_none(), "there is a link");
+        }
+        self.wake_settlers(&mut after.wakes);
+    }
+
+    /// The value of an offer that was taken.
+    fn spent_value(mut offer: Offer<T>) -> Option<T> {
+        offer.linked.value.take().or_else(|| offer.value.take())
+    }
+
+    /// Keeps the value for the next operation of the end to drop. Gives it back where there is no link.
+    pub(super) fn keep_spent(&mut self, value: Option<T>) -> Option<T> {
+        let Some(remote) = &mut self.remote else { return value };
+        remote.spent.extend(value);
+        None
+    }
+
+    /// Drops the value of this offer if it has been taken. `true`: it had.
+    pub(super) fn drop_spent(&mut self, index: usize, after: &mut After<T>) -> bool {
+        let is_spent = self.offers[index].standing == Standing::Spent;
+        if is_spent {
+            let value = self.remove(index, after).and_then(Self::spent_value);
+            after.dropped.extend(value);
+        }
+        is_spent
+    }
+
+    /// The same of all that this handle's sends have left.
+    pub(crate) fn drop_all_spent(&mut self, handle: Handle, after: &mut After<T>) {
+        let Some(remote) = &mut self.remote else { return };
+        after.dropped.extend(remote.spent.drain(..));
+        let is_left = |o: &Offer<T>| o.handle == handle && o.owner == Owner::Operation && o.standing == Standing::Spent;
+        while let Some(index) = self.offers.iter().position(is_left) {
+            self.drop_spent(index, after);
+        }
+    }
+
+    /// Whether the home has yet to answer about an offer.
+    pub(crate) fn has_offers_out(&self) -> bool {
+        self.offers.iter().any(|offer| matches!(offer.standing, Standing::Away(_)))
+    }
+
+    /// The receiver's node is lost: of what was out it is not known whether it has been taken.
+    pub(crate) fn lose_offers_out(&mut self, channel: u64, after: &mut After<T>) {
+        let is_out = |offer: &Offer<T>| matches!(offer.standing, Standing::Away(_));
+        while let Some(index) = self.offers.iter().position(is_out) {
+            let ticket = self.offers[index].ticket;
+            let id = MessageId { channel, number: ticket };
+            let offer = &mut self.offers[index];
+            let Standing::Away(away) = &offer.standing else { return };
+            let is_left = away.abandoned || offer.owner == Owner::Nobody;
+            if let Some(value) = offer.linked.value.take() {
+                match &offer.value {
+                    Value::Pooled(pool) if !is_left => *pool.lock() = Some(value),
+                    _ => offer.value = Value::Here(value),
+                }
+            }
+            offer.standing = Standing::Failed(Failed::Unknown(id));
+            after.wakes.add(offer.waker.take());
+            if let Some((decision, branch)) = &offer.choice {
+                // Of no other branch could be said that the choice has not happened already.
+                decision.confirm(*branch, &mut after.wakes);
+            }
+            if is_left && let Some(offer) = self.remove(index, after) {
+                let (handle, owner) = (offer.handle, offer.owner);
+                let value = Self::spent_value(offer);
+                if owner == Owner::Operation {
+                    let kept = value.into_iter().map(|value| super::Kept { handle, value, unknown: Some(id) });
+                    kept.for_each(|kept| self.kept.push(kept));
+                } else {
+                    self.keep_spent(value);
+                }
+            }
+            self.wake_settlers(&mut after.wakes);
+        }
+    }
+}
+
+// ---- the receiving half
+
+impl<T> Offer<T> {
+    /// Bytes that were granted, and are not wanted any more. `true`: there were some. A read of them is in vain.
+    pub(super) fn forget_encoded(&mut self) -> bool {
+        self.linked.read = None;
+        let were_there = matches!(self.value, Value::Encoded(_));
+        if were_there {
+            self.value = Value::Gone;
+        }
+        were_there
+    }
+}
+
+impl<T> Queue<T> {
+    /// A link takes the sender's place.
+    pub(crate) fn link_sender(&mut self, remote: Remote<T>) {
+        let mut inlet = Heard::new();
+        inlet.link = Some(remote.link.clone());
+        self.inlet = Some(inlet);
+        self.remote = Some(Box::new(remote));
+    }
+
+    /// Nothing more comes over the link, which is given if it was there.
+    pub(crate) fn unlink_sender(&mut self, after: &mut After<T>) -> Option<Arc<dyn Link>> {
+        self.inlet.take()?;
+        self.drop_choices_from_far(Handle::END, after);
+        self.link().cloned()
+    }
+
+    /// An offer of the sending half: with its bytes, or of a choice.
+    ///
+    /// # Errors
+    /// `Err`: there is an offer with this number already.
+    pub(crate) fn offer_encoded(
+        &mut self,
+        number: u64,
+        value: Option<Bytes>,
+        choice: Option<u128>,
+        ends: Ends,
+        after: &mut After<T>,
+    ) -> Result<(), ()> {
+        if self.find_far(Handle::END, number).is_some() {
+            return Err(());
+        }
+        let refused = self.no_more_sends(ends).or_else(|| self.make_room(Handle::END, after).err());
+        if let Some(why) = refused {
+            self.tell_inlet(Handle::END, FromReceiver::Failed(number, None, why), after);
+            return Ok(());
+        }
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.offers.push_back(Offer {
+            ticket,
+            handle: Handle::END,
+            owner: Owner::Operation,
+            has_turn: false,
+            value: value.map_or(Value::Gone, Value::Encoded),
+            standing: Standing::Waiting,
+            choice: None,
+            waker: None,
+            far: Some(FromFar { of: Handle::END, number, choice, unread: Unread::No, ask: None }),
+            known: Known::No,
+            linked: Linked::default(),
+        });
+        self.announce(ticket, Handle::END, after);
+        Ok(())
+    }
+
+    /// The bytes of what a receive has reserved. They are not wanted any more where that receive is over.
+    pub(crate) fn grant_encoded(&mut self, number: u64, request: u64, value: Bytes, tick: u32, after: &mut After<T>) {
+        let Some(index) = self.find_far(Handle::END, number) else { return };
+        let offer = &mut self.offers[index];
+        let ask = offer.far.as_mut().and_then(|far| far.ask.as_mut()).filter(|ask| ask.number == request);
+        let Some(ask) = ask else { return self.say(Word::Abort { ticket: number }, after) };
+        ask.granted = Some(tick);
+        let handle = ask.handle;
+        offer.value = Value::Encoded(value);
+        // Only this receiver may take it.
+        self.wake_watcher(handle, &mut after.wakes);
+    }
+
+    /// How it stands with the value of an offer that a receive would take.
+    pub(super) fn read(&mut self, index: usize, own: Branching<'_>) -> Read<T> {
+        let Some(remote) = &mut self.remote else { return Read::Here };
+        let offer = &mut self.offers[index];
+        let Value::Encoded(bytes) = &offer.value else { return Read::Here };
+        let ticket = offer.ticket;
+        let mark = offer.linked.read;
+        if let Some(decoded) = remote.decoded.as_mut().filter(|decoded| mark == Some(decoded.number)) {
+            match decoded.value.take() {
+                Some(Err(why)) => return Read::Unreadable(why),
+                value => decoded.value = value,
+            }
+            return Read::Here;
+        }
+        if mark.is_some() {
+            return Read::ByOther;
+        }
+        // While a choice decodes it is closed: else another party could decide it, and what is decoded would be in vain.
+        if own.is_some_and(|(decision, _)| !decision.close_now()) {
+            return Read::ChoiceGone;
+        }
+        let number = remote.reads;
+        remote.reads += 1;
+        offer.linked.read = Some(number);
+        let (bytes, decode, terms) = (bytes.clone(), remote.decode, remote.terms);
+        Read::ToDecode(Reading { ticket, number, bytes, decode, terms, value: None })
+    }
+
+    /// A receive has decoded this, and looks again.
+    pub(crate) fn has_decoded(&mut self, reading: Reading<T>) {
+        if let Some(remote) = &mut self.remote {
+            remote.decoded = Some(reading);
+        }
+    }
+
+    /// The offer is taken: with what has been decoded of it.
+    pub(super) fn take_decoded(&mut self, index: usize) {
+        let mark = self.offers[index].linked.read;
+        let decoded = self.remote.as_mut().and_then(|remote| remote.decoded.as_mut());
+        if let Some(decoded) = decoded.filter(|decoded| mark == Some(decoded.number))
+            && let Some(Ok(value)) = decoded.value.take()
+        {
+            self.offers[index].value = Value::Here(value);
+        }
+    }
+
+    /// The read is over. What has not been taken is dropped; its offer, if that stands, is for other receives again, and so is what they
+    /// have left behind it.
+    pub(crate) fn end_reading(&mut self, after: &mut After<T>) {
+        let Some(reading) = self.remote.as_mut().and_then(|remote| remote.decoded.take()) else { return };
+        if let Some(index) = self.find(reading.ticket) {
+            self.offers[index].linked.read.take_if(|number| *number == reading.number);
+        }
+        after.dropped.extend(reading.value.and_then(Result::ok));
+        // Receivers that have looked meanwhile have passed it over, and what is behind it.
+        if self.has_left() {
+            self.wake_watchers(&mut after.wakes);
+        }
+    }
+
+    /// The sending half asks its offer back.
+    pub(crate) fn withdraw_encoded(&mut self, number: u64, after: &mut After<T>) {
+        if self.withdraw_from_far(Handle::END, number, after).is_some() {
+            self.say(Word::Withdrawn { ticket: number }, after);
+        }
+    }
+}

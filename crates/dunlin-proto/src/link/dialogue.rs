@@ -1,0 +1,264 @@
+//! The offers that are open on one half of a channel, and what its peer may send about them.
+//!
+//! Each half keeps the offers as it knows them: it learns of a word of its peer later than the peer sent it. So a word about an offer that
+//! is settled here may be right, because the two crossed. Such a word is dropped ([`Heard::Crossed`]). A home gives a reservation up
+//! silently before it is granted, and with `Abort` when the value has come: each `Grant` has one answer.
+//!
+//! ```text
+//!            Offer               Taken, Failed, Withdrawn
+//!   (none) ─────────▶ Firm ────────────────────────────────▶ (none)
+//!     │                │ Held         Released
+//!     │ OfferChoice    └─────▶ Held ────────────▶ (none)
+//!     ▼       Reserve           Grant            Taken, Held, Failed as above
+//!   Choice ───────────▶ asked ───────▶ granted ──────────────────▶
+//!     ▲ Refuse ends it                   │ Abort
+//!     └──────────────────────────────────┘
+//! ```
+
+use super::{OFFERS_MAX, Word};
+use crate::id::Ticket;
+use crate::link::violation::Misstep;
+use crate::wire::{End, Which};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stand {
+    /// The home has the value, or will.
+    Firm,
+    /// The home may ask for the value.
+    Choice {
+        /// So many reservations have no answer. One that was given up may never have one, so that this is a bound.
+        asked: u32,
+        /// The value was sent, and nothing has answered.
+        granted: bool,
+    },
+    /// An extended receive has the value.
+    Held,
+}
+
+const OFFERED: Stand = Stand::Choice { asked: 0, granted: false };
+
+#[derive(Clone, Copy, Debug)]
+struct Offer {
+    ticket: Ticket,
+    stand: Stand,
+    withdrawn: bool,
+}
+
+/// What becomes of a word of the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// The half is to have it.
+    Deliver,
+    /// It speaks of an offer that was settled here while it was on its way.
+    Crossed,
+}
+
+/// One half's knowledge of its channel.
+#[derive(Clone, Debug)]
+pub(super) struct Dialogue {
+    /// The end that is here.
+    which: Which,
+    open: Vec<Offer>,
+    /// The greatest ticket that an offer has had.
+    last: Option<Ticket>,
+    /// The greatest ticket that the sending half has refused: the home may still answer offers up to this.
+    refused: Option<Ticket>,
+    /// The home here has ended the channel: offers are passed on, but are not open.
+    ended: bool,
+    /// The sending half there was dropped: it sends nothing more. (A home still answers what was on its way.)
+    gone: bool,
+}
+
+impl Dialogue {
+    pub(super) fn new(which: Which) -> Self {
+        Self { which, open: Vec::new(), last: None, refused: None, ended: false, gone: false }
+    }
+
+    pub(super) fn which(&self) -> Which {
+        self.which
+    }
+
+    fn position(&self, ticket: Ticket) -> Option<usize> {
+        // In most cases there is one.
+        self.open.iter().rposition(|offer| offer.ticket == ticket)
+    }
+
+    fn begin(&mut self, ticket: Ticket, stand: Stand) {
+        self.last = Some(ticket);
+        self.open.push(Offer { ticket, stand, withdrawn: false });
+    }
+
+    /// The half here sends this word. `false`: the peer has settled the offer, or answered the grant, and does not need it.
+    pub(super) fn send(&mut self, word: &Word) -> bool {
+        match (self.which, word) {
+            (_, Word::Ended(_)) => self.ended = true,
+            (Which::Sender, Word::Offer(ticket, _)) => self.begin(*ticket, Stand::Firm),
+            (Which::Sender, Word::OfferChoice(ticket, _)) => self.begin(*ticket, OFFERED),
+            (Which::Receiver, word) => {
+                if let Some(at) = word.ticket().and_then(|ticket| self.position(ticket)) {
+                    self.send_as_home(word, at);
+                }
+            }
+            (Which::Sender, word) => {
+                let Some(at) = word.ticket().and_then(|ticket| self.position(ticket)) else { return false };
+                let Offer { ticket, stand, withdrawn } = &mut self.open[at];
+                match (word, stand) {
+                    (Word::Withdraw(_), _) => *withdrawn = true,
+                    // It was not granted, or that has been answered.
+                    (Word::Revoke(_), Stand::Choice { granted: false, .. }) => return false,
+                    (Word::Grant(..), Stand::Choice { asked, granted }) => {
+                        (*asked, *granted) = (asked.saturating_sub(1), true);
+                    }
+                    (Word::Refuse(_), _) => {
+                        self.refused = self.refused.max(Some(*ticket));
+                        // Otherwise the home may answer the withdrawal.
+                        if !*withdrawn {
+                            self.open.swap_remove(at);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        true
+    }
+
+    fn send_as_home(&mut self, word: &Word, at: usize) {
+        match (word, &mut self.open[at].stand) {
+            (Word::Held(_), stand) => *stand = Stand::Held,
+            (Word::Reserve(..), Stand::Choice { asked, .. }) => *asked += 1,
+            (Word::Abort(_), Stand::Choice { granted, .. }) => *granted = false,
+            (Word::Taken(_) | Word::Released(_) | Word::Failed(..) | Word::Withdrawn(_), _) => {
+                self.open.swap_remove(at);
+            }
+            _ => {}
+        }
+    }
+
+    /// Forgets an offer that was taken back before it was written.
+    pub(super) fn recalled(&mut self, ticket: Ticket) {
+        if let Some(at) = self.position(ticket) {
+            self.open.swap_remove(at);
+        }
+    }
+
+    /// Whether a value may begin: it is checked before its pieces are kept.
+    pub(super) fn hear_value(&self, ticket: Ticket, is_offer: bool) -> Result<(), Misstep> {
+        if self.gone {
+            return Err(Misstep::AfterEnd);
+        }
+        match self.position(ticket) {
+            None if is_offer => self.hear_offer(ticket),
+            None => self.is_settled(ticket).map(|_| ()),
+            Some(_) if is_offer => Err(Misstep::TicketReused(ticket)),
+            Some(at) => match self.open[at].stand {
+                Stand::Choice { asked: 0, .. } => Err(Misstep::NotAsked(ticket)),
+                Stand::Choice { .. } | Stand::Held => Ok(()),
+                Stand::Firm => Err(Misstep::NotAChoice(ticket)),
+            },
+        }
+    }
+
+    fn hear_offer(&self, ticket: Ticket) -> Result<(), Misstep> {
+        if self.last.is_some_and(|last| ticket <= last) {
+            return Err(Misstep::TicketReused(ticket));
+        }
+        if self.open.len() >= OFFERS_MAX {
+            return Err(Misstep::TooManyOffers { offers_max: OFFERS_MAX });
+        }
+        Ok(())
+    }
+
+    /// The peer speaks of an offer that is not open here.
+    fn is_settled(&self, ticket: Ticket) -> Result<Heard, Misstep> {
+        if self.last.is_none_or(|last| ticket > last) {
+            return Err(Misstep::UnknownTicket(ticket));
+        }
+        // All that settles an offer at the sending half comes from the home, but for a refusal.
+        if self.which == Which::Sender && self.refused.is_none_or(|refused| ticket > refused) {
+            return Err(Misstep::Settled(ticket));
+        }
+        Ok(Heard::Crossed)
+    }
+
+    /// The peer's word, which is one that this half can receive.
+    pub(super) fn hear(&mut self, word: &Word) -> Result<Heard, Misstep> {
+        if self.gone {
+            return Err(Misstep::AfterEnd);
+        }
+        let begins = match word {
+            Word::Ended(how) => {
+                self.gone = self.which == Which::Receiver && *how == End::Gone;
+                return Ok(Heard::Deliver);
+            }
+            Word::Offer(ticket, _) => Some((*ticket, Stand::Firm)),
+            Word::OfferChoice(ticket, _) => Some((*ticket, OFFERED)),
+            _ => None,
+        };
+        if let Some((ticket, stand)) = begins {
+            self.hear_offer(ticket)?;
+            if self.ended {
+                self.last = Some(ticket);
+            } else {
+                self.begin(ticket, stand);
+            }
+            return Ok(Heard::Deliver);
+        }
+        let Some(ticket) = word.ticket() else { return Ok(Heard::Deliver) };
+        let Some(at) = self.position(ticket) else { return self.is_settled(ticket) };
+        if self.which == Which::Receiver {
+            self.hear_sender(word, ticket, at)
+        } else {
+            self.hear_home(word, ticket, at)
+        }
+    }
+
+    fn hear_sender(&mut self, word: &Word, ticket: Ticket, at: usize) -> Result<Heard, Misstep> {
+        let Offer { stand, withdrawn, .. } = &mut self.open[at];
+        match (word, stand) {
+            (Word::Withdraw(_), _) if *withdrawn => return Err(Misstep::WithdrawnTwice(ticket)),
+            (_, Stand::Held) => return Ok(Heard::Crossed),
+            (Word::Withdraw(_), _) => *withdrawn = true,
+            (_, Stand::Firm) => return Err(Misstep::NotAChoice(ticket)),
+            (Word::Grant(..), Stand::Choice { asked, granted }) => {
+                if *asked == 0 || *granted {
+                    return Err(Misstep::NotAsked(ticket));
+                }
+                (*asked, *granted) = (*asked - 1, true);
+            }
+            (Word::Refuse(_), Stand::Choice { asked, .. }) => {
+                if *asked == 0 {
+                    return Err(Misstep::NotAsked(ticket));
+                }
+                // The home answers the withdrawal, which says the same.
+                if *withdrawn {
+                    return Ok(Heard::Crossed);
+                }
+                self.open.swap_remove(at);
+            }
+            _ => {}
+        }
+        Ok(Heard::Deliver)
+    }
+
+    fn hear_home(&mut self, word: &Word, ticket: Ticket, at: usize) -> Result<Heard, Misstep> {
+        let Offer { stand, withdrawn, .. } = &mut self.open[at];
+        match (word, stand) {
+            (Word::Released(_), Stand::Held) => drop(self.open.swap_remove(at)),
+            (Word::Released(_), _) => return Err(Misstep::NotHeld(ticket)),
+            (_, Stand::Held) => return Err(Misstep::IsHeld(ticket)),
+            (Word::Taken(_) | Word::Held(_), Stand::Choice { granted: false, .. }) => {
+                return Err(Misstep::NotGranted(ticket));
+            }
+            (Word::Held(_), stand) => *stand = Stand::Held,
+            (Word::Withdrawn(_), _) if !*withdrawn => return Err(Misstep::NotAsked(ticket)),
+            (Word::Taken(_) | Word::Failed(..) | Word::Withdrawn(_), _) => drop(self.open.swap_remove(at)),
+            (_, Stand::Firm) => return Err(Misstep::NotAChoice(ticket)),
+            (Word::Reserve(..), Stand::Choice { asked, .. }) => *asked += 1,
+            (Word::Abort(_), Stand::Choice { granted: false, .. }) => return Err(Misstep::NotGranted(ticket)),
+            (Word::Abort(_), Stand::Choice { granted, .. }) => *granted = false,
+            _ => {}
+        }
+        Ok(Heard::Deliver)
+    }
+}

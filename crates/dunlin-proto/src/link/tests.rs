@@ -1,0 +1,625 @@
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use super::*;
+use crate::random::Random;
+
+fn config() -> Config {
+    // A small window, so that values have to wait for acknowledgements.
+    let mut config = Config::new("link");
+    (config.unacked_max, config.unacked_min, config.value_max) = (64 << 10, 16 << 10, 300 << 10);
+    config
+}
+
+struct Chance(Random);
+
+impl Chance {
+    fn below(&mut self, n: usize) -> usize {
+        (self.0.connection().0 as u64 % n as u64) as usize
+    }
+
+    fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// The end that is here of one channel, as a program with random moods.
+#[derive(Default)]
+struct Program {
+    alias: u32,
+    /// Offers that are open, and their values. At the home of a choice: none.
+    open: Vec<(Ticket, Option<Bytes>)>,
+    /// Those of a choice, with the reservation that has no answer and whether the value was granted.
+    choices: BTreeMap<Ticket, (Option<Request>, bool)>,
+    withdrawn: Vec<Ticket>,
+    held: Vec<Ticket>,
+    next: Ticket,
+    left: usize,
+    /// Which offers have been received: what both sides have to agree on.
+    received: Vec<Ticket>,
+    /// All that was sent and has not been heard at the other side.
+    sent: VecDeque<Word>,
+    recalled: Vec<Ticket>,
+    refused: Vec<Ticket>,
+    peer_gone: bool,
+    closed: bool,
+}
+
+/// A part of random bytes, so that no other value of this length is equal to it.
+fn value(channel: usize, ticket: Ticket, size: usize) -> Bytes {
+    static ALL: LazyLock<Bytes> = LazyLock::new(|| {
+        let mut random = Random::new(1);
+        (0..32 << 10).flat_map(|_| random.connection().0.to_be_bytes()).collect::<Vec<_>>().into()
+    });
+    let from = channel * 16_001 + ticket as usize * 501;
+    ALL.slice(from..from + size)
+}
+
+impl Program {
+    fn send(&mut self, link: &mut Link, word: Word) {
+        let ticket = word.ticket();
+        self.sent.push_back(word.clone());
+        link.send(self.alias, word);
+        if link.answers.back().is_some_and(|(alias, answer)| *alias == self.alias && answer.ticket() == ticket) {
+            // It was not written, so that nothing of it arrives.
+            self.sent.retain(|word| word.ticket() != ticket);
+            self.recalled.extend(ticket);
+        }
+    }
+
+    fn settle(&mut self, ticket: Ticket) {
+        let before = self.open.len();
+        self.open.retain(|(t, _)| *t != ticket);
+        assert_eq!(self.open.len() + 1, before, "offer {ticket} is settled once");
+        self.choices.remove(&ticket);
+        self.held.retain(|t| *t != ticket);
+    }
+
+    fn act_as_sender(&mut self, channel: usize, link: &mut Link, chance: &mut Chance) {
+        let some = (!self.open.is_empty()).then(|| chance.below(self.open.len().max(1)));
+        match chance.below(6) {
+            0 | 1 if self.left > 0 && self.open.len() < 4 => {
+                self.left -= 1;
+                let ticket = self.next;
+                self.next += 1 + chance.below(3) as u64;
+                let most = [40, 40, 40, 40, 40, 3_000, 3_000, 300 << 10][chance.below(8)];
+                let bytes = value(channel, ticket, chance.below(most + 1));
+                self.open.push((ticket, Some(bytes.clone())));
+                if chance.one_in(2) {
+                    self.choices.insert(ticket, (None, false));
+                    return self.send(link, Word::OfferChoice(ticket, 7));
+                }
+                self.send(link, Word::Offer(ticket, bytes));
+            }
+            2 if some.is_some_and(|at| !self.withdrawn.contains(&self.open[at].0)) => {
+                let ticket = self.open[some.unwrap()].0;
+                self.withdrawn.push(ticket);
+                self.send(link, Word::Withdraw(ticket));
+            }
+            3 | 4 => {
+                let asked = |(ticket, (request, granted)): (&Ticket, &(Option<Request>, bool))| {
+                    request.filter(|_| !granted).map(|request| (*ticket, request))
+                };
+                let Some((ticket, request)) = self.choices.iter().find_map(asked) else { return };
+                if chance.one_in(4) && !self.withdrawn.contains(&ticket) {
+                    self.send(link, Word::Refuse(ticket));
+                    self.refused.push(ticket);
+                    return self.settle(ticket);
+                }
+                let bytes = self.open.iter().find(|(t, _)| *t == ticket).unwrap().1.clone().unwrap();
+                self.choices.insert(ticket, (None, true));
+                self.send(link, Word::Grant(ticket, request, bytes));
+            }
+            5 if chance.one_in(3) => {
+                let Some(ticket) = self.choices.keys().next().copied() else { return };
+                self.send(link, Word::Revoke(ticket));
+            }
+            _ if self.left == 0 && self.open.is_empty() => {
+                self.send(link, Word::Ended(End::Gone));
+                self.closed = true;
+                link.close(self.alias);
+            }
+            _ => {}
+        }
+    }
+
+    fn act_as_home(&mut self, link: &mut Link, chance: &mut Chance) {
+        if let Some(ticket) = self.held.pop() {
+            self.settle(ticket);
+            return self.send(link, Word::Released(ticket));
+        }
+        if self.peer_gone && self.open.is_empty() {
+            self.closed = true;
+            return link.close(self.alias);
+        }
+        if self.open.is_empty() {
+            return;
+        }
+        let (ticket, bytes) = self.open[chance.below(self.open.len())].clone();
+        if bytes.is_none() {
+            let (request, _) = self.choices[&ticket];
+            // The other reservation is given up, if there is one.
+            if request.is_none() || chance.one_in(4) {
+                self.next += 1;
+                self.choices.insert(ticket, (Some(self.next), false));
+                self.send(link, Word::Reserve(ticket, self.next));
+            }
+            return;
+        }
+        match chance.below(5) {
+            0 => {
+                self.held.push(ticket);
+                self.received.push(ticket);
+                self.send(link, Word::Held(ticket));
+            }
+            1 => {
+                self.settle(ticket);
+                self.send(link, Word::Failed(ticket, Failure::Undecodable("it is no krill".to_owned())));
+            }
+            2 if self.choices.contains_key(&ticket) => {
+                self.open.iter_mut().filter(|(t, _)| *t == ticket).for_each(|(_, bytes)| *bytes = None);
+                self.choices.insert(ticket, (None, false));
+                self.send(link, Word::Abort(ticket));
+            }
+            _ => {
+                self.received.push(ticket);
+                self.settle(ticket);
+                self.send(link, Word::Taken(ticket));
+            }
+        }
+    }
+
+    /// The peer's words come in order. Some that crossed others do not come at all.
+    fn check_order(&self, theirs: &mut VecDeque<Word>, word: &Word) {
+        if matches!(word, Word::Withdrawn(ticket) if self.recalled.contains(ticket)) {
+            return;
+        }
+        while let Some(sent) = theirs.pop_front() {
+            if sent == *word {
+                return;
+            }
+            let may_cross = matches!(sent, Word::Withdraw(_) | Word::Revoke(_) | Word::Grant(..) | Word::Refuse(_))
+                || self.refused.contains(&sent.ticket().unwrap_or(0));
+            assert!(may_cross, "{sent:?} was lost before {word:?}");
+        }
+        panic!("{word:?} comes twice, or was never sent");
+    }
+
+    fn hear(&mut self, channel: usize, word: Word, link: &mut Link) {
+        match word {
+            Word::Offer(ticket, bytes) => {
+                assert_eq!(bytes, value(channel, ticket, bytes.len()));
+                self.open.push((ticket, Some(bytes)));
+            }
+            Word::OfferChoice(ticket, choice) => {
+                assert_eq!(choice, 7);
+                self.choices.insert(ticket, (None, false));
+                self.open.push((ticket, None));
+            }
+            Word::Grant(ticket, request, bytes) => {
+                assert_eq!(bytes, value(channel, ticket, bytes.len()));
+                match self.choices.get(&ticket) {
+                    Some((Some(asked), _)) if *asked == request => {
+                        let offer = self.open.iter_mut().find(|(t, _)| *t == ticket).unwrap();
+                        offer.1 = Some(bytes);
+                    }
+                    Some(_) => self.send(link, Word::Abort(ticket)),
+                    // (The withdrawal before it in the same batch has been answered.)
+                    None => {}
+                }
+            }
+            Word::Withdraw(ticket) => self.withdrawn.push(ticket),
+            Word::Refuse(ticket) if self.open.iter().all(|(t, _)| *t != ticket) => {}
+            Word::Refuse(ticket) | Word::Failed(ticket, _) | Word::Released(ticket) | Word::Withdrawn(ticket) => {
+                self.settle(ticket);
+            }
+            Word::Taken(ticket) => {
+                self.received.push(ticket);
+                self.settle(ticket);
+            }
+            Word::Held(ticket) => {
+                self.received.push(ticket);
+                self.choices.remove(&ticket);
+                // It is out of reach until it is released.
+                self.withdrawn.push(ticket);
+            }
+            Word::Reserve(ticket, request) => self.choices.get_mut(&ticket).unwrap().0 = Some(request),
+            Word::Abort(ticket) => self.choices.get_mut(&ticket).unwrap().1 = false,
+            Word::Revoke(_) => {}
+            Word::Ended(_) => self.peer_gone = true,
+        }
+    }
+
+    /// The home answers a withdrawal at once.
+    fn answer(&mut self, link: &mut Link) {
+        for ticket in std::mem::take(&mut self.withdrawn) {
+            if self.open.iter().any(|(t, _)| *t == ticket) && !self.held.contains(&ticket) {
+                self.settle(ticket);
+                self.send(link, Word::Withdrawn(ticket));
+            }
+        }
+    }
+}
+
+const CHANNELS: usize = 4;
+
+struct Pair {
+    links: [Link; 2],
+    buffers: [BytesMut; 2],
+    /// What is on its way to each side.
+    wires: [BytesMut; 2],
+    /// By channel, at each side. Channels with an even number have their senders at side 0.
+    ends: [Vec<Option<Program>>; 2],
+    chance: Chance,
+    now: Time,
+    cuts: usize,
+}
+
+fn is_sender(side: usize, channel: usize) -> bool {
+    channel % 2 == side
+}
+
+impl Pair {
+    fn new(seed: u64) -> Self {
+        Self {
+            links: [Link::new(config()), Link::new(config())],
+            buffers: Default::default(),
+            wires: Default::default(),
+            ends: std::array::from_fn(|_| (0..CHANNELS).map(|_| None).collect()),
+            chance: Chance(Random::new(seed)),
+            now: Time(1),
+            cuts: 0,
+        }
+    }
+
+    fn open(&mut self, side: usize, channel: usize) {
+        let which = if is_sender(side, channel) { Which::Sender } else { Which::Receiver };
+        let alias = self.links[side].open(which, channel as u64);
+        self.ends[side][channel] = Some(Program { alias, left: 8, next: 1, ..Program::default() });
+        self.links[side].attach(alias);
+    }
+
+    fn act(&mut self, side: usize) {
+        let channel = self.chance.below(CHANNELS);
+        let Some(end) = self.ends[side][channel].as_mut() else { return self.open(side, channel) };
+        if end.closed {
+            return;
+        }
+        if is_sender(side, channel) {
+            end.act_as_sender(channel, &mut self.links[side], &mut self.chance);
+        } else {
+            end.act_as_home(&mut self.links[side], &mut self.chance);
+        }
+    }
+
+    fn write(&mut self, side: usize) {
+        let mut out = Vec::new();
+        self.links[side].fill(self.now, 1 + self.chance.below(64 << 10), &mut out);
+        out.iter().for_each(|bytes| self.wires[1 - side].extend_from_slice(bytes));
+    }
+
+    fn read(&mut self, side: usize) {
+        let most = [3, 200, 20_000, usize::MAX][self.chance.below(4)];
+        let wire = &mut self.wires[side];
+        let bytes = wire.split_to(wire.len().min(most));
+        self.buffers[side].extend_from_slice(&bytes);
+        let mut words = Vec::new();
+        self.links[side]
+            .receive(self.now, &mut self.buffers[side], &mut |alias, word| words.push((alias, word)))
+            .unwrap();
+        let [here, there] = &mut self.ends;
+        let (here, there) = if side == 0 { (here, there) } else { (there, here) };
+        for (alias, word) in words {
+            let of = |end: &Option<Program>| end.as_ref().is_some_and(|end| end.alias == alias && !end.closed);
+            let channel = here.iter().position(of).expect("a word for an end that is here");
+            let end = here[channel].as_mut().unwrap();
+            // (An answer of this side to a withdrawal may come before the other one is there.)
+            let mut nothing = VecDeque::new();
+            let theirs = there[channel].as_mut().map_or(&mut nothing, |other| &mut other.sent);
+            end.check_order(theirs, &word);
+            end.hear(channel, word, &mut self.links[side]);
+            if !is_sender(side, channel) {
+                end.answer(&mut self.links[side]);
+            }
+        }
+    }
+
+    fn cut(&mut self) {
+        self.cuts += 1;
+        let seen = [self.links[0].seen(), self.links[1].seen()];
+        for side in 0..2 {
+            self.buffers[side].clear();
+            self.wires[side].clear();
+            self.links[side].cut();
+        }
+        self.links[0].resume(seen[1]).unwrap();
+        self.links[1].resume(seen[0]).unwrap();
+    }
+
+    fn is_over(&self) -> bool {
+        self.ends.iter().flatten().all(|end| end.as_ref().is_some_and(|end| end.closed))
+            && self.links.iter().all(Link::is_quiet)
+    }
+
+    fn step(&mut self) {
+        let side = self.chance.below(2);
+        match self.chance.below(16) {
+            0..5 => self.act(side),
+            5..10 => self.write(side),
+            10..15 => self.read(side),
+            _ if self.chance.one_in(8) => self.cut(),
+            _ => self.now = self.now + Duration::from_millis(self.chance.below(8) as u64),
+        }
+    }
+}
+
+fn run(seed: u64) -> usize {
+    let mut pair = Pair::new(seed);
+    for generation in 0..2 {
+        let mut steps = 0;
+        while !pair.is_over() {
+            pair.step();
+            steps += 1;
+            assert!(steps < 200_000, "seed {seed} does not end");
+        }
+        assert_eq!([pair.links[0].halves(), pair.links[1].halves()], [0, 0], "seed {seed}");
+        assert!(pair.links.iter().all(|link| link.slab.len() == CHANNELS), "aliases are used again");
+        for channel in 0..CHANNELS {
+            let mut ends = [0, 1].map(|side| pair.ends[side][channel].take().unwrap());
+            ends.iter_mut().for_each(|end| end.received.sort_unstable());
+            assert_eq!(ends[0].received, ends[1].received, "seed {seed}, generation {generation}");
+        }
+    }
+    pair.cuts
+}
+
+/// Each word arrives once and in order, and each offer is settled once and the same at both sides, however bytes are split and cut.
+#[test]
+fn words_survive_splits_and_cuts() {
+    let seeds = std::env::var("DUNLIN_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(2_000);
+    let cuts: usize = (0..seeds).map(run).sum();
+    assert!(cuts as u64 > seeds);
+}
+
+/// What a link says to these frames, and then to the last one. It has a home (alias 0), its sender's alias is 9, and a sending half (alias 1), whose home's is 9.
+fn answer_to(frames: &[Frame], sent: &[Word]) -> Result<Vec<(u32, Word)>, Violation> {
+    let mut link = Link::new(config());
+    for which in [Which::Receiver, Which::Sender] {
+        let alias = link.open(which, alias_of(which).into());
+        assert_eq!(alias, alias_of(which));
+        link.attach(alias);
+    }
+    let mut buffer = BytesMut::new();
+    let mut read = |link: &mut Link, frame: &Frame| {
+        if let Some(piece) = codec::encode(frame, &mut buffer) {
+            buffer.extend_from_slice(&piece);
+        }
+        let mut words = Vec::new();
+        link.receive(Time(1), &mut buffer, &mut |alias, word| words.push((alias, word))).map(|_| words)
+    };
+    let terms = Terms { window: 32, credits: 9, value_max: 1 };
+    read(&mut link, &Frame::ToHome(codec::attach_id(0, 9), ToHome::Drain)).unwrap();
+    read(&mut link, &Frame::FromHome(ChannelId(1), FromHome::Attached(terms))).unwrap();
+    let mut words = sent.iter();
+    let (last, first) = frames.split_last().unwrap();
+    for frame in first {
+        read(&mut link, frame).unwrap();
+        words.next().into_iter().for_each(|word| link.send(of(word), word.clone()));
+    }
+    words.for_each(|word| link.send(of(word), word.clone()));
+    link.fill(Time(1), 1 << 20, &mut Vec::new());
+    read(&mut link, last)
+}
+
+fn alias_of(which: Which) -> u32 {
+    match which {
+        Which::Receiver => 0,
+        Which::Sender => 1,
+    }
+}
+
+fn of(word: &Word) -> u32 {
+    match word {
+        Word::Taken(_) | Word::Held(_) | Word::Reserve(..) | Word::Abort(_) | Word::Failed(..) => 0,
+        _ => 1,
+    }
+}
+
+fn to_home(said: ToHome) -> Frame {
+    Frame::ToHome(ChannelId(0), said)
+}
+
+fn from_home(said: FromHome) -> Frame {
+    Frame::FromHome(ChannelId(1), said)
+}
+
+fn carried(head: Head, total: u64) -> Frame {
+    to_home(ToHome::Value { head, total, first: Bytes::from_static(b"krill") })
+}
+
+fn offer(ticket: Ticket) -> Frame {
+    carried(Head::Offer(ticket), 5)
+}
+
+fn grant(ticket: Ticket, request: Request) -> Frame {
+    carried(Head::Grant(ticket, request), 5)
+}
+
+fn choice(ticket: Ticket) -> Frame {
+    to_home(ToHome::OfferChoice(ticket, 7))
+}
+
+fn misstep(alias: u32, misstep: Misstep) -> Violation {
+    Violation::Half { alias, misstep }
+}
+
+#[test]
+fn home_rejects_what_a_sending_half_cannot_send() {
+    let gone = || to_home(ToHome::Ended(End::Gone));
+    let many: Vec<Frame> = (1..=33).map(offer).collect();
+    let rejected: Vec<(Vec<Frame>, Vec<Word>, Misstep)> = vec![
+        (vec![offer(3), offer(3)], vec![], Misstep::TicketReused(3)),
+        (vec![offer(3), choice(2)], vec![], Misstep::TicketReused(2)),
+        (many, vec![], Misstep::TooManyOffers { offers_max: 32 }),
+        (vec![to_home(ToHome::Withdraw(1))], vec![], Misstep::UnknownTicket(1)),
+        (vec![to_home(ToHome::Take(1))], vec![], Misstep::UnknownTicket(1)),
+        (vec![to_home(ToHome::Revoke(1))], vec![], Misstep::UnknownTicket(1)),
+        (vec![grant(1, 1)], vec![], Misstep::UnknownTicket(1)),
+        (vec![offer(1), grant(1, 1)], vec![], Misstep::NotAChoice(1)),
+        (vec![offer(1), to_home(ToHome::Revoke(1))], vec![], Misstep::NotAChoice(1)),
+        (vec![choice(1), grant(1, 1)], vec![], Misstep::NotAsked(1)),
+        (vec![choice(1), to_home(ToHome::Take(1))], vec![], Misstep::NotAsked(1)),
+        (vec![choice(1), grant(1, 4), grant(1, 4)], vec![Word::Reserve(1, 4)], Misstep::NotAsked(1)),
+        (
+            vec![offer(1), to_home(ToHome::Withdraw(1)), to_home(ToHome::Withdraw(1))],
+            vec![],
+            Misstep::WithdrawnTwice(1),
+        ),
+        (vec![gone(), offer(1)], vec![], Misstep::AfterEnd),
+        (vec![gone(), gone()], vec![], Misstep::AfterEnd),
+        (vec![to_home(ToHome::Quiet), choice(1)], vec![], Misstep::AfterEnd),
+    ];
+    for (frames, sent, why) in rejected {
+        assert_eq!(answer_to(&frames, &sent), Err(misstep(0, why)), "{frames:?}");
+    }
+}
+
+#[test]
+fn sending_half_rejects_what_its_home_cannot_send() {
+    let (taken, held) = (from_home(FromHome::Taken(1)), from_home(FromHome::Held(1)));
+    let firm = || vec![Word::Offer(1, Bytes::from_static(b"krill"))];
+    let of_choice = || vec![Word::OfferChoice(1, 7)];
+    let reserve = || from_home(FromHome::Reserve(1, 4));
+    let released = || from_home(FromHome::Released(1));
+    let rejected: Vec<(Vec<Frame>, Vec<Word>, Misstep)> = vec![
+        (vec![taken.clone()], vec![], Misstep::UnknownTicket(1)),
+        (vec![taken.clone()], of_choice(), Misstep::NotGranted(1)),
+        (vec![held.clone()], of_choice(), Misstep::NotGranted(1)),
+        (vec![released()], firm(), Misstep::NotHeld(1)),
+        (vec![from_home(FromHome::Withdrawn(1))], firm(), Misstep::NotAsked(1)),
+        (vec![reserve()], firm(), Misstep::NotAChoice(1)),
+        (vec![from_home(FromHome::Abort(1, 0))], of_choice(), Misstep::NotGranted(1)),
+        (vec![from_home(FromHome::Failed(2, Failure::Closed))], firm(), Misstep::UnknownTicket(2)),
+        (vec![from_home(FromHome::Drained), reserve()], of_choice(), Misstep::AfterEnd),
+    ];
+    for (frames, sent, why) in rejected {
+        assert_eq!(answer_to(&frames, &sent), Err(misstep(1, why)), "{frames:?}");
+    }
+    let open = |last: [Frame; 2]| {
+        let attached = from_home(FromHome::Attached(Terms { window: 32, credits: 9, value_max: 1 }));
+        let mut link = Link::new(config());
+        link.open(Which::Receiver, 0);
+        assert_eq!(link.open(Which::Sender, 1), 1);
+        link.attach(1);
+        let mut buffer = BytesMut::new();
+        codec::encode(&attached, &mut buffer);
+        link.receive(Time(1), &mut buffer, &mut |_, _| {}).unwrap();
+        link.send(1, firm().remove(0));
+        link.fill(Time(1), 1 << 20, &mut Vec::new());
+        last.iter().for_each(|frame| drop(codec::encode(frame, &mut buffer)));
+        link.receive(Time(1), &mut buffer, &mut |_, _| {})
+    };
+    assert_eq!(open([taken.clone(), taken.clone()]), Err(misstep(1, Misstep::Settled(1))));
+    assert_eq!(open([held.clone(), taken]), Err(misstep(1, Misstep::IsHeld(1))));
+    assert!(open([held, released()]).is_ok());
+}
+
+#[test]
+fn link_rejects_frames_that_fit_no_half() {
+    let rejected: Vec<(Vec<Frame>, Violation)> = vec![
+        (vec![Frame::ToHome(ChannelId(2), ToHome::Withdraw(1))], Violation::UnknownAlias(2)),
+        (vec![Frame::FromHome(ChannelId(7), FromHome::Taken(1))], Violation::UnknownAlias(7)),
+        (vec![Frame::ToHome(ChannelId(1), ToHome::Withdraw(1))], Violation::WrongDirection(1)),
+        (vec![Frame::FromHome(ChannelId(0), FromHome::Taken(1))], Violation::WrongDirection(0)),
+        (vec![Frame::ToHome(codec::attach_id(5, 1), ToHome::Drain); 2], Violation::AttachedTwice(5)),
+        (
+            vec![from_home(FromHome::Attached(Terms { window: 1, credits: 3, value_max: 1 }))],
+            Violation::AttachedTwice(1),
+        ),
+        (vec![carried(Head::Offer(1), 9), choice(2)], Violation::WithinValue(0)),
+        (vec![Frame::More(ChannelId(0), Bytes::from_static(b"krill"))], Violation::StrayPiece(0)),
+        (
+            vec![carried(Head::Offer(1), 6), Frame::More(ChannelId(0), Bytes::from_static(b"krill"))],
+            Violation::StrayPiece(0),
+        ),
+        (vec![Frame::Cut(ChannelId(0))], Violation::StrayPiece(0)),
+        (
+            vec![carried(Head::Offer(1), 300 << 20)],
+            Violation::ValueTooLarge { alias: 0, bytes: 300 << 20, bytes_max: 300 << 10 },
+        ),
+        (vec![Frame::Ack { seen: 70 }], Violation::Acknowledged(70)),
+        (vec![to_home(ToHome::Ended(End::Lost))], Violation::Wire(NOT_LOST)),
+    ];
+    for (frames, why) in rejected {
+        assert_eq!(answer_to(&frames, &[]), Err(why), "{frames:?}");
+    }
+    let mut link = Link::new(Config { attached_max: 1, ..config() });
+    let mut buffer = BytesMut::from(&b"\x20\x02\x00\x01\x20\x02\x00\x02"[..]);
+    let answer = link.receive(Time(1), &mut buffer, &mut |_, _| {});
+    assert_eq!(answer, Err(Violation::TooManyHalves { halves_max: 1 }));
+    assert_eq!(link.resume(1), Err(Violation::Acknowledged(1)));
+    let mut buffer = BytesMut::from(&b"\x30\x00"[..]);
+    let answer = link.receive(Time(1), &mut buffer, &mut |_, _| {});
+    assert_eq!(answer, Err(Violation::Wire(WireError::UnknownKind(0x30))));
+}
+
+#[test]
+fn crossed_words_do_not_reach_the_half() {
+    let crossed: Vec<(Vec<Frame>, Vec<Word>)> = vec![
+        (vec![offer(1), to_home(ToHome::Withdraw(1))], vec![Word::Taken(1)]),
+        (vec![offer(1), to_home(ToHome::Withdraw(1))], vec![Word::Held(1)]),
+        (vec![choice(1), offer(2), grant(1, 4)], vec![Word::Reserve(1, 4), Word::Failed(1, Failure::Closed)]),
+        (vec![choice(1), to_home(ToHome::Withdraw(1)), to_home(ToHome::Take(1))], vec![Word::Reserve(1, 4)]),
+    ];
+    for (frames, sent) in crossed {
+        assert_eq!(answer_to(&frames, &sent), Ok(vec![]), "{frames:?}");
+    }
+}
+
+/// Every frame is read as it was written, and its head is short.
+#[test]
+fn frames_are_read_as_they_were_written() {
+    let to = ChannelId(300);
+    let poison = crate::wire::Poison { strength: 3, reason: "oil".to_owned() };
+    let said = [
+        ToHome::OfferChoice(1 << 40, 7 << 80),
+        ToHome::Withdraw(u64::MAX),
+        ToHome::Revoke(0),
+        ToHome::Take(128),
+        ToHome::Quiet,
+        ToHome::Ended(End::Poisoned(poison.clone())),
+        ToHome::Value { head: Head::Offer(200), total: 0, first: Bytes::new() },
+        ToHome::Value { head: Head::Grant(200, 300), total: 9, first: Bytes::from_static(b"kri") },
+    ];
+    let mut frames: Vec<Frame> = said.into_iter().map(|said| Frame::ToHome(to, said)).collect();
+    let answers = [
+        FromHome::Attached(Terms { window: 32, credits: 1 << 20, value_max: 1 << 60 }),
+        FromHome::Taken(1),
+        FromHome::Held(127),
+        FromHome::Released(128),
+        FromHome::Withdrawn(1),
+        FromHome::Reserve(1, u64::MAX),
+        FromHome::Abort(5, 0),
+        FromHome::Failed(1, Failure::Poisoned(poison)),
+        FromHome::Ended(End::Retired),
+        FromHome::Drained,
+    ];
+    frames.extend(answers.into_iter().map(|said| Frame::FromHome(to, said)));
+    frames.extend([Frame::Ack { seen: 7 }, Frame::Cut(to), Frame::More(to, Bytes::from_static(b"ll"))]);
+    frames.push(Frame::ToHome(codec::attach_id(u64::MAX, 1), ToHome::Drain));
+    for frame in frames {
+        let mut bytes = BytesMut::new();
+        assert_eq!(codec::encode(&frame, &mut bytes), None);
+        let whole = bytes.clone();
+        for length in 0..whole.len() {
+            assert!(matches!(codec::read(&mut BytesMut::from(&whole[..length])), Ok(Front::Missing(1..))));
+        }
+        match codec::read(&mut bytes) {
+            Ok(Front::Frame(read)) => assert_eq!((read, bytes.len()), (frame, 0)),
+            _ => panic!("{frame:?} is not read"),
+        }
+    }
+    let mut bytes = BytesMut::new();
+    codec::encode(&offer(3), &mut bytes);
+    assert_eq!(bytes.len() - 5, 5, "kind, length, alias, ticket, length of the value");
+}

@@ -1,0 +1,97 @@
+//! What a peer of a link does against the protocol.
+
+use crate::id::Ticket;
+use crate::wire::codec::WireError;
+
+/// The peer breaks the protocol. The connection ends, since nothing that it sends can be trusted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Violation {
+    /// The bytes are no frame.
+    #[error("invalid frame: {0}")]
+    Wire(#[from] WireError),
+    /// No half has this alias, or its channel is not attached.
+    #[error("no attached half has alias {0}")]
+    UnknownAlias(u32),
+    /// Only the other half of a channel receives such a word.
+    #[error("the half with alias {0} receives no such word: it is the end that sends them")]
+    WrongDirection(u32),
+    /// Both halves of a channel are there already.
+    #[error("channel {0} is attached already")]
+    AttachedTwice(u64),
+    /// More channels are attached than this node takes.
+    #[error("the peer attaches more than {halves_max} channels that are not open here")]
+    TooManyHalves {
+        /// The limit.
+        halves_max: usize,
+    },
+    /// A word comes between the pieces of a value.
+    #[error("the half with alias {0} receives a word between two pieces of a value")]
+    WithinValue(u32),
+    /// A piece has no value that it belongs to, or makes its value too long.
+    #[error("the half with alias {0} receives a piece of no value")]
+    StrayPiece(u32),
+    /// A value is longer than the home has allowed.
+    #[error("a value of {bytes} bytes for the half with alias {alias}; at most {bytes_max} are allowed")]
+    ValueTooLarge {
+        /// The home.
+        alias: u32,
+        /// The length that the peer announced.
+        bytes: u64,
+        /// The limit.
+        bytes_max: u64,
+    },
+    /// The peer acknowledges frames that were not written, or forgets some that it had acknowledged.
+    #[error("the peer has seen {0} frames, which is not possible")]
+    Acknowledged(u64),
+    /// The other half of a channel sends what it cannot send now.
+    #[error("the half with alias {alias}: {misstep}")]
+    Half {
+        /// The half here.
+        alias: u32,
+        /// What is wrong.
+        misstep: Misstep,
+    },
+}
+
+/// What one half of a channel may not send to the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Misstep {
+    /// No offer has had this ticket.
+    #[error("no offer has had ticket {0}")]
+    UnknownTicket(Ticket),
+    /// Tickets of a half ascend.
+    #[error("ticket {0} of a new offer is not above those before it")]
+    TicketReused(Ticket),
+    /// More offers are open than the window allows.
+    #[error("more than {offers_max} offers are open")]
+    TooManyOffers {
+        /// The limit.
+        offers_max: usize,
+    },
+    /// The offer is not a choice's.
+    #[error("offer {0} is not a choice's")]
+    NotAChoice(Ticket),
+    /// The offer was not reserved, or its withdrawal not requested.
+    #[error("nothing asked for this answer to offer {0}")]
+    NotAsked(Ticket),
+    /// The choice has not sent the value that is taken or given back.
+    #[error("the value of offer {0} was taken or given back before the choice had granted it")]
+    NotGranted(Ticket),
+    /// The offer is not held by an extended receive.
+    #[error("offer {0} is released but not held")]
+    NotHeld(Ticket),
+    /// The offer is held by an extended receive: only its release may follow.
+    #[error("offer {0} is held")]
+    IsHeld(Ticket),
+    /// The offer is settled.
+    #[error("offer {0} is settled already")]
+    Settled(Ticket),
+    /// The same offer is withdrawn a second time.
+    #[error("offer {0} is withdrawn twice")]
+    WithdrawnTwice(Ticket),
+    /// The sending half has been dropped, or the half has closed its place on the link.
+    #[error("the half sends a word behind its last one")]
+    AfterEnd,
+}

@@ -1,0 +1,544 @@
+//! A connection of its own lock, with the channels that it carries: the slice of the redesign, beside the nodes.
+//!
+//! [`Link`] joins `dunlin_proto::link::Link` with the halves of channels in the core. It has one lock, which is taken for each word that a
+//! half sends, and at most twice for each turn of the task that [serves](Link::serve) its socket. Under the lock a word becomes a frame in
+//! the outbox, or a frame becomes a word in a list. Halves receive the words of that list, and tasks are woken, where nothing is locked.
+//!
+//! There are no names: both sides make a channel by the same number, and one of them has its sender.
+//!
+//! ```no_run
+//! # async fn joined(here: tokio::net::TcpStream) -> Result<(), Box<dyn std::error::Error>> {
+//! let link = dunlin::node::link::Link::new(Default::default());
+//! let mut krill = link.sender::<u64>(1);
+//! tokio::spawn(link.serve(here));
+//! krill.send(7).await?;
+//! # Ok(())
+//! # }
+//! ```
+
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use dunlin_core::carrier::Format;
+use dunlin_core::remote::{self, Ended, Half, Terms, Word};
+use dunlin_core::{Portable, Receiver, Sender, channel};
+use dunlin_proto::Config;
+use dunlin_proto::link as proto;
+use dunlin_proto::time::Time;
+use dunlin_proto::wire::{End, Which};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::bell::lock;
+use super::bridge::receiving::failure;
+use super::bridge::sending::why_failed;
+use super::bridge::{poison, reason};
+use super::network::{BoxFuture, compiled_here};
+use crate::world::{Clock, Timer};
+
+/// So much is read at once.
+const READ: usize = 64 << 10;
+/// With less room than this, a new buffer is taken.
+const READ_MIN: usize = 4 << 10;
+/// So much is taken from the link for one write.
+const WRITE: usize = 64 << 10;
+/// So much is carried before other tasks of the worker have their turn.
+const TURN: usize = 128 << 10;
+/// So many pieces go in one call to the kernel.
+const SLICES: usize = 64;
+
+/// Why a link does not go on over a socket.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LinkError {
+    /// The socket is lost. The link may be served over another one.
+    #[error("the socket of the link is lost: {0}")]
+    Socket(#[from] io::Error),
+    /// The peer breaks the protocol, and the link has ended.
+    #[error("the peer breaks the protocol: {0}")]
+    Violation(#[from] proto::Violation),
+    /// A half does not expect what the other one has sent, and the link has ended.
+    #[error("the peer breaks the protocol: no half expects {0}")]
+    Unexpected(String),
+}
+
+/// One side of a connection, and the channels that it carries. Clones are the same link.
+#[derive(Clone)]
+pub struct Link {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    terms: Terms,
+    clock: Clock,
+}
+
+struct State {
+    link: proto::Link,
+    /// By alias.
+    halves: Vec<Option<Arc<dyn Half>>>,
+    /// Halves that are done. They are dropped where nothing is locked.
+    done: Vec<Arc<dyn Half>>,
+    /// The task that writes, while it sleeps.
+    waker: Option<Waker>,
+    /// Nothing goes over the link any more.
+    over: bool,
+}
+
+/// How a link encodes values, and how large they may be.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkConfig {
+    /// How values are encoded.
+    pub format: Format,
+    /// The largest encoded value, in bytes. It is the same at both sides.
+    pub value_max: usize,
+}
+
+impl Default for LinkConfig {
+    fn default() -> Self {
+        Self { format: Format::Cbor, value_max: 64 << 20 }
+    }
+}
+
+impl Link {
+    /// A link without channels.
+    pub fn new(config: LinkConfig) -> Self {
+        let mut sizes = Config::new("link");
+        sizes.value_max = config.value_max;
+        let state =
+            State { link: proto::Link::new(sizes), halves: Vec::new(), done: Vec::new(), waker: None, over: false };
+        let terms = Terms { format: config.format, value_max: config.value_max as u64 };
+        Self { shared: Arc::new(Shared { state: Mutex::new(state), terms, clock: Clock::new() }) }
+    }
+
+    /// Makes a rendezvous channel whose receiver is at the other side, under the same number.
+    pub fn sender<T: Portable>(&self, number: u64) -> Sender<T> {
+        let (sender, receiver) = channel();
+        let place = Place::open(&self.shared, Which::Sender, number);
+        let half = remote::sending_half(receiver, self.shared.terms, place.clone());
+        place.attach(half);
+        sender
+    }
+
+    /// Makes a rendezvous channel whose sender is at the other side, under the same number.
+    pub fn receiver<T: Portable>(&self, number: u64) -> Receiver<T> {
+        let (sender, receiver) = channel();
+        let place = Place::open(&self.shared, Which::Receiver, number);
+        let half = remote::receiving_half(sender, self.shared.terms, place.clone());
+        place.attach(half);
+        receiver
+    }
+
+    /// Carries the link over a socket until that is lost, or the peer breaks the protocol. After a socket is lost, another one may follow.
+    pub fn serve(
+        &self,
+        socket: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    ) -> BoxFuture<'static, Result<(), LinkError>> {
+        let mut pump = Pump {
+            wire: self.by_hand(),
+            socket: Box::new(socket),
+            missing: 0,
+            out: Vec::new(),
+            timer: None,
+            is_flushing: false,
+        };
+        compiled_here(async move {
+            let served = pump.run().await;
+            match &served {
+                // From here on nothing wakes this task.
+                Err(LinkError::Socket(_)) => pump.wire.cut(),
+                _ => pump.wire.shared.end(),
+            }
+            served
+        })
+    }
+
+    /// The link's side of a wire that its caller carries: for tests, which decide when bytes arrive and what is lost.
+    pub fn by_hand(&self) -> Wire {
+        Wire { shared: self.shared.clone(), buffer: BytesMut::new(), words: Vec::new() }
+    }
+
+    /// The other side is lost for good: all channels end.
+    pub fn lose(&self) {
+        self.shared.end();
+    }
+
+    /// Whether the other side has acknowledged all that this one had to send, and knows that all it sent was read.
+    pub fn is_quiet(&self) -> bool {
+        lock(&self.shared.state).link.is_quiet()
+    }
+
+    /// How many halves of channels the link has.
+    pub fn halves(&self) -> usize {
+        lock(&self.shared.state).link.halves()
+    }
+}
+
+impl Shared {
+    fn end(&self) {
+        let (halves, done) = {
+            let mut state = lock(&self.state);
+            state.over = true;
+            state.waker = None;
+            (std::mem::take(&mut state.halves), std::mem::take(&mut state.done))
+        };
+        halves.iter().flatten().for_each(|half| half.lost());
+        drop(done);
+    }
+}
+
+/// The place of one half.
+struct Place {
+    shared: Arc<Shared>,
+    alias: u32,
+    which: Which,
+}
+
+impl Place {
+    fn open(shared: &Arc<Shared>, which: Which, number: u64) -> Arc<Self> {
+        let alias = lock(&shared.state).link.open(which, number);
+        Arc::new(Self { shared: shared.clone(), alias, which })
+    }
+
+    /// The half is there: the other side may be told.
+    fn attach(&self, half: Arc<dyn Half>) {
+        let mut state = lock(&self.shared.state);
+        if state.over {
+            drop(state);
+            return half.lost();
+        }
+        let at = self.alias as usize;
+        if state.halves.len() <= at {
+            state.halves.resize(at + 1, None);
+        }
+        state.halves[at] = Some(half);
+        state.link.attach(self.alias);
+        let waker = state.waker.take();
+        drop(state);
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl remote::Link for Place {
+    fn say(&self, word: Word) -> Option<Waker> {
+        let is_last = self.which == Which::Sender && word == Word::Ended(Ended::Gone);
+        let word = onto_wire(word);
+        let mut state = lock(&self.shared.state);
+        if state.over {
+            return None;
+        }
+        state.link.send(self.alias, word);
+        if is_last {
+            state.close(self.alias);
+        }
+        state.waker.take()
+    }
+
+    fn close(&self) -> Option<Waker> {
+        let mut state = lock(&self.shared.state);
+        if state.over {
+            return None;
+        }
+        state.close(self.alias);
+        state.waker.take()
+    }
+}
+
+impl State {
+    fn close(&mut self, alias: u32) {
+        self.link.close(alias);
+        let half = self.halves.get_mut(alias as usize).and_then(Option::take);
+        self.done.extend(half);
+    }
+}
+
+fn onto_wire(word: Word) -> proto::Word {
+    match word {
+        Word::Offer { ticket, value } => proto::Word::Offer(ticket, value),
+        Word::OfferChoice { ticket, choice } => proto::Word::OfferChoice(ticket, choice),
+        Word::Grant { ticket, request, value } => proto::Word::Grant(ticket, request, value),
+        Word::Refuse { ticket } => proto::Word::Refuse(ticket),
+        Word::Withdraw { ticket } => proto::Word::Withdraw(ticket),
+        Word::Revoke { ticket } => proto::Word::Revoke(ticket),
+        Word::Taken { ticket } => proto::Word::Taken(ticket),
+        Word::Held { ticket } => proto::Word::Held(ticket),
+        Word::Released { ticket } => proto::Word::Released(ticket),
+        Word::Failed { ticket, why } => proto::Word::Failed(ticket, failure(why)),
+        Word::Withdrawn { ticket } => proto::Word::Withdrawn(ticket),
+        Word::Reserve { ticket, request } => proto::Word::Reserve(ticket, request),
+        Word::Abort { ticket } => proto::Word::Abort(ticket),
+        Word::Ended(Ended::Gone) => proto::Word::Ended(End::Gone),
+        Word::Ended(Ended::Retired) => proto::Word::Ended(End::Retired),
+        Word::Ended(Ended::Poisoned(why)) => proto::Word::Ended(End::Poisoned(poison(&why))),
+    }
+}
+
+fn from_wire(word: proto::Word) -> Word {
+    match word {
+        proto::Word::Offer(ticket, value) => Word::Offer { ticket, value },
+        proto::Word::OfferChoice(ticket, choice) => Word::OfferChoice { ticket, choice },
+        proto::Word::Grant(ticket, request, value) => Word::Grant { ticket, request, value },
+        proto::Word::Refuse(ticket) => Word::Refuse { ticket },
+        proto::Word::Withdraw(ticket) => Word::Withdraw { ticket },
+        proto::Word::Revoke(ticket) => Word::Revoke { ticket },
+        proto::Word::Taken(ticket) => Word::Taken { ticket },
+        proto::Word::Held(ticket) => Word::Held { ticket },
+        proto::Word::Released(ticket) => Word::Released { ticket },
+        // A value that is too large fails before it is sent, where its length is known.
+        proto::Word::Failed(ticket, why) => Word::Failed { ticket, why: why_failed(why, 0) },
+        proto::Word::Withdrawn(ticket) => Word::Withdrawn { ticket },
+        proto::Word::Reserve(ticket, request) => Word::Reserve { ticket, request },
+        proto::Word::Abort(ticket) => Word::Abort { ticket },
+        proto::Word::Ended(End::Gone | End::Lost) => Word::Ended(Ended::Gone),
+        proto::Word::Ended(End::Retired) => Word::Ended(Ended::Retired),
+        proto::Word::Ended(End::Poisoned(why)) => Word::Ended(Ended::Poisoned(reason(&why))),
+    }
+}
+
+/// A link's side of a wire.
+pub struct Wire {
+    shared: Arc<Shared>,
+    /// What has arrived and is no whole frame.
+    buffer: BytesMut,
+    /// Empty, but for its room.
+    words: Vec<(Arc<dyn Half>, Word)>,
+}
+
+/// What an exchange has come to.
+#[derive(Clone, Copy)]
+struct Exchanged {
+    /// So many bytes were taken from the link.
+    filled: usize,
+    /// So many bytes are missing at least of the frame that has begun to arrive.
+    missing: usize,
+    /// The link has to be asked again then.
+    due: Option<Time>,
+}
+
+impl Wire {
+    /// Bytes arrive.
+    ///
+    /// # Errors
+    /// The peer breaks the protocol: all channels of the link have ended.
+    pub fn input(&mut self, now: Duration, bytes: &[u8]) -> Result<(), LinkError> {
+        self.buffer.extend_from_slice(bytes);
+        self.exchange(time(now), None, None).map(|_| ()).inspect_err(|_| self.shared.end())
+    }
+
+    /// What is to be written now.
+    ///
+    /// # Errors
+    /// As [`input`](Self::input).
+    pub fn take_output(&mut self, now: Duration) -> Result<Vec<u8>, LinkError> {
+        let mut out = Vec::new();
+        while self.exchange(time(now), Some(&mut out), None).inspect_err(|_| self.shared.end())?.filled >= WRITE {}
+        Ok(out.concat())
+    }
+
+    /// The same. `Pending`: nothing is to be written, and the task is woken when there may be something. Acknowledgements that wait for
+    /// something to go along with are due [then](Self::due).
+    pub fn poll_output(&mut self, cx: &Context<'_>, now: Duration) -> Poll<Result<Vec<u8>, LinkError>> {
+        let mut out = Vec::new();
+        loop {
+            let exchanged = self.exchange(time(now), Some(&mut out), Some(cx.waker()));
+            match exchanged.inspect_err(|_| self.shared.end()) {
+                Ok(Exchanged { filled, .. }) if filled >= WRITE => {}
+                Ok(_) if out.is_empty() => return Poll::Pending,
+                Ok(_) => return Poll::Ready(Ok(out.concat())),
+                Err(why) => return Poll::Ready(Err(why)),
+            }
+        }
+    }
+
+    /// When output is due that does not wake the task.
+    pub fn due(&self) -> Option<Duration> {
+        lock(&self.shared.state).link.due_at().map(|at| Duration::from_micros(at.0))
+    }
+
+    /// The wire is cut: what was on its way is lost.
+    pub fn cut(&mut self) {
+        self.buffer.clear();
+        let mut state = lock(&self.shared.state);
+        state.waker = None;
+        state.link.cut();
+    }
+
+    /// What the other side has to [resume](Self::resume) from.
+    pub fn seen(&self) -> u64 {
+        lock(&self.shared.state).link.seen()
+    }
+
+    /// Goes on over a new wire: the other side has seen so many frames of this one.
+    ///
+    /// # Errors
+    /// It cannot have seen so many: all channels of the link have ended.
+    pub fn resume(&mut self, seen: u64) -> Result<(), LinkError> {
+        let resumed = lock(&self.shared.state).link.resume(seen);
+        resumed.map_err(|why| {
+            self.shared.end();
+            why.into()
+        })
+    }
+
+    /// Gives the halves what has arrived, and takes what is to be written, if `out` is given. From then on what a half sends wakes `waker`.
+    fn exchange(
+        &mut self,
+        now: Time,
+        mut out: Option<&mut Vec<Bytes>>,
+        waker: Option<&Waker>,
+    ) -> Result<Exchanged, LinkError> {
+        let mut missing = 0;
+        let shared = self.shared.clone();
+        loop {
+            let mut state = lock(&shared.state);
+            let State { link, halves, waker: sleeper, .. } = &mut *state;
+            // While this task is here, nothing has to wake it.
+            *sleeper = None;
+            missing = missing.max(link.receive(now, &mut self.buffer, &mut |alias, word| {
+                if let Some(half) = halves.get(alias as usize).and_then(Option::as_ref) {
+                    self.words.push((half.clone(), from_wire(word)));
+                }
+            })?);
+            let done = std::mem::take(&mut state.done);
+            if self.words.is_empty() {
+                let filled = out.as_mut().map_or(0, |out| state.link.fill(now, WRITE, out));
+                state.waker = waker.cloned();
+                let due = state.link.due_at();
+                drop(state);
+                drop(done);
+                return Ok(Exchanged { filled, missing, due });
+            }
+            drop(state);
+            drop(done);
+            for (half, word) in self.words.drain(..) {
+                half.hear(word).map_err(|word| LinkError::Unexpected(format!("{word:?}")))?;
+            }
+        }
+    }
+}
+
+fn time(now: Duration) -> Time {
+    Time(u64::try_from(now.as_micros()).unwrap_or(u64::MAX))
+}
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// The task of a socket.
+struct Pump {
+    wire: Wire,
+    socket: Box<dyn Stream>,
+    /// So much of the frame that has begun to arrive is missing at least.
+    missing: usize,
+    /// What the link has given and the socket has not taken.
+    out: Vec<Bytes>,
+    /// It wakes the task for an acknowledgement. It may be earlier than that is due.
+    timer: Option<(Time, Waker, Pin<Box<Timer>>)>,
+    is_flushing: bool,
+}
+
+impl Pump {
+    async fn run(&mut self) -> Result<(), LinkError> {
+        // The task of the socket before may have been dropped.
+        self.wire.cut();
+        self.socket.write_u64(self.wire.seen()).await?;
+        self.socket.flush().await?;
+        let seen = self.socket.read_u64().await?;
+        self.wire.resume(seen)?;
+        poll_fn(|cx| self.poll(cx)).await
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkError>> {
+        let mut carried = 0;
+        let mut is_first = true;
+        loop {
+            let arrived = match self.poll_read(cx)? {
+                Poll::Ready(bytes) => bytes,
+                Poll::Pending if !is_first => return Poll::Pending,
+                Poll::Pending => 0,
+            };
+            let (mut filled, now) = (0, self.wire.shared.clock.now());
+            let _ = self.poll_write(cx)?;
+            if self.out.is_empty() {
+                let exchanged = self.wire.exchange(now, Some(&mut self.out), Some(cx.waker()))?;
+                (filled, self.missing) = (exchanged.filled, exchanged.missing);
+                self.set_timer(now, exchanged.due, cx);
+            } else {
+                self.missing = self.wire.exchange(now, None, Some(cx.waker()))?.missing;
+            }
+            let written = self.poll_write(cx)?.is_ready();
+            carried += arrived + filled;
+            if carried >= TURN {
+                // In tokio the woken task runs behind its neighbours.
+                let _ = pin!(tokio::task::yield_now()).poll(cx);
+                return Poll::Pending;
+            }
+            // There may be more than was taken at once, or than the socket took.
+            is_first = written && filled >= WRITE;
+            if arrived == 0 && !is_first {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let buffer = &mut self.wire.buffer;
+        if buffer.capacity() - buffer.len() < READ_MIN.max(self.missing) {
+            buffer.reserve(READ.max(self.missing));
+        }
+        let mut room = buffer.limit(READ.max(self.missing));
+        let bytes = ready!(pin!(self.socket.read_buf(&mut room)).poll(cx))?;
+        Poll::Ready(if bytes == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(bytes) })
+    }
+
+    /// `Ready`: all is written.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.out.is_empty() {
+            let socket = Pin::new(&mut self.socket);
+            let mut written = if let [bytes] = &self.out[..] {
+                ready!(socket.poll_write(cx, bytes))?
+            } else {
+                let mut slices = [IoSlice::new(&[]); SLICES];
+                let count = self.out.len().min(SLICES);
+                slices.iter_mut().zip(&self.out).for_each(|(slice, bytes)| *slice = IoSlice::new(bytes));
+                ready!(socket.poll_write_vectored(cx, &slices[..count]))?
+            };
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            let is_whole = |bytes: &mut Bytes| {
+                let taken = written.min(bytes.len());
+                bytes.advance(taken);
+                written -= taken;
+                bytes.is_empty()
+            };
+            self.out.retain_mut({
+                let mut is_whole = is_whole;
+                move |bytes| !is_whole(bytes)
+            });
+            self.is_flushing = true;
+        }
+        if self.is_flushing {
+            ready!(Pin::new(&mut self.socket).poll_flush(cx))?;
+            self.is_flushing = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// The link is due then. A timer that is set stays, and most acknowledgements go with something else before it ends.
+    fn set_timer(&mut self, now: Time, due: Option<Time>, cx: &mut Context<'_>) {
+        self.timer.take_if(|(at, waker, _)| now >= *at || !waker.will_wake(cx.waker()));
+        if let (Some(at), None) = (due, &self.timer) {
+            let mut timer = Box::pin(self.wire.shared.clock.timer(at));
+            if timer.as_mut().poll(cx).is_ready() {
+                return cx.waker().wake_by_ref();
+            }
+            self.timer = Some((at, cx.waker().clone(), timer));
+        }
+    }
+}
