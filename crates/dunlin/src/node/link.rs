@@ -1,7 +1,7 @@
 //! A connection of its own lock, with the channels that it carries: the slice of the redesign, beside the nodes.
 //!
 //! [`Link`] joins `dunlin_proto::link::Link` with the halves of channels in the core. It has one lock, which is taken for each word that a
-//! half sends, and at most twice for each turn of the task that [serves](Link::serve) its socket. Under the lock a word becomes a frame in
+//! half sends, and once for each turn of the task that [serves](Link::serve) its socket. Under the lock a word becomes a frame in
 //! the outbox, or a frame becomes a word in a list. Halves receive the words of that list, and tasks are woken, where nothing is locked.
 //!
 //! There are no names: both sides make a channel by the same number, and one of them has its sender.
@@ -84,8 +84,10 @@ struct State {
     halves: Vec<Option<Arc<dyn Half>>>,
     /// Halves that are done. They are dropped where nothing is locked.
     done: Vec<Arc<dyn Half>>,
-    /// The task that writes, while it sleeps.
+    /// The task that writes...
     waker: Option<Waker>,
+    /// ... and whether it sleeps, so that it has to be woken.
+    asleep: bool,
     /// Nothing goes over the link any more.
     over: bool,
 }
@@ -184,7 +186,7 @@ impl Shared {
         let (halves, done) = {
             let mut state = lock(&self.state);
             state.over = true;
-            state.waker = None;
+            state.asleep = false;
             (std::mem::take(&mut state.halves), std::mem::take(&mut state.done))
         };
         halves.iter().flatten().for_each(|half| half.lost());
@@ -218,7 +220,7 @@ impl Place {
         }
         state.halves[at] = Some(half);
         state.link.attach(self.alias);
-        let waker = state.waker.take();
+        let waker = state.wake();
         drop(state);
         waker.into_iter().for_each(Waker::wake);
     }
@@ -226,7 +228,7 @@ impl Place {
 
 impl remote::Link for Place {
     fn say(&self, word: Word) -> Option<Waker> {
-        let is_last = self.which == Which::Sender && word == Word::Ended(Ended::Gone);
+        let is_last = self.which == Which::Sender && matches!(word, Word::Ended(Ended::Gone));
         let word = onto_wire(word);
         let mut state = lock(&self.shared.state);
         if state.over {
@@ -236,7 +238,7 @@ impl remote::Link for Place {
         if is_last {
             state.close(self.alias);
         }
-        state.waker.take()
+        state.wake()
     }
 
     fn close(&self) -> Option<Waker> {
@@ -245,11 +247,16 @@ impl remote::Link for Place {
             return None;
         }
         state.close(self.alias);
-        state.waker.take()
+        state.wake()
     }
 }
 
 impl State {
+    /// The waker of the task that writes, if it has to be woken.
+    fn wake(&mut self) -> Option<Waker> {
+        if std::mem::take(&mut self.asleep) { self.waker.clone() } else { None }
+    }
+
     fn close(&mut self, alias: u32) {
         self.link.close(alias);
         let half = self.halves.get_mut(alias as usize).and_then(Option::take);
@@ -364,7 +371,7 @@ impl Wire {
     pub fn cut(&mut self) {
         self.buffer.clear();
         let mut state = lock(&self.shared.state);
-        state.waker = None;
+        state.asleep = false;
         state.link.cut();
     }
 
@@ -385,40 +392,38 @@ impl Wire {
         })
     }
 
-    /// Gives the halves what has arrived, and takes what is to be written, if `out` is given. From then on what a half sends wakes `waker`.
+    /// Takes what is to be written, if `out` is given, and gives the halves what has arrived. What a half sends from then on wakes `waker`.
+    ///
+    /// A half seldom answers at once, so that what it answers is not waited for: it wakes the task, too.
     fn exchange(
         &mut self,
         now: Time,
-        mut out: Option<&mut Vec<Bytes>>,
+        out: Option<&mut Vec<Bytes>>,
         waker: Option<&Waker>,
     ) -> Result<Exchanged, LinkError> {
-        let mut missing = 0;
-        let shared = self.shared.clone();
-        loop {
-            let mut state = lock(&shared.state);
-            let State { link, halves, waker: sleeper, .. } = &mut *state;
-            // While this task is here, nothing has to wake it.
-            *sleeper = None;
-            missing = missing.max(link.receive(now, &mut self.buffer, &mut |alias, word| {
-                if let Some(half) = halves.get(alias as usize).and_then(Option::as_ref) {
-                    self.words.push((half.clone(), from_wire(word)));
-                }
-            })?);
-            let done = std::mem::take(&mut state.done);
-            if self.words.is_empty() {
-                let filled = out.as_mut().map_or(0, |out| state.link.fill(now, WRITE, out));
-                state.waker = waker.cloned();
-                let due = state.link.due_at();
-                drop(state);
-                drop(done);
-                return Ok(Exchanged { filled, missing, due });
+        let Self { shared, buffer, words } = self;
+        let mut state = lock(&shared.state);
+        let State { link, halves, done, waker: task, asleep, .. } = &mut *state;
+        let missing = link.receive(now, buffer, &mut |alias, word| {
+            if let Some(half) = halves.get(alias as usize).and_then(Option::as_ref) {
+                words.push((half.clone(), from_wire(word)));
             }
-            drop(state);
-            drop(done);
-            for (half, word) in self.words.drain(..) {
-                half.hear(word).map_err(|word| LinkError::Unexpected(format!("{word:?}")))?;
-            }
+        })?;
+        let filled = out.map_or(0, |out| link.fill(now, WRITE, out));
+        let due = link.due_at();
+        if let Some(waker) = waker
+            && !task.as_ref().is_some_and(|task| task.will_wake(waker))
+        {
+            *task = Some(waker.clone());
         }
+        *asleep = waker.is_some();
+        let done = if done.is_empty() { Vec::new() } else { std::mem::take(done) };
+        drop(state);
+        drop(done);
+        for (half, word) in words.drain(..) {
+            half.hear(word).map_err(|word| LinkError::Unexpected(format!("{word:?}")))?;
+        }
+        Ok(Exchanged { filled, missing, due })
     }
 }
 
@@ -511,16 +516,16 @@ impl Pump {
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            let is_whole = |bytes: &mut Bytes| {
-                let taken = written.min(bytes.len());
-                bytes.advance(taken);
-                written -= taken;
-                bytes.is_empty()
-            };
-            self.out.retain_mut({
-                let mut is_whole = is_whole;
-                move |bytes| !is_whole(bytes)
-            });
+            let mut whole = 0;
+            for bytes in &mut self.out {
+                if written < bytes.len() {
+                    bytes.advance(written);
+                    break;
+                }
+                written -= bytes.len();
+                whole += 1;
+            }
+            self.out.drain(..whole);
             self.is_flushing = true;
         }
         if self.is_flushing {
