@@ -158,6 +158,13 @@ impl<T: Portable, P: 'static> Mobile for Sender<T, P> {
         self.chan().is_busy()
     }
 
+    #[cfg(feature = "link")]
+    fn unsettled(&self) -> Option<carrier::Unsettled> {
+        let chan = self.chan().clone();
+        let is_unsettled = chan.poll_rest(std::task::Waker::noop()).is_pending();
+        is_unsettled.then(|| Box::new(move |waker: &std::task::Waker| chan.poll_rest(waker)) as carrier::Unsettled)
+    }
+
     fn into_agent(self) -> Agent {
         Agent::Inlet(Inlet::new(self).into())
     }

@@ -32,7 +32,7 @@
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
 use bytes::Bytes;
 
@@ -46,10 +46,9 @@ use crate::channel::state::Chan;
 use crate::choice::decision::{Queued, Reserver};
 use crate::error::{Reason, Why};
 use crate::portable::Portable;
-use crate::portable::carrier::{Format, Sink, Write, read_value};
+use crate::portable::carrier::{Format, Outbox, Sink, Write, read_value};
 use crate::share::be_patient;
 use crate::waits;
-
 
 /// What one half of a channel says to the other. A ticket names an offer of the sending half, a request one reservation of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -319,9 +318,9 @@ impl<T: Send + 'static> Half for Receiving<T> {
                 offered.map_err(|value| Word::Offer { ticket, value })
             }
             Word::OfferChoice { ticket, choice } => {
-                let offered = self.chan.with_queue(|queue, ends, after| {
-                    queue.offer_encoded(ticket, None, Some(choice), ends, after)
-                });
+                let offered = self
+                    .chan
+                    .with_queue(|queue, ends, after| queue.offer_encoded(ticket, None, Some(choice), ends, after));
                 offered.map_err(|()| word)
             }
             Word::Grant { ticket, request, value } => {
@@ -384,13 +383,18 @@ impl<T: Send + 'static> Receiving<T> {
 }
 
 /// Encodes into at most so many bytes.
-fn encode<T: Portable>(value: &T, terms: Terms, bytes_max: u64) -> Result<Bytes, Why> {
+fn encode<T: Portable>(value: &T, terms: Terms, bytes_max: u64, waker: &Waker) -> Poll<Result<Bytes, Why>> {
     thread_local! { static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) } }
     // Code of the user's runs here, which may encode something itself.
     let mut buffer = SCRATCH.with(|scratch| std::mem::take(&mut *scratch.borrow_mut()));
     buffer.clear();
-    let written = write(value, terms.format, &mut buffer, bytes_max);
+    let mut ends = Outbox::new();
+    let written = ends.encode(|| write(value, terms.format, &mut buffer, bytes_max));
+    if written.is_ok() && ends.has_ends() && ends.poll_rest(waker).is_pending() {
+        return Poll::Pending;
+    }
     let bytes = match written {
+        Ok(_) if ends.has_ends() => Err(Why::Unsendable("ends do not move over a link yet".into())),
         Ok(bytes) if bytes > bytes_max => Err(Why::TooLarge { bytes, bytes_max }),
         Ok(_) => Ok(Bytes::copy_from_slice(&buffer)),
         Err(text) => Err(Why::Unsendable(text.into())),
@@ -398,7 +402,7 @@ fn encode<T: Portable>(value: &T, terms: Terms, bytes_max: u64) -> Result<Bytes,
     if buffer.capacity() <= SCRATCH_MAX {
         SCRATCH.with(|scratch| *scratch.borrow_mut() = buffer);
     }
-    bytes
+    Poll::Ready(bytes)
 }
 
 /// So much memory a thread keeps to encode values in.

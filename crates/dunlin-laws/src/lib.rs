@@ -44,10 +44,10 @@ pub use apart::Apart;
 pub use joined::Joined;
 pub use kind::{Full, Kind, kinds};
 pub use law::{Cx, Law};
+pub use laws::laws;
 #[cfg(feature = "link")]
 #[doc(hidden)]
-pub use linked::Linked;
-pub use laws::laws;
+pub use linked::{Linked, Pushed};
 pub use report::{Outcome, Report, run};
 pub use rig::{Hand, Rig, Task};
 #[cfg(feature = "sim")]

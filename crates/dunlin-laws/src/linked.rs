@@ -1,27 +1,34 @@
-//! The slice of the redesign as a transport: two halves that push words over a link, and values as bytes.
+//! The slice of the redesign as two transports: halves that push words, with values as bytes; and the same over two links, whose wire
+//! carries bytes in pieces and is cut again and again.
 
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::fmt;
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use dunlin::carrier::Format;
+use dunlin::node::link::{Link as Connection, LinkConfig, Wire as Side};
 use dunlin::remote::{Half, Link, Terms, Word, receiving_half, sending_half};
 use dunlin::{Policy, Portable, Receiver, Sender, channel, channel_with};
 
 use crate::joined::hole;
 use crate::kind::Kind;
+use crate::rig::{Random, Rig};
 use crate::transport::{Background, Feature, Transport};
 
 /// Two halves, with words on their way between them.
 #[derive(Clone, Copy, Debug)]
-pub struct Linked;
+pub struct Pushed;
 
 const TERMS: Terms = Terms { format: Format::Cbor, value_max: 1 << 20 };
 
-impl Transport for Linked {
+impl Transport for Pushed {
     fn name(&self) -> &'static str {
-        "link"
+        "push"
     }
 
     fn channel<T: Portable>(&self, policy: Policy, spawn: &mut dyn FnMut(Background)) -> (Sender<T>, Receiver<T>) {
@@ -38,11 +45,118 @@ impl Transport for Linked {
     }
 
     fn hole(&self, feature: Feature, kind: &Kind) -> Option<&'static str> {
-        match feature {
-            Feature::Moved => Some("a value crosses as a copy, and both are dropped"),
-            Feature::Shared | Feature::Calls | Feature::Stretched => Some("not in the slice"),
-            _ => hole(feature, kind),
+        not_in_the_slice(feature, kind)
+    }
+}
+
+fn not_in_the_slice(feature: Feature, kind: &Kind) -> Option<&'static str> {
+    match feature {
+        Feature::Moved => Some("a value crosses as a copy, and both are dropped"),
+        Feature::Shared | Feature::Calls | Feature::Stretched => Some("not in the slice"),
+        _ => hole(feature, kind),
+    }
+}
+
+/// Two links, and a wire between them that a law's seed cuts.
+#[derive(Default)]
+pub struct Linked {
+    world: RefCell<Option<Rc<World>>>,
+}
+
+struct World {
+    links: [Connection; 2],
+    channels: Cell<u64>,
+}
+
+/// One in so many steps of the wire cuts it.
+const CUTS: u64 = 60;
+
+impl Transport for Linked {
+    fn name(&self) -> &'static str {
+        "link"
+    }
+
+    fn begin(&self, rig: &Rig, seed: u64) {
+        let links = [(); 2].map(|()| Connection::new(LinkConfig::default()));
+        let mut cable = Cable {
+            sides: [links[0].by_hand(), links[1].by_hand()],
+            ways: Default::default(),
+            now: Duration::ZERO,
+            random: Random::new(seed),
+        };
+        rig.spawn_boxed(Box::pin(poll_fn(move |cx| cable.poll(cx))));
+        self.world.replace(Some(Rc::new(World { links, channels: Cell::new(0) })));
+    }
+
+    fn end(&self) {
+        let Some(world) = self.world.replace(None) else { return };
+        // What is left to say is carried by nothing any more: a half that would still wait for it is one too many.
+        drop(world);
+    }
+
+    fn channel<T: Portable>(&self, policy: Policy, _: &mut dyn FnMut(Background)) -> (Sender<T>, Receiver<T>) {
+        if format!("{policy:?}") != format!("{:?}", Policy::default()) {
+            // Not in the slice: of these a law only makes clocks, or asks what `Pushed` shows.
+            return channel_with(policy);
         }
+        let world = self.world.borrow().clone().expect("the run has begun");
+        let number = world.channels.get();
+        world.channels.set(number + 1);
+        let (from, to) = ((number % 2) as usize, 1 - (number % 2) as usize);
+        (world.links[from].sender(number), world.links[to].receiver(number))
+    }
+
+    fn hole(&self, feature: Feature, kind: &Kind) -> Option<&'static str> {
+        not_in_the_slice(feature, kind)
+    }
+}
+
+impl fmt::Debug for Linked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Linked").finish_non_exhaustive()
+    }
+}
+
+/// What carries the bytes of two links.
+struct Cable {
+    sides: [Side; 2],
+    /// What is on its way from each of them.
+    ways: [VecDeque<u8>; 2],
+    now: Duration,
+    random: Random,
+}
+
+impl Cable {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.now += Duration::from_micros(100);
+        for (side, way) in self.sides.iter_mut().zip(&mut self.ways) {
+            if let Poll::Ready(bytes) = side.poll_output(cx, self.now) {
+                way.extend(bytes.expect("the other side keeps to the protocol"));
+                cx.waker().wake_by_ref();
+            }
+        }
+        if self.ways.iter().all(VecDeque::is_empty) {
+            return Poll::Pending;
+        }
+        cx.waker().wake_by_ref();
+        if self.random.below(CUTS) == 0 {
+            self.cut();
+            return Poll::Pending;
+        }
+        let from = self.random.below(2) as usize;
+        let length = self.ways[from].len().min(self.random.below(200) as usize);
+        let bytes: Vec<u8> = self.ways[from].drain(..length).collect();
+        self.sides[1 - from].input(self.now, &bytes).expect("the other side keeps to the protocol");
+        Poll::Pending
+    }
+
+    /// What is on its way is lost, and each side goes on from what the other has seen.
+    fn cut(&mut self) {
+        self.ways.iter_mut().for_each(VecDeque::clear);
+        self.sides.iter_mut().for_each(Side::cut);
+        let seen = [self.sides[0].seen(), self.sides[1].seen()];
+        self.sides[0].resume(seen[1]).expect("it has seen no more than was sent");
+        self.sides[1].resume(seen[0]).expect("it has seen no more than was sent");
     }
 }
 

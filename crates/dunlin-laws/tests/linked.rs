@@ -1,12 +1,146 @@
-//! The laws of an unshared rendezvous over a link.
+//! The laws of an unshared rendezvous over a link: the slice of the redesign. `DUNLIN_SEEDS=1000` looks as long as its verdict asks.
 
-use dunlin_laws::{Linked, kinds, laws, run};
+use std::cell::RefCell;
+use std::rc::Rc;
 
-#[test]
-fn two_halves_that_push_words() {
+use dunlin::{Choice, Operation, Policy, Receiver, SendError, Sender};
+use dunlin_laws::rig::{Random, cut_off};
+use dunlin_laws::{Linked, Pushed, Rig, Transport, kinds, laws, run};
+
+fn judge<X: Transport>(transport: &X) {
     let kinds: Vec<_> = kinds().into_iter().filter(|kind| kind.is_plain_rendezvous()).collect();
-    let report = run(&Linked, &kinds, &laws());
+    let report = run(transport, &kinds, &laws());
     println!("\n{report}\n{} cells hold", report.held());
     let broken = report.broken();
     assert!(broken.is_empty(), "{} cells are broken:\n{}", broken.len(), broken.join("\n"));
+}
+
+#[test]
+fn two_halves_that_push_words() {
+    judge(&Pushed);
+}
+
+#[test]
+fn two_links_whose_wire_is_cut() {
+    judge(&Linked::default());
+}
+
+/// A number of its own, and so much beside it.
+type Message = (u64, Vec<u8>);
+
+/// What one seed's processes have sent and received, in order, on each channel.
+#[derive(Default)]
+struct Ledger {
+    /// Sends that are over: whether their value was taken.
+    sent: Vec<(u64, bool)>,
+    received: Vec<u64>,
+}
+
+/// A process with an end of each of two channels, which sends on one and receives on the other in all ways that there are.
+async fn process(rig: Rc<Seeded>, mut tx: Sender<Message>, mut rx: Receiver<Message>, own: Shelf, other: Shelf) {
+    let mut number = 0;
+    let mut slot = None;
+    for _ in 0..12 {
+        if slot.is_none() {
+            number += 1;
+            slot = Some((number, vec![0; [0, 10, 1500][rig.below(3) as usize]]));
+        }
+        let polls = rig.below(30) + 1;
+        let got = match rig.below(8) {
+            0 | 1 => cut_off(polls, rx.recv()).await.and_then(Result::ok),
+            2 => cut_off(polls, rx.recv_extended()).await.and_then(Result::ok).map(|held| (held.0, Vec::new())),
+            3 => {
+                let value = slot.take().expect("it was just filled");
+                let sent = tx.send(value).until(std::future::ready(())).await;
+                record(&own, number, sent.is_ok());
+                if let Err(SendError::Unknown { .. }) = sent {
+                    panic!("the connection is never lost");
+                }
+                None
+            }
+            4 => {
+                let (kept, post) = (number, tx.send_nowait(slot.take().expect("it was just filled")));
+                let back = post.cancel().await.expect("the channel lives");
+                record(&own, kept, back.is_none());
+                None
+            }
+            5 => {
+                let choice = Choice::fair().on(rx.recv(), |got| got.ok()).on(tx.send_from(&mut slot), |_| None);
+                let got = cut_off(polls, choice.into_future()).await.and_then(|(_, got)| got);
+                settle(&mut tx, &mut slot, &own, number).await;
+                got
+            }
+            6 => {
+                let choice = Choice::prioritised().on(tx.send_from(&mut slot), |_| None).on(rx.recv(), |got| got.ok());
+                let got = cut_off(polls, choice.into_future()).await.and_then(|(_, got)| got);
+                settle(&mut tx, &mut slot, &own, number).await;
+                got
+            }
+            _ => {
+                let _ = cut_off(polls, tx.send_from(&mut slot)).await;
+                settle(&mut tx, &mut slot, &own, number).await;
+                None
+            }
+        };
+        other.borrow_mut().received.extend(got.map(|(number, _)| number));
+    }
+    drop(tx);
+    // What the other process still offers is received, as long as it sends.
+    while let Some(got) = rx.next().await.expect("the connection is never lost") {
+        other.borrow_mut().received.push(got.0);
+    }
+}
+
+type Shelf = Rc<RefCell<Ledger>>;
+
+fn record(ledger: &Shelf, number: u64, taken: bool) {
+    ledger.borrow_mut().sent.push((number, taken));
+}
+
+/// Asks what became of a send that may have been dropped. What is not taken is sent again, or given up.
+async fn settle(tx: &mut Sender<Message>, slot: &mut Option<Message>, ledger: &Shelf, number: u64) {
+    let was_empty = slot.is_none();
+    tx.settle(slot).await.expect("the connection is never lost");
+    let taken = was_empty && slot.is_none();
+    record(ledger, number, taken);
+    // A number stands for one send.
+    *slot = None;
+}
+
+/// Draws of a run, beside the rig's own.
+struct Seeded(RefCell<Random>);
+
+impl Seeded {
+    fn below(&self, n: u64) -> u64 {
+        self.0.borrow_mut().below(n)
+    }
+}
+
+/// Random programs of two processes over two links whose wire is cut: each value whose send was `Ok` is received once, and in order, and
+/// no other one. `DUNLIN_PROGRAMS=100000` runs so many.
+#[test]
+fn random_programs_lose_and_double_nothing() {
+    let number = |name: &str| std::env::var(name).ok().map(|n| n.parse::<u64>().expect("a number"));
+    let first = number("DUNLIN_SEED").unwrap_or(0);
+    let count = number("DUNLIN_PROGRAMS").unwrap_or(300);
+    for seed in first..first + count {
+        let (transport, rig) = (Linked::default(), Rig::new(seed));
+        transport.begin(&rig, seed);
+        let seeded = Rc::new(Seeded(RefCell::new(Random::new(seed ^ 0xd0_0d))));
+        let (one, two) =
+            (transport.channel(Policy::default(), &mut |_| {}), transport.channel(Policy::default(), &mut |_| {}));
+        let ledgers: [Shelf; 2] = Default::default();
+        let [a, b] = &ledgers;
+        // The first channel goes from one link to the other, the second one back.
+        let first = rig.spawn(process(seeded.clone(), one.0, two.1, a.clone(), b.clone()));
+        let second = rig.spawn(process(seeded, two.0, one.1, b.clone(), a.clone()));
+        rig.settle();
+        assert!(first.is_done() && second.is_done(), "seed {seed}: a process waits for ever");
+        transport.end();
+        for ledger in &ledgers {
+            let ledger = ledger.borrow();
+            let taken: Vec<u64> = ledger.sent.iter().filter(|(_, taken)| *taken).map(|(number, _)| *number).collect();
+            assert_eq!(ledger.received, taken, "seed {seed}: received, and sent with Ok");
+        }
+    }
 }

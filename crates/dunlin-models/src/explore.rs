@@ -37,6 +37,8 @@ pub struct Seen {
     pub depth: u32,
     /// The bound was reached: there is more.
     pub capped: bool,
+    /// Some states can be reached again from themselves. Only [`explore_to_rest`] looks for that.
+    pub cycles: bool,
 }
 
 /// A way to a state that must not be.
@@ -54,7 +56,29 @@ pub struct Broken {
 ///
 /// # Errors
 /// A state that breaks a law, and a shortest way there.
-pub fn explore<W: World>(start: W, states_max: u64, mut progress: impl FnMut(Seen)) -> Result<Seen, Box<Broken>> {
+pub fn explore<W: World>(start: W, states_max: u64, progress: impl FnMut(Seen)) -> Result<Seen, Box<Broken>> {
+    search(start, states_max, None, progress)
+}
+
+/// The same; and from each state the world can come to rest by steps that are not, by their name, by chance.
+///
+/// # Errors
+/// As of [`explore`]; or a state from which the world cannot come to rest, and a shortest way there.
+pub fn explore_to_rest<W: World>(
+    start: W,
+    states_max: u64,
+    is_by_chance: fn(&str) -> bool,
+    progress: impl FnMut(Seen),
+) -> Result<Seen, Box<Broken>> {
+    search(start, states_max, Some(is_by_chance), progress)
+}
+
+fn search<W: World>(
+    start: W,
+    states_max: u64,
+    is_by_chance: Option<fn(&str) -> bool>,
+    mut progress: impl FnMut(Seen),
+) -> Result<Seen, Box<Broken>> {
     let hash = |world: &W| {
         let mut hasher = DefaultHasher::new();
         world.state().hash(&mut hasher);
@@ -62,14 +86,16 @@ pub fn explore<W: World>(start: W, states_max: u64, mut progress: impl FnMut(See
     };
     let mut seen = Seen { states: 1, ..Seen::default() };
     let first = hash(&start);
-    // From which state, by the which-th step, at which depth.
-    let mut known: HashMap<u64, (u64, u16, u32)> = HashMap::from([(first, (first, 0, 0))]);
+    // From which state, by the which-th step, at which depth; and its own number.
+    let mut known: HashMap<u64, (u64, u16, u32, u32)> = HashMap::from([(first, (first, 0, 0, 0))]);
+    // By numbers of states: steps that are not by chance, backwards; and the states at rest.
+    let (mut back, mut rests) = (Vec::new(), Vec::new());
     let mut queue = VecDeque::from([(first, start.clone())]);
-    let broken = |known: &HashMap<u64, (u64, u16, u32)>, at: u64, what: String| {
+    let broken = |known: &HashMap<u64, (u64, u16, u32, u32)>, at: u64, what: String| {
         let mut steps = Vec::new();
         let mut here = at;
         while here != first {
-            let (from, step, _) = known[&here];
+            let (from, step, ..) = known[&here];
             steps.push(step);
             here = from;
         }
@@ -82,18 +108,29 @@ pub fn explore<W: World>(start: W, states_max: u64, mut progress: impl FnMut(See
         Box::new(Broken { what, way })
     };
     while let Some((at, world)) = queue.pop_front() {
-        let depth = known[&at].2;
+        let (_, _, depth, number) = known[&at];
         seen.depth = seen.depth.max(depth);
         if world.is_at_rest() {
             seen.rests += 1;
+            rests.push(number);
             world.check_rest().map_err(|what| broken(&known, at, what))?;
         }
-        for (index, (_, next)) in world.next().into_iter().enumerate() {
+        for (index, (name, next)) in world.next().into_iter().enumerate() {
             seen.steps += 1;
+            // Also of a state that is known: another step may have broken a law on its way there.
+            if let Err(what) = next.check() {
+                let mut broken = broken(&known, at, what);
+                broken.way.push(name);
+                return Err(broken);
+            }
             let hash = hash(&next);
-            let Entry::Vacant(entry) = known.entry(hash) else { continue };
-            entry.insert((at, index as u16, depth + 1));
-            next.check().map_err(|what| broken(&known, hash, what))?;
+            let entry = known.entry(hash);
+            if is_by_chance.is_some_and(|is_by_chance| !is_by_chance(&name)) {
+                let to = if let Entry::Occupied(entry) = &entry { entry.get().3 } else { seen.states as u32 };
+                back.push((to, number));
+            }
+            let Entry::Vacant(entry) = entry else { continue };
+            entry.insert((at, index as u16, depth + 1, seen.states as u32));
             seen.states += 1;
             if seen.states.is_multiple_of(100_000) {
                 progress(seen);
@@ -105,5 +142,38 @@ pub fn explore<W: World>(start: W, states_max: u64, mut progress: impl FnMut(See
             queue.push_back((hash, next));
         }
     }
+    if is_by_chance.is_some() {
+        back.sort_unstable();
+        let ends = reached(seen.states as usize, &back, rests, false);
+        let never = known.iter().filter(|(_, state)| !ends[state.3 as usize]).min_by_key(|(_, state)| state.3);
+        if let Some((at, _)) = never {
+            return Err(broken(&known, *at, "from here it does not come to rest".into()));
+        }
+        let mut leads_on = vec![false; seen.states as usize];
+        back.iter().for_each(|(_, from)| leads_on[*from as usize] = true);
+        let last = (0..seen.states as u32).filter(|state| !leads_on[*state as usize]).collect();
+        seen.cycles = reached(seen.states as usize, &back, last, true).contains(&false);
+    }
     Ok(seen)
+}
+
+/// The states from which these can be reached, by steps that are given backwards and sorted. With `whatever`, only
+/// those of which each step leads to such a state.
+fn reached(states: usize, back: &[(u32, u32)], mut these: Vec<u32>, whatever: bool) -> Vec<bool> {
+    let (mut is_reached, mut steps) = (vec![false; states], vec![u32::from(!whatever); states]);
+    if whatever {
+        back.iter().for_each(|(_, from)| steps[*from as usize] += 1);
+    }
+    these.iter().for_each(|state| is_reached[*state as usize] = true);
+    while let Some(state) = these.pop() {
+        let begin = back.partition_point(|(to, _)| *to < state);
+        for (_, from) in back[begin..].iter().take_while(|(to, _)| *to == state) {
+            let from = *from as usize;
+            steps[from] = steps[from].saturating_sub(1);
+            if steps[from] == 0 && !std::mem::replace(&mut is_reached[from], true) {
+                these.push(from as u32);
+            }
+        }
+    }
+    is_reached
 }

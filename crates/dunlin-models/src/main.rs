@@ -37,12 +37,13 @@ fn main() -> ExitCode {
     }
     let mut holds = true;
     for scenario in scenarios {
-        let name = scenario.name();
+        let name = scenario.name().to_owned();
         match scenario.explore(args.states_max, |seen| eprintln!("{name}: {} states so far", seen.states)) {
             Ok(seen) => {
                 let more = if seen.capped { ", and there are more" } else { "" };
+                let cycles = if seen.cycles { ", with cycles" } else { "" };
                 println!(
-                    "{name}: {} states, {} at rest, depth {}{more}: all laws hold",
+                    "{name}: {} states, {} at rest, depth {}{cycles}{more}: all laws hold",
                     seen.states, seen.rests, seen.depth
                 );
             }

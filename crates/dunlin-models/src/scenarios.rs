@@ -3,8 +3,9 @@
 use crate::barriers;
 use crate::choices::{self, Ring};
 use crate::claims;
-use crate::explore::{Broken, Seen, explore};
+use crate::explore::{Broken, Seen, explore, explore_to_rest};
 use crate::live::{Bounds, Order, Unread, search};
+use crate::reading::{self, Reading};
 use crate::travel::{Scenario, Travel};
 
 /// Something to search.
@@ -14,6 +15,8 @@ pub enum Search {
     Travel(Scenario),
     /// Choices that are run again and again.
     Choices(choices::Scenario),
+    /// Values that are encoded and decoded in polls.
+    Reading(reading::Scenario),
     /// Claims of a shared end.
     Claims(claims::Scenario),
     /// Barriers.
@@ -22,10 +25,11 @@ pub enum Search {
 
 impl Search {
     /// What it is called.
-    pub fn name(&self) -> &'static str {
+    pub fn name(&self) -> &str {
         match self {
             Self::Travel(scenario) => scenario.name,
             Self::Choices(scenario) => scenario.name,
+            Self::Reading(scenario) => &scenario.name,
             Self::Claims(scenario) => scenario.name,
             Self::Barriers(scenario) => scenario.name,
         }
@@ -39,6 +43,9 @@ impl Search {
         match self {
             Self::Travel(scenario) => explore(Travel::new(scenario), states_max, progress),
             Self::Choices(scenario) => explore(Ring::new(scenario), states_max, progress),
+            Self::Reading(scenario) => {
+                explore_to_rest(Reading::new(scenario), states_max, Reading::is_by_chance, progress)
+            }
             Self::Claims(scenario) => search(&scenario, states_max, progress),
             Self::Barriers(scenario) => search(&scenario, states_max, progress),
         }
@@ -49,8 +56,9 @@ impl Search {
 pub fn all() -> Vec<Search> {
     let travelling = travelling().into_iter().map(Search::Travel);
     let looped = looped().into_iter().map(Search::Choices);
+    let read = read().into_iter().map(Search::Reading);
     let (claimed, synced) = (claimed().into_iter().map(Search::Claims), synced().into_iter().map(Search::Barriers));
-    travelling.chain(looped).chain(claimed).chain(synced).collect()
+    travelling.chain(looped).chain(read).chain(claimed).chain(synced).collect()
 }
 
 /// Claims of a shared end that node 0 keeps: who claims where is in the scripts.
@@ -610,6 +618,38 @@ fn looped() -> Vec<choices::Scenario> {
         choices::Scenario { name: "loop-32", parties: 3, loops: 2, ..base },
         choices::Scenario { name: "loop-32-others", parties: 3, loops: 2, others: 1 },
     ]
+}
+
+/// Values that are encoded and decoded in polls: nothing else happens, or one of the chances that the name adds.
+fn read() -> Vec<reading::Scenario> {
+    type Base = (&'static str, &'static [(usize, usize)], &'static [(usize, &'static str, usize)]);
+    let bases: [Base; 11] = [
+        ("firm", &[(0, 1)], &[(0, "!0", 2), (1, "?0", 2)]),
+        ("granted", &[(0, 1)], &[(0, "c!0", 2), (1, "?0", 2)]),
+        ("sends", &[(0, 1), (0, 2)], &[(0, "c!0!1", 1), (1, "?0", 1), (2, "?1", 1)]),
+        ("receives", &[(0, 1), (2, 1)], &[(0, "!0", 1), (1, "c?0?1", 2), (2, "c!1", 1)]),
+        ("pair", &[(0, 1), (1, 0)], &[(0, "c!0?1", 1), (1, "c?0!1", 1)]),
+        ("pair-small", &[(0, 1), (1, 0)], &[(0, "e!0?1", 1), (1, "e?0!1", 1)]),
+        ("ring", &[(0, 1), (1, 2), (2, 0)], &[(0, "e!0?2", 1), (1, "c!1?0", 1), (2, "e!2?1", 1)]),
+        ("two", &[(0, 1)], &[(0, "!0", 2), (1, "?0", 1), (1, "?0", 1)]),
+        ("two-granted", &[(0, 1)], &[(0, "c!0", 2), (1, "?0", 1), (1, "?0", 1)]),
+        ("two-mixed", &[(0, 1), (1, 2)], &[(0, "c!0", 1), (1, "e?0!1", 1), (1, "?0", 1), (2, "?1", 1)]),
+        ("posts", &[(0, 1)], &[(0, "!0!0", 1), (1, "?0", 2), (1, "?0", 1)]),
+    ];
+    let chances = |name: String, channels, parties| {
+        let base = reading::Scenario { name, channels, parties, ..reading::Scenario::default() };
+        let name = |chance| format!("{}-{chance}", base.name);
+        [
+            reading::Scenario { name: name("drops"), drops: 2, ..base.clone() },
+            reading::Scenario { name: name("expires"), expires: 2, ..base.clone() },
+            reading::Scenario { name: name("fails"), fails: 2, ..base.clone() },
+            reading::Scenario { name: name("retires"), retires: 1, fails: 1, ..base.clone() },
+            reading::Scenario { name: name("cut"), cuts: 1, drops: 1, ..base.clone() },
+            reading::Scenario { name: name("all"), drops: 1, expires: 1, fails: 1, cuts: 1, ..base.clone() },
+            base,
+        ]
+    };
+    bases.into_iter().flat_map(|(name, channels, parties)| chances(format!("read-{name}"), channels, parties)).collect()
 }
 
 /// Ends that travel, the small ones first. The name says what is special; two digits are the sender's moves and the receiver's.

@@ -1,6 +1,7 @@
 //! Bugs, planted in what goes between nodes: the searches of claims and barriers find each of them.
 
 use dunlin_models::live::Plant;
+use dunlin_models::reading;
 use dunlin_models::scenarios::{Search, all};
 
 /// What the search of this scenario says of the bug.
@@ -96,4 +97,40 @@ fn planted_a_phase_is_not_told() {
 fn planted_a_group_counts_for_another() {
     let what = found("sync-three", Plant::ToAll("{\"There\""));
     assert!(what.contains("has completed phase"), "{what}");
+}
+
+/// What the search of this scenario says of a fault in how values are read.
+fn misread(name: &str, plant: reading::Plant) -> String {
+    let search = all().into_iter().find(|one| one.name() == name).expect("a name of a scenario");
+    let Search::Reading(scenario) = search else { panic!("{name} reads nothing") };
+    match Search::Reading(reading::Scenario { plant, ..scenario }).explore(100_000, |_| {}) {
+        Ok(seen) => panic!("{name}: {plant:?} is not found: {seen:?}"),
+        Err(broken) => broken.what,
+    }
+}
+
+#[test]
+fn planted_faults_of_reading_break_a_law() {
+    use reading::Plant::*;
+    let plants: [(reading::Plant, &[&str], &str); 11] = [
+        (DecidesFirst, &["read-firm-fails", "read-granted-fails"], "and is not received"),
+        (BlindReader, &["read-firm-expires", "read-granted-expires"], "its sender has the value back"),
+        (GrantKept, &["read-granted-expires"], "its sender has the value back"),
+        (UnreadableDecides, &["read-firm-fails", "read-receives-fails"], "ends without a value"),
+        (KeepsReservation, &["read-granted-fails"], "is left reserved"),
+        (ForgetsReceivers, &["read-two-drops", "read-posts"], "wait for each other"),
+        (ForgetsQueue, &["read-granted", "read-two-mixed-fails"], "wait for each other"),
+        (GrantsBlindly, &["read-granted-retires"], "is left reserved"),
+        (StaysOpen, &["read-ring", "read-two-mixed"], "ends a choice that is reserved"),
+        (Overtakes, &["read-posts-drops"], "behind a later one"),
+        (AbortsTwice, &["read-two-granted-drops"], "its choice was not reserved"),
+    ];
+    for (plant, names, says) in plants {
+        for name in names {
+            let what = misread(name, plant);
+            assert!(what.contains(says), "{name}, {plant:?}: {what}");
+        }
+    }
+    let what = misread("read-granted-fails", RefusesAndWithdraws);
+    assert!(what.contains("do not agree"), "{what}");
 }

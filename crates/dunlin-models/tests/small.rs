@@ -61,6 +61,14 @@ fn claims_hold_in_small_worlds() {
     hold(&["unread-through", "unread-through-extended", "receive-through-2"]);
 }
 
+/// Values are encoded and decoded in polls, and each search ends without a state from which the world cannot come to rest.
+#[test]
+fn reading_holds_in_small_worlds() {
+    hold(&["read-firm-drops", "read-firm-expires", "read-firm-retires", "read-firm-cut", "read-granted-fails"]);
+    hold(&["read-sends-fails", "read-receives-fails", "read-pair-fails", "read-two-drops", "read-two-granted-fails"]);
+    hold(&["read-two-mixed", "read-posts-drops", "read-pair-cut"]);
+}
+
 #[test]
 fn barriers_hold_in_small_worlds() {
     hold(&["sync", "sync-any", "sync-enrols", "sync-chosen"]);

@@ -228,6 +228,13 @@ impl From<crate::node::NameError> for Error {
 }
 
 #[cfg(feature = "net")]
+impl From<crate::config::ConfigError> for Error {
+    fn from(error: crate::config::ConfigError) -> Self {
+        Self::Node(error.into())
+    }
+}
+
+#[cfg(feature = "net")]
 impl From<crate::node::NodeError> for Error {
     fn from(error: crate::node::NodeError) -> Self {
         Self::Node(error)

@@ -8,12 +8,17 @@
 mod actor;
 
 use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use actor::{Actor, say};
-use dunlin::node::network::{BoxFuture, Listener, Network, Socket, Tcp};
+#[cfg(unix)]
+use dunlin::node::network::Unix;
+use dunlin::node::network::{BoxFuture, Listener, Network, Socket, Source, Tcp};
 use dunlin::node::{ConnectionState, Down};
 use dunlin::prelude::*;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
@@ -47,12 +52,135 @@ fn a_role() {
     .unwrap();
 }
 
-/// A node of this process, and the names, which it serves.
-async fn survivor(test: &str, listen: &str) -> Result<(Node, String, String)> {
+/// A network that notes when a node has reached another one: a socket that the node dialled was answered,
+/// and the node has handled the answer. Refusals at an address where the node was not reached say nothing.
+struct Reaches<N>(N, watch::Sender<bool>);
+
+impl<N: Network> Reaches<N> {
+    fn noting<'a>(
+        &'a self,
+        dialling: BoxFuture<'a, io::Result<Box<dyn Socket>>>,
+    ) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
+        Box::pin(async move {
+            let dialled = Dialled { socket: dialling.await?, answered: false, reached: self.1.clone() };
+            Ok(Box::new(dialled) as Box<dyn Socket>)
+        })
+    }
+}
+
+impl<N: Network> Network for Reaches<N> {
+    fn scheme(&self) -> &'static str {
+        self.0.scheme()
+    }
+
+    fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
+        self.noting(self.0.dial(address))
+    }
+
+    fn dial_elsewhere<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
+        self.noting(self.0.dial_elsewhere(address))
+    }
+
+    fn is_local(&self, address: &str) -> bool {
+        self.0.is_local(address)
+    }
+
+    fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
+        self.0.listen(address)
+    }
+}
+
+struct Dialled {
+    socket: Box<dyn Socket>,
+    answered: bool,
+    reached: watch::Sender<bool>,
+}
+
+impl Dialled {
+    /// The node closes the socket or writes to it: if that is after the answer, it has handled the answer.
+    fn goes_on(&self) {
+        if self.answered {
+            self.reached.send_replace(true);
+        }
+    }
+}
+
+impl Drop for Dialled {
+    fn drop(&mut self) {
+        self.goes_on();
+    }
+}
+
+impl AsyncRead for Dialled {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.socket).poll_read(cx, buf);
+        self.answered |= buf.filled().len() > before;
+        read
+    }
+}
+
+impl AsyncWrite for Dialled {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.goes_on();
+        Pin::new(&mut self.socket).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.goes_on();
+        Pin::new(&mut self.socket).poll_write_vectored(cx, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(cx)
+    }
+}
+
+impl Socket for Dialled {
+    fn peer(&self) -> String {
+        self.socket.peer()
+    }
+
+    fn is_local(&self) -> bool {
+        self.socket.is_local()
+    }
+
+    fn host(&self) -> Option<String> {
+        self.socket.host()
+    }
+
+    fn source(&self) -> Source {
+        self.socket.source()
+    }
+}
+
+type Reached = watch::Receiver<bool>;
+
+/// Waits until the survivor has reached the other node, which may be alive for some milliseconds only.
+async fn reached(reached: &mut Reached) {
+    let waited = tokio::time::timeout(Duration::from_secs(60), reached.wait_for(|reached| *reached)).await;
+    waited.expect("it dials where the other one listens").unwrap();
+}
+
+/// A node of this process that tells whether it has reached another one, and the names, which it serves.
+async fn survivor(test: &str, listen: &str) -> Result<(Node, Reached, String, String)> {
     let application = format!("death {test} {}", std::process::id());
     let names = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
-    let node = Node::builder().app(&application).names(&names).listen(listen).join().await?;
-    Ok((node, application, names))
+    let (tell, reached) = watch::channel(false);
+    let builder = Node::builder().app(&application).names(&names).listen(listen).network(Reaches(Tcp, tell));
+    Ok((builder.join().await?, reached, application, names))
 }
 
 /// Kills it, and tells how long `lost` takes then.
@@ -65,7 +193,7 @@ async fn kill(actor: Actor, lost: impl Future<Output = ()>) -> Duration {
 
 async fn noticed(test: &str, listen: &str) -> Result {
     // The survivor has dialled, since it has the sender...
-    let (node, application, names) = survivor(&format!("{test} sends"), listen).await?;
+    let (node, mut has_reached, application, names) = survivor(&format!("{test} sends"), listen).await?;
     let mut states = node.connections();
     let receives = Actor::start(&[], "receives", &[&application, &names, listen]);
     let mut tx = node.sender::<u64>("numbers").await?;
@@ -77,6 +205,7 @@ async fn noticed(test: &str, listen: &str) -> Result {
     .await
     .unwrap();
     assert_eq!(heard, "received");
+    reached(&mut has_reached).await;
     let took = kill(receives, async {
         let error = tx.send(2).await.unwrap_err();
         assert!(!matches!(error, SendError::NotTaken { why: Why::TimedOut, .. }), "{error}");
@@ -93,10 +222,11 @@ async fn noticed(test: &str, listen: &str) -> Result {
     node.leave().await?;
 
     // ... or was dialled, since it has the receiver.
-    let (node, application, names) = survivor(&format!("{test} receives"), listen).await?;
+    let (node, mut has_reached, application, names) = survivor(&format!("{test} receives"), listen).await?;
     let sends = Actor::start(&[], "sends", &[&application, &names, listen]);
     let mut rx = node.receiver::<u64>("numbers").await?;
     assert_eq!(rx.recv().await?, 1);
+    reached(&mut has_reached).await;
     let took = kill(sends, async { assert_eq!(rx.recv().await, Err(RecvError::NodeLost)) }).await;
     assert!(took < SOON, "{test}: the receiver has noticed after {took:?}");
     println!("{test}: the receiver has noticed after {took:?}");
@@ -119,10 +249,13 @@ fn a_process_that_was_killed_is_noticed_on_unix_sockets() {
         let (here, there) = (format!("unix:{}", here.display()), format!("unix:{}", there.display()));
         let application = format!("death unix {}", std::process::id());
         let names = format!("unix:{}", folder.join("names").display());
-        let node = Node::builder().app(&application).names(&names).listen(&here).join().await?;
+        let (tell, mut has_reached) = watch::channel(false);
+        let builder = Node::builder().app(&application).names(&names).listen(&here).network(Reaches(Unix, tell));
+        let node = builder.join().await?;
         let sends = Actor::start(&[], "sends", &[&application, &names, &there]);
         let mut rx = node.receiver::<u64>("numbers").await?;
         assert_eq!(rx.recv().await?, 1);
+        reached(&mut has_reached).await;
         let took = kill(sends, async { assert_eq!(rx.recv().await, Err(RecvError::NodeLost)) }).await;
         assert!(took < SOON, "the receiver has noticed after {took:?}");
         node.leave().await?;

@@ -115,11 +115,14 @@ mod programs {
             let (tx, mut rx) = channel::<u8>();
             let mut first = tx.share();
             let mut second = first.clone();
+            let (mut claims, mut has_claimed) = channel();
             scope.fork(async move {
                 let claimed = first.claim().await;
+                claims.send(()).await.unwrap();
                 std::future::pending::<()>().await;
                 drop(claimed);
             });
+            has_claimed.recv().await.unwrap();
             scope.fork(async move { drop(second.claim().await) });
             drop(scope.fork(async move { rx.recv().await }).await);
         });

@@ -18,6 +18,8 @@ use super::policy::Policy;
 #[cfg(feature = "serde")]
 use super::queue::Retires;
 use super::queue::far::{FromReceiver, FromSender};
+#[cfg(feature = "link")]
+use super::queue::linked::READS_MAX;
 use super::queue::{Ends, Handle, Offered, Pool, Queue, Retracted, Source, Stand, Took};
 use crate::agent::Missing;
 use crate::broadcast::Hub;
@@ -439,7 +441,7 @@ impl<T> Chan<T> {
     pub(crate) fn encode_for_link(&self, slot: &mut Option<T>) -> Option<bytes::Bytes> {
         let encoding = self.state.lock().queue.as_ref().and_then(|queue| queue.encoding_for_link());
         encoding.and_then(|mut encoding| {
-            encoding.encode(&Source::Slot(slot));
+            encoding.encode(&Source::Slot(slot), Waker::noop());
             encoding.into_bytes()
         })
     }
@@ -456,13 +458,17 @@ impl<T> Chan<T> {
         after: &mut After<T>,
     ) -> Poll<Result<(), Failed>> {
         while let Some(mut encoding) = after.encoding.take() {
-            encoding.encode(source);
-            if encoding.is_of_source() {
-                after.encoding = Some(encoding);
-            } else {
+            let is_ready = encoding.encode(source, cx.waker());
+            if !encoding.is_of_source() {
                 self.with_queue(|queue, _, after| queue.end_encoding(encoding, after));
                 choice.iter().for_each(|choice| choice.reopen());
                 self.with_queue(|queue, _, after| queue.answer(post.ticket, after));
+            } else if is_ready {
+                after.encoding = Some(encoding);
+            }
+            if !is_ready {
+                // An end in the value is not at rest.
+                return Poll::Pending;
             }
             sent = self.poll_send_locked(post, source, cx, choice, after);
         }
@@ -671,6 +677,19 @@ impl<T> Chan<T> {
         Poll::Ready(Ok(()))
     }
 
+    /// Ready when the other node has answered about all that the sending end's operations, which are over, have left out; asks for that.
+    #[cfg(feature = "link")]
+    pub(crate) fn poll_rest(&self, waker: &Waker) -> Poll<()> {
+        let mut after = After::new();
+        let mut g = self.state.lock();
+        let Some(queue) = &mut g.queue else { return Poll::Ready(()) };
+        if !queue.ask_back_all(Handle::END, &mut after) {
+            return Poll::Ready(());
+        }
+        queue.wait_for_end(Handle::END, true, waker, &mut after);
+        Poll::Pending
+    }
+
     // ---- posting
 
     /// Offers a value that nobody waits for. Gives its ticket, or `None` if a buffer has admitted it.
@@ -685,7 +704,10 @@ impl<T> Chan<T> {
                 Ok(None) => break,
                 Ok(Some(mut encoding)) => {
                     drop(g);
-                    encoding.encode(&Source::Slot(&mut slot));
+                    if !encoding.encode(&Source::Slot(&mut slot), Waker::noop()) {
+                        let why = Why::Unsendable("an end in a value that is posted has an unsettled operation".into());
+                        return slot.map_or(Ok(None), |value| Err(Failed::from(why).with(value)));
+                    }
                     after.encoding = Some(encoding);
                     g = self.state.lock();
                 }
@@ -947,7 +969,7 @@ impl<T> Chan<T> {
         #[cfg(feature = "link")]
         let has_read = matches!(took, Took::Reads(_));
         #[cfg(feature = "link")]
-        let (mut g, took) = self.decode_and_take(g, took, handle, own, extended, &mut after);
+        let (mut g, took) = self.decode_and_take(g, took, handle, own, extended, cx.waker(), &mut after);
         let queue = queue(&mut g);
         let result = match took {
             #[cfg(feature = "link")]
@@ -985,6 +1007,7 @@ impl<T> Chan<T> {
 
     /// Decodes what has come over a link, where nothing is locked, and looks again.
     #[cfg(feature = "link")]
+    #[expect(clippy::too_many_arguments, reason = "all that a pass through the queue is about, for a second pass")]
     fn decode_and_take<'g>(
         &'g self,
         mut g: Guard<'g, Inner<T>>,
@@ -992,17 +1015,26 @@ impl<T> Chan<T> {
         handle: Handle,
         own: crate::choice::decision::Branching<'_>,
         extended: bool,
+        waker: &Waker,
         after: &mut After<T>,
     ) -> (Guard<'g, Inner<T>>, Took<T>) {
+        let mut reads = 0;
         while let Took::Reads(mut reading) = took {
+            reads += 1;
+            let is_last = reads > READS_MAX;
             drop(g);
-            reading.decode();
+            if !is_last {
+                reading.decode();
+            }
             g = self.state.lock();
             let ends = ends(&g);
             let queue = queue(&mut g);
             queue.has_decoded(reading);
-            took = queue.take(handle, own, extended, ends, after);
+            took = if is_last { Took::Nothing } else { queue.take(handle, own, extended, ends, after) };
             queue.end_reading(after);
+            if is_last {
+                after.wakes.add(Some(wakers::keep(waker)));
+            }
         }
         (g, took)
     }
@@ -1029,7 +1061,7 @@ impl<T> Chan<T> {
         let queue = queue(&mut g);
         let took = queue.take(handle, None, false, ends, &mut after);
         #[cfg(feature = "link")]
-        let (mut g, took) = self.decode_and_take(g, took, handle, None, false, &mut after);
+        let (mut g, took) = self.decode_and_take(g, took, handle, None, false, Waker::noop(), &mut after);
         if let Took::Value(..) = took {
             self::queue(&mut g).taken();
         }

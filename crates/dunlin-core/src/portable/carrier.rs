@@ -68,6 +68,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Weak};
+#[cfg(feature = "link")]
+use std::task::{Poll, Waker};
 use std::thread::LocalKey;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
@@ -303,6 +305,10 @@ pub(super) type Another<E> = Box<dyn FnOnce() -> Option<E> + Send>;
 /// What an agent beside an end that was [lent](lending) keeps.
 pub(crate) type Keeps = Arc<dyn Any + Send + Sync>;
 
+/// Ready when nothing is unsettled of an end any more; else the waker is woken then.
+#[cfg(feature = "link")]
+pub(super) type Unsettled = Box<dyn Fn(&Waker) -> Poll<()> + Send>;
+
 /// Makes the agent of an end that was lent, when the message has been taken.
 pub(super) type MakesAgent = Box<dyn FnOnce() -> Agent + Send>;
 
@@ -342,6 +348,11 @@ pub(super) trait Mobile: Send + Sized + 'static {
     }
     /// An end here of a channel that is elsewhere, and the agent through which it is reached.
     fn adopt(policy: &Policy) -> (Self, Agent);
+    /// What its operations have left unsettled: asks for that, and is ready when it is settled. `None`: nothing.
+    #[cfg(feature = "link")]
+    fn unsettled(&self) -> Option<Unsettled> {
+        None
+    }
     /// Of a handle of a shared end: that end.
     fn shared_end(&self) -> Option<SharedEnd> {
         None
@@ -514,6 +525,8 @@ struct Staged {
     place: Option<Place>,
     shared: Option<SharedEnd>,
     another: AnotherCarried,
+    #[cfg(feature = "link")]
+    unsettled: Option<Unsettled>,
 }
 
 /// Makes, under this number, another value that stands for the end, unless the end is gone.
@@ -633,6 +646,21 @@ impl Outbox {
     /// Why the last encoding failed, if it was because of an end.
     pub fn error(&self) -> Option<&CarryError> {
         self.staging.error.as_ref()
+    }
+
+    /// Ready if all ends of the message are at rest: none has an operation of which the other node has yet to say what became of it.
+    /// That is asked for. An end that is not at rest cannot leave, so the message has to be encoded again then.
+    #[cfg(feature = "link")]
+    pub(crate) fn poll_rest(&self, waker: &Waker) -> Poll<()> {
+        let unsettled = self.staging.ends.iter().filter_map(|staged| staged.unsettled.as_ref());
+        // Each of them is asked.
+        unsettled.map(|poll| poll(waker)).fold(Poll::Ready(()), |all, one| if all.is_pending() { all } else { one })
+    }
+
+    /// Whether the message has ends.
+    #[cfg(feature = "link")]
+    pub(crate) fn has_ends(&self) -> bool {
+        !self.staging.ends.is_empty()
     }
 
     /// The encoding is what will be sent.
@@ -1054,6 +1082,8 @@ pub(super) fn write<E: Mobile, S: Serializer>(end: &E, serializer: S) -> Result<
 
 fn stage<E: Mobile>(end: &E) -> Result<u64, CarryError> {
     let (kind, place, shared) = (E::kind(), end.place(), end.shared_end());
+    #[cfg(feature = "link")]
+    let unsettled = end.unsettled();
     let keeps = installed(&STAGING, |staging| staging.lends.clone()).flatten();
     let staged = match keeps.filter(|_| !is_held_by_many(kind)) {
         Some(keeps) => stage_lent(end, &keeps),
@@ -1077,7 +1107,14 @@ fn stage<E: Mobile>(end: &E) -> Result<u64, CarryError> {
         }
         let token = staging.ends.len() as u64;
         end.token = token;
-        staging.ends.push(Staged { end, place, shared, another });
+        staging.ends.push(Staged {
+            end,
+            place,
+            shared,
+            another,
+            #[cfg(feature = "link")]
+            unsettled,
+        });
         Ok(token)
     })
     .unwrap_or(Err(CarryError::NotCarried))

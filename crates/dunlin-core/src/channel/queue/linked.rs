@@ -4,6 +4,7 @@
 //! encoded in a poll. At the home an offer holds bytes until a receive decodes them in a poll. [`crate::remote`] has the picture.
 
 use std::sync::Arc;
+use std::task::{Poll, Waker};
 
 use bytes::Bytes;
 
@@ -14,8 +15,8 @@ use crate::choice::decision::{Reserve, Reserver};
 use crate::error::{Failed, MessageId, Why};
 use crate::remote::{Ended, Link, Terms, Word};
 
-/// Encodes a value into at most so many bytes.
-pub(crate) type Encode<T> = fn(&T, Terms, u64) -> Result<Bytes, Why>;
+/// Encodes a value into at most so many bytes. Pending: an end in it is not at rest, and wakes when it is.
+pub(crate) type Encode<T> = fn(&T, Terms, u64, &Waker) -> Poll<Result<Bytes, Why>>;
 
 /// Decodes a value.
 pub(crate) type Decode<T> = fn(&Bytes, Terms) -> Result<T, Why>;
@@ -23,6 +24,9 @@ pub(crate) type Decode<T> = fn(&Bytes, Terms) -> Result<T, Why>;
 /// The bytes of an offer of a choice are kept if they are no more than these. A larger value is encoded when a receiver has reserved
 /// the offer: a choice that is made again and again would else encode it each time.
 const KEPT_MAX: u64 = 1 << 10;
+
+/// So many values a poll decodes that it cannot take: a peer that withdraws and offers in turn must not keep it for ever.
+pub(crate) const READS_MAX: u32 = 16;
 
 /// What a half of a channel has for the link that joins it to the other half.
 pub(crate) struct Remote<T> {
@@ -103,13 +107,16 @@ impl<T> Encoding<T> {
         self.bytes.and_then(Result::ok)
     }
 
-    pub(crate) fn encode(&mut self, source: &Source<'_, T>) {
+    /// `false`: the value has an end that is not at rest. It is encoded again when the waker has been woken.
+    pub(crate) fn encode(&mut self, source: &Source<'_, T>, waker: &Waker) -> bool {
         let value = match (&self.from, source) {
             (From::Offer(_, value), _) => value,
             (From::Source, Source::Slot(Some(value))) => value,
-            (From::Source, _) => return,
+            (From::Source, _) => return true,
         };
-        self.bytes = Some((self.encode)(value, self.terms, self.bytes_max));
+        let Poll::Ready(bytes) = (self.encode)(value, self.terms, self.bytes_max, waker) else { return false };
+        self.bytes = Some(bytes);
+        true
     }
 }
 
@@ -459,9 +466,7 @@ impl<T> Queue<T> {
     pub(crate) fn drop_all_spent(&mut self, handle: Handle, after: &mut After<T>) {
         let Some(remote) = &mut self.remote else { return };
         after.dropped.extend(remote.spent.drain(..));
-        let is_left = |o: &Offer<T>| {
-            o.handle == handle && o.owner == Owner::Operation && o.standing == Standing::Spent
-        };
+        let is_left = |o: &Offer<T>| o.handle == handle && o.owner == Owner::Operation && o.standing == Standing::Spent;
         while let Some(index) = self.offers.iter().position(is_left) {
             self.drop_spent(index, after);
         }
@@ -644,7 +649,10 @@ impl<T> Queue<T> {
             self.offers[index].linked.read.take_if(|number| *number == reading.number);
         }
         after.dropped.extend(reading.value.and_then(Result::ok));
-        self.pass_on(after);
+        // Receivers that have looked meanwhile have passed it over, and what is behind it.
+        if self.has_left() {
+            self.wake_watchers(&mut after.wakes);
+        }
     }
 
     /// The sending half asks its offer back.

@@ -1,0 +1,418 @@
+//! The halves of a channel over a link, one word at a time: what happens while a value is encoded or decoded, and by whom it is dropped.
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use dunlin_core::carrier::Format;
+use dunlin_core::remote::{Ended, Half, Link, Terms, Word, receiving_half, sending_half};
+use dunlin_core::{Choice, Operation, Portable, Receiver, RecvError, SendError, Sender, Why, channel, send_to_any};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// What a half has said and the other one has not heard.
+#[derive(Default)]
+struct Way(Mutex<Vec<Word>>);
+
+impl Link for Way {
+    fn say(&self, word: Word) -> Option<Waker> {
+        self.0.lock().unwrap().push(word);
+        None
+    }
+
+    fn close(&self) -> Option<Waker> {
+        None
+    }
+}
+
+impl Way {
+    fn take(&self) -> Vec<Word> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+struct Halves {
+    sending: Arc<dyn Half>,
+    home: Arc<dyn Half>,
+    forth: Arc<Way>,
+    back: Arc<Way>,
+}
+
+impl Halves {
+    /// Carries what has been said until neither half says anything more, as the task of a socket does.
+    fn carry(&self) {
+        loop {
+            let (forth, back) = (self.forth.take(), self.back.take());
+            if forth.is_empty() && back.is_empty() {
+                return;
+            }
+            by_the_socket(|| {
+                forth.into_iter().for_each(|word| self.home.hear(word).unwrap());
+                back.into_iter().for_each(|word| self.sending.hear(word).unwrap());
+            });
+        }
+    }
+}
+
+fn over_a_link<T: Portable>() -> (Sender<T>, Receiver<T>, Arc<Halves>) {
+    let terms = Terms { format: Format::Cbor, value_max: 1 << 20 };
+    let ((tx, far), (near, rx)) = (channel(), channel());
+    let (forth, back) = (Arc::new(Way::default()), Arc::new(Way::default()));
+    let (sending, home) = (sending_half(far, terms, forth.clone()), receiving_half(near, terms, back.clone()));
+    (tx, rx, Arc::new(Halves { sending, home, forth, back }))
+}
+
+thread_local! {
+    static IN_SOCKET: Cell<bool> = const { Cell::new(false) };
+    static ON_READ: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+    static ON_WRITE: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+}
+
+fn by_the_socket(f: impl FnOnce()) {
+    IN_SOCKET.set(true);
+    f();
+    IN_SOCKET.set(false);
+}
+
+/// Calls `f` in the middle of the next decoding.
+fn while_it_is_read(f: impl FnOnce() + 'static) {
+    ON_READ.set(Some(Box::new(f)));
+}
+
+/// Calls `f` in the middle of the next encoding.
+fn while_it_is_written(f: impl FnOnce() + 'static) {
+    ON_WRITE.set(Some(Box::new(f)));
+}
+
+/// A value that is encoded, decoded and dropped by the ends of its channel only. One of 13 cannot be read, one of 14 cannot be written.
+#[derive(Debug, PartialEq, Eq)]
+struct Own {
+    number: u32,
+    padding: usize,
+}
+
+fn own(number: u32) -> Own {
+    Own { number, padding: 0 }
+}
+
+/// Too large for its bytes to be kept while a choice offers it.
+fn large(number: u32) -> Own {
+    Own { number, padding: 4000 }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        assert!(!IN_SOCKET.get() || std::thread::panicking(), "{self:?} is dropped by the task of a socket");
+    }
+}
+
+impl Serialize for Own {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        assert!(!IN_SOCKET.get(), "encoded by the task of a socket");
+        ON_WRITE.take().into_iter().for_each(|f| f());
+        if self.number == 14 {
+            return Err(serde::ser::Error::custom("14 cannot be written"));
+        }
+        (self.number, vec![0u8; self.padding]).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Own {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        assert!(!IN_SOCKET.get(), "decoded by the task of a socket");
+        let (number, padding) = <(u32, Vec<u8>)>::deserialize(deserializer)?;
+        ON_READ.take().into_iter().for_each(|f| f());
+        let own = Self { number, padding: padding.len() };
+        if number == 13 { Err(D::Error::custom("13 cannot be read")) } else { Ok(own) }
+    }
+}
+
+fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[track_caller]
+fn ready<F: Future>(future: Pin<&mut F>) -> F::Output {
+    let Poll::Ready(output) = poll(future) else { panic!("it waits") };
+    output
+}
+
+#[test]
+fn value_is_decoded_and_dropped_by_the_ends() {
+    let (mut tx, mut rx, halves) = over_a_link::<Own>();
+    let mut send = pin!(tx.send(own(1)));
+    let mut recv = pin!(rx.recv());
+    assert!(poll(recv.as_mut()).is_pending() && poll(send.as_mut()).is_pending());
+    halves.carry();
+    assert_eq!(ready(recv).unwrap().number, 1);
+    assert!(poll(send.as_mut()).is_pending(), "its sender has not heard");
+    halves.carry();
+    ready(send).unwrap();
+}
+
+#[test]
+fn send_that_is_dropped_while_its_value_is_read_is_not_taken() {
+    let (mut tx, mut rx, halves) = over_a_link::<Own>();
+    let mut recv = pin!(rx.recv());
+    {
+        let mut send = pin!(tx.send(own(1)));
+        assert!(poll(send.as_mut()).is_pending());
+        halves.carry();
+    }
+    let there = halves.clone();
+    while_it_is_read(move || there.carry());
+    assert!(poll(recv.as_mut()).is_pending(), "what was read is not taken");
+    halves.carry();
+    let mut slot = None;
+    ready(pin!(tx.settle(&mut slot))).unwrap();
+    assert_eq!(slot, Some(own(1)));
+    let mut send = pin!(tx.send(own(2)));
+    assert!(poll(send.as_mut()).is_pending());
+    halves.carry();
+    assert_eq!(ready(recv).unwrap().number, 2);
+    halves.carry();
+    ready(send).unwrap();
+}
+
+#[test]
+fn send_whose_deadline_passes_while_its_value_is_read_answers_the_truth() {
+    for read_first in [false, true] {
+        let (mut tx, mut rx, halves) = over_a_link::<Own>();
+        let (mut clock, mut bell) = channel::<()>();
+        let mut send = pin!(tx.send(own(1)).until(bell.recv()));
+        assert!(poll(send.as_mut()).is_pending());
+        halves.carry();
+        let mut ring = pin!(clock.send(()));
+        assert!(poll(ring.as_mut()).is_pending());
+        // The deadline has passed, and the offer is asked back.
+        while poll(send.as_mut()).is_pending() && halves.forth.0.lock().unwrap().is_empty() {}
+        let there = halves.clone();
+        if !read_first {
+            while_it_is_read(move || there.carry());
+        }
+        let received = poll(pin!(rx.recv()).as_mut());
+        halves.carry();
+        let sent = ready(send);
+        match received {
+            Poll::Ready(value) => assert_eq!((value.unwrap(), sent), (own(1), Ok(()))),
+            Poll::Pending => assert_eq!(sent, Err(SendError::NotTaken { value: own(1), why: Why::TimedOut })),
+        }
+    }
+}
+
+#[test]
+fn unreadable_value_fails_its_send_and_the_receive_goes_on() {
+    let (mut tx, mut rx, halves) = over_a_link::<Own>();
+    let bad = tx.send_nowait(own(13));
+    let good = tx.send_nowait(own(2));
+    halves.carry();
+    assert_eq!(ready(pin!(rx.recv())).unwrap().number, 2);
+    halves.carry();
+    let Err(SendError::NotTaken { value, why: Why::Unsendable(why) }) = ready(pin!(bad)) else { panic!("13 was read") };
+    assert!(why.as_str().contains("13 cannot be read"), "{why}");
+    assert_eq!(value.number, 13);
+    ready(pin!(good)).unwrap();
+}
+
+#[test]
+fn choices_on_both_sides_encode_at_the_grant_and_an_unreadable_value_decides_neither() {
+    for number in [7, 13] {
+        let (mut tx, mut rx, halves) = over_a_link::<Own>();
+        let (mut other_tx, mut other_rx) = channel::<u32>();
+        let (mut back_tx, mut back_rx) = channel::<u32>();
+        let mut slot = Some(large(number));
+        let mut back = Some(5);
+        let mut sends = Box::pin(Choice::fair().on(tx.send_from(&mut slot), Ok).on(other_rx.recv(), Err).into_future());
+        // Its other branch offers, so that it has a decision of its own.
+        let mut receives =
+            Box::pin(Choice::fair().on(rx.recv(), Ok).on(back_tx.send_from(&mut back), Err).into_future());
+        assert!(poll(sends.as_mut()).is_pending());
+        assert!(matches!(halves.forth.0.lock().unwrap()[..], [Word::OfferChoice { .. }]));
+        halves.carry();
+        assert!(poll(receives.as_mut()).is_pending(), "it has reserved");
+        halves.carry();
+        assert!(halves.forth.0.lock().unwrap().is_empty(), "nothing is granted before the owner is polled");
+        assert!(poll(sends.as_mut()).is_pending());
+        assert!(matches!(halves.forth.0.lock().unwrap()[..], [Word::Grant { .. }]));
+        halves.carry();
+        if number == 7 {
+            assert_eq!(ready(receives.as_mut()).0, 0);
+            halves.carry();
+            assert!(matches!(ready(sends.as_mut()), (0, Ok(Ok(())))));
+            drop(sends);
+            assert_eq!(slot, None);
+            continue;
+        }
+        assert!(poll(receives.as_mut()).is_pending(), "what cannot be read decides nothing");
+        halves.carry();
+        let (0, Ok(Err(SendError::NotTaken { why: Why::Unsendable(_), .. }))) = ready(sends.as_mut()) else {
+            panic!("its send has not failed")
+        };
+        drop(sends);
+        assert_eq!(slot.as_ref().map(|own| own.number), Some(13));
+        // Both go on: the receiving choice by its other branch.
+        assert_eq!(ready(pin!(back_rx.recv())), Ok(5));
+        assert!(matches!(ready(receives.as_mut()), (1, Err(Ok(())))));
+        drop(other_tx.send_nowait(1));
+    }
+}
+
+#[test]
+fn value_that_cannot_be_encoded_at_the_grant_fails_its_branch() {
+    let (mut tx, mut rx, halves) = over_a_link::<Own>();
+    let (_other_tx, mut other_rx) = channel::<u32>();
+    let mut slot = Some(own(14));
+    let mut sends = Box::pin(Choice::fair().on(tx.send_from(&mut slot), Ok).on(other_rx.recv(), Err).into_future());
+    // Small ones are encoded when they are offered, and fail at once.
+    let (0, Ok(Err(SendError::NotTaken { why: Why::Unsendable(_), .. }))) = ready(sends.as_mut()) else {
+        panic!("14 was written")
+    };
+    drop(sends);
+    // Of several channels the value is encoded when it is reserved.
+    let mut senders = [tx];
+    let mut any = Box::pin(send_to_any(&mut slot, &mut senders));
+    assert!(poll(any.as_mut()).is_pending());
+    halves.carry();
+    let mut recv = pin!(rx.recv());
+    assert!(poll(recv.as_mut()).is_pending());
+    halves.carry();
+    let Err(SendError::NotTaken { why: Why::Unsendable(_), .. }) = ready(any.as_mut()) else {
+        panic!("14 was written")
+    };
+    assert_eq!(halves.forth.0.lock().unwrap().len(), 1, "the refusal, and no withdrawal");
+    halves.carry();
+    assert!(poll(recv.as_mut()).is_pending());
+    drop(any);
+    assert_eq!(slot, Some(own(14)));
+}
+
+#[test]
+fn nothing_takes_a_value_that_is_being_encoded() {
+    let (tx, mut rx, halves) = over_a_link::<Own>();
+    let (local_tx, local_rx) = channel::<Own>();
+    let mut slot = Some(large(7));
+    let mut senders = [tx, local_tx];
+    let mut any = Box::pin(send_to_any(&mut slot, &mut senders));
+    // It gives a receiver elsewhere some turns before it offers on the next channel.
+    assert!((0..40).all(|_| poll(any.as_mut()).is_pending()));
+    halves.carry();
+    let mut recv = pin!(rx.recv());
+    assert!(poll(recv.as_mut()).is_pending());
+    halves.carry();
+    let there = halves.clone();
+    let local_rx = Arc::new(Mutex::new(local_rx));
+    let local = local_rx.clone();
+    while_it_is_written(move || {
+        assert_eq!(local.lock().unwrap().try_recv(), Err(RecvError::WouldBlock), "its choice is closed");
+        // And the home asks anew.
+        by_the_socket(|| there.sending.hear(Word::Reserve { ticket: 2, request: 9 }).unwrap());
+    });
+    assert!(poll(any.as_mut()).is_pending());
+    let [Word::Grant { ticket: 2, request: 9, .. }] = halves.forth.0.lock().unwrap()[..] else { panic!("no grant") };
+    assert_eq!(local_rx.lock().unwrap().try_recv(), Err(RecvError::WouldBlock), "it is reserved");
+    // What was asked for by the first request is not what is granted: it is given back, and then free for both.
+    halves.carry();
+    assert!(poll(any.as_mut()).is_pending());
+    assert_eq!(local_rx.lock().unwrap().try_recv().unwrap().number, 7);
+    assert_eq!(ready(any.as_mut()), Ok(1));
+    halves.carry();
+    assert!(poll(recv.as_mut()).is_pending());
+}
+
+#[test]
+fn end_of_the_channel_while_a_value_is_read_is_in_time() {
+    for ended in [Ended::Poisoned("now".into()), Ended::Retired] {
+        let (mut tx, mut rx, halves) = over_a_link::<Own>();
+        let post = tx.send_nowait(own(1));
+        halves.carry();
+        let (there, word) = (halves.clone(), Word::Ended(ended.clone()));
+        while_it_is_read(move || by_the_socket(|| there.home.hear(word).unwrap()));
+        let received = ready(pin!(rx.recv()));
+        match ended {
+            Ended::Poisoned(_) => assert!(matches!(received, Err(RecvError::Poisoned(_)))),
+            _ => assert_eq!(received, Err(RecvError::Closed)),
+        }
+        halves.carry();
+        assert!(ready(pin!(post)).is_err());
+    }
+}
+
+#[test]
+fn lost_connection_ends_what_is_out_as_unknown_and_what_is_read_is_not_received() {
+    let (mut tx, mut rx, halves) = over_a_link::<Own>();
+    let mut send = Box::pin(tx.send(own(1)));
+    assert!(poll(send.as_mut()).is_pending());
+    halves.carry();
+    let there = halves.clone();
+    while_it_is_read(move || by_the_socket(|| there.home.lost()));
+    assert_eq!(ready(pin!(rx.recv())), Err(RecvError::NodeLost));
+    by_the_socket(|| halves.sending.lost());
+    let Err(SendError::Unknown { value, .. }) = ready(send.as_mut()) else { panic!("it is known") };
+    drop(send);
+    assert_eq!(value, own(1));
+    let Err(SendError::NotTaken { why: Why::NodeLost, .. }) = ready(pin!(tx.send(own(2)))) else { panic!("it goes") };
+}
+
+#[test]
+fn words_that_no_half_says_are_errors() {
+    let (mut tx, _rx, halves) = over_a_link::<Own>();
+    let post = tx.send_nowait(own(1));
+    let [Word::Offer { ticket, ref value }] = halves.forth.take()[..] else { panic!("no offer") };
+    halves.home.hear(Word::Offer { ticket, value: value.clone() }).unwrap();
+    assert!(halves.home.hear(Word::Offer { ticket, value: value.clone() }).is_err(), "twice");
+    assert!(halves.home.hear(Word::Taken { ticket }).is_err(), "to the home");
+    for word in [Word::Released { ticket }, Word::Taken { ticket: ticket + 1 }, Word::OfferChoice { ticket, choice: 1 }]
+    {
+        assert!(halves.sending.hear(word).is_err());
+    }
+    drop(post);
+}
+
+#[test]
+fn ends_that_are_dropped_leave_no_half_open() {
+    for receiver_first in [false, true] {
+        let (mut tx, rx, halves) = over_a_link::<Own>();
+        let post = tx.send_nowait(own(1));
+        halves.carry();
+        if receiver_first {
+            drop(rx);
+            halves.carry();
+            assert!(matches!(ready(pin!(post)), Err(SendError::NotTaken { why: Why::Closed, .. })));
+            assert!(matches!(ready(pin!(tx.send(own(2)))), Err(SendError::NotTaken { why: Why::Closed, .. })));
+            drop(tx);
+        } else {
+            drop(post);
+            drop(tx);
+            halves.carry();
+            let mut rx = rx;
+            assert_eq!(ready(pin!(rx.recv())).unwrap().number, 1, "what was offered stays");
+            halves.carry();
+            assert_eq!(ready(pin!(rx.recv())), Err(RecvError::Closed));
+        }
+        halves.carry();
+    }
+}
+
+/// What an end has left unsettled is asked for, and the send that carries the end waits for it. (Ends do not move over a link yet: so it
+/// fails then.)
+#[test]
+fn value_with_an_end_that_is_not_at_rest_waits_until_it_is() {
+    let (mut inner, _far, inner_halves) = over_a_link::<u32>();
+    // Out, and dropped: the answer is on its way.
+    {
+        let mut dropped = pin!(inner.send(2));
+        assert!(poll(dropped.as_mut()).is_pending());
+    }
+    let (mut tx, _rx, halves) = over_a_link::<(u8, Sender<u32>)>();
+    let mut send = pin!(tx.send((7, inner)));
+    assert!(poll(send.as_mut()).is_pending());
+    assert!(halves.forth.0.lock().unwrap().is_empty(), "nothing leaves before the end is at rest");
+    inner_halves.carry();
+    let Poll::Ready(Err(SendError::NotTaken { value, why: Why::Unsendable(why) })) = poll(send.as_mut()) else {
+        panic!("the end is at rest")
+    };
+    assert!(why.as_str().contains("ends do not move"), "{why}");
+    drop(value);
+}
