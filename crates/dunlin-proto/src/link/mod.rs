@@ -140,7 +140,7 @@ pub(crate) enum Said {
     /// A sending half is there.
     Attach { number: u64 },
     /// Its home is there.
-    Attached { alias: u32, value_max: u64 },
+    Attached { alias: u32 },
     /// The value that has begun is not wanted any more.
     Cut,
     /// The home is closed.
@@ -258,7 +258,7 @@ impl Link {
 
     /// The home answers the sending half.
     fn answer_attach(&mut self, alias: u32, to: u32) {
-        self.outbox.push_control(to, Said::Attached { alias, value_max: self.config.value_max as u64 });
+        self.outbox.push_control(to, Said::Attached { alias });
         self.attached(alias, to);
     }
 
@@ -394,7 +394,7 @@ impl Link {
                 Ok(None)
             }
             Heard::Attach { number } => self.hear_attach(number, alias).map(|()| None),
-            Heard::Attached { alias: to, .. } => match self.half(alias) {
+            Heard::Attached { alias: to } => match self.half(alias) {
                 Some(half) if half.dialogue.which() == Which::Sender && half.to.is_none() => {
                     self.attached(alias, to);
                     Ok(None)
@@ -476,7 +476,8 @@ impl Link {
     /// more.
     pub fn fill(&mut self, now: Time, room: usize, out: &mut Vec<Bytes>) -> usize {
         let owed = self.inbox.heard() - self.inbox.acked;
-        let ack = (owed >= ACK_FRAMES || (owed > 0 && self.must_acknowledge(now))).then(|| {
+        let rides = owed >= ACK_FRAMES && !self.outbox.is_idle();
+        let ack = (rides || (owed > 0 && self.must_acknowledge(now))).then(|| {
             self.inbox.acked = self.inbox.heard();
             self.inbox.unacked_bytes = 0;
             self.ack_at = None;

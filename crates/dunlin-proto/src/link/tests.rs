@@ -451,7 +451,7 @@ fn answer_to(frames: &[Bytes], words: &[(u32, Word)]) -> Result<Vec<(u32, Word)>
             .map(|_| words)
     };
     read(&mut link, &said(9, Said::Attach { number: 0 })).unwrap();
-    read(&mut link, &said(1, Said::Attached { alias: 9, value_max: 1 })).unwrap();
+    read(&mut link, &said(1, Said::Attached { alias: 9 })).unwrap();
     let mut words = words.iter();
     let (last, first) = frames.split_last().unwrap();
     let send = |link: &mut Link, (alias, word): &(u32, Word)| {
@@ -531,7 +531,7 @@ fn link_rejects_frames_that_fit_no_half() {
         (vec![taken(0)], Violation::WrongDirection(0)),
         (vec![over(Which::Sender, 1)], Violation::WrongDirection(1)),
         (vec![attach(), attach()], Violation::AttachedTwice(5)),
-        (vec![said(1, Said::Attached { alias: 3, value_max: 1 })], Violation::AttachedTwice(1)),
+        (vec![said(1, Said::Attached { alias: 3 })], Violation::AttachedTwice(1)),
         (vec![begin(9), choice(2)], Violation::WithinValue(0)),
         (vec![begin(9), over(Which::Sender, 0)], Violation::WithinValue(0)),
         (vec![more(0)], Violation::StrayPiece(0)),
@@ -609,7 +609,7 @@ fn frames_are_read_as_they_were_written() {
     }
     frames.extend([
         (said(300, Said::Attach { number: u64::MAX }), Heard::Attach { number: u64::MAX }),
-        (said(300, Said::Attached { alias: 1, value_max: 1 << 60 }), Heard::Attached { alias: 1, value_max: 1 << 60 }),
+        (said(300, Said::Attached { alias: 1 << 20 }), Heard::Attached { alias: 1 << 20 }),
         (said(300, Said::Cut), Heard::Cut),
         (said(300, Said::Over), Heard::Over(Which::Receiver)),
         (over(Which::Sender, 300), Heard::Over(Which::Sender)),

@@ -40,10 +40,14 @@ use super::bridge::{poison, reason};
 use super::network::{BoxFuture, compiled_here};
 use crate::world::{Clock, Timer};
 
-/// So much is read at once.
-const READ: usize = 64 << 10;
-/// With less room than this, a new buffer is taken.
+/// What is read goes into buffers of this size...
+const READ: usize = 256 << 10;
+/// ... and so much is read at once.
+const READ_AT_ONCE: usize = 64 << 10;
+/// With less room than this, a new buffer is taken...
 const READ_MIN: usize = 4 << 10;
+/// ... and with less than this if no frame has begun in the old one: what is large should be in one piece.
+const READ_EMPTY_MIN: usize = READ / 2;
 /// So much is taken from the link for one write.
 const WRITE: usize = 64 << 10;
 /// So much is carried before other tasks of the worker have their turn.
@@ -112,8 +116,14 @@ impl Link {
     pub fn new(config: LinkConfig) -> Self {
         let mut sizes = Config::new("link");
         sizes.value_max = config.value_max;
-        let state =
-            State { link: proto::Link::new(sizes), halves: Vec::new(), done: Vec::new(), waker: None, over: false };
+        let state = State {
+            link: proto::Link::new(sizes),
+            halves: Vec::new(),
+            done: Vec::new(),
+            waker: None,
+            asleep: false,
+            over: false,
+        };
         let terms = Terms { format: config.format, value_max: config.value_max as u64 };
         Self { shared: Arc::new(Shared { state: Mutex::new(state), terms, clock: Clock::new() }) }
     }
@@ -334,21 +344,19 @@ impl Wire {
     /// The peer breaks the protocol: all channels of the link have ended.
     pub fn input(&mut self, now: Duration, bytes: &[u8]) -> Result<(), LinkError> {
         self.buffer.extend_from_slice(bytes);
-        self.exchange(time(now), None, None).map(|_| ()).inspect_err(|_| self.shared.end())
+        self.exchange(time(now), None, None).inspect_err(|_| self.shared.end())?;
+        let mut state = lock(&self.shared.state);
+        let waker = if state.link.has_something(time(now)) { state.wake() } else { None };
+        drop(state);
+        waker.into_iter().for_each(Waker::wake);
+        Ok(())
     }
 
-    /// What is to be written now.
+    /// What is to be written now. `Pending`: nothing, and the task is woken when there may be something. Acknowledgements that wait for
+    /// something to go along with are due [then](Self::due).
     ///
     /// # Errors
     /// As [`input`](Self::input).
-    pub fn take_output(&mut self, now: Duration) -> Result<Vec<u8>, LinkError> {
-        let mut out = Vec::new();
-        while self.exchange(time(now), Some(&mut out), None).inspect_err(|_| self.shared.end())?.filled >= WRITE {}
-        Ok(out.concat())
-    }
-
-    /// The same. `Pending`: nothing is to be written, and the task is woken when there may be something. Acknowledgements that wait for
-    /// something to go along with are due [then](Self::due).
     pub fn poll_output(&mut self, cx: &Context<'_>, now: Duration) -> Poll<Result<Vec<u8>, LinkError>> {
         let mut out = Vec::new();
         loop {
@@ -411,12 +419,12 @@ impl Wire {
         })?;
         let filled = out.map_or(0, |out| link.fill(now, WRITE, out));
         let due = link.due_at();
-        if let Some(waker) = waker
-            && !task.as_ref().is_some_and(|task| task.will_wake(waker))
-        {
-            *task = Some(waker.clone());
+        if let Some(waker) = waker {
+            *asleep = true;
+            if !task.as_ref().is_some_and(|task| task.will_wake(waker)) {
+                *task = Some(waker.clone());
+            }
         }
-        *asleep = waker.is_some();
         let done = if done.is_empty() { Vec::new() } else { std::mem::take(done) };
         drop(state);
         drop(done);
@@ -468,7 +476,9 @@ impl Pump {
                 Poll::Pending => 0,
             };
             let (mut filled, now) = (0, self.wire.shared.clock.now());
-            let _ = self.poll_write(cx)?;
+            if !self.out.is_empty() {
+                let _ = self.poll_write(cx)?;
+            }
             if self.out.is_empty() {
                 let exchanged = self.wire.exchange(now, Some(&mut self.out), Some(cx.waker()))?;
                 (filled, self.missing) = (exchanged.filled, exchanged.missing);
@@ -493,10 +503,11 @@ impl Pump {
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let buffer = &mut self.wire.buffer;
-        if buffer.capacity() - buffer.len() < READ_MIN.max(self.missing) {
+        let min = if buffer.is_empty() { READ_EMPTY_MIN } else { READ_MIN.max(self.missing) };
+        if buffer.capacity() - buffer.len() < min {
             buffer.reserve(READ.max(self.missing));
         }
-        let mut room = buffer.limit(READ.max(self.missing));
+        let mut room = buffer.limit(READ_AT_ONCE.max(self.missing));
         let bytes = ready!(pin!(self.socket.read_buf(&mut room)).poll(cx))?;
         Poll::Ready(if bytes == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(bytes) })
     }
@@ -504,15 +515,25 @@ impl Pump {
     /// `Ready`: all is written.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.out.is_empty() {
+            self.is_flushing = true;
             let socket = Pin::new(&mut self.socket);
-            let mut written = if let [bytes] = &self.out[..] {
-                ready!(socket.poll_write(cx, bytes))?
-            } else {
-                let mut slices = [IoSlice::new(&[]); SLICES];
-                let count = self.out.len().min(SLICES);
-                slices.iter_mut().zip(&self.out).for_each(|(slice, bytes)| *slice = IoSlice::new(bytes));
-                ready!(socket.poll_write_vectored(cx, &slices[..count]))?
-            };
+            if let [bytes] = &mut self.out[..] {
+                // In most cases all goes at once.
+                let written = ready!(socket.poll_write(cx, bytes))?;
+                if written == bytes.len() {
+                    self.out.clear();
+                    break;
+                }
+                bytes.advance(written);
+                if written > 0 {
+                    continue;
+                }
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let count = self.out.len().min(SLICES);
+            slices.iter_mut().zip(&self.out).for_each(|(slice, bytes)| *slice = IoSlice::new(bytes));
+            let mut written = ready!(socket.poll_write_vectored(cx, &slices[..count]))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
@@ -526,7 +547,6 @@ impl Pump {
                 whole += 1;
             }
             self.out.drain(..whole);
-            self.is_flushing = true;
         }
         if self.is_flushing {
             ready!(Pin::new(&mut self.socket).poll_flush(cx))?;

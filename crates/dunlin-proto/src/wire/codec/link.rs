@@ -18,7 +18,6 @@ pub(crate) enum Heard {
     },
     Attached {
         alias: u32,
-        value_max: u64,
     },
     /// The word of a half at this end of the channel.
     Word(Which, Word),
@@ -95,7 +94,7 @@ pub(crate) fn write_said(to: u32, said: Said, out: &mut BytesMut) {
             debug_assert!(piece.is_none(), "a home sends no values");
         }
         Said::Attach { number } => head(out, kind::ATTACH, &[to.into(), number], 0),
-        Said::Attached { alias, value_max } => head(out, kind::ATTACHED, &[to.into(), alias.into(), value_max], 0),
+        Said::Attached { alias } => head(out, kind::ATTACHED, &[to.into(), alias.into()], 0),
         Said::Cut => head(out, kind::CUT, &[to.into()], 0),
         Said::Over => write_over(Which::Receiver, to, out),
     }
@@ -181,7 +180,7 @@ pub(crate) fn read(buffer: &mut BytesMut) -> Result<Front, WireError> {
         }
         kind::CUT => Heard::Cut,
         kind::ATTACH => Heard::Attach { number: f.number("a channel's number")? },
-        kind::ATTACHED => Heard::Attached { alias: f.alias()?, value_max: f.number("a limit")? },
+        kind::ATTACHED => Heard::Attached { alias: f.alias()? },
         kind::OFFER_CHOICE => sender(Word::OfferChoice(f.ticket()?, f.id()?)),
         kind::WITHDRAW => sender(Word::Withdraw(f.ticket()?)),
         kind::REVOKE => sender(Word::Revoke(f.ticket()?)),
