@@ -27,6 +27,7 @@ pub(crate) enum Program {
     StressedAlt200x100,
     SharedParked,
     RemotePingpong,
+    RemoteLink,
     RemoteThroughput,
     RemoteCommstime,
     RemoteOverhead,
@@ -79,6 +80,7 @@ impl fmt::Display for Program {
             Self::StressedAlt200x100 => "stressed-alt-200x100",
             Self::SharedParked => "shared-parked",
             Self::RemotePingpong => "remote-pingpong",
+            Self::RemoteLink => "remote-link",
             Self::RemoteThroughput => "remote-throughput",
             Self::RemoteCommstime => "remote-commstime",
             Self::RemoteOverhead => "remote-overhead",
@@ -217,6 +219,14 @@ pub(crate) fn benches(program: Program, quick: bool) -> Vec<Bench> {
             sized("remote-pingpong-8", 20_000, 8, "ns/round trip"),
             sized("remote-pingpong-100000", 5_000, 100_000, "ns/round trip"),
         ],
+        // Only with the feature link, and not among the others.
+        Program::RemoteLink if cfg!(feature = "link") => {
+            vec![
+                sized("remote-link-8", 20_000, 8, "ns/round trip"),
+                sized("remote-link-100000", 5_000, 100_000, "ns/round trip"),
+            ]
+        }
+        Program::RemoteLink => Vec::new(),
         Program::RemoteThroughput => vec![sized("remote-throughput-100000", 10_000, 100_000, "ns/message")],
         Program::RemoteCommstime => vec![sized("remote-commstime", 5_000, 8, "ns/communication")],
         Program::RemoteOverhead => vec![sized("remote-overhead-100000", 2_000, 100_000, "% of payload")],

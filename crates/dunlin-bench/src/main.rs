@@ -95,6 +95,12 @@ enum Command {
     All,
     /// Two processes of the system and two channels, 8 and 100,000 bytes: nanoseconds per round trip
     RemotePingpong,
+    /// The same over a link of the redesign's slice
+    #[cfg(feature = "link")]
+    RemoteLink,
+    /// Round trips beside a value that takes a second to encode, on the same link
+    #[cfg(feature = "link")]
+    LinkSlow,
     /// Messages of 100,000 bytes from one process of the system to another: nanoseconds per message
     RemoteThroughput,
     /// Commstime over four processes of the system: nanoseconds per communication
@@ -173,6 +179,10 @@ fn run(args: Args) -> anyhow::Result<()> {
         Command::Memory => vec![Program::Memory],
         Command::All => Program::LOCAL.to_vec(),
         Command::RemotePingpong => vec![Program::RemotePingpong],
+        #[cfg(feature = "link")]
+        Command::RemoteLink => vec![Program::RemoteLink],
+        #[cfg(feature = "link")]
+        Command::LinkSlow => return remote::over_link::slow(args.rounds.unwrap_or(5)),
         Command::RemoteThroughput => vec![Program::RemoteThroughput],
         Command::RemoteCommstime => vec![Program::RemoteCommstime],
         Command::RemoteOverhead => vec![Program::RemoteOverhead],

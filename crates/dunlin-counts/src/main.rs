@@ -11,6 +11,8 @@
 //! cargo run --profile measured -p dunlin-counts -- --json       one JSON object for each figure
 //! ```
 //!
+//! `cargo run -p dunlin-counts -- calls PROGRAM NAME...`, of a build that inlines nothing, counts calls of functions by parts of their names.
+//!
 //! - [`programs`]: what is counted;
 //! - [`measure`]: runs this binary under callgrind;
 //! - [`bounds`]: the file, and what is above it.
@@ -27,7 +29,7 @@ use dunlin_heap::{Counting, Thread};
 #[global_allocator]
 static HEAP: Counting<Thread> = Counting(Thread);
 
-const USAGE: &str = "dunlin-counts [--check | --record | --json] [PROGRAM...]\ndunlin-counts run PROGRAM UNITS";
+const USAGE: &str = "dunlin-counts [--check | --record | --json] [PROGRAM...]\ndunlin-counts run PROGRAM UNITS\ndunlin-counts calls PROGRAM NAME...";
 
 /// What to do with the figures.
 #[derive(Clone, Copy, PartialEq)]
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match words[..] {
         ["run", program, units] => run(program, units),
+        ["calls", program, ref names @ ..] => calls(program, names),
         _ => count(&words),
     };
     match done {
@@ -60,6 +63,15 @@ fn run(program: &str, units: &str) -> Result<bool, String> {
     let units = units.parse().map_err(|_| format!("`{units}` is no number of units\n{USAGE}"))?;
     let allocated = programs::find(program)?.run(units);
     println!("{} {}", allocated.bytes, allocated.calls);
+    Ok(true)
+}
+
+/// Prints how often functions are called whose names contain these.
+fn calls(program: &str, names: &[&str]) -> Result<bool, String> {
+    let program = programs::find(program)?;
+    for (name, calls) in names.iter().zip(measure::calls(program, names)?) {
+        println!("{name:<60} {calls:>8.2} calls for each {}", program.unit);
+    }
     Ok(true)
 }
 

@@ -51,8 +51,46 @@ pub(crate) fn figures(program: &'static Program) -> Result<Vec<Figure>, String> 
     Ok(Kind::ALL.into_iter().enumerate().map(|(index, kind)| Figure { program, kind, value: each(index) }).collect())
 }
 
+/// How often the main thread calls functions whose names contain a pattern, for each unit of `program`. For a build that inlines nothing.
+pub(crate) fn calls(program: &Program, patterns: &[&str]) -> Result<Vec<f64>, String> {
+    let of = |n| -> Result<Vec<u64>, String> {
+        let (out, _) = run(program, n)?;
+        let text = read(&out.0.join("out-01"))?;
+        Ok(patterns.iter().map(|pattern| calls_in(&text, pattern)).collect())
+    };
+    let (shorter, longer) = (of(program.shorter)?, of(program.longer)?);
+    let units = ((program.longer - program.shorter) * program.units_each) as f64;
+    Ok(longer.iter().zip(shorter).map(|(longer, shorter)| (longer - shorter) as f64 / units).collect())
+}
+
+/// A name is written out where it comes first, behind its number: `cfn=(12) name`, and later `cfn=(12)`.
+fn calls_in(text: &str, pattern: &str) -> u64 {
+    let mut wanted = std::collections::HashSet::new();
+    let (mut is_wanted, mut calls) = (false, 0);
+    for line in text.lines() {
+        if let Some(called) = line.strip_prefix("cfn=").or(line.strip_prefix("fn=")) {
+            let (number, name) = called.split_once(' ').unwrap_or((called, ""));
+            if name.contains(pattern) {
+                wanted.insert(number);
+            }
+            is_wanted = wanted.contains(number);
+        } else if let Some(count) = line.strip_prefix("calls=").filter(|_| is_wanted) {
+            calls += count.split(' ').next().and_then(|count| count.parse::<u64>().ok()).unwrap_or(0);
+        }
+    }
+    calls
+}
+
 /// Runs `program` once.
 fn counts(program: &Program, n: u64) -> Result<Counts, String> {
+    let (out, said) = run(program, n)?;
+    let allocated: Vec<u64> = said.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let [bytes, calls] = allocated[..] else { return Err(format!("{} printed {said:?}", program.name)) };
+    Ok([instructions(&out.0.join("out-01"))?, bytes, calls])
+}
+
+/// Runs `program` under callgrind. Returns the folder of its files, and what the program printed.
+fn run(program: &Program, n: u64) -> Result<(Out, String), String> {
     let this_binary = env::current_exe().map_err(|error| format!("cannot find this binary: {error}"))?;
     let out = Out::new(program, n)?;
     let mut command = Command::new("valgrind");
@@ -67,16 +105,16 @@ fn counts(program: &Program, n: u64) -> Result<Counts, String> {
         let said = String::from_utf8_lossy(&ran.stderr);
         return Err(format!("{command:?} ended with {}:\n{said}", ran.status));
     }
-    let said = String::from_utf8_lossy(&ran.stdout);
-    let allocated: Vec<u64> = said.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    let [bytes, calls] = allocated[..] else { return Err(format!("{command:?} printed {said:?}")) };
-    Ok([instructions(&out.0.join("out-01"))?, bytes, calls])
+    Ok((out, String::from_utf8_lossy(&ran.stdout).into_owned()))
+}
+
+fn read(file: &Path) -> Result<String, String> {
+    fs::read_to_string(file).map_err(|error| format!("callgrind has not written {}: {error}", file.display()))
 }
 
 /// The instructions of the main thread, from its file.
 fn instructions(file: &Path) -> Result<u64, String> {
-    let text =
-        fs::read_to_string(file).map_err(|error| format!("callgrind has not written {}: {error}", file.display()))?;
+    let text = read(file)?;
     let totals = text.lines().find_map(|line| line.strip_prefix("totals: ").or(line.strip_prefix("summary: ")));
     totals.and_then(|totals| totals.trim().parse().ok()).ok_or_else(|| format!("{} has no totals", file.display()))
 }

@@ -1,11 +1,8 @@
-//! The slice of the redesign: channels over a link of their own, over sockets and by hand with cuts.
+//! The slice of the redesign: channels over a link of their own, over sockets. `dunlin-laws` has it over wires that are cut.
 
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use dunlin::node::link::{Link, LinkConfig, LinkError, Wire};
+use dunlin::node::link::{Link, LinkConfig, LinkError};
 use dunlin::prelude::*;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
@@ -180,89 +177,4 @@ async fn garbage_ends_all_channels() {
     assert!(matches!(served.await.unwrap(), Err(LinkError::Violation(_))));
     assert!(input.recv().await.is_err());
     assert!(link.sender::<u64>(2).send(1).await.is_err());
-}
-
-// ---- by hand
-
-/// Two links, and what is on its way between them.
-struct ByHand {
-    wires: [Wire; 2],
-    ways: [Vec<u8>; 2],
-    now: Duration,
-    random: u64,
-}
-
-impl ByHand {
-    fn below(&mut self, n: usize) -> usize {
-        // Xorshift (Marsaglia, 2003).
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        (self.random % n as u64) as usize
-    }
-
-    fn step(&mut self) {
-        let side = self.below(2);
-        match self.below(32) {
-            0..12 => {
-                let bytes = self.wires[side].take_output(self.now).unwrap();
-                self.ways[1 - side].extend(bytes);
-            }
-            12..30 => {
-                let most = self.below(self.ways[side].len() + 1);
-                let bytes: Vec<u8> = self.ways[side].drain(..most).collect();
-                self.wires[side].input(self.now, &bytes).unwrap();
-            }
-            30 => self.now += Duration::from_millis(5),
-            _ => {
-                let seen = [self.wires[0].seen(), self.wires[1].seen()];
-                for side in 0..2 {
-                    self.ways[side].clear();
-                    self.wires[side].cut();
-                    self.wires[side].resume(seen[1 - side]).unwrap();
-                }
-            }
-        }
-    }
-}
-
-type Process = Pin<Box<dyn Future<Output = ()>>>;
-
-#[test]
-fn processes_agree_whatever_is_cut() {
-    let seeds = std::env::var("DUNLIN_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(100);
-    for seed in 1..=seeds {
-        let links = links();
-        let wires = [links[0].by_hand(), links[1].by_hand()];
-        let mut hand = ByHand { wires, ways: Default::default(), now: Duration::ZERO, random: seed * 77 };
-        let (mut there, mut back) = (links[0].sender::<Vec<u8>>(1), links[0].receiver::<u64>(2));
-        let (mut input, mut output) = (links[1].receiver::<Vec<u8>>(1), links[1].sender::<u64>(2));
-        let mut processes: Vec<Process> = vec![
-            Box::pin(async move {
-                for value in 0..20 {
-                    there.send(vec![value as u8; 1 << value.min(15)]).await.unwrap();
-                    assert_eq!(back.recv().await, Ok(value));
-                }
-            }),
-            Box::pin(async move {
-                for value in 0..20 {
-                    assert_eq!(input.recv().await, Ok(vec![value as u8; 1 << value.min(15)]));
-                    output.send(value).await.unwrap();
-                }
-            }),
-        ];
-        let mut cx = Context::from_waker(Waker::noop());
-        let mut steps = 0;
-        while !processes.is_empty() || links.iter().any(|link| link.halves() > 0 || !link.is_quiet()) {
-            hand.step();
-            if hand.below(4) == 0 && !processes.is_empty() {
-                let at = hand.below(processes.len());
-                if let Poll::Ready(()) = processes[at].as_mut().poll(&mut cx) {
-                    drop(processes.swap_remove(at));
-                }
-            }
-            steps += 1;
-            assert!(steps < 100_000, "seed {seed} does not end");
-        }
-    }
 }

@@ -12,6 +12,8 @@ mod beside;
 pub(crate) mod counted;
 mod idle;
 pub(crate) mod over_dunlin;
+#[cfg(feature = "link")]
+pub(crate) mod over_link;
 pub(crate) mod over_remoc;
 pub(crate) mod over_tcp;
 pub(crate) mod programs;
@@ -84,6 +86,8 @@ fn figure(side: &Side) -> anyhow::Result<f64> {
         _ if side.program == Program::Idle => idle::run(side),
         _ if matches!(side.program, Program::RemoteBeside | Program::RemoteBesideTransfer) => beside::run(side),
         TCP | TCP_ACKED => over_tcp::run(side),
+        #[cfg(feature = "link")]
+        over_link::LINK => over_link::run(side),
         who if who.starts_with("remoc") => over_remoc::run(side),
         who if who.starts_with("dunlin") => over_dunlin::run(side),
         who => bail!("there is no {who:?} in this binary"),
@@ -115,6 +119,8 @@ pub(crate) fn participants(bench: &Bench, workers: &[usize], foreign: &Foreign) 
     };
     let who: &[&'static str] = match bench.program {
         Program::RemotePingpong => &over_dunlin::PINGPONG,
+        #[cfg(feature = "link")]
+        Program::RemoteLink => &over_link::PINGPONG,
         Program::RemoteThroughput => &over_dunlin::THROUGHPUT,
         Program::RemoteCommstime => &over_dunlin::COMMSTIME,
         Program::RemoteOverhead => &over_dunlin::OVERHEAD,

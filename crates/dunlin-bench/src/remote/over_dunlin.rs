@@ -98,7 +98,9 @@ fn run_with<M: Message + Portable>(side: &Side) -> Result<f64> {
             join(&names).await?
         };
         let figure = match side.program {
-            Program::RemotePingpong => pingpong::<M>(&side, &node).await.map(|time| nanoseconds_each(time, side.n)),
+            Program::RemotePingpong | Program::RemoteLink => {
+                pingpong::<M>(&side, &node).await.map(|time| nanoseconds_each(time, side.n))
+            }
             Program::RemoteThroughput => throughput::<M>(&side, &node).await.map(|time| nanoseconds_each(time, side.n)),
             Program::RemoteOverhead => overhead::<M>(&side, &node).await,
             Program::RemoteCommstime => commstime(&side, &node).await.map(|time| nanoseconds_each(time, 4 * side.n)),

@@ -145,7 +145,7 @@ pub(super) fn run(side: &Side) -> Result<f64> {
         let listener = TcpListener::from_std(listener)?;
         match side.program {
             Program::RemoteCommstime => commstime(&side, &listener, &all, acked).await,
-            Program::RemotePingpong => pingpong(&side, &listener, all[1]).await,
+            Program::RemotePingpong | Program::RemoteLink => pingpong(&side, &listener, all[1]).await,
             Program::RemoteThroughput => throughput(&side, &listener, all[1], acked).await,
             program => bail!("there is no {program} over sockets"),
         }

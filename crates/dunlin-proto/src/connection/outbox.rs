@@ -146,9 +146,9 @@ enum Speaker {
 }
 
 /// Small frames are written into pieces of so many bytes...
-const PAGE: usize = 4 << 10;
+pub(crate) const PAGE: usize = 4 << 10;
 /// ... until less is left. A frame that needs more takes a piece of its own.
-const PAGE_MIN: usize = 256;
+pub(crate) const PAGE_MIN: usize = 256;
 
 /// So much may be queued for one connection of values that are sent on credits.
 fn queued_max(config: &Config) -> u64 {
@@ -161,7 +161,7 @@ fn queued_min(config: &Config) -> u64 {
 }
 
 /// A value of no more bytes than this is small.
-const SMALL: usize = 1 << 10;
+pub(crate) const SMALL: usize = 1 << 10;
 
 /// Whether others hardly wait for it.
 fn is_small(said: &ToHome) -> bool {
@@ -170,16 +170,16 @@ fn is_small(said: &ToHome) -> bool {
 
 /// Whether nothing is said on a connection, by either side, but large values of one channel.
 #[derive(Clone, Debug, Default)]
-struct Company {
+pub(crate) struct Company {
     /// Who has said something last at this side, and at the other, and when.
     last: [Option<(ChannelId, Time)>; 2],
     /// When there was somebody else.
     at: Time,
-    is_alone: bool,
+    pub(crate) is_alone: bool,
 }
 
 impl Company {
-    fn meet(&mut self, now: Time, said_here: bool, channel: ChannelId, small: bool, config: &Config) {
+    pub(crate) fn meet(&mut self, now: Time, said_here: bool, channel: ChannelId, small: bool, config: &Config) {
         let before = self.last[usize::from(said_here)].replace((channel, now));
         if small || before.is_some_and(|(other, at)| other != channel && now.since(at) < config.company) {
             self.at = now;
@@ -202,19 +202,8 @@ pub(crate) enum Recalled {
     Sent,
 }
 
-/// How frames are written. A link has a codec of its own.
-#[derive(Clone, Copy, Debug)]
-struct Encode(fn(&Frame, &mut BytesMut) -> Option<Bytes>);
-
-impl Default for Encode {
-    fn default() -> Self {
-        Self(codec::encode)
-    }
-}
-
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outbox {
-    encode: Encode,
     control: Control,
     streams: BTreeMap<ChannelId, Stream>,
     /// How many streams there have been.
@@ -272,12 +261,6 @@ enum Goodbye {
 }
 
 impl Outbox {
-    /// An outbox whose frames this function writes.
-    #[cfg(feature = "link")]
-    pub(crate) fn written_by(encode: fn(&Frame, &mut BytesMut) -> Option<Bytes>) -> Self {
-        Self { encode: Encode(encode), ..Self::default() }
-    }
-
     pub(crate) fn push(&mut self, frame: Frame) {
         match frame {
             Frame::ToHome(channel, said) => {
@@ -487,7 +470,7 @@ impl Outbox {
             Page { bytes: std::mem::take(&mut self.page), numbered: std::mem::take(&mut self.numbered), total: 0 };
         if let Some(frame) = moment {
             // Nothing that is not numbered carries a piece of a value.
-            (self.encode.0)(&frame, &mut page.bytes);
+            codec::encode(&frame, &mut page.bytes);
             page.total = page.bytes.len();
         }
         if self.current < self.written.len() {
@@ -518,7 +501,7 @@ impl Outbox {
                 },
             };
             let start = page.bytes.len();
-            let piece = (self.encode.0)(&frame, &mut page.bytes);
+            let piece = codec::encode(&frame, &mut page.bytes);
             if planted!(TakenUnnumbered) && matches!(frame, Frame::FromHome(_, FromHome::Taken(_))) {
                 page.total += page.bytes.len() - start;
                 continue;
@@ -779,24 +762,24 @@ impl Outbox {
 
 /// How large the pieces of values are.
 #[derive(Clone, Copy)]
-struct Sizes {
+pub(crate) struct Sizes {
     /// What is no longer than this goes in one piece...
-    whole: usize,
+    pub(crate) whole: usize,
     /// ... and what is longer, in such.
-    piece: usize,
+    pub(crate) piece: usize,
 }
 
 impl Sizes {
-    fn alone(config: &Config) -> Self {
+    pub(crate) fn alone(config: &Config) -> Self {
         Self { whole: config.chunk.max(config.chunk_alone), piece: config.chunk.max(config.chunk_alone / 2) }
     }
 
-    fn beside_others(config: &Config) -> Self {
+    pub(crate) fn beside_others(config: &Config) -> Self {
         Self { whole: config.chunk, piece: config.chunk }
     }
 
     /// Nobody waits behind what is written at once, so it may be one piece: the other side does not have to put it together.
-    fn undisturbed(config: &Config, at_once: usize) -> Self {
+    pub(crate) fn undisturbed(config: &Config, at_once: usize) -> Self {
         let Self { piece, .. } = Self::alone(config);
         let piece = piece.max(at_once.min(4 * config.chunk_alone).min(limits::CHUNK / 2));
         Self { whole: (2 * piece).min(limits::CHUNK), piece }

@@ -1,9 +1,9 @@
 //! One connection between two nodes, with the channels that it carries, as a state machine.
 //!
-//! A [`Link`] has neither a socket nor a clock: its driver gives it bytes and the time, and writes what it returns. It uses the outbox, the
-//! inbox and the window of the connections of a [`Machine`](crate::Machine), and acknowledges as that does. It has no handshake, no
-//! heartbeats, no names and no moves, and each side grants the other unlimited memory ([`Memory::Credit`](crate::wire::Memory) is never
-//! sent): those are parts of the redesign behind the slice that this is.
+//! A [`Link`] has neither a socket nor a clock: its driver gives it bytes and the time, and writes what it returns. It uses the inbox
+//! and the window of the connections of a [`Machine`](crate::Machine), acknowledges as that does, and has the lanes of its outbox. It has
+//! no handshake, no heartbeats, no names and no moves, and each side grants the other unlimited memory
+//! ([`Memory::Credit`](crate::wire::Memory) is never sent): those are parts of the redesign behind the slice that this is.
 //!
 //! # Channels
 //! A channel has a half at each side. Both sides [open](Link::open) it under one number, which they know from elsewhere, and then
@@ -20,6 +20,7 @@
 //! frames it has [seen](Link::seen), and [resumes](Link::resume) from there on the next socket.
 
 mod dialogue;
+mod outbox;
 #[cfg(test)]
 mod tests;
 mod violation;
@@ -32,16 +33,20 @@ pub use self::violation::{Misstep, Violation};
 use crate::account::Charge;
 use crate::config::Config;
 use crate::connection::inbox::{Arrived, Begun, Inbox};
-use crate::connection::outbox::{Outbox, Recalled};
+use crate::connection::outbox::SMALL;
 use crate::id::{ChannelId, ChoiceId, Request, Ticket};
 use crate::time::Time;
-use crate::wire::codec::WireError;
 use crate::wire::codec::link::{self as codec, Front};
-use crate::wire::{End, Failure, Frame, FromHome, Head, Terms, ToHome, Which};
+use crate::wire::{End, Failure, Head, Which};
 use dialogue::{Dialogue, Heard};
+use outbox::Outbox;
 
 /// So many offers of one half may be open at its home. A sender makes one after the other, so that more than two are a peer's mistake.
 const OFFERS_MAX: usize = 32;
+
+/// So many frames are acknowledged with what is written next. Fewer wait for more, or for the time or the bytes after which an
+/// acknowledgement goes alone: until then the peer keeps some small frames, and one in four round trips carries one.
+const ACK_FRAMES: u64 = 8;
 
 /// What one half of a channel sends to the other: `dunlin_core::remote::Word` on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,30 +101,50 @@ impl Word {
         }
     }
 
-    /// The frame in which a half sends it to the half with that alias.
-    fn frame(self, from: Which, to: u32) -> Frame {
-        let id = ChannelId(to.into());
-        let value = |head, value: Bytes| ToHome::Value { head, total: value.len() as u64, first: value };
-        let to_home = match self {
-            Self::Offer(ticket, bytes) => value(Head::Offer(ticket), bytes),
-            Self::Grant(ticket, request, bytes) => value(Head::Grant(ticket, request), bytes),
-            Self::OfferChoice(ticket, choice) => ToHome::OfferChoice(ticket, choice),
-            Self::Refuse(ticket) => ToHome::Take(ticket),
-            Self::Withdraw(ticket) => ToHome::Withdraw(ticket),
-            Self::Revoke(ticket) => ToHome::Revoke(ticket),
-            Self::Ended(how) if from == Which::Sender => ToHome::Ended(how),
-            Self::Ended(how) => return Frame::FromHome(id, FromHome::Ended(how)),
-            Self::Taken(ticket) => return Frame::FromHome(id, FromHome::Taken(ticket)),
-            Self::Held(ticket) => return Frame::FromHome(id, FromHome::Held(ticket)),
-            Self::Released(ticket) => return Frame::FromHome(id, FromHome::Released(ticket)),
-            Self::Failed(ticket, why) => return Frame::FromHome(id, FromHome::Failed(ticket, why)),
-            Self::Withdrawn(ticket) => return Frame::FromHome(id, FromHome::Withdrawn(ticket)),
-            Self::Reserve(ticket, request) => return Frame::FromHome(id, FromHome::Reserve(ticket, request)),
-            // Each grant has one answer, and a half grants no second time before it, so that no number is needed.
-            Self::Abort(ticket) => return Frame::FromHome(id, FromHome::Abort(ticket, 0)),
-        };
-        Frame::ToHome(id, to_home)
+    /// The offer that it makes.
+    fn offers(&self) -> Option<Ticket> {
+        match self {
+            Self::Offer(ticket, _) | Self::OfferChoice(ticket, _) => Some(*ticket),
+            _ => None,
+        }
     }
+
+    fn value(&self) -> Option<&Bytes> {
+        match self {
+            Self::Offer(_, value) | Self::Grant(_, _, value) => Some(value),
+            _ => None,
+        }
+    }
+
+    fn value_mut(&mut self) -> Option<&mut Bytes> {
+        match self {
+            Self::Offer(_, value) | Self::Grant(_, _, value) => Some(value),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn whole(head: Head, value: Bytes) -> Self {
+        match head {
+            Head::Grant(ticket, request) => Self::Grant(ticket, request, value),
+            Head::Offer(ticket) | Head::Unread(ticket) | Head::GrantUnread(ticket, _) => Self::Offer(ticket, value),
+            Head::Sent => unreachable!("a link's codec reads no such value"),
+        }
+    }
+}
+
+/// What overtakes values.
+#[derive(Clone, Debug)]
+pub(crate) enum Said {
+    /// A word of a home.
+    Word(Word),
+    /// A sending half is there.
+    Attach { number: u64 },
+    /// Its home is there.
+    Attached { alias: u32 },
+    /// The value that has begun is not wanted any more.
+    Cut,
+    /// The home is closed.
+    Over,
 }
 
 /// One half of a channel, in its place in the slab.
@@ -135,6 +160,34 @@ struct Half {
     closed: bool,
     /// The other half sends nothing more.
     over: bool,
+}
+
+impl Half {
+    /// Queues a word, or (`None`) the close of the half.
+    #[inline]
+    fn push(&mut self, alias: u32, word: Option<Word>, outbox: &mut Outbox) {
+        match (self.to, self.dialogue.which()) {
+            (None, _) => self.early.push_back(word),
+            (Some(to), Which::Sender) => outbox.push(alias, to, word),
+            (Some(to), Which::Receiver) => outbox.push_control(to, word.map_or(Said::Over, Said::Word)),
+        }
+    }
+
+    /// Takes an offer back that has not been written in whole. `false`: it has.
+    fn recall(&mut self, alias: u32, ticket: Ticket, outbox: &mut Outbox) -> bool {
+        let is_offer = |word: &Option<Word>| word.as_ref().is_some_and(|word| word.offers() == Some(ticket));
+        let recalled = match self.to {
+            Some(_) => outbox.recall(alias, ticket),
+            None => {
+                let at = self.early.iter().position(is_offer);
+                at.and_then(|at| self.early.remove(at)).is_some()
+            }
+        };
+        if recalled {
+            self.dialogue.recalled(ticket);
+        }
+        recalled
+    }
 }
 
 /// One side of a connection.
@@ -158,11 +211,9 @@ pub struct Link {
 impl Link {
     /// A link without channels or a socket. Of the configuration only the sizes, and the times of acknowledgements, count.
     pub fn new(config: Config) -> Self {
-        let mut outbox = Outbox::written_by(codec::encode);
-        outbox.grow_credit(u64::MAX);
         Self {
             config,
-            outbox,
+            outbox: Outbox::default(),
             inbox: Inbox::default(),
             slab: Vec::new(),
             free: Vec::new(),
@@ -197,7 +248,7 @@ impl Link {
         let Some(half) = self.half(alias) else { return };
         let number = half.number;
         if half.dialogue.which() == Which::Sender {
-            return self.outbox.push(Frame::ToHome(codec::attach_id(number, alias), ToHome::Drain));
+            return self.outbox.push_control(alias, Said::Attach { number });
         }
         match self.attaching.remove(&number) {
             Some(to) => self.answer_attach(alias, to),
@@ -207,20 +258,18 @@ impl Link {
 
     /// The home answers the sending half.
     fn answer_attach(&mut self, alias: u32, to: u32) {
-        let terms = Terms { window: OFFERS_MAX as u32, credits: alias, value_max: self.config.value_max as u64 };
-        self.outbox.push(Frame::FromHome(ChannelId(to.into()), FromHome::Attached(terms)));
+        self.outbox.push_control(to, Said::Attached { alias });
         self.attached(alias, to);
     }
 
     fn attached(&mut self, alias: u32, to: u32) {
         let Some(half) = self.half(alias) else { return };
         half.to = Some(to);
-        for word in std::mem::take(&mut half.early) {
-            match word {
-                Some(word) => self.push(alias, word),
-                None => self.push_over(alias),
-            }
+        let early = std::mem::take(&mut half.early);
+        if let Some(half) = self.slab.get_mut(alias as usize).and_then(Option::as_mut) {
+            early.into_iter().for_each(|word| half.push(alias, word, &mut self.outbox));
         }
+        self.free_if_over(alias);
     }
 
     fn half(&mut self, alias: u32) -> Option<&mut Half> {
@@ -229,70 +278,32 @@ impl Link {
 
     /// Queues a word of this half behind those before it. What a closed half sends is dropped.
     pub fn send(&mut self, alias: u32, word: Word) {
-        let Some(half) = self.half(alias).filter(|half| !half.closed) else { return };
-        if !half.dialogue.send(&word) {
+        let Some(half) = self.slab.get_mut(alias as usize).and_then(Option::as_mut) else { return };
+        if half.closed || !half.dialogue.send(&word) {
             return;
         }
         if let Word::Withdraw(ticket) = word
-            && self.recall(alias, ticket)
+            && half.recall(alias, ticket, &mut self.outbox)
         {
             return self.answers.push_back((alias, Word::Withdrawn(ticket)));
         }
-        self.push(alias, word);
-    }
-
-    fn push(&mut self, alias: u32, word: Word) {
-        let Some(half) = self.half(alias) else { return };
-        match half.to {
-            Some(to) => {
-                let frame = word.frame(half.dialogue.which(), to);
-                self.outbox.push(frame);
-            }
-            None => half.early.push_back(Some(word)),
-        }
-    }
-
-    /// Takes an offer back that has not been written in whole. `false`: it has.
-    fn recall(&mut self, alias: u32, ticket: Ticket) -> bool {
-        let Some(half) = self.half(alias) else { return false };
-        let is_offer =
-            |word: &Option<Word>| matches!(word, Some(Word::Offer(t, _) | Word::OfferChoice(t, _)) if *t == ticket);
-        let recalled = match (half.to, half.early.iter().position(is_offer)) {
-            (None, at) => at.and_then(|at| half.early.remove(at)).is_some(),
-            (Some(to), _) => self.outbox.recall(ChannelId(to.into()), ticket) == Recalled::Unsent,
-        };
-        if recalled && let Some(half) = self.half(alias) {
-            half.dialogue.recalled(ticket);
-        }
-        recalled
+        half.push(alias, Some(word), &mut self.outbox);
     }
 
     /// The half sends nothing more, and receives nothing more.
     pub fn close(&mut self, alias: u32) {
-        let Some(half) = self.half(alias).filter(|half| !half.closed) else { return };
-        half.closed = true;
-        match half.to {
-            Some(_) => self.push_over(alias),
-            None => half.early.push_back(None),
+        let Some(half) = self.slab.get_mut(alias as usize).and_then(Option::as_mut) else { return };
+        if !std::mem::replace(&mut half.closed, true) {
+            half.push(alias, None, &mut self.outbox);
+            self.free_if_over(alias);
         }
     }
 
-    fn push_over(&mut self, alias: u32) {
-        let Some(half) = self.half(alias) else { return };
-        let Some(to) = half.to else { return };
-        let id = ChannelId(to.into());
-        let frame = match half.dialogue.which() {
-            Which::Sender => Frame::ToHome(id, ToHome::Quiet),
-            Which::Receiver => Frame::FromHome(id, FromHome::Drained),
-        };
-        self.outbox.push(frame);
-        self.free_if_over(alias);
-    }
-
     fn free_if_over(&mut self, alias: u32) {
-        if self.half(alias).is_some_and(|half| half.closed && half.over) {
+        if self.half(alias).is_some_and(|half| half.closed && half.over && half.to.is_some()) {
             self.slab[alias as usize] = None;
             self.free.push(alias);
+            self.answers.retain(|(of, _)| *of != alias);
         }
     }
 
@@ -321,8 +332,8 @@ impl Link {
                     missing = bytes;
                     break;
                 }
-                Front::Frame(frame) => {
-                    if let Some((alias, word)) = self.hear(now, frame)? {
+                Front::Frame(alias, heard) => {
+                    if let Some(word) = self.hear(now, alias, heard)? {
                         deliver(alias, word);
                     }
                 }
@@ -335,34 +346,97 @@ impl Link {
         Ok(missing)
     }
 
-    fn hear(&mut self, now: Time, frame: Frame) -> Result<Option<(u32, Word)>, Violation> {
-        if let Frame::Ack { seen } = frame {
-            let plausible = self.outbox.acknowledge(now, seen, &self.config);
-            return if plausible { Ok(None) } else { Err(Violation::Acknowledged(seen)) };
+    #[inline]
+    fn hear(&mut self, now: Time, alias: u32, heard: codec::Heard) -> Result<Option<Word>, Violation> {
+        use codec::Heard;
+
+        if let Heard::Ack(seen) = heard {
+            let is_possible = self.outbox.acknowledge(now, seen, &self.config);
+            return if is_possible { Ok(None) } else { Err(Violation::Acknowledged(seen)) };
         }
-        self.outbox.meets(now, false, &frame, &self.config);
         self.inbox.seen += 1;
         // As a `Machine` does: about what the peer keeps for it.
         self.inbox.unacked_bytes += 32;
-        match frame {
-            Frame::ToHome(id, ToHome::Drain) => {
-                let (number, to) = codec::of_attach_id(id);
-                self.hear_attach(number, to).map(|()| None)
+        match heard {
+            Heard::Word(Which::Receiver, word) => {
+                self.addressed(alias, Which::Sender)?;
+                self.hear_word(alias, word)
             }
-            Frame::ToHome(id, said) => self.hear_sender(codec::alias(id), said),
-            Frame::More(id, piece) => {
-                let alias = codec::alias(id);
+            Heard::Word(Which::Sender, word) => {
+                if self.inbox.is_within_value(id(alias)) {
+                    return Err(Violation::WithinValue(alias));
+                }
+                let length = word.value().map_or(0, Bytes::len);
+                self.outbox.meets(now, false, alias, length <= SMALL, &self.config);
+                self.inbox.unacked_bytes += length;
+                self.addressed(alias, Which::Receiver)?;
+                self.fits(alias, length as u64)?;
+                self.hear_word(alias, word)
+            }
+            Heard::Begins { head, total, first } => self.hear_begin(now, alias, head, total, first),
+            Heard::More(piece) => {
+                self.outbox.meets(now, false, alias, piece.len() <= SMALL, &self.config);
                 self.inbox.unacked_bytes += piece.len();
-                let arrived = self.inbox.more(id, &piece);
-                self.arrived(alias, arrived)
+                match self.inbox.more(id(alias), &piece) {
+                    Arrived::NotYet | Arrived::Unwanted(_) => Ok(None),
+                    Arrived::Whole(head, value, _) => self.hear_word(alias, Word::whole(head, value)),
+                    Arrived::Wrong => Err(Violation::StrayPiece(alias)),
+                }
             }
-            Frame::Cut(id) => {
-                let alias = codec::alias(id);
-                self.inbox.cut(id).map(|_| None).ok_or(Violation::StrayPiece(alias))
+            Heard::Cut => self.inbox.cut(id(alias)).map(|_| None).ok_or(Violation::StrayPiece(alias)),
+            Heard::Over(from) => {
+                if self.inbox.is_within_value(id(alias)) {
+                    return Err(Violation::WithinValue(alias));
+                }
+                let here = if from == Which::Sender { Which::Receiver } else { Which::Sender };
+                self.addressed(alias, here)?.over = true;
+                self.free_if_over(alias);
+                Ok(None)
             }
-            Frame::FromHome(id, said) => self.hear_home(codec::alias(id), said),
-            _ => unreachable!("a link's codec reads no other frames"),
+            Heard::Attach { number } => self.hear_attach(number, alias).map(|()| None),
+            Heard::Attached { alias: to } => match self.half(alias) {
+                Some(half) if half.dialogue.which() == Which::Sender && half.to.is_none() => {
+                    self.attached(alias, to);
+                    Ok(None)
+                }
+                Some(half) => Err(Violation::AttachedTwice(half.number)),
+                None => Err(Violation::UnknownAlias(alias)),
+            },
+            Heard::Ack(_) => unreachable!("heard before"),
         }
+    }
+
+    /// Whether a value may be so long.
+    fn fits(&self, alias: u32, bytes: u64) -> Result<(), Violation> {
+        let bytes_max = self.config.value_max as u64;
+        if bytes > bytes_max { Err(Violation::ValueTooLarge { alias, bytes, bytes_max }) } else { Ok(()) }
+    }
+
+    /// The first piece of a value has arrived.
+    fn hear_begin(
+        &mut self,
+        now: Time,
+        alias: u32,
+        head: Head,
+        total: u64,
+        first: Bytes,
+    ) -> Result<Option<Word>, Violation> {
+        if self.inbox.is_within_value(id(alias)) {
+            return Err(Violation::WithinValue(alias));
+        }
+        self.outbox.meets(now, false, alias, first.len() <= SMALL, &self.config);
+        self.inbox.unacked_bytes += first.len();
+        let half = self.addressed(alias, Which::Receiver)?;
+        let (ticket, is_offer) = match head {
+            Head::Offer(ticket) => (ticket, true),
+            Head::Grant(ticket, _) => (ticket, false),
+            _ => unreachable!("a link's codec reads no other values"),
+        };
+        half.dialogue.hear_value(ticket, is_offer).map_err(|misstep| Violation::Half { alias, misstep })?;
+        let wanted = !half.closed;
+        self.fits(alias, total)?;
+        self.inbox.begin(id(alias), Begun { head, total, wanted, charge: Charge::NONE }, first);
+        Ok(None)
     }
 
     fn hear_attach(&mut self, number: u64, to: u32) -> Result<(), Violation> {
@@ -391,108 +465,28 @@ impl Link {
         Ok(half)
     }
 
-    fn hear_sender(&mut self, alias: u32, said: ToHome) -> Result<Option<(u32, Word)>, Violation> {
-        let id = ChannelId(alias.into());
-        if self.inbox.is_within_value(id) {
-            return Err(Violation::WithinValue(alias));
-        }
-        let value_max = self.config.value_max as u64;
-        let half = self.addressed(alias, Which::Receiver)?;
-        let word = match said {
-            ToHome::Value { head, total, first } => {
-                let (ticket, is_offer) = match head {
-                    Head::Offer(ticket) => (ticket, true),
-                    Head::Grant(ticket, _) => (ticket, false),
-                    _ => unreachable!("a link's codec reads no other values"),
-                };
-                half.dialogue.hear_value(ticket, is_offer).map_err(|misstep| Violation::Half { alias, misstep })?;
-                if total > value_max {
-                    return Err(Violation::ValueTooLarge { alias, bytes: total, bytes_max: value_max });
-                }
-                let wanted = !half.closed;
-                self.inbox.unacked_bytes += first.len();
-                if first.len() as u64 == total {
-                    // Most are.
-                    return self.hear_word(alias, whole(head, first));
-                }
-                let begun = Begun { head, total, wanted, charge: Charge::NONE };
-                let arrived = self.inbox.begin(id, begun, first);
-                return self.arrived(alias, arrived);
-            }
-            ToHome::OfferChoice(ticket, choice) => Word::OfferChoice(ticket, choice),
-            ToHome::Withdraw(ticket) => Word::Withdraw(ticket),
-            ToHome::Revoke(ticket) => Word::Revoke(ticket),
-            ToHome::Take(ticket) => Word::Refuse(ticket),
-            ToHome::Ended(End::Lost) => return Err(Violation::Wire(NOT_LOST)),
-            ToHome::Ended(how) => Word::Ended(how),
-            ToHome::Quiet => return self.hear_over(alias),
-            ToHome::Drain | ToHome::Attach(_) | ToHome::State(_) => unreachable!("heard before, or not read"),
-        };
-        self.hear_word(alias, word)
-    }
-
-    /// A piece of a value has arrived.
-    fn arrived(&mut self, alias: u32, arrived: Arrived) -> Result<Option<(u32, Word)>, Violation> {
-        match arrived {
-            Arrived::NotYet | Arrived::Unwanted(_) => Ok(None),
-            Arrived::Whole(head, value, _) => self.hear_word(alias, whole(head, value)),
-            Arrived::Wrong => Err(Violation::StrayPiece(alias)),
-        }
-    }
-
-    fn hear_home(&mut self, alias: u32, said: FromHome) -> Result<Option<(u32, Word)>, Violation> {
-        if let FromHome::Attached(terms) = said {
-            return match self.half(alias) {
-                Some(half) if half.dialogue.which() == Which::Sender && half.to.is_none() => {
-                    self.attached(alias, terms.credits);
-                    Ok(None)
-                }
-                Some(half) => Err(Violation::AttachedTwice(half.number)),
-                None => Err(Violation::UnknownAlias(alias)),
-            };
-        }
-        self.addressed(alias, Which::Sender)?;
-        let word = match said {
-            FromHome::Taken(ticket) => Word::Taken(ticket),
-            FromHome::Held(ticket) => Word::Held(ticket),
-            FromHome::Released(ticket) => Word::Released(ticket),
-            FromHome::Failed(ticket, why) => Word::Failed(ticket, why),
-            FromHome::Withdrawn(ticket) => Word::Withdrawn(ticket),
-            FromHome::Reserve(ticket, request) => Word::Reserve(ticket, request),
-            FromHome::Abort(ticket, _) => Word::Abort(ticket),
-            FromHome::Ended(End::Lost) => return Err(Violation::Wire(NOT_LOST)),
-            FromHome::Ended(how) => Word::Ended(how),
-            FromHome::Drained => return self.hear_over(alias),
-            _ => unreachable!("a link's codec reads no other frames"),
-        };
-        self.hear_word(alias, word)
-    }
-
-    fn hear_word(&mut self, alias: u32, word: Word) -> Result<Option<(u32, Word)>, Violation> {
+    #[inline]
+    fn hear_word(&mut self, alias: u32, word: Word) -> Result<Option<Word>, Violation> {
         let Some(half) = self.half(alias) else { return Err(Violation::UnknownAlias(alias)) };
         let heard = half.dialogue.hear(&word).map_err(|misstep| Violation::Half { alias, misstep })?;
-        Ok((heard == Heard::Deliver && !half.closed).then_some((alias, word)))
-    }
-
-    fn hear_over(&mut self, alias: u32) -> Result<Option<(u32, Word)>, Violation> {
-        if let Some(half) = self.half(alias) {
-            half.over = true;
-        }
-        self.free_if_over(alias);
-        Ok(None)
+        Ok((heard == Heard::Deliver && !half.closed).then_some(word))
     }
 
     /// Writes what may be written now behind `out`, about `room` bytes, and returns how many bytes. If it returns at least `room`, there may be
     /// more.
     pub fn fill(&mut self, now: Time, room: usize, out: &mut Vec<Bytes>) -> usize {
-        let owed = self.inbox.heard() != self.inbox.acked;
-        let moment = (owed && (self.outbox.has_something(&self.config) || self.must_acknowledge(now))).then(|| {
+        let owed = self.inbox.heard() - self.inbox.acked;
+        let rides = owed >= ACK_FRAMES && !self.outbox.is_idle();
+        let ack = (rides || (owed > 0 && self.must_acknowledge(now))).then(|| {
             self.inbox.acked = self.inbox.heard();
             self.inbox.unacked_bytes = 0;
             self.ack_at = None;
-            Frame::Ack { seen: self.inbox.acked }
+            self.inbox.acked
         });
-        self.outbox.fill(now, moment, &self.config, room, out)
+        if ack.is_none() && self.outbox.is_idle() {
+            return 0;
+        }
+        self.outbox.fill(now, ack, &self.config, room, out)
     }
 
     fn must_acknowledge(&self, now: Time) -> bool {
@@ -541,12 +535,6 @@ impl Link {
     }
 }
 
-const NOT_LOST: WireError = WireError::Invalid { what: "an end", value: 3 };
-
-fn whole(head: Head, value: Bytes) -> Word {
-    match head {
-        Head::Grant(ticket, request) => Word::Grant(ticket, request, value),
-        Head::Offer(ticket) | Head::Unread(ticket) | Head::GrantUnread(ticket, _) => Word::Offer(ticket, value),
-        Head::Sent => unreachable!("a link's codec reads no such value"),
-    }
+fn id(alias: u32) -> ChannelId {
+    ChannelId(alias.into())
 }

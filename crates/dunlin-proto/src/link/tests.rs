@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::random::Random;
+use crate::wire::codec::WireError;
 
 fn config() -> Config {
     // A small window, so that values have to wait for acknowledgements.
@@ -381,245 +382,246 @@ fn words_survive_splits_and_cuts() {
     assert!(cuts as u64 > seeds);
 }
 
-/// What a link says to these frames, and then to the last one. It has a home (alias 0), its sender's alias is 9, and a sending half (alias 1), whose home's is 9.
-fn answer_to(frames: &[Frame], sent: &[Word]) -> Result<Vec<(u32, Word)>, Violation> {
+fn frame(write: impl FnOnce(&mut BytesMut) -> Option<Bytes>) -> Bytes {
+    let mut bytes = BytesMut::new();
+    let piece = write(&mut bytes);
+    bytes.extend(piece);
+    bytes.freeze()
+}
+
+/// A word for the home, which has alias 0.
+fn to_home(word: Word) -> Bytes {
+    let total = word.value().map_or(0, Bytes::len);
+    frame(|out| codec::write_word(Which::Sender, 0, word, total, out))
+}
+
+/// A word for the sending half, which has alias 1.
+fn from_home(word: Word) -> Bytes {
+    frame(|out| codec::write_word(Which::Receiver, 1, word, 0, out))
+}
+
+fn said(to: u32, said: Said) -> Bytes {
+    frame(|out| {
+        codec::write_said(to, said, out);
+        None
+    })
+}
+
+fn over(from: Which, to: u32) -> Bytes {
+    frame(|out| {
+        codec::write_over(from, to, out);
+        None
+    })
+}
+
+fn krill() -> Bytes {
+    Bytes::from_static(b"krill")
+}
+
+fn offer(ticket: Ticket) -> Bytes {
+    to_home(Word::Offer(ticket, krill()))
+}
+
+fn grant(ticket: Ticket, request: Request) -> Bytes {
+    to_home(Word::Grant(ticket, request, krill()))
+}
+
+fn choice(ticket: Ticket) -> Bytes {
+    to_home(Word::OfferChoice(ticket, 7))
+}
+
+/// The first piece of a value.
+fn begin(total: usize) -> Bytes {
+    frame(|out| codec::write_word(Which::Sender, 0, Word::Offer(1, krill()), total, out))
+}
+
+fn more(to: u32) -> Bytes {
+    frame(|out| codec::write_more(to, krill(), out))
+}
+
+/// What the last of these frames leads to. Before it, and behind each of the first frames, a half of the link sends one of the words. The
+/// link has a home (alias 0) and a sending half (alias 1).
+fn answer_to(frames: &[Bytes], words: &[(u32, Word)]) -> Result<Vec<(u32, Word)>, Violation> {
     let mut link = Link::new(config());
-    for which in [Which::Receiver, Which::Sender] {
-        let alias = link.open(which, alias_of(which).into());
-        assert_eq!(alias, alias_of(which));
-        link.attach(alias);
-    }
-    let mut buffer = BytesMut::new();
-    let mut read = |link: &mut Link, frame: &Frame| {
-        if let Some(piece) = codec::encode(frame, &mut buffer) {
-            buffer.extend_from_slice(&piece);
-        }
+    assert_eq!([link.open(Which::Receiver, 0), link.open(Which::Sender, 1)], [0, 1]);
+    [0, 1].into_iter().for_each(|alias| link.attach(alias));
+    let read = |link: &mut Link, frame: &Bytes| {
         let mut words = Vec::new();
-        link.receive(Time(1), &mut buffer, &mut |alias, word| words.push((alias, word))).map(|_| words)
+        link.receive(Time(1), &mut BytesMut::from(&frame[..]), &mut |alias, word| words.push((alias, word)))
+            .map(|_| words)
     };
-    let terms = Terms { window: 32, credits: 9, value_max: 1 };
-    read(&mut link, &Frame::ToHome(codec::attach_id(0, 9), ToHome::Drain)).unwrap();
-    read(&mut link, &Frame::FromHome(ChannelId(1), FromHome::Attached(terms))).unwrap();
-    let mut words = sent.iter();
+    read(&mut link, &said(9, Said::Attach { number: 0 })).unwrap();
+    read(&mut link, &said(1, Said::Attached { alias: 9 })).unwrap();
+    let mut words = words.iter();
     let (last, first) = frames.split_last().unwrap();
+    let send = |link: &mut Link, (alias, word): &(u32, Word)| {
+        link.send(*alias, word.clone());
+        link.fill(Time(1), 1 << 20, &mut Vec::new());
+    };
     for frame in first {
+        words.next().into_iter().for_each(|word| send(&mut link, word));
         read(&mut link, frame).unwrap();
-        words.next().into_iter().for_each(|word| link.send(of(word), word.clone()));
     }
-    words.for_each(|word| link.send(of(word), word.clone()));
-    link.fill(Time(1), 1 << 20, &mut Vec::new());
+    words.for_each(|word| send(&mut link, word));
     read(&mut link, last)
-}
-
-fn alias_of(which: Which) -> u32 {
-    match which {
-        Which::Receiver => 0,
-        Which::Sender => 1,
-    }
-}
-
-fn of(word: &Word) -> u32 {
-    match word {
-        Word::Taken(_) | Word::Held(_) | Word::Reserve(..) | Word::Abort(_) | Word::Failed(..) => 0,
-        _ => 1,
-    }
-}
-
-fn to_home(said: ToHome) -> Frame {
-    Frame::ToHome(ChannelId(0), said)
-}
-
-fn from_home(said: FromHome) -> Frame {
-    Frame::FromHome(ChannelId(1), said)
-}
-
-fn carried(head: Head, total: u64) -> Frame {
-    to_home(ToHome::Value { head, total, first: Bytes::from_static(b"krill") })
-}
-
-fn offer(ticket: Ticket) -> Frame {
-    carried(Head::Offer(ticket), 5)
-}
-
-fn grant(ticket: Ticket, request: Request) -> Frame {
-    carried(Head::Grant(ticket, request), 5)
-}
-
-fn choice(ticket: Ticket) -> Frame {
-    to_home(ToHome::OfferChoice(ticket, 7))
-}
-
-fn misstep(alias: u32, misstep: Misstep) -> Violation {
-    Violation::Half { alias, misstep }
 }
 
 #[test]
 fn home_rejects_what_a_sending_half_cannot_send() {
-    let gone = || to_home(ToHome::Ended(End::Gone));
-    let many: Vec<Frame> = (1..=33).map(offer).collect();
-    let rejected: Vec<(Vec<Frame>, Vec<Word>, Misstep)> = vec![
-        (vec![offer(3), offer(3)], vec![], Misstep::TicketReused(3)),
-        (vec![offer(3), choice(2)], vec![], Misstep::TicketReused(2)),
-        (many, vec![], Misstep::TooManyOffers { offers_max: 32 }),
-        (vec![to_home(ToHome::Withdraw(1))], vec![], Misstep::UnknownTicket(1)),
-        (vec![to_home(ToHome::Take(1))], vec![], Misstep::UnknownTicket(1)),
-        (vec![to_home(ToHome::Revoke(1))], vec![], Misstep::UnknownTicket(1)),
-        (vec![grant(1, 1)], vec![], Misstep::UnknownTicket(1)),
-        (vec![offer(1), grant(1, 1)], vec![], Misstep::NotAChoice(1)),
-        (vec![offer(1), to_home(ToHome::Revoke(1))], vec![], Misstep::NotAChoice(1)),
-        (vec![choice(1), grant(1, 1)], vec![], Misstep::NotAsked(1)),
-        (vec![choice(1), to_home(ToHome::Take(1))], vec![], Misstep::NotAsked(1)),
-        (vec![choice(1), grant(1, 4), grant(1, 4)], vec![Word::Reserve(1, 4)], Misstep::NotAsked(1)),
-        (
-            vec![offer(1), to_home(ToHome::Withdraw(1)), to_home(ToHome::Withdraw(1))],
-            vec![],
-            Misstep::WithdrawnTwice(1),
-        ),
-        (vec![gone(), offer(1)], vec![], Misstep::AfterEnd),
-        (vec![gone(), gone()], vec![], Misstep::AfterEnd),
-        (vec![to_home(ToHome::Quiet), choice(1)], vec![], Misstep::AfterEnd),
+    let gone = || to_home(Word::Ended(End::Gone));
+    let withdraw = || to_home(Word::Withdraw(1));
+    let refuse = || to_home(Word::Refuse(1));
+    let revoke = || to_home(Word::Revoke(1));
+    let reserved = [(0, Word::Taken(9)), (0, Word::Reserve(1, 4))];
+    let rejected: Vec<(Vec<Bytes>, &[(u32, Word)], Misstep)> = vec![
+        (vec![offer(3), offer(3)], &[], Misstep::TicketReused(3)),
+        (vec![offer(3), choice(2)], &[], Misstep::TicketReused(2)),
+        ((1..=33).map(offer).collect(), &[], Misstep::TooManyOffers { offers_max: 32 }),
+        (vec![withdraw()], &[], Misstep::UnknownTicket(1)),
+        (vec![refuse()], &[], Misstep::UnknownTicket(1)),
+        (vec![revoke()], &[], Misstep::UnknownTicket(1)),
+        (vec![grant(1, 1)], &[], Misstep::UnknownTicket(1)),
+        (vec![offer(1), grant(1, 1)], &[], Misstep::NotAChoice(1)),
+        (vec![offer(1), revoke()], &[], Misstep::NotAChoice(1)),
+        (vec![choice(1), grant(1, 1)], &[], Misstep::NotAsked(1)),
+        (vec![choice(1), refuse()], &[], Misstep::NotAsked(1)),
+        (vec![choice(1), grant(1, 4), grant(1, 4)], &reserved, Misstep::NotAsked(1)),
+        (vec![offer(1), withdraw(), withdraw()], &[], Misstep::WithdrawnTwice(1)),
+        (vec![gone(), offer(1)], &[], Misstep::AfterEnd),
+        (vec![gone(), gone()], &[], Misstep::AfterEnd),
+        (vec![over(Which::Sender, 0), choice(1)], &[], Misstep::AfterEnd),
     ];
-    for (frames, sent, why) in rejected {
-        assert_eq!(answer_to(&frames, &sent), Err(misstep(0, why)), "{frames:?}");
+    for (frames, words, misstep) in rejected {
+        assert_eq!(answer_to(&frames, words), Err(Violation::Half { alias: 0, misstep }), "{frames:?}");
     }
 }
 
 #[test]
 fn sending_half_rejects_what_its_home_cannot_send() {
-    let (taken, held) = (from_home(FromHome::Taken(1)), from_home(FromHome::Held(1)));
-    let firm = || vec![Word::Offer(1, Bytes::from_static(b"krill"))];
-    let of_choice = || vec![Word::OfferChoice(1, 7)];
-    let reserve = || from_home(FromHome::Reserve(1, 4));
-    let released = || from_home(FromHome::Released(1));
-    let rejected: Vec<(Vec<Frame>, Vec<Word>, Misstep)> = vec![
-        (vec![taken.clone()], vec![], Misstep::UnknownTicket(1)),
-        (vec![taken.clone()], of_choice(), Misstep::NotGranted(1)),
-        (vec![held.clone()], of_choice(), Misstep::NotGranted(1)),
-        (vec![released()], firm(), Misstep::NotHeld(1)),
-        (vec![from_home(FromHome::Withdrawn(1))], firm(), Misstep::NotAsked(1)),
-        (vec![reserve()], firm(), Misstep::NotAChoice(1)),
-        (vec![from_home(FromHome::Abort(1, 0))], of_choice(), Misstep::NotGranted(1)),
-        (vec![from_home(FromHome::Failed(2, Failure::Closed))], firm(), Misstep::UnknownTicket(2)),
-        (vec![from_home(FromHome::Drained), reserve()], of_choice(), Misstep::AfterEnd),
+    let firm = [(1, Word::Offer(1, krill()))];
+    let of_choice = [(1, Word::OfferChoice(1, 7))];
+    let word = |word| vec![from_home(word)];
+    let two = |one, other| vec![from_home(one), from_home(other)];
+    let rejected: Vec<(Vec<Bytes>, &[(u32, Word)], Misstep)> = vec![
+        (word(Word::Taken(1)), &[], Misstep::UnknownTicket(1)),
+        (word(Word::Taken(1)), &of_choice, Misstep::NotGranted(1)),
+        (word(Word::Held(1)), &of_choice, Misstep::NotGranted(1)),
+        (word(Word::Abort(1)), &of_choice, Misstep::NotGranted(1)),
+        (word(Word::Released(1)), &firm, Misstep::NotHeld(1)),
+        (word(Word::Withdrawn(1)), &firm, Misstep::NotAsked(1)),
+        (word(Word::Reserve(1, 4)), &firm, Misstep::NotAChoice(1)),
+        (word(Word::Failed(2, Failure::Closed)), &firm, Misstep::UnknownTicket(2)),
+        (two(Word::Taken(1), Word::Taken(1)), &firm, Misstep::Settled(1)),
+        (two(Word::Held(1), Word::Taken(1)), &firm, Misstep::IsHeld(1)),
+        (vec![over(Which::Receiver, 1), from_home(Word::Reserve(1, 4))], &of_choice, Misstep::AfterEnd),
     ];
-    for (frames, sent, why) in rejected {
-        assert_eq!(answer_to(&frames, &sent), Err(misstep(1, why)), "{frames:?}");
+    for (frames, words, misstep) in rejected {
+        assert_eq!(answer_to(&frames, words), Err(Violation::Half { alias: 1, misstep }), "{frames:?}");
     }
-    let open = |last: [Frame; 2]| {
-        let attached = from_home(FromHome::Attached(Terms { window: 32, credits: 9, value_max: 1 }));
-        let mut link = Link::new(config());
-        link.open(Which::Receiver, 0);
-        assert_eq!(link.open(Which::Sender, 1), 1);
-        link.attach(1);
-        let mut buffer = BytesMut::new();
-        codec::encode(&attached, &mut buffer);
-        link.receive(Time(1), &mut buffer, &mut |_, _| {}).unwrap();
-        link.send(1, firm().remove(0));
-        link.fill(Time(1), 1 << 20, &mut Vec::new());
-        last.iter().for_each(|frame| drop(codec::encode(frame, &mut buffer)));
-        link.receive(Time(1), &mut buffer, &mut |_, _| {})
-    };
-    assert_eq!(open([taken.clone(), taken.clone()]), Err(misstep(1, Misstep::Settled(1))));
-    assert_eq!(open([held.clone(), taken]), Err(misstep(1, Misstep::IsHeld(1))));
-    assert!(open([held, released()]).is_ok());
 }
 
 #[test]
 fn link_rejects_frames_that_fit_no_half() {
-    let rejected: Vec<(Vec<Frame>, Violation)> = vec![
-        (vec![Frame::ToHome(ChannelId(2), ToHome::Withdraw(1))], Violation::UnknownAlias(2)),
-        (vec![Frame::FromHome(ChannelId(7), FromHome::Taken(1))], Violation::UnknownAlias(7)),
-        (vec![Frame::ToHome(ChannelId(1), ToHome::Withdraw(1))], Violation::WrongDirection(1)),
-        (vec![Frame::FromHome(ChannelId(0), FromHome::Taken(1))], Violation::WrongDirection(0)),
-        (vec![Frame::ToHome(codec::attach_id(5, 1), ToHome::Drain); 2], Violation::AttachedTwice(5)),
-        (
-            vec![from_home(FromHome::Attached(Terms { window: 1, credits: 3, value_max: 1 }))],
-            Violation::AttachedTwice(1),
-        ),
-        (vec![carried(Head::Offer(1), 9), choice(2)], Violation::WithinValue(0)),
-        (vec![Frame::More(ChannelId(0), Bytes::from_static(b"krill"))], Violation::StrayPiece(0)),
-        (
-            vec![carried(Head::Offer(1), 6), Frame::More(ChannelId(0), Bytes::from_static(b"krill"))],
-            Violation::StrayPiece(0),
-        ),
-        (vec![Frame::Cut(ChannelId(0))], Violation::StrayPiece(0)),
-        (
-            vec![carried(Head::Offer(1), 300 << 20)],
-            Violation::ValueTooLarge { alias: 0, bytes: 300 << 20, bytes_max: 300 << 10 },
-        ),
-        (vec![Frame::Ack { seen: 70 }], Violation::Acknowledged(70)),
-        (vec![to_home(ToHome::Ended(End::Lost))], Violation::Wire(NOT_LOST)),
+    let taken = |to| frame(|out| codec::write_word(Which::Receiver, to, Word::Taken(1), 0, out));
+    let bytes = |bytes: &'static [u8]| vec![Bytes::from_static(bytes)];
+    let attach = || said(1, Said::Attach { number: 5 });
+    let too_large = Violation::ValueTooLarge { alias: 0, bytes: 300 << 20, bytes_max: 300 << 10 };
+    let rejected = vec![
+        (vec![taken(7)], Violation::UnknownAlias(7)),
+        (vec![taken(0)], Violation::WrongDirection(0)),
+        (vec![over(Which::Sender, 1)], Violation::WrongDirection(1)),
+        (vec![attach(), attach()], Violation::AttachedTwice(5)),
+        (vec![said(1, Said::Attached { alias: 3 })], Violation::AttachedTwice(1)),
+        (vec![begin(9), choice(2)], Violation::WithinValue(0)),
+        (vec![begin(9), over(Which::Sender, 0)], Violation::WithinValue(0)),
+        (vec![more(0)], Violation::StrayPiece(0)),
+        (vec![begin(6), more(0)], Violation::StrayPiece(0)),
+        (vec![said(0, Said::Cut)], Violation::StrayPiece(0)),
+        (vec![begin(300 << 20)], too_large),
+        (vec![frame(|out| codec::write_word(Which::Sender, 0, Word::Ended(End::Lost), 0, out))], lost()),
+        (bytes(b"\x02\x01\x46"), Violation::Acknowledged(70)),
+        (bytes(b"\x30\x01\x00"), Violation::Wire(WireError::UnknownKind(0x30))),
+        (bytes(b"\x12\x03\x01\x01\x00"), Violation::Wire(WireError::Trailing(1))),
     ];
     for (frames, why) in rejected {
         assert_eq!(answer_to(&frames, &[]), Err(why), "{frames:?}");
     }
     let mut link = Link::new(Config { attached_max: 1, ..config() });
-    let mut buffer = BytesMut::from(&b"\x20\x02\x00\x01\x20\x02\x00\x02"[..]);
-    let answer = link.receive(Time(1), &mut buffer, &mut |_, _| {});
+    let both = [said(1, Said::Attach { number: 1 }), said(2, Said::Attach { number: 2 })].concat();
+    let answer = link.receive(Time(1), &mut BytesMut::from(&both[..]), &mut |_, _| {});
     assert_eq!(answer, Err(Violation::TooManyHalves { halves_max: 1 }));
     assert_eq!(link.resume(1), Err(Violation::Acknowledged(1)));
-    let mut buffer = BytesMut::from(&b"\x30\x00"[..]);
-    let answer = link.receive(Time(1), &mut buffer, &mut |_, _| {});
-    assert_eq!(answer, Err(Violation::Wire(WireError::UnknownKind(0x30))));
+}
+
+fn lost() -> Violation {
+    Violation::Wire(WireError::Invalid { what: "an end", value: 3 })
 }
 
 #[test]
 fn crossed_words_do_not_reach_the_half() {
-    let crossed: Vec<(Vec<Frame>, Vec<Word>)> = vec![
-        (vec![offer(1), to_home(ToHome::Withdraw(1))], vec![Word::Taken(1)]),
-        (vec![offer(1), to_home(ToHome::Withdraw(1))], vec![Word::Held(1)]),
-        (vec![choice(1), offer(2), grant(1, 4)], vec![Word::Reserve(1, 4), Word::Failed(1, Failure::Closed)]),
-        (vec![choice(1), to_home(ToHome::Withdraw(1)), to_home(ToHome::Take(1))], vec![Word::Reserve(1, 4)]),
+    let withdraw = || to_home(Word::Withdraw(1));
+    let held = |word| vec![(0, Word::Taken(9)), (0, word)];
+    let reserved = |word| vec![(0, Word::Taken(9)), (0, Word::Reserve(1, 4)), (0, word)];
+    let crossed = [
+        (vec![offer(1), withdraw()], held(Word::Taken(1))),
+        (vec![offer(1), withdraw()], held(Word::Held(1))),
+        (vec![choice(1), offer(2), grant(1, 4)], reserved(Word::Failed(1, Failure::Closed))),
+        (vec![choice(1), withdraw(), to_home(Word::Refuse(1))], held(Word::Reserve(1, 4))),
     ];
-    for (frames, sent) in crossed {
-        assert_eq!(answer_to(&frames, &sent), Ok(vec![]), "{frames:?}");
+    for (frames, words) in crossed {
+        assert_eq!(answer_to(&frames, &words), Ok(vec![]), "{frames:?}");
     }
 }
 
 /// Every frame is read as it was written, and its head is short.
 #[test]
 fn frames_are_read_as_they_were_written() {
-    let to = ChannelId(300);
+    use codec::Heard;
+
     let poison = crate::wire::Poison { strength: 3, reason: "oil".to_owned() };
-    let said = [
-        ToHome::OfferChoice(1 << 40, 7 << 80),
-        ToHome::Withdraw(u64::MAX),
-        ToHome::Revoke(0),
-        ToHome::Take(128),
-        ToHome::Quiet,
-        ToHome::Ended(End::Poisoned(poison.clone())),
-        ToHome::Value { head: Head::Offer(200), total: 0, first: Bytes::new() },
-        ToHome::Value { head: Head::Grant(200, 300), total: 9, first: Bytes::from_static(b"kri") },
-    ];
-    let mut frames: Vec<Frame> = said.into_iter().map(|said| Frame::ToHome(to, said)).collect();
-    let answers = [
-        FromHome::Attached(Terms { window: 32, credits: 1 << 20, value_max: 1 << 60 }),
-        FromHome::Taken(1),
-        FromHome::Held(127),
-        FromHome::Released(128),
-        FromHome::Withdrawn(1),
-        FromHome::Reserve(1, u64::MAX),
-        FromHome::Abort(5, 0),
-        FromHome::Failed(1, Failure::Poisoned(poison)),
-        FromHome::Ended(End::Retired),
-        FromHome::Drained,
-    ];
-    frames.extend(answers.into_iter().map(|said| Frame::FromHome(to, said)));
-    frames.extend([Frame::Ack { seen: 7 }, Frame::Cut(to), Frame::More(to, Bytes::from_static(b"ll"))]);
-    frames.push(Frame::ToHome(codec::attach_id(u64::MAX, 1), ToHome::Drain));
-    for frame in frames {
-        let mut bytes = BytesMut::new();
-        assert_eq!(codec::encode(&frame, &mut bytes), None);
-        let whole = bytes.clone();
-        for length in 0..whole.len() {
-            assert!(matches!(codec::read(&mut BytesMut::from(&whole[..length])), Ok(Front::Missing(1..))));
-        }
-        match codec::read(&mut bytes) {
-            Ok(Front::Frame(read)) => assert_eq!((read, bytes.len()), (frame, 0)),
-            _ => panic!("{frame:?} is not read"),
-        }
+    let mut frames = Vec::new();
+    let mut word = |from, word: Word| {
+        let total = word.value().map_or(0, Bytes::len);
+        frames.push((frame(|out| codec::write_word(from, 300, word.clone(), total, out)), Heard::Word(from, word)));
+    };
+    for sent in [
+        Word::Offer(200, Bytes::new()),
+        Word::Grant(200, 300, krill()),
+        Word::OfferChoice(1 << 40, 7 << 80),
+        Word::Withdraw(u64::MAX),
+        Word::Revoke(0),
+        Word::Refuse(128),
+        Word::Ended(End::Poisoned(poison.clone())),
+    ] {
+        word(Which::Sender, sent);
     }
-    let mut bytes = BytesMut::new();
-    codec::encode(&offer(3), &mut bytes);
-    assert_eq!(bytes.len() - 5, 5, "kind, length, alias, ticket, length of the value");
+    for sent in [
+        Word::Taken(1),
+        Word::Held(127),
+        Word::Released(128),
+        Word::Withdrawn(1),
+        Word::Reserve(1, u64::MAX),
+        Word::Abort(5),
+        Word::Failed(1, Failure::Poisoned(poison)),
+        Word::Ended(End::Retired),
+    ] {
+        word(Which::Receiver, sent);
+    }
+    frames.extend([
+        (said(300, Said::Attach { number: u64::MAX }), Heard::Attach { number: u64::MAX }),
+        (said(300, Said::Attached { alias: 1 << 20 }), Heard::Attached { alias: 1 << 20 }),
+        (said(300, Said::Cut), Heard::Cut),
+        (said(300, Said::Over), Heard::Over(Which::Receiver)),
+        (over(Which::Sender, 300), Heard::Over(Which::Sender)),
+        (more(300), Heard::More(krill())),
+    ]);
+    for (bytes, heard) in frames {
+        for length in 0..bytes.len() {
+            assert!(matches!(codec::read(&mut BytesMut::from(&bytes[..length])), Ok(Front::Missing(1..))));
+        }
+        let mut buffer = BytesMut::from(&bytes[..]);
+        assert_eq!(codec::read(&mut buffer), Ok(Front::Frame(300, heard)));
+        assert!(buffer.is_empty());
+    }
+    assert_eq!(offer(3).len() - krill().len(), 5, "kind, length, alias, ticket, length of the value");
 }

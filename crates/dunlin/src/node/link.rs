@@ -1,7 +1,7 @@
 //! A connection of its own lock, with the channels that it carries: the slice of the redesign, beside the nodes.
 //!
 //! [`Link`] joins `dunlin_proto::link::Link` with the halves of channels in the core. It has one lock, which is taken for each word that a
-//! half sends, and at most twice for each turn of the task that [serves](Link::serve) its socket. Under the lock a word becomes a frame in
+//! half sends, and once for each turn of the task that [serves](Link::serve) its socket. Under the lock a word becomes a frame in
 //! the outbox, or a frame becomes a word in a list. Halves receive the words of that list, and tasks are woken, where nothing is locked.
 //!
 //! There are no names: both sides make a channel by the same number, and one of them has its sender.
@@ -40,10 +40,14 @@ use super::bridge::{poison, reason};
 use super::network::{BoxFuture, compiled_here};
 use crate::world::{Clock, Timer};
 
-/// So much is read at once.
-const READ: usize = 64 << 10;
-/// With less room than this, a new buffer is taken.
+/// What is read goes into buffers of this size...
+const READ: usize = 256 << 10;
+/// ... and so much is read at once.
+const READ_AT_ONCE: usize = 64 << 10;
+/// With less room than this, a new buffer is taken...
 const READ_MIN: usize = 4 << 10;
+/// ... and with less than this if no frame has begun in the old one: what is large should be in one piece.
+const READ_EMPTY_MIN: usize = READ / 2;
 /// So much is taken from the link for one write.
 const WRITE: usize = 64 << 10;
 /// So much is carried before other tasks of the worker have their turn.
@@ -84,8 +88,10 @@ struct State {
     halves: Vec<Option<Arc<dyn Half>>>,
     /// Halves that are done. They are dropped where nothing is locked.
     done: Vec<Arc<dyn Half>>,
-    /// The task that writes, while it sleeps.
+    /// The task that writes...
     waker: Option<Waker>,
+    /// ... and whether it sleeps, so that it has to be woken.
+    asleep: bool,
     /// Nothing goes over the link any more.
     over: bool,
 }
@@ -110,8 +116,14 @@ impl Link {
     pub fn new(config: LinkConfig) -> Self {
         let mut sizes = Config::new("link");
         sizes.value_max = config.value_max;
-        let state =
-            State { link: proto::Link::new(sizes), halves: Vec::new(), done: Vec::new(), waker: None, over: false };
+        let state = State {
+            link: proto::Link::new(sizes),
+            halves: Vec::new(),
+            done: Vec::new(),
+            waker: None,
+            asleep: false,
+            over: false,
+        };
         let terms = Terms { format: config.format, value_max: config.value_max as u64 };
         Self { shared: Arc::new(Shared { state: Mutex::new(state), terms, clock: Clock::new() }) }
     }
@@ -184,7 +196,7 @@ impl Shared {
         let (halves, done) = {
             let mut state = lock(&self.state);
             state.over = true;
-            state.waker = None;
+            state.asleep = false;
             (std::mem::take(&mut state.halves), std::mem::take(&mut state.done))
         };
         halves.iter().flatten().for_each(|half| half.lost());
@@ -218,7 +230,7 @@ impl Place {
         }
         state.halves[at] = Some(half);
         state.link.attach(self.alias);
-        let waker = state.waker.take();
+        let waker = state.wake();
         drop(state);
         waker.into_iter().for_each(Waker::wake);
     }
@@ -226,7 +238,7 @@ impl Place {
 
 impl remote::Link for Place {
     fn say(&self, word: Word) -> Option<Waker> {
-        let is_last = self.which == Which::Sender && word == Word::Ended(Ended::Gone);
+        let is_last = self.which == Which::Sender && matches!(word, Word::Ended(Ended::Gone));
         let word = onto_wire(word);
         let mut state = lock(&self.shared.state);
         if state.over {
@@ -236,7 +248,7 @@ impl remote::Link for Place {
         if is_last {
             state.close(self.alias);
         }
-        state.waker.take()
+        state.wake()
     }
 
     fn close(&self) -> Option<Waker> {
@@ -245,11 +257,16 @@ impl remote::Link for Place {
             return None;
         }
         state.close(self.alias);
-        state.waker.take()
+        state.wake()
     }
 }
 
 impl State {
+    /// The waker of the task that writes, if it has to be woken.
+    fn wake(&mut self) -> Option<Waker> {
+        if std::mem::take(&mut self.asleep) { self.waker.clone() } else { None }
+    }
+
     fn close(&mut self, alias: u32) {
         self.link.close(alias);
         let half = self.halves.get_mut(alias as usize).and_then(Option::take);
@@ -327,21 +344,19 @@ impl Wire {
     /// The peer breaks the protocol: all channels of the link have ended.
     pub fn input(&mut self, now: Duration, bytes: &[u8]) -> Result<(), LinkError> {
         self.buffer.extend_from_slice(bytes);
-        self.exchange(time(now), None, None).map(|_| ()).inspect_err(|_| self.shared.end())
+        self.exchange(time(now), None, None).inspect_err(|_| self.shared.end())?;
+        let mut state = lock(&self.shared.state);
+        let waker = if state.link.has_something(time(now)) { state.wake() } else { None };
+        drop(state);
+        waker.into_iter().for_each(Waker::wake);
+        Ok(())
     }
 
-    /// What is to be written now.
+    /// What is to be written now. `Pending`: nothing, and the task is woken when there may be something. Acknowledgements that wait for
+    /// something to go along with are due [then](Self::due).
     ///
     /// # Errors
     /// As [`input`](Self::input).
-    pub fn take_output(&mut self, now: Duration) -> Result<Vec<u8>, LinkError> {
-        let mut out = Vec::new();
-        while self.exchange(time(now), Some(&mut out), None).inspect_err(|_| self.shared.end())?.filled >= WRITE {}
-        Ok(out.concat())
-    }
-
-    /// The same. `Pending`: nothing is to be written, and the task is woken when there may be something. Acknowledgements that wait for
-    /// something to go along with are due [then](Self::due).
     pub fn poll_output(&mut self, cx: &Context<'_>, now: Duration) -> Poll<Result<Vec<u8>, LinkError>> {
         let mut out = Vec::new();
         loop {
@@ -364,7 +379,7 @@ impl Wire {
     pub fn cut(&mut self) {
         self.buffer.clear();
         let mut state = lock(&self.shared.state);
-        state.waker = None;
+        state.asleep = false;
         state.link.cut();
     }
 
@@ -385,40 +400,38 @@ impl Wire {
         })
     }
 
-    /// Gives the halves what has arrived, and takes what is to be written, if `out` is given. From then on what a half sends wakes `waker`.
+    /// Takes what is to be written, if `out` is given, and gives the halves what has arrived. What a half sends from then on wakes `waker`.
+    ///
+    /// A half seldom answers at once, so that what it answers is not waited for: it wakes the task, too.
     fn exchange(
         &mut self,
         now: Time,
-        mut out: Option<&mut Vec<Bytes>>,
+        out: Option<&mut Vec<Bytes>>,
         waker: Option<&Waker>,
     ) -> Result<Exchanged, LinkError> {
-        let mut missing = 0;
-        let shared = self.shared.clone();
-        loop {
-            let mut state = lock(&shared.state);
-            let State { link, halves, waker: sleeper, .. } = &mut *state;
-            // While this task is here, nothing has to wake it.
-            *sleeper = None;
-            missing = missing.max(link.receive(now, &mut self.buffer, &mut |alias, word| {
-                if let Some(half) = halves.get(alias as usize).and_then(Option::as_ref) {
-                    self.words.push((half.clone(), from_wire(word)));
-                }
-            })?);
-            let done = std::mem::take(&mut state.done);
-            if self.words.is_empty() {
-                let filled = out.as_mut().map_or(0, |out| state.link.fill(now, WRITE, out));
-                state.waker = waker.cloned();
-                let due = state.link.due_at();
-                drop(state);
-                drop(done);
-                return Ok(Exchanged { filled, missing, due });
+        let Self { shared, buffer, words } = self;
+        let mut state = lock(&shared.state);
+        let State { link, halves, done, waker: task, asleep, .. } = &mut *state;
+        let missing = link.receive(now, buffer, &mut |alias, word| {
+            if let Some(half) = halves.get(alias as usize).and_then(Option::as_ref) {
+                words.push((half.clone(), from_wire(word)));
             }
-            drop(state);
-            drop(done);
-            for (half, word) in self.words.drain(..) {
-                half.hear(word).map_err(|word| LinkError::Unexpected(format!("{word:?}")))?;
+        })?;
+        let filled = out.map_or(0, |out| link.fill(now, WRITE, out));
+        let due = link.due_at();
+        if let Some(waker) = waker {
+            *asleep = true;
+            if !task.as_ref().is_some_and(|task| task.will_wake(waker)) {
+                *task = Some(waker.clone());
             }
         }
+        let done = if done.is_empty() { Vec::new() } else { std::mem::take(done) };
+        drop(state);
+        drop(done);
+        for (half, word) in words.drain(..) {
+            half.hear(word).map_err(|word| LinkError::Unexpected(format!("{word:?}")))?;
+        }
+        Ok(Exchanged { filled, missing, due })
     }
 }
 
@@ -463,7 +476,9 @@ impl Pump {
                 Poll::Pending => 0,
             };
             let (mut filled, now) = (0, self.wire.shared.clock.now());
-            let _ = self.poll_write(cx)?;
+            if !self.out.is_empty() {
+                let _ = self.poll_write(cx)?;
+            }
             if self.out.is_empty() {
                 let exchanged = self.wire.exchange(now, Some(&mut self.out), Some(cx.waker()))?;
                 (filled, self.missing) = (exchanged.filled, exchanged.missing);
@@ -488,10 +503,11 @@ impl Pump {
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let buffer = &mut self.wire.buffer;
-        if buffer.capacity() - buffer.len() < READ_MIN.max(self.missing) {
+        let min = if buffer.is_empty() { READ_EMPTY_MIN } else { READ_MIN.max(self.missing) };
+        if buffer.capacity() - buffer.len() < min {
             buffer.reserve(READ.max(self.missing));
         }
-        let mut room = buffer.limit(READ.max(self.missing));
+        let mut room = buffer.limit(READ_AT_ONCE.max(self.missing));
         let bytes = ready!(pin!(self.socket.read_buf(&mut room)).poll(cx))?;
         Poll::Ready(if bytes == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(bytes) })
     }
@@ -499,29 +515,38 @@ impl Pump {
     /// `Ready`: all is written.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.out.is_empty() {
+            self.is_flushing = true;
             let socket = Pin::new(&mut self.socket);
-            let mut written = if let [bytes] = &self.out[..] {
-                ready!(socket.poll_write(cx, bytes))?
-            } else {
-                let mut slices = [IoSlice::new(&[]); SLICES];
-                let count = self.out.len().min(SLICES);
-                slices.iter_mut().zip(&self.out).for_each(|(slice, bytes)| *slice = IoSlice::new(bytes));
-                ready!(socket.poll_write_vectored(cx, &slices[..count]))?
-            };
+            if let [bytes] = &mut self.out[..] {
+                // In most cases all goes at once.
+                let written = ready!(socket.poll_write(cx, bytes))?;
+                if written == bytes.len() {
+                    self.out.clear();
+                    break;
+                }
+                bytes.advance(written);
+                if written > 0 {
+                    continue;
+                }
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let count = self.out.len().min(SLICES);
+            slices.iter_mut().zip(&self.out).for_each(|(slice, bytes)| *slice = IoSlice::new(bytes));
+            let mut written = ready!(socket.poll_write_vectored(cx, &slices[..count]))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            let is_whole = |bytes: &mut Bytes| {
-                let taken = written.min(bytes.len());
-                bytes.advance(taken);
-                written -= taken;
-                bytes.is_empty()
-            };
-            self.out.retain_mut({
-                let mut is_whole = is_whole;
-                move |bytes| !is_whole(bytes)
-            });
-            self.is_flushing = true;
+            let mut whole = 0;
+            for bytes in &mut self.out {
+                if written < bytes.len() {
+                    bytes.advance(written);
+                    break;
+                }
+                written -= bytes.len();
+                whole += 1;
+            }
+            self.out.drain(..whole);
         }
         if self.is_flushing {
             ready!(Pin::new(&mut self.socket).poll_flush(cx))?;

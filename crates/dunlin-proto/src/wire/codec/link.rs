@@ -1,147 +1,143 @@
-//! The frames of a [link](crate::link): as the other frames, but an alias of one to five bytes stands in place of a channel's id of 16.
+//! The frames of a [link](crate::link). As in other frames, a kind and a length come first, and numbers are varints. But an alias stands in
+//! place of a channel's id: that of the half which is to get the frame, in its node's slab, or in `ATTACH` that of the sending half.
 //!
-//! The outbox keeps [`Frame`]s, which have no words of their own for four frames of a link. These stand in for them:
-//!
-//! | frame of a link | kind | as a [`Frame`] | fields |
-//! |---|---|---|---|
-//! | attach | `ATTACH` | `ToHome::Drain`, its id from [`attach_id`] | the sender's alias, the channel's number |
-//! | attached | `ATTACHED` | `FromHome::Attached` | to, the home's alias (`credits`), window, largest value |
-//! | refuse | `TAKE` | `ToHome::Take` | to, ticket |
-//! | over | `QUIET`, `DRAINED` | `ToHome::Quiet`, `FromHome::Drained` | to |
-//!
-//! All others are what they are called. `to` is the alias of the half that is to get the frame, in its node's slab.
+//! Kinds are those of other frames with the same meaning, but for `TAKE` (refuse), `QUIET` and `DRAINED` (the other half is closed).
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use super::{Next, Reader, end, failure, head, kind, next, number, number_len, tail};
-use crate::id::ChannelId;
-use crate::wire::codec::WireError;
-use crate::wire::{Frame, FromHome, Head, Terms, ToHome, limits};
+use super::{Next, Reader, WireError, end, failure, kind, next, tail};
+use crate::link::{Said, Word};
+use crate::wire::{End, Head, Which, limits};
 
-/// The id under which the outbox keeps the attachment of a channel with this number: no alias is as large.
-pub(crate) fn attach_id(number: u64, alias: u32) -> ChannelId {
-    ChannelId(1 << 96 | u128::from(number) << 32 | u128::from(alias))
-}
-
-/// The two numbers of [`attach_id`]: the channel's, and the alias.
-pub(crate) fn of_attach_id(id: ChannelId) -> (u64, u32) {
-    ((id.0 >> 32) as u64, alias(id))
-}
-
-/// The alias that an id stands for.
-pub(crate) fn alias(id: ChannelId) -> u32 {
-    id.0 as u32
-}
-
-/// Writes a frame behind `out`. The piece of a value that is returned goes behind it, uncopied.
-pub(crate) fn encode(frame: &Frame, out: &mut BytesMut) -> Option<Bytes> {
-    match frame {
-        Frame::Ack { seen } => numbers(out, kind::ACK, &[*seen]),
-        Frame::ToHome(id, said) => {
-            let to = u64::from(alias(*id));
-            match said {
-                ToHome::Value { head: of, total, first } => return value(out, to, *of, *total, first),
-                ToHome::Drain => numbers(out, kind::ATTACH, &[to, of_attach_id(*id).0]),
-                ToHome::OfferChoice(ticket, choice) => {
-                    head(out, kind::OFFER_CHOICE, number_len(to) + number_len(*ticket) + 16);
-                    number(out, to);
-                    number(out, *ticket);
-                    out.put_u128(*choice);
-                }
-                ToHome::Withdraw(ticket) => numbers(out, kind::WITHDRAW, &[to, *ticket]),
-                ToHome::Revoke(ticket) => numbers(out, kind::REVOKE, &[to, *ticket]),
-                ToHome::Take(ticket) => numbers(out, kind::TAKE, &[to, *ticket]),
-                ToHome::Ended(how) => long(out, kind::SENDER_ENDED, &[to], |out| end(out, how)),
-                ToHome::Quiet => numbers(out, kind::QUIET, &[to]),
-                ToHome::Attach(_) | ToHome::State(_) => unreachable!("a link does not send {said:?}"),
-            }
-        }
-        Frame::FromHome(id, said) => {
-            let to = u64::from(alias(*id));
-            match said {
-                FromHome::Taken(ticket) => numbers(out, kind::TAKEN, &[to, *ticket]),
-                FromHome::Held(ticket) => numbers(out, kind::HELD, &[to, *ticket]),
-                FromHome::Released(ticket) => numbers(out, kind::RELEASED, &[to, *ticket]),
-                FromHome::Withdrawn(ticket) => numbers(out, kind::WITHDRAWN, &[to, *ticket]),
-                FromHome::Reserve(ticket, request) => numbers(out, kind::RESERVE, &[to, *ticket, *request]),
-                FromHome::Abort(ticket, _) => numbers(out, kind::ABORT, &[to, *ticket]),
-                FromHome::Failed(ticket, why) => long(out, kind::FAILED, &[to, *ticket], |out| failure(out, why)),
-                FromHome::Ended(how) => long(out, kind::HOME_ENDED, &[to], |out| end(out, how)),
-                FromHome::Attached(terms) => {
-                    let Terms { window, credits: alias, value_max } = *terms;
-                    numbers(out, kind::ATTACHED, &[to, alias.into(), window.into(), value_max]);
-                }
-                FromHome::Drained => numbers(out, kind::DRAINED, &[to]),
-                said => unreachable!("a link does not send {said:?}"),
-            }
-        }
-        Frame::More(id, piece) => {
-            let to = u64::from(alias(*id));
-            head(out, kind::MORE, number_len(to) + piece.len());
-            number(out, to);
-            return tail(out, piece);
-        }
-        Frame::Cut(id) => numbers(out, kind::CUT, &[alias(*id).into()]),
-        frame => unreachable!("a link does not send {frame:?}"),
-    }
-    None
-}
-
-/// A frame of at most four numbers, which are 40 bytes at most.
-fn numbers(out: &mut BytesMut, kind: u8, numbers: &[u64]) {
-    let mut bytes = [0; 42];
-    let mut room = &mut bytes[2..];
-    for n in numbers {
-        let mut n = *n;
-        while n >= 0x80 {
-            room.put_u8(n as u8 | 0x80);
-            n >>= 7;
-        }
-        room.put_u8(n as u8);
-    }
-    let length = 40 - room.len();
-    bytes[..2].copy_from_slice(&[kind, length as u8]);
-    out.put_slice(&bytes[..2 + length]);
-}
-
-/// A frame of some numbers and a body of any length.
-fn long(out: &mut BytesMut, kind: u8, numbers: &[u64], body: impl FnOnce(&mut BytesMut)) {
-    let mut text = BytesMut::new();
-    numbers.iter().for_each(|n| number(&mut text, *n));
-    body(&mut text);
-    head(out, kind, text.len());
-    out.put_slice(&text);
-}
-
-fn value(out: &mut BytesMut, to: u64, of: Head, total: u64, first: &Bytes) -> Option<Bytes> {
-    match of {
-        Head::Offer(ticket) => {
-            head(out, kind::OFFER, number_len(to) + number_len(ticket) + number_len(total) + first.len());
-            number(out, to);
-            number(out, ticket);
-        }
-        Head::Grant(ticket, request) => {
-            let fields = [to, ticket, request, total].map(number_len).iter().sum::<usize>();
-            head(out, kind::GRANT, fields + first.len());
-            number(out, to);
-            number(out, ticket);
-            number(out, request);
-        }
-        of => unreachable!("a link does not send {of:?}"),
-    }
-    number(out, total);
-    tail(out, first)
+/// What a frame says to a half, or to the link.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    Ack(u64),
+    Attach {
+        number: u64,
+    },
+    Attached {
+        alias: u32,
+    },
+    /// The word of a half at this end of the channel.
+    Word(Which, Word),
+    /// The first piece of a value.
+    Begins {
+        head: Head,
+        total: u64,
+        first: Bytes,
+    },
+    More(Bytes),
+    Cut,
+    /// The half at this end of the channel is closed.
+    Over(Which),
 }
 
 /// What is at the front of a buffer.
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Front {
-    /// A frame, which has been taken out of the buffer.
-    Frame(Frame),
+    /// A frame for the half with this alias. It has been taken out of the buffer.
+    Frame(u32, Heard),
     /// No whole frame: it lacks at least so many bytes.
     Missing(usize),
 }
 
+/// Writes a frame of at most four numbers, and `follows` bytes that the caller writes.
+fn head(out: &mut BytesMut, kind: u8, numbers: &[u64], follows: usize) {
+    /// A kind and a length of up to five bytes.
+    const HEAD: usize = 6;
+    let mut bytes = [0; HEAD + 40];
+    let at = numbers.iter().fold(HEAD, |at, n| put(&mut bytes, at, *n));
+    let length = at - HEAD + follows;
+    let start = HEAD - 1 - super::number_len(length as u64);
+    put(&mut bytes, start + 1, length as u64);
+    bytes[start] = kind;
+    out.put_slice(&bytes[start..at]);
+}
+
+fn put(bytes: &mut [u8; 46], mut at: usize, mut n: u64) -> usize {
+    while n >= 0x80 {
+        bytes[at] = n as u8 | 0x80;
+        n >>= 7;
+        at += 1;
+    }
+    bytes[at] = n as u8;
+    at + 1
+}
+
+/// The same with a text behind the numbers.
+fn long(out: &mut BytesMut, kind: u8, numbers: &[u64], text: impl FnOnce(&mut BytesMut)) {
+    let mut bytes = BytesMut::new();
+    text(&mut bytes);
+    head(out, kind, numbers, bytes.len());
+    out.put_slice(&bytes);
+}
+
+pub(crate) fn write_ack(seen: u64, out: &mut BytesMut) {
+    head(out, kind::ACK, &[seen], 0);
+}
+
+pub(crate) fn write_more(to: u32, piece: Bytes, out: &mut BytesMut) -> Option<Bytes> {
+    head(out, kind::MORE, &[to.into()], piece.len());
+    tail(out, &piece)
+}
+
+pub(crate) fn write_over(from: Which, to: u32, out: &mut BytesMut) {
+    head(out, if from == Which::Sender { kind::QUIET } else { kind::DRAINED }, &[to.into()], 0);
+}
+
+/// What has the control lane.
+pub(crate) fn write_said(to: u32, said: Said, out: &mut BytesMut) {
+    match said {
+        Said::Word(word) => {
+            let piece = write_word(Which::Receiver, to, word, 0, out);
+            debug_assert!(piece.is_none(), "a home sends no values");
+        }
+        Said::Attach { number } => head(out, kind::ATTACH, &[to.into(), number], 0),
+        Said::Attached { alias } => head(out, kind::ATTACHED, &[to.into(), alias.into()], 0),
+        Said::Cut => head(out, kind::CUT, &[to.into()], 0),
+        Said::Over => write_over(Which::Receiver, to, out),
+    }
+}
+
+/// Writes a word of the half at this end of its channel. Of a value with so many bytes in `total` it has all, or the first piece. What is
+/// returned goes behind it, uncopied.
+pub(crate) fn write_word(from: Which, to: u32, word: Word, total: usize, out: &mut BytesMut) -> Option<Bytes> {
+    let (to, total) = (u64::from(to), total as u64);
+    match word {
+        Word::Offer(ticket, value) => {
+            head(out, kind::OFFER, &[to, ticket, total], value.len());
+            return tail(out, &value);
+        }
+        Word::Grant(ticket, request, value) => {
+            head(out, kind::GRANT, &[to, ticket, request, total], value.len());
+            return tail(out, &value);
+        }
+        Word::OfferChoice(ticket, choice) => {
+            head(out, kind::OFFER_CHOICE, &[to, ticket], 16);
+            out.put_u128(choice);
+        }
+        Word::Refuse(ticket) => head(out, kind::TAKE, &[to, ticket], 0),
+        Word::Withdraw(ticket) => head(out, kind::WITHDRAW, &[to, ticket], 0),
+        Word::Revoke(ticket) => head(out, kind::REVOKE, &[to, ticket], 0),
+        Word::Taken(ticket) => head(out, kind::TAKEN, &[to, ticket], 0),
+        Word::Held(ticket) => head(out, kind::HELD, &[to, ticket], 0),
+        Word::Released(ticket) => head(out, kind::RELEASED, &[to, ticket], 0),
+        Word::Withdrawn(ticket) => head(out, kind::WITHDRAWN, &[to, ticket], 0),
+        Word::Reserve(ticket, request) => head(out, kind::RESERVE, &[to, ticket, request], 0),
+        // Each grant has one answer, and a half grants no second time before it, so that no number is needed.
+        Word::Abort(ticket) => head(out, kind::ABORT, &[to, ticket], 0),
+        Word::Failed(ticket, why) => long(out, kind::FAILED, &[to, ticket], |out| failure(out, &why)),
+        Word::Ended(how) => {
+            let kind = if from == Which::Sender { kind::SENDER_ENDED } else { kind::HOME_ENDED };
+            long(out, kind, &[to], |out| end(out, &how));
+        }
+    }
+    None
+}
+
 /// Takes a frame from the front of `buffer`. The piece of a value is a part of the buffer, not a copy.
+#[inline]
 pub(crate) fn read(buffer: &mut BytesMut) -> Result<Front, WireError> {
     let (head, body) = match next(buffer)? {
         Next::Wait(missing) => return Ok(Front::Missing(missing)),
@@ -150,75 +146,65 @@ pub(crate) fn read(buffer: &mut BytesMut) -> Result<Front, WireError> {
     let kind = buffer[0];
     let mut fields = Fields { bytes: &buffer[head..head + body], at: 0 };
     let f = &mut fields;
-    let frame = match kind {
-        kind::ACK => Frame::Ack { seen: f.number("a count of frames")? },
-        kind::OFFER => {
-            let (to, of) = (f.to()?, Head::Offer(f.ticket()?));
+    if kind == kind::ACK {
+        let seen = f.number("a count of frames")?;
+        return finish(buffer, head, body, 0, Heard::Ack(seen));
+    }
+    let to = f.alias()?;
+    let (home, sender) = (|word| Heard::Word(Which::Receiver, word), |word| Heard::Word(Which::Sender, word));
+    let heard = match kind {
+        kind::TAKEN => home(Word::Taken(f.ticket()?)),
+        kind::OFFER | kind::GRANT => {
+            let ticket = f.ticket()?;
+            let of =
+                if kind == kind::OFFER { Head::Offer(ticket) } else { Head::Grant(ticket, f.number("a request")?) };
             let (total, at) = (f.number("a value's length")?, head + f.at);
-            return value_of(buffer, at, head + body - at, to, of, total);
-        }
-        kind::GRANT => {
-            let (to, of) = (f.to()?, Head::Grant(f.ticket()?, f.number("a request")?));
-            let (total, at) = (f.number("a value's length")?, head + f.at);
-            return value_of(buffer, at, head + body - at, to, of, total);
+            let length = head + body - at;
+            if length as u64 > total {
+                return Err(WireError::Trailing((length as u64 - total) as usize));
+            }
+            buffer.advance(at);
+            // Only the empty value has an empty piece: otherwise a value could stay unfinished at no cost to its sender.
+            let first = if total == 0 { Bytes::new() } else { piece(buffer, length)? };
+            let heard = if length as u64 == total {
+                sender(Word::whole(of, first))
+            } else {
+                Heard::Begins { head: of, total, first }
+            };
+            return Ok(Front::Frame(to, heard));
         }
         kind::MORE => {
-            let (to, at) = (f.to()?, head + f.at);
+            let at = head + f.at;
             buffer.advance(at);
-            let piece = piece(buffer, head + body - at)?;
-            return Ok(Front::Frame(Frame::More(to, piece)));
+            return Ok(Front::Frame(to, Heard::More(piece(buffer, head + body - at)?)));
         }
-        kind::CUT => Frame::Cut(f.to()?),
-        kind::ATTACH => {
-            let alias = f.alias()?;
-            Frame::ToHome(attach_id(f.number("a channel's number")?, alias), ToHome::Drain)
-        }
-        kind::OFFER_CHOICE => Frame::ToHome(f.to()?, ToHome::OfferChoice(f.ticket()?, f.id()?)),
-        kind::WITHDRAW => Frame::ToHome(f.to()?, ToHome::Withdraw(f.ticket()?)),
-        kind::REVOKE => Frame::ToHome(f.to()?, ToHome::Revoke(f.ticket()?)),
-        kind::TAKE => Frame::ToHome(f.to()?, ToHome::Take(f.ticket()?)),
-        kind::QUIET => Frame::ToHome(f.to()?, ToHome::Quiet),
-        kind::SENDER_ENDED => Frame::ToHome(f.to()?, ToHome::Ended(f.rest(Reader::end)?)),
-        kind::TAKEN => Frame::FromHome(f.to()?, FromHome::Taken(f.ticket()?)),
-        kind::HELD => Frame::FromHome(f.to()?, FromHome::Held(f.ticket()?)),
-        kind::RELEASED => Frame::FromHome(f.to()?, FromHome::Released(f.ticket()?)),
-        kind::WITHDRAWN => Frame::FromHome(f.to()?, FromHome::Withdrawn(f.ticket()?)),
-        kind::RESERVE => Frame::FromHome(f.to()?, FromHome::Reserve(f.ticket()?, f.number("a request")?)),
-        kind::ABORT => Frame::FromHome(f.to()?, FromHome::Abort(f.ticket()?, 0)),
-        kind::FAILED => Frame::FromHome(f.to()?, FromHome::Failed(f.ticket()?, f.rest(Reader::failure)?)),
-        kind::HOME_ENDED => Frame::FromHome(f.to()?, FromHome::Ended(f.rest(Reader::end)?)),
-        kind::DRAINED => Frame::FromHome(f.to()?, FromHome::Drained),
-        kind::ATTACHED => {
-            let (to, credits) = (f.to()?, f.alias()?);
-            let window = f.number("a window")?;
-            let window = u32::try_from(window).map_err(|_| WireError::Invalid { what: "a window", value: window })?;
-            Frame::FromHome(to, FromHome::Attached(Terms { window, credits, value_max: f.number("a limit")? }))
-        }
+        kind::CUT => Heard::Cut,
+        kind::ATTACH => Heard::Attach { number: f.number("a channel's number")? },
+        kind::ATTACHED => Heard::Attached { alias: f.alias()? },
+        kind::OFFER_CHOICE => sender(Word::OfferChoice(f.ticket()?, f.id()?)),
+        kind::WITHDRAW => sender(Word::Withdraw(f.ticket()?)),
+        kind::REVOKE => sender(Word::Revoke(f.ticket()?)),
+        kind::TAKE => sender(Word::Refuse(f.ticket()?)),
+        kind::QUIET => Heard::Over(Which::Sender),
+        kind::SENDER_ENDED => sender(Word::Ended(f.end()?)),
+        kind::HELD => home(Word::Held(f.ticket()?)),
+        kind::RELEASED => home(Word::Released(f.ticket()?)),
+        kind::WITHDRAWN => home(Word::Withdrawn(f.ticket()?)),
+        kind::RESERVE => home(Word::Reserve(f.ticket()?, f.number("a request")?)),
+        kind::ABORT => home(Word::Abort(f.ticket()?)),
+        kind::FAILED => home(Word::Failed(f.ticket()?, f.rest(Reader::failure)?)),
+        kind::HOME_ENDED => home(Word::Ended(f.end()?)),
+        kind::DRAINED => Heard::Over(Which::Receiver),
         unknown => return Err(WireError::UnknownKind(unknown)),
     };
-    if fields.at < body {
-        return Err(WireError::Trailing(body - fields.at));
-    }
-    buffer.advance(head + body);
-    Ok(Front::Frame(frame))
+    let left = body - fields.at;
+    if left > 0 { Err(WireError::Trailing(left)) } else { finish(buffer, head, body, to, heard) }
 }
 
-/// A value, or its first piece: `length` bytes of the buffer from `at`.
-fn value_of(
-    buffer: &mut BytesMut,
-    at: usize,
-    length: usize,
-    to: ChannelId,
-    of: Head,
-    total: u64,
-) -> Result<Front, WireError> {
-    if length as u64 > total {
-        return Err(WireError::Trailing((length as u64 - total) as usize));
-    }
-    buffer.advance(at);
-    // Only the empty value has an empty piece: otherwise a value could stay unfinished at no cost to its sender.
-    let first = if total == 0 { Bytes::new() } else { piece(buffer, length)? };
-    Ok(Front::Frame(Frame::ToHome(to, ToHome::Value { head: of, total, first })))
+#[inline]
+fn finish(buffer: &mut BytesMut, head: usize, body: usize, to: u32, heard: Heard) -> Result<Front, WireError> {
+    buffer.advance(head + body);
+    Ok(Front::Frame(to, heard))
 }
 
 fn piece(buffer: &mut BytesMut, length: usize) -> Result<Bytes, WireError> {
@@ -240,7 +226,17 @@ struct Fields<'a> {
 }
 
 impl Fields<'_> {
+    #[inline]
     fn number(&mut self, what: &'static str) -> Result<u64, WireError> {
+        // Most have one byte.
+        if let Some(byte @ 0..0x80) = self.bytes.get(self.at) {
+            self.at += 1;
+            return Ok(u64::from(*byte));
+        }
+        self.long_number(what)
+    }
+
+    fn long_number(&mut self, what: &'static str) -> Result<u64, WireError> {
         let mut n: u64 = 0;
         for shift in (0..64).step_by(7) {
             let byte = *self.bytes.get(self.at).ok_or(WireError::Truncated(what))?;
@@ -265,14 +261,18 @@ impl Fields<'_> {
         u32::try_from(value).map_err(|_| WireError::Invalid { what: "an alias", value })
     }
 
-    fn to(&mut self) -> Result<ChannelId, WireError> {
-        self.alias().map(|alias| ChannelId(alias.into()))
-    }
-
     fn id(&mut self) -> Result<u128, WireError> {
         let bytes = self.bytes.get(self.at..self.at + 16).ok_or(WireError::Truncated("a choice"))?;
         self.at += 16;
         Ok(u128::from_be_bytes(bytes.try_into().expect("there are 16")))
+    }
+
+    /// How a half has ended its channel. It does not say of itself that it is lost.
+    fn end(&mut self) -> Result<End, WireError> {
+        match self.rest(Reader::end)? {
+            End::Lost => Err(WireError::Invalid { what: "an end", value: 3 }),
+            how => Ok(how),
+        }
     }
 
     /// What seldom comes is read by the codec's own reader.
