@@ -5,6 +5,9 @@ use super::*;
 use crate::random::Random;
 use crate::wire::codec::WireError;
 
+/// Frames and words that a link has read and sent, and what is wrong with the last one.
+type Rejected<'a> = (Vec<Bytes>, &'a [(u32, Word)], Misstep);
+
 fn config() -> Config {
     // A small window, so that values have to wait for acknowledgements.
     let mut config = Config::new("link");
@@ -473,7 +476,7 @@ fn home_rejects_what_a_sending_half_cannot_send() {
     let refuse = || to_home(Word::Refuse(1));
     let revoke = || to_home(Word::Revoke(1));
     let reserved = [(0, Word::Taken(9)), (0, Word::Reserve(1, 4))];
-    let rejected: Vec<(Vec<Bytes>, &[(u32, Word)], Misstep)> = vec![
+    let rejected: Vec<Rejected<'_>> = vec![
         (vec![offer(3), offer(3)], &[], Misstep::TicketReused(3)),
         (vec![offer(3), choice(2)], &[], Misstep::TicketReused(2)),
         ((1..=33).map(offer).collect(), &[], Misstep::TooManyOffers { offers_max: 32 }),
@@ -502,7 +505,7 @@ fn sending_half_rejects_what_its_home_cannot_send() {
     let of_choice = [(1, Word::OfferChoice(1, 7))];
     let word = |word| vec![from_home(word)];
     let two = |one, other| vec![from_home(one), from_home(other)];
-    let rejected: Vec<(Vec<Bytes>, &[(u32, Word)], Misstep)> = vec![
+    let rejected: Vec<Rejected<'_>> = vec![
         (word(Word::Taken(1)), &[], Misstep::UnknownTicket(1)),
         (word(Word::Taken(1)), &of_choice, Misstep::NotGranted(1)),
         (word(Word::Held(1)), &of_choice, Misstep::NotGranted(1)),
