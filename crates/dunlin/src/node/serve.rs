@@ -57,7 +57,7 @@ pub(crate) async fn accept(driver: Weak<Driver>, mut listener: BoxListener) {
                 // A burst would else have more files open than it has places: those that made room for it are
                 // closed first. (A simulation has no files.)
                 if !world::is_simulated() {
-                    tokio::task::yield_now().await;
+                    give_way().await;
                 }
             }
             Err(error) if is_transient(&error) => {
@@ -73,6 +73,19 @@ pub(crate) async fn accept(driver: Weak<Driver>, mut listener: BoxListener) {
             Err(_) => return,
         }
     }
+}
+
+/// Lets the tasks run that have been woken.
+async fn give_way() {
+    let mut given = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut given, true) {
+            return Poll::Ready(());
+        }
+        world::wake_later(cx.waker());
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Accepts sockets until `end` is. `None`: the listener is broken, or the node has ended.
