@@ -707,6 +707,12 @@ impl Driver {
         });
     }
 
+    /// Whether the tasks of many sockets have yet to close them: of more than one in 32.
+    pub(crate) fn has_many_to_close(&self) -> bool {
+        let state = lock(&self.state);
+        state.parting.len() * 32 > state.sockets.len()
+    }
+
     /// Ends every socket, and what this node's ends wait for; the tasks of the node end with the sockets.
     pub(crate) fn close(self: &Arc<Self>) {
         self.closing.store(true, Ordering::Release);
