@@ -369,8 +369,8 @@ async fn visits(peer: &mut Peer, first: u128, count: u128) -> usize {
     admitted
 }
 
-/// Clients come that nobody receives: the node has room for so many, and for some of other hosts. Once they
-/// have been received and dropped, others have their room.
+/// Clients come that the acceptor does not receive: the node has room for so many, and for some of other
+/// hosts. Once they have been received and dropped, others have their room.
 #[test]
 fn guests_are_bounded() {
     const CLIENTS: u128 = 600;

@@ -16,7 +16,7 @@ const OTHER: [u8; 4] = [127, 0, 0, 3];
 
 /// So many schemas of the flood are compared while the other peer is looked at.
 const ANSWERS: u64 = 30;
-/// Each takes as many steps as one frame may. So the flooder's socket rests for so long after it.
+/// Each takes as many steps as one frame may, and the flooder's socket rests after it for this time.
 const REST: Duration = Duration::from_millis(100);
 
 /// A list of lists, and so on, so many times: then it begins anew. It takes as many visits to compare it with

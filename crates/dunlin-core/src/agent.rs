@@ -190,7 +190,8 @@ pub trait Missing: Send + Sync {
     /// What the deadline says, at the end of this channel. `None`: that it has passed, and nothing more. Nothing of this crate is locked when it is asked.
     fn text(&self, channel: ChannelId) -> Option<Reason>;
 
-    /// The end at this channel is about to leave in a message. Nothing of this crate is locked when this is called.
+    /// The end at this channel is about to leave in a message. Nothing of this crate is locked when this is
+    /// called.
     fn leaves(&self) {}
 }
 
@@ -299,7 +300,8 @@ impl<T: Send + 'static> Outlet<T> {
         })
     }
 
-    /// Ready if the sender's half has something to [say](Self::poll). Otherwise the task is woken once it has.
+    /// Ready if the sender's half has something to [say](Self::poll). Otherwise the task is woken once it
+    /// has.
     pub fn poll_stirs(&self, cx: &Context<'_>) -> Poll<()> {
         self.chan.with_queue(|queue, _, after| {
             let Some(outlet) = &mut queue.outlet else { return Poll::Pending };
@@ -565,8 +567,8 @@ impl<T: Send + 'static> Inlet<T> {
         })
     }
 
-    /// Ready if the receiver's half has an event to [say](Self::poll). Otherwise the task is woken once it has one, or
-    /// has a place to promise.
+    /// Ready if the receiver's half has an event to [say](Self::poll). Otherwise the task is woken once it
+    /// has one, or has a place to promise.
     pub fn poll_stirs(&self, cx: &Context<'_>) -> Poll<()> {
         let of = self.of();
         self.chan.with_queue(|queue, _, after| {

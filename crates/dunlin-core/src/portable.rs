@@ -154,6 +154,10 @@ impl<T: Portable, P: 'static> Mobile for Sender<T, P> {
         self.chan().is_stretched(true)
     }
 
+    fn leaves(&self) {
+        self.chan().leaves();
+    }
+
     fn is_busy(&self) -> bool {
         self.chan().is_busy()
     }
@@ -232,6 +236,10 @@ impl<T: Portable, P: 'static> Mobile for Receiver<T, P> {
 
     fn is_stretched(&self) -> bool {
         self.chan().is_stretched(false)
+    }
+
+    fn leaves(&self) {
+        self.chan().leaves();
     }
 
     fn is_busy(&self) -> bool {
@@ -567,6 +575,10 @@ macro_rules! moves_as {
 
             fn is_stretched(&self) -> bool {
                 self.$inner().is_stretched()
+            }
+
+            fn leaves(&self) {
+                Mobile::leaves(self.$inner());
             }
 
             fn is_busy(&self) -> bool {

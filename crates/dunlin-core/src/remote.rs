@@ -1,8 +1,9 @@
 //! A channel over a link: its halves push words to each other, and values go as bytes.
 //!
-//! A link joins two nodes and carries the channels between them. A channel whose ends are apart is two halves, one at each node. At
-//! either node a half is a [`Half`], to which the link gives the words that arrive for it, and the half has a [`Link`] to which it gives
-//! its own. Unlike an [agent](crate::agent), nothing polls a half: a word is pushed in the poll, or the call, of the end that causes it.
+//! A link joins two nodes and carries the channels between them. A channel whose ends are apart is two
+//! halves, one at each node. At either node a half is a [`Half`], to which the link gives the words that
+//! arrive for it, and the half has a [`Link`] to which it gives its own. Unlike an [agent](crate::agent),
+//! nothing polls a half: a word is pushed in the poll, or the call, of the end that causes it.
 //!
 //! ```text
 //!   sending half                                           receiving half (home)
@@ -50,7 +51,8 @@ use crate::portable::carrier::{Format, Outbox, Sink, Write, read_value};
 use crate::share::be_patient;
 use crate::waits;
 
-/// What one half of a channel says to the other. A ticket names an offer of the sending half, a request one reservation of it.
+/// What one half of a channel says to the other. A ticket names an offer of the sending half, a request one
+/// reservation of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Word {
     /// To the home: a send offers this value.
@@ -67,7 +69,8 @@ pub enum Word {
         /// The choice's number among all of both nodes ([`crate::agent::set_origin`]).
         choice: u128,
     },
-    /// To the home: the value that was asked for. Until `Taken`, `Abort`, `Failed` or `Withdrawn` the choice decides for nothing else.
+    /// To the home: the value that was asked for. Until `Taken`, `Abort`, `Failed` or `Withdrawn` the choice
+    /// decides for nothing else.
     Grant {
         /// Which offer.
         ticket: u64,
@@ -81,12 +84,14 @@ pub enum Word {
         /// Which offer.
         ticket: u64,
     },
-    /// To the home: the offer is asked back. `Withdrawn` answers, unless `Taken`, `Held` or `Failed` has been said.
+    /// To the home: the offer is asked back. `Withdrawn` answers, unless `Taken`, `Held` or `Failed` has been
+    /// said.
     Withdraw {
         /// Which offer.
         ticket: u64,
     },
-    /// To the home: the reserved choice would decide for another branch. `Abort` answers, unless the value has been taken.
+    /// To the home: the reserved choice would decide for another branch. `Abort` answers, unless the value
+    /// has been taken.
     Revoke {
         /// Which offer.
         ticket: u64,
@@ -147,12 +152,15 @@ pub enum Ended {
 
 /// One half's way to the other: a place on the connection between two nodes.
 pub trait Link: Send + Sync {
-    /// Queues a word behind those said before. Returns the waker of the task that writes, if that has to be woken.
+    /// Queues a word behind those said before. Returns the waker of the task that writes, if that has to be
+    /// woken.
     ///
-    /// It is called under the channel's lock. So it takes no lock but the link's own, runs no code of users', and wakes nothing.
+    /// It is called under the channel's lock. So it takes no lock but the link's own, runs no code of users',
+    /// and wakes nothing.
     fn say(&self, word: Word) -> Option<Waker>;
 
-    /// The half here is done: all that it had to say has been said, and it hears nothing more. The same rules hold.
+    /// The half here is done: all that it had to say has been said, and it hears nothing more. The same rules
+    /// hold.
     fn close(&self) -> Option<Waker>;
 }
 
@@ -164,7 +172,8 @@ pub trait Half: Send + Sync {
     /// The word, if the other half cannot have said it to this one: it breaks the protocol.
     fn hear(&self, word: Word) -> Result<(), Word>;
 
-    /// The other node is lost for good. Sends whose values may have been taken there end as [`Unknown`](crate::SendError::Unknown).
+    /// The other node is lost for good. Sends whose values may have been taken there end as
+    /// [`Unknown`](crate::SendError::Unknown).
     fn lost(&self);
 }
 
@@ -177,8 +186,8 @@ pub struct Terms {
     pub value_max: u64,
 }
 
-/// Takes the place of the receiver, which is at the other node: the channel is a sending half from now on. It must be new: nothing has
-/// been offered on it.
+/// Takes the place of the receiver, which is at the other node: the channel is a sending half from now on. It
+/// must be new: nothing has been offered on it.
 pub fn sending_half<T: Portable, P>(receiver: Receiver<T, P>, terms: Terms, link: Arc<dyn Link>) -> Arc<dyn Half> {
     let chan = receiver.chan().clone();
     let remote = Remote::new(link, terms, encode::<T>, decode::<T>);
@@ -188,8 +197,8 @@ pub fn sending_half<T: Portable, P>(receiver: Receiver<T, P>, terms: Terms, link
     Arc::new(Sending { chan })
 }
 
-/// Takes the place of the sender, which is at the other node: the channel is a receiving half, its home, from now on. It must be a
-/// rendezvous.
+/// Takes the place of the sender, which is at the other node: the channel is a receiving half, its home, from
+/// now on. It must be a rendezvous.
 pub fn receiving_half<T: Portable, P>(sender: Sender<T, P>, terms: Terms, link: Arc<dyn Link>) -> Arc<dyn Half> {
     let chan = sender.chan().clone();
     let remote = Remote::new(link, terms, encode::<T>, decode::<T>);

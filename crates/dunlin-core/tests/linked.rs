@@ -1,4 +1,5 @@
-//! The halves of a channel over a link, one word at a time: what happens while a value is encoded or decoded, and by whom it is dropped.
+//! The halves of a channel over a link, one word at a time: what happens while a value is encoded or decoded,
+//! and that only its ends drop it.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -86,7 +87,8 @@ fn while_it_is_written(f: impl FnOnce() + 'static) {
     ON_WRITE.set(Some(Box::new(f)));
 }
 
-/// A value that is encoded, decoded and dropped by the ends of its channel only. One of 13 cannot be read, one of 14 cannot be written.
+/// A value that is encoded, decoded and dropped by the ends of its channel only. One of 13 cannot be read,
+/// one of 14 cannot be written.
 #[derive(Debug, PartialEq, Eq)]
 struct Own {
     number: u32,
@@ -312,7 +314,8 @@ fn nothing_takes_a_value_that_is_being_encoded() {
     assert!(poll(any.as_mut()).is_pending());
     let [Word::Grant { ticket: 2, request: 9, .. }] = halves.forth.0.lock().unwrap()[..] else { panic!("no grant") };
     assert_eq!(local_rx.lock().unwrap().try_recv(), Err(RecvError::WouldBlock), "it is reserved");
-    // What was asked for by the first request is not what is granted: it is given back, and then free for both.
+    // What was asked for by the first request is not what is granted: it is given back, and then free for
+    // both.
     halves.carry();
     assert!(poll(any.as_mut()).is_pending());
     assert_eq!(local_rx.lock().unwrap().try_recv().unwrap().number, 7);
@@ -395,8 +398,8 @@ fn ends_that_are_dropped_leave_no_half_open() {
     }
 }
 
-/// What an end has left unsettled is asked for, and the send that carries the end waits for it. (Ends do not move over a link yet: so it
-/// fails then.)
+/// What an end has left unsettled is asked for, and the send that carries the end waits for it. (Ends do not
+/// move over a link yet: so it fails then.)
 #[test]
 fn value_with_an_end_that_is_not_at_rest_waits_until_it_is() {
     let (mut inner, _far, inner_halves) = over_a_link::<u32>();

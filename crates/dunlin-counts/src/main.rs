@@ -11,7 +11,8 @@
 //! cargo run --profile measured -p dunlin-counts -- --json       one JSON object for each figure
 //! ```
 //!
-//! `cargo run -p dunlin-counts -- calls PROGRAM NAME...`, of a build that inlines nothing, counts calls of functions by parts of their names.
+//! `cargo run -p dunlin-counts -- calls PROGRAM NAME...`, of a build that inlines nothing, counts calls of
+//! functions by parts of their names.
 //!
 //! - [`programs`]: what is counted;
 //! - [`measure`]: runs this binary under callgrind;

@@ -51,7 +51,8 @@ pub(crate) fn figures(program: &'static Program) -> Result<Vec<Figure>, String> 
     Ok(Kind::ALL.into_iter().enumerate().map(|(index, kind)| Figure { program, kind, value: each(index) }).collect())
 }
 
-/// How often the main thread calls functions whose names contain a pattern, for each unit of `program`. For a build that inlines nothing.
+/// How often the main thread calls functions whose names contain a pattern, for each unit of `program`. For a
+/// build that inlines nothing.
 pub(crate) fn calls(program: &Program, patterns: &[&str]) -> Result<Vec<f64>, String> {
     let of = |n| -> Result<Vec<u64>, String> {
         let (out, _) = run(program, n)?;

@@ -1,5 +1,5 @@
-//! The slice of the redesign as two transports: halves that push words, with values as bytes; and the same over two links, whose wire
-//! carries bytes in pieces and is cut again and again.
+//! The slice of the redesign as two transports: halves that push words, with values as bytes; and the same
+//! over two links, whose wire carries bytes in pieces and is cut again and again.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -90,7 +90,8 @@ impl Transport for Linked {
 
     fn end(&self) {
         let Some(world) = self.world.replace(None) else { return };
-        // What is left to say is carried by nothing any more: a half that would still wait for it is one too many.
+        // What is left to say is carried by nothing any more: a half that would still wait for it is one too
+        // many.
         drop(world);
     }
 

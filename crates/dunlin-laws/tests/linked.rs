@@ -1,4 +1,5 @@
-//! The laws of an unshared rendezvous over a link: the slice of the redesign. `DUNLIN_SEEDS=1000` looks as long as its verdict asks.
+//! The laws of an unshared rendezvous over a link: the slice of the redesign. `DUNLIN_SEEDS=1000` looks as
+//! long as its verdict asks.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -36,7 +37,8 @@ struct Ledger {
     received: Vec<u64>,
 }
 
-/// A process with an end of each of two channels, which sends on one and receives on the other in all ways that there are.
+/// A process with an end of each of two channels, which sends on one and receives on the other in all ways
+/// that there are.
 async fn process(rig: Rc<Seeded>, mut tx: Sender<Message>, mut rx: Receiver<Message>, own: Shelf, other: Shelf) {
     let mut number = 0;
     let mut slot = None;
@@ -116,8 +118,8 @@ impl Seeded {
     }
 }
 
-/// Random programs of two processes over two links whose wire is cut: each value whose send was `Ok` is received once, and in order, and
-/// no other one. `DUNLIN_PROGRAMS=100000` runs so many.
+/// Random programs of two processes over two links whose wire is cut: each value whose send was `Ok` is
+/// received once, and in order, and no other one. `DUNLIN_PROGRAMS=100000` runs so many.
 #[test]
 fn random_programs_lose_and_double_nothing() {
     let number = |name: &str| std::env::var(name).ok().map(|n| n.parse::<u64>().expect("a number"));

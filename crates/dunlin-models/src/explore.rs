@@ -157,8 +157,8 @@ fn search<W: World>(
     Ok(seen)
 }
 
-/// The states from which these can be reached, by steps that are given backwards and sorted. With `whatever`, only
-/// those of which each step leads to such a state.
+/// The states from which these can be reached, by steps that are given backwards and sorted. With `whatever`,
+/// only those of which each step leads to such a state.
 fn reached(states: usize, back: &[(u32, u32)], mut these: Vec<u32>, whatever: bool) -> Vec<bool> {
     let (mut is_reached, mut steps) = (vec![false; states], vec![u32::from(!whatever); states]);
     if whatever {

@@ -1,10 +1,11 @@
 //! Sends, receives and choices over links, whose values are encoded and decoded in their owners' polls:
 //! `docs/choice.md`, section 3, *Reading*, in the words of [`dunlin_core::remote`].
 //!
-//! Everything but the words is modelled here: the polls of the parties, the queue of each channel's home, and the
-//! decisions of choices. A poll is one step, unless user code runs in it: while a value is encoded or decoded nothing
-//! is locked, and any other step may come first. A receive may also be dropped while it decodes, as if that took
-//! several polls. A party is polled only if it was woken, so a lost wake-up shows as partners that wait for each other.
+//! Everything but the words is modelled here: the polls of the parties, the queue of each channel's home, and
+//! the decisions of choices. A poll is one step, unless user code runs in it: while a value is encoded or
+//! decoded nothing is locked, and any other step may come first. A receive may also be dropped while it
+//! decodes, as if that took several polls. A party is polled only if it was woken, so a lost wake-up shows as
+//! partners that wait for each other.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -26,10 +27,10 @@ pub struct Scenario {
     pub name: String,
     /// The node of the sender and that of the receiver of each channel.
     pub channels: &'static [(usize, usize)],
-    /// Of each party its node, what it does, and how often. `!0` sends on channel 0, `?1` receives from channel 1. A
-    /// `c` before them makes them the branches of a choice, an `e` those of one whose values are encoded when they are
-    /// offered. Without either, several sends are posted together. Several parties may receive from one channel: they
-    /// have handles of a shared receiver.
+    /// Of each party its node, what it does, and how often. `!0` sends on channel 0, `?1` receives from
+    /// channel 1. A `c` before them makes them the branches of a choice, an `e` those of one whose values are
+    /// encoded when they are offered. Without either, several sends are posted together. Several parties may
+    /// receive from one channel: they have handles of a shared receiver.
     pub parties: &'static [(usize, &'static str, usize)],
     /// How many operations are dropped.
     pub drops: u32,
@@ -71,8 +72,8 @@ pub enum Plant {
     StaysOpen,
     /// A receiver takes a value behind one of the same sender that is being read.
     Overtakes,
-    /// A reservation that is given up before its value has come is answered by `Abort` twice: at once, and when the
-    /// value comes.
+    /// A reservation that is given up before its value has come is answered by `Abort` twice: at once, and
+    /// when the value comes.
     AbortsTwice,
     /// A choice whose value could not be encoded withdraws its offer after it has been refused.
     RefusesAndWithdraws,

@@ -620,7 +620,8 @@ fn looped() -> Vec<choices::Scenario> {
     ]
 }
 
-/// Values that are encoded and decoded in polls: nothing else happens, or one of the chances that the name adds.
+/// Values that are encoded and decoded in polls: nothing else happens, or one of the chances that the name
+/// adds.
 fn read() -> Vec<reading::Scenario> {
     type Base = (&'static str, &'static [(usize, usize)], &'static [(usize, &'static str, usize)]);
     let bases: [Base; 11] = [

@@ -61,7 +61,8 @@ fn claims_hold_in_small_worlds() {
     hold(&["unread-through", "unread-through-extended", "receive-through-2"]);
 }
 
-/// Values are encoded and decoded in polls, and each search ends without a state from which the world cannot come to rest.
+/// Values are encoded and decoded in polls, and each search ends without a state from which the world cannot
+/// come to rest.
 #[test]
 fn reading_holds_in_small_worlds() {
     hold(&["read-firm-drops", "read-firm-expires", "read-firm-retires", "read-firm-cut", "read-granted-fails"]);

@@ -428,7 +428,7 @@ fn other_channels_go_on_beside_one_that_is_full() {
     }
 }
 
-/// Two channels have a value each that is as large as can be, and that nobody receives: what is received goes
+/// Two channels have a value each that is as large as can be, and that is not received: what is received goes
 /// on beside them, on any number of others.
 #[test]
 fn large_values_that_are_not_received_leave_room_for_one_that_is() {
@@ -496,7 +496,7 @@ struct Crowd {
     taken: usize,
     /// So many bytes have arrived of each on credits of its channel.
     buffered: BTreeMap<usize, usize>,
-    /// What the peers have written, since somebody has begun to look.
+    /// What the peers have written since the test began to look.
     written: Option<BytesMut>,
 }
 

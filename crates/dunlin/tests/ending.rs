@@ -429,7 +429,8 @@ impl Stuck {
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                // There is room for all values before it is known how large they are: so each send returns `Ok`.
+                // There is room for all values before it is known how large they are: so each send returns
+                // `Ok`.
                 let node = soon_gives_up(&application).buffered_max_bytes(u64::from(COUNT) << 20).join().await.unwrap();
                 let mut rx = node.receiver::<Vec<u8>>("values").policy(fifo(COUNT as usize)).await.unwrap();
                 ready.send(node.me()).unwrap();

@@ -1,4 +1,5 @@
-//! The slice of the redesign: channels over a link of their own, over sockets. `dunlin-laws` has it over wires that are cut.
+//! The slice of the redesign: channels over a link of their own, over sockets. `dunlin-laws` has it over
+//! wires that are cut.
 
 use std::time::Duration;
 

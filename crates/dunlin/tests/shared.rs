@@ -711,7 +711,8 @@ fn a_face_with_a_policy_of_ones_own_is_lent() {
             till.pay.send(7).await?;
             assert_eq!(server.pay.recv().await?, 7);
             drop(till);
-            // A value that was received elsewhere keeps its place in the buffer until the keeper hears of it: then there is room for three.
+            // A value that was received elsewhere keeps its place in the buffer until the keeper hears of it:
+            // then there is room for three.
             drop(at_a.claim().await?);
         }
         Ok(())

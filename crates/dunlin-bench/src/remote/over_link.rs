@@ -64,7 +64,8 @@ impl<'de> Deserialize<'de> for Slow {
 /// So many pings, about one in a millisecond, so that they take as long as the value.
 const PINGS: usize = 1_000;
 
-/// Prints how long round trips take on two workers, and how long while one of them encodes a value for the same connection.
+/// Prints how long round trips take on two workers, and how long while one of them encodes a value for the
+/// same connection.
 pub(crate) fn slow(rounds: u32) -> Result<()> {
     let workers = |n| Builder::new_multi_thread().worker_threads(n).enable_all().build();
     let (here, there) = (workers(2)?, workers(1)?);

@@ -677,7 +677,8 @@ impl<T> Chan<T> {
         Poll::Ready(Ok(()))
     }
 
-    /// Ready when the other node has answered about all that the sending end's operations, which are over, have left out; asks for that.
+    /// Ready when the other node has answered about all that the sending end's operations, which are over,
+    /// have left out; asks for that.
     #[cfg(feature = "link")]
     pub(crate) fn poll_rest(&self, waker: &Waker) -> Poll<()> {
         let mut after = After::new();
@@ -1471,18 +1472,21 @@ impl<T> Chan<T> {
 
     // ---- agents
 
-    /// Whether the other half is elsewhere: of the sender's or the receiver's end here. The end is about to leave in a
-    /// message, which a carrier hears that waits for the other end.
+    /// An end here is about to leave in a message: tells the carrier that waits for the other end, if there
+    /// is one.
+    #[cfg(feature = "serde")]
+    pub(crate) fn leaves(&self) {
+        let missing = self.state.lock().queue.as_ref().and_then(|queue| queue.unmatched.clone());
+        if let Some(missing) = missing {
+            missing.leaves();
+        }
+    }
+
+    /// Whether the other half is elsewhere: of the sender's or the receiver's end here.
     #[cfg(feature = "serde")]
     pub(crate) fn is_stretched(&self, sending: bool) -> bool {
-        let (is_stretched, missing) = {
-            let g = self.state.lock();
-            let Some(queue) = &g.queue else { return false };
-            let is_stretched = if sending { queue.outlet.is_some() } else { queue.inlet.is_some() };
-            (is_stretched, queue.unmatched.clone())
-        };
-        missing.iter().for_each(|missing| missing.leaves());
-        is_stretched
+        let g = self.state.lock();
+        g.queue.as_ref().is_some_and(|queue| if sending { queue.outlet.is_some() } else { queue.inlet.is_some() })
     }
 
     /// Whether something is offered that only a receive can take, or the channel has ended.

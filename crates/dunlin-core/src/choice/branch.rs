@@ -231,13 +231,13 @@ impl ChoiceCx {
         self.decision.get().map(|decision| &**decision)
     }
 
-    /// This choice's state and the branch that is being polled, if any branch has offered something.
     /// Opens it again after a value was encoded for one of its branches.
     #[cfg(feature = "link")]
     pub(crate) fn reopen(&self) {
         self.decision().iter().for_each(|decision| decision.reopen());
     }
 
+    /// This choice's state and the branch that is being polled, if any branch has offered something.
     pub(crate) fn own(&self) -> Branching<'_> {
         self.decision().map(|decision| (decision, self.branch.get()))
     }

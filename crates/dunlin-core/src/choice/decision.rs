@@ -254,7 +254,8 @@ impl Decision {
         is_open
     }
 
-    /// Closes it while its owner encodes or decodes a value, which a channel's lock may be held for. `false`: it is decided, or reserved.
+    /// Closes it while its owner encodes or decodes a value, which a channel's lock may be held for. `false`:
+    /// it is decided, or reserved.
     #[cfg(feature = "link")]
     pub(crate) fn close_now(&self) -> bool {
         let mut state = self.state.lock();

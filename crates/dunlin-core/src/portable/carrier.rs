@@ -333,6 +333,8 @@ pub(super) trait Mobile: Send + Sized + 'static {
     fn policy(&self) -> Option<PolicyNote>;
     /// Whether the channel's other half is elsewhere, so that there would be agents at both ends of this one.
     fn is_stretched(&self) -> bool;
+    /// It is about to leave in a message. A carrier that waits for the channel's other end has to know.
+    fn leaves(&self) {}
     /// Whether something is offered on its channel that only a receive can take, or that has ended.
     fn is_busy(&self) -> bool;
     /// An agent takes this end's place, which from now on is elsewhere.
@@ -348,7 +350,8 @@ pub(super) trait Mobile: Send + Sized + 'static {
     }
     /// An end here of a channel that is elsewhere, and the agent through which it is reached.
     fn adopt(policy: &Policy) -> (Self, Agent);
-    /// What its operations have left unsettled: asks for that, and is ready when it is settled. `None`: nothing.
+    /// What its operations have left unsettled: asks for that, and is ready when it is settled. `None`:
+    /// nothing.
     #[cfg(feature = "link")]
     fn unsettled(&self) -> Option<Unsettled> {
         None
@@ -648,8 +651,9 @@ impl Outbox {
         self.staging.error.as_ref()
     }
 
-    /// Ready if all ends of the message are at rest: none has an operation of which the other node has yet to say what became of it.
-    /// That is asked for. An end that is not at rest cannot leave, so the message has to be encoded again then.
+    /// Ready if all ends of the message are at rest: none has an operation of which the other node has yet to
+    /// say what became of it. That is asked for. An end that is not at rest cannot leave, so the message has
+    /// to be encoded again then.
     #[cfg(feature = "link")]
     pub(crate) fn poll_rest(&self, waker: &Waker) -> Poll<()> {
         let unsettled = self.staging.ends.iter().filter_map(|staged| staged.unsettled.as_ref());
@@ -1088,6 +1092,7 @@ fn stage<E: Mobile>(end: &E) -> Result<u64, CarryError> {
     let staged = match keeps.filter(|_| !is_held_by_many(kind)) {
         Some(keeps) => stage_lent(end, &keeps),
         None => {
+            end.leaves();
             let (channel, another) = (end.channel(), end.another());
             let (policy, stretched, busy, carrier) = (end.policy(), end.is_stretched(), end.is_busy(), end.carrier());
             let another: AnotherCarried = Box::new(move |token| another().map(|end| CarriedEnd::new(token, end)));

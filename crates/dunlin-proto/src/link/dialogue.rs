@@ -1,8 +1,9 @@
 //! The offers that are open on one half of a channel, and what its peer may send about them.
 //!
-//! Each half keeps the offers as it knows them: it learns of a word of its peer later than the peer sent it. So a word about an offer that
-//! is settled here may be right, because the two crossed. Such a word is dropped ([`Heard::Crossed`]). A home gives a reservation up
-//! silently before it is granted, and with `Abort` when the value has come: each `Grant` has one answer.
+//! Each half keeps the offers as it knows them: it learns of a word of its peer later than the peer sent it.
+//! So a word about an offer that is settled here may be right, because the two crossed. Such a word is
+//! dropped ([`Heard::Crossed`]). A home gives a reservation up silently before it is granted, and with
+//! `Abort` when the value has come: each `Grant` has one answer.
 //!
 //! ```text
 //!            Offer               Taken, Failed, Withdrawn
@@ -26,7 +27,8 @@ enum Stand {
     Firm,
     /// The home may ask for the value.
     Choice {
-        /// So many reservations have no answer. One that was given up may never have one, so that this is a bound.
+        /// So many reservations have no answer. One that was given up may never have one, so that this is a
+        /// bound.
         asked: u32,
         /// The value was sent, and nothing has answered.
         granted: bool,
@@ -88,7 +90,8 @@ impl Dialogue {
         self.open.push(Offer { ticket, stand, withdrawn: false });
     }
 
-    /// The half here sends this word. `false`: the peer has settled the offer, or answered the grant, and does not need it.
+    /// The half here sends this word. `false`: the peer has settled the offer, or answered the grant, and
+    /// does not need it.
     pub(super) fn send(&mut self, word: &Word) -> bool {
         match (self.which, word) {
             (_, Word::Ended(_)) => self.ended = true,

@@ -1,23 +1,27 @@
 //! One connection between two nodes, with the channels that it carries, as a state machine.
 //!
-//! A [`Link`] has neither a socket nor a clock: its driver gives it bytes and the time, and writes what it returns. It uses the inbox
-//! and the window of the connections of a [`Machine`](crate::Machine), acknowledges as that does, and has the lanes of its outbox. It has
-//! no handshake, no heartbeats, no names and no moves, and each side grants the other unlimited memory
-//! ([`Memory::Credit`](crate::wire::Memory) is never sent): those are parts of the redesign behind the slice that this is.
+//! A [`Link`] has neither a socket nor a clock: its driver gives it bytes and the time, and writes what it
+//! returns. It uses the inbox and the window of the connections of a [`Machine`](crate::Machine),
+//! acknowledges as that does, and has the lanes of its outbox. It has no handshake, no heartbeats, no names
+//! and no moves, and each side grants the other unlimited memory ([`Memory::Credit`](crate::wire::Memory) is
+//! never sent): those are parts of the redesign behind the slice that this is.
 //!
 //! # Channels
-//! A channel has a half at each side. Both sides [open](Link::open) it under one number, which they know from elsewhere, and then
-//! [attach](Link::attach) it: the sending half says so, the home answers. From then on each frame names the half that it is for by that
-//! half's place in the slab of its own node, its *alias*. Words that are [sent](Link::send) before that wait. An alias is used again
-//! when both halves are [closed](Link::close): nothing that is on its way can be for the half before.
+//! A channel has a half at each side. Both sides [open](Link::open) it under one number, which they know from
+//! elsewhere, and then [attach](Link::attach) it: the sending half says so, the home answers. From then on
+//! each frame names the half that it is for by that half's place in the slab of its own node, its *alias*.
+//! Words that are [sent](Link::send) before that wait. An alias is used again when both halves are
+//! [closed](Link::close): nothing that is on its way can be for the half before.
 //!
 //! # What is checked
-//! The link knows which offers are open on each half (`dialogue.rs`), and ends with a [`Violation`] when the peer sends a word that it
-//! cannot have sent. A word that crossed another one is dropped, and the half does not receive it.
+//! The link knows which offers are open on each half (`dialogue.rs`), and ends with a [`Violation`] when the
+//! peer sends a word that it cannot have sent. A word that crossed another one is dropped, and the half does
+//! not receive it.
 //!
 //! # After a cut
-//! When its socket is [cut](Link::cut), the link keeps all that its peer has not acknowledged. Each side tells the other how many
-//! frames it has [seen](Link::seen), and [resumes](Link::resume) from there on the next socket.
+//! When its socket is [cut](Link::cut), the link keeps all that its peer has not acknowledged. Each side
+//! tells the other how many frames it has [seen](Link::seen), and [resumes](Link::resume) from there on the
+//! next socket.
 
 mod dialogue;
 mod outbox;
@@ -41,11 +45,13 @@ use crate::wire::{End, Failure, Head, Which};
 use dialogue::{Dialogue, Heard};
 use outbox::Outbox;
 
-/// So many offers of one half may be open at its home. A sender makes one after the other, so that more than two are a peer's mistake.
+/// So many offers of one half may be open at its home. A sender makes one after the other, so that more than
+/// two are a peer's mistake.
 const OFFERS_MAX: usize = 32;
 
-/// So many frames are acknowledged with what is written next. Fewer wait for more, or for the time or the bytes after which an
-/// acknowledgement goes alone: until then the peer keeps some small frames, and one in four round trips carries one.
+/// So many frames are acknowledged with what is written next. Fewer wait for more, or for the time or the
+/// bytes after which an acknowledgement goes alone: until then the peer keeps some small frames, and one in
+/// four round trips carries one.
 const ACK_FRAMES: u64 = 8;
 
 /// What one half of a channel sends to the other: `dunlin_core::remote::Word` on the wire.
@@ -209,7 +215,8 @@ pub struct Link {
 }
 
 impl Link {
-    /// A link without channels or a socket. Of the configuration only the sizes, and the times of acknowledgements, count.
+    /// A link without channels or a socket. Of the configuration only the sizes, and the times of
+    /// acknowledgements, count.
     pub fn new(config: Config) -> Self {
         Self {
             config,
@@ -224,8 +231,8 @@ impl Link {
         }
     }
 
-    /// Makes a half of the channel with this number, and returns its alias. `which`: the end that is here. The peer is not told before the
-    /// half is [attached](Self::attach), so that nothing can arrive for it.
+    /// Makes a half of the channel with this number, and returns its alias. `which`: the end that is here.
+    /// The peer is not told before the half is [attached](Self::attach), so that nothing can arrive for it.
     pub fn open(&mut self, which: Which, number: u64) -> u32 {
         let half = Half {
             number,
@@ -307,10 +314,12 @@ impl Link {
         }
     }
 
-    /// Bytes have arrived, behind what the last call left in `buffer`. Each word for a half that is not closed goes to `deliver`, with the
-    /// alias of that half. Returns how many bytes are missing at least of the frame whose beginning is left in `buffer`.
+    /// Bytes have arrived, behind what the last call left in `buffer`. Each word for a half that is not
+    /// closed goes to `deliver`, with the alias of that half. Returns how many bytes are missing at least of
+    /// the frame whose beginning is left in `buffer`.
     ///
-    /// A driver calls it without new bytes, too, after it was woken: withdrawals of what was not written yet are answered here.
+    /// A driver calls it without new bytes, too, after it was woken: withdrawals of what was not written yet
+    /// are answered here.
     ///
     /// # Errors
     /// The peer breaks the protocol. The link is of no use then, but for [closing](Self::close) its halves.
@@ -406,7 +415,7 @@ impl Link {
         }
     }
 
-    /// Whether a value may be so long.
+    /// Whether a value may have this length.
     fn fits(&self, alias: u32, bytes: u64) -> Result<(), Violation> {
         let bytes_max = self.config.value_max as u64;
         if bytes > bytes_max { Err(Violation::ValueTooLarge { alias, bytes, bytes_max }) } else { Ok(()) }
@@ -472,8 +481,8 @@ impl Link {
         Ok((heard == Heard::Deliver && !half.closed).then_some(word))
     }
 
-    /// Writes what may be written now behind `out`, about `room` bytes, and returns how many bytes. If it returns at least `room`, there may be
-    /// more.
+    /// Writes what may be written now behind `out`, about `room` bytes, and returns how many bytes. If it
+    /// returns at least `room`, there may be more.
     pub fn fill(&mut self, now: Time, room: usize, out: &mut Vec<Bytes>) -> usize {
         let owed = self.inbox.heard() - self.inbox.acked;
         let rides = owed >= ACK_FRAMES && !self.outbox.is_idle();
@@ -493,7 +502,8 @@ impl Link {
         self.ack_at.is_some_and(|at| now >= at) || self.inbox.must_acknowledge(&self.config)
     }
 
-    /// Whether [`fill`](Self::fill) would write something, or [`receive`](Self::receive) has an answer for a half.
+    /// Whether [`fill`](Self::fill) would write something, or [`receive`](Self::receive) has an answer for a
+    /// half.
     pub fn has_something(&self, now: Time) -> bool {
         !self.answers.is_empty() || self.outbox.has_something(&self.config) || self.must_acknowledge(now)
     }
@@ -503,7 +513,8 @@ impl Link {
         self.ack_at
     }
 
-    /// Whether the peer has acknowledged all that this side has to send, and knows that this side has read all that it sent.
+    /// Whether the peer has acknowledged all that this side has to send, and knows that this side has read
+    /// all that it sent.
     pub fn is_quiet(&self) -> bool {
         self.outbox.is_done() && self.inbox.heard() == self.inbox.acked && self.answers.is_empty()
     }
@@ -524,7 +535,8 @@ impl Link {
         self.inbox.seen
     }
 
-    /// A new socket carries the link, and the peer has seen so many frames of this side. The peer was told [`seen`](Self::seen) of this side.
+    /// A new socket carries the link, and the peer has seen so many frames of this side. The peer was told
+    /// [`seen`](Self::seen) of this side.
     ///
     /// # Errors
     /// The peer cannot have seen so many.

@@ -1,8 +1,9 @@
 //! What a link has to send: two lanes, and what may have to be sent again.
 //!
-//! It does what the [outbox](crate::connection::outbox) of a connection does, with its window and its sizes of pieces, and is made for
-//! few instructions. Streams are in a slab, by the aliases of their halves. Words become bytes when they are written, so that those of
-//! homes overtake values, and one sequence is enough to resume. What is written at once is kept as one group of frames.
+//! It does what the [outbox](crate::connection::outbox) of a connection does, with its window and its sizes
+//! of pieces, and is made for few instructions. Streams are in a slab, by the aliases of their halves. Words
+//! become bytes when they are written, so that those of homes overtake values, and one sequence is enough to
+//! resume. What is written at once is kept as one group of frames.
 
 use std::collections::VecDeque;
 
@@ -45,9 +46,11 @@ impl Group {
 /// What one sending half waits to send.
 #[derive(Clone, Debug, Default)]
 struct Stream {
-    /// The rest of a value of which a piece has been written, and the alias of its home. A grant has no ticket: it is not recalled.
+    /// The rest of a value of which a piece has been written, and the alias of its home. A grant has no
+    /// ticket: it is not recalled.
     rest: Option<(Option<Ticket>, u32, Bytes)>,
-    /// Words, with the aliases of their homes: the half before this one, under the same alias, may have left some. `None`: it is closed.
+    /// Words, with the aliases of their homes: the half before this one, under the same alias, may have left
+    /// some. `None`: it is closed.
     waiting: VecDeque<(u32, Option<Word>)>,
     /// It stands in one of the queues.
     has_turn: bool,
@@ -86,7 +89,8 @@ impl Outbox {
         self.control.push_back((to, said));
     }
 
-    /// Queues a word of the sending half with this alias for the home with that one; `None`: the half is closed.
+    /// Queues a word of the sending half with this alias for the home with that one; `None`: the half is
+    /// closed.
     pub(super) fn push(&mut self, alias: u32, to: u32, word: Option<Word>) {
         let at = alias as usize;
         if self.streams.len() <= at {
@@ -128,7 +132,8 @@ impl Outbox {
         self.company.meet(now, is_sent, crate::id::ChannelId(alias.into()), is_small, config);
     }
 
-    /// Writes what may be written now behind `out`, about `room` bytes, and `ack` before it. Returns how many bytes.
+    /// Writes what may be written now behind `out`, about `room` bytes, and `ack` before it. Returns how many
+    /// bytes.
     pub(super) fn fill(
         &mut self,
         now: Time,
@@ -207,7 +212,8 @@ impl Outbox {
         }
     }
 
-    /// Writes what sending halves send next into the page. What is returned with it goes behind it. `None`: nothing may be written.
+    /// Writes what sending halves send next into the page. What is returned with it goes behind it. `None`:
+    /// nothing may be written.
     fn write_next(&mut self, now: Time, in_hand: usize, config: &Config, at_once: usize) -> Option<Option<Bytes>> {
         let mut rooms = None;
         loop {
@@ -215,7 +221,8 @@ impl Outbox {
                 return None;
             }
             let (room, room_for_small) = *rooms.get_or_insert_with(|| self.room(in_hand, config));
-            // A new stream is first, as in fq_codel (RFC 8290), but not twice in succession where others wait.
+            // A new stream is first, as in fq_codel (RFC 8290), but not twice in succession where others
+            // wait.
             let first = room_for_small && (!room || !self.others_wait || self.turns.is_empty());
             let newcomer = if first { self.newcomers.pop_front() } else { None };
             self.others_wait = newcomer.is_some();
@@ -318,7 +325,8 @@ impl Outbox {
         true
     }
 
-    /// A socket begins to carry the link, and the peer has seen so many frames. `false`: that is not possible.
+    /// A socket begins to carry the link, and the peer has seen so many frames. `false`: that is not
+    /// possible.
     pub(super) fn resume(&mut self, seen: u64) -> bool {
         self.window = Window::default();
         let is_possible = self.forget(seen);

@@ -377,7 +377,8 @@ fn run(seed: u64) -> usize {
     pair.cuts
 }
 
-/// Each word arrives once and in order, and each offer is settled once and the same at both sides, however bytes are split and cut.
+/// Each word arrives once and in order, and each offer is settled once and the same at both sides, however
+/// bytes are split and cut.
 #[test]
 fn words_survive_splits_and_cuts() {
     let seeds = std::env::var("DUNLIN_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(2_000);
@@ -442,8 +443,8 @@ fn more(to: u32) -> Bytes {
     frame(|out| codec::write_more(to, krill(), out))
 }
 
-/// What the last of these frames leads to. Before it, and behind each of the first frames, a half of the link sends one of the words. The
-/// link has a home (alias 0) and a sending half (alias 1).
+/// What the last of these frames leads to. Before it, and behind each of the first frames, a half of the link
+/// sends one of the words. The link has a home (alias 0) and a sending half (alias 1).
 fn answer_to(frames: &[Bytes], words: &[(u32, Word)]) -> Result<Vec<(u32, Word)>, Violation> {
     let mut link = Link::new(config());
     assert_eq!([link.open(Which::Receiver, 0), link.open(Which::Sender, 1)], [0, 1]);

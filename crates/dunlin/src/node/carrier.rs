@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use dunlin_proto::id::SocketId;
 use dunlin_proto::time::Time;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWrite};
 
 use super::bell::Bell;
 use super::driver::{Driver, Locked};
@@ -345,35 +345,46 @@ impl Carrier {
 
     /// `Ready`: all is written.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.out.is_empty() {
-            let socket = Pin::new(&mut *self.socket);
-            let mut written = if let [bytes] = &self.out[..] {
-                ready!(socket.poll_write(cx, bytes))?
-            } else {
-                let mut slices = [IoSlice::new(&[]); SLICES];
-                let count = self.out.len().min(SLICES);
-                slices.iter_mut().zip(&self.out).for_each(|(slice, bytes)| *slice = IoSlice::new(bytes));
-                ready!(socket.poll_write_vectored(cx, &slices[..count]))?
-            };
-            if written == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-            }
-            let mut whole = 0;
-            for bytes in &mut self.out {
-                if written < bytes.len() {
-                    bytes.advance(written);
-                    break;
-                }
-                written -= bytes.len();
-                whole += 1;
-            }
-            self.out.drain(..whole);
-            self.flushing = true;
-        }
-        ready!(Pin::new(&mut *self.socket).poll_flush(cx))?;
-        self.flushing = false;
-        Poll::Ready(Ok(()))
+        poll_write_all(&mut *self.socket, &mut self.out, &mut self.flushing, cx)
     }
+}
+
+/// Writes all pieces, and flushes what has been written. `Ready`: that is done.
+pub(super) fn poll_write_all(
+    socket: &mut (impl AsyncWrite + Unpin + ?Sized),
+    out: &mut Vec<Bytes>,
+    flushing: &mut bool,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<()>> {
+    while !out.is_empty() {
+        let mut written = if let [bytes] = &out[..] {
+            ready!(Pin::new(&mut *socket).poll_write(cx, bytes))?
+        } else {
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let count = out.len().min(SLICES);
+            slices.iter_mut().zip(&*out).for_each(|(slice, bytes)| *slice = IoSlice::new(bytes));
+            ready!(Pin::new(&mut *socket).poll_write_vectored(cx, &slices[..count]))?
+        };
+        if written == 0 {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        }
+        *flushing = true;
+        let mut whole = 0;
+        for bytes in &mut *out {
+            if written < bytes.len() {
+                bytes.advance(written);
+                break;
+            }
+            written -= bytes.len();
+            whole += 1;
+        }
+        out.drain(..whole);
+    }
+    if *flushing {
+        ready!(Pin::new(socket).poll_flush(cx))?;
+        *flushing = false;
+    }
+    Poll::Ready(Ok(()))
 }
 
 /// Which socket of this process has carried something last.

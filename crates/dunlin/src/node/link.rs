@@ -1,8 +1,10 @@
-//! A connection of its own lock, with the channels that it carries: the slice of the redesign, beside the nodes.
+//! A connection of its own lock, with the channels that it carries: the slice of the redesign, beside the
+//! nodes.
 //!
-//! [`Link`] joins `dunlin_proto::link::Link` with the halves of channels in the core. It has one lock, which is taken for each word that a
-//! half sends, and once for each turn of the task that [serves](Link::serve) its socket. Under the lock a word becomes a frame in
-//! the outbox, or a frame becomes a word in a list. Halves receive the words of that list, and tasks are woken, where nothing is locked.
+//! [`Link`] joins `dunlin_proto::link::Link` with the halves of channels in the core. It has one lock, which
+//! is taken for each word that a half sends, and once for each turn of the task that [serves](Link::serve)
+//! its socket. Under the lock a word becomes a frame in the outbox, or a frame becomes a word in a list.
+//! Halves receive the words of that list, and tasks are woken, where nothing is locked.
 //!
 //! There are no names: both sides make a channel by the same number, and one of them has its sender.
 //!
@@ -17,13 +19,13 @@
 //! ```
 
 use std::future::poll_fn;
-use std::io::{self, IoSlice};
+use std::io;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use dunlin_core::carrier::Format;
 use dunlin_core::remote::{self, Ended, Half, Terms, Word};
 use dunlin_core::{Portable, Receiver, Sender, channel};
@@ -37,6 +39,7 @@ use super::bell::lock;
 use super::bridge::receiving::failure;
 use super::bridge::sending::why_failed;
 use super::bridge::{poison, reason};
+use super::carrier::poll_write_all;
 use super::network::{BoxFuture, compiled_here};
 use crate::world::{Clock, Timer};
 
@@ -52,8 +55,6 @@ const READ_EMPTY_MIN: usize = READ / 2;
 const WRITE: usize = 64 << 10;
 /// So much is carried before other tasks of the worker have their turn.
 const TURN: usize = 128 << 10;
-/// So many pieces go in one call to the kernel.
-const SLICES: usize = 64;
 
 /// Why a link does not go on over a socket.
 #[derive(Debug, thiserror::Error)]
@@ -146,7 +147,8 @@ impl Link {
         receiver
     }
 
-    /// Carries the link over a socket until that is lost, or the peer breaks the protocol. After a socket is lost, another one may follow.
+    /// Carries the link over a socket until that is lost, or the peer breaks the protocol. After a socket is
+    /// lost, another one may follow.
     pub fn serve(
         &self,
         socket: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -170,7 +172,8 @@ impl Link {
         })
     }
 
-    /// The link's side of a wire that its caller carries: for tests, which decide when bytes arrive and what is lost.
+    /// The link's side of a wire that its caller carries: for tests, which decide when bytes arrive and what
+    /// is lost.
     pub fn by_hand(&self) -> Wire {
         Wire { shared: self.shared.clone(), buffer: BytesMut::new(), words: Vec::new() }
     }
@@ -180,7 +183,8 @@ impl Link {
         self.shared.end();
     }
 
-    /// Whether the other side has acknowledged all that this one had to send, and knows that all it sent was read.
+    /// Whether the other side has acknowledged all that this one had to send, and knows that all it sent was
+    /// read.
     pub fn is_quiet(&self) -> bool {
         lock(&self.shared.state).link.is_quiet()
     }
@@ -352,8 +356,8 @@ impl Wire {
         Ok(())
     }
 
-    /// What is to be written now. `Pending`: nothing, and the task is woken when there may be something. Acknowledgements that wait for
-    /// something to go along with are due [then](Self::due).
+    /// What is to be written now. `Pending`: nothing, and the task is woken when there may be something.
+    /// Acknowledgements that wait for something to go along with are due [then](Self::due).
     ///
     /// # Errors
     /// As [`input`](Self::input).
@@ -400,7 +404,8 @@ impl Wire {
         })
     }
 
-    /// Takes what is to be written, if `out` is given, and gives the halves what has arrived. What a half sends from then on wakes `waker`.
+    /// Takes what is to be written, if `out` is given, and gives the halves what has arrived. What a half
+    /// sends from then on wakes `waker`.
     ///
     /// A half seldom answers at once, so that what it answers is not waited for: it wakes the task, too.
     fn exchange(
@@ -514,48 +519,11 @@ impl Pump {
 
     /// `Ready`: all is written.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.out.is_empty() {
-            self.is_flushing = true;
-            let socket = Pin::new(&mut self.socket);
-            if let [bytes] = &mut self.out[..] {
-                // In most cases all goes at once.
-                let written = ready!(socket.poll_write(cx, bytes))?;
-                if written == bytes.len() {
-                    self.out.clear();
-                    break;
-                }
-                bytes.advance(written);
-                if written > 0 {
-                    continue;
-                }
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-            }
-            let mut slices = [IoSlice::new(&[]); SLICES];
-            let count = self.out.len().min(SLICES);
-            slices.iter_mut().zip(&self.out).for_each(|(slice, bytes)| *slice = IoSlice::new(bytes));
-            let mut written = ready!(socket.poll_write_vectored(cx, &slices[..count]))?;
-            if written == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-            }
-            let mut whole = 0;
-            for bytes in &mut self.out {
-                if written < bytes.len() {
-                    bytes.advance(written);
-                    break;
-                }
-                written -= bytes.len();
-                whole += 1;
-            }
-            self.out.drain(..whole);
-        }
-        if self.is_flushing {
-            ready!(Pin::new(&mut self.socket).poll_flush(cx))?;
-            self.is_flushing = false;
-        }
-        Poll::Ready(Ok(()))
+        poll_write_all(&mut *self.socket, &mut self.out, &mut self.is_flushing, cx)
     }
 
-    /// The link is due then. A timer that is set stays, and most acknowledgements go with something else before it ends.
+    /// The link is due then. A timer that is set stays, and most acknowledgements go with something else
+    /// before it ends.
     fn set_timer(&mut self, now: Time, due: Option<Time>, cx: &mut Context<'_>) {
         self.timer.take_if(|(at, waker, _)| now >= *at || !waker.will_wake(cx.waker()));
         if let (Some(at), None) = (due, &self.timer) {

@@ -1314,7 +1314,7 @@ impl<T> Queue<T> {
         self.wake_all_watchers(&mut after.wakes);
     }
 
-    pub(super) fn withdraw_all_from_far(&mut self, of: Handle, after: &mut After<T>) {
+    fn withdraw_all_from_far(&mut self, of: Handle, after: &mut After<T>) {
         let theirs = |o: &Offer<T>| o.far.as_ref().is_some_and(|far| far.of == of) && o.standing == Standing::Waiting;
         while let Some(index) = self.offers.iter().position(theirs) {
             let value = self.remove(index, after).and_then(|offer| offer.value.back());
@@ -1346,7 +1346,7 @@ impl<T> Queue<T> {
     }
 
     /// Nobody elsewhere knows of this offer: the agent hears of it, if it is not held back.
-    pub(super) fn offer_again(&mut self, index: usize, after: &mut After<T>) {
+    fn offer_again(&mut self, index: usize, after: &mut After<T>) {
         let (ticket, handle) = (self.offers[index].ticket, self.offers[index].handle);
         if self.acts(handle) {
             self.announce(ticket, handle, after);

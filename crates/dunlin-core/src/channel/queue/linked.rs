@@ -1,7 +1,9 @@
-//! The queue of a channel whose other half is at the other end of a link: what [`far`](super::far) does for agents, with bytes.
+//! The queue of a channel whose other half is at the other end of a link: what [`far`](super::far) does for
+//! agents, with bytes.
 //!
-//! A value stays in its offer until the offer is taken. What the link has of it is its bytes, which the owner of the send has
-//! encoded in a poll. At the home an offer holds bytes until a receive decodes them in a poll. [`crate::remote`] has the picture.
+//! A value stays in its offer until the offer is taken. What the link has of it is its bytes, which the owner
+//! of the send has encoded in a poll. At the home an offer holds bytes until a receive decodes them in a
+//! poll. [`crate::remote`] has the picture.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -21,11 +23,12 @@ pub(crate) type Encode<T> = fn(&T, Terms, u64, &Waker) -> Poll<Result<Bytes, Why
 /// Decodes a value.
 pub(crate) type Decode<T> = fn(&Bytes, Terms) -> Result<T, Why>;
 
-/// The bytes of an offer of a choice are kept if they are no more than these. A larger value is encoded when a receiver has reserved
-/// the offer: a choice that is made again and again would else encode it each time.
+/// The bytes of an offer of a choice are kept if they are no more than these. A larger value is encoded when
+/// a receiver has reserved the offer: a choice that is made again and again would else encode it each time.
 const KEPT_MAX: u64 = 1 << 10;
 
-/// So many values a poll decodes that it cannot take: a peer that withdraws and offers in turn must not keep it for ever.
+/// So many values a poll decodes that it cannot take: a peer that withdraws and offers in turn must not keep
+/// it for ever.
 pub(crate) const READS_MAX: u32 = 16;
 
 /// What a half of a channel has for the link that joins it to the other half.
@@ -38,7 +41,8 @@ pub(crate) struct Remote<T> {
     encoded: Option<Bytes>,
     /// What a receive has decoded, while it looks again.
     decoded: Option<Reading<T>>,
-    /// Values that were taken and whose sends nothing polls any more: the next operation of the end drops them, or its drop.
+    /// Values that were taken and whose sends nothing polls any more: the next operation of the end drops
+    /// them, or its drop.
     spent: Vec<T>,
     /// How many values have been decoded: each read has a number of its own.
     reads: u64,
@@ -68,7 +72,8 @@ pub(super) struct Linked<T> {
     encoded: Option<Bytes>,
     /// The value of a pool, while its offer is reserved.
     value: Option<T>,
-    /// This request of a receiver waits until the owner of the choice has encoded the value, or the choice is open again.
+    /// This request of a receiver waits until the owner of the choice has encoded the value, or the choice is
+    /// open again.
     request: Option<(u64, Arc<dyn Reserver>)>,
     /// At the home: the number of the read that decodes the value.
     pub(super) read: Option<u64>,
@@ -170,7 +175,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The sending half is done if the receiver is gone and nothing is out: it says so, and hears nothing more. `true`: it has been.
+    /// The sending half is done if the receiver is gone and nothing is out: it says so, and hears nothing
+    /// more. `true`: it has been.
     pub(crate) fn leave_home(&mut self, after: &mut After<T>) -> bool {
         let is_gone = self.remote.as_ref().is_some_and(|remote| remote.receiver_gone);
         if !is_gone || self.outlet.is_none() || self.has_offers_out() {
@@ -268,7 +274,8 @@ impl<T> Queue<T> {
         true
     }
 
-    /// What the owner of this offer is to encode, since a receiver has asked for it. While that is done its choice is closed.
+    /// What the owner of this offer is to encode, since a receiver has asked for it. While that is done its
+    /// choice is closed.
     pub(crate) fn begin_encoding(&mut self, ticket: u64) -> Option<Encoding<T>> {
         let index = self.find(ticket)?;
         let remote = self.remote.as_ref()?;
@@ -280,7 +287,8 @@ impl<T> Queue<T> {
         }
         let (decision, _) = offer.choice.as_ref()?;
         if !decision.close_now() {
-            // It is reserved for another branch, or decided: its owner is polled again if that comes to nothing.
+            // It is reserved for another branch, or decided: its owner is polled again if that comes to
+            // nothing.
             return None;
         }
         let value = match &mut offer.value {
@@ -291,7 +299,8 @@ impl<T> Queue<T> {
         Some(Encoding { from, encode, terms, bytes_max: terms.value_max, bytes: None })
     }
 
-    /// The value goes back into its offer, with its bytes. The caller opens the choice then, and [answers](Self::answer) the request.
+    /// The value goes back into its offer, with its bytes. The caller opens the choice then, and
+    /// [answers](Self::answer) the request.
     pub(crate) fn end_encoding(&mut self, encoding: Encoding<T>, after: &mut After<T>) {
         let Encoding { from: From::Offer(ticket, value), bytes, .. } = encoding else { return };
         let Some(index) = self.find(ticket) else { return after.dropped.push(value) };
@@ -516,7 +525,8 @@ impl<T> Queue<T> {
 // ---- the receiving half
 
 impl<T> Offer<T> {
-    /// Bytes that were granted, and are not wanted any more. `true`: there were some. A read of them is in vain.
+    /// Bytes that were granted, and are not wanted any more. `true`: there were some. A read of them is in
+    /// vain.
     pub(super) fn forget_encoded(&mut self) -> bool {
         self.linked.read = None;
         let were_there = matches!(self.value, Value::Encoded(_));
@@ -612,7 +622,8 @@ impl<T> Queue<T> {
         if mark.is_some() {
             return Read::ByOther;
         }
-        // While a choice decodes it is closed: else another party could decide it, and what is decoded would be in vain.
+        // While a choice decodes it is closed: else another party could decide it, and what is decoded would
+        // be in vain.
         if own.is_some_and(|(decision, _)| !decision.close_now()) {
             return Read::ChoiceGone;
         }
@@ -641,8 +652,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The read is over. What has not been taken is dropped; its offer, if that stands, is for other receives again, and so is what they
-    /// have left behind it.
+    /// The read is over. What has not been taken is dropped; its offer, if that stands, is for other receives
+    /// again, and so is what they have left behind it.
     pub(crate) fn end_reading(&mut self, after: &mut After<T>) {
         let Some(reading) = self.remote.as_mut().and_then(|remote| remote.decoded.take()) else { return };
         if let Some(index) = self.find(reading.ticket) {

@@ -216,8 +216,8 @@ pub(crate) enum Took<T> {
     Nothing,
     /// The receive's own choice has been decided for another branch.
     ChoiceGone,
-    /// This offer would be taken, if its value can be decoded: that is done where the channel is not locked, and then
-    /// the receive looks again.
+    /// This offer would be taken, if its value can be decoded: that is done where the channel is not locked,
+    /// and then the receive looks again.
     #[cfg(feature = "link")]
     Reads(linked::Reading<T>),
 }

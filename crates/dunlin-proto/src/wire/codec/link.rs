@@ -1,7 +1,9 @@
-//! The frames of a [link](crate::link). As in other frames, a kind and a length come first, and numbers are varints. But an alias stands in
-//! place of a channel's id: that of the half which is to get the frame, in its node's slab, or in `ATTACH` that of the sending half.
+//! The frames of a [link](crate::link). As in other frames, a kind and a length come first, and numbers are
+//! varints. But an alias stands in place of a channel's id: that of the half which is to get the frame, in
+//! its node's slab, or in `ATTACH` that of the sending half.
 //!
-//! Kinds are those of other frames with the same meaning, but for `TAKE` (refuse), `QUIET` and `DRAINED` (the other half is closed).
+//! Kinds are those of other frames with the same meaning, but for `TAKE` (refuse), `QUIET` and `DRAINED` (the
+//! other half is closed).
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -100,8 +102,8 @@ pub(crate) fn write_said(to: u32, said: Said, out: &mut BytesMut) {
     }
 }
 
-/// Writes a word of the half at this end of its channel. Of a value with so many bytes in `total` it has all, or the first piece. What is
-/// returned goes behind it, uncopied.
+/// Writes a word of the half at this end of its channel. Of a value with so many bytes in `total` it has all,
+/// or the first piece. What is returned goes behind it, uncopied.
 pub(crate) fn write_word(from: Which, to: u32, word: Word, total: usize, out: &mut BytesMut) -> Option<Bytes> {
     let (to, total) = (u64::from(to), total as u64);
     match word {
@@ -164,7 +166,8 @@ pub(crate) fn read(buffer: &mut BytesMut) -> Result<Front, WireError> {
                 return Err(WireError::Trailing((length as u64 - total) as usize));
             }
             buffer.advance(at);
-            // Only the empty value has an empty piece: otherwise a value could stay unfinished at no cost to its sender.
+            // Only the empty value has an empty piece: otherwise a value could stay unfinished at no cost to
+            // its sender.
             let first = if total == 0 { Bytes::new() } else { piece(buffer, length)? };
             let heard = if length as u64 == total {
                 sender(Word::whole(of, first))

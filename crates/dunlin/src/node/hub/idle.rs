@@ -1,6 +1,6 @@
-//! Ends that wait under a name, and of which nothing is made yet but their agent: no bridge, no record of one, no waker
-//! of theirs. They get these when their other end is found, when a sending half attaches, when they are used, or when
-//! they leave in a message ([`Hub::rouse`]).
+//! Ends that wait under a name, and of which nothing is made yet but their agent: no bridge, no record of
+//! one, no waker of theirs. They get these when their other end is found, when a sending half attaches, when
+//! they are used, or when they leave in a message ([`Hub::rouse`]).
 
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
@@ -18,8 +18,8 @@ use crate::node::bridge::{Bridge, ReceivingBridge, SendingBridge};
 use crate::node::budget::Budget;
 use crate::node::driver::{Driver, Locked};
 
-/// A declared end, as the channels of its agents know it: they wake it when their ends are used, and ask it what a
-/// deadline says.
+/// A declared end, as the channels of its agents know it: they wake it when their ends are used, and ask it
+/// what a deadline says.
 pub(super) struct Unmet {
     driver: Weak<Driver>,
     number: u64,
@@ -70,8 +70,8 @@ impl Role {
 }
 
 impl Hub {
-    /// Until the other face of an end is found, its agents ask this end what a deadline says, and a sender or receiver
-    /// is woken when it is used. `Ready`: it has been used.
+    /// Until the other face of an end is found, its agents ask this end what a deadline says, and a sender or
+    /// receiver is woken when it is used. `Ready`: it has been used.
     pub(super) fn waits(&self, cx: &Locked<'_>, number: u64, options: Kept, half: &Half) -> Poll<()> {
         let unmet = Unmet::new(cx.driver, number);
         let waker = Waker::from(unmet.clone());
@@ -98,7 +98,8 @@ impl Hub {
         }
     }
 
-    /// Something has come up at a waiting end: a sender or a receiver gets its bridge, and a client may be gone.
+    /// Something has come up at a waiting end: a sender or a receiver gets its bridge, and a client may be
+    /// gone.
     pub(crate) fn stirs(&mut self, cx: &mut Locked<'_>, number: u64) {
         self.rouse(cx, number);
         self.look_at_client(cx, number);

@@ -1,8 +1,11 @@
 //! What a node knows beside its channels: names, the ends that were declared, guests, and who wants to hear of connections.
 //!
-//! The [`Hub`] and what it keeps are here (`ends.rs`: the declared ends, `channels.rs`: which channels are whose); what it does is in the folder: `declared.rs` declares ends and hears what becomes of them, `served.rs` finds
-//! or serves the names, `idle.rs` has the ends that wait and have no bridge yet, `joining.rs` joins what has found each other, `guests.rs` has the clients of acceptors and servers, `watchers.rs` those who
-//! want to hear of connections and conflicts, `reclaiming.rs` declares clients anew whose server is lost before it has answered.
+//! The [`Hub`] and what it keeps are here (`ends.rs`: the declared ends, `channels.rs`: which channels are
+//! whose); what it does is in the folder: `declared.rs` declares ends and hears what becomes of them,
+//! `served.rs` finds or serves the names, `idle.rs` has the ends that wait and have no bridge yet,
+//! `joining.rs` joins what has found each other, `guests.rs` has the clients of acceptors and servers,
+//! `watchers.rs` those who want to hear of connections and conflicts, `reclaiming.rs` declares clients anew
+//! whose server is lost before it has answered.
 
 mod channels;
 mod declared;
@@ -68,8 +71,8 @@ pub(crate) enum Heard {
 
 /// What of a declared end waits for the other one.
 enum Role {
-    /// Its agent, until the end is used or its receiver is found. `None`: its bridge is there, and waits, stretched to
-    /// nowhere, under the end's own channel number.
+    /// Its agent, until the end is used or its receiver is found. `None`: its bridge is there, and waits,
+    /// stretched to nowhere, under the end's own channel number.
     Sender(Option<AnyOutlet>),
     /// Its home is open. Its agent, until the end is used or a sender is found. `None`: its bridge is there.
     Receiver(Option<AnyInlet>),
