@@ -272,6 +272,7 @@ struct Sending<T: Send + 'static> {
 impl<T: Send + 'static> Half for Sending<T> {
     fn hear(&self, word: Word) -> Result<(), Word> {
         match word {
+            Word::Taken { ticket } if self.chan.hear_taken(ticket) => return Ok(()),
             Word::Reserve { ticket, request } => {
                 let reserver: Arc<dyn Reserver> = Arc::new(Reservation { chan: self.chan.clone(), ticket });
                 self.chan.with_queue(|queue, _, after| queue.reserve_over_link(ticket, request, reserver, after));
@@ -320,6 +321,7 @@ impl<T: Send + 'static> Half for Receiving<T> {
     fn hear(&self, word: Word) -> Result<(), Word> {
         match word {
             Word::Offer { ticket, value } => {
+                let Err(value) = self.chan.hear_offer(ticket, value) else { return Ok(()) };
                 let offered = self.chan.with_queue(|queue, ends, after| {
                     let again = value.clone();
                     queue.offer_encoded(ticket, Some(value), None, ends, after).map_err(|()| again)

@@ -4,8 +4,9 @@
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 
 use dunlin_core::carrier::Format;
 use dunlin_core::remote::{Ended, Half, Link, Terms, Word, receiving_half, sending_half};
@@ -152,6 +153,91 @@ fn value_is_decoded_and_dropped_by_the_ends() {
     assert!(poll(send.as_mut()).is_pending(), "its sender has not heard");
     halves.carry();
     ready(send).unwrap();
+}
+
+/// Says whether it has been woken since it was last asked.
+#[derive(Default)]
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Flag {
+    fn is_woken(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// A lone operation of an end keeps its offer, or its waker, out of the queue: all that comes after finds it.
+#[test]
+fn lone_operation_is_found_by_what_comes_after_it() {
+    let flag = Arc::new(Flag::default());
+    let waker = Waker::from(flag.clone());
+    let mut cx = Context::from_waker(&waker);
+
+    // A receive that waits is woken by a choice, and for what cannot be had at once.
+    let (mut tx, mut rx, halves) = over_a_link::<Own>();
+    let mut recv = Box::pin(rx.recv());
+    assert!(recv.as_mut().poll(&mut cx).is_pending());
+    by_the_socket(|| halves.home.hear(Word::OfferChoice { ticket: 9, choice: 1 }).unwrap());
+    assert!(flag.is_woken(), "by the choice");
+    assert!(recv.as_mut().poll(&mut cx).is_pending(), "it has reserved");
+    halves.home.hear(Word::Withdraw { ticket: 9 }).unwrap();
+    halves.back.take();
+    drop(recv);
+
+    // Of two offers that have come, the first is received first.
+    let (first, second) = (tx.send_nowait(own(1)), tx.send_nowait(own(2)));
+    halves.carry();
+    assert_eq!(ready(pin!(rx.recv())), Ok(own(1)));
+    assert_eq!(ready(pin!(rx.recv())), Ok(own(2)));
+    halves.carry();
+    ready(pin!(first)).unwrap();
+    ready(pin!(second)).unwrap();
+
+    // A send that waits is woken, whether something looked before its value was taken, or after.
+    for looks_before in [true, false] {
+        let mut send = Box::pin(tx.send(own(3)));
+        assert!(send.as_mut().poll(&mut cx).is_pending());
+        let [Word::Offer { ticket, .. }] = halves.forth.take()[..] else { panic!("nothing was offered") };
+        // Of an offer that is not there any more.
+        let look = || halves.sending.hear(Word::Withdrawn { ticket: 99 }).unwrap();
+        if looks_before {
+            look();
+        }
+        by_the_socket(|| halves.sending.hear(Word::Taken { ticket }).unwrap());
+        look();
+        assert!(flag.is_woken());
+        let Err(Word::Taken { .. }) = halves.sending.hear(Word::Taken { ticket }) else { panic!("taken twice") };
+        let Poll::Ready(Ok(())) = send.as_mut().poll(&mut cx) else { panic!("it has not been sent") };
+    }
+
+    // An extended receive elsewhere.
+    let mut send = Box::pin(tx.send(own(4)));
+    assert!(send.as_mut().poll(&mut cx).is_pending());
+    let [Word::Offer { ticket, .. }] = halves.forth.take()[..] else { panic!("nothing was offered") };
+    halves.sending.hear(Word::Held { ticket }).unwrap();
+    assert!(send.as_mut().poll(&mut cx).is_pending());
+    halves.sending.hear(Word::Released { ticket }).unwrap();
+    assert!(flag.is_woken());
+    let Poll::Ready(Ok(())) = send.as_mut().poll(&mut cx) else { panic!("it has not been sent") };
+    drop(send);
+
+    // A forgotten send has its value dropped by its end.
+    let mut send = Box::pin(tx.send(own(5)));
+    assert!(send.as_mut().poll(&mut cx).is_pending());
+    let [Word::Offer { ticket, .. }] = halves.forth.take()[..] else { panic!("nothing was offered") };
+    std::mem::forget(send);
+    by_the_socket(|| halves.sending.hear(Word::Taken { ticket }).unwrap());
+    let mut send = Box::pin(tx.send(own(6)));
+    assert!(send.as_mut().poll(&mut cx).is_pending());
+    let [Word::Offer { ticket, .. }] = halves.forth.take()[..] else { panic!("nothing was offered") };
+    by_the_socket(|| halves.sending.hear(Word::Taken { ticket }).unwrap());
+    std::mem::forget(send);
+    drop(tx);
 }
 
 #[test]

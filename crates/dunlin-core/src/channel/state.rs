@@ -9,6 +9,9 @@
 //! 2. The sender learns of it by finding the slot empty. It takes the value back if it fails, times out or is dropped.
 //! 3. A future that is forgotten leaves its offer standing: it is taken first, and the next send waits for that.
 
+#[cfg(feature = "link")]
+mod link;
+
 use std::panic::Location;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -34,7 +37,7 @@ use crate::wakers;
 
 /// There is an offer: a value in the slot, or one that an extended receive holds. With a queue: something may be there.
 const OFFER: u32 = 1;
-/// The value of the offer is held by an extended receive.
+/// The value of the offer is held by an extended receive. With a queue: [`link::SLOT`].
 const HELD: u32 = 1 << 1;
 /// The waker in the slot is that of a receive that found nothing.
 const WATCHED: u32 = 1 << 2;
@@ -46,7 +49,7 @@ const NO_RECEIVER: u32 = 1 << 4;
 const RETIRED: u32 = 1 << 5;
 /// Poisoned: nothing more. The reason is in the queue.
 const POISONED: u32 = 1 << 6;
-/// There is a queue; the slots are not used any more.
+/// There is a queue; the slots are not used any more, but for a link's.
 const QUEUED: u32 = 1 << 7;
 /// A receive that was watching has been woken for the offer, and has not been polled since.
 const WOKEN: u32 = 1 << 8;
@@ -241,6 +244,18 @@ impl<T> Chan<T> {
         Self { state, record: Recorded::channel(made) }
     }
 
+    /// The state, with all that is offered in the queue, if there is one.
+    #[inline]
+    fn lock(&self) -> Guard<'_, Inner<T>> {
+        #[cfg_attr(not(feature = "link"), expect(unused_mut, reason = "nothing is to be moved"))]
+        let mut g = self.state.lock();
+        #[cfg(feature = "link")]
+        if g.has(QUEUED | link::SLOT) {
+            link::empty_slot(&mut g);
+        }
+        g
+    }
+
     /// Only the end itself writes the channel's record: a clone of a shared end has its own.
     #[inline(always)]
     fn begin_wait(&self, handle: Handle, doing: Doing) {
@@ -330,6 +345,11 @@ impl<T> Chan<T> {
         }
         let mut g = self.state.lock();
         if g.has(QUEUED) {
+            #[cfg(feature = "link")]
+            let g = match self.poll_send_over_link(g, post, slot, cx) {
+                Ok(sent) => return sent,
+                Err(g) => g,
+            };
             drop(g);
             return self.poll_send_queued(post, &mut Source::Slot(slot), cx, None);
         }
@@ -409,7 +429,7 @@ impl<T> Chan<T> {
             return Poll::Ready(Retracted::Back);
         }
         let mut after = After::new();
-        let mut g = self.state.lock();
+        let mut g = self.lock();
         let retracted = queue(&mut g).retract(post.ticket, pool, cx.waker(), &mut after);
         publish(&mut g);
         drop(g);
@@ -439,7 +459,7 @@ impl<T> Chan<T> {
     /// Encodes what is to be offered over a link, and perhaps by other channels too.
     #[cfg(feature = "link")]
     pub(crate) fn encode_for_link(&self, slot: &mut Option<T>) -> Option<bytes::Bytes> {
-        let encoding = self.state.lock().queue.as_ref().and_then(|queue| queue.encoding_for_link());
+        let encoding = self.lock().queue.as_ref().and_then(|queue| queue.encoding_for_link());
         encoding.and_then(|mut encoding| {
             encoding.encode(&Source::Slot(slot), Waker::noop());
             encoding.into_bytes()
@@ -484,7 +504,7 @@ impl<T> Chan<T> {
         choice: Option<&ChoiceCx>,
         after: &mut After<T>,
     ) -> Poll<Result<(), Failed>> {
-        let mut g = self.state.lock();
+        let mut g = self.lock();
         let ends = ends(&g);
         let queue = queue(&mut g);
         if post.ticket != 0
@@ -577,7 +597,7 @@ impl<T> Chan<T> {
     /// Sends the value in `slot` without waiting. On an error it is back there.
     pub(crate) fn try_send(&self, handle: Handle, slot: &mut Option<T>) -> Result<(), Why> {
         let mut after = After::new();
-        let mut g = self.state.lock();
+        let mut g = self.lock();
         let ends = ends(&g);
         if !g.has(QUEUED) {
             return Err(if ends.no_receivers { Why::Closed } else { Why::WouldBlock });
@@ -604,7 +624,7 @@ impl<T> Chan<T> {
             return true;
         }
         let mut after = After::new();
-        let mut g = self.state.lock();
+        let mut g = self.lock();
         let released = if g.has(QUEUED) {
             let stand = queue(&mut g).withdraw(post.ticket, &mut Source::Slot(slot), for_good, &mut after);
             publish(&mut g);
@@ -629,7 +649,7 @@ impl<T> Chan<T> {
 
     /// Whether an extended receive has returned the value of this send, and still holds it.
     pub(crate) fn is_held(&self, post: &Post) -> bool {
-        let g = self.state.lock();
+        let g = self.lock();
         match &g.queue {
             Some(queue) => queue.is_held(post.ticket),
             None => post.is_out() && g.has(HELD),
@@ -658,7 +678,7 @@ impl<T> Chan<T> {
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Failed>> {
         let mut after = After::new();
-        let mut g = self.state.lock();
+        let mut g = self.lock();
         if g.has(QUEUED) {
             let queue = queue(&mut g);
             if let Some(id) = queue.settle_forgotten(handle, slot, &mut after) {
@@ -682,7 +702,7 @@ impl<T> Chan<T> {
     #[cfg(feature = "link")]
     pub(crate) fn poll_rest(&self, waker: &Waker) -> Poll<()> {
         let mut after = After::new();
-        let mut g = self.state.lock();
+        let mut g = self.lock();
         let Some(queue) = &mut g.queue else { return Poll::Ready(()) };
         if !queue.ask_back_all(Handle::END, &mut after) {
             return Poll::Ready(());
@@ -697,7 +717,7 @@ impl<T> Chan<T> {
     pub(crate) fn post(&self, handle: Handle, value: T) -> Result<Option<u64>, SendError<T>> {
         let mut slot = Some(value);
         let mut after = After::new();
-        let mut g = self.state.lock();
+        let mut g = self.lock();
         #[cfg(feature = "link")]
         loop {
             let ends = ends(&g);
@@ -710,7 +730,7 @@ impl<T> Chan<T> {
                         return slot.map_or(Ok(None), |value| Err(Failed::from(why).with(value)));
                     }
                     after.encoding = Some(encoding);
-                    g = self.state.lock();
+                    g = self.lock();
                 }
                 Err(why) => return slot.map_or(Ok(None), |value| Err(Failed::from(why).with(value))),
             }
@@ -734,7 +754,7 @@ impl<T> Chan<T> {
     pub(crate) fn poll_posted(&self, ticket: u64, waker: &Waker) -> Poll<Result<(), SendError<T>>> {
         let mut slot = None;
         let mut after = After::new();
-        let mut g = self.state.lock();
+        let mut g = self.lock();
         let ends = ends(&g);
         let stand = queue(&mut g).look(ticket, &mut Source::Slot(&mut slot), ends, waker, &mut after);
         publish(&mut g);
@@ -746,7 +766,7 @@ impl<T> Chan<T> {
     }
 
     pub(crate) fn is_posted_done(&self, ticket: u64) -> bool {
-        let g = self.state.lock();
+        let g = self.lock();
         let ends = ends(&g);
         g.queue.as_ref().is_none_or(|queue| queue.is_settled(ticket, ends))
     }
@@ -756,7 +776,7 @@ impl<T> Chan<T> {
     pub(crate) fn withdraw_posted(&self, ticket: u64) -> Option<Option<T>> {
         let mut slot = None;
         let mut after = After::new();
-        let mut g = self.state.lock();
+        let mut g = self.lock();
         let stand = queue(&mut g).withdraw(ticket, &mut Source::Slot(&mut slot), false, &mut after);
         publish(&mut g);
         if matches!(stand, Stand::Pending) { None } else { Some(slot) }
@@ -765,7 +785,7 @@ impl<T> Chan<T> {
     /// The handle of what was posted is gone.
     pub(crate) fn detach(&self, ticket: u64) {
         let mut after = After::new();
-        let mut g = self.state.lock();
+        let mut g = self.lock();
         let ends = ends(&g);
         queue(&mut g).let_go(ticket, ends, &mut after);
         publish(&mut g);
@@ -778,7 +798,7 @@ impl<T> Chan<T> {
 
     /// What the send under this ticket, which waits for nothing else, may still wait for.
     pub(crate) fn turn(&self, ticket: u64) -> Turn {
-        let mut g = self.state.lock();
+        let mut g = self.lock();
         let woken = g.has_any(WATCHED | WOKEN);
         match &mut g.queue {
             Some(queue) => {
@@ -800,7 +820,7 @@ impl<T> Chan<T> {
     /// The choice of one of the offers here is open again: those who passed it over look again.
     pub(crate) fn rouse(&self) {
         let mut after = After::new();
-        let mut g = self.state.lock();
+        let mut g = self.lock();
         if g.has(QUEUED) {
             queue(&mut g).rouse(&mut after);
             publish(&mut g);
@@ -888,13 +908,18 @@ impl<T> Chan<T> {
     ) -> Poll<Result<(T, Option<u64>), RecvError>> {
         let mut g = self.state.lock();
         if g.has(QUEUED) {
+            #[cfg(feature = "link")]
+            let mut g = match self.poll_take_over_link(g, handle, extended, cx, choice) {
+                Ok(taken) => return taken,
+                Err(g) => g,
+            };
             let may_wait_quickly = handle == Handle::END && choice.is_none_or(|choice| choice.own().is_none());
             if may_wait_quickly && Self::watch_quickly(&mut g, cx.waker()) {
                 self.record.receiver.begin(Doing::Receive);
                 return Poll::Pending;
             }
             drop(g);
-            return self.poll_take_queued(handle, extended, cx, choice);
+            return self.poll_take_queued(handle, extended, cx, choice, None);
         }
         if g.has(HELD) {
             // Only a forgotten guard is still held when its receiver receives again.
@@ -952,6 +977,7 @@ impl<T> Chan<T> {
             && g.queue.as_mut().is_some_and(|queue| queue.watch_quickly(waker))
     }
 
+    /// `found`: what has been found already.
     #[inline(never)]
     fn poll_take_queued(
         &self,
@@ -959,14 +985,15 @@ impl<T> Chan<T> {
         extended: bool,
         cx: &mut Context<'_>,
         choice: Option<&ChoiceCx>,
+        found: Option<Took<T>>,
     ) -> Poll<Result<(T, Option<u64>), RecvError>> {
         let mut after = After::new();
         let own = choice.and_then(ChoiceCx::own);
-        let mut g = self.state.lock();
-        let took = {
+        let mut g = self.lock();
+        let took = found.unwrap_or_else(|| {
             let ends = ends(&g);
             queue(&mut g).take(handle, own, extended, ends, &mut after)
-        };
+        });
         #[cfg(feature = "link")]
         let has_read = matches!(took, Took::Reads(_));
         #[cfg(feature = "link")]
@@ -1027,7 +1054,7 @@ impl<T> Chan<T> {
             if !is_last {
                 reading.decode();
             }
-            g = self.state.lock();
+            g = self.lock();
             let ends = ends(&g);
             let queue = queue(&mut g);
             queue.has_decoded(reading);
@@ -1043,7 +1070,7 @@ impl<T> Chan<T> {
     /// Takes a value if one is there.
     pub(crate) fn try_take(&self, handle: Handle) -> Result<T, RecvError> {
         let mut after = After::new();
-        let mut g = self.state.lock();
+        let mut g = self.lock();
         if !g.has(QUEUED) {
             if g.has(HELD) {
                 // By a guard that was forgotten.
@@ -1079,7 +1106,7 @@ impl<T> Chan<T> {
     /// A handle of a shared receiver is gone, and what it forgot to release with it.
     pub(crate) fn handle_gone(&self, handle: Handle) {
         let mut after = After::new();
-        let mut g = self.state.lock();
+        let mut g = self.lock();
         let queue = queue(&mut g);
         queue.unwatch(handle, &mut after);
         queue.release_forgotten(handle, &mut after);
@@ -1102,7 +1129,7 @@ impl<T> Chan<T> {
             return;
         }
         let mut after = After::new();
-        let mut g = self.state.lock();
+        let mut g = self.lock();
         if g.has(QUEUED) {
             queue(&mut g).unwatch(handle, &mut after);
         } else if g.has(TURN) {
@@ -1116,7 +1143,7 @@ impl<T> Chan<T> {
     /// Unregisters the end itself where that is all there is to do.
     #[inline]
     fn unwatch_quickly(&self) -> bool {
-        let mut g = self.state.lock();
+        let mut g = self.lock();
         let unwatched = g.queue.as_mut().map_or(Err(()), |queue| queue.unwatch_quickly());
         drop(g);
         // The waker is dropped here, without the lock.
@@ -1126,7 +1153,7 @@ impl<T> Chan<T> {
     /// Ends an extended receive.
     pub(crate) fn release(&self, handle: Handle, ticket: Option<u64>) {
         let mut after = After::new();
-        let mut g = self.state.lock();
+        let mut g = self.lock();
         if g.has(QUEUED) {
             queue(&mut g).release(handle, ticket, &mut after);
             publish(&mut g);
@@ -1150,7 +1177,7 @@ impl<T> Chan<T> {
 
     /// Gives the broadcast that this is a part of.
     fn end_here(&self, bits: u32, after: &mut After<T>) -> Option<Arc<Hub<T>>> {
-        let mut g = self.state.lock();
+        let mut g = self.lock();
         let news = bits & !g.tag;
         g.set(bits);
         after.wakes.add(g.waiter.take());
@@ -1198,7 +1225,7 @@ impl<T> Chan<T> {
 
     /// Counts one value of several less.
     fn is_one_of_several(&self, several: u32, one: u32) -> bool {
-        let mut g = self.state.lock();
+        let mut g = self.lock();
         let is = g.has_any(several);
         if is {
             g.tag -= one;
@@ -1218,7 +1245,7 @@ impl<T> Chan<T> {
     }
 
     fn count_another(&self, several: u32, one: u32, gone: u32) -> bool {
-        let mut g = self.state.lock();
+        let mut g = self.lock();
         let may = !g.has(gone) && g.tag & several != several;
         if may {
             g.tag += one;
@@ -1241,13 +1268,13 @@ impl<T> Chan<T> {
     /// Whether more than one value stands for the sending end.
     #[cfg(feature = "serde")]
     pub(crate) fn sender_is_several(&self) -> bool {
-        self.state.lock().has_any(SENDERS)
+        self.lock().has_any(SENDERS)
     }
 
     /// The same of the receiving end.
     #[cfg(feature = "serde")]
     pub(crate) fn receiver_is_several(&self) -> bool {
-        self.state.lock().has_any(RECEIVERS)
+        self.lock().has_any(RECEIVERS)
     }
 
     pub(crate) fn retire(&self) {
@@ -1267,7 +1294,7 @@ impl<T> Chan<T> {
 
     #[cfg(feature = "serde")]
     fn ask_to_retire(&self) -> Retires {
-        let mut g = self.state.lock();
+        let mut g = self.lock();
         if g.has_any(NO_SENDER | RETIRED | POISONED) {
             return Retires::Here;
         }
@@ -1281,7 +1308,7 @@ impl<T> Chan<T> {
         let strength = reason.strength();
         if strength != Strength::FULL {
             let mut after: After<T> = After::new();
-            let mut g = self.state.lock();
+            let mut g = self.lock();
             if let Some(outlet) = g.queue.as_mut().and_then(|queue| queue.outlet.as_mut()) {
                 outlet.tell(FromSender::Poisoned(reason), &mut after.wakes);
                 return true;
@@ -1304,7 +1331,7 @@ impl<T> Chan<T> {
 
     /// Gives the broadcast that this is a part of, if it has to know.
     fn poison_here(&self, reason: Reason, after: &mut After<T>) -> Option<Arc<Hub<T>>> {
-        let mut g = self.state.lock();
+        let mut g = self.lock();
         if g.has(NO_SENDER) && g.has(NO_RECEIVER) {
             return None;
         }
@@ -1327,7 +1354,7 @@ impl<T> Chan<T> {
 
     /// Why a send would fail now, as far as that is lasting.
     pub(crate) fn why_no_send(&self) -> Option<Why> {
-        let g = self.state.lock();
+        let g = self.lock();
         let ends = ends(&g);
         match &g.queue {
             Some(queue) => queue.no_more_sends(ends),
@@ -1338,7 +1365,7 @@ impl<T> Chan<T> {
     /// What a deadline says if nothing is at the other end yet. The carrier is asked, so nothing may be locked here.
     fn unmatched(&self) -> Option<Reason> {
         let missing = {
-            let g = self.state.lock();
+            let g = self.lock();
             g.queue.as_ref().and_then(|queue| queue.unmatched.clone())
         };
         missing?.text(self.record.id())
@@ -1363,7 +1390,7 @@ impl<T> Chan<T> {
     /// Whether no receive can ever succeed again.
     pub(crate) fn is_drained(&self) -> bool {
         self.is_asked_for();
-        let g = self.state.lock();
+        let g = self.lock();
         let something =
             if g.has(QUEUED) { g.queue.as_ref().is_some_and(|q| q.has_something()) } else { g.value.is_some() };
         let awaited = g.queue.as_ref().is_some_and(|q| q.awaits_values());
@@ -1378,13 +1405,13 @@ impl<T> Chan<T> {
     /// How many values are buffered.
     pub(crate) fn len(&self) -> usize {
         self.is_asked_for();
-        self.len_of(&self.state.lock())
+        self.len_of(&self.lock())
     }
 
     /// Who asks again and again what there is, and does nothing else, uses the receiver.
     fn is_asked_for(&self) {
         let mut after: After<T> = After::new();
-        let mut g = self.state.lock();
+        let mut g = self.lock();
         if let Some(queue) = &mut g.queue {
             queue.begin_use(&mut after.wakes);
             publish(&mut g);
@@ -1394,7 +1421,7 @@ impl<T> Chan<T> {
     /// Waits until the other end of `side` is gone, or the channel is retired or poisoned.
     pub(crate) fn poll_closed(&self, handle: Handle, sending: bool, cx: &mut Context<'_>) -> Poll<()> {
         let mut after = After::new();
-        let mut g = self.state.lock();
+        let mut g = self.lock();
         let gone = if sending { NO_RECEIVER } else { NO_SENDER };
         let side = if sending { &self.record.sender } else { &self.record.receiver };
         if g.has_any(gone | RETIRED | POISONED) {
@@ -1413,7 +1440,7 @@ impl<T> Chan<T> {
 
     /// From now on the channel has a queue, and its ends may be several.
     pub(crate) fn make_shared(&self) {
-        let mut g = self.state.lock();
+        let mut g = self.lock();
         queue(&mut g);
         publish(&mut g);
     }
@@ -1421,7 +1448,7 @@ impl<T> Chan<T> {
     /// A claim of the sending (or else the receiving) end goes out or comes back.
     pub(crate) fn claimed(&self, sending: bool, out: bool, claimer: Handle) {
         let mut after = After::new();
-        let mut g = self.state.lock();
+        let mut g = self.lock();
         let ends = ends(&g);
         let queue = queue(&mut g);
         if sending {
@@ -1442,7 +1469,7 @@ impl<T> Chan<T> {
     /// The policy of a channel that was made without one. `false`: it has one, or it is too late.
     pub(crate) fn set_policy(&self, policy: &Policy) -> bool {
         let mut after = After::new();
-        let mut g = self.state.lock();
+        let mut g = self.lock();
         let set = queue(&mut g).set_policy(policy, &mut after);
         if set {
             g.set(immunity_of(policy));
@@ -1454,7 +1481,7 @@ impl<T> Chan<T> {
     /// The policy, for who makes another channel of the same. `None`: it is a user's own.
     #[cfg(feature = "serde")]
     pub(crate) fn policy(&self) -> Option<Policy> {
-        let g = self.state.lock();
+        let g = self.lock();
         let (kind, senders, receivers) = match &g.queue {
             Some(queue) => (queue.kind, queue.senders_bound, queue.receivers_bound),
             None => (super::policy::Kind::Rendezvous, None, None),
@@ -1467,7 +1494,7 @@ impl<T> Chan<T> {
 
     /// Whether the sending, or else the receiving, end is gone.
     pub(crate) fn is_left(&self, sending: bool) -> bool {
-        self.state.lock().has(if sending { NO_SENDER } else { NO_RECEIVER })
+        self.lock().has(if sending { NO_SENDER } else { NO_RECEIVER })
     }
 
     // ---- agents
@@ -1476,7 +1503,7 @@ impl<T> Chan<T> {
     /// is one.
     #[cfg(feature = "serde")]
     pub(crate) fn leaves(&self) {
-        let missing = self.state.lock().queue.as_ref().and_then(|queue| queue.unmatched.clone());
+        let missing = self.lock().queue.as_ref().and_then(|queue| queue.unmatched.clone());
         if let Some(missing) = missing {
             missing.leaves();
         }
@@ -1485,14 +1512,14 @@ impl<T> Chan<T> {
     /// Whether the other half is elsewhere: of the sender's or the receiver's end here.
     #[cfg(feature = "serde")]
     pub(crate) fn is_stretched(&self, sending: bool) -> bool {
-        let g = self.state.lock();
+        let g = self.lock();
         g.queue.as_ref().is_some_and(|queue| if sending { queue.outlet.is_some() } else { queue.inlet.is_some() })
     }
 
     /// Whether something is offered that only a receive can take, or the channel has ended.
     #[cfg(feature = "serde")]
     pub(crate) fn is_busy(&self) -> bool {
-        let g = self.state.lock();
+        let g = self.lock();
         let offered = match &g.queue {
             Some(queue) => queue.has_offers(),
             None => g.has(OFFER),
@@ -1503,7 +1530,7 @@ impl<T> Chan<T> {
     /// An agent takes the place of an end, with `install`: it is told what has happened before.
     pub(crate) fn add_agent<R>(&self, install: impl FnOnce(&mut Queue<T>, &mut After<T>) -> R) -> R {
         let mut after: After<T> = After::new();
-        let mut g = self.state.lock();
+        let mut g = self.lock();
         let ended = g.tag & (NO_SENDER | NO_RECEIVER | RETIRED | POISONED);
         let queue = queue(&mut g);
         let result = install(queue, &mut after);
@@ -1516,7 +1543,7 @@ impl<T> Chan<T> {
     /// Calls `f` on the queue, under the lock. For agents, which always have one.
     pub(crate) fn with_queue<R>(&self, f: impl FnOnce(&mut Queue<T>, Ends, &mut After<T>) -> R) -> R {
         let mut after = After::new();
-        let mut g = self.state.lock();
+        let mut g = self.lock();
         let ends = ends(&g);
         let queue = queue(&mut g);
         let result = f(queue, ends, &mut after);

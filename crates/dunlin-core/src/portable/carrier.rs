@@ -549,6 +549,12 @@ struct Staging {
     lends: Option<Keeps>,
 }
 
+impl Staging {
+    fn is_empty(&self) -> bool {
+        self.ends.is_empty() && self.error.is_none() && self.lends.is_none()
+    }
+}
+
 thread_local! {
     static STAGING: RefCell<Option<Staging>> = const { RefCell::new(None) };
     static ARRIVING: RefCell<Option<Arriving>> = const { RefCell::new(None) };
@@ -633,7 +639,9 @@ impl Outbox {
     /// Those of `encode`. Nothing is staged then, as after a panic.
     pub fn encode<R, E>(&mut self, encode: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
         self.encoded = false;
-        self.staging = Staging::default();
+        if !self.staging.is_empty() {
+            self.staging = Staging::default();
+        }
         let encoding = Installed::new(&STAGING, &mut self.staging);
         let result = encode();
         drop(encoding);

@@ -430,7 +430,7 @@ impl Wire {
                 *task = Some(waker.clone());
             }
         }
-        let done = if done.is_empty() { Vec::new() } else { std::mem::take(done) };
+        let done = if done.is_empty() { None } else { Some(std::mem::take(done)) };
         drop(state);
         drop(done);
         for (half, word) in words.drain(..) {

@@ -37,6 +37,8 @@ pub(crate) struct Remote<T> {
     terms: Terms,
     encode: Encode<T>,
     decode: Decode<T>,
+    /// The only offer there is, in place of one in the queue.
+    pub(crate) slot: Slot,
     /// The bytes of the offer that is being made.
     encoded: Option<Bytes>,
     /// What a receive has decoded, while it looks again.
@@ -57,6 +59,7 @@ impl<T> Remote<T> {
             terms,
             encode,
             decode,
+            slot: Slot::Empty,
             encoded: None,
             decoded: None,
             spent: Vec::new(),
@@ -64,6 +67,26 @@ impl<T> Remote<T> {
             receiver_gone: false,
         }
     }
+}
+
+/// An offer that is the only one, and is no choice's: what it is beside the value and the waker in the slots of
+/// the channel.
+pub(crate) enum Slot {
+    Empty,
+    /// The sending half: the home has been told.
+    Out {
+        ticket: u64,
+        /// The receiver elsewhere has returned the value, which is still here.
+        taken: bool,
+    },
+    /// The home: the offer `number` of the sending half.
+    In {
+        ticket: u64,
+        number: u64,
+        value: Bytes,
+        /// The number of the read that decodes the value.
+        read: Option<u64>,
+    },
 }
 
 /// What a link has of one offer.
@@ -108,6 +131,11 @@ impl<T> Encoding<T> {
         matches!(self.from, From::Source)
     }
 
+    /// A value that has been encoded.
+    pub(crate) fn done(encode: Encode<T>, terms: Terms, bytes: Bytes) -> Self {
+        Self { from: From::Source, encode, terms, bytes_max: terms.value_max, bytes: Some(Ok(bytes)) }
+    }
+
     pub(crate) fn into_bytes(self) -> Option<Bytes> {
         self.bytes.and_then(Result::ok)
     }
@@ -136,8 +164,23 @@ pub(crate) struct Reading<T> {
 }
 
 impl<T> Reading<T> {
+    /// Unless that has been done.
     pub(crate) fn decode(&mut self) {
-        self.value = Some((self.decode)(&self.bytes, self.terms));
+        let decoded = || (self.decode)(&self.bytes, self.terms);
+        self.value.get_or_insert_with(decoded);
+    }
+
+    /// The value, decoded.
+    pub(crate) fn into_value(self) -> Option<Result<T, Why>> {
+        self.value
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(crate) fn is_readable(&self) -> bool {
+        matches!(self.value, Some(Ok(_)))
     }
 }
 
@@ -153,6 +196,119 @@ pub(super) enum Read<T> {
     Unreadable(Why),
     /// The receive's own choice has been decided for another branch: there is nothing to decode for.
     ChoiceGone,
+}
+
+// ---- the slot
+
+impl<T> Queue<T> {
+    /// Whether the queue is a sending half for which nothing is there, so that its end may use the slot.
+    pub(crate) fn slot_for_send(&self) -> Option<(Encode<T>, Terms)> {
+        let remote = self.remote.as_deref()?;
+        let is_free = self.outlet.is_some()
+            && matches!(remote.slot, Slot::Empty)
+            && self.offers.is_empty()
+            && remote.spent.is_empty()
+            && self.kept.is_empty()
+            && self.stranded.is_empty()
+            && !self.sender_claimed
+            && self.senders_bound.is_none();
+        is_free.then_some((remote.encode, remote.terms))
+    }
+
+    /// The end offers a value by the slot. Gives the ticket, and who is to be woken.
+    pub(crate) fn offer_in_slot(&mut self, value: Bytes) -> Option<(u64, Option<Waker>)> {
+        let ticket = self.next_ticket;
+        let remote = self.remote.as_deref_mut()?;
+        self.next_ticket += 1;
+        remote.slot = Slot::Out { ticket, taken: false };
+        Some((ticket, remote.link.say(Word::Offer { ticket, value })))
+    }
+
+    /// Whether the queue is a home to which the slot is all that there is.
+    pub(crate) fn may_take_from_slot(&self) -> bool {
+        self.inlet.is_some()
+            && self.offers.is_empty()
+            && self.watchers.is_empty()
+            && self.buffering.is_none()
+            && self.held.is_empty()
+            && self.held_offers == 0
+            && self.lone_inlets.is_empty()
+            && self.demands.is_none()
+            && !self.receiver_claimed
+            && !self.has_turn
+            && self.senders_bound.is_none()
+            && self.receivers_bound.is_none()
+    }
+
+    /// An offer of the sending half waits in the slot. `Err`: there is one.
+    pub(crate) fn put_in_slot(&mut self, number: u64, value: Bytes) -> Result<(), Bytes> {
+        let ticket = self.next_ticket;
+        let free = self.may_take_from_slot();
+        match self.remote.as_deref_mut() {
+            Some(remote) if free && matches!(remote.slot, Slot::Empty) => {
+                self.next_ticket += 1;
+                remote.slot = Slot::In { ticket, number, value, read: None };
+                Ok(())
+            }
+            _ => Err(value),
+        }
+    }
+
+    /// A receive begins to decode what waits in the slot.
+    pub(crate) fn read_slot(&mut self) -> Option<Reading<T>> {
+        let remote = self.remote.as_deref_mut()?;
+        let Slot::In { ticket, value, read: read @ None, .. } = &mut remote.slot else { return None };
+        let number = remote.reads;
+        remote.reads += 1;
+        *read = Some(number);
+        let (ticket, bytes) = (*ticket, value.clone());
+        Some(Reading { ticket, number, bytes, decode: remote.decode, terms: remote.terms, value: None })
+    }
+
+    /// The receive whose read has this number takes what waits in the slot. `None`: it is not there any more.
+    pub(crate) fn take_from_slot(&mut self, reading: u64) -> Option<Option<Waker>> {
+        let remote = self.remote.as_deref_mut()?;
+        let Slot::In { number, read, .. } = remote.slot else { return None };
+        if read != Some(reading) {
+            return None;
+        }
+        remote.slot = Slot::Empty;
+        Some(remote.link.say(Word::Taken { ticket: number }))
+    }
+
+    /// What is in the slot goes into the queue. `value`, `waker`: those of the channel's slots.
+    pub(crate) fn adopt_slot(&mut self, value: &mut Option<T>, waker: &mut Option<Waker>, is_watched: bool) {
+        let Some(remote) = self.remote.as_deref_mut() else { return };
+        if is_watched {
+            waker.take().into_iter().for_each(|waker| self.watchers.adopt(waker));
+        }
+        let (ticket, value, standing, waker, far, linked) = match std::mem::replace(&mut remote.slot, Slot::Empty) {
+            Slot::Empty => return,
+            Slot::Out { ticket, taken } => {
+                let standing = if taken { Standing::Spent } else { Standing::Away(Away::default()) };
+                let value = value.take().map_or(Value::Gone, Value::Here);
+                (ticket, value, standing, waker.take(), None, Linked::default())
+            }
+            Slot::In { ticket, number, value, read } => {
+                let far = FromFar { of: Handle::END, number, choice: None, unread: Unread::No, ask: None };
+                let linked = Linked { read, ..Linked::default() };
+                (ticket, Value::Encoded(value), Standing::Waiting, None, Some(far), linked)
+            }
+        };
+        self.offers.push_back(Offer {
+            ticket,
+            handle: Handle::END,
+            owner: Owner::Operation,
+            has_turn: false,
+            value,
+            standing,
+            choice: None,
+            waker,
+            far,
+            known: Known::No,
+            linked,
+        });
+    }
 }
 
 // ---- the sending half

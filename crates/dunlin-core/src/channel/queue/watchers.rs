@@ -106,6 +106,12 @@ impl Watchers {
         (self.end, self.end_stands) = (Some(waker), Stands::Parked);
     }
 
+    /// Whether nothing waits.
+    #[cfg(feature = "link")]
+    pub(super) fn is_empty(&self) -> bool {
+        self.end_stands == Stands::Absent && self.crowd.is_none()
+    }
+
     fn places(&self) -> Option<Guard<'_, Places>> {
         self.crowd.as_ref().map(|crowd| crowd.places.lock())
     }

@@ -45,7 +45,20 @@ pub(crate) enum Front {
 }
 
 /// Writes a frame of at most four numbers, and `follows` bytes that the caller writes.
-fn head(out: &mut BytesMut, kind: u8, numbers: &[u64], follows: usize) {
+#[inline]
+fn head<const N: usize>(out: &mut BytesMut, kind: u8, numbers: [u64; N], follows: usize) {
+    let length = N + follows;
+    // Most numbers have one byte.
+    if numbers.iter().fold(length as u64, |all, n| all | n) < 0x80 {
+        let mut bytes = [0; 6];
+        (bytes[0], bytes[1]) = (kind, length as u8);
+        (0..N).for_each(|at| bytes[2 + at] = numbers[at] as u8);
+        return out.put_slice(&bytes[..2 + N]);
+    }
+    long_head(out, kind, &numbers, follows);
+}
+
+fn long_head(out: &mut BytesMut, kind: u8, numbers: &[u64], follows: usize) {
     /// A kind and a length of up to five bytes.
     const HEAD: usize = 6;
     let mut bytes = [0; HEAD + 40];
@@ -68,7 +81,7 @@ fn put(bytes: &mut [u8; 46], mut at: usize, mut n: u64) -> usize {
 }
 
 /// The same with a text behind the numbers.
-fn long(out: &mut BytesMut, kind: u8, numbers: &[u64], text: impl FnOnce(&mut BytesMut)) {
+fn long<const N: usize>(out: &mut BytesMut, kind: u8, numbers: [u64; N], text: impl FnOnce(&mut BytesMut)) {
     let mut bytes = BytesMut::new();
     text(&mut bytes);
     head(out, kind, numbers, bytes.len());
@@ -76,16 +89,16 @@ fn long(out: &mut BytesMut, kind: u8, numbers: &[u64], text: impl FnOnce(&mut By
 }
 
 pub(crate) fn write_ack(seen: u64, out: &mut BytesMut) {
-    head(out, kind::ACK, &[seen], 0);
+    head(out, kind::ACK, [seen], 0);
 }
 
 pub(crate) fn write_more(to: u32, piece: Bytes, out: &mut BytesMut) -> Option<Bytes> {
-    head(out, kind::MORE, &[to.into()], piece.len());
+    head(out, kind::MORE, [to.into()], piece.len());
     tail(out, &piece)
 }
 
 pub(crate) fn write_over(from: Which, to: u32, out: &mut BytesMut) {
-    head(out, if from == Which::Sender { kind::QUIET } else { kind::DRAINED }, &[to.into()], 0);
+    head(out, if from == Which::Sender { kind::QUIET } else { kind::DRAINED }, [to.into()], 0);
 }
 
 /// What has the control lane.
@@ -95,9 +108,9 @@ pub(crate) fn write_said(to: u32, said: Said, out: &mut BytesMut) {
             let piece = write_word(Which::Receiver, to, word, 0, out);
             debug_assert!(piece.is_none(), "a home sends no values");
         }
-        Said::Attach { number } => head(out, kind::ATTACH, &[to.into(), number], 0),
-        Said::Attached { alias } => head(out, kind::ATTACHED, &[to.into(), alias.into()], 0),
-        Said::Cut => head(out, kind::CUT, &[to.into()], 0),
+        Said::Attach { number } => head(out, kind::ATTACH, [to.into(), number], 0),
+        Said::Attached { alias } => head(out, kind::ATTACHED, [to.into(), alias.into()], 0),
+        Said::Cut => head(out, kind::CUT, [to.into()], 0),
         Said::Over => write_over(Which::Receiver, to, out),
     }
 }
@@ -108,31 +121,31 @@ pub(crate) fn write_word(from: Which, to: u32, word: Word, total: usize, out: &m
     let (to, total) = (u64::from(to), total as u64);
     match word {
         Word::Offer(ticket, value) => {
-            head(out, kind::OFFER, &[to, ticket, total], value.len());
+            head(out, kind::OFFER, [to, ticket, total], value.len());
             return tail(out, &value);
         }
         Word::Grant(ticket, request, value) => {
-            head(out, kind::GRANT, &[to, ticket, request, total], value.len());
+            head(out, kind::GRANT, [to, ticket, request, total], value.len());
             return tail(out, &value);
         }
         Word::OfferChoice(ticket, choice) => {
-            head(out, kind::OFFER_CHOICE, &[to, ticket], 16);
+            head(out, kind::OFFER_CHOICE, [to, ticket], 16);
             out.put_u128(choice);
         }
-        Word::Refuse(ticket) => head(out, kind::TAKE, &[to, ticket], 0),
-        Word::Withdraw(ticket) => head(out, kind::WITHDRAW, &[to, ticket], 0),
-        Word::Revoke(ticket) => head(out, kind::REVOKE, &[to, ticket], 0),
-        Word::Taken(ticket) => head(out, kind::TAKEN, &[to, ticket], 0),
-        Word::Held(ticket) => head(out, kind::HELD, &[to, ticket], 0),
-        Word::Released(ticket) => head(out, kind::RELEASED, &[to, ticket], 0),
-        Word::Withdrawn(ticket) => head(out, kind::WITHDRAWN, &[to, ticket], 0),
-        Word::Reserve(ticket, request) => head(out, kind::RESERVE, &[to, ticket, request], 0),
+        Word::Refuse(ticket) => head(out, kind::TAKE, [to, ticket], 0),
+        Word::Withdraw(ticket) => head(out, kind::WITHDRAW, [to, ticket], 0),
+        Word::Revoke(ticket) => head(out, kind::REVOKE, [to, ticket], 0),
+        Word::Taken(ticket) => head(out, kind::TAKEN, [to, ticket], 0),
+        Word::Held(ticket) => head(out, kind::HELD, [to, ticket], 0),
+        Word::Released(ticket) => head(out, kind::RELEASED, [to, ticket], 0),
+        Word::Withdrawn(ticket) => head(out, kind::WITHDRAWN, [to, ticket], 0),
+        Word::Reserve(ticket, request) => head(out, kind::RESERVE, [to, ticket, request], 0),
         // Each grant has one answer, and a half grants no second time before it, so that no number is needed.
-        Word::Abort(ticket) => head(out, kind::ABORT, &[to, ticket], 0),
-        Word::Failed(ticket, why) => long(out, kind::FAILED, &[to, ticket], |out| failure(out, &why)),
+        Word::Abort(ticket) => head(out, kind::ABORT, [to, ticket], 0),
+        Word::Failed(ticket, why) => long(out, kind::FAILED, [to, ticket], |out| failure(out, &why)),
         Word::Ended(how) => {
             let kind = if from == Which::Sender { kind::SENDER_ENDED } else { kind::HOME_ENDED };
-            long(out, kind, &[to], |out| end(out, &how));
+            long(out, kind, [to], |out| end(out, &how));
         }
     }
     None
@@ -255,10 +268,12 @@ impl Fields<'_> {
         Err(WireError::Invalid { what, value: u64::MAX })
     }
 
+    #[inline]
     fn ticket(&mut self) -> Result<u64, WireError> {
         self.number("a ticket")
     }
 
+    #[inline]
     fn alias(&mut self) -> Result<u32, WireError> {
         let value = self.number("an alias")?;
         u32::try_from(value).map_err(|_| WireError::Invalid { what: "an alias", value })

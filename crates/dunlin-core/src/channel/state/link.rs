@@ -1,0 +1,243 @@
+//! The slot of a half of a channel over a link: a rendezvous whose two halves have one operation each.
+//!
+//! As within one node, an unshared end has one operation at a time, and most channels have nothing else. Then the
+//! value of a send waits in the slot for a value and the waker in that for a waker, and what the link has to know
+//! of them is a [`Slot`]: there is no offer in the queue. Whatever else looks at the queue puts what is in the
+//! slots into it first ([`Chan::lock`]), and then each operation goes on by the queue.
+//!
+//! 1. A send encodes its value, where nothing is locked, says it to the home, and leaves it in the slot. The
+//!    word `Taken` marks the slot; the send drops the value in its next poll.
+//! 2. A word `Offer` puts its bytes into the slot. A receive decodes them, where nothing is locked, and takes
+//!    them if they are still there. If not, it goes on by the queue with what it has decoded.
+
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+
+use super::{
+    Chan, Guard, HELD, Handle, Inner, NO_RECEIVER, NO_SENDER, OFFER, POISONED, Post, RETIRED, Source, Took, WATCHED,
+    publish, store,
+};
+use crate::channel::after::After;
+use crate::channel::queue::linked::{Encoding, Slot};
+use crate::choice::ChoiceCx;
+use crate::error::{Failed, RecvError};
+use crate::waits::Doing;
+use crate::wakers;
+
+/// With a queue: the slots are in use for a link.
+pub(super) const SLOT: u32 = HELD;
+
+/// The channel has ended in some way.
+const ENDED: u32 = NO_SENDER | NO_RECEIVER | RETIRED | POISONED;
+
+/// A poll, or the lock, if the slot is not for it.
+type ByLink<'g, T, R> = Result<Poll<R>, Guard<'g, Inner<T>>>;
+
+/// What is in the slots goes into the queue.
+#[cold]
+pub(super) fn empty_slot<T>(g: &mut Guard<'_, Inner<T>>) {
+    let is_watched = g.has(WATCHED);
+    g.clear(SLOT | WATCHED);
+    let Inner { value, waiter, queue } = &mut **g;
+    queue.iter_mut().for_each(|queue| queue.adopt_slot(value, waiter, is_watched));
+    publish(g);
+}
+
+fn slot<'g, T>(g: &'g mut Guard<'_, Inner<T>>) -> Option<&'g mut Slot> {
+    Some(&mut g.queue.as_mut()?.remote.as_mut()?.slot)
+}
+
+impl<T> Chan<T> {
+    /// Sends the value in `value` by the slot. The lock comes back if there is no link, or something else is
+    /// there.
+    pub(super) fn poll_send_over_link<'g>(
+        &'g self,
+        mut g: Guard<'g, Inner<T>>,
+        post: &mut Post,
+        value: &mut Option<T>,
+        cx: &mut Context<'_>,
+    ) -> ByLink<'g, T, Result<(), Failed>> {
+        if post.ticket != 0 {
+            return self.poll_sent_over_link(g, post, cx);
+        }
+        let may = |g: &Guard<'_, Inner<T>>| {
+            let is_plain = post.handle == Handle::END && !g.has_any(SLOT | ENDED);
+            g.queue.as_ref().filter(|_| is_plain).and_then(|queue| queue.slot_for_send())
+        };
+        let (Some((encode, terms)), Some(unsent)) = (may(&g), &*value) else { return Err(g) };
+        drop(g);
+        let bytes = match encode(unsent, terms, terms.value_max, cx.waker()) {
+            Poll::Ready(Ok(bytes)) => bytes,
+            Poll::Ready(Err(why)) => return Ok(Poll::Ready(Err(why.into()))),
+            // An end in the value is not at rest.
+            Poll::Pending => return Ok(Poll::Pending),
+        };
+        g = self.state.lock();
+        if may(&g).is_none() {
+            drop(g);
+            return Ok(self.send_encoded(Encoding::done(encode, terms, bytes), post, value, cx));
+        }
+        let stale = g.waiter.replace(wakers::keep(cx.waker()));
+        let offered = g.queue.as_mut().and_then(|queue| queue.offer_in_slot(bytes));
+        let Some((ticket, waker)) = offered else { return Err(g) };
+        if let Some(value) = value.take() {
+            g.value = Some(value);
+        }
+        g.set(SLOT);
+        drop(g);
+        post.ticket = ticket;
+        self.record.sender.begin(Doing::Send);
+        drop(stale);
+        if let Some(waker) = waker {
+            wakers::wake(waker);
+        }
+        Ok(Poll::Pending)
+    }
+
+    /// Waits for the home to say that the value has been taken.
+    fn poll_sent_over_link<'g>(
+        &self,
+        mut g: Guard<'g, Inner<T>>,
+        post: &mut Post,
+        cx: &Context<'_>,
+    ) -> ByLink<'g, T, Result<(), Failed>> {
+        if !g.has(SLOT) {
+            return Err(g);
+        }
+        let taken = match slot(&mut g) {
+            Some(Slot::Out { ticket, taken }) if *ticket == post.ticket => *taken,
+            _ => return Err(g),
+        };
+        if !taken {
+            let old = store(&mut g.waiter, cx.waker());
+            drop(g);
+            drop(old);
+            return Ok(Poll::Pending);
+        }
+        slot(&mut g).into_iter().for_each(|slot| *slot = Slot::Empty);
+        let value = g.value.take();
+        g.clear(SLOT);
+        drop(g);
+        let sent = self.sent(post);
+        drop(value);
+        Ok(sent)
+    }
+
+    /// Something has happened on the channel while the value was encoded.
+    #[cold]
+    fn send_encoded(
+        &self,
+        encoding: Encoding<T>,
+        post: &mut Post,
+        value: &mut Option<T>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), Failed>> {
+        let mut after = After::new();
+        after.encoding = Some(encoding);
+        let source = &mut Source::Slot(value);
+        let sent = self.poll_send_locked(post, source, cx, None, &mut after);
+        let sent = self.encode_and_send(sent, post, source, cx, None, &mut after);
+        after.done();
+        sent
+    }
+
+    /// The home says that a receive has returned the value of the offer in the slot. `false`: that is not
+    /// there.
+    pub(crate) fn hear_taken(&self, ticket: u64) -> bool {
+        let mut g = self.state.lock();
+        if !g.has(SLOT) {
+            return false;
+        }
+        match slot(&mut g) {
+            Some(Slot::Out { ticket: out, taken }) if *out == ticket && !*taken => *taken = true,
+            _ => return false,
+        }
+        let waker = g.waiter.take();
+        drop(g);
+        if let Some(waker) = waker {
+            wakers::wake(waker);
+        }
+        true
+    }
+
+    /// The sending half offers a value, and nothing else is there. `Err`: something is.
+    pub(crate) fn hear_offer(&self, number: u64, value: Bytes) -> Result<(), Bytes> {
+        let mut g = self.state.lock();
+        if g.has_any(ENDED) {
+            return Err(value);
+        }
+        let Some(queue) = &mut g.queue else { return Err(value) };
+        queue.put_in_slot(number, value)?;
+        let waker = if g.has(WATCHED) { g.waiter.take() } else { None };
+        g.clear(WATCHED);
+        g.set(SLOT | OFFER);
+        drop(g);
+        if let Some(waker) = waker {
+            wakers::wake(waker);
+        }
+        Ok(())
+    }
+
+    /// Takes the value in the slot, or waits for one there. The lock comes back if there is no link, or
+    /// something else is there.
+    pub(super) fn poll_take_over_link<'g>(
+        &'g self,
+        mut g: Guard<'g, Inner<T>>,
+        handle: Handle,
+        extended: bool,
+        cx: &mut Context<'_>,
+        choice: Option<&ChoiceCx>,
+    ) -> ByLink<'g, T, Result<(T, Option<u64>), RecvError>> {
+        let is_plain = handle == Handle::END && !extended && choice.is_none() && !g.has_any(ENDED);
+        let is_linked = |g: &Guard<'_, Inner<T>>| g.queue.as_ref().is_some_and(|queue| queue.remote.is_some());
+        if !is_plain || !is_linked(&g) {
+            if g.has(SLOT) {
+                empty_slot(&mut g);
+            }
+            return Err(g);
+        }
+        let Some(mut reading) = g.queue.as_mut().and_then(|queue| queue.read_slot()) else {
+            return self.watch_slot(g, cx);
+        };
+        drop(g);
+        reading.decode();
+        g = self.state.lock();
+        if reading.is_readable()
+            && let Some(waker) = g.queue.as_mut().and_then(|queue| queue.take_from_slot(reading.number()))
+        {
+            g.clear(SLOT | OFFER);
+            drop(g);
+            self.record.receiver.end();
+            if let Some(waker) = waker {
+                wakers::wake(waker);
+            }
+            if let Some(Ok(value)) = reading.into_value() {
+                return Ok(Poll::Ready(Ok((value, None))));
+            }
+            unreachable!("it is readable");
+        }
+        drop(g);
+        Ok(self.poll_take_queued(handle, extended, cx, choice, Some(Took::Reads(reading))))
+    }
+
+    fn watch_slot<'g>(
+        &self,
+        mut g: Guard<'g, Inner<T>>,
+        cx: &Context<'_>,
+    ) -> ByLink<'g, T, Result<(T, Option<u64>), RecvError>> {
+        let is_free = matches!(slot(&mut g), Some(Slot::Empty));
+        if !is_free || !g.queue.as_ref().is_some_and(|queue| queue.may_take_from_slot()) {
+            if g.has(SLOT) {
+                empty_slot(&mut g);
+            }
+            return Err(g);
+        }
+        let old = store(&mut g.waiter, cx.waker());
+        g.set(SLOT | WATCHED);
+        self.record.receiver.begin(Doing::Receive);
+        drop(g);
+        drop(old);
+        Ok(Poll::Pending)
+    }
+}
