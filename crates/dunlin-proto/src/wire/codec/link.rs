@@ -47,29 +47,25 @@ pub(crate) enum Front {
 /// Writes a frame of at most four numbers, and `follows` bytes that the caller writes.
 #[inline]
 fn head<const N: usize>(out: &mut BytesMut, kind: u8, numbers: [u64; N], follows: usize) {
-    let length = N + follows;
-    // Most numbers have one byte.
-    if numbers.iter().fold(length as u64, |all, n| all | n) < 0x80 {
-        let mut bytes = [0; 6];
-        (bytes[0], bytes[1]) = (kind, length as u8);
-        (0..N).for_each(|at| bytes[2 + at] = numbers[at] as u8);
-        return out.put_slice(&bytes[..2 + N]);
-    }
-    long_head(out, kind, &numbers, follows);
-}
-
-fn long_head(out: &mut BytesMut, kind: u8, numbers: &[u64], follows: usize) {
+    /// A kind and a length of one byte: that of nearly all frames.
+    const SHORT: usize = 2;
     /// A kind and a length of up to five bytes.
-    const HEAD: usize = 6;
-    let mut bytes = [0; HEAD + 40];
-    let at = numbers.iter().fold(HEAD, |at, n| put(&mut bytes, at, *n));
-    let length = at - HEAD + follows;
-    let start = HEAD - 1 - super::number_len(length as u64);
-    put(&mut bytes, start + 1, length as u64);
+    const LONG: usize = 6;
+    let mut bytes = [0; LONG + 40];
+    let end = numbers.iter().fold(LONG, |at, n| put(&mut bytes, at, *n));
+    let length = end - LONG + follows;
+    let mut start = LONG - SHORT;
+    if length < 0x80 {
+        bytes[start + 1] = length as u8;
+    } else {
+        start = LONG - 1 - super::number_len(length as u64);
+        put(&mut bytes, start + 1, length as u64);
+    }
     bytes[start] = kind;
-    out.put_slice(&bytes[start..at]);
+    out.put_slice(&bytes[start..end]);
 }
 
+#[inline]
 fn put(bytes: &mut [u8; 46], mut at: usize, mut n: u64) -> usize {
     while n >= 0x80 {
         bytes[at] = n as u8 | 0x80;
