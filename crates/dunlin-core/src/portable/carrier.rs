@@ -540,8 +540,12 @@ fn is_held_by_many(kind: EndKind) -> bool {
     matches!(kind, EndKind::Shared | EndKind::SharedSender | EndKind::SharedReceiver | EndKind::Joiner { .. })
 }
 
+/// Most messages have no ends, and leave this empty: it is one word, and nothing to do when it is dropped.
 #[derive(Default)]
-struct Staging {
+struct Staging(Option<Box<StagedEnds>>);
+
+#[derive(Default)]
+struct StagedEnds {
     /// An end's number is its place here.
     ends: Vec<Staged>,
     error: Option<CarryError>,
@@ -550,8 +554,16 @@ struct Staging {
 }
 
 impl Staging {
-    fn is_empty(&self) -> bool {
-        self.ends.is_empty() && self.error.is_none() && self.lends.is_none()
+    fn ends(&self) -> &[Staged] {
+        self.0.as_ref().map_or(&[], |staged| &staged.ends)
+    }
+
+    fn error(&self) -> Option<&CarryError> {
+        self.0.as_ref()?.error.as_ref()
+    }
+
+    fn lends(&self) -> Option<Keeps> {
+        self.0.as_ref()?.lends.clone()
     }
 }
 
@@ -639,24 +651,24 @@ impl Outbox {
     /// Those of `encode`. Nothing is staged then, as after a panic.
     pub fn encode<R, E>(&mut self, encode: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
         self.encoded = false;
-        if !self.staging.is_empty() {
-            self.staging = Staging::default();
-        }
+        self.staging = Staging::default();
         let encoding = Installed::new(&STAGING, &mut self.staging);
         let result = encode();
         drop(encoding);
         self.encoded = result.is_ok();
-        if self.encoded {
-            self.staging.error = None;
-        } else {
-            self.staging.ends.clear();
+        if let Some(staged) = &mut self.staging.0 {
+            if self.encoded {
+                staged.error = None;
+            } else {
+                staged.ends.clear();
+            }
         }
         result
     }
 
     /// Why the last encoding failed, if it was because of an end.
     pub fn error(&self) -> Option<&CarryError> {
-        self.staging.error.as_ref()
+        self.staging.error()
     }
 
     /// Ready if all ends of the message are at rest: none has an operation of which the other node has yet to
@@ -664,7 +676,7 @@ impl Outbox {
     /// to be encoded again then.
     #[cfg(feature = "link")]
     pub(crate) fn poll_rest(&self, waker: &Waker) -> Poll<()> {
-        let unsettled = self.staging.ends.iter().filter_map(|staged| staged.unsettled.as_ref());
+        let unsettled = self.staging.ends().iter().filter_map(|staged| staged.unsettled.as_ref());
         // Each of them is asked.
         unsettled.map(|poll| poll(waker)).fold(Poll::Ready(()), |all, one| if all.is_pending() { all } else { one })
     }
@@ -672,7 +684,7 @@ impl Outbox {
     /// Whether the message has ends.
     #[cfg(feature = "link")]
     pub(crate) fn has_ends(&self) -> bool {
-        !self.staging.ends.is_empty()
+        !self.staging.ends().is_empty()
     }
 
     /// The encoding is what will be sent.
@@ -680,7 +692,11 @@ impl Outbox {
     /// # Errors
     /// [`CarryError::NotEncoded`] if the last one failed, or there was none.
     pub fn seal(self) -> Result<Sealed, CarryError> {
-        if self.encoded { Ok(Sealed { ends: self.staging.ends }) } else { Err(CarryError::NotEncoded) }
+        if self.encoded {
+            Ok(Sealed { ends: self.staging.0.map_or_else(Vec::new, |staged| staged.ends) })
+        } else {
+            Err(CarryError::NotEncoded)
+        }
     }
 }
 
@@ -1064,9 +1080,9 @@ impl fmt::Debug for Inbox {
 /// Within a message, writes something whose ends stay here: who reads it gets ends that act through agents beside these, and each agent keeps `keeps`.
 pub(crate) fn lending<R>(keeps: Keeps, write: impl FnOnce() -> R) -> R {
     // A panic is the end of this staging.
-    let before = installed(&STAGING, |staging| staging.lends.replace(keeps)).flatten();
+    let before = installed(&STAGING, |staging| staging.0.get_or_insert_default().lends.replace(keeps)).flatten();
     let written = write();
-    installed(&STAGING, |staging| staging.lends = before);
+    installed(&STAGING, |staging| staging.0.get_or_insert_default().lends = before);
     written
 }
 
@@ -1096,7 +1112,7 @@ fn stage<E: Mobile>(end: &E) -> Result<u64, CarryError> {
     let (kind, place, shared) = (E::kind(), end.place(), end.shared_end());
     #[cfg(feature = "link")]
     let unsettled = end.unsettled();
-    let keeps = installed(&STAGING, |staging| staging.lends.clone()).flatten();
+    let keeps = installed(&STAGING, |staging| staging.lends()).flatten();
     let staged = match keeps.filter(|_| !is_held_by_many(kind)) {
         Some(keeps) => stage_lent(end, &keeps),
         None => {
@@ -1108,6 +1124,7 @@ fn stage<E: Mobile>(end: &E) -> Result<u64, CarryError> {
         }
     };
     installed(&STAGING, |staging| {
+        let staging = staging.0.get_or_insert_default();
         let Some((mut end, another)) = staged else {
             let not_lent = CarryError::NotLent { kind };
             staging.error = Some(not_lent.clone());

@@ -341,11 +341,7 @@ impl Link {
                     missing = bytes;
                     break;
                 }
-                Front::Frame(alias, heard) => {
-                    if let Some(word) = self.hear(now, alias, heard)? {
-                        deliver(alias, word);
-                    }
-                }
+                Front::Frame(alias, heard) => self.hear(now, alias, heard, deliver)?,
             }
         }
         self.inbox.within_frame = !buffer.is_empty();
@@ -356,12 +352,18 @@ impl Link {
     }
 
     #[inline]
-    fn hear(&mut self, now: Time, alias: u32, heard: codec::Heard) -> Result<Option<Word>, Violation> {
+    fn hear(
+        &mut self,
+        now: Time,
+        alias: u32,
+        heard: codec::Heard,
+        deliver: &mut impl FnMut(u32, Word),
+    ) -> Result<(), Violation> {
         use codec::Heard;
 
         if let Heard::Ack(seen) = heard {
             let is_possible = self.outbox.acknowledge(now, seen, &self.config);
-            return if is_possible { Ok(None) } else { Err(Violation::Acknowledged(seen)) };
+            return if is_possible { Ok(()) } else { Err(Violation::Acknowledged(seen)) };
         }
         self.inbox.seen += 1;
         // As a `Machine` does: about what the peer keeps for it.
@@ -369,7 +371,7 @@ impl Link {
         match heard {
             Heard::Word(Which::Receiver, word) => {
                 self.addressed(alias, Which::Sender)?;
-                self.hear_word(alias, word)
+                self.hear_word(alias, word, deliver)
             }
             Heard::Word(Which::Sender, word) => {
                 if self.inbox.is_within_value(id(alias)) {
@@ -380,19 +382,19 @@ impl Link {
                 self.inbox.unacked_bytes += length;
                 self.addressed(alias, Which::Receiver)?;
                 self.fits(alias, length as u64)?;
-                self.hear_word(alias, word)
+                self.hear_word(alias, word, deliver)
             }
             Heard::Begins { head, total, first } => self.hear_begin(now, alias, head, total, first),
             Heard::More(piece) => {
                 self.outbox.meets(now, false, alias, piece.len() <= SMALL, &self.config);
                 self.inbox.unacked_bytes += piece.len();
                 match self.inbox.more(id(alias), &piece) {
-                    Arrived::NotYet | Arrived::Unwanted(_) => Ok(None),
-                    Arrived::Whole(head, value, _) => self.hear_word(alias, Word::whole(head, value)),
+                    Arrived::NotYet | Arrived::Unwanted(_) => Ok(()),
+                    Arrived::Whole(head, value, _) => self.hear_word(alias, Word::whole(head, value), deliver),
                     Arrived::Wrong => Err(Violation::StrayPiece(alias)),
                 }
             }
-            Heard::Cut => self.inbox.cut(id(alias)).map(|_| None).ok_or(Violation::StrayPiece(alias)),
+            Heard::Cut => self.inbox.cut(id(alias)).map(drop).ok_or(Violation::StrayPiece(alias)),
             Heard::Over(from) => {
                 if self.inbox.is_within_value(id(alias)) {
                     return Err(Violation::WithinValue(alias));
@@ -400,13 +402,13 @@ impl Link {
                 let here = if from == Which::Sender { Which::Receiver } else { Which::Sender };
                 self.addressed(alias, here)?.over = true;
                 self.free_if_over(alias);
-                Ok(None)
+                Ok(())
             }
-            Heard::Attach { number } => self.hear_attach(number, alias).map(|()| None),
+            Heard::Attach { number } => self.hear_attach(number, alias),
             Heard::Attached { alias: to } => match self.half(alias) {
                 Some(half) if half.dialogue.which() == Which::Sender && half.to.is_none() => {
                     self.attached(alias, to);
-                    Ok(None)
+                    Ok(())
                 }
                 Some(half) => Err(Violation::AttachedTwice(half.number)),
                 None => Err(Violation::UnknownAlias(alias)),
@@ -422,14 +424,7 @@ impl Link {
     }
 
     /// The first piece of a value has arrived.
-    fn hear_begin(
-        &mut self,
-        now: Time,
-        alias: u32,
-        head: Head,
-        total: u64,
-        first: Bytes,
-    ) -> Result<Option<Word>, Violation> {
+    fn hear_begin(&mut self, now: Time, alias: u32, head: Head, total: u64, first: Bytes) -> Result<(), Violation> {
         if self.inbox.is_within_value(id(alias)) {
             return Err(Violation::WithinValue(alias));
         }
@@ -445,7 +440,7 @@ impl Link {
         let wanted = !half.closed;
         self.fits(alias, total)?;
         self.inbox.begin(id(alias), Begun { head, total, wanted, charge: Charge::NONE }, first);
-        Ok(None)
+        Ok(())
     }
 
     fn hear_attach(&mut self, number: u64, to: u32) -> Result<(), Violation> {
@@ -475,10 +470,13 @@ impl Link {
     }
 
     #[inline]
-    fn hear_word(&mut self, alias: u32, word: Word) -> Result<Option<Word>, Violation> {
+    fn hear_word(&mut self, alias: u32, word: Word, deliver: &mut impl FnMut(u32, Word)) -> Result<(), Violation> {
         let Some(half) = self.half(alias) else { return Err(Violation::UnknownAlias(alias)) };
         let heard = half.dialogue.hear(&word).map_err(|misstep| Violation::Half { alias, misstep })?;
-        Ok((heard == Heard::Deliver && !half.closed).then_some(word))
+        if heard == Heard::Deliver && !half.closed {
+            deliver(alias, word);
+        }
+        Ok(())
     }
 
     /// Writes what may be written now behind `out`, about `room` bytes, and returns how many bytes. If it

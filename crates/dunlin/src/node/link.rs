@@ -162,7 +162,10 @@ impl Link {
             is_flushing: false,
         };
         compiled_here(async move {
-            let served = pump.run().await;
+            let served = match pump.resume().await {
+                Ok(()) => poll_fn(|cx| pump.poll(cx)).await,
+                Err(why) => Err(why),
+            };
             match &served {
                 // From here on nothing wakes this task.
                 Err(LinkError::Socket(_)) => pump.wire.cut(),
@@ -461,14 +464,14 @@ struct Pump {
 }
 
 impl Pump {
-    async fn run(&mut self) -> Result<(), LinkError> {
+    /// Tells the other side how far this one has come, and hears the same of it.
+    async fn resume(&mut self) -> Result<(), LinkError> {
         // The task of the socket before may have been dropped.
         self.wire.cut();
         self.socket.write_u64(self.wire.seen()).await?;
         self.socket.flush().await?;
         let seen = self.socket.read_u64().await?;
-        self.wire.resume(seen)?;
-        poll_fn(|cx| self.poll(cx)).await
+        self.wire.resume(seen)
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkError>> {
@@ -491,7 +494,8 @@ impl Pump {
             } else {
                 self.missing = self.wire.exchange(now, None, Some(cx.waker()))?.missing;
             }
-            let written = self.poll_write(cx)?.is_ready();
+            let is_done = self.out.is_empty() && !self.is_flushing;
+            let written = is_done || self.poll_write(cx)?.is_ready();
             carried += arrived + filled;
             if carried >= TURN {
                 // In tokio the woken task runs behind its neighbours.

@@ -240,12 +240,13 @@ impl<T> Queue<T> {
             && self.receivers_bound.is_none()
     }
 
-    /// An offer of the sending half waits in the slot. `Err`: there is one.
-    pub(crate) fn put_in_slot(&mut self, number: u64, value: Bytes) -> Result<(), Bytes> {
+    /// An offer of the sending half waits in the slot. `Err`: there is one, or something else. `is_watched`: a
+    /// receive waits at the slot, so that nothing else is there.
+    pub(crate) fn put_in_slot(&mut self, number: u64, value: Bytes, is_watched: bool) -> Result<(), Bytes> {
         let ticket = self.next_ticket;
-        let free = self.may_take_from_slot();
+        let is_free = is_watched || self.may_take_from_slot();
         match self.remote.as_deref_mut() {
-            Some(remote) if free && matches!(remote.slot, Slot::Empty) => {
+            Some(remote) if is_free && matches!(remote.slot, Slot::Empty) => {
                 self.next_ticket += 1;
                 remote.slot = Slot::In { ticket, number, value, read: None };
                 Ok(())

@@ -167,9 +167,10 @@ impl<T> Chan<T> {
         if g.has_any(ENDED) {
             return Err(value);
         }
+        let is_watched = g.has(SLOT | WATCHED);
         let Some(queue) = &mut g.queue else { return Err(value) };
-        queue.put_in_slot(number, value)?;
-        let waker = if g.has(WATCHED) { g.waiter.take() } else { None };
+        queue.put_in_slot(number, value, is_watched)?;
+        let waker = if is_watched { g.waiter.take() } else { None };
         g.clear(WATCHED);
         g.set(SLOT | OFFER);
         drop(g);

@@ -240,12 +240,18 @@ struct Fields<'a> {
 impl Fields<'_> {
     #[inline]
     fn number(&mut self, what: &'static str) -> Result<u64, WireError> {
-        // Most have one byte.
-        if let Some(byte @ 0..0x80) = self.bytes.get(self.at) {
-            self.at += 1;
-            return Ok(u64::from(*byte));
+        // Most have one byte, or two.
+        match *self.bytes.get(self.at..).unwrap_or_default() {
+            [byte @ 0..0x80, ..] => {
+                self.at += 1;
+                Ok(u64::from(byte))
+            }
+            [low @ 0x80..=0xff, high @ 1..0x80, ..] => {
+                self.at += 2;
+                Ok(u64::from(low & 0x7f) | u64::from(high) << 7)
+            }
+            _ => self.long_number(what),
         }
-        self.long_number(what)
     }
 
     fn long_number(&mut self, what: &'static str) -> Result<u64, WireError> {
