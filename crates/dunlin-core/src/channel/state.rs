@@ -96,27 +96,11 @@ pub(crate) struct Post {
     turns: u8,
     /// The budget refused it, and nothing has been offered since.
     refused: bool,
-    /// Of what several channels offer: the bytes of the value.
-    #[cfg(feature = "link")]
-    encoded: Option<bytes::Bytes>,
 }
 
 impl Post {
     pub(crate) fn new(handle: Handle) -> Self {
-        Self {
-            ticket: 0,
-            handle,
-            turns: 0,
-            refused: false,
-            #[cfg(feature = "link")]
-            encoded: None,
-        }
-    }
-
-    /// The value of a pool has been encoded before any channel offers it.
-    #[cfg(feature = "link")]
-    pub(crate) fn has_encoded(&mut self, encoded: Option<bytes::Bytes>) {
-        self.encoded = encoded;
+        Self { ticket: 0, handle, turns: 0, refused: false }
     }
 
     /// Receivers have been woken for it: the choice lets them be polled, if it would else go on to something.
@@ -557,7 +541,7 @@ impl<T> Chan<T> {
             return Poll::Ready(Ok(()));
         }
         #[cfg(feature = "link")]
-        match queue.begin_offer(source, &post.encoded, choice.is_some(), ends, after) {
+        match queue.begin_offer(source, choice.is_some(), ends, after) {
             Ok(None) => {}
             Ok(encoding) => {
                 after.encoding = encoding;
@@ -721,7 +705,7 @@ impl<T> Chan<T> {
         #[cfg(feature = "link")]
         loop {
             let ends = ends(&g);
-            match self::queue(&mut g).begin_offer(&Source::Slot(&mut slot), &None, false, ends, &mut after) {
+            match self::queue(&mut g).begin_offer(&Source::Slot(&mut slot), false, ends, &mut after) {
                 Ok(None) => break,
                 Ok(Some(mut encoding)) => {
                     drop(g);
@@ -919,7 +903,7 @@ impl<T> Chan<T> {
                 return Poll::Pending;
             }
             drop(g);
-            return self.poll_take_queued(handle, extended, cx, choice, None);
+            return self.poll_take_queued(handle, extended, cx, choice);
         }
         if g.has(HELD) {
             // Only a forgotten guard is still held when its receiver receives again.
@@ -977,7 +961,6 @@ impl<T> Chan<T> {
             && g.queue.as_mut().is_some_and(|queue| queue.watch_quickly(waker))
     }
 
-    /// `found`: what has been found already.
     #[inline(never)]
     fn poll_take_queued(
         &self,
@@ -985,15 +968,14 @@ impl<T> Chan<T> {
         extended: bool,
         cx: &mut Context<'_>,
         choice: Option<&ChoiceCx>,
-        found: Option<Took<T>>,
     ) -> Poll<Result<(T, Option<u64>), RecvError>> {
         let mut after = After::new();
         let own = choice.and_then(ChoiceCx::own);
         let mut g = self.lock();
-        let took = found.unwrap_or_else(|| {
+        let took = {
             let ends = ends(&g);
             queue(&mut g).take(handle, own, extended, ends, &mut after)
-        });
+        };
         #[cfg(feature = "link")]
         let has_read = matches!(took, Took::Reads(_));
         #[cfg(feature = "link")]
@@ -1046,6 +1028,8 @@ impl<T> Chan<T> {
         waker: &Waker,
         after: &mut After<T>,
     ) -> (Guard<'g, Inner<T>>, Took<T>) {
+        // What a receive has read that the slot was not for any more.
+        queue(&mut g).end_reading(after);
         let mut reads = 0;
         while let Took::Reads(mut reading) = took {
             reads += 1;

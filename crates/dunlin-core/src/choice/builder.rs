@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use super::branch::{Branch, ChoiceCx, Look, PARTS_MAX};
 use super::{Choosing, EVERY_BRANCH_IS_OFF, HOPELESS, Order, Step, Survey, step_on};
-use crate::channel::queue::{Handle, Pool, Retracted};
+use crate::channel::queue::{Handle, Pool, Pooled, Retracted};
 use crate::channel::sender::Sender;
 use crate::channel::state::{Chan, Post};
 use crate::error::{Failed, SendError};
@@ -297,7 +297,7 @@ pub fn send_to_any<'a, T, P>(slot: &'a mut Option<T>, senders: &'a mut [Sender<T
     SendingToAny {
         choosing,
         posts,
-        pool: Pool::new(Lock::new(None)),
+        pool: Pool::new(Lock::new(Pooled::new())),
         slot,
         is_out: false,
         of: None,
@@ -367,13 +367,15 @@ impl<T> SendingToAny<'_, T> {
         }
         if !self.is_out {
             self.is_out = true;
+            // While nothing is offered yet: later the value is where others take it.
+            #[cfg(feature = "link")]
+            let encoded = self.posts.iter().find_map(|(chan, _)| chan.encode_for_link(self.slot));
+            let mut pool = self.pool.lock();
+            self.slot.take().into_iter().for_each(|value| pool.put(value));
             #[cfg(feature = "link")]
             {
-                // Once nothing is offered yet: later the value is where others take it.
-                let encoded = self.posts.iter().find_map(|(chan, _)| chan.encode_for_link(self.slot));
-                self.posts.iter_mut().for_each(|(_, post)| post.has_encoded(encoded.clone()));
+                pool.encoded = encoded;
             }
-            *self.pool.lock() = self.slot.take();
         }
         self.of = of;
         Poll::Ready(())

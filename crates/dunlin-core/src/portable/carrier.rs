@@ -554,6 +554,7 @@ struct StagedEnds {
 }
 
 impl Staging {
+    #[cfg(feature = "link")]
     fn ends(&self) -> &[Staged] {
         self.0.as_ref().map_or(&[], |staged| &staged.ends)
     }

@@ -685,7 +685,7 @@ impl<T> Queue<T> {
             let offer = &self.offers[index];
             // A value that is being decoded has a receive that is polled.
             #[cfg(feature = "link")]
-            if offer.linked.read.is_some() {
+            if offer.linked.read().is_some() {
                 continue;
             }
             if offer.standing == Standing::Waiting
@@ -771,7 +771,7 @@ impl<T> Queue<T> {
             far: Some(FromFar { of, number, choice, unread, ask: None }),
             known: Known::No,
             #[cfg(feature = "link")]
-            linked: super::linked::Linked::default(),
+            linked: super::linked::Linked::NOTHING,
         });
         if choice.is_some() || unread != Unread::No {
             // A buffer with room asks for the value itself.
@@ -1169,7 +1169,7 @@ impl<T> Queue<T> {
             offer.known = Known::AskedBack;
         }
         match (&mut offer.value, value) {
-            (Value::Pooled(pool), Given::Value(value)) => *pool.lock() = Some(value),
+            (Value::Pooled(pool), Given::Value(value)) => pool.lock().put(value),
             (slot, Given::Value(value)) => *slot = Value::Here(value),
             (_, Given::Unread) => {}
             (_, Given::Unreadable) => {
@@ -1257,7 +1257,7 @@ impl<T> Queue<T> {
             return self.wake_settlers(&mut after.wakes);
         }
         match &mut offer.value {
-            Value::Pooled(pool) => *pool.lock() = Some(value),
+            Value::Pooled(pool) => pool.lock().put(value),
             slot => *slot = Value::Here(value),
         }
         offer.standing = Standing::Failed(Failed::Unknown(id));

@@ -89,8 +89,10 @@ pub(crate) enum Slot {
     },
 }
 
-/// What a link has of one offer.
-pub(super) struct Linked<T> {
+/// What a link has of one offer, if anything. Most offers are of channels without a link, and are moved often.
+pub(super) struct Linked<T>(Option<Box<OfLink<T>>>);
+
+struct OfLink<T> {
     /// The bytes of the value.
     encoded: Option<Bytes>,
     /// The value of a pool, while its offer is reserved.
@@ -99,12 +101,49 @@ pub(super) struct Linked<T> {
     /// open again.
     request: Option<(u64, Arc<dyn Reserver>)>,
     /// At the home: the number of the read that decodes the value.
-    pub(super) read: Option<u64>,
+    read: Option<u64>,
 }
 
-impl<T> Default for Linked<T> {
-    fn default() -> Self {
-        Self { encoded: None, value: None, request: None, read: None }
+impl<T> Linked<T> {
+    pub(super) const NOTHING: Self = Self(None);
+
+    fn make(&mut self) -> &mut OfLink<T> {
+        self.0.get_or_insert_with(|| Box::new(OfLink { encoded: None, value: None, request: None, read: None }))
+    }
+
+    fn encoded(encoded: Option<Bytes>) -> Self {
+        let mut linked = Self::NOTHING;
+        encoded.into_iter().for_each(|encoded| linked.make().encoded = Some(encoded));
+        linked
+    }
+
+    pub(super) fn read(&self) -> Option<u64> {
+        self.0.as_ref()?.read
+    }
+
+    /// The read that decodes the value is over, or there is none.
+    fn forget_read(&mut self) {
+        self.0.iter_mut().for_each(|linked| linked.read = None);
+    }
+
+    fn bytes(&self) -> Option<&Bytes> {
+        self.0.as_ref()?.encoded.as_ref()
+    }
+
+    fn take_encoded(&mut self) -> Option<Bytes> {
+        self.0.as_mut()?.encoded.take()
+    }
+
+    fn take_value(&mut self) -> Option<T> {
+        self.0.as_mut()?.value.take()
+    }
+
+    fn has_request(&self) -> bool {
+        self.0.as_ref().is_some_and(|linked| linked.request.is_some())
+    }
+
+    fn take_request(&mut self) -> Option<(u64, Arc<dyn Reserver>)> {
+        self.0.as_mut()?.request.take()
     }
 }
 
@@ -288,11 +327,12 @@ impl<T> Queue<T> {
             Slot::Out { ticket, taken } => {
                 let standing = if taken { Standing::Spent } else { Standing::Away(Away::default()) };
                 let value = value.take().map_or(Value::Gone, Value::Here);
-                (ticket, value, standing, waker.take(), None, Linked::default())
+                (ticket, value, standing, waker.take(), None, Linked::NOTHING)
             }
             Slot::In { ticket, number, value, read } => {
                 let far = FromFar { of: Handle::END, number, choice: None, unread: Unread::No, ask: None };
-                let linked = Linked { read, ..Linked::default() };
+                let mut linked = Linked::NOTHING;
+                linked.make().read = read;
                 (ticket, Value::Encoded(value), Standing::Waiting, None, Some(far), linked)
             }
         };
@@ -371,7 +411,6 @@ impl<T> Queue<T> {
     pub(crate) fn begin_offer(
         &mut self,
         source: &Source<'_, T>,
-        pooled: &Option<Bytes>,
         is_choice: bool,
         ends: Ends,
         after: &mut After<T>,
@@ -379,10 +418,13 @@ impl<T> Queue<T> {
         let encoded = after.encoding.take();
         let is_over = self.no_more_sends(ends).is_some();
         let Some(remote) = self.remote.as_mut().filter(|_| self.outlet.is_some() && !is_over) else { return Ok(None) };
-        let Source::Slot(Some(_)) = source else {
-            remote.encoded = pooled.clone();
+        if let Source::Pool(pool) = source {
+            remote.encoded = pool.lock().encoded.clone();
             return Ok(None);
-        };
+        }
+        if source.is_empty() {
+            return Ok(None);
+        }
         let bytes_max = if is_choice { KEPT_MAX.min(remote.terms.value_max) } else { remote.terms.value_max };
         let (encode, terms) = (remote.encode, remote.terms);
         match encoded.and_then(|encoding| encoding.bytes) {
@@ -407,7 +449,7 @@ impl<T> Queue<T> {
     /// The bytes that belong to the offer that is being made.
     pub(super) fn take_encoded(&mut self) -> Linked<T> {
         let encoded = self.remote.as_mut().and_then(|remote| remote.encoded.take());
-        Linked { encoded, ..Linked::default() }
+        Linked::encoded(encoded)
     }
 
     /// Tells the home of an offer. `true`: it may have a receiver.
@@ -423,7 +465,7 @@ impl<T> Queue<T> {
             if std::mem::replace(&mut offer.known, Known::Yes) == Known::No {
                 self.say(Word::OfferChoice { ticket, choice }, after);
             }
-        } else if let Some(value) = offer.linked.encoded.take() {
+        } else if let Some(value) = offer.linked.take_encoded() {
             offer.standing = Standing::Away(Away::default());
             self.say(Word::Offer { ticket, value }, after);
         }
@@ -438,8 +480,8 @@ impl<T> Queue<T> {
         let remote = self.remote.as_ref()?;
         let (encode, terms) = (remote.encode, remote.terms);
         let offer = &mut self.offers[index];
-        let is_due = offer.standing == Standing::Waiting && offer.linked.request.is_some();
-        if !is_due || offer.linked.encoded.is_some() {
+        let is_due = offer.standing == Standing::Waiting && offer.linked.has_request();
+        if !is_due || offer.linked.bytes().is_some() {
             return None;
         }
         let (decision, _) = offer.choice.as_ref()?;
@@ -463,14 +505,15 @@ impl<T> Queue<T> {
         let Some(index) = self.find(ticket) else { return after.dropped.push(value) };
         let offer = &mut self.offers[index];
         match &mut offer.value {
-            Value::Pooled(pool) => *pool.lock() = Some(value),
+            Value::Pooled(pool) => pool.lock().put(value),
             here => *here = Value::Here(value),
         }
         match bytes {
-            Some(Ok(bytes)) => offer.linked.encoded = Some(bytes),
+            Some(Ok(bytes)) => offer.linked.make().encoded = Some(bytes),
             Some(Err(why)) if offer.standing == Standing::Waiting => {
                 // The home forgets the offer, so nothing asks it back.
-                (offer.known, offer.linked.request) = (Known::No, None);
+                offer.known = Known::No;
+                drop(offer.linked.take_request());
                 self.say(Word::Refuse { ticket }, after);
                 self.fail(index, why, after);
             }
@@ -481,14 +524,14 @@ impl<T> Queue<T> {
     /// Reserves the offer for the request that waits for it.
     pub(crate) fn answer(&mut self, ticket: u64, after: &mut After<T>) {
         let Some(index) = self.find(ticket) else { return };
-        if let Some((request, reserver)) = self.offers[index].linked.request.take() {
+        if let Some((request, reserver)) = self.offers[index].linked.take_request() {
             self.reserve_over_link(ticket, request, reserver, after);
         }
     }
 
     /// The value of an offer, as it comes back from its reservation: one of a pool goes there.
     fn given_back(&mut self, index: usize) -> Given<T> {
-        self.offers[index].linked.value.take().map_or(Given::Unread, Given::Value)
+        self.offers[index].linked.take_value().map_or(Given::Unread, Given::Value)
     }
 
     /// A receiver elsewhere wants this offer of a choice. Nothing is reserved before the bytes are there.
@@ -506,15 +549,15 @@ impl<T> Queue<T> {
         };
         let offer = &mut self.offers[index];
         let Some((decision, _)) = &offer.choice else { return self.refuse(ticket, after) };
-        let Some(value) = offer.linked.encoded.clone() else {
+        let Some(value) = offer.linked.bytes().cloned() else {
             decision.nudge(&mut after.wakes);
-            offer.linked.request = Some((request, reserver));
+            offer.linked.make().request = Some((request, reserver));
             return;
         };
         match decision.reserve(&reserver) {
             Reserve::Granted => {}
             Reserve::Later => {
-                offer.linked.request = Some((request, reserver));
+                offer.linked.make().request = Some((request, reserver));
                 return;
             }
             Reserve::Dead => {
@@ -528,7 +571,7 @@ impl<T> Queue<T> {
         offer.standing = Standing::Away(Away::default());
         if let Value::Pooled(pool) = &offer.value {
             // Its send may be dropped meanwhile, and must not find in the pool what is promised.
-            offer.linked.value = pool.lock().take();
+            offer.linked.make().value = pool.lock().take();
         }
         self.say(Word::Grant { ticket, request, value }, after);
     }
@@ -608,7 +651,7 @@ impl<T> Queue<T> {
 
     /// The value of an offer that was taken.
     fn spent_value(mut offer: Offer<T>) -> Option<T> {
-        offer.linked.value.take().or_else(|| offer.value.take())
+        offer.linked.take_value().or_else(|| offer.value.take())
     }
 
     /// Keeps the value for the next operation of the end to drop. Gives it back where there is no link.
@@ -652,9 +695,9 @@ impl<T> Queue<T> {
             let offer = &mut self.offers[index];
             let Standing::Away(away) = &offer.standing else { return };
             let is_left = away.abandoned || offer.owner == Owner::Nobody;
-            if let Some(value) = offer.linked.value.take() {
+            if let Some(value) = offer.linked.take_value() {
                 match &offer.value {
-                    Value::Pooled(pool) if !is_left => *pool.lock() = Some(value),
+                    Value::Pooled(pool) if !is_left => pool.lock().put(value),
                     _ => offer.value = Value::Here(value),
                 }
             }
@@ -685,7 +728,7 @@ impl<T> Offer<T> {
     /// Bytes that were granted, and are not wanted any more. `true`: there were some. A read of them is in
     /// vain.
     pub(super) fn forget_encoded(&mut self) -> bool {
-        self.linked.read = None;
+        self.linked.forget_read();
         let were_there = matches!(self.value, Value::Encoded(_));
         if were_there {
             self.value = Value::Gone;
@@ -743,7 +786,7 @@ impl<T> Queue<T> {
             waker: None,
             far: Some(FromFar { of: Handle::END, number, choice, unread: Unread::No, ask: None }),
             known: Known::No,
-            linked: Linked::default(),
+            linked: Linked::NOTHING,
         });
         self.announce(ticket, Handle::END, after);
         Ok(())
@@ -768,7 +811,7 @@ impl<T> Queue<T> {
         let offer = &mut self.offers[index];
         let Value::Encoded(bytes) = &offer.value else { return Read::Here };
         let ticket = offer.ticket;
-        let mark = offer.linked.read;
+        let mark = offer.linked.read();
         if let Some(decoded) = remote.decoded.as_mut().filter(|decoded| mark == Some(decoded.number)) {
             match decoded.value.take() {
                 Some(Err(why)) => return Read::Unreadable(why),
@@ -786,7 +829,7 @@ impl<T> Queue<T> {
         }
         let number = remote.reads;
         remote.reads += 1;
-        offer.linked.read = Some(number);
+        offer.linked.make().read = Some(number);
         let (bytes, decode, terms) = (bytes.clone(), remote.decode, remote.terms);
         Read::ToDecode(Reading { ticket, number, bytes, decode, terms, value: None })
     }
@@ -800,7 +843,7 @@ impl<T> Queue<T> {
 
     /// The offer is taken: with what has been decoded of it.
     pub(super) fn take_decoded(&mut self, index: usize) {
-        let mark = self.offers[index].linked.read;
+        let mark = self.offers[index].linked.read();
         let decoded = self.remote.as_mut().and_then(|remote| remote.decoded.as_mut());
         if let Some(decoded) = decoded.filter(|decoded| mark == Some(decoded.number))
             && let Some(Ok(value)) = decoded.value.take()
@@ -814,7 +857,10 @@ impl<T> Queue<T> {
     pub(crate) fn end_reading(&mut self, after: &mut After<T>) {
         let Some(reading) = self.remote.as_mut().and_then(|remote| remote.decoded.take()) else { return };
         if let Some(index) = self.find(reading.ticket) {
-            self.offers[index].linked.read.take_if(|number| *number == reading.number);
+            let linked = &mut self.offers[index].linked;
+            if linked.read() == Some(reading.number) {
+                linked.forget_read();
+            }
         }
         after.dropped.extend(reading.value.and_then(Result::ok));
         // Receivers that have looked meanwhile have passed it over, and what is behind it.

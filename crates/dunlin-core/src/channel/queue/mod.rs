@@ -74,7 +74,32 @@ enum Standing {
 }
 
 /// A value offered on several channels at once, by one choice: whoever settles that choice takes it.
-pub(crate) type Pool<T> = Arc<Lock<Option<T>>>;
+pub(crate) type Pool<T> = Arc<Lock<Pooled<T>>>;
+
+pub(crate) struct Pooled<T> {
+    value: Option<T>,
+    /// Its bytes, if one of the channels goes over a link.
+    #[cfg(feature = "link")]
+    pub(crate) encoded: Option<bytes::Bytes>,
+}
+
+impl<T> Pooled<T> {
+    pub(crate) fn new() -> Self {
+        Self {
+            value: None,
+            #[cfg(feature = "link")]
+            encoded: None,
+        }
+    }
+
+    pub(crate) fn put(&mut self, value: T) {
+        self.value = Some(value);
+    }
+
+    pub(crate) fn take(&mut self) -> Option<T> {
+        self.value.take()
+    }
+}
 
 /// Where a value comes from when it is sent, and returns to when it is not.
 pub(crate) enum Source<'a, T> {
@@ -83,6 +108,11 @@ pub(crate) enum Source<'a, T> {
 }
 
 impl<T> Source<'_, T> {
+    #[cfg(feature = "link")]
+    fn is_empty(&self) -> bool {
+        matches!(self, Self::Slot(None))
+    }
+
     fn take(&mut self) -> Option<T> {
         match self {
             Self::Slot(slot) => slot.take(),
@@ -452,7 +482,7 @@ impl<T> Queue<T> {
             far: None,
             known: Known::No,
             #[cfg(feature = "link")]
-            linked: linked::Linked::default(),
+            linked: linked::Linked::NOTHING,
         });
     }
 

@@ -15,8 +15,8 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 
 use super::{
-    Chan, Guard, HELD, Handle, Inner, NO_RECEIVER, NO_SENDER, OFFER, POISONED, Post, RETIRED, Source, Took, WATCHED,
-    publish, store,
+    Chan, Guard, HELD, Handle, Inner, NO_RECEIVER, NO_SENDER, OFFER, POISONED, Post, RETIRED, Source, WATCHED, publish,
+    store,
 };
 use crate::channel::after::After;
 use crate::channel::queue::linked::{Encoding, Slot};
@@ -218,8 +218,14 @@ impl<T> Chan<T> {
             }
             unreachable!("it is readable");
         }
+        if g.has(SLOT) {
+            empty_slot(&mut g);
+        }
+        if let Some(queue) = &mut g.queue {
+            queue.has_decoded(reading);
+        }
         drop(g);
-        Ok(self.poll_take_queued(handle, extended, cx, choice, Some(Took::Reads(reading))))
+        Ok(self.poll_take_queued(handle, extended, cx, choice))
     }
 
     fn watch_slot<'g>(
