@@ -89,10 +89,11 @@ use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::channel::state::Chan;
 use crate::choice::decision::{self, Queued, Reserver};
+use crate::clock::{self, PATIENCE_TICKS, Patient, be_patient};
 use crate::error::{MessageId, Reason, Why};
 use crate::lock::Lock;
-use crate::share::{PATIENCE_TICKS, Patient, Shared, be_patient};
-use crate::waits::{self, ChannelId};
+use crate::share::Shared;
+use crate::waits::ChannelId;
 pub(crate) use lone::Lone;
 pub use lone::LoneOutlet;
 
@@ -691,7 +692,7 @@ impl<T: Send + 'static> Inlet<T> {
     /// # Errors
     /// The value, if nobody wants it any more.
     pub fn grant(&self, number: u64, request: u64, value: T) -> Result<(), T> {
-        let tick = waits::tick();
+        let tick = clock::tick();
         let be_patient_now = self.chan.with_queue(|queue, _, after| {
             queue.grant(self.of(), number, request, value, tick, after)?;
             Ok(queue.has_grants() && !std::mem::replace(&mut queue.patient, true))
@@ -704,7 +705,7 @@ impl<T: Send + 'static> Inlet<T> {
     /// [granted](Self::grant).
     #[must_use = "`false`: the value is wanted here"]
     pub fn grant_unread(&self, number: u64, request: u64) -> bool {
-        let tick = waits::tick();
+        let tick = clock::tick();
         let (granted, be_patient_now) = self.chan.with_queue(|queue, _, after| {
             let granted = queue.grant_unread(self.of(), number, request, tick, after);
             (granted, granted && !std::mem::replace(&mut queue.patient, true))

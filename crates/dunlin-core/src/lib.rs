@@ -29,6 +29,7 @@ mod bundle;
 mod call;
 mod channel;
 mod choice;
+mod clock;
 mod error;
 mod lock;
 mod operation;
@@ -61,6 +62,7 @@ pub use channel::sink::SenderSink;
 pub use channel::{MayPoison, NoPoison, channel, channel_with};
 pub use choice::branch::{Branch, Foreign, future};
 pub use choice::builder::{Choice, ChoiceFuture, SendingToAny, send_to_any};
+pub use clock::PATIENCE_TICKS;
 pub use error::{
     BroadcastError, CallError, ClaimError, CompleteError, MessageId, Reason, RecvError, SendError, Strength, SyncError,
     Why,
@@ -71,7 +73,7 @@ pub use par::Par;
 pub use portable::{Portable, carrier};
 #[cfg(feature = "serde")]
 pub use share::far::Lend;
-pub use share::{Claim, Claiming, End, Lone, PATIENCE_TICKS, Retiring, Shared};
+pub use share::{Claim, Claiming, End, Lone, Retiring, Shared};
 
 /// What the macros expand to. Not for use by hand.
 #[doc(hidden)]

@@ -45,11 +45,10 @@ use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::channel::state::Chan;
 use crate::choice::decision::{Queued, Reserver};
+use crate::clock::{self, be_patient};
 use crate::error::{Reason, Why};
 use crate::portable::Portable;
 use crate::portable::carrier::{Format, Outbox, Sink, Write, read_value};
-use crate::share::be_patient;
-use crate::waits;
 
 /// What one half of a channel says to the other. A ticket names an offer of the sending half, a request one
 /// reservation of it.
@@ -335,7 +334,7 @@ impl<T: Send + 'static> Half for Receiving<T> {
                 offered.map_err(|()| word)
             }
             Word::Grant { ticket, request, value } => {
-                let tick = waits::tick();
+                let tick = clock::tick();
                 let begins = self.chan.with_queue(|queue, _, after| {
                     queue.grant_encoded(ticket, request, value, tick, after);
                     queue.has_grants() && !std::mem::replace(&mut queue.patient, true)

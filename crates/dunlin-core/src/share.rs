@@ -39,12 +39,8 @@ use crate::operation::Operation;
 use crate::turn::Turn;
 use crate::waits::{ChannelId, Doing, Record, Recorded};
 
+pub(crate) use line::Line;
 use line::Polled;
-pub(crate) use line::{Line, Patient, be_patient, patience_ran_out};
-
-/// How long a waiter that was offered the end, or a send that was held back, keeps the others waiting without being
-/// polled, in ticks (milliseconds). Longer than a scheduler needs to poll who was woken; shorter than people notice.
-pub const PATIENCE_TICKS: u32 = 20;
 
 /// Who holds a claim: the end itself, or for another node the handle that stands here for it.
 #[doc(hidden)]

@@ -44,6 +44,7 @@ use std::panic::Location;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::task::Poll;
 
+pub use crate::clock::{advance, tick};
 use crate::lock::Lock;
 use crate::sync::global;
 use crate::table::{Entry, Table};
@@ -84,25 +85,9 @@ thread_local! {
 }
 
 static NEXT_PID: AtomicU64 = AtomicU64::new(1);
-static TICK: AtomicU32 = AtomicU32::new(0);
 
 global! { static RECORDS: Table<Record> = Table::new(); }
 global! { static PROCESSES: Table<ProcessRecord> = Table::new(); }
-
-/// The coarse time, in milliseconds since the runtime began to [`advance`] it. Wraps after 49 days.
-pub fn tick() -> u32 {
-    TICK.load(Ordering::Relaxed)
-}
-
-/// Stores the coarse time, in milliseconds, and ends every patience that has run out: a claim that was
-/// offered in vain goes to the next in line, and a value whose receivers were woken and not polled wakes the
-/// other receivers.
-///
-/// Called by the runtime; a program on another runtime, or a test, may call it instead.
-pub fn advance(tick: u32) {
-    TICK.store(tick, Ordering::Relaxed);
-    crate::share::patience_ran_out(tick);
-}
 
 /// Makes `pid` the current process until the guard is dropped.
 #[inline(always)]

@@ -12,9 +12,8 @@ use std::sync::{Arc, Weak};
 use super::parties::{Parties, State, publish};
 use crate::channel::after::After;
 use crate::choice::decision::{Decision, Queued, Reserve, Reserver};
+use crate::clock::{self, PATIENCE_TICKS, Patient, be_patient};
 use crate::lock::Guard;
-use crate::share::{PATIENCE_TICKS, Patient, be_patient};
-use crate::waits;
 
 /// How long the first attempt may take: a round trip between most nodes.
 const ATTEMPT_TICKS_MIN: u32 = 5 * PATIENCE_TICKS;
@@ -66,7 +65,7 @@ impl Attempt {
             return None;
         }
         g.attempts += 1;
-        Some(Self { number: g.attempts, entries, held: 0, limit: 0, began: waits::tick() })
+        Some(Self { number: g.attempts, entries, held: 0, limit: 0, began: clock::tick() })
     }
 
     /// How many choices there are.
@@ -150,7 +149,7 @@ impl Parties {
         match uplink {
             Some(uplink) => uplink.held(held, after),
             None => {
-                let took = waits::tick().wrapping_sub(attempt.began);
+                let took = clock::tick().wrapping_sub(attempt.began);
                 *patience = took.saturating_mul(4).clamp(ATTEMPT_TICKS_MIN, ATTEMPT_TICKS_MAX);
                 self.go_on(g, after);
             }

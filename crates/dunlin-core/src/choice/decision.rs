@@ -24,11 +24,10 @@ use std::sync::{Arc, Weak};
 use std::task::Waker;
 
 use crate::channel::after::Wakes;
+use crate::clock::{self, PATIENCE_TICKS, Patient, be_patient};
 use crate::lock::{Guard, Lock};
-use crate::share::{PATIENCE_TICKS, Patient, be_patient};
 use crate::sync::{AtomicU64, Ordering, global};
 use crate::turn;
-use crate::waits;
 use crate::wakers::keep;
 
 global! { static NEXT: AtomicU64 = AtomicU64::new(1); }
@@ -387,7 +386,7 @@ impl Decision {
             state.spared = std::mem::take(&mut state.asked_back) || still;
             state.ready = false;
             if std::mem::take(&mut state.wanted) {
-                state.owners_turn = Some(waits::tick().wrapping_add(PATIENCE_TICKS));
+                state.owners_turn = Some(clock::tick().wrapping_add(PATIENCE_TICKS));
                 state.set(OWED);
             }
         }

@@ -2,19 +2,16 @@
 
 use std::any::Any;
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 #[cfg(feature = "serde")]
 use std::task::{Context, Poll};
 
-use super::PATIENCE_TICKS;
 use crate::channel::after::{Stale, Wakes};
 use crate::channel::queue::Handle;
+use crate::clock::{self, PATIENCE_TICKS, Patient, be_patient};
 use crate::error::Reason;
 use crate::lock::Lock;
-use crate::sync::global;
-use crate::waits;
 use crate::wakers::keep;
 
 pub(super) struct Waiter {
@@ -127,7 +124,7 @@ impl LineState {
         if first.offered.is_some() {
             return false;
         }
-        first.offered = Some(waits::tick().wrapping_add(PATIENCE_TICKS));
+        first.offered = Some(clock::tick().wrapping_add(PATIENCE_TICKS));
         wakes.add(first.waker.take());
         true
     }
@@ -239,7 +236,7 @@ impl Line {
         let mut state = self.state.lock();
         (state.out, state.posted) = (false, false);
         let waits = if state.lone > 0 && !state.waiters.is_empty() {
-            state.floor = Some(waits::tick().wrapping_add(PATIENCE_TICKS));
+            state.floor = Some(clock::tick().wrapping_add(PATIENCE_TICKS));
             true
         } else {
             state.offer(&mut wakes)
@@ -513,29 +510,4 @@ impl Patient for Line {
         state.patient = state.floor.is_some() || state.waiters.iter().any(|w| w.offered.is_some());
         state.patient
     }
-}
-
-/// Something that waits for somebody to be polled, but not for ever.
-pub(crate) trait Patient: Send + Sync {
-    /// Time has passed: whoever has been waited for too long loses its turn. `true`: somebody is still being waited for.
-    fn patience_ran_out(self: Arc<Self>, tick: u32) -> bool;
-}
-
-/// Has `patient` told as time passes, until it waits for nobody.
-pub(crate) fn be_patient(patient: Weak<dyn Patient>) {
-    PATIENT.lock().push(patient);
-}
-
-global! { static PATIENT: Lock<Vec<Weak<dyn Patient>>> = Lock::new(Vec::new()); }
-
-/// Called as time passes.
-pub(crate) fn patience_ran_out(tick: u32) {
-    let mut patient = std::mem::take(&mut *PATIENT.lock());
-    patient.retain(|patient| {
-        // It may wake a task, or drop a user's value. A panic of that must not keep the others from being
-        // told; the one that is told has noted before whether it still waits, so it is told again.
-        let told = || patient.upgrade().is_some_and(|patient| patient.patience_ran_out(tick));
-        catch_unwind(AssertUnwindSafe(told)).unwrap_or(true)
-    });
-    PATIENT.lock().append(&mut patient);
 }

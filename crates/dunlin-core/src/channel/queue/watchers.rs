@@ -10,7 +10,7 @@
 //! 2. A woken receiver looks into the channel when it is polled. If it is dropped, or its choice goes
 //!    elsewhere, or it leaves something behind, it wakes the next receiver that has not looked in this round
 //!    ([`Watchers::pass_on`]).
-//! 3. A woken receiver may never be polled. If something is left at the next tick ([`waits::advance`]), all
+//! 3. A woken receiver may never be polled. If something is left at the next tick ([`clock::advance`]), all
 //!    receivers that have not looked in this round are woken, and those woken before count as
 //!    [asleep](Stands::Asleep). On a busy channel a value is nearly always on its way: if sixteen values were
 //!    taken since the last tick, this step waits for one more tick.
@@ -37,9 +37,9 @@ use std::task::Waker;
 
 use super::Handle;
 use crate::channel::after::{Stale, Wakes};
+use crate::clock::{self, Patient, be_patient};
 use crate::lock::{Guard, Lock};
-use crate::share::{Patient, be_patient};
-use crate::{waits, wakers};
+use crate::wakers;
 
 /// How many parked receivers one value wakes at most. More than one, so that a receiver which is not polled
 /// rarely costs a tick; few, so that the others cost nothing.
@@ -569,7 +569,7 @@ impl Places {
         if self.fresh == NONE {
             return (woke, false);
         }
-        self.due = self.due.or(Some(waits::tick().wrapping_add(1)));
+        self.due = self.due.or(Some(clock::tick().wrapping_add(1)));
         let was_patient = std::mem::replace(&mut self.patient, true);
         if !was_patient {
             self.taken = 0;
@@ -775,7 +775,7 @@ mod tests {
             numbers.iter().for_each(|number| _ = group.watch(*number));
         }
         assert_eq!(group.news(), [0]);
-        assert_eq!(group.tick(waits::tick() + 1).0, (1..40).collect::<Vec<_>>());
+        assert_eq!(group.tick(clock::tick() + 1).0, (1..40).collect::<Vec<_>>());
         (0..40).for_each(|number| _ = group.watch(number));
         group.watchers.nothing_left();
         assert_eq!(group.news(), (0..16).collect::<Vec<_>>());
@@ -818,7 +818,7 @@ mod tests {
     #[test]
     fn receivers_are_all_woken_at_the_tick_by_which_nothing_was_taken() {
         let mut group = Group::of(40);
-        let begin = waits::tick();
+        let begin = clock::tick();
         group.news();
         assert_eq!(group.tick(begin), (vec![], true), "not before");
         assert_eq!(group.tick(begin + 1), ((16..40).collect(), false));
@@ -833,7 +833,7 @@ mod tests {
     #[test]
     fn many_values_between_two_ticks_put_off_the_wake_of_all_and_the_last_one_calls_it_off() {
         let mut group = Group::of(40);
-        let begin = waits::tick();
+        let begin = clock::tick();
         group.news();
         (0..16).for_each(|_| group.watchers.taken());
         assert_eq!(group.tick(begin + 1), (vec![], true), "sixteen were taken since");
