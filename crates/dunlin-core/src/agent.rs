@@ -82,18 +82,20 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use crate::call::{Callee, Caller, Reply};
+use crate::channel::queue::Queue;
 use crate::channel::queue::far::{Carried, Collected, FromSender, Heard};
 pub use crate::channel::queue::far::{FromReceiver, Given, Reserved};
-use crate::channel::queue::{Handle, Queue};
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::channel::state::Chan;
-use crate::choice::decision::{self, Queued, Reserver};
+use crate::choice::decision::{self, Reserver};
 use crate::clock::{self, PATIENCE_TICKS, Patient, be_patient};
 use crate::error::{MessageId, Reason, Why};
+use crate::handle::Handle;
 use crate::lock::Lock;
 use crate::share::Shared;
 use crate::waits::ChannelId;
+use crate::wake::Queued;
 pub(crate) use lone::Lone;
 pub use lone::LoneOutlet;
 

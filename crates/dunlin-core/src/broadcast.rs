@@ -24,16 +24,16 @@ use std::task::{Context, Poll, Waker};
 
 use crate::budget;
 use crate::channel::policy::{Policy, rendezvous};
-use crate::channel::queue::Handle;
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::channel::state::{Chan, Post};
 use crate::channel::{MayPoison, NoPoison};
 use crate::error::{BroadcastError, Failed, Reason, Strength, Why};
+use crate::handle::Handle;
 use crate::lock::Lock;
 use crate::operation::Operation;
 use crate::waits::{Doing, Pid, Watch};
-use crate::wakers;
+use crate::wake;
 
 pub use completing::Completing;
 
@@ -125,7 +125,7 @@ impl<T> Hub<T> {
             }
         }
         // Dropped after the lock is released: a task's last waker may drop the task.
-        let old = state.waker.replace(wakers::keep(waker));
+        let old = state.waker.replace(wake::keep(waker));
         drop(state);
         drop(old);
         Poll::Pending
@@ -158,7 +158,7 @@ impl<T> Hub<T> {
             // If it leaves, that is to be heard.
             chan.with_queue(|queue, _, after| queue.watch_end(after));
         }
-        woken.into_iter().for_each(wakers::wake);
+        woken.into_iter().for_each(wake::wake);
         Ok(())
     }
 
@@ -174,7 +174,7 @@ impl<T> Hub<T> {
         // Only one who has nobody left to wait for has to know.
         let woken = if state.joiners == 0 { state.waker.take() } else { None };
         drop(state);
-        wakers::both(|| woken.into_iter().for_each(wakers::wake), || member.sender_gone());
+        wake::both(|| woken.into_iter().for_each(wake::wake), || member.sender_gone());
     }
 
     fn is_poisoned(&self) -> bool {
@@ -191,7 +191,7 @@ impl<T> Hub<T> {
         state.over = Some(why);
         let (members, woken) = (state.members.clone(), state.waker.take());
         drop(state);
-        wakers::both(|| woken.into_iter().for_each(wakers::wake), || wakers::each(members, |member| tell(&member)));
+        wake::both(|| woken.into_iter().for_each(wake::wake), || wake::each(members, |member| tell(&member)));
     }
 
     /// All receivers hear of the poison, that from one of them too.
@@ -204,7 +204,7 @@ impl<T> Hub<T> {
         count(&mut state.joiners);
         let woken = (state.joiners == 0).then(|| state.take_wakers());
         drop(state);
-        wakers::wake_all(woken.into_iter().flatten());
+        wake::wake_all(woken.into_iter().flatten());
     }
 }
 
@@ -377,7 +377,7 @@ impl<T> Drop for Broadcast<T> {
         let (members, waker) = (std::mem::take(&mut state.members), state.waker.take());
         drop(state);
         // Who poisons may not have come to each of them yet, and it must not take that for an end in order.
-        wakers::each(members, |member| end(&member, &why));
+        wake::each(members, |member| end(&member, &why));
         drop(waker);
     }
 }
@@ -450,7 +450,7 @@ fn end<T>(chan: &Chan<T>, why: &Why) {
         Why::NodeLost => chan.with_queue(|queue, ends, after| queue.lose_sender(ends, after)),
         _ => {}
     };
-    wakers::both(tell, || chan.sender_gone());
+    wake::both(tell, || chan.sender_gone());
 }
 
 /// One receiver's share of a value.

@@ -13,13 +13,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::channel::policy::{Policy, fifo};
-use crate::channel::queue::Handle;
 use crate::channel::receiver::{Receiver, Receiving};
 use crate::channel::sender::{Sender, Sending};
 use crate::channel::state::Chan;
 use crate::choice::ChoiceCx;
 use crate::choice::branch::{Branch, Look};
 use crate::error::{CallError, RecvError, SendError};
+use crate::handle::Handle;
 use crate::operation::Operation;
 use crate::share::{Claimer, End, Lone, Retire, Shared};
 use crate::waits::{ChannelId, Doing};

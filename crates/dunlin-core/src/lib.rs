@@ -31,6 +31,7 @@ mod channel;
 mod choice;
 mod clock;
 mod error;
+mod handle;
 mod lock;
 mod operation;
 mod par;
@@ -45,7 +46,7 @@ mod sync;
 mod table;
 mod turn;
 pub mod waits;
-mod wakers;
+mod wake;
 
 pub use barrier::{Barrier, Syncing, barrier};
 pub use broadcast::{Broadcast, Broadcasting, Completing, Joiner, broadcast, broadcast_with};
@@ -88,7 +89,7 @@ pub mod __rt {
     pub use crate::par::ready::alone::Alone;
     pub use crate::share::WeakShared;
     pub use crate::turn::{Turn, end as end_turn, set_timer as set_turn_timer};
-    pub use crate::wakers::{keep, wake_all};
+    pub use crate::wake::{keep, wake_all};
     pub use dunlin_macros::__alt;
 }
 

@@ -38,17 +38,18 @@ use std::task::{Poll, Waker};
 use bytes::Bytes;
 
 use crate::agent::FromReceiver;
-use crate::channel::queue::Handle;
 use crate::channel::queue::far::FromSender;
 use crate::channel::queue::linked::Remote;
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::channel::state::Chan;
-use crate::choice::decision::{Queued, Reserver};
+use crate::choice::decision::Reserver;
 use crate::clock::{self, be_patient};
 use crate::error::{Reason, Why};
+use crate::handle::Handle;
 use crate::portable::Portable;
 use crate::portable::carrier::{Format, Outbox, Sink, Write, read_value};
+use crate::wake::Queued;
 
 /// What one half of a channel says to the other. A ticket names an offer of the sending half, a request one
 /// reservation of it.

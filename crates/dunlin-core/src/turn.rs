@@ -13,7 +13,7 @@ use std::task::Waker;
 
 use crate::lock::Lock;
 use crate::sync::{AtomicU32, Ordering, global};
-use crate::wakers;
+use crate::wake;
 
 /// What a send waits for that would have to end now.
 #[doc(hidden)]
@@ -44,7 +44,7 @@ pub(crate) fn begin(waker: &Waker) -> Option<u32> {
     let timer = *TIMER.get()?;
     // The highest bit is for the callers.
     let number = NEXT.fetch_add(1, Ordering::Relaxed) & (u32::MAX >> 1);
-    let waker = wakers::keep(waker);
+    let waker = wake::keep(waker);
     let stale = TURNS.lock().insert(number, waker);
     drop(stale);
     if timer(number) {
@@ -56,7 +56,7 @@ pub(crate) fn begin(waker: &Waker) -> Option<u32> {
 
 /// Whether the turn is over. If not, its end wakes `waker`.
 pub(crate) fn is_over(number: u32, waker: &Waker) -> bool {
-    let waker = wakers::keep(waker);
+    let waker = wake::keep(waker);
     let mut turns = TURNS.lock();
     let Some(kept) = turns.get_mut(&number) else {
         drop(turns);
@@ -71,7 +71,7 @@ pub(crate) fn is_over(number: u32, waker: &Waker) -> bool {
 /// Ends a turn, if it is not over.
 pub fn end(number: u32) {
     let waker = TURNS.lock().remove(&number);
-    waker.into_iter().for_each(wakers::wake);
+    waker.into_iter().for_each(wake::wake);
 }
 
 /// Its sender needs the turn no more.

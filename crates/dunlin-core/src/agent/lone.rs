@@ -8,18 +8,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::{Event, Given, Names, PassedOn, Reserved, name_of};
-use crate::channel::queue::Handle;
 use crate::channel::queue::demand::Demanded;
 use crate::channel::queue::far::FromSender;
 use crate::channel::receiver::Receiver;
 use crate::channel::state::Chan;
-use crate::choice::decision::{self, Queued, Reserver};
+use crate::choice::decision::{self, Reserver};
 use crate::error::{MessageId, Reason, Why};
+use crate::handle::Handle;
 use crate::lock::Lock;
 use crate::share::{Line, Shared};
 use crate::waits::ChannelId;
 #[cfg(feature = "serde")]
 use crate::waits::Recorded;
+use crate::wake::Queued;
 
 /// The handle that an agent stands in for.
 pub(crate) struct Lone {

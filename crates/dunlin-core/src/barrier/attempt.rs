@@ -11,9 +11,10 @@ use std::sync::{Arc, Weak};
 
 use super::parties::{Parties, State, publish};
 use crate::channel::after::After;
-use crate::choice::decision::{Decision, Queued, Reserve, Reserver};
+use crate::choice::decision::{Decision, Reserve, Reserver};
 use crate::clock::{self, PATIENCE_TICKS, Patient, be_patient};
 use crate::lock::Guard;
+use crate::wake::Queued;
 
 /// How long the first attempt may take: a round trip between most nodes.
 const ATTEMPT_TICKS_MIN: u32 = 5 * PATIENCE_TICKS;

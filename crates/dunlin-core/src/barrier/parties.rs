@@ -15,10 +15,11 @@ use super::attempt::Attempt;
 use super::group::{Group, Standing, Uplink};
 use crate::channel::after::After;
 use crate::choice::ChoiceCx;
-use crate::choice::decision::{Branching, Decision, Queued};
+use crate::choice::decision::{Branching, Decision};
 use crate::error::SyncError;
 use crate::lock::{Guard, Lock};
 use crate::waits::{Doing, Record, Recorded};
+use crate::wake::Queued;
 
 /// The next arrival completes the phase, as far as one can tell without asking the choices.
 const ONE_MISSING: u32 = 1;

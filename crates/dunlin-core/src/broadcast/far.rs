@@ -24,7 +24,7 @@ use crate::error::{Reason, Why};
 use crate::lock::Lock;
 use crate::portable::carrier::{Agent, Chore, Several};
 use crate::portable::{Portable, one_gives_up};
-use crate::wakers;
+use crate::wake;
 
 /// How many words may be on their way. More wait where they are said.
 const WORDS: usize = 4;
@@ -90,7 +90,7 @@ impl<T: Portable> Hub<T> {
             }
         }
         // Dropped after the lock is released: a task's last waker may drop the task.
-        let old = away.waker.replace(wakers::keep(cx.waker()));
+        let old = away.waker.replace(wake::keep(cx.waker()));
         drop(state);
         drop(old);
         Poll::Pending
@@ -122,7 +122,7 @@ impl<T: Portable> Hub<T> {
         }
         let woken = state.take_wakers();
         drop(state);
-        wakers::wake_all(woken);
+        wake::wake_all(woken);
     }
 
     /// Nothing can be said any more where the sending end is.
@@ -131,7 +131,7 @@ impl<T: Portable> Hub<T> {
         let why = state.over.get_or_insert(Why::NodeLost).clone();
         let unsaid = state.away.as_mut().map(|away| std::mem::take(&mut away.joins)).unwrap_or_default();
         drop(state);
-        wakers::each(unsaid, |sender| lose(sender, &why));
+        wake::each(unsaid, |sender| lose(sender, &why));
     }
 }
 

@@ -6,12 +6,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use super::queue::Handle;
 use super::state::Chan;
 use crate::budget;
 use crate::choice::ChoiceCx;
 use crate::choice::branch::Branch;
 use crate::error::SendError;
+use crate::handle::Handle;
 use crate::operation::Operation;
 use crate::turn::Turn;
 use crate::waits::{Doing, Recorded};

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::policy::Policy;
-use super::queue::Handle;
 use super::sender::debug_operation;
 use super::state::Chan;
 use super::{MayPoison, NoPoison};
@@ -17,6 +16,7 @@ use crate::budget;
 use crate::choice::ChoiceCx;
 use crate::choice::branch::{Branch, Look};
 use crate::error::{Reason, RecvError, Strength};
+use crate::handle::Handle;
 use crate::operation::Operation;
 use crate::share::{End, Shared};
 use crate::waits::ChannelId;

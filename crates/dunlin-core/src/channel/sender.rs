@@ -9,7 +9,6 @@ use std::task::{Context, Poll};
 
 use super::policy::Policy;
 use super::posted::Posted;
-use super::queue::Handle;
 use super::sink::SenderSink;
 use super::state::{Chan, Post};
 use super::{MayPoison, NoPoison};
@@ -17,6 +16,7 @@ use crate::budget;
 use crate::choice::ChoiceCx;
 use crate::choice::branch::{Branch, Look};
 use crate::error::{Failed, Reason, SendError, Strength};
+use crate::handle::Handle;
 use crate::operation::Operation;
 use crate::share::{End, Shared};
 use crate::turn::Turn;

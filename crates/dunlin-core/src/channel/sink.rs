@@ -7,11 +7,11 @@ use std::task::{Context, Poll, Waker};
 use futures_sink::Sink;
 
 use super::MayPoison;
-use super::queue::Handle;
 use super::sender::Sender;
 use super::state::Post;
 use crate::budget;
 use crate::error::{SendError, Why};
+use crate::handle::Handle;
 
 /// A sender as a [`Sink`]: see [`Sender::into_sink`].
 ///

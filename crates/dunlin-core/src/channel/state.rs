@@ -16,24 +16,26 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use super::after::{After, Wakes};
+use super::after::After;
 use super::policy::Policy;
 #[cfg(feature = "serde")]
 use super::queue::Retires;
 use super::queue::far::{FromReceiver, FromSender};
 #[cfg(feature = "link")]
 use super::queue::linked::READS_MAX;
-use super::queue::{Ends, Handle, Offered, Pool, Queue, Retracted, Source, Stand, Took};
+use super::queue::{Ends, Offered, Pool, Queue, Retracted, Source, Stand, Took};
 use crate::agent::Missing;
 use crate::broadcast::Hub;
 use crate::budget;
 use crate::choice::ChoiceCx;
 use crate::choice::branch::Asked;
 use crate::error::{Failed, Reason, RecvError, SendError, Strength, Why};
+use crate::handle::Handle;
 use crate::lock::{Guard, Lock};
 use crate::turn::Turn;
 use crate::waits::{Doing, Recorded, Side};
-use crate::wakers;
+use crate::wake;
+use crate::wake::Wakes;
 
 /// There is an offer: a value in the slot, or one that an extended receive holds. With a queue: something may be there.
 const OFFER: u32 = 1;
@@ -148,7 +150,7 @@ const TIMED: u8 = u8::MAX;
 fn store(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
     match slot {
         Some(old) if old.will_wake(waker) => None,
-        slot => slot.replace(wakers::keep(waker)),
+        slot => slot.replace(wake::keep(waker)),
     }
 }
 
@@ -283,7 +285,7 @@ impl<T> Chan<T> {
             && let Some(mut g) = self.state.lock_when(OFFER | NO_RECEIVER | RETIRED | QUEUED, 0)
         {
             // Whoever was watching gives the slot up; else it has at most a waker that nobody needs.
-            let before = g.waiter.replace(wakers::keep(cx.waker()));
+            let before = g.waiter.replace(wake::keep(cx.waker()));
             // Moves the value alone: copying the whole `Option` right after it was written in parts stalls the processor.
             if let Some(value) = slot.take() {
                 g.value = Some(value);
@@ -298,7 +300,7 @@ impl<T> Chan<T> {
             post.ticket = FIRST_TICKET;
             self.record.sender.begin(Doing::Send);
             match before {
-                Some(receiver) if watched => wakers::wake(receiver),
+                Some(receiver) if watched => wake::wake(receiver),
                 stale => drop(stale),
             }
             return Poll::Pending;
@@ -841,7 +843,7 @@ impl<T> Chan<T> {
                 drop(g);
                 self.record.receiver.end();
                 if let Some(waker) = woken {
-                    wakers::wake(waker);
+                    wake::wake(waker);
                 }
                 return Poll::Ready(Ok(value));
             }
@@ -911,7 +913,7 @@ impl<T> Chan<T> {
             let waker = g.waiter.take();
             drop(g);
             if let Some(waker) = waker {
-                wakers::wake(waker);
+                wake::wake(waker);
             }
             return self.poll_take_slowly(handle, extended, cx, choice);
         }
@@ -931,7 +933,7 @@ impl<T> Chan<T> {
                 drop(g);
                 self.record.receiver.end();
                 if let Some(waker) = woken {
-                    wakers::wake(waker);
+                    wake::wake(waker);
                 }
                 return Poll::Ready(Ok((value, Some(FIRST_TICKET))));
             }
@@ -1045,7 +1047,7 @@ impl<T> Chan<T> {
             took = if is_last { Took::Nothing } else { queue.take(handle, own, extended, ends, after) };
             queue.end_reading(after);
             if is_last {
-                after.wakes.add(Some(wakers::keep(waker)));
+                after.wakes.add(Some(wake::keep(waker)));
             }
         }
         (g, took)
@@ -1155,7 +1157,7 @@ impl<T> Chan<T> {
         if bits & (NO_RECEIVER | RETIRED) != 0
             && let Some(hub) = hub
         {
-            wakers::both(|| drop(after), || hub.left(self, bits & NO_RECEIVER != 0));
+            wake::both(|| drop(after), || hub.left(self, bits & NO_RECEIVER != 0));
         }
     }
 
@@ -1309,7 +1311,7 @@ impl<T> Chan<T> {
     pub(crate) fn poison_surely(&self, reason: Reason) {
         let mut after = After::new();
         if let Some(hub) = self.poison_here(reason.clone(), &mut after) {
-            wakers::both(|| drop(after), || hub.poison(&reason, Some(self)));
+            wake::both(|| drop(after), || hub.poison(&reason, Some(self)));
         }
     }
 

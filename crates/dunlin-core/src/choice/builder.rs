@@ -8,10 +8,11 @@ use std::task::{Context, Poll};
 
 use super::branch::{Branch, ChoiceCx, Look, PARTS_MAX};
 use super::{Choosing, EVERY_BRANCH_IS_OFF, HOPELESS, Order, Step, Survey, step_on};
-use crate::channel::queue::{Handle, Pool, Pooled, Retracted};
+use crate::channel::queue::{Pool, Pooled, Retracted};
 use crate::channel::sender::Sender;
 use crate::channel::state::{Chan, Post};
 use crate::error::{Failed, SendError};
+use crate::handle::Handle;
 use crate::lock::Lock;
 use crate::pinned::Pinned;
 

@@ -23,12 +23,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
-use crate::channel::after::Wakes;
 use crate::clock::{self, PATIENCE_TICKS, Patient, be_patient};
 use crate::lock::{Guard, Lock};
 use crate::sync::{AtomicU64, Ordering, global};
 use crate::turn;
-use crate::wakers::keep;
+use crate::wake::{Queued, Wakes, keep};
 
 global! { static NEXT: AtomicU64 = AtomicU64::new(1); }
 global! { static ORIGIN: AtomicU64 = AtomicU64::new(0); }
@@ -101,12 +100,6 @@ fn tell_queued(state: &mut Guard<'_, State>, wakes: &mut Wakes) {
         state.clear(OWED);
         wakes.calls.extend(state.queue.drain(..));
     }
-}
-
-/// Who stands in the queue of a choice.
-pub(crate) trait Queued: Send + Sync {
-    /// The choice is open, or decided: try again. Not called under any lock.
-    fn unlocked(self: Arc<Self>);
 }
 
 /// An agent that reserves an offer of a choice for a receiver elsewhere.

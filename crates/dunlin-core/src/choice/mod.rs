@@ -38,7 +38,7 @@ pub(crate) use branch::ChoiceCx;
 use branch::{Asked, Branch, Look, Unawaited};
 
 use crate::budget;
-use crate::channel::after::Wakes;
+use crate::wake::Wakes;
 
 /// In which order the branches of a choice are tried.
 #[doc(hidden)]

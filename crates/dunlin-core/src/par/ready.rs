@@ -21,7 +21,7 @@ use crate::lock::Lock;
 use crate::sync::{AtomicBool, AtomicUsize, Ordering, global, per_thread};
 use crate::table::{Entry, Table};
 use crate::waits::{self, Identities, Pid};
-use crate::wakers::keep;
+use crate::wake::keep;
 
 global! { static HEADERS: Table<Header> = Table::new(); }
 

@@ -13,9 +13,9 @@ use std::task::{Context, Poll};
 use super::Portable;
 use super::codec::{self, Failure, Format, Sink, Write};
 use crate::agent::{Event, FromReceiver, Given, Inlet, LoneOutlet, Missing, Outlet, PassedOn, Reserved, join_with};
-use crate::channel::queue::Handle;
 use crate::channel::receiver::Receiver;
 use crate::error::{MessageId, Reason, RecvError, Why};
+use crate::handle::Handle;
 use crate::waits::ChannelId;
 
 /// A message whose type is forgotten.

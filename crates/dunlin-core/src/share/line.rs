@@ -7,12 +7,12 @@ use std::task::Waker;
 #[cfg(feature = "serde")]
 use std::task::{Context, Poll};
 
-use crate::channel::after::{Stale, Wakes};
-use crate::channel::queue::Handle;
 use crate::clock::{self, PATIENCE_TICKS, Patient, be_patient};
 use crate::error::Reason;
+use crate::handle::Handle;
 use crate::lock::Lock;
-use crate::wakers::keep;
+use crate::wake::keep;
+use crate::wake::{Stale, Wakes};
 
 pub(super) struct Waiter {
     ticket: u64,

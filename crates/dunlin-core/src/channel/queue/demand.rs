@@ -9,10 +9,12 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use super::far::{Away, FromSender, Given, Heard, Unread};
-use super::{Ends, Handle, Offer, Queue, Standing, Value};
-use crate::channel::after::{After, Wakes};
+use super::{Ends, Offer, Queue, Standing, Value};
+use crate::channel::after::After;
 use crate::choice::decision::{Reserve, Reserver};
 use crate::error::{MessageId, Reason, Why};
+use crate::handle::Handle;
+use crate::wake::Wakes;
 
 /// So many demands of one handle elsewhere can be open: one for each process that receives there, or is about to.
 const OPEN_AT_MOST: usize = 4;

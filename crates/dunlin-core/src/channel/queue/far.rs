@@ -8,14 +8,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
-use super::{Ends, Handle, Kept, Known, Offer, Offered, Owner, Queue, Source, Standing, Value};
+use super::{Ends, Kept, Known, Offer, Offered, Owner, Queue, Source, Standing, Value};
 use crate::agent::Names;
-use crate::channel::after::{After, Wakes};
+use crate::channel::after::After;
 use crate::channel::policy::{Admit, ON_THE_WAY_MAX, Window};
 use crate::choice::decision::{Branching, Reserve, Reserver};
 use crate::error::{Failed, MessageId, Reason, Why};
+use crate::handle::Handle;
 #[cfg(feature = "link")]
 use crate::remote::{Link, Said};
+use crate::wake::Wakes;
 
 /// An offer whose value is with the agent of a receiver elsewhere.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -11,10 +11,11 @@ use std::task::{Poll, Waker};
 use bytes::Bytes;
 
 use super::far::{Away, FromFar, FromReceiver, Given, Heard, Unread};
-use super::{Branching, Ends, Handle, Known, Offer, Owner, Queue, Source, Standing, Value};
+use super::{Branching, Ends, Known, Offer, Owner, Queue, Source, Standing, Value};
 use crate::channel::after::After;
 use crate::choice::decision::{Reserve, Reserver};
 use crate::error::{Failed, MessageId, Why};
+use crate::handle::Handle;
 use crate::remote::{Ended, Link, Terms, Word};
 
 /// Encodes a value into at most so many bytes. Pending: an end in it is not at rest, and wakes when it is.

@@ -25,37 +25,19 @@ use far::{Away, FromFar, FromReceiver, FromSender, Heard, Lending};
 use seldom::Seldom;
 use watchers::{Due, Watchers};
 
-use super::after::{After, Wakes};
+use super::after::After;
 use super::policy::{self, Admit, Bound, Buffering, Overflow, Policy};
 use crate::agent::{Missing, Names};
 use crate::broadcast::Hub;
 use crate::choice::decision::{Branching, Decision, Settled};
 use crate::error::{Failed, MessageId, Reason, RecvError, Why};
+use crate::handle::Handle;
 use crate::lock::Lock;
 #[cfg(feature = "serde")]
 use crate::share::Line;
 use crate::turn::Turn;
-use crate::wakers;
-
-/// Which handle of an end acts: the end itself, or one of the clones of a shared one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Handle(u32);
-
-impl Handle {
-    /// The end itself: unshared, or held by a claim.
-    pub(crate) const END: Self = Self(u32::MAX);
-
-    /// Nobody: a place in the buffer.
-    const BUFFER: Self = Self(u32::MAX - 1);
-
-    /// The agent of the receiver, which is elsewhere.
-    const OUTLET: Self = Self(u32::MAX - 2);
-
-    /// The clone of a shared end with this number.
-    pub(crate) fn clone_number(number: u32) -> Self {
-        Self(number)
-    }
-}
+use crate::wake;
+use crate::wake::Wakes;
 
 /// How an offer stands.
 #[derive(Debug, PartialEq, Eq)]
@@ -588,7 +570,7 @@ impl<T> Queue<T> {
             return if commit(own) { Offered::Failed(why) } else { Offered::ChoiceGone };
         }
         // First, while the value is where it was: cloning a waker runs code of the executor's.
-        let waker = if choice.is_none() { Some(wakers::keep(waker)) } else { None };
+        let waker = if choice.is_none() { Some(wake::keep(waker)) } else { None };
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         #[cfg(feature = "link")]
@@ -1461,7 +1443,7 @@ impl<T> Queue<T> {
         match self.idle.iter_mut().find(|i| i.handle == handle && i.sending == sending) {
             Some(idle) => after.stale.store(&mut idle.waker, waker),
             None => {
-                self.idle.push(Idle { handle, sending, waker: Some(wakers::keep(waker)) });
+                self.idle.push(Idle { handle, sending, waker: Some(wake::keep(waker)) });
                 if sending {
                     self.watch_end(after);
                 } else {

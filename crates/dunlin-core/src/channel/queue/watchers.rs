@@ -35,11 +35,11 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
-use super::Handle;
-use crate::channel::after::{Stale, Wakes};
 use crate::clock::{self, Patient, be_patient};
+use crate::handle::Handle;
 use crate::lock::{Guard, Lock};
-use crate::wakers;
+use crate::wake;
+use crate::wake::{Stale, Wakes};
 
 /// How many parked receivers one value wakes at most. More than one, so that a receiver which is not polled
 /// rarely costs a tick; few, so that the others cost nothing.
@@ -141,7 +141,7 @@ impl Watchers {
         match &self.end {
             Some(kept) if !kept.will_wake(waker) => return false,
             Some(_) => {}
-            None => self.end = Some(wakers::keep(waker)),
+            None => self.end = Some(wake::keep(waker)),
         }
         self.end_stands = Stands::Parked;
         true
@@ -419,7 +419,7 @@ impl Places {
 
     fn watch(&mut self, handle: Handle, waker: &Waker, stale: &mut Stale) -> Due {
         let Some(&at) = self.index.get(&handle) else {
-            let waker = Some(wakers::keep(waker));
+            let waker = Some(wake::keep(waker));
             self.add(handle, waker);
             return Due::NOTHING;
         };

@@ -23,7 +23,7 @@ use crate::channel::queue::linked::{Encoding, Slot};
 use crate::choice::ChoiceCx;
 use crate::error::{Failed, RecvError};
 use crate::waits::Doing;
-use crate::wakers;
+use crate::wake;
 
 /// With a queue: the slots are in use for a link.
 pub(super) const SLOT: u32 = HELD;
@@ -78,7 +78,7 @@ impl<T> Chan<T> {
             drop(g);
             return Ok(self.send_encoded(Encoding::done(encode, terms, bytes), post, value, cx));
         }
-        let stale = g.waiter.replace(wakers::keep(cx.waker()));
+        let stale = g.waiter.replace(wake::keep(cx.waker()));
         let offered = g.queue.as_mut().and_then(|queue| queue.offer_in_slot(bytes));
         let Some((ticket, waker)) = offered else { return Err(g) };
         if let Some(value) = value.take() {
@@ -90,7 +90,7 @@ impl<T> Chan<T> {
         self.record.sender.begin(Doing::Send);
         drop(stale);
         if let Some(waker) = waker {
-            wakers::wake(waker);
+            wake::wake(waker);
         }
         Ok(Poll::Pending)
     }
@@ -156,7 +156,7 @@ impl<T> Chan<T> {
         let waker = g.waiter.take();
         drop(g);
         if let Some(waker) = waker {
-            wakers::wake(waker);
+            wake::wake(waker);
         }
         true
     }
@@ -175,7 +175,7 @@ impl<T> Chan<T> {
         g.set(SLOT | OFFER);
         drop(g);
         if let Some(waker) = waker {
-            wakers::wake(waker);
+            wake::wake(waker);
         }
         Ok(())
     }
@@ -211,7 +211,7 @@ impl<T> Chan<T> {
             drop(g);
             self.record.receiver.end();
             if let Some(waker) = waker {
-                wakers::wake(waker);
+                wake::wake(waker);
             }
             if let Some(Ok(value)) = reading.into_value() {
                 return Ok(Poll::Ready(Ok((value, None))));

@@ -87,7 +87,7 @@ mod counted {
     use crate::sync::Ordering;
     use crate::table::Entry;
     use crate::waits::activity;
-    use crate::wakers::keep;
+    use crate::wake::keep;
 
     pub(super) struct Process {
         header: &'static Entry<Header>,
