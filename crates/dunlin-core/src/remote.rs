@@ -430,12 +430,16 @@ fn write<T: Portable>(value: &T, format: Format, buffer: &mut Vec<u8>, bytes_max
 }
 
 fn decode<T: Portable>(bytes: &Bytes, terms: Terms) -> Result<T, Why> {
-    let read = catch_unwind(AssertUnwindSafe(|| read_value::<T>(terms.format, bytes)));
-    let text = match read {
-        Ok((Ok(value), 0)) => return Ok(value),
-        Ok((Ok(_), left)) => format!("the message ends, and {left} bytes more follow"),
-        Ok((Err(failure), _)) => format!("the message cannot be read: {failure:?}"),
-        Err(_) => "reading the message panicked".to_string(),
-    };
-    Err(Why::Unsendable(text.into()))
+    // A value that is not wanted is dropped in here, too: a panic must not leave the offer as one that is read.
+    let read = catch_unwind(AssertUnwindSafe(|| match read_value::<T>(terms.format, bytes) {
+        (Ok(value), 0) => Ok(value),
+        (Ok(_), left) => Err(format!("the message ends, and {left} bytes more follow")),
+        (Err(failure), _) => Err(format!("the message cannot be read: {failure:?}")),
+    }));
+    let read = read.unwrap_or_else(|panic| {
+        // What a panic carries may panic when it is dropped.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(panic)));
+        Err("reading the message panicked".to_string())
+    });
+    read.map_err(|text| Why::Unsendable(text.into()))
 }

@@ -10,7 +10,10 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use dunlin_core::carrier::Format;
 use dunlin_core::remote::{Ended, Half, Link, Terms, Word, receiving_half, sending_half};
-use dunlin_core::{Choice, Operation, Portable, Receiver, RecvError, SendError, Sender, Why, channel, send_to_any};
+use dunlin_core::{
+    Choice, Operation, Overflow, Portable, Receiver, RecvError, SendError, Sender, Why, channel, channel_with,
+    rendezvous, send_to_any,
+};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -302,6 +305,59 @@ fn unreadable_value_fails_its_send_and_the_receive_goes_on() {
     assert!(why.as_str().contains("13 cannot be read"), "{why}");
     assert_eq!(value.number, 13);
     ready(pin!(good)).unwrap();
+}
+
+/// Reads less than was written, and panics when it is dropped.
+#[derive(Debug, Serialize)]
+struct Short(u32);
+
+impl<'de> Deserialize<'de> for Short {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self(u32::deserialize(deserializer)?))
+    }
+}
+
+impl Drop for Short {
+    fn drop(&mut self) {
+        assert!(self.0 != 13, "13 is dropped");
+    }
+}
+
+#[test]
+fn panic_of_a_value_that_is_not_wanted_leaves_the_end_as_it_was() {
+    let (_tx, mut rx, halves) = over_a_link::<Short>();
+    // 13, and a byte more.
+    halves.home.hear(Word::Offer { ticket: 2, value: vec![13, 0].into() }).unwrap();
+    assert!(poll(pin!(rx.recv())).is_pending());
+    assert!(matches!(halves.back.take()[..], [Word::Failed { ticket: 2, .. }]));
+    halves.home.hear(Word::Offer { ticket: 3, value: vec![7].into() }).unwrap();
+    assert_eq!(ready(pin!(rx.recv())).unwrap().0, 7);
+}
+
+#[test]
+fn refused_send_leaves_no_bytes_for_the_next_offer() {
+    let terms = Terms { format: Format::Cbor, value_max: 1 << 20 };
+    let (tx, far) = channel_with::<Own>(rendezvous().pending_senders(1, Overflow::Reject));
+    let forth = Arc::new(Way::default());
+    let sending = sending_half(far, terms, forth.clone());
+    let mut a = tx.share();
+    let (mut b, mut c) = (a.clone(), a.clone());
+    let (_other_tx, mut other_rx) = channel::<u32>();
+    let mut slot = Some(own(1));
+    let mut first =
+        Box::pin(Choice::fair().on(a.send_from(&mut slot), |_| ()).on(other_rx.recv(), |_| ()).into_future());
+    assert!(poll(first.as_mut()).is_pending());
+    assert!(ready(pin!(b.send(own(2)))).is_err(), "one sender waits already");
+    drop(first);
+    let mut slot = Some(large(3));
+    let mut third =
+        Box::pin(Choice::fair().on(c.send_from(&mut slot), |_| ()).on(other_rx.recv(), |_| ()).into_future());
+    assert!(poll(third.as_mut()).is_pending());
+    let Some(Word::OfferChoice { ticket, .. }) = forth.take().pop() else { panic!("nothing was offered") };
+    by_the_socket(|| sending.hear(Word::Reserve { ticket, request: 1 }).unwrap());
+    assert!(poll(third.as_mut()).is_pending());
+    let Some(Word::Grant { value, .. }) = forth.take().pop() else { panic!("nothing was granted") };
+    assert!(value.len() > 3000, "the third value, and not the second");
 }
 
 #[test]

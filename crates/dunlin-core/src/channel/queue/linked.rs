@@ -419,6 +419,8 @@ impl<T> Queue<T> {
         let encoded = after.encoding.take();
         let is_over = self.no_more_sends(ends).is_some();
         let Some(remote) = self.remote.as_mut().filter(|_| self.outlet.is_some() && !is_over) else { return Ok(None) };
+        // Of an offer that was refused after it had been encoded.
+        remote.encoded = None;
         if let Source::Pool(pool) = source {
             remote.encoded = pool.lock().encoded.clone();
             return Ok(None);

@@ -88,10 +88,10 @@ impl<T> Chan<T> {
         drop(g);
         post.ticket = ticket;
         self.record.sender.begin(Doing::Send);
-        drop(stale);
         if let Some(waker) = waker {
             wake::wake(waker);
         }
+        drop(stale);
         Ok(Poll::Pending)
     }
 
