@@ -158,6 +158,43 @@ fn value_is_decoded_and_dropped_by_the_ends() {
     ready(send).unwrap();
 }
 
+#[test]
+fn choice_finds_an_offer_that_came_before_it() {
+    let (mut tx, mut rx, halves) = over_a_link::<Own>();
+    let (_other_tx, mut other_rx) = channel::<u32>();
+    let mut send = Box::pin(tx.send(own(1)));
+    assert!(poll(send.as_mut()).is_pending());
+    halves.carry();
+    let mut choice = Box::pin(Choice::fair().on(rx.recv(), Ok).on(other_rx.recv(), Err).into_future());
+    assert!(matches!(ready(choice.as_mut()), (0, Ok(Ok(_)))));
+    halves.carry();
+    ready(send.as_mut()).unwrap();
+}
+
+#[test]
+fn value_that_is_read_is_not_taken_for_the_offer_that_came_meanwhile() {
+    let (_tx, mut rx, halves) = over_a_link::<Own>();
+    let bytes = |number: u32| vec![0x82, number as u8, 0x80].into();
+    halves.home.hear(Word::Offer { ticket: 2, value: bytes(1) }).unwrap();
+    let there = halves.clone();
+    while_it_is_read(move || {
+        there.home.hear(Word::Withdraw { ticket: 2 }).unwrap();
+        there.home.hear(Word::Offer { ticket: 3, value: bytes(2) }).unwrap();
+    });
+    assert_eq!(ready(pin!(rx.recv())), Ok(own(2)));
+    assert!(matches!(halves.back.take()[..], [Word::Withdrawn { ticket: 2 }, Word::Taken { ticket: 3 }]));
+    // And what comes behind it leaves it the one that is read, so that nothing is read twice.
+    halves.home.hear(Word::Offer { ticket: 4, value: bytes(3) }).unwrap();
+    let there = halves.clone();
+    while_it_is_read(move || {
+        there.home.hear(Word::Offer { ticket: 5, value: bytes(4) }).unwrap();
+        while_it_is_read(|| panic!("it is read twice"));
+    });
+    assert_eq!(ready(pin!(rx.recv())), Ok(own(3)));
+    ON_READ.set(None);
+    assert_eq!(ready(pin!(rx.recv())), Ok(own(4)));
+}
+
 /// Says whether it has been woken since it was last asked.
 #[derive(Default)]
 struct Flag(AtomicBool);
@@ -203,6 +240,7 @@ fn lone_operation_is_found_by_what_comes_after_it() {
 
     // A send that waits is woken, whether something looked before its value was taken, or after.
     for looks_before in [true, false] {
+        flag.is_woken();
         let mut send = Box::pin(tx.send(own(3)));
         assert!(send.as_mut().poll(&mut cx).is_pending());
         let [Word::Offer { ticket, .. }] = halves.forth.take()[..] else { panic!("nothing was offered") };
@@ -224,6 +262,7 @@ fn lone_operation_is_found_by_what_comes_after_it() {
     let [Word::Offer { ticket, .. }] = halves.forth.take()[..] else { panic!("nothing was offered") };
     halves.sending.hear(Word::Held { ticket }).unwrap();
     assert!(send.as_mut().poll(&mut cx).is_pending());
+    flag.is_woken();
     halves.sending.hear(Word::Released { ticket }).unwrap();
     assert!(flag.is_woken());
     let Poll::Ready(Ok(())) = send.as_mut().poll(&mut cx) else { panic!("it has not been sent") };
