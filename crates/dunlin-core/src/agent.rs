@@ -82,6 +82,8 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
 use crate::call::{Callee, Caller, Reply};
+pub(crate) use crate::channel::elsewhere::Names;
+pub use crate::channel::elsewhere::{Missing, PassedOn};
 use crate::channel::queue::Queue;
 use crate::channel::queue::far::{Carried, Collected, FromSender, Heard};
 pub use crate::channel::queue::far::{FromReceiver, Given, Reserved};
@@ -111,24 +113,6 @@ pub use lone::LoneOutlet;
 pub fn set_origin(origin: u64) -> bool {
     decision::set_origin(origin)
 }
-
-/// An offer that came by an [`Inlet`] and may go on by an outlet of the same channel: which one it is, of all that came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PassedOn {
-    channel: ChannelId,
-    of: Handle,
-    number: u64,
-}
-
-impl PassedOn {
-    /// The number under which the inlet [offered](Inlet::offer) it.
-    pub fn number(&self) -> u64 {
-        self.number
-    }
-}
-
-/// What an offer of an outlet is called that came from elsewhere itself, by its ticket.
-pub(crate) type Names = Arc<dyn Fn(u64) -> Option<PassedOn> + Send + Sync>;
 
 /// What the offer of this inlet, under this number, is called. If it came from another half within this memory, as it was called there: only who carries it over the network knows a name.
 fn name_of<T>(chan: &Chan<T>, far: Option<(Handle, u64)>) -> Option<PassedOn> {
@@ -184,18 +168,6 @@ impl<T: Send + 'static> fmt::Debug for Outlet<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Outlet").field(&self.chan.record.id()).finish()
     }
-}
-
-/// Knows what is missing at the other end of a channel.
-///
-/// It is asked when a deadline passes, so an end that waits costs no text.
-pub trait Missing: Send + Sync {
-    /// What the deadline says, at the end of this channel. `None`: that it has passed, and nothing more. Nothing of this crate is locked when it is asked.
-    fn text(&self, channel: ChannelId) -> Option<Reason>;
-
-    /// The end at this channel is about to leave in a message. Nothing of this crate is locked when this is
-    /// called.
-    fn leaves(&self) {}
 }
 
 /// How a decision speaks to the outlet that has reserved one of its offers.
@@ -496,7 +468,7 @@ impl<T: Send + 'static> Inlet<T> {
     /// Takes the place of one handle of a shared sender: what it offers are lone sends, which are held back while a claim is out. Nothing is promised to it, and
     /// when it is gone the others go on.
     pub fn lone<P: 'static>(handle: Shared<Sender<T, P>>) -> Self {
-        let (chan, lone) = handle.into_lone();
+        let (chan, lone) = Lone::of(handle);
         Self::lone_of(chan, lone)
     }
 

@@ -21,7 +21,7 @@ use crate::choice::branch::{Branch, Look};
 use crate::error::{CallError, RecvError, SendError};
 use crate::handle::Handle;
 use crate::operation::Operation;
-use crate::share::{Claimer, End, Lone, Retire, Shared};
+use crate::share::{Claimer, End, Lone, Retire, Shared, refuse_clone};
 use crate::waits::{ChannelId, Doing};
 
 /// What travels on a call channel.
@@ -131,6 +131,8 @@ impl<Q, A> End for Caller<Q, A> {
         Some(link.record.id())
     }
 }
+
+refuse_clone! { <Q, A> Caller<Q, A>; }
 
 impl<Q, A> Retire for Caller<Q, A> {
     fn retire_claimed(&self, tell_keeper: impl FnOnce()) {

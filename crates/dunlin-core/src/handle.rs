@@ -1,4 +1,7 @@
-//! Which value that stands for an end acts on a channel.
+//! Which value that stands for an end acts on a channel, and which of several keeps it.
+
+#[cfg(feature = "serde")]
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Which handle of an end acts: the end itself, or one of the clones of a shared one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,4 +21,14 @@ impl Handle {
     pub(crate) fn clone_number(number: u32) -> Self {
         Self(number)
     }
+}
+
+/// Held while a value that stands for an end gives it up because another one stands for it too.
+#[cfg(feature = "serde")]
+static GIVING_UP: Mutex<()> = Mutex::new(());
+
+/// Of several that give up at once one is the last, and keeps the end: they go one by one.
+#[cfg(feature = "serde")]
+pub(crate) fn one_gives_up() -> MutexGuard<'static, ()> {
+    GIVING_UP.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -32,6 +32,7 @@ mod choice;
 mod clock;
 mod error;
 mod handle;
+mod line;
 mod lock;
 mod operation;
 mod par;

@@ -5,11 +5,11 @@
 mod agents;
 #[doc(hidden)]
 pub mod carrier;
-mod codec;
+pub(crate) mod codec;
 
 use std::any::TypeId;
 use std::panic::Location;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use serde::de::{DeserializeOwned, VariantAccess};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -29,14 +29,6 @@ use crate::share::far::Lend;
 use crate::waits::ChannelId;
 use agents::{Agent, Value};
 use carrier::{Another, EndKind, Keeps, MakesAgent, Mobile, Place, PolicyNote, SharedEnd};
-
-/// Held while a value that stands for an end gives it up because another one stands for it too.
-static GIVING_UP: Mutex<()> = Mutex::new(());
-
-/// Of several that give up at once one is the last, and keeps the end: they go one by one.
-pub(crate) fn one_gives_up() -> MutexGuard<'static, ()> {
-    GIVING_UP.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// What can be sent to another node: anything that serde can write and read again, and that owns what it holds.
 ///

@@ -13,7 +13,6 @@
 
 #[cfg(feature = "serde")]
 pub(crate) mod far;
-mod line;
 
 use std::fmt;
 use std::future::Future;
@@ -24,7 +23,6 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use crate::budget;
-use crate::call::Caller;
 use crate::channel::MayPoison;
 use crate::channel::posted::Posted;
 use crate::channel::receiver::{Extending, Next, Receiver, Receiving};
@@ -34,13 +32,11 @@ use crate::choice::ChoiceCx;
 use crate::choice::branch::{Branch, Look};
 use crate::error::{ClaimError, Reason, RecvError, SendError, Strength};
 use crate::handle::Handle;
+use crate::line::{Line, Polled};
 use crate::lock::Lock;
 use crate::operation::Operation;
 use crate::turn::Turn;
 use crate::waits::{ChannelId, Doing, Record, Recorded};
-
-pub(crate) use line::Line;
-use line::Polled;
 
 /// Who holds a claim: the end itself, or for another node the handle that stands here for it.
 #[doc(hidden)]
@@ -77,6 +73,21 @@ pub trait End: Sized {
     }
 }
 
+impl<T, P> Sender<T, P> {
+    /// Makes this an end that many can hold: see [`Shared`].
+    pub fn share(self) -> Shared<Self> {
+        End::share(self)
+    }
+}
+
+impl<T, P> Receiver<T, P> {
+    /// Makes this an end that many can hold: see [`Shared`].
+    pub fn share(mut self) -> Shared<Self> {
+        self.stop_streaming();
+        End::share(self)
+    }
+}
+
 /// What no end is: only for what the compiler says of `tx.clone()`.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
@@ -94,18 +105,18 @@ macro_rules! refuse_clone {
             #[allow(clippy::should_implement_trait, reason = "it exists for the message of its bound")]
             pub fn clone(&self) -> Self
             where
-                Self: ManyOwners,
+                Self: $crate::share::ManyOwners,
             {
                 unreachable!("no end has many owners")
             }
         }
     )+ };
 }
+pub(crate) use refuse_clone;
 
 refuse_clone! {
     <T, P> Sender<T, P>;
     <T, P> Receiver<T, P>;
-    <Q, A> Caller<Q, A>;
 }
 
 impl<T, P> End for Sender<T, P> {
@@ -240,14 +251,9 @@ impl<E: End> Shared<E> {
         Handle::clone_number(self.record.index())
     }
 
-    /// What an agent in this handle's place needs.
-    pub(crate) fn into_lone(self) -> (E::Link, crate::agent::Lone)
-    where
-        E: Send + 'static,
-        E::Link: Send + Sync,
-    {
-        let (link, number, id) = (self.core.link.clone(), self.number(), self.record.id());
-        (link, crate::agent::Lone::new(number, id, self.core.line.clone(), Box::new(self)))
+    /// What an agent in this handle's place needs, beside the handle.
+    pub(crate) fn stand_in(&self) -> (E::Link, Handle, ChannelId, Arc<Line>) {
+        (self.core.link.clone(), self.number(), self.record.id(), self.core.line.clone())
     }
 
     #[cfg(feature = "serde")]

@@ -15,8 +15,9 @@ use crate::channel::state::Chan;
 use crate::choice::decision::{self, Reserver};
 use crate::error::{MessageId, Reason, Why};
 use crate::handle::Handle;
+use crate::line::Line;
 use crate::lock::Lock;
-use crate::share::{Line, Shared};
+use crate::share::{End, Shared};
 use crate::waits::ChannelId;
 #[cfg(feature = "serde")]
 use crate::waits::Recorded;
@@ -38,7 +39,17 @@ pub(crate) struct Lone {
 }
 
 impl Lone {
-    pub(crate) fn new(handle: Handle, id: ChannelId, line: Arc<Line>, keeps: Box<dyn Send>) -> Self {
+    /// In the place of this handle: with what that has of its end.
+    pub(crate) fn of<E>(shared: Shared<E>) -> (E::Link, Self)
+    where
+        E: End + Send + 'static,
+        E::Link: Send + Sync,
+    {
+        let (link, handle, id, line) = shared.stand_in();
+        (link, Self::new(handle, id, line, Box::new(shared)))
+    }
+
+    fn new(handle: Handle, id: ChannelId, line: Arc<Line>, keeps: Box<dyn Send>) -> Self {
         Self {
             handle,
             id,
@@ -149,7 +160,7 @@ impl<T: Send> Reserver for Ticket<T> {
 impl<T: Send + 'static> LoneOutlet<T> {
     /// Takes the place of a handle.
     pub fn new<P: 'static>(handle: Shared<Receiver<T, P>>) -> Self {
-        let (chan, lone) = handle.into_lone();
+        let (chan, lone) = Lone::of(handle);
         Self::of(chan, lone)
     }
 

@@ -14,16 +14,18 @@ use std::task::{Context, Poll};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Away, Broadcast, Hub, Joiner, State, end};
+use super::{Broadcast, Joiner};
 use crate::agent::{Inlet, Outlet};
+use crate::channel::hub::{Away, Hub, State, end};
 use crate::channel::policy::{Policy, fifo, rendezvous};
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::channel::{MayPoison, ends};
 use crate::error::{Reason, Why};
+use crate::handle::one_gives_up;
 use crate::lock::Lock;
+use crate::portable::Portable;
 use crate::portable::carrier::{Agent, Chore, Several};
-use crate::portable::{Portable, one_gives_up};
 use crate::wake;
 
 /// How many words may be on their way. More wait where they are said.

@@ -5,11 +5,16 @@
 //! - [`queue`]: everything more: buffers, several senders, offers of choices.
 //! - [`posted`], [`sink`]: sends that nobody waits for, and a sender as a sink.
 //! - [`policy`]: what happens to a value nobody waits for.
+//! - [`elsewhere`]: what the other half of a channel is asked and called, where that is at another node.
+//! - [`hub`]: what the channels of one broadcast have in common.
+//! - `words`: what two halves over a link say (feature `link`).
 //! - [`tether`]: what a process knows of the ends that its body holds.
 //! - [`factory`]: makes channels of a policy that the user of the factory does not choose.
 
 pub(crate) mod after;
+pub(crate) mod elsewhere;
 pub(crate) mod factory;
+pub(crate) mod hub;
 pub(crate) mod policy;
 pub(crate) mod posted;
 pub(crate) mod queue;
@@ -18,6 +23,8 @@ pub(crate) mod sender;
 pub(crate) mod sink;
 pub(crate) mod state;
 pub(crate) mod tether;
+#[cfg(feature = "link")]
+pub(crate) mod words;
 
 use std::panic::Location;
 use std::sync::Arc;
@@ -26,6 +33,18 @@ pub(crate) use policy::{Policy, rendezvous};
 use receiver::Receiver;
 use sender::Sender;
 use state::Chan;
+
+/// `Debug` of operations: which one, and of which channel.
+macro_rules! debug_operation {
+    ($($name:ident)*) => { $(
+        impl<T> fmt::Debug for $name<'_, T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_tuple(stringify!($name)).field(&self.chan.record.id()).finish()
+            }
+        }
+    )* };
+}
+pub(crate) use debug_operation;
 
 /// The power to poison a channel: what an end has by default.
 #[derive(Clone, Copy, Debug)]

@@ -8,8 +8,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use super::debug_operation;
 use super::policy::Policy;
-use super::sender::debug_operation;
 use super::state::Chan;
 use super::{MayPoison, NoPoison};
 use crate::budget;
@@ -18,7 +18,6 @@ use crate::choice::branch::{Branch, Look};
 use crate::error::{Reason, RecvError, Strength};
 use crate::handle::Handle;
 use crate::operation::Operation;
-use crate::share::{End, Shared};
 use crate::waits::ChannelId;
 
 /// The receiving end of a channel of `T`.
@@ -56,7 +55,7 @@ impl<T, P> Receiver<T, P> {
 
     /// Another use begins: a wait as a stream is over.
     #[inline(always)]
-    fn stop_streaming(&mut self) {
+    pub(crate) fn stop_streaming(&mut self) {
         if self.polled {
             self.unwatch_stream();
         }
@@ -83,7 +82,7 @@ impl<T, P> Receiver<T, P> {
     #[cfg(feature = "serde")]
     pub(crate) fn alone(self) -> Option<Self> {
         // Until this value is gone: else each of several would see another one, and nobody would have the end.
-        let _others_wait = crate::portable::one_gives_up();
+        let _others_wait = crate::handle::one_gives_up();
         if !self.chan().unmove_receiver() {
             return Some(self);
         }
@@ -242,12 +241,6 @@ impl<T, P> Receiver<T, P> {
     /// The same end without the power to poison the channel. There is no way back.
     pub fn no_poison(self) -> Receiver<T, NoPoison> {
         Receiver { end: self.end, failed: self.failed, polled: self.polled, power: PhantomData }
-    }
-
-    /// Makes this an end that many can hold: see [`Shared`].
-    pub fn share(mut self) -> Shared<Self> {
-        self.stop_streaming();
-        End::share(self)
     }
 
     /// Gives a channel that was made without a policy its policy. `false`: it has one, or it is too late.

@@ -11,14 +11,13 @@ use super::policy::Policy;
 use super::posted::Posted;
 use super::sink::SenderSink;
 use super::state::{Chan, Post};
-use super::{MayPoison, NoPoison};
+use super::{MayPoison, NoPoison, debug_operation};
 use crate::budget;
 use crate::choice::ChoiceCx;
 use crate::choice::branch::{Branch, Look};
 use crate::error::{Failed, Reason, SendError, Strength};
 use crate::handle::Handle;
 use crate::operation::Operation;
-use crate::share::{End, Shared};
 use crate::turn::Turn;
 use crate::waits::ChannelId;
 
@@ -63,7 +62,7 @@ impl<T, P> Sender<T, P> {
     #[cfg(feature = "serde")]
     pub(crate) fn alone(self) -> Option<Self> {
         // Until this value is gone: else each of several would see another one, and nobody would have the end.
-        let _others_wait = crate::portable::one_gives_up();
+        let _others_wait = crate::handle::one_gives_up();
         if !self.chan().unmove_sender() {
             return Some(self);
         }
@@ -250,11 +249,6 @@ impl<T, P> Sender<T, P> {
     /// The same end without the power to poison the channel. There is no way back.
     pub fn no_poison(self) -> Sender<T, NoPoison> {
         Sender { end: self.end, power: PhantomData }
-    }
-
-    /// Makes this an end that many can hold: see [`Shared`].
-    pub fn share(self) -> Shared<Self> {
-        End::share(self)
     }
 
     /// Gives a channel that was made without a policy its policy. `false`: it has one, or it is too late.
@@ -569,14 +563,4 @@ impl<T> Drop for ClosedSending<'_, T> {
     }
 }
 
-macro_rules! debug_operation {
-    ($($name:ident)*) => { $(
-        impl<T> fmt::Debug for $name<'_, T> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.debug_tuple(stringify!($name)).field(&self.chan.record.id()).finish()
-            }
-        }
-    )* };
-}
-pub(crate) use debug_operation;
 debug_operation! { Sending SendingFrom ClosedSending }

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::after::After;
+use super::elsewhere::Missing;
 use super::policy::Policy;
 #[cfg(feature = "serde")]
 use super::queue::Retires;
@@ -24,9 +25,8 @@ use super::queue::far::{FromReceiver, FromSender};
 #[cfg(feature = "link")]
 use super::queue::linked::READS_MAX;
 use super::queue::{Ends, Offered, Pool, Queue, Retracted, Source, Stand, Took};
-use crate::agent::Missing;
-use crate::broadcast::Hub;
 use crate::budget;
+use crate::channel::hub::Hub;
 use crate::choice::ChoiceCx;
 use crate::choice::branch::Asked;
 use crate::error::{Failed, Reason, RecvError, SendError, Strength, Why};

@@ -28,9 +28,8 @@ use std::task::{Context, Poll};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, ser};
 
-use super::line::{Line, Polled, Wish};
 use super::{Claimer, Core, End, Shared};
-use crate::agent::{Inlet, LoneOutlet, Outlet, join_with};
+use crate::agent::{Inlet, Lone, LoneOutlet, Outlet, join_with};
 use crate::call::{Callee, Caller};
 use crate::channel::policy::{Policy, fifo, rendezvous};
 use crate::channel::queue::Retires;
@@ -39,6 +38,7 @@ use crate::channel::sender::Sender;
 use crate::channel::{MayPoison, ends};
 use crate::error::{RecvError, SendError, Why};
 use crate::handle::Handle;
+use crate::line::{Line, Polled, Wish};
 use crate::lock::Lock;
 use crate::portable::Portable;
 use crate::portable::carrier::{Agent, AnyShared, CarriedEnd, Chore, EndKind, Several, SharedEnd, lending};
@@ -242,7 +242,7 @@ impl<Q: Portable, A: Portable> Lend for Caller<Q, A> {
     type Other = Callee<Q, A>;
 
     fn lone(handle: Shared<Self>) -> Option<Agent> {
-        let (chan, lone) = handle.into_lone();
+        let (chan, lone) = Lone::of(handle);
         Some(Agent::Inlet(Inlet::lone_of(chan, lone).into()))
     }
 
@@ -252,7 +252,7 @@ impl<Q: Portable, A: Portable> Lend for Caller<Q, A> {
     }
 
     fn carry(handle: Shared<Self>, lone: Callee<Q, A>) -> Option<Chore> {
-        let (chan, handle) = handle.into_lone();
+        let (chan, handle) = Lone::of(handle);
         Some(Box::pin(join_with(Outlet::new(lone.into_inner()), Inlet::lone_of(chan, handle))))
     }
 

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use super::{Ends, Kept, Known, Offer, Offered, Owner, Queue, Source, Standing, Value};
-use crate::agent::Names;
 use crate::channel::after::After;
+use crate::channel::elsewhere::Names;
 use crate::channel::policy::{Admit, ON_THE_WAY_MAX, Window};
+#[cfg(feature = "link")]
+use crate::channel::words::{Ended, Link, Word};
 use crate::choice::decision::{Branching, Reserve, Reserver};
 use crate::error::{Failed, MessageId, Reason, Why};
 use crate::handle::Handle;
-#[cfg(feature = "link")]
-use crate::remote::{Link, Said};
 use crate::wake::Wakes;
 
 /// An offer whose value is with the agent of a receiver elsewhere.
@@ -1405,5 +1405,45 @@ impl<T> Queue<T> {
                 index += 1;
             }
         }
+    }
+}
+
+/// An event of a half, as the word that says it. `None`: the other half need not hear of it.
+#[cfg(feature = "link")]
+pub(crate) trait Said {
+    fn into_word(self) -> Option<Word>;
+}
+
+#[cfg(feature = "link")]
+impl<T> Said for FromSender<T> {
+    fn into_word(self) -> Option<Word> {
+        Some(match self {
+            Self::AskedBack(ticket) => Word::Withdraw { ticket },
+            Self::Revoke(ticket) => Word::Revoke { ticket },
+            Self::Retired => Word::Ended(Ended::Retired),
+            Self::Poisoned(reason) => Word::Ended(Ended::Poisoned(reason)),
+            Self::Gone | Self::Lost => Word::Ended(Ended::Gone),
+            // An offer is said with its bytes, and a link has no credits.
+            Self::Offered(_) | Self::Sent(_) | Self::Unlocked(_) | Self::Watched => return None,
+        })
+    }
+}
+
+#[cfg(feature = "link")]
+impl<T> Said for FromReceiver<T> {
+    fn into_word(self) -> Option<Word> {
+        Some(match self {
+            Self::Taken(ticket) => Word::Taken { ticket },
+            Self::Held(ticket) => Word::Held { ticket },
+            Self::Released(ticket) => Word::Released { ticket },
+            Self::Failed(ticket, _, why) => Word::Failed { ticket, why },
+            Self::Withdrawn(ticket, _) => Word::Withdrawn { ticket },
+            Self::Reserve(ticket, request) => Word::Reserve { ticket, request },
+            Self::Abort(ticket, _) => Word::Abort { ticket },
+            Self::Retired => Word::Ended(Ended::Retired),
+            Self::Poisoned(reason) => Word::Ended(Ended::Poisoned(reason)),
+            Self::Gone | Self::Down => Word::Ended(Ended::Gone),
+            Self::Lost(..) | Self::Credit(_) | Self::Used | Self::Awaited => return None,
+        })
     }
 }

@@ -13,10 +13,10 @@ use bytes::Bytes;
 use super::far::{Away, FromFar, FromReceiver, Given, Heard, Unread};
 use super::{Branching, Ends, Known, Offer, Owner, Queue, Source, Standing, Value};
 use crate::channel::after::After;
+use crate::channel::words::{Ended, Link, Terms, Word};
 use crate::choice::decision::{Reserve, Reserver};
 use crate::error::{Failed, MessageId, Why};
 use crate::handle::Handle;
-use crate::remote::{Ended, Link, Terms, Word};
 
 /// Encodes a value into at most so many bytes. Pending: an end in it is not at rest, and wakes when it is.
 pub(crate) type Encode<T> = fn(&T, Terms, u64, &Waker) -> Poll<Result<Bytes, Why>>;

@@ -27,14 +27,14 @@ use watchers::{Due, Watchers};
 
 use super::after::After;
 use super::policy::{self, Admit, Bound, Buffering, Overflow, Policy};
-use crate::agent::{Missing, Names};
-use crate::broadcast::Hub;
+use crate::channel::elsewhere::{Missing, Names};
+use crate::channel::hub::Hub;
 use crate::choice::decision::{Branching, Decision, Settled};
 use crate::error::{Failed, MessageId, Reason, RecvError, Why};
 use crate::handle::Handle;
-use crate::lock::Lock;
 #[cfg(feature = "serde")]
-use crate::share::Line;
+use crate::line::Line;
+use crate::lock::Lock;
 use crate::turn::Turn;
 use crate::wake;
 use crate::wake::Wakes;

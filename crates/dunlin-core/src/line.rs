@@ -14,7 +14,7 @@ use crate::lock::Lock;
 use crate::wake::keep;
 use crate::wake::{Stale, Wakes};
 
-pub(super) struct Waiter {
+pub(crate) struct Waiter {
     ticket: u64,
     waker: Option<Waker>,
     asleep: bool,
@@ -23,7 +23,7 @@ pub(super) struct Waiter {
 }
 
 #[derive(Default)]
-pub(super) struct LineState {
+pub(crate) struct LineState {
     /// A claim is out.
     out: bool,
     waiters: VecDeque<Waiter>,
@@ -84,7 +84,7 @@ enum Place {
 }
 
 /// What somebody who would claim the end is told.
-pub(super) enum Polled {
+pub(crate) enum Polled {
     /// It has the end.
     Given,
     /// It has a place in the line, or its choice was decided otherwise.
@@ -111,7 +111,7 @@ pub(crate) enum Wish {
 /// Those who want to claim one end, in order.
 #[derive(Default)]
 pub(crate) struct Line {
-    pub(super) state: Lock<LineState>,
+    pub(crate) state: Lock<LineState>,
 }
 
 impl LineState {
@@ -144,7 +144,7 @@ impl LineState {
         }
     }
 
-    pub(super) fn is_contended(&self) -> bool {
+    pub(crate) fn is_contended(&self) -> bool {
         self.waiters.iter().any(|w| !w.asleep)
     }
 
@@ -161,7 +161,7 @@ impl LineState {
 
 impl Line {
     /// Takes the end, or a place in the line. `commit` is asked last: a choice may have been decided already.
-    pub(super) fn poll(
+    pub(crate) fn poll(
         self: &Arc<Self>,
         ticket: &mut Option<u64>,
         waker: &Waker,
@@ -217,7 +217,7 @@ impl Line {
     }
 
     /// Leaves the line; an offer is passed on.
-    pub(super) fn leave(self: &Arc<Self>, ticket: u64) {
+    pub(crate) fn leave(self: &Arc<Self>, ticket: u64) {
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
         let gone = state.remove(ticket);
@@ -231,7 +231,7 @@ impl Line {
         self.be_patient(waits);
     }
 
-    pub(super) fn release(self: &Arc<Self>) {
+    pub(crate) fn release(self: &Arc<Self>) {
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
         (state.out, state.posted) = (false, false);
@@ -246,7 +246,7 @@ impl Line {
         self.be_patient(waits);
     }
 
-    pub(super) fn lone_began(&self) {
+    pub(crate) fn lone_began(&self) {
         self.lone_began_by(Handle::END);
     }
 
@@ -266,7 +266,7 @@ impl Line {
     }
 
     /// A handle has posted a value, and does not wait for it.
-    pub(super) fn posted(&self) {
+    pub(crate) fn posted(&self) {
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
         state.posted |= state.out;
@@ -274,7 +274,7 @@ impl Line {
         drop(state);
     }
 
-    pub(super) fn lone_ended(self: &Arc<Self>) {
+    pub(crate) fn lone_ended(self: &Arc<Self>) {
         self.lone_ended_by(Handle::END);
     }
 
@@ -308,7 +308,7 @@ impl Line {
 impl Line {
     /// The end was taken away with a node that is lost: nobody can claim it any more.
     #[cfg(feature = "serde")]
-    pub(super) fn lose(&self) {
+    pub(crate) fn lose(&self) {
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
         let far = state.far.get_or_insert_default();
@@ -321,7 +321,7 @@ impl Line {
     }
 
     /// A choice wanted the claim, and is over. If nobody has asked for that yet, its next one shall find it here.
-    pub(super) fn wish(&self) {
+    pub(crate) fn wish(&self) {
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
         if let Some(far) = state.far.as_mut().filter(|far| far.place == Place::Away) {
@@ -331,13 +331,13 @@ impl Line {
         drop(state);
     }
 
-    pub(super) fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         self.state.lock().far.as_ref().is_some_and(|far| far.place == Place::Lost)
     }
 
     /// Where the end is kept another one wants it: the claim goes back when nobody here has it, but not before somebody here has had it.
     #[cfg(feature = "serde")]
-    pub(super) fn recalled(&self) {
+    pub(crate) fn recalled(&self) {
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
         if let Some(far) = &mut state.far {
@@ -355,19 +355,19 @@ impl Line {
 #[cfg(feature = "serde")]
 impl Line {
     /// Of an end that is kept elsewhere.
-    pub(super) fn far() -> Self {
+    pub(crate) fn far() -> Self {
         let line = Self::default();
         line.state.lock().far = Some(Far::default());
         line
     }
 
-    pub(super) fn handle_made(&self) {
+    pub(crate) fn handle_made(&self) {
         if let Some(far) = &mut self.state.lock().far {
             far.handles += 1;
         }
     }
 
-    pub(super) fn handle_dropped(&self) {
+    pub(crate) fn handle_dropped(&self) {
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
         if let Some(far) = &mut state.far {
@@ -389,7 +389,7 @@ impl Line {
     }
 
     /// A handle has gone on from here.
-    pub(super) fn pass_on(&self, other_ends: Box<dyn Any + Send>) {
+    pub(crate) fn pass_on(&self, other_ends: Box<dyn Any + Send>) {
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
         let dropped = match &mut state.far {
@@ -406,7 +406,7 @@ impl Line {
     }
 
     /// The keeper has the desk's channels.
-    pub(super) fn welcomed(&self) {
+    pub(crate) fn welcomed(&self) {
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
         if let Some(far) = &mut state.far {
@@ -417,7 +417,7 @@ impl Line {
     }
 
     /// What the desk is to do next.
-    pub(super) fn poll_wish(&self, cx: &mut Context<'_>) -> Poll<Wish> {
+    pub(crate) fn poll_wish(&self, cx: &mut Context<'_>) -> Poll<Wish> {
         let mut stale = Stale::default();
         let mut state = self.state.lock();
         let (out, waits) = (state.out, state.is_contended());
@@ -455,7 +455,7 @@ impl Line {
     }
 
     /// The claim has come.
-    pub(super) fn granted(self: &Arc<Self>) {
+    pub(crate) fn granted(self: &Arc<Self>) {
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
         if let Some(far) = &mut state.far {
@@ -467,7 +467,7 @@ impl Line {
     }
 
     /// The face cannot come here: whoever waits for it hears why.
-    pub(super) fn refused(&self, why: &Reason) {
+    pub(crate) fn refused(&self, why: &Reason) {
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
         let waiters = std::mem::take(&mut state.waiters);
@@ -481,7 +481,7 @@ impl Line {
     }
 
     /// Until somebody else wants what this one has claimed for another node.
-    pub(super) fn poll_wanted(&self, claimer: Handle, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_wanted(&self, claimer: Handle, cx: &mut Context<'_>) -> Poll<()> {
         let mut stale = Stale::default();
         let mut state = self.state.lock();
         let own = state.lone_far.iter().find(|(handle, _)| *handle == claimer).map_or(0, |(_, count)| *count);

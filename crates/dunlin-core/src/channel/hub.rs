@@ -1,0 +1,194 @@
+//! The hub of a broadcast: what the channels of its receivers have in common.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use super::policy::Policy;
+use super::sender::Sender;
+use super::state::Chan;
+use crate::error::{Reason, Why};
+use crate::lock::Lock;
+use crate::waits::Pid;
+use crate::wake;
+
+/// What the channels of one broadcast have in common.
+pub(crate) struct Hub<T> {
+    /// Of each of them.
+    pub(crate) policy: Policy,
+    pub(crate) state: Lock<State<T>>,
+}
+
+pub(crate) struct State<T> {
+    /// The channels of those who have joined and not left.
+    pub(crate) members: Vec<Arc<Chan<T>>>,
+    pub(crate) joiners: usize,
+    /// Nothing can be sent any more, and why.
+    pub(crate) over: Option<Why>,
+    /// Of the send that waits for more to join.
+    pub(crate) waker: Option<Waker>,
+    /// Who has used the sending end last: whom a new receiver waits for.
+    pub(crate) sender: Pid,
+    /// How many have to have joined. `None`: nobody has said.
+    pub(crate) least: Option<usize>,
+    /// So many values stand for the sending end: while it goes into a message there are two.
+    pub(crate) values: usize,
+    /// The sending end has come here, and what it knows is still on its way: those who had joined, and the least number.
+    pub(crate) coming: bool,
+    /// The sending end is elsewhere.
+    pub(crate) away: Option<Away<T>>,
+}
+
+/// What is to be said where the sending end is.
+pub(crate) struct Away<T> {
+    /// The sending ends of the channels of those who have joined.
+    pub(crate) joins: VecDeque<Sender<T>>,
+    /// That these were all who had joined there, when the sending end left: to be said behind them.
+    #[cfg_attr(not(feature = "serde"), expect(dead_code, reason = "nothing ever leaves the program"))]
+    pub(crate) rest: bool,
+    /// Of who says it.
+    pub(crate) waker: Option<Waker>,
+    /// Who has brought the joiner whose hub this is: the sending ends of those who join go with that carrier.
+    #[cfg_attr(not(feature = "serde"), expect(dead_code, reason = "as `rest`"))]
+    pub(crate) carrier: Option<u64>,
+}
+
+impl<T> State<T> {
+    pub(crate) fn new() -> Self {
+        Self {
+            members: Vec::new(),
+            joiners: 0,
+            over: None,
+            waker: None,
+            sender: Pid::current(),
+            least: None,
+            values: 1,
+            coming: false,
+            away: None,
+        }
+    }
+
+    pub(crate) fn least(&self) -> usize {
+        self.least.unwrap_or(0)
+    }
+
+    /// Who waits for more to join, and who says elsewhere that nobody will.
+    pub(crate) fn take_wakers(&mut self) -> impl Iterator<Item = Waker> + use<T> {
+        let talks = self.away.as_mut().and_then(|away| away.waker.take());
+        self.waker.take().into_iter().chain(talks)
+    }
+
+    pub(crate) fn find(&self, chan: &Chan<T>) -> Option<usize> {
+        self.members.iter().position(|member| std::ptr::eq(&**member, chan))
+    }
+}
+
+impl<T> Hub<T> {
+    /// The channels that a value goes to, as soon as there are enough.
+    pub(crate) fn poll_members(&self, waker: &Waker) -> Poll<Result<Vec<Arc<Chan<T>>>, Why>> {
+        let mut state = self.state.lock();
+        state.sender = Pid::current();
+        if let Some(why) = &state.over {
+            return Poll::Ready(Err(why.clone()));
+        }
+        if !state.coming {
+            if state.members.len() >= state.least().max(usize::from(state.joiners == 0)) {
+                return Poll::Ready(Ok(state.members.clone()));
+            }
+            if state.joiners == 0 {
+                return Poll::Ready(Err(Why::Closed));
+            }
+        }
+        // Dropped after the lock is released: a task's last waker may drop the task.
+        let old = state.waker.replace(wake::keep(waker));
+        drop(state);
+        drop(old);
+        Poll::Pending
+    }
+
+    /// A receiver joins, whose channel this is.
+    pub(crate) fn enter(self: &Arc<Self>, chan: &Arc<Chan<T>>) {
+        chan.with_queue(|queue, _, _| queue.hub = Arc::downgrade(self));
+        if let Err(why) = self.add(chan) {
+            end(chan, &why);
+        }
+    }
+
+    pub(crate) fn add(&self, chan: &Arc<Chan<T>>) -> Result<(), Why> {
+        let mut state = self.state.lock();
+        if let Some(why) = &state.over {
+            return Err(why.clone());
+        }
+        let is_here = state.away.is_none();
+        let woken = if let Some(away) = &mut state.away {
+            away.joins.push_back(Sender::new(chan.clone()));
+            away.waker.take()
+        } else {
+            chan.record.sender.hand_to(state.sender);
+            state.members.push(chan.clone());
+            state.waker.take()
+        };
+        drop(state);
+        if is_here {
+            // If it leaves, that is to be heard.
+            chan.with_queue(|queue, _, after| queue.watch_end(after));
+        }
+        woken.into_iter().for_each(wake::wake);
+        Ok(())
+    }
+
+    /// A receiver has left: it is gone, or has retired its own channel.
+    pub(crate) fn left(&self, chan: &Chan<T>, gone: bool) {
+        let mut state = self.state.lock();
+        let Some(index) = state.find(chan) else { return };
+        if state.over.is_some() && !gone {
+            // All channels have been retired.
+            return;
+        }
+        let member = state.members.swap_remove(index);
+        // Only one who has nobody left to wait for has to know.
+        let woken = if state.joiners == 0 { state.waker.take() } else { None };
+        drop(state);
+        wake::both(|| woken.into_iter().for_each(wake::wake), || member.sender_gone());
+    }
+
+    pub(crate) fn is_poisoned(&self) -> bool {
+        matches!(self.state.lock().over, Some(Why::Poisoned(_)))
+    }
+
+    /// Nothing is sent any more: `tell` is called for each channel. After poison nothing is news, and from a
+    /// receiver that has left nothing is.
+    pub(crate) fn end(&self, why: Why, from: Option<&Chan<T>>, tell: impl Fn(&Chan<T>)) {
+        let mut state = self.state.lock();
+        if matches!(state.over, Some(Why::Poisoned(_))) || from.is_some_and(|chan| state.find(chan).is_none()) {
+            return;
+        }
+        state.over = Some(why);
+        let (members, woken) = (state.members.clone(), state.waker.take());
+        drop(state);
+        wake::both(|| woken.into_iter().for_each(wake::wake), || wake::each(members, |member| tell(&member)));
+    }
+
+    /// All receivers hear of the poison, that from one of them too.
+    pub(crate) fn poison(&self, reason: &Reason, from: Option<&Chan<T>>) {
+        self.end(Why::Poisoned(reason.clone()), from, |member| member.poison_surely(reason.clone()));
+    }
+
+    pub(crate) fn count_joiners(&self, count: impl FnOnce(&mut usize)) {
+        let mut state = self.state.lock();
+        count(&mut state.joiners);
+        let woken = (state.joiners == 0).then(|| state.take_wakers());
+        drop(state);
+        wake::wake_all(woken.into_iter().flatten());
+    }
+}
+
+/// The broadcast is over for this receiver.
+pub(crate) fn end<T>(chan: &Chan<T>, why: &Why) {
+    let tell = || match why {
+        Why::Poisoned(reason) => chan.poison_surely(reason.clone()),
+        Why::NodeLost => chan.with_queue(|queue, ends, after| queue.lose_sender(ends, after)),
+        _ => {}
+    };
+    wake::both(tell, || chan.sender_gone());
+}
