@@ -6,6 +6,7 @@ use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 use dunlin::prelude::*;
+use serde::ser::SerializeTupleStruct;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// With a thread for each of those that stand, and some that go on.
@@ -226,6 +227,54 @@ fn while_a_message_is_written_its_receiver_goes_on_and_the_ends_go_there() {
                 assert_eq!(state, dunlin::node::ConnectionState::Up);
             }
         }
+        Ok(())
+    });
+}
+
+static WRITING_LEFT: Gate = Gate::new();
+
+/// It stops behind its end.
+#[derive(Deserialize)]
+struct Left(Sender<u32>, ());
+
+impl Serialize for Left {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        let mut left = serializer.serialize_tuple_struct("Left", 2)?;
+        left.serialize_field(&self.0)?;
+        WRITING_LEFT.pass();
+        left.serialize_field(&())?;
+        left.end()
+    }
+}
+
+/// The message is written by what its end is when that is known, and not by what it was.
+#[test]
+fn end_whose_channel_is_over_before_its_message_has_been_written_goes_all_the_same() {
+    run(async {
+        let (a, b) = (node("u-left").await, node("u-left").await);
+        let (mut tx, mut rx) = (a.sender::<Left>("left").await?, b.receiver::<Left>("left").await?);
+        let (mut ping, mut pong) = (a.sender::<u32>("ping").await?, b.receiver::<u32>("ping").await?);
+        let (there, here) = channel::<u32>();
+        let there = carry(there, &b, &a, "to a").await?;
+        let (sent, received) = par!(ping.send(1), pong.recv());
+        assert_eq!((sent?, received?), ((), 1));
+        let before = a.records().by_core;
+        let sending = tokio::spawn(async move { tx.send(Left(there, ())).await.map_err(|error| error.to_string()) });
+        let receiving = tokio::spawn(async move { rx.recv().await });
+        WRITING_LEFT.somebody_came().await;
+        drop(here);
+        while a.records().by_core == before {
+            tokio::task::yield_now().await;
+        }
+        // What is over is dropped before this has gone to and fro.
+        for n in 0..20 {
+            let (sent, received) = par!(ping.send(n), pong.recv());
+            assert_eq!((sent?, received?), ((), n));
+        }
+        WRITING_LEFT.open();
+        assert_eq!(sending.await.unwrap(), Ok(()));
+        let Left(mut there, ()) = receiving.await.unwrap()?;
+        assert!(there.send(1).await.is_err(), "its receiver has gone");
         Ok(())
     });
 }

@@ -98,8 +98,8 @@ pub(crate) struct State {
     pub(super) unwritten: Losses,
     /// What nobody needs any more, and may be users'. It is dropped where nothing is locked.
     pub(crate) garbage: Vec<Box<dyn Send>>,
-    /// How many heaps of it are being dropped.
-    clearing: usize,
+    /// How many heaps of it, and bridges that are over, are being dropped.
+    pub(super) clearing: usize,
     /// Receivers that have come and have not been used, and until when they may go on so.
     resting: VecDeque<(Time, ChannelId)>,
     /// What people are to read: written where nothing is locked, too.

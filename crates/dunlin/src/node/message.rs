@@ -177,6 +177,17 @@ pub(crate) fn leave(
     completion: Completion,
     says: &Says<'_>,
 ) -> Result<(Bytes, Leaving), NotNow> {
+    write(value, encoding, bytes_max, completion, true, says)
+}
+
+fn write(
+    value: &Value,
+    encoding: Encoding,
+    bytes_max: u64,
+    completion: Completion,
+    is_first: bool,
+    says: &Says<'_>,
+) -> Result<(Bytes, Leaving), NotNow> {
     let mut outbox = Outbox::new();
     let body_max = bytes_max.saturating_sub(OVERHEAD);
     let body = outbox.encode(|| codec::encode(value, encoding, body_max)).map_err(|error| match error {
@@ -212,7 +223,14 @@ pub(crate) fn leave(
             }
         }
         Ok::<_, NotNow>(ends)
-    })?;
+    });
+    let ends = match ends {
+        // An agent that an end had when it was written may be gone since: the end is its holder's alone now.
+        Err(NotNow::Never(_)) if is_first && staged.iter().any(|end| end.stretched) => {
+            return write(value, encoding, bytes_max, completion, false, says);
+        }
+        ends => ends?,
+    };
     let leaving = Leaving { sealed: Some(sealed), ends, encoding, through: None };
     let mut message = BytesMut::with_capacity(body.len() + 17 * leaving.ends.len());
     message.put_u8(staged.len() as u8);

@@ -251,12 +251,19 @@ impl Driver {
             Some(Some(mut job)) => {
                 let turn = job.run(self);
                 let took = since.map_or(Duration::ZERO, |since| self.now().since(since));
+                let is_over = turn != Turn::GoesOn;
                 self.speak(|locked| {
+                    // From here on the end is no half's, and until the bridge has been dropped it is not its
+                    // holder's alone either: a message with it waits.
+                    locked.state.clearing += usize::from(is_over);
                     self.end_work(locked, &mut job, turn, took);
                     self.act(locked.state, locked.now);
                 });
                 let awaited = !job.until.is_empty();
                 discard(job);
+                if is_over {
+                    self.speak(|locked| locked.state.clearing -= 1);
+                }
                 if awaited {
                     // The hub may have waited for this.
                     self.with_hub_now(|_, _| ());
