@@ -103,9 +103,9 @@ impl<T> Few<T> {
         self.first.take().into_iter().chain(self.more.take().into_iter().flat_map(|more| *more))
     }
 
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.first.is_none()
+    #[inline(always)]
+    pub(crate) fn has_some(&self) -> bool {
+        self.first.is_some()
     }
 
     fn is_one(&self) -> bool {
@@ -127,13 +127,13 @@ impl Wakes {
         self.wakers.extend(waker);
     }
 
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.wakers.is_empty() && self.calls.is_empty()
+    #[inline(always)]
+    pub(crate) fn has_some(&self) -> bool {
+        self.wakers.first.is_some() || self.calls.first.is_some()
     }
 
     fn wake_all(&mut self) {
-        if !self.calls.is_empty() {
+        if self.calls.first.is_some() {
             let (woken, told) = (self.wakers.drain(), self.calls.drain());
             both(|| wake_all(woken), || each(told, |queued| queued.unlocked()));
         } else if self.wakers.is_one() {
@@ -147,7 +147,7 @@ impl Wakes {
 impl Drop for Wakes {
     #[inline]
     fn drop(&mut self) {
-        if !self.is_empty() {
+        if self.wakers.first.is_some() || self.calls.first.is_some() {
             self.wake_all();
         }
     }
@@ -158,9 +158,9 @@ impl Drop for Wakes {
 pub(crate) struct Stale(Few<Waker>);
 
 impl Stale {
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    #[inline(always)]
+    pub(crate) fn has_some(&self) -> bool {
+        self.0.first.is_some()
     }
 
     #[inline]

@@ -39,10 +39,10 @@ impl<T> After<T> {
     /// Does what is left to do, once the lock is released: as a drop, but one look at each list instead of a call for each.
     #[inline]
     pub(crate) fn done(self) {
-        let wakes = !self.wakes.is_empty();
+        let wakes = self.wakes.has_some();
         #[cfg(feature = "link")]
         debug_assert!(self.encoding.is_none());
-        let drops = !(self.stale.is_empty() && self.decisions.is_empty() && self.dropped.is_empty());
+        let drops = self.stale.has_some() || self.decisions.has_some() || self.dropped.has_some();
         if !wakes && !drops {
             // All lists are empty: there is nothing to drop.
             std::mem::forget(self);
