@@ -9,8 +9,9 @@ use std::sync::{Arc, Weak};
 use crate::lock::Lock;
 use crate::sync::global;
 
-/// How long a waiter that was offered the end, or a send that was held back, keeps the others waiting without being
-/// polled, in ticks (milliseconds). Longer than a scheduler needs to poll who was woken; shorter than people notice.
+/// How long a waiter that was offered the end, or a send that was held back, keeps the others waiting without
+/// being polled, in ticks (milliseconds). Longer than a scheduler needs to poll what was woken; shorter than
+/// people notice.
 pub const PATIENCE_TICKS: u32 = 20;
 
 static TICK: AtomicU32 = AtomicU32::new(0);

@@ -11,7 +11,8 @@ use crate::waits::ChannelId;
 ///
 /// It is asked when a deadline passes, so an end that waits costs no text.
 pub trait Missing: Send + Sync {
-    /// What the deadline says, at the end of this channel. `None`: that it has passed, and nothing more. Nothing of this crate is locked when it is asked.
+    /// What the deadline says, at the end of this channel. `None`: that it has passed, and nothing more.
+    /// Nothing of this crate is locked when it is asked.
     fn text(&self, channel: ChannelId) -> Option<Reason>;
 
     /// The end at this channel is about to leave in a message. Nothing of this crate is locked when this is
@@ -19,7 +20,8 @@ pub trait Missing: Send + Sync {
     fn leaves(&self) {}
 }
 
-/// An offer that came by an [`Inlet`](crate::agent::Inlet) and may go on by an outlet of the same channel: which one it is, of all that came.
+/// An offer that came by an [`Inlet`](crate::agent::Inlet) and may go on by an outlet of the same channel: which
+/// one it is, of all that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PassedOn {
     pub(crate) channel: ChannelId,

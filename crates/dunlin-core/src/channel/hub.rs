@@ -20,20 +20,21 @@ pub(crate) struct Hub<T> {
 }
 
 pub(crate) struct State<T> {
-    /// The channels of those who have joined and not left.
+    /// The channels of the receivers that have joined and not left.
     pub(crate) members: Vec<Arc<Chan<T>>>,
     pub(crate) joiners: usize,
     /// Nothing can be sent any more, and why.
     pub(crate) over: Option<Why>,
     /// Of the send that waits for more to join.
     pub(crate) waker: Option<Waker>,
-    /// Who has used the sending end last: whom a new receiver waits for.
+    /// The process that has used the sending end last: a new receiver waits for it.
     pub(crate) sender: Pid,
-    /// How many have to have joined. `None`: nobody has said.
+    /// How many have to have joined. `None`: that was not said.
     pub(crate) least: Option<usize>,
     /// So many values stand for the sending end: while it goes into a message there are two.
     pub(crate) values: usize,
-    /// The sending end has come here, and what it knows is still on its way: those who had joined, and the least number.
+    /// The sending end has come here, and what it knows is still on its way: the receivers that had joined,
+    /// and the least number.
     pub(crate) coming: bool,
     /// The sending end is elsewhere.
     pub(crate) away: Option<Away<T>>,
@@ -41,14 +42,15 @@ pub(crate) struct State<T> {
 
 /// What is to be said where the sending end is.
 pub(crate) struct Away<T> {
-    /// The sending ends of the channels of those who have joined.
+    /// The sending ends of the channels of receivers that have joined.
     pub(crate) joins: VecDeque<Sender<T>>,
-    /// That these were all who had joined there, when the sending end left: to be said behind them.
+    /// That these were all that had joined there, when the sending end left: to be said behind them.
     #[cfg_attr(not(feature = "serde"), expect(dead_code, reason = "nothing ever leaves the program"))]
     pub(crate) rest: bool,
-    /// Of who says it.
+    /// Of the task that says it.
     pub(crate) waker: Option<Waker>,
-    /// Who has brought the joiner whose hub this is: the sending ends of those who join go with that carrier.
+    /// The carrier that has brought the joiner whose hub this is: the sending ends of receivers that join go
+    /// with it.
     #[cfg_attr(not(feature = "serde"), expect(dead_code, reason = "as `rest`"))]
     pub(crate) carrier: Option<u64>,
 }
@@ -72,7 +74,7 @@ impl<T> State<T> {
         self.least.unwrap_or(0)
     }
 
-    /// Who waits for more to join, and who says elsewhere that nobody will.
+    /// Of the send that waits for more to join, and of the task that says elsewhere that none will.
     pub(crate) fn take_wakers(&mut self) -> impl Iterator<Item = Waker> + use<T> {
         let talks = self.away.as_mut().and_then(|away| away.waker.take());
         self.waker.take().into_iter().chain(talks)
@@ -146,7 +148,7 @@ impl<T> Hub<T> {
             return;
         }
         let member = state.members.swap_remove(index);
-        // Only one who has nobody left to wait for has to know.
+        // Only a send that has no receiver left to wait for has to know.
         let woken = if state.joiners == 0 { state.waker.take() } else { None };
         drop(state);
         wake::both(|| woken.into_iter().for_each(wake::wake), || member.sender_gone());

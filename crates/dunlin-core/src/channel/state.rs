@@ -236,9 +236,7 @@ impl<T> Chan<T> {
         #[cfg_attr(not(feature = "link"), expect(unused_mut, reason = "nothing is to be moved"))]
         let mut g = self.state.lock();
         #[cfg(feature = "link")]
-        if g.has(QUEUED | link::SLOT) {
-            link::empty_slot(&mut g);
-        }
+        link::empty_slot(&mut g);
         g
     }
 

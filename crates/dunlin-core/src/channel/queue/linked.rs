@@ -255,7 +255,7 @@ impl<T> Queue<T> {
         is_free.then_some((remote.encode, remote.terms))
     }
 
-    /// The end offers a value by the slot. Gives the ticket, and who is to be woken.
+    /// The end offers a value by the slot. Gives the ticket, and the waker that is to be woken.
     pub(crate) fn offer_in_slot(&mut self, value: Bytes) -> Option<(u64, Option<Waker>)> {
         let ticket = self.next_ticket;
         let remote = self.remote.as_deref_mut()?;

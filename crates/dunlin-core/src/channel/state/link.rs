@@ -15,8 +15,8 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 
 use super::{
-    Chan, Guard, HELD, Handle, Inner, NO_RECEIVER, NO_SENDER, OFFER, POISONED, Post, RETIRED, Source, WATCHED, publish,
-    store,
+    Chan, Guard, HELD, Handle, Inner, NO_RECEIVER, NO_SENDER, OFFER, POISONED, Post, QUEUED, RETIRED, Source, WATCHED,
+    publish, store,
 };
 use crate::channel::after::After;
 use crate::channel::queue::linked::{Encoding, Slot};
@@ -34,9 +34,16 @@ const ENDED: u32 = NO_SENDER | NO_RECEIVER | RETIRED | POISONED;
 /// A poll, or the lock, if the slot is not for it.
 type ByLink<'g, T, R> = Result<Poll<R>, Guard<'g, Inner<T>>>;
 
-/// What is in the slots goes into the queue.
-#[cold]
+/// What is in the slots, if a link uses them, goes into the queue.
+#[inline]
 pub(super) fn empty_slot<T>(g: &mut Guard<'_, Inner<T>>) {
+    if g.has(QUEUED | SLOT) {
+        move_to_queue(g);
+    }
+}
+
+#[cold]
+fn move_to_queue<T>(g: &mut Guard<'_, Inner<T>>) {
     let is_watched = g.has(WATCHED);
     g.clear(SLOT | WATCHED);
     let Inner { value, waiter, queue } = &mut **g;
@@ -193,9 +200,7 @@ impl<T> Chan<T> {
         let is_plain = handle == Handle::END && !extended && choice.is_none() && !g.has_any(ENDED);
         let is_linked = |g: &Guard<'_, Inner<T>>| g.queue.as_ref().is_some_and(|queue| queue.remote.is_some());
         if !is_plain || !is_linked(&g) {
-            if g.has(SLOT) {
-                empty_slot(&mut g);
-            }
+            empty_slot(&mut g);
             return Err(g);
         }
         let Some(mut reading) = g.queue.as_mut().and_then(|queue| queue.read_slot()) else {
@@ -218,9 +223,7 @@ impl<T> Chan<T> {
             }
             unreachable!("it is readable");
         }
-        if g.has(SLOT) {
-            empty_slot(&mut g);
-        }
+        empty_slot(&mut g);
         if let Some(queue) = &mut g.queue {
             queue.has_decoded(reading);
         }
@@ -235,9 +238,7 @@ impl<T> Chan<T> {
     ) -> ByLink<'g, T, Result<(T, Option<u64>), RecvError>> {
         let is_free = matches!(slot(&mut g), Some(Slot::Empty));
         if !is_free || !g.queue.as_ref().is_some_and(|queue| queue.may_take_from_slot()) {
-            if g.has(SLOT) {
-                empty_slot(&mut g);
-            }
+            empty_slot(&mut g);
             return Err(g);
         }
         let old = store(&mut g.waiter, cx.waker());
