@@ -1,0 +1,306 @@
+//! Which module of a crate imports which, and the cycles among them.
+//!
+//! A module is a file; what is written in braces belongs to the file that it is in. It imports the module in
+//! which an item that it names by a path is *defined*: a name that a module only passes on (`pub use`) is
+//! followed to where it comes from, and passing it on is no import. Tests import what they like.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use syn::visit::{self, Visit};
+
+/// A name that is passed on more often than this leads to itself.
+const FOLLOWED_MAX: usize = 8;
+
+/// The modules of one crate.
+#[derive(Default)]
+pub(crate) struct Modules(BTreeMap<Vec<String>, Module>);
+
+#[derive(Default)]
+struct Module {
+    /// The paths that it names, from the root of the crate.
+    named: BTreeSet<Vec<String>>,
+    /// What its `use` items call by which name: a path from the root of the crate, or nothing for another
+    /// crate's.
+    passed_on: BTreeMap<String, Option<Vec<String>>>,
+    /// The macros that it defines. Exported ones are named as if they were the root's.
+    macros: BTreeSet<String>,
+}
+
+impl Modules {
+    /// Adds the file at this path below `src`.
+    pub(crate) fn add(&mut self, file: &Path, parsed: &syn::File) {
+        let mut name: Vec<String> = file.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+        let last = name.pop().expect("a file has a name");
+        let last = last.trim_end_matches(".rs");
+        if last != "mod" && !(name.is_empty() && (last == "lib" || last == "main")) {
+            name.push(last.to_owned());
+        }
+        let children = parsed.items.iter().filter_map(|item| match item {
+            syn::Item::Mod(module) => Some(module.ident.to_string()),
+            _ => None,
+        });
+        let mut reader = Reader {
+            here: name.clone(),
+            children: children.collect(),
+            passes_on_only: false,
+            module: Module::default(),
+        };
+        reader.visit_file(parsed);
+        self.0.insert(name, reader.module);
+    }
+
+    /// The cycles: sets of modules each of which imports, by way of others perhaps, all the rest.
+    pub(crate) fn cycles(&self) -> Vec<Vec<String>> {
+        let reached: BTreeMap<&Vec<String>, BTreeSet<&Vec<String>>> =
+            self.0.keys().map(|from| (from, self.reached_from(from))).collect();
+        let mut cycles = BTreeSet::new();
+        for (from, to) in &reached {
+            let cycle: BTreeSet<_> = to.iter().filter(|to| reached[**to].contains(from)).collect();
+            if cycle.len() > 1 {
+                cycles.insert(cycle.iter().map(|module| shown(module)).collect::<Vec<_>>());
+            }
+        }
+        cycles.into_iter().collect()
+    }
+
+    fn reached_from<'a>(&'a self, from: &'a Vec<String>) -> BTreeSet<&'a Vec<String>> {
+        let (mut reached, mut next) = (BTreeSet::new(), vec![from]);
+        while let Some(module) = next.pop() {
+            next.extend(self.imports(module).filter(|to| reached.insert(*to)));
+        }
+        reached
+    }
+
+    fn imports<'a>(&'a self, from: &'a Vec<String>) -> impl Iterator<Item = &'a Vec<String>> {
+        self.0[from].named.iter().filter_map(|path| self.defined_in(path, 0)).filter(move |to| *to != from)
+    }
+
+    /// The module that defines what this path names.
+    fn defined_in(&self, path: &[String], followed: usize) -> Option<&Vec<String>> {
+        let (module, rest) = (0..=path.len()).rev().find_map(|at| {
+            let (module, _) = self.0.get_key_value(&path[..at])?;
+            Some((module, &path[at..]))
+        })?;
+        let Some(name) = rest.first() else { return Some(module) };
+        match self.0[module].passed_on.get(name) {
+            Some(None) => None,
+            Some(Some(target)) if followed < FOLLOWED_MAX => {
+                let target: Vec<String> = target.iter().chain(&rest[1..]).cloned().collect();
+                self.defined_in(&target, followed + 1)
+            }
+            _ if module.is_empty() => {
+                self.0.iter().find(|(_, of)| of.macros.contains(name)).map_or(Some(module), |found| Some(found.0))
+            }
+            _ => Some(module),
+        }
+    }
+}
+
+fn shown(module: &[String]) -> String {
+    if module.is_empty() { "crate".to_owned() } else { module.join("::") }
+}
+
+/// Collects the paths of one file.
+struct Reader {
+    /// The module that is read; modules in braces are below their file.
+    here: Vec<String>,
+    /// The names of the modules below it.
+    children: BTreeSet<String>,
+    /// Whether the `use` item that is read is for others.
+    passes_on_only: bool,
+    module: Module,
+}
+
+impl Reader {
+    /// The path from the root of the crate, if it is one of this crate's.
+    fn full_path(&self, path: &[String]) -> Option<Vec<String>> {
+        let mut base = match path.first()?.as_str() {
+            "crate" => vec![],
+            "self" | "super" => self.here.clone(),
+            _ => return None,
+        };
+        let mut rest = path;
+        while let Some((first, after)) = rest.split_first() {
+            match first.as_str() {
+                "crate" | "self" => {}
+                "super" => drop(base.pop()),
+                _ => break,
+            }
+            rest = after;
+        }
+        base.extend(rest.iter().cloned());
+        Some(base)
+    }
+
+    fn name(&mut self, path: &[String]) {
+        self.module.named.extend(self.full_path(path));
+    }
+
+    fn read_use(&mut self, prefix: &[String], tree: &syn::UseTree) {
+        let with = |name: &syn::Ident| [prefix, &[name.to_string()]].concat();
+        match tree {
+            syn::UseTree::Path(path) => self.read_use(&with(&path.ident), &path.tree),
+            syn::UseTree::Name(name) if name.ident == "self" => self.passes_on(prefix, prefix.last().cloned()),
+            syn::UseTree::Name(name) => self.passes_on(&with(&name.ident), Some(name.ident.to_string())),
+            syn::UseTree::Rename(rename) => self.passes_on(&with(&rename.ident), Some(rename.rename.to_string())),
+            syn::UseTree::Glob(_) if self.passes_on_only => {}
+            syn::UseTree::Glob(_) => self.name(prefix),
+            syn::UseTree::Group(group) => group.items.iter().for_each(|tree| self.read_use(prefix, tree)),
+        }
+    }
+
+    fn passes_on(&mut self, path: &[String], name: Option<String>) {
+        // `use below::X` in a module names its own child, if it has one of that name.
+        let below = path.first().is_some_and(|first| self.children.contains(first));
+        let target = if below { Some([&self.here[..], path].concat()) } else { self.full_path(path) };
+        if !self.passes_on_only {
+            self.module.named.extend(target.clone());
+        }
+        if let Some(name) = name {
+            self.module.passed_on.insert(name, target);
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Reader {
+    fn visit_item(&mut self, item: &'ast syn::Item) {
+        if !is_for_tests(attributes(item)) {
+            visit::visit_item(self, item);
+        }
+    }
+
+    // `pub(crate)` names no item.
+    fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
+
+    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
+        self.here.push(module.ident.to_string());
+        visit::visit_item_mod(self, module);
+        self.here.pop();
+    }
+
+    fn visit_item_macro(&mut self, item: &'ast syn::ItemMacro) {
+        self.module.macros.extend(item.ident.as_ref().map(ToString::to_string));
+        visit::visit_item_macro(self, item);
+    }
+
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        // What a module only passes on, it does not import.
+        self.passes_on_only = !matches!(item.vis, syn::Visibility::Inherited);
+        self.read_use(&[], &item.tree);
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let parts: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        self.name(&parts);
+        visit::visit_path(self, path);
+    }
+
+    // What a macro is given, or makes, is not parsed: `crate::a::b` is looked for in its tokens.
+    fn visit_macro(&mut self, call: &'ast syn::Macro) {
+        self.visit_path(&call.path);
+        self.read_tokens(call.tokens.clone());
+    }
+}
+
+impl Reader {
+    fn read_tokens(&mut self, tokens: proc_macro2::TokenStream) {
+        use proc_macro2::TokenTree;
+        let mut path: Vec<String> = vec![];
+        for token in tokens {
+            match token {
+                TokenTree::Ident(name) if name == "crate" => path = vec!["crate".to_owned()],
+                TokenTree::Ident(name) if !path.is_empty() => path.push(name.to_string()),
+                TokenTree::Punct(colon) if colon.as_char() == ':' => {}
+                other => {
+                    self.name(&std::mem::take(&mut path));
+                    if let TokenTree::Group(group) = other {
+                        self.read_tokens(group.stream());
+                    }
+                }
+            }
+        }
+        self.name(&path);
+    }
+}
+
+fn attributes(item: &syn::Item) -> &[syn::Attribute] {
+    match item {
+        syn::Item::Fn(item) => &item.attrs,
+        syn::Item::Impl(item) => &item.attrs,
+        syn::Item::Mod(item) => &item.attrs,
+        syn::Item::Use(item) => &item.attrs,
+        _ => &[],
+    }
+}
+
+fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        attribute.path().is_ident("cfg") && attribute.parse_args::<syn::Ident>().is_ok_and(|name| name == "test")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cycles(files: &[(&str, &str)]) -> Vec<Vec<String>> {
+        let mut modules = Modules::default();
+        for (path, text) in files {
+            modules.add(Path::new(path), &syn::parse_file(text).unwrap());
+        }
+        modules.cycles()
+    }
+
+    #[test]
+    fn modules_that_import_each_other_by_way_of_a_third_are_a_cycle() {
+        let files = [
+            ("lib.rs", "mod a; mod b; mod c; mod d; pub use a::A;"),
+            ("a/mod.rs", "use crate::b::B; pub struct A;"),
+            ("b.rs", "fn f() { crate::c::g(); }"),
+            ("c.rs", "macro_rules! m { () => { $crate::a::A } }"),
+            ("d.rs", "use super::a::A;"),
+        ];
+        assert_eq!(cycles(&files), [["a", "b", "c"]]);
+    }
+
+    #[test]
+    fn a_name_that_is_passed_on_is_followed_to_where_it_comes_from() {
+        let files = [
+            ("lib.rs", "mod a; mod b; pub use a::A; pub use b::B;"),
+            ("a.rs", "pub struct A;"),
+            ("b.rs", "use crate::A; pub struct B;"),
+        ];
+        assert_eq!(cycles(&files), Vec::<Vec<String>>::new());
+        // What the root defines of its own is the root's.
+        let files = [("lib.rs", "mod a; use crate::a::A; pub struct Own;"), ("a.rs", "use crate::Own; pub struct A;")];
+        assert_eq!(cycles(&files), [["crate", "a"]]);
+        // What comes from another crate is nobody's here.
+        let files =
+            [("lib.rs", "mod a; pub use a::A; pub use std::sync::Arc;"), ("a.rs", "use crate::Arc; pub struct A;")];
+        assert_eq!(cycles(&files), Vec::<Vec<String>>::new());
+        let files = [
+            ("lib.rs", "mod a; mod b; use a::A;"),
+            ("a.rs", "pub struct A; fn f() { crate::m!(); }"),
+            ("b.rs", "macro_rules! m { () => {} } use crate::a::A;"),
+        ];
+        assert_eq!(cycles(&files), [["a", "b"]]);
+    }
+
+    #[test]
+    fn a_child_that_its_parent_uses_must_not_use_its_parent() {
+        let child = ("p/child.rs", "use super::Parent; pub struct Child;");
+        let parent = "mod child; pub use child::Child; pub struct Parent; fn f(_: self::child::Child) {}";
+        assert_eq!(cycles(&[("lib.rs", "mod p;"), ("p.rs", parent), child]), [["p", "p::child"]]);
+    }
+
+    #[test]
+    fn tests_import_what_they_like() {
+        let files = [
+            ("lib.rs", "mod a; mod b;"),
+            ("a.rs", "#[cfg(test)] mod tests { use crate::b::B; } pub struct A;"),
+            ("b.rs", "use crate::a::A; pub struct B;"),
+        ];
+        assert_eq!(cycles(&files), Vec::<Vec<String>>::new());
+    }
+}
