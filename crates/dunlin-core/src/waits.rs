@@ -31,8 +31,8 @@
 //! The variable `DUNLIN_WATCHDOG=off` turns both off; a number of seconds takes the place of the 2. On
 //! Windows there is neither.
 //!
-//! Time here is a *tick* that the runtime stores with [`advance`]: the core reads no clock. The `dunlin` crate advances it once
-//! a millisecond while anything runs.
+//! Time here is a *tick*, in milliseconds, that the runtime stores with [`advance`]: the core reads no clock. The
+//! `dunlin` crate advances it every 5 milliseconds while anything runs.
 
 #[doc(hidden)]
 pub mod activity;

@@ -428,13 +428,14 @@ fn everybody_with_everybody<X: Transport>(cx: &Cx<'_, X>) {
 type TwoSends<'a> = Hand<'a, ChoiceFuture<'a, Result<(), SendError<()>>>>;
 
 fn dead_offers_cost_nothing_lasting<X: Transport>(cx: &Cx<'_, X>) {
-    const OFFERS: usize = 550;
+    // Between nodes each step lets both come to rest, which looks at every end that they hold.
+    let offers = if cx.transport.has_nodes() { 120 } else { 550 };
     let counted = Counted::new();
     let policy = dunlin::rendezvous();
     let ((x_tx, mut x_rx), (y_tx, mut y_rx)) = (cx.channel_of(policy.clone()), cx.channel_of(policy));
     let (x_tx, y_tx) = (x_tx.share(), y_tx.share());
-    let mut ends: Vec<_> = (0..OFFERS).map(|_| (x_tx.clone(), y_tx.clone())).collect();
-    let mut slots: Vec<_> = (0..OFFERS).map(|_| (Some((0, counted.clone())), Some((1, counted.clone())))).collect();
+    let mut ends: Vec<_> = (0..offers).map(|_| (x_tx.clone(), y_tx.clone())).collect();
+    let mut slots: Vec<_> = (0..offers).map(|_| (Some((0, counted.clone())), Some((1, counted.clone())))).collect();
     {
         // They borrow only what outlives them; the hands keep them unpolled.
         let mut choices: Vec<TwoSends<'_>> = Vec::new();
@@ -442,7 +443,7 @@ fn dead_offers_cost_nothing_lasting<X: Transport>(cx: &Cx<'_, X>) {
             let choice = Choice::fair().on(x.send_from(left), |r| r).on(y.send_from(right), |r| r);
             choices.push(cx.begin(choice.into_future()));
         }
-        for _ in 0..OFFERS {
+        for _ in 0..offers {
             assert_eq!(cx.now(x_rx.recv()).map(|value| value.0), Ok(0));
         }
         // All are decided and none has been polled: all offers on y are dead.
