@@ -254,9 +254,11 @@ impl Machine {
 
     /// At the node that is to dial back.
     pub(crate) fn hear_dial_back(&mut self, now: Time, from: NodeId, node: NodeId, addresses: &[String]) {
-        let known = self.connections.contains(node);
-        let dial_backs = || self.connections.iter().filter(|(_, connection)| connection.dialling.for_others).count();
-        let room = known || (self.connections.len() < self.config.peers_max && dial_backs() < DIAL_BACKS);
+        let known = self.connections.get(node);
+        let is_others = known.is_none_or(|connection| matches!(connection.carried, Carried::Idle));
+        let has_record = known.is_some() || self.connections.len() < self.config.peers_max;
+        let asked_before = known.is_some_and(|connection| connection.dialling.reports);
+        let room = !is_others || (has_record && self.dial_backs() < DIAL_BACKS);
         if !room {
             self.declines(from, Declined::DialBack);
         }
@@ -265,6 +267,9 @@ impl Machine {
         let socket = self.connections.get(node).and_then(Connection::socket);
         if self.undialled.len() < UNDIALLED_MAX {
             self.undialled.push_back(Undialled { at: now + self.config.patience / 2, to: from, node, socket });
+        }
+        if !possible || socket.is_some() || asked_before {
+            self.hears_nothing(now, from);
         }
         if !possible || socket.is_some() {
             return;
@@ -275,12 +280,22 @@ impl Machine {
         connection.dialling.for_others |= idle;
         connection.dialling.reports = true;
         if idle {
+            self.dialled_back.insert(node);
             return self.seek(now, node);
         }
         if connection.dialling.running.is_none() {
             connection.dialling.next = Some(now);
         }
         self.dial_if_due(now, node);
+    }
+
+    /// How many nodes are dialled that are only others' concern. A peer may ask as fast as it can, so it looks at no
+    /// more than the limit of them.
+    fn dial_backs(&mut self) -> usize {
+        let connections = &self.connections;
+        self.dialled_back
+            .retain(|node| connections.get(*node).is_some_and(|connection| connection.dialling.for_others));
+        self.dialled_back.len()
     }
 
     /// At the helper.

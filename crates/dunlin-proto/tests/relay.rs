@@ -9,7 +9,7 @@ use dunlin_proto::identity::{Identity, StandIn, confirm};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Refusal, Resume};
 use dunlin_proto::wire::{Declaration, Expected, Face, Frame, NoRelay, Relay, Terms, VERSIONS, codec, limits};
-use dunlin_proto::{Action, Closed, Config, Down, HomeHears, Machine, ProxyHears, Source, State};
+use dunlin_proto::{Action, Closed, Config, Declined, Down, HomeHears, Machine, ProxyHears, Source, State};
 
 const CHANNEL: ChannelId = ChannelId(0xc0ffee);
 const VALUE_MAX: u64 = 1 << 20;
@@ -820,6 +820,8 @@ struct Lone {
     /// Relayed sockets that were closed.
     closed: Vec<(NodeId, NodeId, Closed)>,
     heard: BTreeMap<SocketId, Vec<Frame>>,
+    /// What it has refused, and whom.
+    declined: Vec<(NodeId, Declined)>,
 }
 
 const NOW: Time = Time(0);
@@ -839,7 +841,8 @@ impl Lone {
         change(&mut config);
         let me = Life { node: NodeId(9), incarnation: Incarnation(1) };
         let machine = StandIn::machine(config, me, 1);
-        let mut lone = Self { machine, downs: Vec::new(), closed: Vec::new(), heard: BTreeMap::new() };
+        let mut lone =
+            Self { machine, downs: Vec::new(), closed: Vec::new(), heard: BTreeMap::new(), declined: Vec::new() };
         for peer in [D, H] {
             let hello = hello(peer, 1);
             let socket = SocketId(peer as u64);
@@ -879,6 +882,7 @@ impl Lone {
                     self.machine.closed(NOW, socket);
                 }
                 Action::ClosedRelayed(by, from, why) => self.closed.push((by, from, why)),
+                Action::Declined(node, what) => self.declined.push((node, what)),
                 Action::Connection(node, State::Down(why)) => self.downs.push((node, why)),
                 _ => {}
             }
@@ -1071,4 +1075,63 @@ fn what_is_asked_is_bounded() {
     relay.settle();
     assert_eq!(relay.heard(H).len(), 1024);
     assert_eq!(relay.heard(D).len(), 5000 - 1024);
+}
+
+/// One peer asks for dial-backs of nodes that nobody here knows, or knows only by name.
+#[test]
+fn the_sixty_fifth_dial_back_at_once_is_declined() {
+    let mut asked = Lone::new(|_| {});
+    let dial_back = |node: u128| Relay::DialBack { node: NodeId(node), addresses: vec!["there".to_owned()] };
+    for node in 100..164 {
+        asked.says(D, dial_back(node));
+    }
+    assert_eq!((&asked.declined[..], asked.machine.census().nodes), (&[][..], 2 + 64));
+    asked.says(D, dial_back(164));
+    assert_eq!(asked.declined, [(id(D), Declined::DialBack)]);
+    // One whose address is known is nobody's concern here either...
+    asked.machine.learn(NodeId(165), &["there".to_owned()]);
+    asked.says(H, dial_back(165));
+    assert_eq!(asked.declined[1..], [(id(H), Declined::DialBack)]);
+    // ... and one that is needed here is dialled anyhow, as is one that is dialled already.
+    asked.machine.connect(NOW, NodeId(165));
+    asked.settle();
+    asked.says(H, dial_back(165));
+    asked.says(H, dial_back(100));
+    assert_eq!(asked.declined.len(), 2);
+    // One of the 64 is needed here by now: there is room for one more, and for no other.
+    asked.machine.connect(NOW, NodeId(163));
+    asked.says(D, dial_back(166));
+    assert_eq!(asked.declined.len(), 2);
+    asked.says(D, dial_back(167));
+    assert_eq!(asked.declined.len(), 3);
+    assert_eq!(asked.downs, []);
+}
+
+#[test]
+fn dial_backs_in_vain_look_at_no_other_node_and_are_read_slower() {
+    let dial_back = |node: u128, addresses: &[&str]| {
+        let addresses = addresses.iter().map(|&address| address.to_owned()).collect();
+        Relay::DialBack { node: NodeId(node), addresses }
+    };
+    let vain = [
+        ("there is no room", dial_back(500, &["there"])),
+        ("it is dialled already", dial_back(100, &["there"])),
+        ("it is here", dial_back(H as u128, &["there"])),
+        ("there is no address", dial_back(163, &[])),
+        ("it is the one that asks", dial_back(D as u128, &["there"])),
+    ];
+    for (why, said) in vain {
+        let mut asked = Lone::new(|_| {});
+        (100..164).for_each(|node| asked.says(D, dial_back(node, &["there"])));
+        (1000..2000).for_each(|node| asked.machine.learn(NodeId(node), &["there".to_owned()]));
+        let socket = SocketId(D as u64);
+        assert_eq!(asked.machine.paused_until(NOW, socket), None, "{why}");
+        let visited = asked.machine.census().visited;
+        for _ in 0..1100 {
+            asked.says(D, said.clone());
+        }
+        assert_eq!(asked.machine.census().visited, visited, "{why}");
+        assert!(asked.machine.paused_until(NOW, socket).is_some(), "{why}");
+        assert_eq!(asked.downs, [], "{why}");
+    }
 }

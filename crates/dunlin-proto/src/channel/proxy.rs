@@ -50,6 +50,22 @@ impl Machine {
         self.has_home(channel) || self.proxies.contains_key(&channel)
     }
 
+    /// Whether it [knows](Self::knows) any of so many channels, one at least, that are numbered from this one. That
+    /// costs the same however many they are.
+    pub fn knows_any(&self, first: ChannelId, count: u128) -> bool {
+        let last = ChannelId(first.0.wrapping_add(count - 1));
+        let is_any = |from: ChannelId, to: ChannelId| {
+            let is_home =
+                || self.homes.range(from..=to).next().is_some() || self.visitors.range(from..=to).next().is_some();
+            self.proxies.range(from..=to).next().is_some() || is_home()
+        };
+        if first <= last {
+            is_any(first, last)
+        } else {
+            is_any(first, ChannelId(u128::MAX)) || is_any(ChannelId(0), last)
+        }
+    }
+
     /// The sender of this channel is here since a message from its home brought it. `terms`: if both sides know them without a word;
     /// else the home tells them. The home says [`Machine::open_home_to`].
     ///

@@ -1,7 +1,8 @@
 //! Frames that say nothing, and those that take long: a peer may send them, and a flood of them is read slower than it comes.
 //!
 //! A limit for frames of any kind would slow honest acknowledgements and credits. What is counted says nothing new: heartbeats, acknowledgements of what had been
-//! acknowledged, words about channels that are not here. Some of each are part of any connection; so the socket is not closed.
+//! acknowledged, words about channels or acceptors that are not here, dial-backs that begin
+//! nothing. Some of each are part of any connection; so the socket is not closed.
 
 use std::time::Duration;
 

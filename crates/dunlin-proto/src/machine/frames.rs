@@ -206,8 +206,9 @@ impl Machine {
         }
     }
 
-    /// A frame has said nothing new.
-    pub(crate) fn hears_nothing(&mut self, now: Time, node: NodeId) {
+    /// A frame of that node has said nothing that changes anything: its socket is [read slower](Self::paused_until) if
+    /// there are too many of them.
+    pub fn hears_nothing(&mut self, now: Time, node: NodeId) {
         if let Some(connection) = self.connections.get_mut(node) {
             connection.chatter.hears(now);
         }

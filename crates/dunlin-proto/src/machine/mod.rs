@@ -7,7 +7,7 @@ mod lives;
 mod memory;
 mod sockets;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::account::{Charge, Pool};
@@ -180,6 +180,8 @@ pub struct Machine {
     told_dials: usize,
     /// Dial-backs that were asked for: when the node that has asked hears that there was none, unless there is.
     pub(crate) undialled: VecDeque<Undialled>,
+    /// The nodes that are dialled for others alone, and some that no longer are: never more than may be.
+    pub(crate) dialled_back: BTreeSet<NodeId>,
     next_dial: u64,
     pub(crate) leaving: bool,
     /// See [`hurry`](Self::hurry).
@@ -240,6 +242,7 @@ impl Machine {
             dials: BTreeMap::new(),
             told_dials: 0,
             undialled: VecDeque::new(),
+            dialled_back: BTreeSet::new(),
             next_dial: 0,
             leaving: false,
             hurries: false,

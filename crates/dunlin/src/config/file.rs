@@ -64,25 +64,34 @@ const BYTES_MAX: u64 = 1 << 20;
 /// Why a configuration that lies in the working directory is not to be read: another user has put it there, or
 /// could have. It says which names this node believes and where it listens.
 #[cfg(unix)]
-pub(super) fn distrust(what: &std::fs::Metadata) -> Option<&'static str> {
-    use std::os::unix::fs::MetadataExt;
-
-    let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    if what.uid() != user && what.uid() != 0 {
+pub(super) fn distrust(me: Owner, owner: Owner, mode: u32) -> Option<&'static str> {
+    if owner.user != me.user && owner.user != 0 {
         return Some("it belongs to another user");
     }
     // Many systems give each user a group, and let it write what the user makes.
-    let is_shared = what.mode() & 0o002 != 0 || what.mode() & 0o020 != 0 && what.gid() != group && what.gid() != 0;
+    let is_shared = mode & 0o002 != 0 || mode & 0o020 != 0 && owner.group != me.group && owner.group != 0;
     is_shared.then_some("other users can write it")
+}
+
+/// Whose a file is, or who a process is for files.
+#[cfg(unix)]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Owner {
+    pub(super) user: u32,
+    pub(super) group: u32,
 }
 
 /// The same of the file and of the folder that it lies in.
 #[cfg(unix)]
 fn distrust_found(path: &Path, file: &std::fs::File) -> Result<(), ConfigError> {
+    use std::os::unix::fs::MetadataExt;
+
+    let me = Owner { user: rustix::process::geteuid().as_raw(), group: rustix::process::getegid().as_raw() };
     let unreadable = |error| ConfigError::Unreadable { path: path.to_owned(), error };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     for (which, metadata) in [(path, file.metadata()), (folder, std::fs::metadata(folder))] {
-        if let Some(why) = distrust(&metadata.map_err(unreadable)?) {
+        let what = metadata.map_err(unreadable)?;
+        if let Some(why) = distrust(me, Owner { user: what.uid(), group: what.gid() }, what.mode()) {
             return Err(ConfigError::Untrusted { path: path.to_owned(), which: which.to_owned(), why });
         }
     }

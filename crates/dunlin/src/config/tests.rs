@@ -433,6 +433,42 @@ fn a_found_configuration_that_others_can_write_is_refused() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn only_what_this_user_or_root_alone_can_write_is_trusted() {
+    use super::file::{Owner, distrust};
+
+    const ME: Owner = Owner { user: 1000, group: 100 };
+    const ANOTHERS: Option<&str> = Some("it belongs to another user");
+    const OPEN: Option<&str> = Some("other users can write it");
+    for (user, group, mode, expected) in [
+        (1000, 100, 0o644, None),
+        (0, 0, 0o644, None),
+        (0, 7, 0o644, None),
+        (1001, 100, 0o644, ANOTHERS),
+        (1001, 100, 0o600, ANOTHERS),
+        // By this user's own group, or root's.
+        (1000, 100, 0o664, None),
+        (1000, 0, 0o664, None),
+        (0, 0, 0o664, None),
+        (1000, 7, 0o664, OPEN),
+        (0, 7, 0o664, OPEN),
+        (1000, 7, 0o620, OPEN),
+        (1000, 100, 0o646, OPEN),
+        (1000, 100, 0o602, OPEN),
+        (0, 0, 0o646, OPEN),
+        // With the type of the file, and /tmp's bit.
+        (0, 0, 0o041777, OPEN),
+        (1000, 100, 0o100644, None),
+    ] {
+        let owner = Owner { user, group };
+        assert_eq!(distrust(ME, owner, mode), expected, "{owner:?} {mode:o}");
+        // Root takes no other user's file either.
+        let for_root = distrust(Owner { user: 0, group: 0 }, owner, mode);
+        assert_eq!(for_root.is_some(), user != 0 || for_root == OPEN, "{owner:?} {mode:o} for root");
+    }
+}
+
 #[test]
 fn files_of_more_than_a_mebibyte_are_refused() {
     let folder = Folder::new();

@@ -423,18 +423,10 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::task::Waker;
 
-    use super::super::hub::Hub;
-    use super::super::identity::Key;
-    use super::super::log::Log;
-    use super::super::network::Networks;
+    use super::super::far;
     use super::*;
-    use dunlin_proto::id::Incarnation;
-    use dunlin_proto::{Config, Machine};
+    use dunlin_proto::wire::{Frame, codec};
     use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-
-    fn machine() -> Machine {
-        Machine::new(Config::new("krill"), Incarnation(1), 1, Arc::new(Key::draw()))
-    }
 
     /// Takes nothing, and gives one byte; remembers whether somebody waits for more.
     struct Stuck {
@@ -504,30 +496,94 @@ mod tests {
 
     #[tokio::test]
     async fn a_turn_ends_after_its_time_however_little_it_has_carried() {
-        let machine = machine();
-        let me = machine.me();
-        let hub = Hub::new(me, false);
-        let driver = Driver::new(machine, Networks::default(), Duration::from_secs(1), hub, Log::default());
         let read = Arc::<AtomicU64>::default();
         // (The machine knows nothing of this socket, and drops what arrives on it.)
-        let mut carrier = Carrier::new(driver, SocketId(0), Arc::default(), Box::new(Trickle(read.clone())));
+        let socket = Box::new(Trickle(read.clone()));
+        let mut carrier = Carrier::new(far::driver(), SocketId(0), Arc::default(), socket);
         assert!(carrier.poll(&mut Context::from_waker(Waker::noop())).is_pending());
         let bytes = read.load(Ordering::Relaxed);
         // Ten take as long as a turn may.
         assert!((1..=20).contains(&bytes), "{bytes} bytes in one turn");
     }
 
+    /// Gives these bytes so often, and remembers how many were read.
+    struct Plenty {
+        bytes: Vec<u8>,
+        times: usize,
+        read: Arc<AtomicU64>,
+    }
+
+    impl AsyncRead for Plenty {
+        fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            if self.times == 0 {
+                return Poll::Pending;
+            }
+            self.times -= 1;
+            let bytes = &self.bytes[..buf.remaining().min(self.bytes.len())];
+            buf.put_slice(bytes);
+            self.read.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl AsyncWrite for Plenty {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(bytes.len()))
+        }
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    impl Socket for Plenty {
+        fn peer(&self) -> String {
+            "plenty".to_owned()
+        }
+    }
+
+    /// The clock stands still: it is not the time that ends the turn.
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_ends_after_128_kib_and_what_was_read_last() {
+        let read = Arc::<AtomicU64>::default();
+        let socket = Plenty { bytes: vec![0; READ_AT_ONCE], times: 1000, read: read.clone() };
+        // (The machine drops this, too.)
+        let mut carrier = Carrier::new(far::driver(), SocketId(0), Arc::default(), Box::new(socket));
+        carrier.heard = Some(Time(0));
+        let mut before = 0;
+        for turn in 0..10 {
+            assert!(carrier.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            let bytes = read.load(Ordering::Relaxed) - before;
+            assert!((128 << 10..=192 << 10).contains(&bytes), "{bytes} bytes in turn {turn}");
+            before += bytes;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_thousand_frames_that_arrive_at_once_take_the_lock_once() {
+        let driver = far::driver();
+        let _far = far::joins(&driver);
+        let mut bytes = BytesMut::new();
+        for _ in 0..1000 {
+            codec::encode(&Frame::Heartbeat, &mut bytes);
+        }
+        let read = Arc::<AtomicU64>::default();
+        let socket = Plenty { bytes: bytes.to_vec(), times: 1, read: read.clone() };
+        let mut carrier = Carrier::new(driver.clone(), far::SOCKET, Arc::default(), Box::new(socket));
+        carrier.heard = Some(Time(0));
+        let heard = || driver.speak(|locked| locked.state.machine.traffic().map(|(_, traffic)| traffic.read).sum());
+        let heard_before: u64 = heard();
+        let before = driver.locks.load(Ordering::Relaxed);
+        assert!(carrier.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert_eq!(driver.locks.load(Ordering::Relaxed) - before, 1);
+        assert_eq!(heard() - heard_before, bytes.len() as u64, "all of them are heard");
+    }
+
     #[test]
     fn who_cannot_write_waits_for_what_arrives() {
-        let machine = machine();
-        let me = machine.me();
-        let driver = Driver::new(
-            machine,
-            Networks::default(),
-            std::time::Duration::from_secs(1),
-            Hub::new(me, false),
-            Log::default(),
-        );
+        let driver = far::driver();
         let id = SocketId(0);
         driver.with(|state, now| state.machine.accepted(now, id));
         let awaited = Arc::<AtomicBool>::default();
@@ -594,21 +650,10 @@ mod tests {
 
     #[tokio::test]
     async fn the_last_words_go_to_who_says_no_more() {
-        let driver = || {
-            let machine = machine();
-            let me = machine.me();
-            Driver::new(
-                machine,
-                Networks::default(),
-                std::time::Duration::from_secs(1),
-                Hub::new(me, false),
-                Log::default(),
-            )
-        };
         for parting in [true, false] {
             let (takes, taken) = (Arc::<AtomicBool>::default(), Arc::<Mutex<Vec<u8>>>::default());
             let socket = HalfClosed { takes: takes.clone(), taken: taken.clone() };
-            let mut carrier = Carrier::new(driver(), SocketId(0), Arc::default(), Box::new(socket));
+            let mut carrier = Carrier::new(far::driver(), SocketId(0), Arc::default(), Box::new(socket));
             carrier.out.push(Bytes::from_static(b"krill"));
             carrier.parting = parting;
             let mut cx = Context::from_waker(Waker::noop());

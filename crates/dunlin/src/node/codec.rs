@@ -157,6 +157,14 @@ pub(crate) fn survey(value: &impl Write) -> Result<(), EncodeError> {
     encode_into(&mut Scratch::take().0, value, Encoding::Compact, u64::MAX)
 }
 
+/// In how many bytes a value is written, beside the one before it.
+#[cfg(test)]
+pub(super) fn length(value: &impl Write, encoding: Encoding) -> usize {
+    let mut buffer = Scratch::take();
+    encode_into(&mut buffer.0, value, encoding, u64::MAX).unwrap();
+    buffer.0.len()
+}
+
 /// Shorter [`Bytes`] are copied when they arrive. They are a part of the buffer that was read into (256 KiB), and who keeps a part keeps it all.
 const SHARED_MIN: usize = 2 << 10;
 

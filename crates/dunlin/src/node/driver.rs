@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -134,6 +134,9 @@ pub(crate) struct Driver {
     /// When the clock was last read.
     read: AtomicU64,
     state: Mutex<State>,
+    /// How often it was locked.
+    #[cfg(test)]
+    pub(super) locks: AtomicU64,
     /// What the hub is to do, said where it may be locked.
     errands: Mutex<Vec<Errand>>,
     /// No handle of the node is left: what has to be done for it to leave.
@@ -189,6 +192,8 @@ impl Driver {
                 resting: VecDeque::new(),
                 lines: Vec::new(),
             }),
+            #[cfg(test)]
+            locks: AtomicU64::new(0),
             errands: Mutex::default(),
             abandoned: Mutex::default(),
             hurries: watch::Sender::new(false),
@@ -200,9 +205,15 @@ impl Driver {
         })
     }
 
+    fn locked(&self) -> MutexGuard<'_, State> {
+        #[cfg(test)]
+        self.locks.fetch_add(1, Ordering::Relaxed);
+        lock(&self.state)
+    }
+
     /// Which node this is.
     pub(crate) fn me(&self) -> NodeId {
-        lock(&self.state).machine.me().node
+        self.locked().machine.me().node
     }
 
     pub(crate) fn now(&self) -> Time {
@@ -229,7 +240,7 @@ impl Driver {
 
     /// Speaks to the machine, with the time of [lately](Self::lately). What it says is done by who [acts](Self::act) next.
     pub(super) fn speak<R>(self: &Arc<Self>, f: impl FnOnce(&mut Locked<'_>) -> R) -> R {
-        let mut state = lock(&self.state);
+        let mut state = self.locked();
         let now = self.lately();
         f(&mut Locked { driver: self, state: &mut state, now })
     }
@@ -614,21 +625,21 @@ impl Driver {
                 look_at = self.watch.look(self.now(), || self.posts());
             }
             {
-                let mut state = lock(&self.state);
+                let mut state = self.locked();
                 state.alarm = state.next_alarm();
             }
             let dials = if self.closing.load(Ordering::Acquire) { Vec::new() } else { dials };
             for (id, address) in dials {
                 world::spawn_own(self.clone().dial(id, address));
             }
-            if self.closing.load(Ordering::Acquire) && lock(&self.state).sockets.is_empty() {
+            if self.closing.load(Ordering::Acquire) && self.locked().sockets.is_empty() {
                 return;
             }
             poll_fn(|cx| {
                 if self.bell.poll_rung(cx) {
                     return Poll::Ready(());
                 }
-                let Some(at) = lock(&self.state).alarm.into_iter().chain(look_at).min() else { return Poll::Pending };
+                let Some(at) = self.locked().alarm.into_iter().chain(look_at).min() else { return Poll::Pending };
                 if sleeps_until != at {
                     sleeps_until = at;
                     sleep.set(self.clock.timer(at));
@@ -641,7 +652,7 @@ impl Driver {
 
     /// Who serves the sockets.
     fn posts(&self) -> Vec<Arc<Post>> {
-        lock(&self.state).sockets.values().filter_map(|entry| entry.post.upgrade()).collect()
+        self.locked().sockets.values().filter_map(|entry| entry.post.upgrade()).collect()
     }
 
     async fn dial(self: Arc<Self>, id: DialId, address: String) {
@@ -709,7 +720,7 @@ impl Driver {
 
     /// Whether the tasks of many sockets have yet to close them: of more than one in 32.
     pub(crate) fn has_many_to_close(&self) -> bool {
-        let state = lock(&self.state);
+        let state = self.locked();
         state.parting.len() * 32 > state.sockets.len()
     }
 

@@ -416,6 +416,26 @@ mod tests {
         assert!(polled(next.as_mut()).is_some());
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_page_that_nobody_receives_gives_its_place_back_after_ten_seconds() {
+        let driver = super::super::far::driver();
+        let (mut to, _from) = dunlin_core::channel::<Page>();
+        let (pages, me) = (Pages::default(), driver.with(|state, _| state.machine.me()));
+        let asker = Asker { peer: Peer(me), source: Source::Unknown, _place: Place::default() };
+        let began = Instant::now();
+        {
+            let node = Arc::downgrade(&driver);
+            let mut listing = pin!(list(&mut to, &node, &[], &pages, &asker));
+            assert!(polled(listing.as_mut()).is_none());
+            assert_eq!(pages.places.available_permits(), PAGES_MAX - 1);
+            let over = tokio::time::timeout(10 * PAGE_WAITS, listing).await;
+            assert!(over.expect("it is over").is_none());
+        }
+        let waited = began.elapsed();
+        assert!(waited >= PAGE_WAITS && waited < PAGE_WAITS + Duration::from_millis(10), "{waited:?}");
+        assert_eq!((PAGE_WAITS, pages.places.available_permits()), (Duration::from_secs(10), PAGES_MAX));
+    }
+
     /// What it is after one poll.
     fn polled<F: Future>(future: std::pin::Pin<&mut F>) -> Option<F::Output> {
         match future.poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {

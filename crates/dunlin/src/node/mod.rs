@@ -144,6 +144,8 @@ pub(crate) mod codec;
 mod driver;
 mod error;
 mod events;
+#[cfg(test)]
+mod far;
 mod files;
 mod hub;
 mod id;

@@ -47,6 +47,11 @@ impl Own {
         Self { folder, user }
     }
 
+    #[cfg(test)]
+    pub(super) fn of(folder: &Path, user: u32) -> Self {
+        Self { folder: folder.to_owned(), user }
+    }
+
     /// From now on, until the mark is dropped, this node serves names at this address.
     pub(super) fn mark(&self, application: &str, address: &str, node: NodeId) -> io::Result<Mark> {
         match std::fs::DirBuilder::new().mode(0o700).create(&self.folder) {
@@ -193,6 +198,15 @@ mod tests {
         }
         let another = Own { user: own.user + 1, ..own.clone() };
         assert!(!another.has(AT, NodeId(7)));
+        // Only root may give away what it has.
+        if own.user == 0 {
+            for path in [own.file(AT), own.folder.clone()] {
+                std::os::unix::fs::chown(&path, Some(own.user + 1), None).unwrap();
+                assert!(!own.has(AT, NodeId(7)) && own.application_at(AT).is_none(), "{}", path.display());
+                std::os::unix::fs::chown(&path, Some(own.user), None).unwrap();
+                assert!(own.has(AT, NodeId(7)));
+            }
+        }
         std::os::unix::fs::symlink(own.file(AT), own.folder.join("names-7404")).unwrap();
         assert!(!own.has("127.0.0.1:7404", NodeId(7)));
     }

@@ -197,7 +197,11 @@ impl OwnServices {
 
     /// Whether names may be left to this node. At a configured address, to whichever is there.
     fn trusts(self, address: &str, node: NodeId) -> bool {
-        !self.looks_at_default_ports || Own::of_user().has(address, node)
+        self.trusts_by(&Own::of_user(), address, node)
+    }
+
+    fn trusts_by(self, own: &Own, address: &str, node: NodeId) -> bool {
+        !self.looks_at_default_ports || own.has(address, node)
     }
 
     /// The application whose name service this user has there, or had when it was killed, if that is known.
@@ -349,4 +353,28 @@ fn is_local(address: &str) -> bool {
     crate::world::is_simulated()
         || ["memory:", "unix:"].iter().any(|scheme| address.starts_with(scheme))
         || ["127.", "localhost:", "[::1]:", ":"].iter().any(|host| tcp.starts_with(host))
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_not_left_to_a_service_of_another_user_at_a_default_port() {
+        let folder = std::env::temp_dir().join(format!("dunlin-trusts-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        let user = rustix::process::geteuid().as_raw();
+        let (mine, anothers) = (Own::of(&folder, user), Own::of(&folder, user + 1));
+        let address = default_address(7403);
+        let mark = mine.mark("weather", &address, NodeId(7)).unwrap();
+        let at_default = OwnServices { looks_at_default_ports: true };
+        let configured = OwnServices { looks_at_default_ports: false };
+        assert!(at_default.trusts_by(&mine, &address, NodeId(7)));
+        assert!(!at_default.trusts_by(&mine, &address, NodeId(8)), "another node than the one that wrote it");
+        assert!(!at_default.trusts_by(&anothers, &address, NodeId(7)), "the folder and the file are another user's");
+        assert!(configured.trusts_by(&anothers, &address, NodeId(7)), "whichever is at a configured address");
+        drop(mark);
+        assert!(!at_default.trusts_by(&mine, &address, NodeId(7)), "it has gone");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }

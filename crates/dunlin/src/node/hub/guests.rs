@@ -229,10 +229,11 @@ impl Hub {
         }
         if acceptor == NOT_THERE {
             // The client has gone meanwhile.
-            return;
+            return cx.state.machine.hears_nothing(cx.now, from.node);
         }
         let not_there = Names::Guest { acceptor: NOT_THERE, guest };
         let Some((number, end)) = self.ends.called(acceptor) else {
+            cx.state.machine.hears_nothing(cx.now, from.node);
             let _ = cx.state.machine.say_names(cx.now, from.node, not_there);
             return;
         };
@@ -240,7 +241,8 @@ impl Hub {
         let (number, outlets) = match &mut end.role {
             Role::Acceptor(accept) => {
                 // The number came from elsewhere: it must not take the place of what is here.
-                if numbered(guest, vec![(); BUNDLE_ENDS_MAX]).any(|(channel, ())| cx.state.machine.knows(channel)) {
+                if cx.state.machine.knows_any(guest, BUNDLE_ENDS_MAX as u128) {
+                    cx.state.machine.hears_nothing(cx.now, from.node);
                     let _ = cx.state.machine.say_names(cx.now, from.node, not_there);
                     return;
                 }
@@ -279,7 +281,9 @@ impl Hub {
                 self.own.attached(number);
                 (Some(number), outlets)
             }
-            Role::Sender(_) | Role::Receiver(_) | Role::Client(_) => return,
+            Role::Sender(_) | Role::Receiver(_) | Role::Client(_) => {
+                return cx.state.machine.hears_nothing(cx.now, from.node);
+            }
         };
         self.attach_all(cx, number, from.node, outlets, options, &declaration);
         let _ = cx.state.machine.say_names(cx.now, from.node, Names::Guest { acceptor, guest });
@@ -294,23 +298,16 @@ pub(super) fn numbered<A>(first: ChannelId, agents: Vec<A>) -> impl Iterator<Ite
 #[cfg(test)]
 mod tests {
     use dunlin_proto::id::{Incarnation, NodeId};
-    use dunlin_proto::wire::Face;
-    use dunlin_proto::{Config, Machine};
+    use dunlin_proto::wire::{Declaration, Expected, Face, Terms};
 
     use super::super::{Half, Options};
     use super::*;
-    use crate::node::driver::Driver;
-    use crate::node::identity::Key;
-    use crate::node::log::Log;
-    use crate::node::network::Networks;
+    use crate::node::far;
 
     #[test]
     fn a_guest_costs_the_same_however_many_ends_there_are() {
         const ENDS: usize = 1_000;
-        let key = Arc::new(Key::draw());
-        let machine = Machine::new(Config::new("krill"), Incarnation(1), 1, key);
-        let (hub, patience) = (Hub::new(machine.me(), false), std::time::Duration::from_secs(1));
-        let driver = Driver::new(machine, Networks::default(), patience, hub, Log::default());
+        let driver = far::driver();
         driver.with_hub_now(|hub, cx| {
             for n in 0..ENDS {
                 // Nobody there: the acceptor ends with its first client.
@@ -334,6 +331,72 @@ mod tests {
             assert_eq!(hub.ends.visited(), before, "guests of acceptors");
             assert_eq!(hub.ends.iter().count(), 0);
         });
+    }
+
+    /// A driver with an acceptor that lets nobody in, its channel, and a node that has joined it.
+    fn accepting() -> (Arc<crate::node::driver::Driver>, ChannelId, Life) {
+        let driver = far::driver();
+        let far = far::joins(&driver);
+        let acceptor = driver.with_hub_now(|hub, cx| {
+            let full = Box::new(|_, _, _: &mut Vec<_>| Some(Accepted { agents: Vec::new(), full: Some(GUESTS_MAX) }));
+            let options = Options { face: Face::Acceptor, ..Options::default() };
+            let half = Half::Acceptor(Acceptance::unwatched(full, 1));
+            let _ = hub.declare(cx, "krill", options, Default::default(), half);
+            hub.ends.iter().map(|(_, end)| end.channel).collect::<Vec<_>>()
+        });
+        (driver, acceptor[0], far.me())
+    }
+
+    fn open(cx: &mut Locked<'_>, channel: ChannelId) {
+        let terms = Terms { window: 1, credits: 0, value_max: 1 };
+        let schema = Default::default();
+        let face = Declaration { face: Face::Receiver, shared: false, expects: Expected::Unknown, schema };
+        cx.state.machine.open_home(channel, terms, face, false).unwrap();
+    }
+
+    #[test]
+    fn guests_of_nothing_are_read_slower() {
+        const GUEST: ChannelId = ChannelId(1000);
+        for what in ["no acceptor", "a client that has gone", "numbers that are taken"] {
+            let (driver, acceptor, from) = accepting();
+            driver.with_hub_now(|hub, cx| {
+                let to = match what {
+                    "no acceptor" => ChannelId(77),
+                    "a client that has gone" => NOT_THERE,
+                    _ => {
+                        open(cx, GUEST);
+                        acceptor
+                    }
+                };
+                for _ in 0..1000 {
+                    hub.guest(cx, from, to, GUEST);
+                }
+                assert_eq!(cx.state.machine.paused_until(cx.now, far::SOCKET), None, "{what}");
+                hub.guest(cx, from, to, GUEST);
+                assert!(cx.state.machine.paused_until(cx.now, far::SOCKET).is_some(), "{what}");
+                // The connection stays.
+                assert_eq!(cx.state.machine.carried_by(from.node), Some(far::SOCKET), "{what}");
+            });
+        }
+    }
+
+    #[test]
+    fn a_guest_whose_channels_may_be_others_is_turned_away() {
+        let (driver, acceptor, from) = accepting();
+        // The last of them may be the first of all numbers.
+        for first in [ChannelId(1000), ChannelId(u128::MAX - 100)] {
+            let channel = |nth: u128| ChannelId(first.0.wrapping_add(nth));
+            for (nth, is_admitted) in [(0, false), (100, false), (101, false), (255, false), (256, true)] {
+                driver.with_hub_now(|hub, cx| {
+                    open(cx, channel(nth));
+                    let before = hub.refusals().guests;
+                    hub.guest(cx, from, acceptor, first);
+                    // There is no room for it, which is looked at next.
+                    assert_eq!(hub.refusals().guests - before, u64::from(is_admitted), "{first} + {nth}");
+                    cx.state.machine.end_home(cx.now, channel(nth), End::Gone);
+                });
+            }
+        }
     }
 
     #[test]

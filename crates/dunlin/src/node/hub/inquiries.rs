@@ -122,3 +122,54 @@ fn named_end(now: Time, entry: &NameEntry<'_>) -> NamedEnd {
 
 /// About so many bytes an entry takes beside its name and addresses.
 const ENTRY_BYTES: usize = 192;
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
+    use dunlin_proto::wire::{Declaration, Expected, Names, Status, limits};
+
+    use super::*;
+    use crate::node::codec::{self, Encoding};
+    use crate::node::far;
+
+    const ENDS: u64 = 5_000;
+
+    /// Those of nodes with no address, with the most and longest there may be, and with any in between; so with names.
+    fn declare_many(hub: &mut Hub) {
+        let face =
+            Declaration { face: Face::Acceptor, shared: false, expects: Expected::Unknown, schema: Bytes::new() };
+        for number in 0..ENDS {
+            let node = number / 100;
+            let life = Life { node: NodeId(u128::MAX - u128::from(node)), incarnation: Incarnation(1) };
+            let addresses =
+                vec!["a".repeat(limits::ADDRESS - (node as usize * 37) % limits::ADDRESS); node as usize % 9];
+            hub.registry.met(life, &addresses);
+            let length = [8, 16, 100, limits::NAME][number as usize % 4];
+            let name = format!("{:x<length$}", format!("{number:08}"));
+            let (face, channel) = (face.clone(), ChannelId(u128::from(number) + 1));
+            let said = Names::Declare { number, name, channel, face, status: Status::New };
+            hub.registry.heard(Time(0), life, said);
+        }
+    }
+
+    #[test]
+    fn a_page_of_many_names_takes_at_most_256_kib_and_an_entry() {
+        far::driver().with_hub_now(|hub, cx| {
+            declare_many(hub);
+            let (mut next, mut pages, mut names) = (Some(Bookmark::default()), 0, Vec::new());
+            while let Some(from) = next {
+                let (page, behind) = hub.page_of_names(cx.now, &["tcp://sea:7400".to_owned()], &from);
+                names.extend(page.list.ends.iter().map(|end| end.name.clone()));
+                let ends = page.list.ends.iter();
+                let entry = ends.map(|end| codec::length(end, Encoding::Cbor)).max().unwrap_or_default();
+                let bytes = codec::length(&page, Encoding::Cbor);
+                assert!(bytes <= (256 << 10) + entry, "{bytes} bytes, and {entry} of an entry");
+                assert!(behind.is_none() || bytes >= 128 << 10, "{bytes} bytes, and more follow");
+                (next, pages) = (behind, pages + 1);
+            }
+            assert!(pages > 10, "{pages} pages");
+            assert!(names.is_sorted() && names.len() == ENDS as usize, "{} names", names.len());
+        });
+    }
+}
