@@ -1190,6 +1190,44 @@ fn refusals_do_not_flood_the_log() {
     });
 }
 
+/// What is no node, and what proves nothing, has a line for each address that it comes from; a node of another application, which only looks for its own, has
+/// one for those who look closely.
+#[test]
+fn strangers_have_a_line_each_and_do_not_flood_the_log() {
+    let keeps = keeps();
+    run(async {
+        let app = "strange lines";
+        let node = builder(app).listen("127.0.0.1:0").join().await?;
+        let address = node.addresses().iter().find(|address| address.starts_with("127.")).unwrap().clone();
+        let mut events = node.events();
+        let lines = |level: Level| {
+            let lines = keeps.lines.lock().unwrap().clone();
+            let here = lines.into_iter().filter(move |line| line.3.as_deref() == Some(app) && line.0 == level);
+            here.map(|line| line.2).filter(|line| line.contains("was turned away") || line.contains("more refusals"))
+        };
+        for from in [&[[127, 0, 0, 1]; 5][..], &(0..20).map(|n| [127, 0, 1, n]).collect::<Vec<_>>()].concat() {
+            let mut stranger = Peer::dial(from, &address).await?;
+            stranger.write(b"GET / HTTP/1.1\r\n\r\n").await?;
+            let told = next(&mut events, |event| matches!(event, NodeEvent::Stranger { .. }).then_some(()));
+            told.await?;
+        }
+        assert_eq!(lines(Level::WARN).count(), 10, "one of the five of one address, and nine of the twenty others");
+        Peer::who_is([127, 0, 0, 1], &address, "looking for its own", life(1)).await.unwrap_err();
+        let why = next(&mut events, |event| match event {
+            NodeEvent::Stranger { why, .. } => Some(why),
+            _ => None,
+        });
+        assert!(why.await?.contains("looking for its own"));
+        assert_eq!(node.refusals().strangers, 26);
+        node.leave().await?;
+        let lines: Vec<_> = lines(Level::WARN).collect();
+        assert_eq!(lines.len(), 11, "{lines:#?}");
+        assert!(!lines.iter().any(|line| line.contains("looking")), "{lines:#?}");
+        assert!(lines[10].contains("16 more refusals"), "{lines:#?}");
+        Ok(())
+    });
+}
+
 /// As refusals: a peer chooses how many of its declarations do not fit.
 #[test]
 fn mismatches_do_not_flood_the_log() {
