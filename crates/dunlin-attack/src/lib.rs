@@ -14,13 +14,13 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, ConnectionId, Incarnation, Life, NodeId, Ticket};
-use dunlin_proto::identity::{Identity, confirm, proven_by, sign_hello};
-use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Resume, Welcome};
+use dunlin_proto::identity::{Identity, confirm, prove, proven_by, sign_hello};
+use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Proof, Resume, Welcome};
 use dunlin_proto::wire::{
     Declaration, Expected, Face, Frame, FromHome, Head, Memory, Names, Relay, Status, ToHome, VERSIONS, codec,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 pub use key::{Key, life};
 
@@ -177,7 +177,7 @@ pub const ANY: Life = Life { node: NodeId(0), incarnation: Incarnation(0) };
 pub struct Peer {
     stream: TcpStream,
     arrived: BytesMut,
-    /// What it has said, and was answered.
+    /// What was said, and answered.
     handshake: Option<(Hello, Answer)>,
 }
 
@@ -209,6 +209,42 @@ impl Peer {
         while self.read().await.is_ok() {}
     }
 
+    /// Waits for a node that dials this peer, whose life is made by [`life`], and welcomes it. Sockets that
+    /// only ask who is there are answered meanwhile.
+    ///
+    /// # Errors
+    /// Those of the system; what comes is no node.
+    pub async fn accept(at: &TcpListener, me: Life) -> io::Result<Self> {
+        static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
+        loop {
+            let (stream, _) = at.accept().await?;
+            stream.set_nodelay(true)?;
+            let mut peer = Self { stream, arrived: BytesMut::new(), handshake: None };
+            let hello = loop {
+                match Hello::decode(&mut peer.arrived).map_err(io::Error::other)? {
+                    Some(hello) => break hello,
+                    None => peer.read().await?,
+                }
+            };
+            let connection = ConnectionId(CONNECTIONS.fetch_add(1, Ordering::Relaxed).into());
+            let welcome = Answer::Welcome(Welcome {
+                version: VERSIONS.1,
+                me,
+                resume: Resume { connection, run: 1, seen: 0 },
+                addresses: Vec::new(),
+                bound: Bound::default(),
+                nonce: 1,
+                proof: Proof::default(),
+            });
+            let answer = prove(&Key::of(me.node), &hello.encode(), welcome);
+            peer.stream.write_all(&answer.encode()).await?;
+            if hello.wanted == me.node {
+                peer.handshake = Some((hello, answer));
+                return Ok(peer);
+            }
+        }
+    }
+
     /// Asks which node is at an address, dials it again, and shakes hands.
     ///
     /// # Errors
@@ -235,12 +271,12 @@ impl Peer {
         Ok(peer)
     }
 
-    /// Who it is.
+    /// Who dialled: this peer, or the node that it has accepted.
     ///
     /// # Panics
-    /// It has not been welcomed.
+    /// There has been no handshake.
     pub fn me(&self) -> Life {
-        self.handshake.as_ref().expect("it has been welcomed").0.me
+        self.handshake.as_ref().expect("there has been a handshake").0.me
     }
 
     /// Says the first frame behind `Welcome`, signed with this key.

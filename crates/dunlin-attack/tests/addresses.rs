@@ -1,10 +1,15 @@
-//! Peers that have nodes dial for them: a dial-back must not scan the hosts of others.
+//! Peers that have nodes dial for them: neither a dial-back nor the word of a name service may scan the hosts of others.
 
-use std::time::Duration;
+#[path = "../../dunlin/tests/support/far.rs"]
+mod far;
+
+use std::time::{Duration, Instant};
 
 use dunlin::prelude::*;
-use dunlin_attack::{Peer, hello, life, run};
-use dunlin_proto::wire::{Frame, Relay};
+use dunlin_attack::{Peer, face, hello, life, run};
+use dunlin_proto::id::{ChannelId, Life};
+use dunlin_proto::wire::{Face, Frame, Names, NoDial, NoRelay, Relay};
+use far::Far;
 use tokio::net::{TcpListener, TcpSocket};
 
 const SCANNER: [u8; 4] = [127, 0, 0, 2];
@@ -62,5 +67,81 @@ fn dial_backs_reach_no_other_host_than_the_askers() {
         let dialled = victims.accept();
         assert!(dialled.is_err(), "a node dials {VICTIM:?} for a stranger: {dialled:?}");
         drop((helper, other));
+    });
+}
+
+/// A name service by hand, which knows of each of these names a node that has it, and its addresses. It does not help to reach any.
+async fn tells(mut service: Peer, known: [(&str, Life, Vec<String>); 2]) {
+    loop {
+        let heard = tokio::time::timeout(Duration::from_millis(100), service.hear()).await;
+        let answer = match heard.map(|heard| heard.expect("the name service is not left")) {
+            Ok(Frame::Names(Names::Declare { number, name, .. })) => {
+                let Some((_, partner, addresses)) = known.iter().find(|(known, ..)| *known == name) else { continue };
+                let (partner, addresses) = (*partner, addresses.clone());
+                let (channel, face) = (ChannelId(7), face(Face::Receiver));
+                Frame::Names(Names::Found { number, partner, addresses, channel, face })
+            }
+            // The node dials again as soon as it may: it waits for no help.
+            Ok(Frame::Relay(Relay::AskDial { node, .. })) => {
+                Frame::Relay(Relay::NotDialled(node, NoDial::NotConnected))
+            }
+            Ok(Frame::Relay(Relay::To { stream, .. })) => {
+                Frame::Relay(Relay::Refused { stream, why: NoRelay::Unwilling })
+            }
+            _ => Frame::Heartbeat,
+        };
+        service.say(&[answer]).await.expect("the name service is not left");
+    }
+}
+
+/// A name service of another host says that a server is at a third host's port, and another one at a port of this host and a unix socket of it. Only the third host is
+/// dialled: once, and then once a second.
+#[cfg(unix)]
+#[test]
+fn what_a_name_service_tells_is_dialled_once_a_second_and_not_on_this_host() {
+    const WATCHED: Duration = Duration::from_secs(5);
+    run(async {
+        let service = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (victim, here) =
+            (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+        let path = std::env::temp_dir().join(format!("dunlin-told-{}", std::process::id()));
+        let door = tokio::net::UnixListener::bind(&path).unwrap();
+        let at = |listener: &TcpListener| listener.local_addr().unwrap().to_string();
+        let (third, names) = ("203.0.113.7:22", "203.0.113.1:7400");
+        let hosts = [(third.to_owned(), at(&victim)), (names.to_owned(), at(&service))].into();
+        let node = Node::builder().app("told").network(Far { hosts }).names(names).serve_names(false);
+        let (node, service) = tokio::join!(node.listen("127.0.0.1:0").join(), Peer::accept(&service, life(1)));
+        let (node, service) = (node.unwrap(), service.unwrap());
+        let wish = |name: &'static str| {
+            let node = node.clone();
+            dunlin::spawn(async move { node.sender::<u32>(name).await })
+        };
+        let wishes = ["tides", "shells"].map(wish);
+        // Of several addresses of one node each would be dialled less often.
+        let known = [
+            ("tides", life(2), vec![third.to_owned()]),
+            ("shells", life(3), vec![at(&here), format!("unix:{}", path.display())]),
+        ];
+        let mut telling = tokio::spawn(tells(service, known));
+
+        let (mut dials, until) = (0, Instant::now() + WATCHED);
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            tokio::select! {
+                // A socket that is closed at once is a dial that has failed.
+                dialled = victim.accept() => {
+                    drop(dialled.unwrap());
+                    dials += 1;
+                }
+                dialled = here.accept() => panic!("a port of this host is dialled: {dialled:?}"),
+                dialled = door.accept() => panic!("a unix socket of this host is dialled: {dialled:?}"),
+                told = &mut telling => told.unwrap(),
+                () = tokio::time::sleep(left) => {}
+            }
+        }
+        telling.abort();
+        println!("{dials} dials in {WATCHED:?}");
+        assert!((1..=6).contains(&dials), "{dials} dials in {WATCHED:?}");
+        std::fs::remove_file(&path).unwrap();
+        drop((wishes, node));
     });
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use dunlin::prelude::*;
 use dunlin_attack::{Peer, dial, hello, life, needs_files, run_alone};
 use dunlin_proto::id::Life;
-use tokio::sync::mpsc;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 const FLOODER: [u8; 4] = [127, 0, 0, 2];
@@ -16,46 +16,66 @@ async fn node(application: &str) -> Node {
     Node::builder().app(application).names(&names).listen("127.0.0.1:0").join().await.expect("it joins")
 }
 
-/// 1,800 silent sockets a second, until it is dropped. `ready` fires when more have been opened than a node
-/// has places for.
-async fn flood(to: String, ready: mpsc::Sender<()>) {
+/// So many silent sockets a second are a flood.
+const FLOOD: u64 = 1_800;
+/// More than a node has places for.
+const PLACES: u64 = 1_024;
+
+/// Opens a tenth more silent sockets a second than have to be, and counts those that are open, until it is dropped.
+async fn flood(to: String, opened: watch::Sender<u64>) {
     let mut held = JoinSet::new();
     let mut pace = tokio::time::interval(Duration::from_millis(5));
-    for n in 1.. {
+    loop {
+        // What a busy machine could not do in time comes at once.
         pace.tick().await;
-        for _ in 0..9 {
-            // The node closes the oldest: that is seen by reading.
-            if let Ok(stream) = dial(FLOODER, &to).await {
-                held.spawn(async move {
+        for _ in 0..10 {
+            // One that waits for the node to take others in holds up none behind it.
+            let (to, opened) = (to.clone(), opened.clone());
+            held.spawn(async move {
+                // The node closes the oldest: that is seen by reading.
+                if let Ok(stream) = dial(FLOODER, &to).await {
+                    opened.send_modify(|opened| *opened += 1);
                     let _ = stream.readable().await;
-                });
-            }
+                }
+            });
         }
         while held.try_join_next().is_some() {}
-        if n == 250 {
-            let _ = ready.send(()).await;
-        }
     }
 }
 
 #[test]
 fn silent_sockets_of_one_address_keep_no_other_out() {
+    const ROUNDS: u32 = 3;
     run_alone(async {
         let node = node("doors").await;
         let address = node.addresses()[0].clone();
         let there = Peer::who_is(OTHER, &address, "doors", life(1)).await.unwrap();
-        let (ready, mut flooded) = mpsc::channel(1);
-        let flood = tokio::spawn(flood(address.clone(), ready));
-        flooded.recv().await.unwrap();
+        let (counts, mut opened) = watch::channel(0);
+        let flood = tokio::spawn(flood(address.clone(), counts));
+        opened.wait_for(|opened| *opened > 2 * PLACES).await.unwrap();
 
-        // Of another address: each within a second.
-        for n in 0..10 {
-            let began = Instant::now();
-            let hello = hello("doors", life(100 + n), there);
-            Peer::join(OTHER, &address, &hello, Duration::ZERO).await.expect("the door is open");
-            let took = began.elapsed();
-            assert!(took < Duration::from_secs(1), "{took:?}");
+        // Of another address: each within a second. What counts is a round in which the flood was one; on a busy machine it may fall behind.
+        let (mut rounds, mut tries, mut full) = (0, 0, 0);
+        while full < ROUNDS {
+            let (began, before) = (Instant::now(), *opened.borrow());
+            for _ in 0..4 {
+                let (began, now) = (Instant::now(), *opened.borrow());
+                let hello = hello("doors", life(100 + tries), there);
+                Peer::join(OTHER, &address, &hello, Duration::ZERO).await.expect("the door is open");
+                let took = began.elapsed();
+                assert!(took < Duration::from_secs(1), "{took:?}");
+                opened.wait_for(|opened| *opened >= now + FLOOD / 4).await.unwrap();
+                tries += 1;
+            }
+            let rate = (*opened.borrow() - before) as f64 / began.elapsed().as_secs_f64();
+            println!("{rate:.0} silent sockets a second, {} were refused in all", node.refusals().handshakes);
+            full += u32::from(rate >= FLOOD as f64);
+            rounds += 1;
+            assert!(rounds < 10 * ROUNDS, "the machine is too busy for such a flood: {rate:.0} sockets a second");
         }
+        // The node has taken them in: for each it has refused another one.
+        let (opened, refused) = (*opened.borrow(), node.refusals().handshakes);
+        assert!(refused + 2 * PLACES >= opened, "{opened} were opened, and {refused} refused");
         // Of the same address, over links of 200 ms there and back: half of the tries at least.
         let mut tries = JoinSet::new();
         for n in 0..20 {
@@ -74,6 +94,10 @@ fn silent_sockets_of_one_address_keep_no_other_out() {
 #[test]
 fn many_honest_nodes_of_one_address_join_at_once() {
     const NODES: u128 = 5_000;
+    const IN_ORDER: u128 = 250;
+    /// On a quiet machine. On a busy one as many times what they take one after the other.
+    const AT_ONCE: Duration = Duration::from_secs(30);
+    const TIMES: u32 = 4;
     // With the pauses between them so many tries take 30 seconds: the test counts them, since a busy machine
     // takes longer.
     const TRIES: u64 = 35;
@@ -96,13 +120,22 @@ fn many_honest_nodes_of_one_address_join_at_once() {
         let node = node("twins").await;
         let address = node.addresses()[0].clone();
         let there = Peer::who_is(OTHER, &address, "twins", life(1)).await.unwrap();
+        // One after the other, with no link between: what so many cost the two processors, at the pace that other programs leave to both.
+        let began = Instant::now();
+        for n in 0..IN_ORDER {
+            let hello = hello("twins", life(100_000 + n), there);
+            Peer::join(OTHER, &address, &hello, Duration::ZERO).await.expect("the door is open");
+        }
+        let in_order = began.elapsed() * (NODES / IN_ORDER) as u32;
         let began = Instant::now();
         let mut all = JoinSet::new();
         for n in 0..NODES {
             all.spawn(joins(address.clone(), life(100 + n), there));
         }
         let peers = all.join_all().await;
-        println!("{} nodes joined in {:?}", peers.len(), began.elapsed());
+        let at_once = began.elapsed();
+        println!("{} nodes joined in {at_once:?}; one after the other it would take {in_order:?}", peers.len());
+        assert!(at_once <= AT_ONCE.max(TIMES * in_order), "{at_once:?}, and {in_order:?} one after the other");
         let most = peers.iter().map(|(_, tries)| *tries).max().unwrap_or_default();
         assert!(most <= TRIES, "one needed {most} tries");
         drop(peers);

@@ -1,83 +1,21 @@
 //! A relay on this host is a door to nodes that have none of their own: it opens for other hosts only where the node has said so.
 #![cfg(unix)]
 
-use std::io;
+#[path = "../../dunlin/tests/support/far.rs"]
+mod far;
+
 use std::path::PathBuf;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use dunlin::node::network::{BoxFuture, Listener, Network, Socket, Source, Tcp};
 use dunlin::prelude::*;
 use dunlin_attack::{Key, Peer, hello, life, run};
 use dunlin_proto::id::ChannelId;
 use dunlin_proto::identity::sign_hello;
 use dunlin_proto::wire::{Declaration, Expected, Face, Frame, Names, NoRelay, Relay, Status};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use far::Far;
 
 const STRANGER: [u8; 4] = [127, 0, 0, 2];
-
-/// TCP as it is between hosts: the other end of a socket is elsewhere.
-struct Far;
-
-struct FarListener(Box<dyn Listener>);
-
-struct FarSocket(Box<dyn Socket>);
-
-impl Network for Far {
-    fn scheme(&self) -> &'static str {
-        Tcp.scheme()
-    }
-
-    fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
-        Box::pin(async move { Ok(Box::new(FarSocket(Tcp.dial(address).await?)) as Box<dyn Socket>) })
-    }
-
-    fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
-        Box::pin(async move { Ok(Box::new(FarListener(Tcp.listen(address).await?)) as Box<dyn Listener>) })
-    }
-}
-
-impl Listener for FarListener {
-    fn accept<'a>(&'a mut self) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
-        Box::pin(async move { Ok(Box::new(FarSocket(self.0.accept().await?)) as Box<dyn Socket>) })
-    }
-
-    fn address(&self) -> String {
-        self.0.address()
-    }
-}
-
-impl Socket for FarSocket {
-    fn peer(&self) -> String {
-        self.0.peer()
-    }
-
-    fn source(&self) -> Source {
-        self.0.source()
-    }
-}
-
-impl AsyncRead for FarSocket {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for FarSocket {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
-    }
-}
 
 /// A folder that only this user may enter; gone when it is dropped.
 struct Folder(PathBuf);
@@ -105,7 +43,7 @@ impl Drop for Folder {
 async fn asks(application: &str, relayed: bool) -> Relay {
     let folder = Folder::new(application);
     let (names, own) = (folder.socket("names"), folder.socket("own"));
-    let service = Node::builder().app(application).network(Far).names(&names).listen("127.0.0.1:0").join();
+    let service = Node::builder().app(application).network(Far::default()).names(&names).listen("127.0.0.1:0").join();
     let service = service.await.expect("it joins");
     // It serves the names before the other node could.
     let _served = service.receiver::<u32>("nothing").await.expect("it serves the names");

@@ -4,14 +4,12 @@
 use std::fmt;
 use std::io;
 use std::net::Ipv4Addr;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use dunlin::node::network::{BoxFuture, Listener, Memory, Network, Socket, Tcp};
+use dunlin::node::network::{BoxFuture, Listener, Memory, Network, Socket};
 use dunlin::node::roles::JoinWait;
 use dunlin::node::{ConnectionState, Down, Encoding, Limit, NameError, NodeError, NodeEvent, Role};
 use dunlin::prelude::*;
@@ -21,7 +19,7 @@ use dunlin_proto::id::ChannelId;
 use dunlin_proto::schema::{Coding, Kind, Schema};
 use dunlin_proto::wire::handshake::{Answer, Refusal};
 use dunlin_proto::wire::{Declaration, Face, Frame};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -31,6 +29,10 @@ use tracing::{Event, Level, Metadata, Subscriber};
 #[path = "support/nodes.rs"]
 mod support;
 use support::{carry, run, way};
+
+#[path = "support/far.rs"]
+mod far;
+use far::Far;
 
 fn builder(application: &str) -> dunlin::node::NodeBuilder {
     Node::builder().app(application).names(&format!("memory:names-of-{application}")).listen("memory:")
@@ -370,67 +372,6 @@ async fn a_node_without_files_tries_again_each_20_ms() {
     assert_eq!(told.count(), 2, "one for each spell");
 }
 
-/// TCP as it is between hosts: the other end of a socket is elsewhere.
-struct Far;
-
-struct FarListener(Box<dyn Listener>);
-
-struct FarSocket(Box<dyn Socket>);
-
-impl Network for Far {
-    fn scheme(&self) -> &'static str {
-        Tcp.scheme()
-    }
-
-    fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
-        Box::pin(async move { Ok(Box::new(FarSocket(Tcp.dial(address).await?)) as Box<dyn Socket>) })
-    }
-
-    fn dial_elsewhere<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
-        Tcp.dial_elsewhere(address)
-    }
-
-    fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
-        Box::pin(async move { Ok(Box::new(FarListener(Tcp.listen(address).await?)) as Box<dyn Listener>) })
-    }
-}
-
-impl Listener for FarListener {
-    fn accept<'a>(&'a mut self) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
-        Box::pin(async move { Ok(Box::new(FarSocket(self.0.accept().await?)) as Box<dyn Socket>) })
-    }
-
-    fn address(&self) -> String {
-        self.0.address()
-    }
-}
-
-impl Socket for FarSocket {
-    fn peer(&self) -> String {
-        self.0.peer()
-    }
-}
-
-impl AsyncRead for FarSocket {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for FarSocket {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
-    }
-}
-
 /// A server says over a network that it is at an address of this host. Its client does not dial that, which is an event with the setting that
 /// allows it; where it is allowed the two meet, and nothing is told.
 #[test]
@@ -438,7 +379,7 @@ fn an_address_of_this_host_that_is_not_dialled_is_an_event() {
     for dials in [false, true] {
         run(async {
             let application = format!("far away: {dials}");
-            let far = || Node::builder().app(&application).network(Far).listen("127.0.0.1:0");
+            let far = || Node::builder().app(&application).network(Far::default()).listen("127.0.0.1:0");
             let names = "memory:names-of-".to_owned() + &application.replace([' ', ':'], "-");
             let service = far().names(&names).join().await?;
             let _served = service.receiver::<u8>("nothing").await?;
@@ -1245,6 +1186,44 @@ fn refusals_do_not_flood_the_log() {
         assert_eq!(lines().len(), 11, "{:#?}", lines());
         assert!(lines()[..10].iter().all(|line| line.contains("was ended")), "{:#?}", lines());
         assert!(lines()[10].contains("15 more refusals"), "{:#?}", lines());
+        Ok(())
+    });
+}
+
+/// What is no node, and what proves nothing, has a line for each address that it comes from; a node of another application, which only looks for its own, has
+/// one for those who look closely.
+#[test]
+fn strangers_have_a_line_each_and_do_not_flood_the_log() {
+    let keeps = keeps();
+    run(async {
+        let app = "strange lines";
+        let node = builder(app).listen("127.0.0.1:0").join().await?;
+        let address = node.addresses().iter().find(|address| address.starts_with("127.")).unwrap().clone();
+        let mut events = node.events();
+        let lines = |level: Level| {
+            let lines = keeps.lines.lock().unwrap().clone();
+            let here = lines.into_iter().filter(move |line| line.3.as_deref() == Some(app) && line.0 == level);
+            here.map(|line| line.2).filter(|line| line.contains("was turned away") || line.contains("more refusals"))
+        };
+        for from in [&[[127, 0, 0, 1]; 5][..], &(0..20).map(|n| [127, 0, 1, n]).collect::<Vec<_>>()].concat() {
+            let mut stranger = Peer::dial(from, &address).await?;
+            stranger.write(b"GET / HTTP/1.1\r\n\r\n").await?;
+            let told = next(&mut events, |event| matches!(event, NodeEvent::Stranger { .. }).then_some(()));
+            told.await?;
+        }
+        assert_eq!(lines(Level::WARN).count(), 10, "one of the five of one address, and nine of the twenty others");
+        Peer::who_is([127, 0, 0, 1], &address, "looking for its own", life(1)).await.unwrap_err();
+        let why = next(&mut events, |event| match event {
+            NodeEvent::Stranger { why, .. } => Some(why),
+            _ => None,
+        });
+        assert!(why.await?.contains("looking for its own"));
+        assert_eq!(node.refusals().strangers, 26);
+        node.leave().await?;
+        let lines: Vec<_> = lines(Level::WARN).collect();
+        assert_eq!(lines.len(), 11, "{lines:#?}");
+        assert!(!lines.iter().any(|line| line.contains("looking")), "{lines:#?}");
+        assert!(lines[10].contains("16 more refusals"), "{lines:#?}");
         Ok(())
     });
 }

@@ -51,9 +51,9 @@ impl Log {
             let Ok(_writing) = self.writing.try_lock() else { return };
             loop {
                 let next = lock(&self.lines).pop_front();
-                let event = match next {
+                let (level, event) = match next {
                     None => break,
-                    Some(Line::Event(event)) => event,
+                    Some(Line::Event(level, event)) => (level, event),
                     Some(Line::Unwritten(count)) => {
                         let application = &self.application;
                         tracing::warn!(target: "dunlin::node", application, "{count} more refusals in the last minute");
@@ -69,13 +69,13 @@ impl Log {
                     // A standard error that is closed is no reason to panic.
                     let _ = writeln!(std::io::stderr(), "dunlin: application {:?}: {event}", self.application);
                 }
-                write(&self.application, &event);
+                write(&self.application, level, &event);
             }
         }
     }
 }
 
-fn write(application: &str, event: &NodeEvent) {
+fn write(application: &str, level: Level, event: &NodeEvent) {
     // A level is part of where an event is written: it cannot be chosen there.
     macro_rules! write_at {
         ($level:expr) => {
@@ -85,7 +85,7 @@ fn write(application: &str, event: &NodeEvent) {
             }
         };
     }
-    match event.level() {
+    match level {
         Level::WARN => write_at!(Level::WARN),
         Level::INFO => write_at!(Level::INFO),
         _ => write_at!(Level::DEBUG),
@@ -95,7 +95,7 @@ fn write(application: &str, event: &NodeEvent) {
 /// What people read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    Event(NodeEvent),
+    Event(Level, NodeEvent),
     /// So many refusals were not written in the minute that is over.
     Unwritten(u64),
     /// The same, of what is no refusal.
@@ -166,7 +166,7 @@ impl Throttle {
 
 impl NodeEvent {
     /// How much it concerns people.
-    fn level(&self) -> Level {
+    pub(super) fn level(&self) -> Level {
         match self {
             Self::Connection(_, ConnectionState::Lost) => Level::WARN,
             Self::Connection(_, ConnectionState::Down(why))
@@ -184,9 +184,10 @@ impl NodeEvent {
                     Level::WARN
                 }
             }
-            // While nodes look for their name service, this is nothing unusual.
-            Self::Stranger { .. } | Self::Unwelcome { .. } => Level::DEBUG,
+            // While this node looks for its name service, that is nothing unusual.
+            Self::Unwelcome { .. } => Level::DEBUG,
             Self::Refused { .. }
+            | Self::Stranger { .. }
             | Self::Mismatch { .. }
             | Self::Limit(_)
             | Self::Conflict(_)
@@ -194,9 +195,9 @@ impl NodeEvent {
         }
     }
 
-    /// Whether it may be read.
-    pub(crate) fn is_of_interest(&self) -> bool {
-        self.level() <= LevelFilter::current() || self.is_for_stderr()
+    /// Whether it may be read, if it concerns people so much.
+    pub(super) fn is_of_interest(&self, level: Level) -> bool {
+        level <= LevelFilter::current() || self.is_for_stderr()
     }
 
     /// Whether it goes to standard error under a runtime of dunlin's own: a mismatch, if the program has no

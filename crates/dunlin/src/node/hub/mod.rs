@@ -29,6 +29,7 @@ use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, Names};
 use dunlin_proto::{Source, State};
 use tokio::sync::{Notify, oneshot};
+use tracing::Level;
 
 use super::Peer;
 use super::driver::Locked;
@@ -157,6 +158,8 @@ struct News {
     ended: Option<(oneshot::Receiver<()>, Time)>,
     /// Of a refusal, and of what else another node has brought about: where it comes from.
     source: Option<Source>,
+    /// How much it concerns people.
+    level: Level,
     /// People have been told of it by other words.
     is_said: bool,
 }

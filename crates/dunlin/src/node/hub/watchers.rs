@@ -8,6 +8,7 @@ use dunlin_proto::id::{Incarnation, Life, NodeId};
 use dunlin_proto::time::Time;
 use dunlin_proto::{Declined, Down, Source, State};
 use tokio::sync::oneshot;
+use tracing::Level;
 
 use super::{Hub, News};
 use crate::node::Peer;
@@ -103,13 +104,15 @@ impl Hub {
 
     /// Those who watch are told, after what they are still to be told.
     pub(crate) fn tell(&mut self, event: NodeEvent) {
-        self.news.push_back(News { event, ended: None, source: None, is_said: false });
+        let level = event.level();
+        self.news.push_back(News { event, ended: None, source: None, level, is_said: false });
     }
 
     /// The same, of what another node has brought about, over a socket from there: people are told of it as
     /// of refusals.
     pub(crate) fn tell_of(&mut self, event: NodeEvent, source: Source) {
-        self.news.push_back(News { event, ended: None, source: Some(source), is_said: false });
+        let level = event.level();
+        self.news.push_back(News { event, ended: None, source: Some(source), level, is_said: false });
     }
 
     /// A socket, or what a node wants, is refused.
@@ -165,10 +168,12 @@ impl Hub {
         if self.strangers.len() >= STRANGERS_MAX {
             self.strangers.clear();
         }
+        self.refusals.strangers += 1;
         if self.strangers.insert(node) {
-            self.refuse(NodeEvent::Stranger { from, why }, source);
-        } else {
-            self.refusals.strangers += 1;
+            // Where applications share a host, their nodes ask each other's name services for their own: that is
+            // nothing unusual.
+            let (event, level) = (NodeEvent::Stranger { from, why }, Level::DEBUG);
+            self.news.push_back(News { event, ended: None, source: Some(source), level, is_said: false });
         }
     }
 
@@ -220,7 +225,7 @@ impl Hub {
             {
                 return self.news.push_front(next);
             }
-            let is_of_interest = next.event.is_of_interest() && !next.is_said;
+            let is_of_interest = next.event.is_of_interest(next.level) && !next.is_said;
             // What concerns the whole application is told in any case, and happens once.
             let is_written = |throttle: &mut Throttle| match (next.source, &next.event) {
                 (Some(source), _) => throttle.admits(now, source),
@@ -228,7 +233,7 @@ impl Hub {
                 (None, _) => throttle.admits_event(now),
             };
             if is_of_interest && is_written(&mut self.throttle) {
-                lines.push(Line::Event(next.event.clone()));
+                lines.push(Line::Event(next.level, next.event.clone()));
             }
             self.watchers.retain_mut(|watcher| watcher(&next.event));
         }
@@ -291,12 +296,9 @@ impl Hub {
                 ConnectionState::Down(why) => (false, Some(why.clone())),
                 state => (*state == ConnectionState::Up, None),
             };
-            self.news.push_back(News {
-                event: NodeEvent::Connection(peer, state),
-                ended,
-                source: None,
-                is_said: false,
-            });
+            let event = NodeEvent::Connection(peer, state);
+            let level = event.level();
+            self.news.push_back(News { event, ended, source: None, level, is_said: false });
             let is_violation = matches!(why, Some(Down::Violation(_)));
             if let Some(Down::Violation(why)) = &why {
                 // (No socket: it was relayed.)

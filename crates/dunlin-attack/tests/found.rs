@@ -1,0 +1,149 @@
+//! Peers that tell a node where names are, for which it has not asked them. The allocator of this binary counts live bytes.
+
+use std::time::{Duration, Instant};
+
+use dunlin::node::{ConnectionState, Down};
+use dunlin::prelude::*;
+use dunlin_attack::{Peer, bytes_of, face, hello, life, run_alone};
+use dunlin_heap::{Counting, Program};
+use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
+use dunlin_proto::wire::{Face, Frame, Names, ToHome};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+#[global_allocator]
+static HEAP: Counting<Program> = Counting(Program::new());
+
+const OTHER: [u8; 4] = [127, 0, 0, 2];
+
+/// A partner for each of these numbers, which nobody else has named.
+fn found(numbers: std::ops::Range<u64>) -> Vec<Frame> {
+    let told = |n: u64| {
+        let (number, channel) = (n, ChannelId(n.into()));
+        let partner = Life { node: NodeId(u128::from(n) << 64 | 7), incarnation: Incarnation(1) };
+        let addresses = vec![format!("10.{}.{}.{}:7400", n >> 16 & 0xFF, n >> 8 & 0xFF, n & 0xFF)];
+        Frame::Names(Names::Found { number, partner, addresses, channel, face: face(Face::Receiver) })
+    };
+    numbers.map(told).collect()
+}
+
+/// Calls of an innocent pair: how long so many take, in the best of some rounds. A machine that is busy
+/// meanwhile is not taken for the node.
+async fn calls(to: &mut Sender<u64>, back: &mut Receiver<u64>) -> Duration {
+    const ROUNDS: u64 = 8;
+    const CALLS: u64 = 250;
+    let mut best = Duration::MAX;
+    for _ in 0..ROUNDS {
+        let began = Instant::now();
+        for n in 0..CALLS {
+            to.send(n).await.unwrap();
+            assert_eq!(back.recv().await.unwrap(), n);
+        }
+        best = best.min(began.elapsed());
+    }
+    best
+}
+
+/// 400,000 partners, which members of the application name, 25,000 each.
+#[test]
+fn partners_that_nobody_asked_for_are_not_kept_and_cost_their_teller_the_connection() {
+    const MEMBERS: u64 = 16;
+    const EACH: u64 = 25_000;
+    const PIECE: u64 = 1_000;
+    /// As soon as the node reads: longer only where the machine is busy.
+    const CUT: Duration = Duration::from_secs(30);
+    run_alone(async {
+        let builder = || Node::builder().app("found").names("memory:names-of-found").listen("127.0.0.1:0");
+        let (node, friend) = (builder().join().await.unwrap(), builder().join().await.unwrap());
+        let (mut to, mut asked) =
+            (friend.sender::<u64>("to").await.unwrap(), node.receiver::<u64>("to").await.unwrap());
+        let (mut answer, mut back) =
+            (node.sender::<u64>("back").await.unwrap(), friend.receiver::<u64>("back").await.unwrap());
+        let server = dunlin::spawn(async move {
+            while let Ok(Some(n)) = asked.next().await {
+                answer.send(n).await?;
+            }
+            Ok::<_, Error>(())
+        });
+        let address = node.addresses()[0].clone();
+        let there = Peer::who_is(OTHER, &address, "found", life(1)).await.unwrap();
+        let before = calls(&mut to, &mut back).await;
+        let live = HEAP.0.forget_peak();
+        let mut connections = node.connections();
+        let mut flood = JoinSet::new();
+        for n in 0..MEMBERS {
+            let hello = hello("found", life(100 + u128::from(n)), there);
+            let mut flooder = Peer::join(OTHER, &address, &hello, Duration::ZERO).await.unwrap();
+            flood.spawn(async move {
+                // It begins when it is a member: a stranger is not heard at all.
+                flooder.hear().await.expect("it is let in");
+                for first in (0..EACH).step_by(PIECE as usize) {
+                    let first = n * EACH + first;
+                    if flooder.write(&bytes_of(&found(first..first + PIECE))).await.is_err() {
+                        break;
+                    }
+                }
+                let cut = tokio::time::timeout(CUT, async { while flooder.hear().await.is_ok() {} });
+                cut.await.expect("it is cut off");
+            });
+        }
+        flood.join_all().await;
+        let mut cut = 0;
+        while cut < MEMBERS {
+            if let (_, ConnectionState::Down(why)) = connections.recv().await.unwrap() {
+                assert_eq!(why, Down::Violation("an answer of a name service that was not asked".to_owned()));
+                cut += 1;
+            }
+        }
+        let after = calls(&mut to, &mut back).await;
+        println!("a round of calls takes {after:?}, and took {before:?} before");
+        assert!(after <= 2 * before, "a round of calls takes {after:?}, and took {before:?}");
+        // Their sockets are given back a moment later, which no event says.
+        let peak = HEAP.0.peak().saturating_sub(live) as u64;
+        println!("{peak} bytes were in use");
+        assert!(peak <= 16 << 20, "{peak} bytes");
+        let until = Instant::now() + Duration::from_secs(20);
+        let left = || HEAP.0.live().saturating_sub(live) as u64;
+        while left() > 256 << 10 {
+            assert!(Instant::now() < until, "{} bytes are kept", left());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        println!("{} bytes are kept", left());
+        drop(to);
+        server.await.unwrap().unwrap();
+    });
+}
+
+/// The twin: what a node has asked its name service for is used.
+#[test]
+fn a_partner_that_was_asked_for_is_dialled_and_met() {
+    run_alone(async {
+        let (service, home) =
+            (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+        let names = service.local_addr().unwrap().to_string();
+        let node = Node::builder().app("asked").names(&names).serve_names(false).listen("127.0.0.1:0").join();
+        let (node, service) = tokio::join!(node, Peer::accept(&service, life(1)));
+        let (node, mut service) = (node.unwrap(), service.unwrap());
+        let sends = dunlin::spawn(async move { node.sender::<u32>("tides").await.map(|tx| (tx, node)) });
+        let (partner, channel) = (life(2), ChannelId(7));
+        loop {
+            if let Frame::Names(Names::Declare { number, name, .. }) = service.hear_at_last().await.unwrap()
+                && name == "tides"
+            {
+                let addresses = vec![home.local_addr().unwrap().to_string()];
+                let face = face(Face::Receiver);
+                let found = Names::Found { number, partner, addresses, channel, face };
+                service.say(&[Frame::Names(found)]).await.unwrap();
+                break;
+            }
+        }
+        let mut home = Peer::accept(&home, partner).await.unwrap();
+        loop {
+            if let Frame::ToHome(to, ToHome::Attach(_)) = home.hear_at_last().await.unwrap() {
+                assert_eq!(to, channel);
+                break;
+            }
+        }
+        drop(sends);
+    });
+}
