@@ -124,7 +124,21 @@ fn visited_by_one(former: u128) -> (u64, u64) {
 fn handshakes_and_ticks_visit_as_many_records_beside_former_nodes_as_beside_none() {
     let (handshake, ticks) = visited_by_one(0);
     assert!(ticks > 0, "it is looked after");
+    // More than may be here at once: the next one is let in all the same.
+    assert!(config(true).peers_max < 100_000);
     assert_eq!(visited_by_one(100_000), (handshake, ticks));
+}
+
+#[test]
+fn a_newcomer_is_let_in_after_more_nodes_than_may_be_here_at_once() {
+    for keeps_id in [true, false] {
+        let mut few = config(keeps_id);
+        few.peers_max = 20;
+        let mut server = Server { machine: StandIn::machine(few, ME, 1), now: Time(0), sockets: 0 };
+        server.come_and_go(1..1_000);
+        server.joins(1_000);
+        assert_eq!(server.machine.census().nodes, 1);
+    }
 }
 
 /// What is there after each of three rounds is the same: no record, and as many bytes, but for how full the nodes of

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use dunlin_proto::id::{Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::identity::StandIn;
 use dunlin_proto::time::Time;
+use dunlin_proto::wire::{Frame, Names, codec};
 use dunlin_proto::{Action, Config, Machine};
 
 const PEERS: usize = 200;
@@ -19,27 +20,30 @@ struct Star {
     now: Time,
     /// What was written to the node in the middle, by each of the others, and by it.
     written: [usize; 2],
+    /// How many heartbeats were among that, since the last connection was made.
+    beats: [usize; 2],
     /// The moments at which the node in the middle had to be woken.
     woken: BTreeSet<Time>,
 }
 
 impl Star {
     /// The connections are made one after the other, over a second.
-    fn new() -> Self {
+    fn new(peers: usize) -> Self {
         let node = |n: usize| {
             let mut config = Config::new("idle");
             config.addresses = vec![n.to_string()];
             StandIn::machine(config, Life { node: NodeId(n as u128 + 1), incarnation: Incarnation(1) }, n as u64)
         };
-        let nodes = (0..=PEERS).map(node).collect();
-        let mut star = Self { nodes, now: Time(1_000_000), written: [0, 0], woken: BTreeSet::new() };
-        for peer in 1..=PEERS {
-            star.pass(SECOND / PEERS as u32);
+        let nodes = (0..=peers).map(node).collect();
+        let mut star = Self { nodes, now: Time(1_000_000), written: [0, 0], beats: [0, 0], woken: BTreeSet::new() };
+        for peer in 1..=peers {
+            star.pass(SECOND / peers as u32);
             star.nodes[peer].learn(NodeId(1), &["0".to_owned()]);
             star.nodes[peer].connect(star.now, NodeId(1));
             star.settle();
             assert!(star.nodes[peer].carried_by(NodeId(1)).is_some());
         }
+        star.beats = [0, 0];
         star
     }
 
@@ -70,6 +74,7 @@ impl Star {
                 let to = if me == 0 { socket.0 as usize } else { 0 };
                 let bytes = out.concat();
                 self.written[usize::from(me == 0)] += bytes.len();
+                self.beats[usize::from(me == 0)] += beats(&bytes);
                 self.nodes[to].received(now, socket, Bytes::from(bytes));
             }
             Action::Close(_, why) => panic!("{why}"),
@@ -93,17 +98,46 @@ impl Star {
     }
 }
 
+/// How many heartbeats are among these frames. (Of a handshake it makes no sense.)
+fn beats(mut bytes: &[u8]) -> usize {
+    let mut beats = 0;
+    while let Ok(codec::Next::Frame { head, body }) = codec::next(bytes) {
+        let frame = codec::decode(bytes[0], Bytes::copy_from_slice(&bytes[head..head + body]));
+        beats += usize::from(frame == Ok(Frame::Heartbeat));
+        bytes = &bytes[head + body..];
+    }
+    beats
+}
+
 #[test]
 fn idle_connections_are_looked_at_together_and_say_little() {
-    let mut star = Star::new();
+    let mut star = Star::new(PEERS);
     star.pass(10 * SECOND);
     star.woken.clear();
-    star.written = [0, 0];
+    (star.written, star.beats) = ([0, 0], [0, 0]);
     star.pass(60 * SECOND);
     assert!(star.woken.len() <= 60 * 16, "{} times in a minute", star.woken.len());
+    assert_eq!(star.beats.map(|beats| 2 * beats), star.written, "nothing else is said");
     // A heartbeat has two bytes.
     for written in star.written {
         let each = written / 2 / PEERS;
         assert!((50..=61).contains(&each), "{each} heartbeats of each in a minute");
     }
+}
+
+#[test]
+fn who_says_something_each_tenth_of_a_second_does_not_beat() {
+    let mut star = Star::new(1);
+    star.pass(10 * SECOND);
+    assert!(star.beats.iter().all(|beats| *beats >= 9), "{:?}", star.beats);
+    star.beats = [0, 0];
+    for _ in 0..600 {
+        star.pass(SECOND / 10);
+        let now = star.now;
+        // What it is does not matter: it is a frame.
+        star.nodes[1].say_names(now, NodeId(1), Names::Elsewhere).unwrap();
+        star.settle();
+    }
+    // The other one acknowledges that, which says as well that it lives.
+    assert_eq!(star.beats, [0, 0]);
 }

@@ -424,3 +424,27 @@ fn a_grant_that_is_declined_leaves_the_next_request() {
     let granted = Action::Home(HERE, from, HomeHears::Granted(1, 1, Bytes::from_static(b"x")));
     assert!(std::iter::from_fn(|| node.machine.poll()).any(|action| action == granted));
 }
+
+// What changes nothing breaks nothing, but a flood of it is read slower.
+
+#[test]
+fn what_changes_nothing_is_read_slower_and_breaks_nothing() {
+    let nowhere = ChannelId(99);
+    let floods = [
+        ("heartbeats", Frame::Heartbeat),
+        ("acknowledgements of nothing new", Frame::Ack { seen: 0 }),
+        ("to a home that is not here", Frame::ToHome(nowhere, ToHome::Withdraw(1))),
+        ("to a home from a half that is not attached", to_home(ToHome::Withdraw(1))),
+        ("to a half that is not here", from_home(nowhere, FromHome::Taken(1))),
+    ];
+    for (what, frame) in floods {
+        let mut node = Node::new();
+        assert_eq!(node.machine.paused_until(NOW, SocketId(0)), None, "{what}");
+        node.hears(&vec![frame; 1100]);
+        assert!(node.machine.paused_until(NOW, SocketId(0)).is_some(), "{what}");
+        assert_eq!(node.down, None, "{what}");
+        assert_eq!(node.machine.carried_by(PEERS[0]), Some(SocketId(0)), "{what}");
+        // The other peer is read as before.
+        assert_eq!(node.machine.paused_until(NOW, SocketId(1)), None, "{what}");
+    }
+}

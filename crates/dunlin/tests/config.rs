@@ -198,6 +198,20 @@ fn without_a_name_of_the_application_nobody_joins() {
     });
 }
 
+/// It goes into logs, and to other nodes.
+#[test]
+fn a_name_of_the_application_that_is_not_allowed_is_refused() {
+    run(async {
+        for name in ["a\0b".to_owned(), "a\nb".to_owned(), "a".repeat(65)] {
+            let error = alone().app(&name).join().await.map(drop).unwrap_err().to_string();
+            assert!(error.contains("1 to 64 bytes") && error.contains("control characters"), "{name:?}: {error}");
+        }
+        // The longest, of any letters.
+        let node = alone().app(&"\u{153}".repeat(32)).names("memory:names-of-64-bytes").join().await?;
+        node.leave().await
+    });
+}
+
 /// Ports are taken again soon: who comes to an old address must not be taken for who was there.
 #[test]
 fn another_node_at_an_old_address_is_another_node() {

@@ -481,6 +481,9 @@ mod tests {
         assert!(pool.reserved <= pool.reserved_max && pool.lent <= pool.lent_max, "{pool:?}");
         // Whatever others hold, a connection has its floor: half of it has to be used until it is told of more.
         assert!(all.iter().all(|one| one.account.in_use() >= FLOOR / 2));
+        // The window is as large as the largest value, and the last one may take more than what is left of it.
+        let most = all.iter().map(|one| one.account.in_use()).max().unwrap_or_default();
+        assert!(most <= MB + cost(MB), "{most} bytes in use");
     }
 
     proptest! {

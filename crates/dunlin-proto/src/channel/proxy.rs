@@ -417,10 +417,7 @@ impl Machine {
             Some(said) => said,
             None => return Ok(()),
         };
-        let Some(proxy) = self.proxies.get_mut(&channel) else {
-            self.hears_nothing(now, from);
-            return Ok(());
-        };
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return Ok(()) };
         if proxy.home != from {
             // A half that has come back may still be spoken to by the home of its first stay.
             let first = proxy.way.transfer == 0;

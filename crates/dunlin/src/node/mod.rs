@@ -39,6 +39,9 @@
 //!   fail, poisoned with the reason. A pair that is joined goes on beside the other, and both its nodes are told: [`Node::conflicts`]. New
 //!   ends of the name have to fit the first pair; when that is gone, the second has the name.
 //!
+//! A service lists a server until it has given up the server's node itself. A client that is led to one that is dead by
+//! then waits for it for its own whole [grace period](NodeBuilder::grace), and is only then declared anew.
+//!
 //! # Programs of different age
 //!
 //! When an end is declared, its messages are compared with those of the other end: kinds, and names of fields

@@ -313,6 +313,7 @@ impl Machine {
         said: FromHome,
     ) -> Result<Option<FromHome>, &'static str> {
         let Some(proxy) = self.proxies.get_mut(&channel) else {
+            self.hears_nothing(now, from);
             if matches!(said, FromHome::HomeIs { .. }) {
                 // This half has failed meanwhile.
                 self.say(now, from, Frame::ToHome(channel, ToHome::Ended(End::Lost)));
