@@ -4,15 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use dunlin::prelude::*;
 use dunlin_attack::{Peer, bytes_of, dial, hello, life, run};
+use dunlin_proto::id::Life;
 use dunlin_proto::wire::Frame;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 const OTHER: [u8; 4] = [127, 0, 0, 3];
-/// Each beats often enough for a percentile.
-const CALLS: usize = 2_000;
+/// Often enough for a percentile.
+const CALLS: usize = 1_000;
+/// Whatever else the machine does meanwhile it does not do in all of them.
+const ROUNDS: u128 = 4;
 
 /// So many bytes at most are read of a flood in this time: 4 KiB after each pause of 100 ms, beside what has come before it was known as one.
 fn slowly(time: Duration) -> u64 {
@@ -32,6 +36,49 @@ async fn calls(to: &mut Sender<u64>, back: &mut Receiver<u64>) -> Duration {
     times[CALLS * 99 / 100]
 }
 
+/// The same beside a flood into a plain sink.
+async fn beside_a_sink(beats: &Bytes, calls: impl Future<Output = Duration>) -> Duration {
+    let sink = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = sink.local_addr().unwrap().to_string();
+    let drain = tokio::spawn(async move {
+        let (mut stream, _) = sink.accept().await.unwrap();
+        let mut buffer = vec![0; 64 << 10];
+        while stream.read(&mut buffer).await.is_ok_and(|bytes| bytes > 0) {}
+    });
+    let mut flooder = dial(OTHER, &address).await.unwrap();
+    let bytes = beats.clone();
+    let flood = tokio::spawn(async move { while flooder.write_all(&bytes).await.is_ok() {} });
+    let plain = calls.await;
+    flood.abort();
+    drain.await.unwrap();
+    plain
+}
+
+/// The same beside a flood into the node. The kernel's buffers take some of it; then the node reads slower than it comes.
+async fn under_attack(node: &Node, beats: &Bytes, me: Life, calls: impl Future<Output = Duration>) -> Duration {
+    let address = node.addresses()[0].clone();
+    let there = Peer::who_is(OTHER, &address, "turns", life(1)).await.unwrap();
+    let mut flooder = Peer::join(OTHER, &address, &hello("turns", me, there), Duration::ZERO).await.unwrap();
+    let written = Arc::new(AtomicU64::new(0));
+    let flood = tokio::spawn({
+        let (written, bytes) = (written.clone(), beats.clone());
+        async move {
+            while flooder.write(&bytes).await.is_ok() {
+                written.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    });
+    let began = Instant::now();
+    let under_attack = calls.await;
+    let of_it = node.traffic().into_iter().find(|(peer, _)| peer.to_string() == me.node.to_string());
+    let (read, most) = (of_it.map_or(0, |(_, traffic)| traffic.read), slowly(began.elapsed()));
+    println!("{read} bytes of the flood were read, {most} may be");
+    assert!(written.load(Ordering::Relaxed) > 0 && (1..=most).contains(&read), "{read} bytes, {most} may be");
+    assert!(!flood.is_finished(), "the flooder is read slower, not cut off");
+    flood.abort();
+    under_attack
+}
+
 #[test]
 fn a_flood_of_heartbeats_costs_an_innocent_pair_no_more_than_into_a_plain_sink() {
     run(async {
@@ -48,52 +95,16 @@ fn a_flood_of_heartbeats_costs_an_innocent_pair_no_more_than_into_a_plain_sink()
             }
             Ok::<_, Error>(())
         });
-        let beats = bytes_of(&vec![Frame::Heartbeat; 32 << 10]);
-
-        // Into a plain sink.
-        let sink = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = sink.local_addr().unwrap().to_string();
-        let drain = tokio::spawn(async move {
-            let (mut stream, _) = sink.accept().await.unwrap();
-            let mut buffer = vec![0; 64 << 10];
-            while stream.read(&mut buffer).await.is_ok_and(|bytes| bytes > 0) {}
-        });
-        let mut flooder = dial(OTHER, &address).await.unwrap();
-        let bytes = beats.clone();
-        let flood = tokio::spawn(async move {
-            use tokio::io::AsyncWriteExt;
-            while flooder.write_all(&bytes).await.is_ok() {}
-        });
-        let plain = calls(&mut to, &mut back).await;
-        flood.abort();
-        drain.await.unwrap();
-
-        // Into the node.
-        let address = node.addresses()[0].clone();
-        let there = Peer::who_is(OTHER, &address, "turns", life(1)).await.unwrap();
-        let hello = hello("turns", life(2), there);
-        let mut flooder = Peer::join(OTHER, &address, &hello, Duration::ZERO).await.unwrap();
-        let written = Arc::new(AtomicU64::new(0));
-        let flood = tokio::spawn({
-            let written = written.clone();
-            async move {
-                while flooder.write(&beats).await.is_ok() {
-                    written.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-        });
-        let began = Instant::now();
-        // The kernel's buffers take some of it; then the node reads slower than it comes.
-        let under_attack = calls(&mut to, &mut back).await;
-        let innocent = friend.me();
-        let read = node.traffic().into_iter().filter(|(peer, _)| *peer != innocent).map(|(_, traffic)| traffic.read);
-        let (read, most) = (read.max().unwrap_or_default(), slowly(began.elapsed()));
-        println!("{read} bytes of the flood were read, {most} may be");
-        assert!(written.load(Ordering::Relaxed) > 0 && (1..=most).contains(&read), "{read} bytes, {most} may be");
-        println!("p99 of {CALLS} calls: {under_attack:?}, and {plain:?} beside the same flood into a plain sink");
-        assert!(under_attack <= 3 * plain + Duration::from_millis(1), "{under_attack:?}, plain {plain:?}");
-        assert!(!flood.is_finished(), "the flooder is read slower, not cut off");
-        flood.abort();
+        let beats = bytes_of(&vec![Frame::Heartbeat; 32 << 10]).freeze();
+        // In turns, so that what else the machine does falls on both.
+        let (mut plain, mut attacked) = (Duration::MAX, Duration::MAX);
+        for round in 0..ROUNDS {
+            plain = plain.min(beside_a_sink(&beats, calls(&mut to, &mut back)).await);
+            let flooder = life(2 + round);
+            attacked = attacked.min(under_attack(&node, &beats, flooder, calls(&mut to, &mut back)).await);
+        }
+        println!("p99 of {CALLS} calls: {attacked:?}, and {plain:?} beside the same flood into a plain sink");
+        assert!(attacked <= 3 * plain, "{attacked:?}, plain {plain:?}");
         drop(to);
         server.await.unwrap().unwrap();
     });

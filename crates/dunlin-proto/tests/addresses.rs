@@ -263,3 +263,22 @@ fn a_dial_back_that_fails_is_told_at_a_fixed_time_whatever_happened() {
     // It does not even dial.
     assert_eq!(told_at(&failed, &[]), (at, 0));
 }
+
+/// Of each that is asked for, an answer is owed: who asks for too many has none for the others, and asks elsewhere after its own patience.
+#[test]
+fn dial_backs_that_are_answered_have_a_bound() {
+    let mut node = Node::new(|_| {});
+    // Of two, since each is told no more than may wait to be written to it.
+    let helpers = [10, 11].map(|id| node.joined_by(NodeId(id), false, &[]));
+    for (n, helper) in (0..1_200).zip(helpers.iter().cycle()) {
+        node.hears(*helper, &Frame::Relay(Relay::DialBack { node: NodeId(1_000 + n), addresses: Vec::new() }));
+    }
+    node.now = node.now + SECOND / 2;
+    node.machine.tick(node.now);
+    assert_eq!(helpers.map(|helper| node.says(helper).len()), [512, 512]);
+    // The twin: once they are told there is room again.
+    node.hears(helpers[0], &Frame::Relay(Relay::DialBack { node: WANTED, addresses: Vec::new() }));
+    node.now = node.now + SECOND / 2;
+    node.machine.tick(node.now);
+    assert_eq!(node.says(helpers[0]), [Relay::Undialled(WANTED)]);
+}

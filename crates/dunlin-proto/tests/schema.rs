@@ -290,3 +290,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_parts_of_a_schema_have_exact_limits() {
+    let new = |kinds: Vec<Kind>| Schema::new(Coding::Cbor, kinds).is_ok();
+    let kinds = |count: usize| vec![U32; count];
+    assert_eq!((new(kinds(0)), new(kinds(4096)), new(kinds(4097))), (false, true, false));
+    let called = |length: usize| vec![structure(&"x".repeat(length), vec![])];
+    assert_eq!((new(called(255)), new(called(256))), (true, false));
+    let named = |count: usize| {
+        let names = (0..count).map(|n| format!("name {n}")).collect();
+        vec![structure("", vec![Field { names, kind: 1, required: true }]), U32]
+    };
+    assert_eq!((new(named(0)), new(named(16)), new(named(17))), (false, true, false));
+}
