@@ -181,7 +181,7 @@ async fn list(options: &List, output: Output) -> Result<(), Failure> {
         }
         return Ok(());
     }
-    let at = names.address.as_deref().unwrap_or("no address");
+    let at = printable(names.address.as_deref().unwrap_or("no address"));
     let of = if names.serves {
         format!(", which serves the names of {:?} at {at}", config.app.value)
     } else {
@@ -192,11 +192,12 @@ async fn list(options: &List, output: Output) -> Result<(), Failure> {
         let face = if end.shared { format!("shared {}", end.face) } else { end.face.clone() };
         let state = end.waits_for().map_or_else(|| end.state.to_string(), |what| format!("waits for {what}"));
         let since = format!("{:.1} s", end.since.as_secs_f64());
-        // Other nodes say where they are: a terminal must not take that for commands.
-        rows.push(vec![end.name.clone(), face, state, since, end.node.clone(), printable(&end.addresses.join(", "))]);
+        let row = [end.name.clone(), face, state, since, end.node.clone(), end.addresses.join(", ")];
+        // Other nodes say who and where they are: a terminal must not take that for commands.
+        rows.push(row.map(|cell| printable(&cell)).to_vec());
     }
     let table = if names.ends.is_empty() { "no name is declared".to_owned() } else { columns(&rows) };
-    output.say(&(), || format!("node {}{of}\n{table}", names.node));
+    output.say(&(), || format!("node {}{of}\n{table}", printable(&names.node)));
     Ok(())
 }
 

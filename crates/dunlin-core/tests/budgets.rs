@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use common::{Wakes, poll, poll_woken};
+use dunlin_core::__rt::Alone;
 use dunlin_core::{Receiver, Sender, alt, channel, channel_with, fifo, future, par};
 
 /// Many times what one poll may do.
@@ -181,6 +182,15 @@ fn a_par_that_is_polled_again_has_the_whole_budget() {
     assert!(raw(pin!(operations(MANY))).is_pending(), "it has spent the budget");
     assert!(raw(task.as_mut()).is_ready());
     assert_eq!(polls.get(), 2);
+}
+
+/// The same of a process, which `dunlin` polls as an [`Alone`].
+#[test]
+fn a_process_that_is_polled_after_the_budget_was_spent_has_the_whole_budget() {
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(pin!(operations(MANY)).poll(&mut cx).is_pending(), "it has spent the budget");
+    let mut process = pin!(Alone::outside(operations(100)));
+    assert!(process.as_mut().poll(&mut cx).is_ready(), "it gave way at once");
 }
 
 /// A branch that is always busy spends the whole budget in each poll.

@@ -233,30 +233,41 @@ fn send_to_any_that_lost_a_choice_is_offered_in_the_next_and_awaited() {
     assert_eq!(poll(&mut any), Some(Ok(0)));
 }
 
+/// A branch of a choice in which all are ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    SendToAny,
+    Receive,
+    Timer,
+}
+
 /// Which of its branches a fair choice takes: a receive that is ready, one of several timers, or a send to
 /// the receivers that wait.
 fn chosen(
+    places: &[Place],
     senders: &mut [Sender<u8>; 2],
     receivers: &mut [Receiver<u8>; 2],
     ready: &mut Receiver<u8>,
-    timers: usize,
-) -> usize {
+) -> Place {
     let (mut slot, [first, second]) = (Some(1), receivers);
     let (mut first, mut second) = (first.recv(), second.recv());
     let mut waiting = [Some(&mut first), Some(&mut second)];
     for receive in waiting.iter_mut().flatten() {
         assert_eq!(poll(receive), None);
     }
-    let timer = || future(std::future::ready(2));
-    let mut choice = Choice::fair().on(send_to_any(&mut slot, senders), |sent| usize::from(sent.is_err()));
-    choice = choice.on(ready.recv(), |_| 1);
-    for _ in 0..timers {
-        choice = choice.on(timer(), |n| n);
+    let (mut send, mut receive) = (Some(send_to_any(&mut slot, senders)), Some(ready.recv()));
+    let mut choice = Choice::fair();
+    for place in places {
+        choice = match place {
+            Place::SendToAny => choice.on(send.take().expect("once"), |sent| assert!(sent.is_ok())),
+            Place::Receive => choice.on(receive.take().expect("once"), drop),
+            Place::Timer => choice.on(future(std::future::ready(())), drop),
+        };
     }
     let mut choice = choice.into_future();
     for _ in 0..100 {
-        if let Some((_, chosen)) = poll(&mut choice) {
-            return chosen;
+        if let Some((chosen, ())) = poll(&mut choice) {
+            return places[chosen];
         }
         for receive in &mut waiting {
             if receive.as_mut().is_some_and(|receive| poll(receive).is_some()) {
@@ -269,17 +280,22 @@ fn chosen(
 
 /// Each is chosen at least once in n + 1 choices.
 #[test]
-fn send_to_any_and_what_is_beside_it_are_chosen_at_least_once_in_one_more_choice_than_there_are_branches() {
+fn send_to_any_at_any_place_and_what_is_beside_it_are_chosen_at_least_once_in_n_plus_1_choices() {
     for timers in [0, 1, 2, 6] {
-        let ((mut senders, mut receivers), mut ready) = (two(), ended());
-        let mut waited = [0; 2];
-        for _ in 0..1_000 {
-            let chosen = chosen(&mut senders, &mut receivers, &mut ready, timers);
-            waited.iter_mut().for_each(|waited| *waited += 1);
-            if let Some(waited) = waited.get_mut(chosen) {
-                *waited = 0;
+        let branches = timers + 2;
+        let pairs = (0..branches).flat_map(|send| (0..branches).map(move |receive| (send, receive)));
+        for (send, receive) in pairs.filter(|(send, receive)| send != receive) {
+            let mut places = vec![Place::Timer; branches];
+            (places[send], places[receive]) = (Place::SendToAny, Place::Receive);
+            let ((mut senders, mut receivers), mut ready) = (two(), ended());
+            let mut waited = [0; 2];
+            for _ in 0..200 {
+                let chosen = chosen(&places, &mut senders, &mut receivers, &mut ready);
+                for (waited, end) in waited.iter_mut().zip([Place::SendToAny, Place::Receive]) {
+                    *waited = if chosen == end { 0 } else { *waited + 1 };
+                }
+                assert!(waited.iter().all(|waited| *waited <= branches), "{waited:?} in {places:?}");
             }
-            assert!(waited.iter().all(|waited| *waited < timers + 3), "{waited:?} beside {timers} timers");
         }
     }
 }

@@ -28,8 +28,10 @@ struct Net {
     next: u64,
     /// Who cannot dial whom...
     blocked: BTreeSet<(usize, usize)>,
-    /// ... and gets no answer at all.
+    /// ... gets no answer at all, ...
     silent: BTreeSet<(usize, usize)>,
+    /// ... and is refused.
+    refused: BTreeSet<(usize, usize)>,
     /// Those who dial from the host of those they dial.
     near: BTreeSet<(usize, usize)>,
     /// Which host the others are, for those they dial.
@@ -80,6 +82,7 @@ impl Net {
             next: 0,
             blocked: BTreeSet::new(),
             silent: BTreeSet::new(),
+            refused: BTreeSet::new(),
             near: BTreeSet::new(),
             sources: BTreeMap::new(),
             unanswered: Vec::new(),
@@ -174,7 +177,7 @@ impl Net {
                 if self.blocked.contains(&(me, to)) {
                     return self.at(me).dial_failed(now, dial, "a firewall".to_owned());
                 }
-                if !self.nodes.contains_key(&to) {
+                if !self.nodes.contains_key(&to) || self.refused.contains(&(me, to)) {
                     return self.at(me).dial_refused(now, dial, false, "refused".to_owned());
                 }
                 self.socket(me, to, dial);
@@ -704,6 +707,30 @@ fn a_relay_that_is_not_replaced_is_told() {
         assert_eq!((census.relayed, census.sockets), (0, 0), "{census:?}");
     }
     assert!(matches!(&net.taken[..], [ProxyHears::Lost { .. }]), "{:?}", net.taken);
+}
+
+/// They say where they listen themselves, but were not reached there: a proxy may refuse.
+#[test]
+fn refusals_do_not_count_where_a_node_was_relayed() {
+    let mut net = Net::apart(&[], |_, config| config.bound = config.addresses.clone());
+    net.channel(D, H);
+    net.pass(MOMENT);
+    assert_eq!(net.at(D).relayed_by(id(H)), Some(id(I)));
+    net.states.clear();
+    net.blocked.clear();
+    net.refused.extend([(D, H), (H, D)]);
+    net.kill(I);
+    let grace = Config::new("tides").grace;
+    net.pass(grace - SECOND);
+    for (one, other) in [(D, H), (H, D)] {
+        assert!(matches!(&net.states(one, other)[..], [State::Lost(_)]), "{:?}", net.states(one, other));
+        assert!(net.dialled.contains(&(one, other)), "{:?}", net.dialled);
+    }
+    net.pass(5 * SECOND);
+    for (one, other) in [(D, H), (H, D)] {
+        let states = net.states(one, other);
+        assert!(matches!(&states[1..], [State::Down(Down::Unreachable(..))]), "{states:?}");
+    }
 }
 
 /// When the relay leaves, or they do, nothing is left of it.

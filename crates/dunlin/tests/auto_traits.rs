@@ -12,11 +12,11 @@ use dunlin::scope::{AsSender, Join, Joining, Straggler, WaitingName};
 use dunlin::waits::{ChannelId, Known, Pid, Wait};
 use dunlin::{
     Accepting, Barrier, Blocking, Broadcast, BroadcastError, Broadcasting, CallError, Callee, Caller, Calling,
-    ChannelFactory, Choice, ChoiceFuture, Claim, Claiming, ClosedReceiving, ClosedSending, Ended, Error, Exit,
-    Extended, Extending, FinishError, Foreign, Joiner, Lone, Next, NoPoison, Par, Place, Policy, Posted, Process,
-    Reason, Receiver, Receiving, RecvError, Reply, Request, Requested, Scope, ScopeError, SendError, Sender,
-    SenderSink, Sending, SendingFrom, SendingToAny, Shared, Sleep, Stop, Strength, SyncError, Syncing, Terminating,
-    Until, Why,
+    ChannelFactory, Choice, ChoiceFuture, Claim, Claiming, ClosedReceiving, ClosedSending, Completing, Ended, Error,
+    Exit, Extended, Extending, FinishError, Foreign, Interval, Joiner, Lone, Next, NoPoison, Par, Place, Policy,
+    Posted, Process, Reason, Receiver, Receiving, RecvError, Reply, Request, Requested, Retiring, Scope, ScopeError,
+    SendError, Sender, SenderSink, Sending, SendingFrom, SendingToAny, Shared, Sleep, Stop, Strength, SyncError,
+    Syncing, Terminating, Tick, Timer, Until, Why,
 };
 
 /// What the table asserts of one type: by autoref, so that "not" can be asserted too.
@@ -127,6 +127,14 @@ fn operations() {
         Par<Ready<OnlySend>>: 1 0 1;
         Par<Ready<Neither>>: 0 0 1;
         Sleep: 1 1 0;
+        Timer: 1 1 1;
+        Interval: 1 1 1;
+        Tick<'static>: 1 1 1;
+        Completing<'static, u8, Ready<()>, Ready<()>>: 1 1 1;
+        Completing<'static, Neither, Ready<()>, Ready<()>>: 0 0 1;
+        Completing<'static, u8, PhantomPinned, Ready<()>>: 1 1 0;
+        Retiring<'static, Sender<OnlySend>>: 1 1 1;
+        Retiring<'static, Sender<Neither>>: 0 0 1;
         Process<OnlySend>: 1 1 1;
         Process<Neither>: 0 0 1;
         Scope: 1 1 1;

@@ -2,37 +2,48 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Poll;
 
 use dunlin::prelude::*;
 use dunlin::{Instant, sleep_until};
 
-/// A timer, a process and a blocking call that have ended stand beside a receive that is always ready.
+/// A timer, a process and a blocking call that have ended stand beside a receive that is always ready, each at
+/// every place.
 #[test]
 fn timers_processes_and_blocking_calls_share_by_lot_and_pass_over_no_receive() {
-    const CHOICES: usize = 2_000;
+    const CHOICES: usize = 100_000;
     dunlin::block_on(async {
-        let (tx, mut rx) = channel::<u8>();
-        drop(tx);
-        let (mut turns, mut waited) = ([0; 4], 0);
-        for _ in 0..CHOICES {
-            let (mut process, mut call) = (spawn(async {}), blocking(|_| ()));
+        let (mut rx, mut turns, mut places, mut waited) = (ended(), [0; 4], [0; 4], 0);
+        let (mut process, mut call) = (spawn(async {}), blocking(|_| ()));
+        for round in 0..CHOICES {
             while !process.is_finished() || !call.is_finished() {
                 tokio::task::yield_now().await;
             }
-            let chosen = alt! {
-                exit = &mut process => { exit.unwrap(); 0 }
-                returned = &mut call => { returned.unwrap(); 1 }
-                end = rx.recv() => { assert_eq!(end, Err(RecvError::Closed)); 2 }
-                () = sleep(Duration::ZERO) => 3,
-            };
+            let (mut exit, mut returned, mut receive) = (Some(&mut process), Some(&mut call), Some(rx.recv()));
+            let mut choice = Choice::fair();
+            for place in 0..4 {
+                choice = match (round + place) % 4 {
+                    0 => choice.on(exit.take().expect("once"), |exit| exit.map_or(4, |()| 0)),
+                    1 => choice.on(returned.take().expect("once"), |returned| returned.map_or(4, |()| 1)),
+                    2 => choice.on(receive.take().expect("once"), |_| 2),
+                    _ => choice.on(sleep(Duration::ZERO), |()| 3),
+                };
+            }
+            let (place, chosen) = choice.await;
+            match chosen {
+                0 => process = spawn(async {}),
+                1 => call = blocking(|_| ()),
+                _ => {}
+            }
             turns[chosen] += 1;
+            places[place] += 1;
             waited = if chosen == 2 { 0 } else { waited + 1 };
             assert!(waited < 5, "the receive was not chosen in {waited} choices of 4 branches");
         }
         let share = CHOICES / 4;
-        assert!(turns.iter().all(|turns| share / 2 <= *turns && *turns <= 2 * share), "{turns:?}");
+        let is_shared = |turns: [usize; 4]| turns.iter().all(|turns| share / 2 <= *turns && *turns <= 2 * share);
+        assert!(is_shared(turns) && is_shared(places), "{turns:?}, by place {places:?}");
     });
 }
 
@@ -103,6 +114,24 @@ fn a_spent_budget_takes_no_lower_branch_and_ends_no_operation() {
             alt! { biased; v = future(rx.recv()) => assert_eq!(v, Ok(5 * n + 2)), skip => panic!("skipped {n}") }
             assert_eq!(rx.recv().within(Duration::ZERO).await, Ok(5 * n + 3));
             assert_eq!(rx.try_recv(), Ok(5 * n + 4));
+        }
+    });
+}
+
+/// What never waits is exempt from the budget.
+#[test]
+fn a_spent_budget_refuses_no_operation_that_never_waits() {
+    use futures_util::FutureExt;
+    dunlin::block_on(async {
+        let ((mut tx, mut rx), mut busy) = (channel_with(unbounded()), ended());
+        let mut shared = ended().share();
+        for n in 0..1_000 {
+            let done = (0..ROUNDS).take_while(|_| busy.recv().now_or_never().is_some()).count();
+            assert!(done <= 128, "{done} operations were ready in round {n}");
+            assert_eq!(tx.try_send(n), Ok(()));
+            assert_eq!(rx.try_recv(), Ok(n));
+            assert!(shared.try_claim().is_ok());
+            tokio::task::yield_now().await;
         }
     });
 }
@@ -183,6 +212,50 @@ const FEW: usize = 256;
 fn a_task_of_ready_operations_gives_way() {
     let most = operations_between_polls(send_and_receive);
     assert!(most <= FEW, "{most}");
+}
+
+/// Without a budget it was met two seconds late: when the task had done all it had to do.
+#[test]
+fn a_deadline_is_met_beside_a_task_of_ready_operations() {
+    const LATE_MAX: Duration = Duration::from_millis(300);
+    const WAITED: Duration = Duration::from_millis(30);
+    dunlin::start_clock();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (_tx, mut silent) = channel::<u8>();
+        // Beside other programs the thread may wait for a processor, so the least of some counts.
+        let mut least = [Duration::MAX; 3];
+        for _ in 0..5 {
+            let is_over = Arc::new(AtomicBool::new(false));
+            let over = is_over.clone();
+            let hog = tokio::spawn(async move {
+                let (mut tx, mut rx) = channel_with(fifo(1));
+                let began = Instant::now();
+                while !over.load(Ordering::Relaxed) && began.elapsed() < Duration::from_secs(2) {
+                    tx.send(1).await.unwrap();
+                    rx.recv().await.unwrap();
+                }
+            });
+            tokio::task::yield_now().await;
+            let mut began = Instant::now();
+            let mut took = |wait: usize| {
+                least[wait] = least[wait].min(began.elapsed());
+                began = Instant::now();
+            };
+            tokio::time::sleep(WAITED).await;
+            took(0);
+            sleep(WAITED).await;
+            took(1);
+            assert_eq!(silent.recv().within(WAITED).await, Err(RecvError::TimedOut));
+            took(2);
+            is_over.store(true, Ordering::Relaxed);
+            hog.await.unwrap();
+            if least.iter().all(|least| *least < LATE_MAX) {
+                break;
+            }
+        }
+        assert!(least.iter().all(|least| (WAITED..LATE_MAX).contains(least)), "{least:?}");
+    });
 }
 
 #[test]
@@ -346,6 +419,23 @@ fn a_send_before_skip_reaches_a_receiver_that_is_parked_on_another_worker() {
         drop(tx);
         receiver.await.unwrap();
         tries.check();
+    });
+}
+
+#[test]
+fn a_turn_ends_in_time_though_the_receiver_is_woken_and_not_polled() {
+    dunlin::block_on(async {
+        let noop = &mut std::task::Context::from_waker(std::task::Waker::noop());
+        let mut least = Duration::MAX;
+        for n in 0..20 {
+            let (mut tx, mut rx) = channel();
+            let mut receiving = std::pin::pin!(rx.recv());
+            assert!(receiving.as_mut().poll(noop).is_pending());
+            let began = Instant::now();
+            assert!(tx.send(n).within(Duration::ZERO).await.is_err());
+            least = least.min(began.elapsed());
+        }
+        assert!((Duration::from_millis(1)..=Duration::from_millis(5)).contains(&least), "{least:?}");
     });
 }
 

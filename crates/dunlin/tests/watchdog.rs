@@ -346,19 +346,19 @@ mod programs {
 mod tests {
     use std::io::{BufRead, BufReader, Read, Write};
     use std::process::{Child, Command, Stdio};
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use super::programs::VARIABLE;
 
+    fn command(program: &str) -> Command {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.env(VARIABLE, program).env("DUNLIN_WATCHDOG", "0.1");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
     fn start(program: &str) -> Child {
-        Command::new(std::env::current_exe().unwrap())
-            .env(VARIABLE, program)
-            .env("DUNLIN_WATCHDOG", "0.1")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap()
+        command(program).spawn().unwrap()
     }
 
     /// The lines of its errors up to one that contains `last`.
@@ -392,6 +392,8 @@ mod tests {
             eprintln!("a program has not said what was expected of it within two minutes");
             std::process::exit(1);
         });
+        // It stands still for two seconds beside the others.
+        let unset = std::thread::spawn(a_deadlock_is_suspected_after_two_seconds_without_the_variable);
         if cfg!(all(debug_assertions, target_os = "linux")) {
             deadlocks_are_suspected();
             no_deadlock_is_suspected_where_something_else_may_end_a_wait();
@@ -400,6 +402,24 @@ mod tests {
         waits_are_printed_while_all_workers_are_busy();
         errors_of_main_are_printed_with_their_causes();
         errors_that_cannot_be_printed_do_no_harm();
+        if unset.join().is_err() {
+            std::process::exit(1);
+        }
+    }
+
+    fn a_deadlock_is_suspected_after_two_seconds_without_the_variable() {
+        if cfg!(not(all(debug_assertions, target_os = "linux"))) {
+            return;
+        }
+        let began = Instant::now();
+        let mut child = command("main_only").env_remove("DUNLIN_WATCHDOG").spawn().unwrap();
+        let text = errors_until(&mut child, "DUNLIN_WATCHDOG=off");
+        let took = began.elapsed();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(text.starts_with("dunlin: suspected deadlock: for 2s nothing has run"), "{text}");
+        assert!((Duration::from_secs(2)..Duration::from_secs(10)).contains(&took), "after {took:?}: {text}");
+        println!("a_deadlock_is_suspected_after_two_seconds_without_the_variable ok");
     }
 
     fn deadlocks_are_suspected() {

@@ -4,11 +4,14 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use dunlin::{Choice, Receiver, Sender, alt, channel, channel_with, future, unbounded};
+use dunlin::{
+    Barrier, CallError, Callee, Choice, Receiver, Sender, Shared, alt, barrier, channel, channel_with, future,
+    unbounded,
+};
 
 use crate::kind::{Kind, NO_BOUND};
 use crate::law::{Cx, HERE, Law, laws};
-use crate::transport::Transport;
+use crate::transport::{Feature, Transport};
 
 fn finite(kind: &Kind) -> bool {
     kind.waits() && kind.room < NO_BOUND
@@ -39,9 +42,7 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
         stressed_alternation if |kind| finite(kind) && kind.is_open(), needs [Choice, Shared] =>
             "among 8 channels with 4 writers each, who send when they like, the log has no channel chosen twice while another was ready all the time";
         ends_are_not_passed_over if finite, needs [Choice] =>
-            "a fair choice over n branches takes each ready end at least once in n + 1 choices, at every place and beside branches of every kind";
-        sends_and_claims_are_not_passed_over if plain, needs [Choice, Shared] =>
-            "the same for a send whose receiver waits, and for a claim that is free, beside branches without an end";
+            "a fair choice over n branches takes each end that is ready, whatever it is to do, at least once in n + 1 choices, at every place and beside branches of every kind";
         branches_without_an_end_share_by_lot if plain, needs [Choice], at most 1 =>
             "of 100,000 fair choices over n ready branches each branch without an end (future, post, `closed()`) gets between half and twice its share";
         random_leaves_nobody_out if finite, needs [Choice] =>
@@ -255,11 +256,125 @@ fn random_leaves_nobody_out<X: Transport>(cx: &Cx<'_, X>) {
     assert!(turns.iter().all(|turns| *turns > 10), "{turns:?}");
 }
 
+/// What an end does in a branch of a choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Deed {
+    Recv,
+    Next,
+    Extended,
+    Send,
+    LoneRecv,
+    LoneSend,
+    Claim,
+    Sync,
+    Accept,
+}
+
+impl Deed {
+    /// Those that the transport can do.
+    fn possible<X: Transport>(cx: &Cx<'_, X>) -> Vec<Self> {
+        let mut deeds = vec![Self::Recv, Self::Next, Self::Send, Self::Sync];
+        let features = [
+            (Feature::Extended, &[Self::Extended][..]),
+            (Feature::Shared, &[Self::LoneRecv, Self::LoneSend, Self::Claim]),
+            (Feature::Calls, &[Self::Accept]),
+        ];
+        for (feature, more) in features {
+            if cx.can(feature) {
+                deeds.extend(more);
+            }
+        }
+        deeds
+    }
+}
+
+/// An end whose operation is ready whenever the others have settled.
+enum End {
+    Recv(Receiver<usize>),
+    Next(Receiver<usize>),
+    Extended(Receiver<usize>),
+    Send(Sender<usize>, Option<usize>),
+    // The handles stay with the end: from elsewhere its keeper would have to be asked first.
+    LoneRecv(Shared<Receiver<usize>>),
+    LoneSend(Shared<Sender<usize>>, Option<usize>),
+    Claim(Shared<Sender<usize>>),
+    Sync(Barrier),
+    Accept(Callee<usize, usize>),
+}
+
+impl End {
+    fn ready<X: Transport>(cx: &Cx<'_, X>, deed: Deed) -> Self {
+        let receiver = || always_ready(cx, 1).remove(0);
+        match deed {
+            Deed::Recv => Self::Recv(receiver()),
+            Deed::Next => Self::Next(receiver()),
+            Deed::Extended => Self::Extended(receiver()),
+            Deed::Send => Self::Send(always_willing(cx), None),
+            Deed::LoneRecv => Self::LoneRecv(receiver().share()),
+            Deed::LoneSend => Self::LoneSend(always_willing(cx).share(), None),
+            Deed::Claim => Self::Claim(always_willing(cx).share()),
+            Deed::Sync => Self::Sync(always_there(cx)),
+            Deed::Accept => Self::Accept(always_called(cx)),
+        }
+    }
+
+    /// The choice with one more branch.
+    fn on<'a>(&'a mut self, choice: Choice<'a, ()>) -> Choice<'a, ()> {
+        match self {
+            // One without senders is ready as well.
+            Self::Recv(rx) => choice.on(rx.recv(), drop),
+            Self::Next(rx) => choice.on(rx.next(), |got| assert!(matches!(got, Ok(Some(_))))),
+            Self::Extended(rx) => choice.on(rx.recv_extended(), |got| drop(got.expect("open"))),
+            Self::LoneRecv(rx) => choice.on(rx.recv(), |got| assert!(got.is_ok())),
+            Self::Claim(tx) => choice.on(tx.claim(), |claim| drop(claim.expect("open"))),
+            Self::Sync(party) => choice.on(party.sync(), |synced| synced.expect("synced")),
+            Self::Accept(callee) => choice.on(callee.accept(), |call| drop(call.expect("open"))),
+            Self::Send(tx, slot) => {
+                *slot = Some(1);
+                choice.on(tx.send_from(slot), |sent| sent.expect("open"))
+            }
+            Self::LoneSend(tx, slot) => {
+                *slot = Some(1);
+                choice.on(tx.send_from(slot), |sent| sent.expect("open"))
+            }
+        }
+    }
+}
+
+/// A party of a barrier whose other party always waits.
+fn always_there<X: Transport>(cx: &Cx<'_, X>) -> Barrier {
+    let party = barrier();
+    let mut other = party.enrol();
+    cx.spawn(async move {
+        for _ in 0..SENDS_MAX {
+            if other.sync().await.is_err() {
+                return;
+            }
+        }
+    });
+    cx.settle();
+    party
+}
+
+/// A callee whose caller calls as soon as it can, though it is never answered.
+fn always_called<X: Transport>(cx: &Cx<'_, X>) -> Callee<usize, usize> {
+    let (mut caller, callee) = cx.call();
+    cx.spawn(async move {
+        for n in 0..SENDS_MAX {
+            if !matches!(caller.call(n).await, Err(CallError::NoReply(_))) {
+                return;
+            }
+        }
+    });
+    cx.settle();
+    callee
+}
+
 /// A branch of a choice in which all branches are ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// The next of the receivers.
-    End,
+    /// The next of the ends.
+    End(Deed),
     Future,
     Posted,
     ReceiversGone,
@@ -283,13 +398,13 @@ impl Endless {
     }
 
     /// A fair choice. Of the places only `End` may stand there more than once.
-    fn choice<'a>(&'a mut self, places: &[Place], receivers: &'a mut [Receiver<usize>]) -> Choice<'a, ()> {
-        let mut ends = receivers.iter_mut();
+    fn choice<'a>(&'a mut self, places: &[Place], ends: &'a mut [End]) -> Choice<'a, ()> {
+        let mut ends = ends.iter_mut();
         let (mut sender, mut receiver) = (Some(&mut self.sender), Some(&mut self.receiver));
         let mut choice = Choice::fair();
         for place in places {
             choice = match place {
-                Place::End => choice.on(ends.next().expect("a receiver for each").recv(), drop),
+                Place::End(_) => ends.next().expect("an end for each").on(choice),
                 Place::Future => choice.on(future(std::future::ready(())), drop),
                 Place::Posted => {
                     let posted = self.poster.send_nowait(());
@@ -313,50 +428,25 @@ fn shuffled<X: Transport, T: Copy>(cx: &Cx<'_, X>, items: &[T]) -> Vec<T> {
     items
 }
 
-fn sends_and_claims_are_not_passed_over<X: Transport>(cx: &Cx<'_, X>) {
-    for endless in 1..=4 {
-        // The handle stays with the end: a claim from elsewhere is not free before its keeper has answered.
-        let (mut tx, mut shared) = (always_willing(cx), always_willing(cx).share());
-        for sends in [true, false] {
-            let mut waited = 0;
-            for _ in 0..2 * ROUNDS {
-                let mut slot = Some(1);
-                let choice = Choice::fair();
-                let mut choice = if sends {
-                    choice.on(tx.send_from(&mut slot), |sent| sent.is_ok())
-                } else {
-                    choice.on(shared.claim(), |claim| claim.is_ok())
-                };
-                for _ in 0..endless {
-                    choice = choice.on(future(async {}), |()| false);
-                }
-                waited = if cx.now(choice.into_future()).1 { 0 } else { waited + 1 };
-                cx.settle();
-                assert!(
-                    waited <= endless + 1,
-                    "sends: {sends}: not chosen in the last {waited} choices of {endless} others"
-                );
-            }
-        }
-    }
-}
-
 fn ends_are_not_passed_over<X: Transport>(cx: &Cx<'_, X>) {
-    let mut receivers = always_ready(cx, 1 + cx.below(3) as usize);
+    let deeds = Deed::possible(cx);
     let mut places = shuffled(cx, &ENDLESS);
     places.truncate(1 + cx.below(ENDLESS.len() as u64) as usize);
-    places.extend(vec![Place::End; receivers.len()]);
+    for _ in 0..=cx.below(deeds.len() as u64) {
+        places.push(Place::End(deeds[cx.below(deeds.len() as u64) as usize]));
+    }
     let places = shuffled(cx, &places);
+    let deed = |place: &Place| if let Place::End(deed) = place { Some(*deed) } else { None };
+    let mut ends: Vec<_> = places.iter().filter_map(deed).map(|deed| End::ready(cx, deed)).collect();
     let mut endless = Endless::new();
     let mut waited = vec![0; places.len()];
     for _ in 0..2 * ROUNDS {
-        let (chosen, ()) = cx.now(endless.choice(&places, &mut receivers).into_future());
+        let (chosen, ()) = cx.now(endless.choice(&places, &mut ends).into_future());
         cx.settle();
         waited.iter_mut().for_each(|waited| *waited += 1);
         waited[chosen] = 0;
-        let ends = places.iter().zip(&waited).filter(|(place, _)| **place == Place::End);
-        let longest = ends.map(|(_, waited)| *waited).max();
-        assert!(longest <= Some(places.len()), "{places:?}: not chosen in the last {waited:?} choices");
+        let longest = places.iter().zip(&waited).filter(|(place, _)| deed(place).is_some()).map(|(_, waited)| *waited);
+        assert!(longest.max() <= Some(places.len()), "{places:?}: not chosen in the last {waited:?} choices");
     }
 }
 
@@ -364,8 +454,8 @@ fn branches_without_an_end_share_by_lot<X: Transport>(cx: &Cx<'_, X>) {
     const CHOICES: usize = 100_000;
     for (count, ends) in [(1, 1), (4, 1), (1, 4), (3, 3), (4, 0)] {
         // A receive from a channel without senders is always ready.
-        let mut receivers: Vec<_> = (0..ends).map(|_| channel().1).collect();
-        let places = shuffled(cx, &[&ENDLESS[..count], &vec![Place::End; ends]].concat());
+        let mut receivers: Vec<_> = (0..ends).map(|_| End::Recv(channel().1)).collect();
+        let places = shuffled(cx, &[&ENDLESS[..count], &vec![Place::End(Deed::Recv); ends]].concat());
         let (mut endless, mut turns) = (Endless::new(), vec![0; places.len()]);
         for _ in 0..CHOICES {
             // Nothing else takes part, so nothing has to settle.
