@@ -1,4 +1,5 @@
 //! Sockets that do not shake hands: a flood from one source must not keep others out.
+#![cfg(target_os = "linux")]
 
 use std::time::{Duration, Instant};
 
@@ -90,14 +91,24 @@ fn silent_sockets_of_one_address_keep_no_other_out() {
     });
 }
 
+/// What this process has had of the processors.
+fn processor_time() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("the system says it");
+    // Behind the name, which may have anything in it. Linux counts hundredths of a second there, whatever its clock.
+    let (_, fields) = stat.rsplit_once(") ").expect("it has a name");
+    let hundredths = fields.split(' ').skip(11).take(2).map(|field| field.parse::<u64>().expect("it is a number"));
+    Duration::from_millis(10 * hundredths.sum::<u64>())
+}
+
 /// The twin: many honest nodes behind one address come at once, over links of 50 ms, and try again as nodes do.
 #[test]
 fn many_honest_nodes_of_one_address_join_at_once() {
     const NODES: u128 = 5_000;
     const IN_ORDER: u128 = 250;
-    /// On a quiet machine. On a busy one as many times what they take one after the other.
+    /// Where other programs leave this one the processors. Else it may not take them for much longer than for as many one after the other: it is not the nodes
+    /// that are slow then.
     const AT_ONCE: Duration = Duration::from_secs(30);
-    const TIMES: u32 = 4;
+    const TIMES: u32 = 6;
     // With the pauses between them so many tries take 30 seconds: the test counts them, since a busy machine
     // takes longer.
     const TRIES: u64 = 35;
@@ -120,22 +131,25 @@ fn many_honest_nodes_of_one_address_join_at_once() {
         let node = node("twins").await;
         let address = node.addresses()[0].clone();
         let there = Peer::who_is(OTHER, &address, "twins", life(1)).await.unwrap();
-        // One after the other, with no link between: what so many cost the two processors, at the pace that other programs leave to both.
-        let began = Instant::now();
+        // One after the other: what so many cost at least.
+        let began = processor_time();
         for n in 0..IN_ORDER {
             let hello = hello("twins", life(100_000 + n), there);
             Peer::join(OTHER, &address, &hello, Duration::ZERO).await.expect("the door is open");
         }
-        let in_order = began.elapsed() * (NODES / IN_ORDER) as u32;
-        let began = Instant::now();
+        let in_order = (processor_time() - began) * (NODES / IN_ORDER) as u32;
+        let (began, began_with) = (Instant::now(), processor_time());
         let mut all = JoinSet::new();
         for n in 0..NODES {
             all.spawn(joins(address.clone(), life(100 + n), there));
         }
         let peers = all.join_all().await;
-        let at_once = began.elapsed();
-        println!("{} nodes joined in {at_once:?}; one after the other it would take {in_order:?}", peers.len());
-        assert!(at_once <= AT_ONCE.max(TIMES * in_order), "{at_once:?}, and {in_order:?} one after the other");
+        let (took, at_once) = (began.elapsed(), processor_time() - began_with);
+        println!(
+            "{} nodes joined in {took:?}, and took {at_once:?} of processors, {in_order:?} one by one",
+            peers.len()
+        );
+        assert!(took <= AT_ONCE || at_once <= TIMES * in_order, "{took:?}, {at_once:?}, {in_order:?} one by one");
         let most = peers.iter().map(|(_, tries)| *tries).max().unwrap_or_default();
         assert!(most <= TRIES, "one needed {most} tries");
         drop(peers);
