@@ -1,11 +1,15 @@
 //! A panic that a caller of dunlin has caused names a line of the caller, not one of dunlin.
 
+use std::future::IntoFuture;
 use std::panic::{self, AssertUnwindSafe};
+use std::pin::{Pin, pin};
 use std::sync::Mutex;
+use std::task::{Context, Waker};
 
 use dunlin::blocks::{farm, pipeline};
 use dunlin::prelude::*;
-use dunlin::{ClaimError, send_to_any};
+use dunlin::{ClaimError, Par, send_to_any};
+use futures_util::Sink;
 
 /// File and text of the last panic.
 static LAST: Mutex<Option<(String, String)>> = Mutex::new(None);
@@ -37,7 +41,7 @@ fn a_panic_names_the_line_of_its_cause() {
     }));
     let here = file!();
     let inside = |guilty: fn()| move || dunlin::block_on(async move { guilty() });
-    let guilty: [(&str, Guilty); 13] = [
+    let guilty: [(&str, Guilty); 14] = [
         ("spawn", Box::new(|| drop(spawn(async {})))),
         ("spawn_named", Box::new(|| drop(dunlin::spawn_named("krill", async {})))),
         ("fork", Box::new(|| drop(Scope::new().fork(async {})))),
@@ -57,6 +61,16 @@ fn a_panic_names_the_line_of_its_cause() {
             }),
         ),
         ("interval", Box::new(|| drop(interval(Duration::ZERO)))),
+        (
+            "start_send",
+            Box::new(|| {
+                let (tx, _rx) = channel::<u8>();
+                let mut sink = std::pin::pin!(tx.into_sink());
+                for value in 0..2 {
+                    drop(sink.as_mut().start_send(value));
+                }
+            }),
+        ),
     ];
     let found: Vec<_> = guilty.into_iter().map(|(name, guilty)| (name, blamed(guilty))).collect();
 
@@ -68,16 +82,37 @@ fn a_panic_names_the_line_of_its_cause() {
             drop(choice.await);
         });
     });
-    let (_, timer) = blamed(|| {
-        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-        let _ = std::pin::pin!(sleep(Duration::from_secs(1))).poll(&mut cx);
+    let poll = |future: Pin<&mut dyn Future<Output = ()>>| future.poll(&mut Context::from_waker(Waker::noop()));
+    let (_, timer) = blamed(|| assert!(poll(pin!(sleep(Duration::from_secs(1)))).is_pending()));
+    #[cfg(feature = "net")]
+    let (_, join) = blamed(|| {
+        let join = async { drop(Node::builder().no_config().app("blame").join().await) };
+        assert!(poll(pin!(join)).is_pending());
     });
+
+    // That it was polled again shows nowhere but in the text.
+    fn again<F: Future>(future: F) {
+        let (mut cx, mut future) = (Context::from_waker(Waker::noop()), pin!(future));
+        assert!(future.as_mut().poll(&mut cx).is_ready());
+        drop(future.poll(&mut cx));
+    }
+    let (_, posted) = blamed(|| again(channel_with(fifo(1)).0.send_nowait(7)));
+    let (_, done) = blamed(|| {
+        let (_, mut ended) = channel::<u8>();
+        again(Choice::fair().on(ended.recv(), drop).into_future());
+    });
+    let (_, list) = blamed(|| again([std::future::ready(1)].into_iter().collect::<Par<_>>()));
     drop(panic::take_hook());
     for (name, (place, text)) in found {
         assert_eq!(place, here, "{name}: {text}");
     }
     assert!(choice.contains(here) && choice.contains("every branch is off"), "{choice}");
     assert!(timer.contains(here) && timer.contains("outside of a tokio runtime"), "{timer}");
+    #[cfg(feature = "net")]
+    assert!(join.contains(here) && join.contains("outside of a tokio runtime"), "{join}");
+    for (text, what) in [(posted, "a post that"), (done, "a choice that"), (list, "a `par!` that")] {
+        assert!(text.contains(what) && text.contains("was polled again"), "{text}");
+    }
 }
 
 /// Of ends with names too: one of a channel, of a bundle, of a bundle's guest, and the guests of an acceptor.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use actor::{Actor, say};
 use dunlin::prelude::*;
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 
 /// An application that no other test run has.
 fn application(test: &str) -> String {
@@ -43,6 +44,9 @@ fn a_role() {
             ("market keeper", [application, names]) => market_keeper(node(application, names).await?).await,
             ("listener", [application, names]) => listener(node(application, names).await?).await,
             ("customer", [application, names]) => customer(node(application, names).await?).await,
+            ("clinic", [application, names]) => clinic(node(application, names).await?).await,
+            ("patient", [application, names]) => patient(node(application, names).await?).await,
+            ("visitor", [application, names]) => visitor(node(application, names).await?).await,
             ("broker", [application, names]) => broker(node(application, names).await?).await,
             ("left", [application, names]) => left(node(application, names).await?).await,
             ("right", [application, names]) => right(node(application, names).await?).await,
@@ -522,6 +526,89 @@ fn a_caller_hears_that_its_server_was_killed_and_a_new_one_is_admitted() {
 // A broker, which serves the names as well, and is not needed once it has brought two together.
 
 /// Makes a channel, and hands its ends to two others.
+#[derive(Bundle)]
+struct Clinic {
+    ask: Call<String, usize>,
+}
+
+/// Serves one client, and says how that ended.
+async fn treats(mut clinic: ClinicServer, is_one_lost: watch::Sender<bool>) {
+    let mut unanswered = Vec::new();
+    let end = loop {
+        let question = match clinic.ask.accept().await {
+            Ok(question) => question,
+            Err(error) => break error,
+        };
+        match question.as_str() {
+            "never to be answered" => {
+                unanswered.push(question);
+                say("asked");
+            }
+            "until one is lost" => {
+                let mut lost = is_one_lost.subscribe();
+                lost.wait_for(|lost| *lost).await.unwrap();
+                question.reply(1).unwrap();
+            }
+            _ => {
+                let length = question.len();
+                question.reply(length).unwrap();
+            }
+        }
+    };
+    if end == RecvError::NodeLost {
+        is_one_lost.send_replace(true);
+    }
+    say(format!("{end:?}"));
+}
+
+/// Serves two clients, and stops when both are gone.
+async fn clinic(node: Node) -> Result {
+    let mut guests = node.acceptor::<Clinic>("clinic").await?;
+    let (scope, is_one_lost) = (Scope::new(), watch::Sender::new(false));
+    for _ in 0..2 {
+        let guest = guests.recv().await?.into_face();
+        scope.fork(treats(guest, is_one_lost.clone()));
+    }
+    drop(guests);
+    scope.finish(Duration::from_secs(30)).await?;
+    say("finished");
+    node.leave().await
+}
+
+async fn patient(node: Node) -> Result {
+    let mut clinic = node.client::<Clinic>("clinic").await?;
+    assert_eq!(clinic.ask.call("krill".to_owned()).await?, 5);
+    say("served");
+    assert_eq!(clinic.ask.call("until one is lost".to_owned()).await?, 1);
+    assert_eq!(clinic.ask.call("cod".to_owned()).await?, 3);
+    say("served on");
+    drop(clinic);
+    node.leave().await
+}
+
+async fn visitor(node: Node) -> Result {
+    let mut clinic = node.client::<Clinic>("clinic").await?;
+    let answer = clinic.ask.call("never to be answered".to_owned()).await?;
+    panic!("answered: {answer}");
+}
+
+#[test]
+fn a_client_that_is_killed_in_a_call_harms_neither_the_other_nor_the_server() {
+    let (application, names) = (application("killed client"), address());
+    let clinic = Actor::start(&[], "clinic", &[&application, &names]);
+    let patient = Actor::start(&[], "patient", &[&application, &names]);
+    assert_eq!(patient.hear(), "served");
+    let visitor = Actor::start(&[], "visitor", &[&application, &names]);
+    assert_eq!(clinic.hear(), "asked");
+    drop(visitor); // kills it
+    assert_eq!(clinic.hear(), "NodeLost");
+    assert_eq!(patient.hear(), "served on");
+    assert!(patient.end().success());
+    assert_eq!(clinic.hear(), "Closed");
+    assert_eq!(clinic.hear(), "finished");
+    assert!(clinic.end().success());
+}
+
 async fn broker(node: Node) -> Result {
     let mut left = node.sender::<Sender<u64>>("left").await?;
     let mut right = node.sender::<Receiver<u64>>("right").await?;

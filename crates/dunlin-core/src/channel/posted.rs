@@ -160,7 +160,7 @@ impl<T> Future for Posted<T> {
         let this = self.get_mut();
         let again = std::mem::replace(&mut this.again, true);
         std::task::ready!(budget::counted(again, cx, |cx| this.poll_waiting(cx)));
-        Poll::Ready(this.take().expect("the outcome of a post can be taken once"))
+        Poll::Ready(this.take().expect("a post that has given its outcome was polled again"))
     }
 }
 
@@ -170,7 +170,7 @@ impl<T> Branch for Posted<T> {
     fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<Self::Output> {
         let this = self.get_mut();
         std::task::ready!(choice.poll_lasting(|| this.poll_waiting(cx)));
-        Poll::Ready(this.take().expect("the outcome of a post can be taken once"))
+        Poll::Ready(this.take().expect("a post that has given its outcome was polled again"))
     }
 
     fn unchosen(&self) {

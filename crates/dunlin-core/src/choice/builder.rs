@@ -42,7 +42,7 @@ impl<B: Branch, M: FnOnce(B::Output) -> T, T> Group<T> for One<B, M> {
         let output = std::task::ready!(step_on(self.branch.as_mut(), step));
         match self.map.take() {
             Some(map) => Poll::Ready(map(output)),
-            None => Poll::Pending,
+            None => panic!("a choice that is done was polled again"),
         }
     }
 }

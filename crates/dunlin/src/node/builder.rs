@@ -1,5 +1,6 @@
 //! Settings of a node, and how it comes to be.
 
+use std::panic::Location;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -319,8 +320,16 @@ impl NodeBuilder {
     ///
     /// # Panics
     /// Outside of a tokio runtime.
+    #[track_caller]
     pub fn join(self) -> impl Future<Output = Result<Node, NodeError>> + Send {
-        compiled_here(self.enter())
+        let called = Location::caller();
+        compiled_here(async move {
+            assert!(
+                world::is_simulated() || tokio::runtime::Handle::try_current().is_ok(),
+                "a node joined at {called} outside of a tokio runtime: use `#[dunlin::main]` or `dunlin::block_on`"
+            );
+            self.enter().await
+        })
     }
 
     async fn enter(mut self) -> Result<Node, NodeError> {
