@@ -439,6 +439,90 @@ fn a_complete_graph_of_choices_gets_on() {
     graph(4, &edges, ROUNDS, true);
 }
 
+const PHASES: u64 = 1_000;
+
+/// A process that chooses between three barriers, its neighbours and going on, and gives some choices up,
+/// until all have gone through so many phases. It tells of each.
+async fn restless(
+    who: u64,
+    mut barriers: [Barrier; 3],
+    mut to: Sender<u64>,
+    mut from: Receiver<u64>,
+    phases: tokio::sync::watch::Sender<u64>,
+) {
+    let (mut random, mut round, mut done, mut slot) = (Random(who), who, 0, Some(who));
+    while done < PHASES {
+        round += 1;
+        let [a, b, c] = &mut barriers;
+        let [first, second, third] = match round % 3 {
+            0 => [a, b, c],
+            1 => [b, c, a],
+            _ => [c, a, b],
+        };
+        let (is_restless, sends) = (random.below(4) == 0, slot.is_some());
+        let choice = async {
+            alt! {
+                synced = first.sync() => synced.unwrap(),
+                sent = to.send_from(&mut slot), if sends => sent.unwrap(),
+                synced = second.sync() => synced.unwrap(),
+                value = from.recv() => drop(value.unwrap()),
+                synced = third.sync() => synced.unwrap(),
+                () = future(tokio::task::yield_now()), if is_restless => {}
+            }
+        };
+        let (gives_up, patience) = (random.below(4) == 0, random.below(4));
+        tokio::select! { biased; () = choice => {}, () = give_way(patience), if gives_up => {} }
+        // A choice that was given up may have taken part in a phase: the barriers know.
+        let now = barriers.iter().map(Barrier::phases).sum();
+        if now > done {
+            assert_eq!(now, done + 1, "two phases in one choice");
+            done = now;
+            phases.send_replace(done);
+            // Not each time: a value on its way would wake a choice that the barrier has forgotten to wake.
+            if random.below(8) == 0 {
+                slot = Some(done);
+            }
+        }
+    }
+}
+
+/// They once took over ten seconds under load. No livelock has been found since.
+#[test]
+fn choices_at_barriers_get_on() {
+    for parties in [4, 8] {
+        let barriers: [Barrier; 3] = std::array::from_fn(|_| barrier());
+        let enrolled: Vec<_> = (0..parties).map(|_| barriers.each_ref().map(Barrier::enrol)).collect();
+        drop(barriers);
+        let (senders, mut receivers): (Vec<_>, Vec<_>) = (0..parties).map(|_| channel()).unzip();
+        receivers.rotate_left(1);
+        let (phases, mut has_gone_on) = tokio::sync::watch::channel(0);
+        on_two(async move {
+            let ends = senders.into_iter().zip(receivers);
+            let processes: Vec<_> = (0..)
+                .zip(enrolled.into_iter().zip(ends))
+                .map(|(who, (barriers, (to, from)))| spawn(restless(who, barriers, to, from, phases.clone())))
+                .collect();
+            drop(phases);
+            loop {
+                match tokio::time::timeout(Duration::from_secs(10), has_gone_on.changed()).await {
+                    Ok(Ok(())) => {}
+                    // Nobody is left to tell.
+                    Ok(Err(_)) => break,
+                    Err(_) => {
+                        let waits = dunlin::waits::snapshot();
+                        let phases = *has_gone_on.borrow();
+                        panic!("{parties} processes have not gone on for 10 s after {phases} phases: {waits:#?}")
+                    }
+                }
+            }
+            for process in processes {
+                process.await.unwrap();
+            }
+            assert_eq!(*has_gone_on.borrow(), PHASES);
+        });
+    }
+}
+
 #[test]
 fn send_to_any_reaches_exactly_one() {
     on_two(async {
