@@ -5,6 +5,7 @@
 //! and fewer fail too, until the number is lowered, so that what has been cleaned up stays clean.
 //!
 //! ```text
+//! cargo test -p dunlin-lint             fails where a figure differs from ratchet.toml, as the gate does
 //! cargo run -p dunlin-lint              fails where a figure differs from ratchet.toml
 //! cargo run -p dunlin-lint -- --show    lists every cycle, comment and function
 //! cargo run -p dunlin-lint -- --record  writes the figures into ratchet.toml
@@ -47,14 +48,8 @@ impl Findings {
 
 fn main() -> ExitCode {
     let argument = std::env::args().nth(1);
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("it is in the folder of the crates");
-    let found = folders(crates).into_iter().map(|folder| {
-        let name = folder.file_name().expect("a crate has a name").to_string_lossy().into_owned();
-        let findings = look_at(&folder).unwrap_or_else(|error| panic!("{name}: {error}"));
-        (name, findings)
-    });
-    let found: Vec<(String, Findings)> = found.collect();
-    let now = Ratchet::of(found.iter().map(|(name, findings)| (name.clone(), findings.figures())));
+    let found = findings();
+    let now = figures(&found);
     match argument.as_deref() {
         Some("--show") => show(&found),
         Some("--record") => fs::write(ratchet::path(), now.to_text()).expect("ratchet.toml can be written"),
@@ -73,6 +68,21 @@ fn main() -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+/// What is found in all crates.
+fn findings() -> Vec<(String, Findings)> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("it is in the folder of the crates");
+    let found = folders(crates).into_iter().map(|folder| {
+        let name = folder.file_name().expect("a crate has a name").to_string_lossy().into_owned();
+        let findings = look_at(&folder).unwrap_or_else(|error| panic!("{name}: {error}"));
+        (name, findings)
+    });
+    found.collect()
+}
+
+fn figures(found: &[(String, Findings)]) -> Ratchet {
+    Ratchet::of(found.iter().map(|(name, findings)| (name.clone(), findings.figures())))
 }
 
 fn show(found: &[(String, Findings)]) {
@@ -137,4 +147,19 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     }
     files.sort();
     files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sources_are_as_the_ratchet_says() {
+        let differences = ratchet::read().differences(&figures(&findings()));
+        assert!(
+            differences.is_empty(),
+            "{}\nTo see each place: cargo run -p dunlin-lint -- --show",
+            differences.join("\n")
+        );
+    }
 }
