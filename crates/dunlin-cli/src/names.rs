@@ -181,9 +181,15 @@ async fn list(options: &List, output: Output) -> Result<(), Failure> {
         }
         return Ok(());
     }
-    let at = printable(names.address.as_deref().unwrap_or("no address"));
+    output.say(&(), || table(&names, &config.app.value));
+    Ok(())
+}
+
+/// What a terminal shows. Other nodes say who and where they are: it must not take that for commands.
+fn table(names: &NameList, app: &str) -> String {
     let of = if names.serves {
-        format!(", which serves the names of {:?} at {at}", config.app.value)
+        let at = printable(names.address.as_deref().unwrap_or("no address"));
+        format!(", which serves the names of {app:?} at {at}")
     } else {
         String::new()
     };
@@ -193,16 +199,44 @@ async fn list(options: &List, output: Output) -> Result<(), Failure> {
         let state = end.waits_for().map_or_else(|| end.state.to_string(), |what| format!("waits for {what}"));
         let since = format!("{:.1} s", end.since.as_secs_f64());
         let row = [end.name.clone(), face, state, since, end.node.clone(), end.addresses.join(", ")];
-        // Other nodes say who and where they are: a terminal must not take that for commands.
         rows.push(row.map(|cell| printable(&cell)).to_vec());
     }
     let table = if names.ends.is_empty() { "no name is declared".to_owned() } else { columns(&rows) };
-    output.say(&(), || format!("node {}{of}\n{table}", printable(&names.node)));
-    Ok(())
+    format!("node {}{of}\n{table}", printable(&names.node))
 }
 
 async fn known_at(app: &str, address: &str, visitor: &Node, patience: Duration) -> Result<NameList, Failure> {
     let mut asks =
         visitor.inquire(Some(address), patience).await.map_err(|why| ping::unanswered(app, address, &why))?;
     asks.names(patience).await.map_err(|why| ping::nobody(app, address, &why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node refuses to declare such a name, but what answers need not be one.
+    #[test]
+    fn control_characters_from_another_node_reach_no_terminal() {
+        let harmful = "a\x1b[2J\u{202e}";
+        let answer = json!({
+            "node": harmful,
+            "listening": [],
+            "address": harmful,
+            "serves": true,
+            "ends": [{
+                "name": harmful,
+                "face": harmful,
+                "shared": false,
+                "encoding": "postcard",
+                "node": harmful,
+                "addresses": [harmful],
+                "state": "joined",
+                "since": { "secs": 1, "nanos": 0 },
+            }],
+        });
+        let table = table(&serde_json::from_value(answer).unwrap(), "weather");
+        assert!(!table.contains(['\x1b', '\u{202e}']), "{table:?}");
+        assert_eq!(table.matches(r"a\u{1b}[2J\u{202e}").count(), 6, "{table}");
+    }
 }

@@ -423,25 +423,6 @@ fn names_are_served_and_listed() {
 }
 
 #[test]
-fn a_name_with_control_characters_reaches_the_terminal_escaped() {
-    let stage = Stage::new(FILE);
-    let mut server = stage.start(&["names", "serve"]);
-    server.says("serving");
-    dunlin::block_on(async {
-        let here = joined(&stage, "here").await?;
-        let _waits = here.receiver::<u32>("a\x1b[2Jb\u{202e}").await?;
-        let table = stage.run(&["names", "list"]).out;
-        assert!(table.lines().any(|line| line.starts_with("a\\u{1b}[2Jb\\u{202e}  receiver  ")), "{table:?}");
-        assert!(!table.contains(['\x1b', '\u{202e}']), "{table:?}");
-        // A program reads the name as it is.
-        assert_eq!(lines(&stage.run(&["names", "list", "--json"]))[0]["name"], "a\x1b[2Jb\u{202e}");
-        here.leave().await
-    })
-    .unwrap();
-    assert_eq!(server.ends_with("-INT"), Some(130));
-}
-
-#[test]
 fn pings_go_to_an_address_a_node_or_the_holder_of_a_name() {
     let stage = Stage::new(FILE);
     let nobody = stage.run(&["ping", "station"]);

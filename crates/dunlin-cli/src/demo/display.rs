@@ -450,7 +450,10 @@ fn report(tally: &Tally, is_inside: bool, took: Duration, columns: usize) -> Str
 
 #[cfg(test)]
 mod tests {
-    use indicatif::InMemoryTerm;
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    use indicatif::{InMemoryTerm, TermLike};
 
     use super::super::event::{Connection, Outcome};
     use super::super::texts::Text;
@@ -537,17 +540,72 @@ mod tests {
         assert_eq!(term.contents().lines().count(), 1, "what is lost is still to be read: {}", term.contents());
     }
 
+    /// A terminal that is empty after it is resized, and breaks a line that does not fit into two.
+    #[derive(Clone, Debug)]
+    struct Resizable(Arc<Mutex<(InMemoryTerm, u16)>>);
+
+    impl Resizable {
+        fn new(width: u16) -> Self {
+            Self(Arc::new(Mutex::new((InMemoryTerm::new(10, width), width))))
+        }
+
+        fn resize(&self, width: u16) {
+            *self.0.lock().unwrap() = (InMemoryTerm::new(10, width), width);
+        }
+
+        fn now(&self) -> InMemoryTerm {
+            self.0.lock().unwrap().0.clone()
+        }
+    }
+
+    impl TermLike for Resizable {
+        fn width(&self) -> u16 {
+            self.0.lock().unwrap().1
+        }
+
+        fn move_cursor_up(&self, n: usize) -> io::Result<()> {
+            self.now().move_cursor_up(n)
+        }
+
+        fn move_cursor_down(&self, n: usize) -> io::Result<()> {
+            self.now().move_cursor_down(n)
+        }
+
+        fn move_cursor_right(&self, n: usize) -> io::Result<()> {
+            self.now().move_cursor_right(n)
+        }
+
+        fn move_cursor_left(&self, n: usize) -> io::Result<()> {
+            self.now().move_cursor_left(n)
+        }
+
+        fn write_line(&self, line: &str) -> io::Result<()> {
+            self.now().write_line(line)
+        }
+
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            self.now().write_str(text)
+        }
+
+        fn clear_line(&self) -> io::Result<()> {
+            self.now().clear_line()
+        }
+
+        fn flush(&self) -> io::Result<()> {
+            self.now().flush()
+        }
+    }
+
     #[test]
     fn lines_fit_a_terminal_that_is_narrow_and_is_resized() {
-        let term = InMemoryTerm::new(10, 40);
-        let width = std::rc::Rc::new(std::cell::Cell::new(40));
-        let now = width.clone();
+        let term = Resizable::new(40);
+        let now = term.clone();
         let target = ProgressDrawTarget::term_like(Box::new(term.clone()));
-        let mut live = Live::new(&plan(), target, Box::new(move || now.get()));
+        let mut live = Live::new(&plan(), target, Box::new(move || now.width().into()));
         let tally = Tally::new(&plan());
         let mut shows = |part: &str, event: Event| {
             live.hear(&said(part, event), &tally);
-            term.contents()
+            term.now().contents()
         };
         shows("customer 1", Event::Started { pid: 12345 });
         let file = format!("{}.txt", "walrus".repeat(20));
@@ -555,10 +613,16 @@ mod tests {
         assert_eq!(waits.lines().count(), 2, "{waits}");
         assert!(waits.lines().all(|line| line.chars().count() <= 40), "{waits}");
         assert!(waits.contains("  customer 1 [12345] walrus"), "{waits}");
-        width.set(30);
-        let begins = Event::Begins { file, worker: "worker 2".to_owned(), bytes: 9, pieces: 2 };
+        term.resize(30);
+        let begins = Event::Begins { file: file.clone(), worker: "worker 2".to_owned(), bytes: 9, pieces: 2 };
         let begins = shows("customer 1", begins);
         assert_eq!(begins.lines().count(), 2, "{begins}");
+        assert!(begins.lines().all(|line| line.chars().count() <= 30), "{begins}");
+        term.resize(100);
+        let progress = shows("customer 1", Event::Progress { file, sent: 1 });
+        assert_eq!(progress.lines().count(), 2, "{progress}");
+        assert!(progress.lines().all(|line| line.chars().count() <= 100), "{progress}");
+        assert!(progress.lines().any(|line| line.contains('━')), "there is room for the bar again: {progress}");
     }
 
     #[test]
