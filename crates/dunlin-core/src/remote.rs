@@ -7,6 +7,7 @@
 //!
 //! ```text
 //!   sending half                                           receiving half (home)
+//!                                  ◀── Opened ──           at once: whether it promises places, and how many
 //!   send().poll: encode, offer     ── Offer(bytes) ──▶     the queue keeps bytes; wakes the receiver
 //!                                                          recv().poll: marks the offer, unlocks, decodes, locks, decides
 //!   send().poll: value dropped     ◀── Taken ──
@@ -18,6 +19,9 @@
 //!   open again                     ◀── Abort ──
 //!   the send was dropped, or late  ── Withdraw ──▶
 //!   given back                     ◀── Withdrawn ──        (or Taken, Failed: the withdrawal came too late)
+//!
+//!   send().poll: encode            ── Sent(bytes) ──▶      into a place that was promised: the buffer keeps bytes
+//!                                  ◀── Credit ──           recv().poll: decodes; the place is free again
 //! ```
 //!
 //! # Rules
@@ -62,11 +66,11 @@ pub fn sending_half<T: Portable, P>(receiver: Receiver<T, P>, terms: Terms, link
 }
 
 /// Takes the place of the sender, which is at the other node: the channel is a receiving half, its home, from
-/// now on. It must be a rendezvous.
+/// now on.
 pub fn receiving_half<T: Portable, P>(sender: Sender<T, P>, terms: Terms, link: Arc<dyn Link>) -> Arc<dyn Half> {
     let chan = sender.chan().clone();
     let remote = Remote::new(link, terms, encode::<T>, decode::<T>);
-    chan.add_agent(|queue, _| queue.link_sender(remote));
+    chan.add_agent(|queue, after| queue.link_sender(remote, after));
     // The sender's end lives on as this.
     sender.into_inlet();
     Arc::new(Receiving { chan })
@@ -103,6 +107,14 @@ impl<T: Send + 'static> Half for Sending<T> {
             Word::Reserve { ticket, request } => {
                 let reserver: Arc<dyn Reserver> = Arc::new(Reservation { chan: self.chan.clone(), ticket });
                 self.chan.with_queue(|queue, _, after| queue.reserve_over_link(ticket, request, reserver, after));
+            }
+            Word::Opened { places } => {
+                let opened = self.chan.with_queue(|queue, _, after| queue.open_link(places, after));
+                opened.map_err(|()| Word::Opened { places })?;
+            }
+            Word::Credit { places } => {
+                let promised = self.chan.with_queue(|queue, _, after| queue.credit_over_link(places, after));
+                promised.map_err(|()| Word::Credit { places })?;
             }
             Word::Ended(Ended::Poisoned(reason)) => self.chan.poison_surely(reason),
             Word::Ended(Ended::Retired) => self.chan.retire(),
@@ -155,6 +167,10 @@ impl<T: Send + 'static> Half for Receiving<T> {
                 });
                 offered.map_err(|value| Word::Offer { ticket, value })
             }
+            Word::Sent { value } => {
+                let pushed = self.chan.with_queue(|queue, _, after| queue.push_from_link(value, after));
+                pushed.map_err(|value| Word::Sent { value })
+            }
             Word::OfferChoice { ticket, choice } => {
                 let offered = self
                     .chan
@@ -190,6 +206,8 @@ impl<T: Send + 'static> Half for Receiving<T> {
                 Ok(())
             }
             Word::Ended(Ended::Retired) => {
+                // Nothing is on its way any more.
+                self.chan.with_queue(|queue, _, after| queue.end_lending(after));
                 self.chan.retire();
                 Ok(())
             }
@@ -210,7 +228,10 @@ impl<T: Send + 'static> Half for Receiving<T> {
 impl<T: Send + 'static> Receiving<T> {
     /// Nothing more comes from the sending half.
     fn leave(&self) {
-        let link = self.chan.with_queue(|queue, _, after| queue.unlink_sender(after));
+        let link = self.chan.with_queue(|queue, _, after| {
+            queue.end_lending(after);
+            queue.unlink_sender(after)
+        });
         if let Some(link) = link {
             self.chan.sender_gone();
             if let Some(waker) = link.close() {

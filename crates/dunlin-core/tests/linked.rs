@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
+use bytes::Bytes;
 use dunlin_core::carrier::Format;
 use dunlin_core::remote::{Ended, Half, Link, Terms, Word, receiving_half, sending_half};
 use dunlin_core::{
-    Choice, Operation, Overflow, Portable, Receiver, RecvError, SendError, Sender, Why, channel, channel_with,
-    rendezvous, send_to_any,
+    Choice, Operation, Overflow, Policy, Portable, Receiver, RecvError, SendError, Sender, Why, channel, channel_with,
+    fifo, overwrite_oldest, rendezvous, send_to_any,
 };
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -62,8 +63,15 @@ impl Halves {
 }
 
 fn over_a_link<T: Portable>() -> (Sender<T>, Receiver<T>, Arc<Halves>) {
+    let (tx, rx, halves) = not_opened(rendezvous());
+    halves.carry();
+    (tx, rx, halves)
+}
+
+/// The sending half has not heard yet how its home takes values.
+fn not_opened<T: Portable>(policy: Policy) -> (Sender<T>, Receiver<T>, Arc<Halves>) {
     let terms = Terms { format: Format::Cbor, value_max: 1 << 20 };
-    let ((tx, far), (near, rx)) = (channel(), channel());
+    let ((tx, far), (near, rx)) = (channel(), channel_with(policy));
     let (forth, back) = (Arc::new(Way::default()), Arc::new(Way::default()));
     let (sending, home) = (sending_half(far, terms, forth.clone()), receiving_half(near, terms, back.clone()));
     (tx, rx, Arc::new(Halves { sending, home, forth, back }))
@@ -379,6 +387,7 @@ fn refused_send_leaves_no_bytes_for_the_next_offer() {
     let (tx, far) = channel_with::<Own>(rendezvous().pending_senders(1, Overflow::Reject));
     let forth = Arc::new(Way::default());
     let sending = sending_half(far, terms, forth.clone());
+    sending.hear(Word::Opened { places: None }).unwrap();
     let mut a = tx.share();
     let (mut b, mut c) = (a.clone(), a.clone());
     let (_other_tx, mut other_rx) = channel::<u32>();
@@ -599,4 +608,180 @@ fn value_with_an_end_that_is_not_at_rest_waits_until_it_is() {
     };
     assert!(why.as_str().contains("ends do not move"), "{why}");
     drop(value);
+}
+
+/// The words without what they carry.
+fn kinds(way: &Way) -> Vec<&'static str> {
+    let words = way.0.lock().unwrap();
+    let kind = |word: &Word| match word {
+        Word::Opened { .. } => "opened",
+        Word::Credit { .. } => "credit",
+        Word::Sent { .. } => "sent",
+        Word::Offer { .. } => "offer",
+        Word::OfferChoice { .. } => "offer of a choice",
+        Word::Taken { .. } => "taken",
+        Word::Ended(_) => "ended",
+        _ => "another",
+    };
+    words.iter().map(kind).collect()
+}
+
+#[test]
+fn nothing_is_offered_before_the_home_has_said_how_it_takes_values() {
+    for (policy, said) in [(rendezvous(), "offer"), (fifo(1), "sent"), (overwrite_oldest(1), "offer")] {
+        let (mut tx, _rx, halves) = not_opened::<Own>(policy);
+        let mut send = pin!(tx.send(own(1)));
+        assert!(poll(send.as_mut()).is_pending());
+        assert!(halves.forth.take().is_empty());
+        let [opened] = &halves.back.take()[..] else { panic!("the home says one thing") };
+        by_the_socket(|| halves.sending.hear(opened.clone()).unwrap());
+        assert_eq!(kinds(&halves.forth), [said]);
+        assert_eq!(poll(send.as_mut()).is_ready(), said == "sent");
+        halves.carry();
+    }
+}
+
+#[test]
+fn a_place_that_is_promised_is_used_without_a_word_of_the_home() {
+    let (mut tx, mut rx, halves) = not_opened::<Own>(fifo(2));
+    halves.carry();
+    tx.try_send(own(1)).unwrap();
+    ready(pin!(tx.send(own(2)))).unwrap();
+    let back = tx.try_send(own(3)).unwrap_err();
+    assert!(matches!(back.why(), Some(Why::WouldBlock)), "{back:?}");
+    let mut third = Box::pin(tx.send(own(3)));
+    assert!(poll(third.as_mut()).is_pending());
+    halves.carry();
+    assert_eq!(rx.len(), 2);
+    assert_eq!(ready(pin!(rx.recv())).unwrap().number, 1);
+    assert_eq!(kinds(&halves.back), ["credit"]);
+    // The value of the send that waits goes out when its place is promised; its owner drops it.
+    halves.carry();
+    ready(third.as_mut()).unwrap();
+    drop(third);
+    halves.carry();
+    assert_eq!([2, 3].map(|_| ready(pin!(rx.recv())).unwrap().number), [2, 3]);
+    drop(tx);
+    halves.carry();
+    assert!(matches!(ready(pin!(rx.recv())), Err(RecvError::Closed)));
+}
+
+#[test]
+fn home_takes_no_value_for_which_it_has_no_place() {
+    let (_tx, mut rx, halves) = not_opened::<Own>(fifo(1));
+    halves.carry();
+    let bytes = || Bytes::from_static(&[0x82, 1, 0x80]);
+    halves.home.hear(Word::Sent { value: bytes() }).unwrap();
+    assert_eq!(halves.home.hear(Word::Sent { value: bytes() }), Err(Word::Sent { value: bytes() }));
+    assert_eq!(ready(pin!(rx.recv())).unwrap().number, 1);
+    halves.home.hear(Word::Sent { value: bytes() }).unwrap();
+
+    let (_tx, _rx, halves) = not_opened::<Own>(rendezvous());
+    assert!(halves.home.hear(Word::Sent { value: bytes() }).is_err());
+    halves.carry();
+    let credit = Word::Credit { places: 1 };
+    assert_eq!(halves.sending.hear(credit.clone()), Err(credit), "it has said that it promises none");
+    assert!(halves.sending.hear(Word::Opened { places: None }).is_err(), "it has said so");
+}
+
+#[test]
+fn what_is_sent_before_the_receiver_retires_the_channel_is_received() {
+    let (mut tx, mut rx, halves) = not_opened::<Own>(fifo(2));
+    halves.carry();
+    ready(pin!(tx.send(own(1)))).unwrap();
+    rx.retire();
+    // The home does not know yet that something is on its way.
+    assert!(poll(pin!(rx.recv())).is_pending());
+    halves.carry();
+    assert_eq!(ready(pin!(rx.recv())).unwrap().number, 1);
+    assert!(matches!(ready(pin!(rx.recv())), Err(RecvError::Closed)));
+    assert!(ready(pin!(tx.send(own(2)))).is_err());
+}
+
+#[test]
+fn unreadable_value_in_the_buffer_poisons_the_channel() {
+    for policy in [fifo(2), overwrite_oldest(2)] {
+        let (mut tx, mut rx, halves) = not_opened::<Own>(policy);
+        halves.carry();
+        for number in [13, 1] {
+            let mut send = pin!(tx.send(own(number)));
+            let first = poll(send.as_mut());
+            halves.carry();
+            assert!(first.is_ready() || poll(send.as_mut()).is_ready());
+        }
+        let Err(RecvError::Poisoned(reason)) = ready(pin!(rx.recv())) else { panic!("13 cannot be read") };
+        assert!(reason.to_string().contains("13 cannot be read"), "{reason}");
+        halves.carry();
+        let Err(SendError::NotTaken { why: Why::Poisoned(_), .. }) = ready(pin!(tx.send(own(2)))) else {
+            panic!("its sender hears of it")
+        };
+    }
+}
+
+#[test]
+fn large_value_of_a_choice_is_encoded_when_there_is_a_place_for_it() {
+    let (mut tx, mut rx, halves) = not_opened::<Own>(fifo(1));
+    halves.carry();
+    ready(pin!(tx.send(own(1)))).unwrap();
+    let (_other, mut never) = channel::<Own>();
+    let mut slot = Some(large(2));
+    let choice = Choice::fair().on(tx.send_from(&mut slot), |sent| sent.is_ok()).on(never.recv(), |_| false);
+    let mut choice = Box::pin(choice.into_future());
+    assert!(poll(choice.as_mut()).is_pending());
+    halves.carry();
+    assert_eq!(ready(pin!(rx.recv())).unwrap().number, 1);
+    by_the_socket(|| halves.back.take().into_iter().for_each(|word| halves.sending.hear(word).unwrap()));
+    assert_eq!(kinds(&halves.forth), [""; 0], "nothing has encoded it");
+    let chosen = (0..40).find_map(|_| match poll(choice.as_mut()) {
+        Poll::Ready(chosen) => Some(chosen),
+        Poll::Pending => None,
+    });
+    assert_eq!(chosen, Some((0, true)));
+    halves.carry();
+    assert_eq!(ready(pin!(rx.recv())).unwrap().number, 2);
+}
+
+#[test]
+fn choice_of_two_buffers_sends_its_one_value_into_that_which_has_a_place() {
+    let (mut full, _kept, halves) = not_opened::<Own>(fifo(1));
+    let (mut free, mut rx, others) = not_opened::<Own>(fifo(1));
+    halves.carry();
+    others.carry();
+    ready(pin!(full.send(own(1)))).unwrap();
+    ready(pin!(free.send(own(2)))).unwrap();
+    let mut senders = [full, free];
+    for size in [0, 4000] {
+        let mut slot = Some(Own { number: 3, padding: size });
+        let mut any = Box::pin(send_to_any(&mut slot, &mut senders));
+        assert!(poll(any.as_mut()).is_pending());
+        others.carry();
+        ready(pin!(rx.recv())).unwrap();
+        others.carry();
+        let sent = (0..40).find_map(|_| match poll(any.as_mut()) {
+            Poll::Ready(sent) => Some(sent),
+            Poll::Pending => None,
+        });
+        assert!(matches!(sent, Some(Ok(1))), "{sent:?}");
+        drop(any);
+        assert_eq!(slot, None);
+        others.carry();
+    }
+    assert_eq!(ready(pin!(rx.recv())).unwrap().number, 3);
+}
+
+#[test]
+fn value_that_is_overwritten_while_it_is_read_is_not_received() {
+    let (mut tx, mut rx, halves) = not_opened::<Own>(overwrite_oldest(1));
+    halves.carry();
+    let mut first = pin!(tx.send(own(1)));
+    assert!(poll(first.as_mut()).is_pending());
+    halves.carry();
+    ready(first.as_mut()).unwrap();
+    let (home, bytes) = (halves.home.clone(), Bytes::from_static(&[0x82, 2, 0x80]));
+    while_it_is_read(move || {
+        home.hear(Word::Offer { ticket: 9, value: bytes }).unwrap();
+    });
+    assert_eq!(ready(pin!(rx.recv())).unwrap().number, 2);
+    assert_eq!(kinds(&halves.back), ["taken"]);
+    assert!(rx.is_empty());
 }

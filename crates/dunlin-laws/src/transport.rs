@@ -35,6 +35,8 @@ pub enum Feature {
     Waits,
     /// Values are moved, not copied: each is dropped once.
     Moved,
+    /// What is buffered is values, not their bytes: it is dropped as values are.
+    BufferedValues,
     /// Poison that may be too weak: whoever sends it from the sending end is told whether it was.
     PoisonVerdict,
     /// A receiver that was made here goes to the other side.

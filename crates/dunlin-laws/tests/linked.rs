@@ -1,16 +1,15 @@
-//! The laws of an unshared rendezvous over a link: the slice of the redesign. `DUNLIN_SEEDS=1000` looks as
-//! long as its verdict asks.
+//! The laws of unshared channels over a link: the way of values that is to be the only one. `DUNLIN_SEEDS=1000`
+//! looks longer.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use dunlin::{Choice, Operation, Policy, Receiver, SendError, Sender};
+use dunlin::{Choice, Operation, Policy, Receiver, SendError, Sender, fifo, unbounded};
 use dunlin_laws::rig::{Random, cut_off};
 use dunlin_laws::{Linked, Pushed, Rig, Transport, kinds, laws, run};
 
 fn judge<X: Transport>(transport: &X) {
-    let kinds: Vec<_> = kinds().into_iter().filter(|kind| kind.is_plain_rendezvous()).collect();
-    let report = run(transport, &kinds, &laws());
+    let report = run(transport, &kinds(), &laws());
     println!("\n{report}\n{} cells hold", report.held());
     let broken = report.broken();
     assert!(broken.is_empty(), "{} cells are broken:\n{}", broken.len(), broken.join("\n"));
@@ -129,8 +128,8 @@ fn random_programs_lose_and_double_nothing() {
         let (transport, rig) = (Linked::default(), Rig::new(seed));
         transport.begin(&rig, seed);
         let seeded = Rc::new(Seeded(RefCell::new(Random::new(seed ^ 0xd0_0d))));
-        let (one, two) =
-            (transport.channel(Policy::default(), &mut |_| {}), transport.channel(Policy::default(), &mut |_| {}));
+        let policy = [Policy::default(), fifo(1), fifo(3), unbounded()][(seed % 4) as usize].clone();
+        let [one, two] = [(); 2].map(|()| transport.channel(policy.clone(), &mut |_| {}));
         let ledgers: [Shelf; 2] = Default::default();
         let [a, b] = &ledgers;
         // The first channel goes from one link to the other, the second one back.

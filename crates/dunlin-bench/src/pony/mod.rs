@@ -10,6 +10,8 @@
 mod cpu;
 mod link;
 mod over_dunlin;
+#[cfg(feature = "link")]
+mod over_link;
 mod over_tcp;
 mod overhead;
 mod plot;

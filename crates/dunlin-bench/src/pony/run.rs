@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use dunlin::prelude::*;
 use serde::{Deserialize, Serialize};
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -194,6 +194,11 @@ impl Task {
         self.who.starts_with("tokio tcp")
     }
 
+    #[cfg(feature = "link")]
+    fn is_over_link(&self) -> bool {
+        self.who.starts_with(super::over_link::LINK)
+    }
+
     /// As arguments of this binary.
     pub(super) fn arguments(&self) -> Vec<String> {
         let numbers = [
@@ -240,6 +245,10 @@ fn node(task: &Task) -> Result<()> {
         if task.is_over_tcp() {
             return over_tcp::node(task, all[0], gate).await;
         }
+        #[cfg(feature = "link")]
+        if task.is_over_link() {
+            return super::over_link::node(task, all[0], gate).await;
+        }
         let node = remote::over_dunlin::join(&task.names).await?;
         over_dunlin::node(task, node, gate).await
     })
@@ -258,6 +267,11 @@ fn master(task: &Task) -> Result<Measured> {
     let receives = if task.is_over_tcp() {
         runtime.spawn(over_tcp::master(task.clone(), listener, counts.clone()))
     } else {
+        #[cfg(feature = "link")]
+        if task.is_over_link() {
+            let receives = runtime.spawn(super::over_link::master(task.clone(), listener, counts.clone()));
+            return Master { task, counts, sides, receives }.measured(runtime);
+        }
         let (task, counts) = (task.clone(), counts.clone());
         runtime.spawn(async move {
             let mut builder = Node::builder().app("dunlin-bench").names(&names);
@@ -267,15 +281,7 @@ fn master(task: &Task) -> Result<Measured> {
             over_dunlin::master(task, builder.join().await?, counts).await
         })
     };
-    let mut master = Master { task, counts, sides, receives };
-    let measured = if task.count > 0 { master.counted() } else { master.timed() };
-    let measured = match measured {
-        // It says more.
-        Err(_) if master.receives.is_finished() => Err(runtime.block_on(master.receives)?.err().context("it ended")?),
-        measured => measured,
-    };
-    runtime.shutdown_background();
-    measured
+    Master { task, counts, sides, receives }.measured(runtime)
 }
 
 /// The master, as its main thread sees it.
@@ -297,6 +303,17 @@ struct Now {
 }
 
 impl Master<'_> {
+    fn measured(mut self, runtime: Runtime) -> Result<Measured> {
+        let measured = if self.task.count > 0 { self.counted() } else { self.timed() };
+        let measured = match measured {
+            // It says more.
+            Err(_) if self.receives.is_finished() => Err(runtime.block_on(self.receives)?.err().context("it ended")?),
+            measured => measured,
+        };
+        runtime.shutdown_background();
+        measured
+    }
+
     /// What happens in a window of time.
     fn timed(&mut self) -> Result<Measured> {
         self.sides.tell(GO)?;

@@ -4,6 +4,8 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::over_dunlin::{DUNLIN, FIFO};
+#[cfg(feature = "link")]
+use super::over_link::{LINK, LINK_FIFO};
 use super::over_tcp::{EACH, MUX};
 use super::plot::{Axis, Chart, Scale, Series};
 use super::run::{Measured, Task};
@@ -53,7 +55,12 @@ pub(super) fn points(vary: Vary, how: &How, asked: Option<&[usize]>) -> Result<V
             Vary::Size => (1, 50, at),
             Vary::Workers => (1, at, 50_000),
         };
-        [MUX, EACH, DUNLIN, FIFO].map(|who| Task { nodes, workers, ..how.task(who, size) }).to_vec()
+        let all = [MUX, EACH, DUNLIN, FIFO];
+        let task = |who: &str| Task { nodes, workers, ..how.task(who, size) };
+        let tasks = all.into_iter().map(task);
+        #[cfg(feature = "link")]
+        let tasks = tasks.chain([LINK, LINK_FIFO].into_iter().map(task));
+        tasks.collect()
     };
     Ok(at(usual, asked, max)?.into_iter().map(point).collect())
 }

@@ -1,4 +1,4 @@
-//! The slice of the redesign: channels over a link of their own, with no names and one socket.
+//! The way of values of the redesign: channels over a link of their own, with no names and one socket.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use crate::programs::nanoseconds_each;
 pub(crate) const LINK: &str = "link Bytes";
 pub(super) const PINGPONG: [&str; 3] = [TCP, LINK, over_dunlin::BYTES];
 
-fn served(socket: TcpStream) -> Result<Link> {
+pub(crate) fn served(socket: TcpStream) -> Result<Link> {
     socket.set_nodelay(true)?;
     let link = Link::new(LinkConfig::default());
     tokio::spawn(link.serve(socket));

@@ -582,10 +582,14 @@ impl<T> Chan<T> {
     pub(crate) fn try_send(&self, handle: Handle, slot: &mut Option<T>) -> Result<(), Why> {
         let mut after = After::new();
         let mut g = self.lock();
-        let ends = ends(&g);
         if !g.has(QUEUED) {
-            return Err(if ends.no_receivers { Why::Closed } else { Why::WouldBlock });
+            return Err(if ends(&g).no_receivers { Why::Closed } else { Why::WouldBlock });
         }
+        #[cfg(feature = "link")]
+        if queue(&mut g).has_free_place() {
+            g = self.encode_now(g, slot, &mut after)?;
+        }
+        let ends = ends(&g);
         match queue(&mut g).try_offer(handle, &mut Source::Slot(slot), None, ends, &mut after) {
             Offered::Admitted => {
                 publish(&mut g);
@@ -703,21 +707,11 @@ impl<T> Chan<T> {
         let mut after = After::new();
         let mut g = self.lock();
         #[cfg(feature = "link")]
-        loop {
-            let ends = ends(&g);
-            match self::queue(&mut g).begin_offer(&Source::Slot(&mut slot), false, ends, &mut after) {
-                Ok(None) => break,
-                Ok(Some(mut encoding)) => {
-                    drop(g);
-                    if !encoding.encode(&Source::Slot(&mut slot), Waker::noop()) {
-                        let why = Why::Unsendable("an end in a value that is posted has an unsettled operation".into());
-                        return slot.map_or(Ok(None), |value| Err(Failed::from(why).with(value)));
-                    }
-                    after.encoding = Some(encoding);
-                    g = self.lock();
-                }
+        {
+            g = match self.encode_now(g, &mut slot, &mut after) {
+                Ok(g) => g,
                 Err(why) => return slot.map_or(Ok(None), |value| Err(Failed::from(why).with(value))),
-            }
+            };
         }
         let ends = ends(&g);
         let queue = queue(&mut g);
@@ -732,6 +726,29 @@ impl<T> Chan<T> {
         };
         publish(&mut g);
         Ok(ticket)
+    }
+
+    /// Encodes, where nothing is locked, a value that is to go over a link in this call.
+    #[cfg(feature = "link")]
+    fn encode_now<'g>(
+        &'g self,
+        mut g: Guard<'g, Inner<T>>,
+        slot: &mut Option<T>,
+        after: &mut After<T>,
+    ) -> Result<Guard<'g, Inner<T>>, Why> {
+        loop {
+            let ends = ends(&g);
+            let Some(mut encoding) = queue(&mut g).begin_offer(&Source::Slot(slot), false, ends, after)? else {
+                return Ok(g);
+            };
+            drop(g);
+            if !encoding.encode(&Source::Slot(slot), Waker::noop()) {
+                let why = "an end in a value that is sent without waiting has an unsettled operation";
+                return Err(Why::Unsendable(why.into()));
+            }
+            after.encoding = Some(encoding);
+            g = self.lock();
+        }
     }
 
     /// What became of what was posted. Asked until it is ready, and no more.
@@ -983,7 +1000,7 @@ impl<T> Chan<T> {
         let queue = queue(&mut g);
         let result = match took {
             #[cfg(feature = "link")]
-            Took::Reads(_) => unreachable!("it has been decoded"),
+            Took::Reads(_) | Took::Unreadable(_) => unreachable!("it has been decoded"),
             Took::Value(value, ticket) => {
                 queue.taken();
                 Poll::Ready(Ok((value, ticket)))
@@ -1048,6 +1065,13 @@ impl<T> Chan<T> {
                 after.wakes.add(Some(wake::keep(waker)));
             }
         }
+        if let Took::Unreadable(why) = took {
+            drop(g);
+            self.poison_surely(format!("a value that arrived could not be read: {why}").as_str().into());
+            g = self.lock();
+            let ends = ends(&g);
+            took = queue(&mut g).take(handle, own, extended, ends, after);
+        }
         (g, took)
     }
 
@@ -1080,7 +1104,7 @@ impl<T> Chan<T> {
         publish(&mut g);
         match took {
             #[cfg(feature = "link")]
-            Took::Reads(_) => unreachable!("it has been decoded"),
+            Took::Reads(_) | Took::Unreadable(_) => unreachable!("it has been decoded"),
             Took::Value(value, _) => Ok(value),
             Took::Ended(why) => Err(why),
             Took::Nothing | Took::ChoiceGone => Err(RecvError::WouldBlock),

@@ -18,6 +18,11 @@ pub enum Word {
         /// The encoded value.
         value: Bytes,
     },
+    /// To the home, which has promised a place for it: a send is over.
+    Sent {
+        /// The encoded value.
+        value: Bytes,
+    },
     /// To the home: a choice offers something. Its value is asked for by `Reserve`.
     OfferChoice {
         /// Which offer.
@@ -51,6 +56,17 @@ pub enum Word {
     Revoke {
         /// Which offer.
         ticket: u64,
+    },
+    /// To the sending half, before all else: how the home takes values.
+    Opened {
+        /// It promises places for values, which are [sent](Self::Sent) into them, and so many for now. `None`: each
+        /// value is offered.
+        places: Option<u32>,
+    },
+    /// To the sending half: so many places more.
+    Credit {
+        /// How many, beside those before.
+        places: u32,
     },
     /// To the sending half: a receive has returned the value.
     Taken {

@@ -65,6 +65,11 @@ pub(super) struct Dialogue {
     last: Option<Ticket>,
     /// The greatest ticket that the sending half has refused: the home may still answer offers up to this.
     refused: Option<Ticket>,
+    /// The home has said how it takes values.
+    opened: bool,
+    /// So many places have been promised and not used, as far as this half knows. `None`: none are ever promised, and
+    /// values are offered.
+    places: Option<u64>,
     /// The home here has ended the channel: offers are passed on, but are not open.
     ended: bool,
     /// The sending half there was dropped: it sends nothing more. (A home still answers what was on its way.)
@@ -73,7 +78,16 @@ pub(super) struct Dialogue {
 
 impl Dialogue {
     pub(super) fn new(which: Which) -> Self {
-        Self { which, open: Vec::new(), last: None, refused: None, ended: false, gone: false }
+        Self {
+            which,
+            open: Vec::new(),
+            last: None,
+            refused: None,
+            opened: false,
+            places: None,
+            ended: false,
+            gone: false,
+        }
     }
 
     pub(super) fn which(&self) -> Which {
@@ -95,6 +109,11 @@ impl Dialogue {
     pub(super) fn send(&mut self, word: &Word) -> bool {
         match (self.which, word) {
             (_, Word::Ended(_)) => self.ended = true,
+            (Which::Sender, Word::Sent(_)) => {}
+            (Which::Receiver, Word::Opened(places)) => self.places = places.map(u64::from),
+            (Which::Receiver, Word::Credit(places)) => {
+                self.places = self.places.map(|promised| promised + u64::from(*places));
+            }
             (Which::Sender, Word::Offer(ticket, _)) => self.begin(*ticket, Stand::Firm),
             (Which::Sender, Word::OfferChoice(ticket, _)) => self.begin(*ticket, OFFERED),
             (Which::Receiver, word) => {
@@ -162,7 +181,27 @@ impl Dialogue {
         }
     }
 
+    /// The same of a value that is sent into a place.
+    pub(super) fn hear_sent(&self) -> Result<(), Misstep> {
+        if self.gone {
+            return Err(Misstep::AfterEnd);
+        }
+        if self.places.is_some_and(|places| places > 0) { Ok(()) } else { Err(Misstep::NoPlace) }
+    }
+
+    /// The home says how it takes values.
+    fn hear_opened(&mut self, places: Option<u32>) -> Result<Heard, Misstep> {
+        if std::mem::replace(&mut self.opened, true) {
+            return Err(Misstep::OpenedTwice);
+        }
+        self.places = places.map(u64::from);
+        Ok(Heard::Deliver)
+    }
+
     fn hear_offer(&self, ticket: Ticket) -> Result<(), Misstep> {
+        if self.places.is_some() {
+            return Err(Misstep::HasPlaces(ticket));
+        }
         if self.last.is_some_and(|last| ticket <= last) {
             return Err(Misstep::TicketReused(ticket));
         }
@@ -194,6 +233,13 @@ impl Dialogue {
                 self.gone = self.which == Which::Receiver && *how == End::Gone;
                 return Ok(Heard::Deliver);
             }
+            Word::Sent(_) => {
+                self.hear_sent()?;
+                self.places = self.places.map(|places| places - 1);
+                return Ok(Heard::Deliver);
+            }
+            Word::Opened(places) => return self.hear_opened(*places),
+            Word::Credit(_) if self.places.is_none() => return Err(Misstep::NoPlaces),
             Word::Offer(ticket, _) => Some((*ticket, Stand::Firm)),
             Word::OfferChoice(ticket, _) => Some((*ticket, OFFERED)),
             _ => None,

@@ -59,6 +59,8 @@ const ACK_FRAMES: u64 = 8;
 pub enum Word {
     /// To the home: a send offers this value.
     Offer(Ticket, Bytes),
+    /// To the home, into a place that it has promised: the send is over.
+    Sent(Bytes),
     /// To the home: a choice offers a value.
     OfferChoice(Ticket, ChoiceId),
     /// To the home: the value that this reservation asked for.
@@ -69,6 +71,10 @@ pub enum Word {
     Withdraw(Ticket),
     /// To the home: the choice asks for its reservation back.
     Revoke(Ticket),
+    /// To the sending half, before all else: whether the home promises places for values, and how many at first.
+    Opened(Option<u32>),
+    /// To the sending half: so many places more.
+    Credit(u32),
     /// To the sending half: a receive has returned the value.
     Taken(Ticket),
     /// To the sending half: an extended receive has returned the value.
@@ -103,7 +109,7 @@ impl Word {
             | Self::Withdrawn(ticket)
             | Self::Reserve(ticket, _)
             | Self::Abort(ticket) => Some(*ticket),
-            Self::Ended(_) => None,
+            Self::Sent(_) | Self::Opened(_) | Self::Credit(_) | Self::Ended(_) => None,
         }
     }
 
@@ -117,14 +123,14 @@ impl Word {
 
     fn value(&self) -> Option<&Bytes> {
         match self {
-            Self::Offer(_, value) | Self::Grant(_, _, value) => Some(value),
+            Self::Sent(value) | Self::Offer(_, value) | Self::Grant(_, _, value) => Some(value),
             _ => None,
         }
     }
 
     fn value_mut(&mut self) -> Option<&mut Bytes> {
         match self {
-            Self::Offer(_, value) | Self::Grant(_, _, value) => Some(value),
+            Self::Sent(value) | Self::Offer(_, value) | Self::Grant(_, _, value) => Some(value),
             _ => None,
         }
     }
@@ -133,7 +139,7 @@ impl Word {
         match head {
             Head::Grant(ticket, request) => Self::Grant(ticket, request, value),
             Head::Offer(ticket) | Head::Unread(ticket) | Head::GrantUnread(ticket, _) => Self::Offer(ticket, value),
-            Head::Sent => unreachable!("a link's codec reads no such value"),
+            Head::Sent => Self::Sent(value),
         }
     }
 }
@@ -431,12 +437,13 @@ impl Link {
         self.outbox.meets(now, false, alias, first.len() <= SMALL, &self.config);
         self.inbox.unacked_bytes += first.len();
         let half = self.addressed(alias, Which::Receiver)?;
-        let (ticket, is_offer) = match head {
-            Head::Offer(ticket) => (ticket, true),
-            Head::Grant(ticket, _) => (ticket, false),
+        let heard = match head {
+            Head::Sent => half.dialogue.hear_sent(),
+            Head::Offer(ticket) => half.dialogue.hear_value(ticket, true),
+            Head::Grant(ticket, _) => half.dialogue.hear_value(ticket, false),
             _ => unreachable!("a link's codec reads no other values"),
         };
-        half.dialogue.hear_value(ticket, is_offer).map_err(|misstep| Violation::Half { alias, misstep })?;
+        heard.map_err(|misstep| Violation::Half { alias, misstep })?;
         let wanted = !half.closed;
         self.fits(alias, total)?;
         self.inbox.begin(id(alias), Begun { head, total, wanted, charge: Charge::NONE }, first);

@@ -46,8 +46,8 @@ impl Group {
 /// What one sending half waits to send.
 #[derive(Clone, Debug, Default)]
 struct Stream {
-    /// The rest of a value of which a piece has been written, and the alias of its home. A grant has no
-    /// ticket: it is not recalled.
+    /// The rest of a value of which a piece has been written, and the alias of its home. What is no offer has
+    /// no ticket: it is not recalled.
     rest: Option<(Option<Ticket>, u32, Bytes)>,
     /// Words, with the aliases of their homes: the half before this one, under the same alias, may have left
     /// some. `None`: it is closed.
@@ -86,6 +86,14 @@ pub(super) struct Outbox {
 impl Outbox {
     /// Queues what overtakes values: words of homes, and of the link.
     pub(super) fn push_control(&mut self, to: u32, said: Said) {
+        if let Said::Word(Word::Credit(more)) = said
+            && let Some((last, Said::Word(Word::Credit(places)))) = self.control.back_mut()
+            && *last == to
+            && let Some(sum) = places.checked_add(more)
+        {
+            *places = sum;
+            return;
+        }
         self.control.push_back((to, said));
     }
 

@@ -45,6 +45,9 @@ struct Program {
     sent: VecDeque<Word>,
     recalled: Vec<Ticket>,
     refused: Vec<Ticket>,
+    /// Of a channel with places: so many are promised, and so many the home has yet to promise again.
+    places: u32,
+    used: u32,
     peer_gone: bool,
     closed: bool,
 }
@@ -71,6 +74,26 @@ impl Program {
         }
     }
 
+    /// Sends a value into a place.
+    fn send_into_place(&mut self, channel: usize, link: &mut Link, chance: &mut Chance) {
+        if self.left == 0 {
+            return self.leave(link);
+        }
+        if self.places > 0 && !chance.one_in(3) {
+            let most = [40, 40, 40, 40, 3_000, 3_000, 300 << 10][chance.below(7)];
+            let bytes = value(channel, self.next, chance.below(most + 1));
+            self.received.push(self.next);
+            (self.left, self.next, self.places) = (self.left - 1, self.next + 1, self.places - 1);
+            self.send(link, Word::Sent(bytes));
+        }
+    }
+
+    fn leave(&mut self, link: &mut Link) {
+        self.send(link, Word::Ended(End::Gone));
+        self.closed = true;
+        link.close(self.alias);
+    }
+
     fn settle(&mut self, ticket: Ticket) {
         let before = self.open.len();
         self.open.retain(|(t, _)| *t != ticket);
@@ -80,6 +103,9 @@ impl Program {
     }
 
     fn act_as_sender(&mut self, channel: usize, link: &mut Link, chance: &mut Chance) {
+        if has_places(channel) {
+            return self.send_into_place(channel, link, chance);
+        }
         let some = (!self.open.is_empty()).then(|| chance.below(self.open.len().max(1)));
         match chance.below(6) {
             0 | 1 if self.left > 0 && self.open.len() < 4 => {
@@ -118,11 +144,7 @@ impl Program {
                 let Some(ticket) = self.choices.keys().next().copied() else { return };
                 self.send(link, Word::Revoke(ticket));
             }
-            _ if self.left == 0 && self.open.is_empty() => {
-                self.send(link, Word::Ended(End::Gone));
-                self.closed = true;
-                link.close(self.alias);
-            }
+            _ if self.left == 0 && self.open.is_empty() => self.leave(link),
             _ => {}
         }
     }
@@ -135,6 +157,11 @@ impl Program {
         if self.peer_gone && self.open.is_empty() {
             self.closed = true;
             return link.close(self.alias);
+        }
+        if self.used > 0 {
+            let places = 1 + chance.below(self.used as usize) as u32;
+            self.used -= places;
+            self.send(link, Word::Credit(places));
         }
         if self.open.is_empty() {
             return;
@@ -178,6 +205,15 @@ impl Program {
         if matches!(word, Word::Withdrawn(ticket) if self.recalled.contains(ticket)) {
             return;
         }
+        if let Word::Credit(places) = word {
+            // Those that follow each other may come as one.
+            let mut sum = 0;
+            while sum < *places {
+                let Some(Word::Credit(more)) = theirs.pop_front() else { panic!("{sum} places for {word:?}") };
+                sum += more;
+            }
+            return assert_eq!(sum, *places);
+        }
         while let Some(sent) = theirs.pop_front() {
             if sent == *word {
                 return;
@@ -195,6 +231,13 @@ impl Program {
                 assert_eq!(bytes, value(channel, ticket, bytes.len()));
                 self.open.push((ticket, Some(bytes)));
             }
+            Word::Sent(bytes) => {
+                assert_eq!(bytes, value(channel, self.next, bytes.len()));
+                self.received.push(self.next);
+                (self.next, self.used) = (self.next + 1, self.used + 1);
+            }
+            Word::Opened(places) => self.places = places.unwrap_or_default(),
+            Word::Credit(places) => self.places += places,
             Word::OfferChoice(ticket, choice) => {
                 assert_eq!(choice, 7);
                 self.choices.insert(ticket, (None, false));
@@ -263,6 +306,10 @@ fn is_sender(side: usize, channel: usize) -> bool {
     channel % 2 == side
 }
 
+fn has_places(channel: usize) -> bool {
+    channel >= CHANNELS / 2
+}
+
 impl Pair {
     fn new(seed: u64) -> Self {
         Self {
@@ -279,7 +326,13 @@ impl Pair {
     fn open(&mut self, side: usize, channel: usize) {
         let which = if is_sender(side, channel) { Which::Sender } else { Which::Receiver };
         let alias = self.links[side].open(which, channel as u64);
-        self.ends[side][channel] = Some(Program { alias, left: 8, next: 1, ..Program::default() });
+        let mut end = Program { alias, left: 8, next: 1, ..Program::default() };
+        if which == Which::Receiver {
+            let places = has_places(channel).then(|| self.chance.below(3) as u32);
+            end.used = if places == Some(0) { 1 } else { 0 };
+            end.send(&mut self.links[side], Word::Opened(places));
+        }
+        self.ends[side][channel] = Some(end);
         self.links[side].attach(alias);
     }
 
@@ -476,6 +529,7 @@ fn home_rejects_what_a_sending_half_cannot_send() {
     let withdraw = || to_home(Word::Withdraw(1));
     let refuse = || to_home(Word::Refuse(1));
     let revoke = || to_home(Word::Revoke(1));
+    let sent = || to_home(Word::Sent(krill()));
     let reserved = [(0, Word::Taken(9)), (0, Word::Reserve(1, 4))];
     let rejected: Vec<Rejected<'_>> = vec![
         (vec![offer(3), offer(3)], &[], Misstep::TicketReused(3)),
@@ -494,6 +548,13 @@ fn home_rejects_what_a_sending_half_cannot_send() {
         (vec![gone(), offer(1)], &[], Misstep::AfterEnd),
         (vec![gone(), gone()], &[], Misstep::AfterEnd),
         (vec![over(Which::Sender, 0), choice(1)], &[], Misstep::AfterEnd),
+        (vec![sent()], &[], Misstep::NoPlace),
+        (vec![sent()], &[(0, Word::Opened(None))], Misstep::NoPlace),
+        (vec![sent(), sent(), sent()], &[(0, Word::Opened(Some(1))), (0, Word::Credit(1))], Misstep::NoPlace),
+        (vec![frame(|out| codec::write_word(Which::Sender, 0, Word::Sent(krill()), 9, out))], &[], Misstep::NoPlace),
+        (vec![offer(1)], &[(0, Word::Opened(Some(0)))], Misstep::HasPlaces(1)),
+        (vec![choice(1)], &[(0, Word::Opened(Some(1)))], Misstep::HasPlaces(1)),
+        (vec![gone(), sent()], &[(0, Word::Opened(Some(1)))], Misstep::AfterEnd),
     ];
     for (frames, words, misstep) in rejected {
         assert_eq!(answer_to(&frames, words), Err(Violation::Half { alias: 0, misstep }), "{frames:?}");
@@ -518,6 +579,9 @@ fn sending_half_rejects_what_its_home_cannot_send() {
         (two(Word::Taken(1), Word::Taken(1)), &firm, Misstep::Settled(1)),
         (two(Word::Held(1), Word::Taken(1)), &firm, Misstep::IsHeld(1)),
         (vec![over(Which::Receiver, 1), from_home(Word::Reserve(1, 4))], &of_choice, Misstep::AfterEnd),
+        (two(Word::Opened(None), Word::Opened(Some(2))), &[], Misstep::OpenedTwice),
+        (word(Word::Credit(1)), &[], Misstep::NoPlaces),
+        (two(Word::Opened(None), Word::Credit(1)), &[], Misstep::NoPlaces),
     ];
     for (frames, words, misstep) in rejected {
         assert_eq!(answer_to(&frames, words), Err(Violation::Half { alias: 1, misstep }), "{frames:?}");
@@ -546,6 +610,7 @@ fn link_rejects_frames_that_fit_no_half() {
         (bytes(b"\x02\x01\x46"), Violation::Acknowledged(70)),
         (bytes(b"\x30\x01\x00"), Violation::Wire(WireError::UnknownKind(0x30))),
         (bytes(b"\x12\x03\x01\x01\x00"), Violation::Wire(WireError::Trailing(1))),
+        (bytes(b"\x19\x06\x01\x80\x80\x80\x80\x10"), too_many_places()),
     ];
     for (frames, why) in rejected {
         assert_eq!(answer_to(&frames, &[]), Err(why), "{frames:?}");
@@ -555,6 +620,10 @@ fn link_rejects_frames_that_fit_no_half() {
     let answer = link.receive(Time(1), &mut BytesMut::from(&both[..]), &mut |_, _| {});
     assert_eq!(answer, Err(Violation::TooManyHalves { halves_max: 1 }));
     assert_eq!(link.resume(1), Err(Violation::Acknowledged(1)));
+}
+
+fn too_many_places() -> Violation {
+    Violation::Wire(WireError::Invalid { what: "a count of places", value: 1 << 32 })
 }
 
 fn lost() -> Violation {
@@ -591,6 +660,8 @@ fn frames_are_read_as_they_were_written() {
     for sent in [
         Word::Offer(200, Bytes::new()),
         Word::Grant(200, 300, krill()),
+        Word::Sent(krill()),
+        Word::Sent(Bytes::new()),
         Word::OfferChoice(1 << 40, 7 << 80),
         Word::Withdraw(u64::MAX),
         Word::Revoke(0),
@@ -600,6 +671,10 @@ fn frames_are_read_as_they_were_written() {
         word(Which::Sender, sent);
     }
     for sent in [
+        Word::Opened(None),
+        Word::Opened(Some(0)),
+        Word::Opened(Some(u32::MAX)),
+        Word::Credit(u32::MAX),
         Word::Taken(1),
         Word::Held(127),
         Word::Released(128),

@@ -70,6 +70,18 @@ pub enum Misstep {
         /// The limit.
         offers_max: usize,
     },
+    /// A value is sent into a place that was not promised.
+    #[error("a value is sent for which no place was promised")]
+    NoPlace,
+    /// A value is offered, though places for values are promised.
+    #[error("value {0} is offered, though places for values are promised")]
+    HasPlaces(Ticket),
+    /// The home says a second time how it takes values.
+    #[error("the home says twice how it takes values")]
+    OpenedTwice,
+    /// Places are promised by a home that promises none.
+    #[error("places are promised by a home that has said it promises none")]
+    NoPlaces,
     /// The offer is not a choice's.
     #[error("offer {0} is not a choice's")]
     NotAChoice(Ticket),

@@ -28,7 +28,7 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use dunlin_core::carrier::Format;
 use dunlin_core::remote::{self, Ended, Half, Terms, Word};
-use dunlin_core::{Portable, Receiver, Sender, channel};
+use dunlin_core::{Policy, Portable, Receiver, Sender, channel, channel_with};
 use dunlin_proto::Config;
 use dunlin_proto::link as proto;
 use dunlin_proto::time::Time;
@@ -129,7 +129,7 @@ impl Link {
         Self { shared: Arc::new(Shared { state: Mutex::new(state), terms, clock: Clock::new() }) }
     }
 
-    /// Makes a rendezvous channel whose receiver is at the other side, under the same number.
+    /// Makes a channel whose receiver is at the other side, under the same number.
     pub fn sender<T: Portable>(&self, number: u64) -> Sender<T> {
         let (sender, receiver) = channel();
         let place = Place::open(&self.shared, Which::Sender, number);
@@ -140,7 +140,12 @@ impl Link {
 
     /// Makes a rendezvous channel whose sender is at the other side, under the same number.
     pub fn receiver<T: Portable>(&self, number: u64) -> Receiver<T> {
-        let (sender, receiver) = channel();
+        self.receiver_with(number, Policy::default())
+    }
+
+    /// The same with a policy of the channel.
+    pub fn receiver_with<T: Portable>(&self, number: u64, policy: impl Into<Policy>) -> Receiver<T> {
+        let (sender, receiver) = channel_with(policy.into());
         let place = Place::open(&self.shared, Which::Receiver, number);
         let half = remote::receiving_half(sender, self.shared.terms, place.clone());
         place.attach(half);
@@ -284,6 +289,9 @@ impl State {
 fn onto_wire(word: Word) -> proto::Word {
     match word {
         Word::Offer { ticket, value } => proto::Word::Offer(ticket, value),
+        Word::Sent { value } => proto::Word::Sent(value),
+        Word::Opened { places } => proto::Word::Opened(places),
+        Word::Credit { places } => proto::Word::Credit(places),
         Word::OfferChoice { ticket, choice } => proto::Word::OfferChoice(ticket, choice),
         Word::Grant { ticket, request, value } => proto::Word::Grant(ticket, request, value),
         Word::Refuse { ticket } => proto::Word::Refuse(ticket),
@@ -305,6 +313,9 @@ fn onto_wire(word: Word) -> proto::Word {
 fn from_wire(word: proto::Word) -> Word {
     match word {
         proto::Word::Offer(ticket, value) => Word::Offer { ticket, value },
+        proto::Word::Sent(value) => Word::Sent { value },
+        proto::Word::Opened(places) => Word::Opened { places },
+        proto::Word::Credit(places) => Word::Credit { places },
         proto::Word::OfferChoice(ticket, choice) => Word::OfferChoice { ticket, choice },
         proto::Word::Grant(ticket, request, value) => Word::Grant { ticket, request, value },
         proto::Word::Refuse(ticket) => Word::Refuse { ticket },

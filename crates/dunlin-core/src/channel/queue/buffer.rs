@@ -2,6 +2,9 @@
 
 use std::collections::VecDeque;
 
+#[cfg(feature = "link")]
+use bytes::Bytes;
+
 use super::seldom::Seldom;
 
 /// A buffer to which a value can come back that was [taken on trial](Buffer::pop_on_trial): to its old place, whatever has come back or was taken meanwhile.
@@ -13,26 +16,85 @@ pub(super) struct Buffer<T> {
     /// The places of the first values, which have come back. Ascending.
     places: Seldom<u64>,
     next_place: u64,
+    /// Set as soon as something has come over a link: what is buffered, in order.
+    #[cfg(feature = "link")]
+    #[expect(clippy::box_collection, reason = "most buffers have none")]
+    order: Option<Box<VecDeque<Buffered>>>,
+}
+
+/// What is buffered where something may come over a link.
+#[cfg(feature = "link")]
+enum Buffered {
+    /// The next of the values.
+    Here,
+    /// It has come over a link.
+    Encoded(Encoded),
+}
+
+/// The bytes of a value.
+#[cfg(feature = "link")]
+pub(super) struct Encoded {
+    pub(super) bytes: Bytes,
+    /// The number of the read that decodes them.
+    pub(super) read: Option<u64>,
 }
 
 impl<T> Buffer<T> {
     pub(super) const fn new() -> Self {
-        Self { values: VecDeque::new(), places: Seldom::new(), next_place: 0 }
+        Self {
+            values: VecDeque::new(),
+            places: Seldom::new(),
+            next_place: 0,
+            #[cfg(feature = "link")]
+            order: None,
+        }
     }
 
     pub(super) fn len(&self) -> usize {
+        #[cfg(feature = "link")]
+        if let Some(order) = &self.order {
+            return order.len();
+        }
         self.values.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.values.is_empty()
+        self.len() == 0
     }
 
     pub(super) fn push_back(&mut self, value: T) {
+        #[cfg(feature = "link")]
+        if let Some(order) = &mut self.order {
+            order.push_back(Buffered::Here);
+        }
         self.values.push_back(value);
     }
 
+    /// A value that has come over a link.
+    #[cfg(feature = "link")]
+    pub(super) fn push_encoded(&mut self, bytes: Bytes) {
+        let values = &self.values;
+        let order = self.order.get_or_insert_with(|| Box::new(values.iter().map(|_| Buffered::Here).collect()));
+        order.push_back(Buffered::Encoded(Encoded { bytes, read: None }));
+    }
+
+    /// The first, if it is bytes.
+    #[cfg(feature = "link")]
+    pub(super) fn first_encoded(&mut self) -> Option<&mut Encoded> {
+        match self.order.as_mut()?.front_mut()? {
+            Buffered::Encoded(encoded) => Some(encoded),
+            Buffered::Here => None,
+        }
+    }
+
+    /// Takes the first out. `None`: there is none, or it was bytes.
     pub(super) fn pop_front(&mut self) -> Option<T> {
+        #[cfg(feature = "link")]
+        if let Some(order) = &mut self.order
+            && matches!(order.pop_front()?, Buffered::Encoded(_))
+        {
+            return None;
+        }
         let value = self.values.pop_front()?;
         if !self.places.is_empty() {
             self.places.list().remove(0);
@@ -40,7 +102,14 @@ impl<T> Buffer<T> {
         Some(value)
     }
 
+    /// The same of the last.
     pub(super) fn pop_back(&mut self) -> Option<T> {
+        #[cfg(feature = "link")]
+        if let Some(order) = &mut self.order
+            && matches!(order.pop_back()?, Buffered::Encoded(_))
+        {
+            return None;
+        }
         let value = self.values.pop_back()?;
         if !self.places.is_empty() {
             self.places.list().truncate(self.values.len());
@@ -50,6 +119,8 @@ impl<T> Buffer<T> {
 
     /// The first value, which may [come back](Self::put_back), and its place.
     pub(super) fn pop_on_trial(&mut self) -> Option<(T, u64)> {
+        #[cfg(feature = "link")]
+        debug_assert!(self.order.is_none(), "handles elsewhere of an end that has a link");
         let value = self.values.pop_front()?;
         if !self.places.is_empty() {
             return Some((value, self.places.list().remove(0)));
@@ -65,9 +136,11 @@ impl<T> Buffer<T> {
         self.values.insert(at, value);
     }
 
-    /// All of it, in order.
+    /// All of it, in order, but for what is bytes.
     pub(super) fn take(&mut self) -> VecDeque<T> {
         self.places.take();
+        #[cfg(feature = "link")]
+        drop(self.order.take());
         std::mem::take(&mut self.values)
     }
 }

@@ -111,7 +111,7 @@ impl<E: Said> Heard<E> {
 
 /// The places of the buffer that are promised to the sender elsewhere, who sends into them without asking.
 pub(crate) struct Lending {
-    window: Window,
+    pub(super) window: Window,
     /// What is buffered and what is promised may together take so many places, if the policy has more.
     most: u32,
     /// Somebody listens for what is promised.
@@ -457,6 +457,10 @@ impl<T> Queue<T> {
         };
         let lent = free.min(beside(most)).min(ON_THE_WAY_MAX.saturating_sub(granted)).min(max);
         self.lending.granted += lent;
+        #[cfg(feature = "link")]
+        if let Some(link) = inlet.link.as_ref().filter(|_| lent > 0) {
+            return wakes.add(link.say(Word::Credit { places: lent }));
+        }
         self.lending.owed += lent;
         let is_below = self.buffer.len() < self.lending.below;
         if is_below {
@@ -530,24 +534,36 @@ impl<T> Queue<T> {
 
     /// A value that was sent on a credit enters its place. Gives how many are buffered then. An error: no place was promised for it.
     pub(crate) fn push_from_far(&mut self, value: T, after: &mut After<T>) -> Result<usize, T> {
+        match self.use_promised() {
+            None => return Err(value),
+            Some(false) => {
+                after.dropped.push(value);
+                return Ok(0);
+            }
+            Some(true) => self.buffer.push_back(value),
+        }
+        self.lending.below = self.buffer.len().div_ceil(2);
+        self.has_come(after);
+        Ok(self.buffer.len())
+    }
+
+    /// A value has come for a place that was promised. `None`: none was. `false`: it is destroyed, as what was buffered was.
+    pub(super) fn use_promised(&mut self) -> Option<bool> {
         if self.lending.known() == 0 {
-            return Err(value);
+            return None;
         }
         self.lending.granted -= 1;
-        if self.poison.is_some() || self.lending.receiver_gone {
-            // Destroyed, as what is buffered was.
-            after.dropped.push(value);
-            return Ok(0);
-        }
-        self.buffer.push_back(value);
-        self.lending.below = self.buffer.len().div_ceil(2);
+        Some(self.poison.is_none() && !self.lending.receiver_gone)
+    }
+
+    /// It is in the buffer.
+    pub(super) fn has_come(&mut self, after: &mut After<T>) {
         self.wake_watchers(&mut after.wakes);
         self.lend_up_to(u32::MAX, &mut after.wakes);
         if self.sealed && !self.awaits_values() {
             // It was the last value: all other receivers find the channel closed.
             self.wake_all_watchers(&mut after.wakes);
         }
-        Ok(self.buffer.len())
     }
 
     /// How many values are buffered.
@@ -1423,7 +1439,7 @@ impl<T> Said for FromSender<T> {
             Self::Retired => Word::Ended(Ended::Retired),
             Self::Poisoned(reason) => Word::Ended(Ended::Poisoned(reason)),
             Self::Gone | Self::Lost => Word::Ended(Ended::Gone),
-            // An offer is said with its bytes, and a link has no credits.
+            // An offer, and what goes out on a credit, is said with its bytes.
             Self::Offered(_) | Self::Sent(_) | Self::Unlocked(_) | Self::Watched => return None,
         })
     }
@@ -1443,6 +1459,7 @@ impl<T> Said for FromReceiver<T> {
             Self::Retired => Word::Ended(Ended::Retired),
             Self::Poisoned(reason) => Word::Ended(Ended::Poisoned(reason)),
             Self::Gone | Self::Down => Word::Ended(Ended::Gone),
+            // Places are promised where they get free.
             Self::Lost(..) | Self::Credit(_) | Self::Used | Self::Awaited => return None,
         })
     }

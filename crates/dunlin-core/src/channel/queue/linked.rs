@@ -5,14 +5,16 @@
 //! of the send has encoded in a poll. At the home an offer holds bytes until a receive decodes them in a
 //! poll. [`crate::remote`] has the picture.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use bytes::Bytes;
 
 use super::far::{Away, FromFar, FromReceiver, Given, Heard, Unread};
-use super::{Branching, Ends, Known, Offer, Owner, Queue, Source, Standing, Value};
+use super::{Branching, Ends, Known, Offer, Offered, Owner, Queue, Source, Standing, Value};
 use crate::channel::after::After;
+use crate::channel::policy::{Admit, Window};
 use crate::channel::words::{Ended, Link, Terms, Word};
 use crate::choice::decision::{Reserve, Reserver};
 use crate::error::{Failed, MessageId, Why};
@@ -49,6 +51,8 @@ pub(crate) struct Remote<T> {
     spent: Vec<T>,
     /// How many values have been decoded: each read has a number of its own.
     reads: u64,
+    /// The home has said how it takes values: until then nothing is offered.
+    is_open: bool,
     /// The home has said that its receiver is gone.
     pub(crate) receiver_gone: bool,
 }
@@ -65,8 +69,47 @@ impl<T> Remote<T> {
             decoded: None,
             spent: Vec::new(),
             reads: 0,
+            is_open: false,
             receiver_gone: false,
         }
+    }
+
+    /// The bytes of the value that is being sent.
+    pub(super) fn take_bytes(&mut self) -> Option<Bytes> {
+        self.encoded.take()
+    }
+
+    /// How it stands with bytes whose value the read with this number, if any, decodes. `Err`: a read with this
+    /// number is to decode it.
+    fn stand(&mut self, mark: Option<u64>, own: Branching<'_>) -> Result<Read<T>, u64> {
+        if let Some(decoded) = self.decoded.as_mut().filter(|decoded| mark == Some(decoded.number)) {
+            match decoded.value.take() {
+                Some(Err(why)) => return Ok(Read::Unreadable(why)),
+                value => decoded.value = value,
+            }
+            return Ok(Read::Here);
+        }
+        if mark.is_some() {
+            return Ok(Read::ByOther);
+        }
+        // While a choice decodes it is closed: else another party could decide it, and what is decoded would
+        // be in vain.
+        if own.is_some_and(|(decision, _)| !decision.close_now()) {
+            return Ok(Read::ChoiceGone);
+        }
+        let number = self.reads;
+        self.reads += 1;
+        Err(number)
+    }
+
+    fn reading(&self, ticket: u64, number: u64, bytes: Bytes) -> Reading<T> {
+        Reading { ticket, number, bytes, decode: self.decode, terms: self.terms, value: None }
+    }
+
+    /// The value, if the read with this number has decoded it.
+    fn take_decoded(&mut self, mark: Option<u64>) -> Option<T> {
+        let decoded = self.decoded.as_mut().filter(|decoded| mark == Some(decoded.number))?;
+        decoded.value.take().and_then(Result::ok)
     }
 }
 
@@ -96,13 +139,20 @@ pub(super) struct Linked<T>(Option<Box<OfLink<T>>>);
 struct OfLink<T> {
     /// The bytes of the value.
     encoded: Option<Bytes>,
-    /// The value of a pool, while its offer is reserved.
+    /// The value of a pool, while its offer is reserved, or has been sent.
     value: Option<T>,
-    /// This request of a receiver waits until the owner of the choice has encoded the value, or the choice is
-    /// open again.
-    request: Option<(u64, Arc<dyn Reserver>)>,
+    /// This waits until the owner of the offer has encoded the value, or its choice is open again.
+    request: Option<Request>,
     /// At the home: the number of the read that decodes the value.
     read: Option<u64>,
+}
+
+/// What an offer is wanted for.
+enum Request {
+    /// A receiver asks for it by this number.
+    Reserve(u64, Arc<dyn Reserver>),
+    /// There is a place for it in the buffer of the home.
+    Place,
 }
 
 impl<T> Linked<T> {
@@ -131,6 +181,10 @@ impl<T> Linked<T> {
         self.0.as_ref()?.encoded.as_ref()
     }
 
+    pub(super) fn has_bytes(&self) -> bool {
+        self.bytes().is_some()
+    }
+
     fn take_encoded(&mut self) -> Option<Bytes> {
         self.0.as_mut()?.encoded.take()
     }
@@ -143,7 +197,7 @@ impl<T> Linked<T> {
         self.0.as_ref().is_some_and(|linked| linked.request.is_some())
     }
 
-    fn take_request(&mut self) -> Option<(u64, Arc<dyn Reserver>)> {
+    fn take_request(&mut self) -> Option<Request> {
         self.0.as_mut()?.request.take()
     }
 }
@@ -193,7 +247,10 @@ impl<T> Encoding<T> {
     }
 }
 
-/// An offer whose value a receive decodes, or has decoded.
+/// The ticket of what is in the buffer: no offer has it.
+const BUFFERED: u64 = 0;
+
+/// A value that a receive decodes, or has decoded: of the offer with this ticket, or of the [buffer](BUFFERED).
 pub(crate) struct Reading<T> {
     ticket: u64,
     number: u64,
@@ -245,6 +302,8 @@ impl<T> Queue<T> {
     pub(crate) fn slot_for_send(&self) -> Option<(Encode<T>, Terms)> {
         let remote = self.remote.as_deref()?;
         let is_free = self.outlet.is_some()
+            && remote.is_open
+            && self.credits.is_none()
             && matches!(remote.slot, Slot::Empty)
             && self.offers.is_empty()
             && remote.spent.is_empty()
@@ -303,7 +362,7 @@ impl<T> Queue<T> {
         remote.reads += 1;
         *read = Some(number);
         let (ticket, bytes) = (*ticket, value.clone());
-        Some(Reading { ticket, number, bytes, decode: remote.decode, terms: remote.terms, value: None })
+        Some(remote.reading(ticket, number, bytes))
     }
 
     /// The receive whose read has this number takes what waits in the slot. `None`: it is not there any more.
@@ -402,7 +461,7 @@ impl<T> Queue<T> {
         self.remote.as_ref().map(|remote| &remote.link)
     }
 
-    fn say(&self, word: Word, after: &mut After<T>) {
+    pub(super) fn say(&self, word: Word, after: &mut After<T>) {
         if let Some(link) = self.link() {
             after.wakes.add(link.say(word));
         }
@@ -428,7 +487,8 @@ impl<T> Queue<T> {
         if source.is_empty() {
             return Ok(None);
         }
-        let bytes_max = if is_choice { KEPT_MAX.min(remote.terms.value_max) } else { remote.terms.value_max };
+        let goes_at_once = !is_choice || self.credits.is_some_and(|places| places > 0);
+        let bytes_max = if goes_at_once { remote.terms.value_max } else { KEPT_MAX.min(remote.terms.value_max) };
         let (encode, terms) = (remote.encode, remote.terms);
         match encoded.and_then(|encoding| encoding.bytes) {
             None => Ok(Some(Encoding { from: From::Source, encode, terms, bytes_max, bytes: None })),
@@ -459,7 +519,8 @@ impl<T> Queue<T> {
     pub(super) fn offer_over_link(&mut self, ticket: u64, after: &mut After<T>) -> bool {
         let Some(index) = self.find(ticket) else { return true };
         let stands = self.offers[index].standing == Standing::Waiting && self.acts(self.offers[index].handle);
-        if !stands || self.has_ended() {
+        let is_open = self.remote.as_ref().is_some_and(|remote| remote.is_open);
+        if !stands || !is_open || self.has_ended() {
             return true;
         }
         let offer = &mut self.offers[index];
@@ -487,8 +548,7 @@ impl<T> Queue<T> {
         if !is_due || offer.linked.bytes().is_some() {
             return None;
         }
-        let (decision, _) = offer.choice.as_ref()?;
-        if !decision.close_now() {
+        if offer.choice.as_ref().is_some_and(|(decision, _)| !decision.close_now()) {
             // It is reserved for another branch, or decided: its owner is polled again if that comes to
             // nothing.
             return None;
@@ -524,12 +584,103 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Reserves the offer for the request that waits for it.
+    /// Gives the offer to what waits for it.
     pub(crate) fn answer(&mut self, ticket: u64, after: &mut After<T>) {
         let Some(index) = self.find(ticket) else { return };
-        if let Some((request, reserver)) = self.offers[index].linked.take_request() {
-            self.reserve_over_link(ticket, request, reserver, after);
+        match self.offers[index].linked.take_request() {
+            Some(Request::Reserve(request, reserver)) => self.reserve_over_link(ticket, request, reserver, after),
+            Some(Request::Place) => self.admit_waiting(after),
+            None => {}
         }
+    }
+
+    /// The home has said how it takes values.
+    ///
+    /// # Errors
+    /// It had said so.
+    pub(crate) fn open_link(&mut self, places: Option<u32>, after: &mut After<T>) -> Result<(), ()> {
+        let remote = self.remote.as_mut().filter(|remote| !remote.is_open).ok_or(())?;
+        remote.is_open = true;
+        if let Some(places) = places {
+            self.credits = Some(0);
+            self.credit(places, after);
+            return Ok(());
+        }
+        let tickets: Vec<u64> = self.offers.iter().map(|offer| offer.ticket).collect();
+        tickets.into_iter().for_each(|ticket| {
+            self.offer_over_link(ticket, after);
+        });
+        Ok(())
+    }
+
+    /// The home promises so many places more.
+    ///
+    /// # Errors
+    /// It has never promised any.
+    pub(crate) fn credit_over_link(&mut self, places: u32, after: &mut After<T>) -> Result<(), ()> {
+        if self.credits.is_none() && self.outlet.is_some() {
+            return Err(());
+        }
+        if self.outlet.is_some() {
+            self.credit(places, after);
+        }
+        Ok(())
+    }
+
+    /// Whether this is a sending half whose home promises places.
+    fn has_places(&self) -> bool {
+        self.remote.is_some() && self.credits.is_some() && self.outlet.is_some()
+    }
+
+    /// Whether a value would go into a place at once.
+    pub(crate) fn has_free_place(&self) -> bool {
+        self.has_places() && self.credits.is_some_and(|places| places > 0)
+    }
+
+    /// Whether the value that is being sent would go into a place, but for its bytes.
+    pub(super) fn lacks_bytes(&self) -> bool {
+        self.has_places() && self.remote.as_ref().is_some_and(|remote| remote.encoded.is_none())
+    }
+
+    /// An offer waits that was made while there were places: it has no bytes.
+    pub(super) fn ask_for_bytes(&mut self, after: &mut After<T>) {
+        if self.has_free_place() {
+            self.admit_waiting(after);
+        }
+    }
+
+    /// Whether there is a place for this offer, and its owner has to encode the value first.
+    pub(super) fn waits_for_bytes(&mut self, index: usize, after: &mut After<T>) -> bool {
+        if !self.has_places() || self.offers[index].linked.bytes().is_some() {
+            return false;
+        }
+        let offer = &mut self.offers[index];
+        if !offer.linked.has_request() {
+            offer.linked.make().request = Some(Request::Place);
+        }
+        after.wakes.add(offer.waker.take());
+        if let Some((decision, _)) = &offer.choice {
+            decision.nudge(&mut after.wakes);
+        }
+        true
+    }
+
+    /// Sends the value of this offer, which is settled, into a place. Its owner drops it. `false`: the home
+    /// promises none.
+    pub(super) fn send_waiting(&mut self, index: usize, after: &mut After<T>) -> bool {
+        if !self.has_places() {
+            return false;
+        }
+        let offer = &mut self.offers[index];
+        let Some(value) = offer.linked.take_encoded() else { return false };
+        if let Value::Pooled(pool) = &offer.value {
+            // Its send may be dropped before it looks, and must not find in the pool what has gone.
+            offer.linked.make().value = pool.lock().take();
+        }
+        self.credits = self.credits.map(|places| places - 1);
+        self.say(Word::Sent { value }, after);
+        self.far_took_value_here(index, after);
+        true
     }
 
     /// The value of an offer, as it comes back from its reservation: one of a pool goes there.
@@ -554,13 +705,13 @@ impl<T> Queue<T> {
         let Some((decision, _)) = &offer.choice else { return self.refuse(ticket, after) };
         let Some(value) = offer.linked.bytes().cloned() else {
             decision.nudge(&mut after.wakes);
-            offer.linked.make().request = Some((request, reserver));
+            offer.linked.make().request = Some(Request::Reserve(request, reserver));
             return;
         };
         match decision.reserve(&reserver) {
             Reserve::Granted => {}
             Reserve::Later => {
-                offer.linked.make().request = Some((request, reserver));
+                offer.linked.make().request = Some(Request::Reserve(request, reserver));
                 return;
             }
             Reserve::Dead => {
@@ -742,11 +893,15 @@ impl<T> Offer<T> {
 
 impl<T> Queue<T> {
     /// A link takes the sender's place.
-    pub(crate) fn link_sender(&mut self, remote: Remote<T>) {
-        let mut inlet = Heard::new();
-        inlet.link = Some(remote.link.clone());
-        self.inlet = Some(inlet);
+    pub(crate) fn link_sender(&mut self, remote: Remote<T>, after: &mut After<T>) {
+        self.inlet = Some(Heard::new());
+        let places = self.lend(&mut after.wakes);
+        let places = (self.lending.window != Window::None).then_some(places);
+        if let Some(inlet) = &mut self.inlet {
+            inlet.link = Some(remote.link.clone());
+        }
         self.remote = Some(Box::new(remote));
+        self.say(Word::Opened { places }, after);
     }
 
     /// Nothing more comes over the link, which is given if it was there.
@@ -771,7 +926,15 @@ impl<T> Queue<T> {
         if self.find_far(Handle::END, number).is_some() {
             return Err(());
         }
-        let refused = self.no_more_sends(ends).or_else(|| self.make_room(Handle::END, after).err());
+        let mut value = value;
+        let refused = match self.admit_encoded(&mut value, ends, after) {
+            Offered::Admitted => {
+                self.tell_inlet(Handle::END, FromReceiver::Taken(number), after);
+                return Ok(());
+            }
+            Offered::Failed(why) => Some(why),
+            Offered::Queued(..) | Offered::ChoiceGone => self.make_room(Handle::END, after).err(),
+        };
         if let Some(why) = refused {
             self.tell_inlet(Handle::END, FromReceiver::Failed(number, None, why), after);
             return Ok(());
@@ -791,7 +954,57 @@ impl<T> Queue<T> {
             known: Known::No,
             linked: Linked::NOTHING,
         });
+        if choice.is_some() {
+            // A buffer with room asks for the value itself.
+            self.refill(after);
+        }
         self.announce(ticket, Handle::END, after);
+        Ok(())
+    }
+
+    /// An offered value enters the buffer, if the policy has room for it.
+    fn admit_encoded(&mut self, value: &mut Option<Bytes>, ends: Ends, after: &mut After<T>) -> Offered {
+        if let Some(why) = self.no_more_sends(ends) {
+            return Offered::Failed(why);
+        }
+        if value.is_none() {
+            return Offered::Queued(0, false);
+        }
+        // A policy that panics refuses this value; the task of a socket goes on.
+        match catch_unwind(AssertUnwindSafe(|| self.admit_at_once(Handle::END))).unwrap_or(Admit::Refuse) {
+            Admit::Wait => return Offered::Queued(0, false),
+            Admit::Refuse => return Offered::Failed(Why::Refused),
+            admit => self.push_encoded(admit, value.take(), after),
+        }
+        self.wake_watchers(&mut after.wakes);
+        Offered::Admitted
+    }
+
+    fn push_encoded(&mut self, admit: Admit, bytes: Option<Bytes>, after: &mut After<T>) {
+        if let Some(bytes) = bytes
+            && self.make_place(admit, after)
+        {
+            self.buffer.push_encoded(bytes);
+        }
+    }
+
+    /// The same of an offer that waited for room, if its value is bytes.
+    pub(super) fn admit_bytes(&mut self, admit: Admit, value: &mut Value<T>, after: &mut After<T>) {
+        let bytes = value.take_encoded();
+        self.push_encoded(admit, bytes, after);
+    }
+
+    /// A value comes into a place that was promised for it.
+    ///
+    /// # Errors
+    /// The bytes: none was promised.
+    pub(crate) fn push_from_link(&mut self, value: Bytes, after: &mut After<T>) -> Result<(), Bytes> {
+        match self.use_promised() {
+            None => return Err(value),
+            Some(false) => return Ok(()),
+            Some(true) => self.buffer.push_encoded(value),
+        }
+        self.has_come(after);
         Ok(())
     }
 
@@ -801,11 +1014,37 @@ impl<T> Queue<T> {
         let offer = &mut self.offers[index];
         let ask = offer.far.as_mut().and_then(|far| far.ask.as_mut()).filter(|ask| ask.number == request);
         let Some(ask) = ask else { return self.say(Word::Abort { ticket: number }, after) };
-        ask.granted = Some(tick);
         let handle = ask.handle;
+        if handle == Handle::BUFFER {
+            return self.grant_to_buffer(index, value, after);
+        }
+        ask.granted = Some(tick);
         offer.value = Value::Encoded(value);
         // Only this receiver may take it.
         self.wake_watcher(handle, &mut after.wakes);
+    }
+
+    fn grant_to_buffer(&mut self, index: usize, value: Bytes, after: &mut After<T>) {
+        match catch_unwind(AssertUnwindSafe(|| self.ask_policy())).unwrap_or(Admit::Refuse) {
+            Admit::Wait => {
+                // The room has gone to another value meanwhile.
+                if let Some(far) = &mut self.offers[index].far {
+                    far.ask = None;
+                    let ticket = far.number;
+                    self.say(Word::Abort { ticket }, after);
+                }
+            }
+            Admit::Refuse => {
+                self.fail(index, Why::Refused, after);
+            }
+            admit => {
+                self.push_encoded(admit, Some(value), after);
+                if let Some(offer) = self.remove(index, after) {
+                    self.tell_taken(offer, after);
+                }
+                self.wake_watchers(&mut after.wakes);
+            }
+        }
     }
 
     /// How it stands with the value of an offer that a receive would take.
@@ -813,28 +1052,32 @@ impl<T> Queue<T> {
         let Some(remote) = &mut self.remote else { return Read::Here };
         let offer = &mut self.offers[index];
         let Value::Encoded(bytes) = &offer.value else { return Read::Here };
-        let ticket = offer.ticket;
-        let mark = offer.linked.read();
-        if let Some(decoded) = remote.decoded.as_mut().filter(|decoded| mark == Some(decoded.number)) {
-            match decoded.value.take() {
-                Some(Err(why)) => return Read::Unreadable(why),
-                value => decoded.value = value,
+        match remote.stand(offer.linked.read(), own) {
+            Ok(read) => read,
+            Err(number) => {
+                let reading = remote.reading(offer.ticket, number, bytes.clone());
+                offer.linked.make().read = Some(number);
+                Read::ToDecode(reading)
             }
-            return Read::Here;
         }
-        if mark.is_some() {
-            return Read::ByOther;
+    }
+
+    /// The same of the first value in the buffer.
+    pub(super) fn read_buffered(&mut self, own: Branching<'_>) -> Read<T> {
+        let (Some(encoded), Some(remote)) = (self.buffer.first_encoded(), &mut self.remote) else { return Read::Here };
+        match remote.stand(encoded.read, own) {
+            Ok(read) => read,
+            Err(number) => {
+                encoded.read = Some(number);
+                Read::ToDecode(remote.reading(BUFFERED, number, encoded.bytes.clone()))
+            }
         }
-        // While a choice decodes it is closed: else another party could decide it, and what is decoded would
-        // be in vain.
-        if own.is_some_and(|(decision, _)| !decision.close_now()) {
-            return Read::ChoiceGone;
-        }
-        let number = remote.reads;
-        remote.reads += 1;
-        offer.linked.make().read = Some(number);
-        let (bytes, decode, terms) = (bytes.clone(), remote.decode, remote.terms);
-        Read::ToDecode(Reading { ticket, number, bytes, decode, terms, value: None })
+    }
+
+    /// The first value in the buffer is taken: what has been decoded of it.
+    pub(super) fn take_decoded_first(&mut self) -> Option<T> {
+        let mark = self.buffer.first_encoded()?.read;
+        self.remote.as_mut()?.take_decoded(mark)
     }
 
     /// A receive has decoded this, and looks again.
@@ -847,10 +1090,7 @@ impl<T> Queue<T> {
     /// The offer is taken: with what has been decoded of it.
     pub(super) fn take_decoded(&mut self, index: usize) {
         let mark = self.offers[index].linked.read();
-        let decoded = self.remote.as_mut().and_then(|remote| remote.decoded.as_mut());
-        if let Some(decoded) = decoded.filter(|decoded| mark == Some(decoded.number))
-            && let Some(Ok(value)) = decoded.value.take()
-        {
+        if let Some(value) = self.remote.as_mut().and_then(|remote| remote.take_decoded(mark)) {
             self.offers[index].value = Value::Here(value);
         }
     }
@@ -859,7 +1099,10 @@ impl<T> Queue<T> {
     /// again, and so is what they have left behind it.
     pub(crate) fn end_reading(&mut self, after: &mut After<T>) {
         let Some(reading) = self.remote.as_mut().and_then(|remote| remote.decoded.take()) else { return };
-        if let Some(index) = self.find(reading.ticket) {
+        if reading.ticket == BUFFERED {
+            let first = self.buffer.first_encoded().filter(|first| first.read == Some(reading.number));
+            first.into_iter().for_each(|first| first.read = None);
+        } else if let Some(index) = self.find(reading.ticket) {
             let linked = &mut self.offers[index].linked;
             if linked.read() == Some(reading.number) {
                 linked.forget_read();

@@ -27,6 +27,8 @@ use watchers::{Due, Watchers};
 
 use super::after::After;
 use super::policy::{self, Admit, Bound, Buffering, Overflow, Policy};
+#[cfg(feature = "link")]
+use super::words::Word;
 use crate::channel::elsewhere::{Missing, Names};
 use crate::channel::hub::Hub;
 use crate::choice::decision::{Branching, Decision, Settled};
@@ -144,6 +146,19 @@ impl<T> Value<T> {
         }
     }
 
+    /// What came over a link, for the buffer.
+    #[cfg(feature = "link")]
+    fn take_encoded(&mut self) -> Option<bytes::Bytes> {
+        match self {
+            Self::Encoded(bytes) => {
+                let bytes = std::mem::take(bytes);
+                *self = Self::Gone;
+                Some(bytes)
+            }
+            _ => None,
+        }
+    }
+
     /// The value, for the sender whose offer was not taken.
     fn back(self) -> Option<T> {
         match self {
@@ -232,6 +247,10 @@ pub(crate) enum Took<T> {
     /// and then the receive looks again.
     #[cfg(feature = "link")]
     Reads(linked::Reading<T>),
+    /// The first value in the buffer cannot be decoded. Its send is over, so that the channel is poisoned: both
+    /// ends have to know.
+    #[cfg(feature = "link")]
+    Unreadable(Why),
 }
 
 /// What became of an offer.
@@ -612,6 +631,8 @@ impl<T> Queue<T> {
     /// Tells whoever may take it of a new offer. `true`: somebody was waiting for one.
     fn announce(&mut self, ticket: u64, handle: Handle, after: &mut After<T>) -> bool {
         if self.credits.is_some() {
+            #[cfg(feature = "link")]
+            self.ask_for_bytes(after);
             return false;
         }
         #[cfg(feature = "link")]
@@ -637,16 +658,12 @@ impl<T> Queue<T> {
         if let Some(why) = self.no_more_sends(ends) {
             return if commit(own) { Offered::Failed(why) } else { Offered::ChoiceGone };
         }
-        if self.buffering.is_none() && self.credits.is_none() {
-            return Offered::Queued(0, false);
-        }
-        // Those who came first go first.
-        let behind = self.offers.iter().any(|o| o.standing == Standing::Waiting && self.acts(o.handle));
-        if behind || !self.acts(handle) {
-            return Offered::Queued(0, false);
-        }
-        let admit = self.ask_policy();
+        let admit = self.admit_at_once(handle);
         if admit == Admit::Wait {
+            return Offered::Queued(0, false);
+        }
+        #[cfg(feature = "link")]
+        if self.lacks_bytes() {
             return Offered::Queued(0, false);
         }
         if !commit(own) {
@@ -662,6 +679,19 @@ impl<T> Queue<T> {
         Offered::Admitted
     }
 
+    /// What becomes of one more value that comes from this handle, and is not offered yet.
+    fn admit_at_once(&mut self, handle: Handle) -> Admit {
+        if self.buffering.is_none() && self.credits.is_none() {
+            return Admit::Wait;
+        }
+        // Those who came first go first.
+        let behind = self.offers.iter().any(|o| o.standing == Standing::Waiting && self.acts(o.handle));
+        if behind || !self.acts(handle) {
+            return Admit::Wait;
+        }
+        self.ask_policy()
+    }
+
     /// What becomes of one more value. At a half without a buffer it waits; at the half of a sender with credits, for one of them.
     fn ask_policy(&mut self) -> Admit {
         if let Some(credits) = self.credits {
@@ -675,15 +705,29 @@ impl<T> Queue<T> {
     fn admit(&mut self, admit: Admit, value: T, after: &mut After<T>) {
         if let (Some(credits), Some(outlet)) = (&mut self.credits, &mut self.outlet) {
             *credits -= 1;
+            #[cfg(feature = "link")]
+            if let Some(bytes) = self.remote.as_mut().and_then(|remote| remote.take_bytes()) {
+                after.dropped.push(value);
+                return self.say(Word::Sent { value: bytes }, after);
+            }
             return outlet.tell(FromSender::Sent(value), &mut after.wakes);
         }
+        if self.make_place(admit, after) {
+            self.buffer.push_back(value);
+        } else {
+            after.dropped.push(value);
+        }
+    }
+
+    /// Makes the place in the buffer that the policy gives one more value. `false`: it gives none.
+    fn make_place(&mut self, admit: Admit, after: &mut After<T>) -> bool {
         match admit {
-            Admit::DropThis => return after.dropped.push(value),
+            Admit::DropThis => return false,
             Admit::DropOldest => after.dropped.extend(self.buffer.pop_front()),
             Admit::ReplaceNewest => after.dropped.extend(self.buffer.pop_back()),
             Admit::Keep | Admit::Wait | Admit::Refuse => {}
         }
-        self.buffer.push_back(value);
+        true
     }
 
     /// Admits waiting offers as far as the policy lets them in, and wakes receivers for what came in.
@@ -718,6 +762,10 @@ impl<T> Queue<T> {
                 index += 1;
                 continue;
             }
+            #[cfg(feature = "link")]
+            if self.waits_for_bytes(index, after) {
+                return;
+            }
             match self.settle(index, None, &mut after.wakes) {
                 Settled::Both | Settled::OwnGone => {}
                 Settled::Busy => {
@@ -733,7 +781,13 @@ impl<T> Queue<T> {
                 index = self.fail(index, Why::Refused, after);
                 continue;
             }
+            #[cfg(feature = "link")]
+            if self.send_waiting(index, after) {
+                continue;
+            }
             if let Some(mut offer) = self.remove(index, after) {
+                #[cfg(feature = "link")]
+                self.admit_bytes(admit, &mut offer.value, after);
                 if let Some(value) = offer.value.take() {
                     self.admit(admit, value, after);
                 }
@@ -1046,8 +1100,10 @@ impl<T> Queue<T> {
         offer.owner = Owner::Nobody;
         after.stale.add(offer.waker.take());
         #[cfg(feature = "link")]
-        if matches!(offer.standing, Standing::Away(_) | Standing::Held(_)) && self.remote.is_some() {
-            // The link has its bytes, and nothing asks for the value any more.
+        let is_out = matches!(offer.standing, Standing::Away(_) | Standing::Held(_));
+        #[cfg(feature = "link")]
+        if self.remote.is_some() && (is_out || offer.linked.has_bytes()) {
+            // The link has its bytes, or will have them, and nothing asks for the value any more.
             after.dropped.extend(self.offers[index].value.take());
         }
         if settled {
@@ -1100,10 +1156,22 @@ impl<T> Queue<T> {
             return Took::ChoiceGone;
         }
         if !self.buffer.is_empty() {
+            #[cfg(feature = "link")]
+            match self.read_buffered(own) {
+                linked::Read::Here => {}
+                linked::Read::ByOther => return Took::Nothing,
+                linked::Read::ChoiceGone => return Took::ChoiceGone,
+                linked::Read::ToDecode(reading) => return Took::Reads(reading),
+                linked::Read::Unreadable(why) => return Took::Unreadable(why),
+            }
             if !commit(own) {
                 return Took::ChoiceGone;
             }
+            #[cfg(feature = "link")]
+            let decoded = self.take_decoded_first();
             let value = self.buffer.pop_front();
+            #[cfg(feature = "link")]
+            let value = value.or(decoded);
             if extended {
                 self.held.push(handle);
             } else {

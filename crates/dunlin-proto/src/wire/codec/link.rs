@@ -2,8 +2,8 @@
 //! varints. But an alias stands in place of a channel's id: that of the half which is to get the frame, in
 //! its node's slab, or in `ATTACH` that of the sending half.
 //!
-//! Kinds are those of other frames with the same meaning, but for `TAKE` (refuse), `QUIET` and `DRAINED` (the
-//! other half is closed).
+//! Kinds are those of other frames with the same meaning, but for `HOME_IS` (how the home takes values), `TAKE`
+//! (refuse), `QUIET` and `DRAINED` (the other half is closed).
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -124,6 +124,13 @@ pub(crate) fn write_word(from: Which, to: u32, word: Word, total: usize, out: &m
             head(out, kind::GRANT, [to, ticket, request, total], value.len());
             return tail(out, &value);
         }
+        Word::Sent(value) => {
+            head(out, kind::SENT, [to, total], value.len());
+            return tail(out, &value);
+        }
+        // One more than the places, or 0 for none.
+        Word::Opened(places) => head(out, kind::HOME_IS, [to, places.map_or(0, |places| u64::from(places) + 1)], 0),
+        Word::Credit(places) => head(out, kind::CREDIT, [to, places.into()], 0),
         Word::OfferChoice(ticket, choice) => {
             head(out, kind::OFFER_CHOICE, [to, ticket], 16);
             out.put_u128(choice);
@@ -165,10 +172,12 @@ pub(crate) fn read(buffer: &mut BytesMut) -> Result<Front, WireError> {
     let (home, sender) = (|word| Heard::Word(Which::Receiver, word), |word| Heard::Word(Which::Sender, word));
     let heard = match kind {
         kind::TAKEN => home(Word::Taken(f.ticket()?)),
-        kind::OFFER | kind::GRANT => {
-            let ticket = f.ticket()?;
-            let of =
-                if kind == kind::OFFER { Head::Offer(ticket) } else { Head::Grant(ticket, f.number("a request")?) };
+        kind::OFFER | kind::GRANT | kind::SENT => {
+            let of = match kind {
+                kind::SENT => Head::Sent,
+                kind::OFFER => Head::Offer(f.ticket()?),
+                _ => Head::Grant(f.ticket()?, f.number("a request")?),
+            };
             let (total, at) = (f.number("a value's length")?, head + f.at);
             let length = head + body - at;
             if length as u64 > total {
@@ -199,6 +208,8 @@ pub(crate) fn read(buffer: &mut BytesMut) -> Result<Front, WireError> {
         kind::TAKE => sender(Word::Refuse(f.ticket()?)),
         kind::QUIET => Heard::Over(Which::Sender),
         kind::SENDER_ENDED => sender(Word::Ended(f.end()?)),
+        kind::HOME_IS => home(Word::Opened(f.opened()?)),
+        kind::CREDIT => home(Word::Credit(f.places()?)),
         kind::HELD => home(Word::Held(f.ticket()?)),
         kind::RELEASED => home(Word::Released(f.ticket()?)),
         kind::WITHDRAWN => home(Word::Withdrawn(f.ticket()?)),
@@ -279,6 +290,17 @@ impl Fields<'_> {
     fn alias(&mut self) -> Result<u32, WireError> {
         let value = self.number("an alias")?;
         u32::try_from(value).map_err(|_| WireError::Invalid { what: "an alias", value })
+    }
+
+    fn places(&mut self) -> Result<u32, WireError> {
+        let value = self.number("a count of places")?;
+        u32::try_from(value).map_err(|_| WireError::Invalid { what: "a count of places", value })
+    }
+
+    fn opened(&mut self) -> Result<Option<u32>, WireError> {
+        let value = self.number("a count of places")?;
+        let Some(places) = value.checked_sub(1) else { return Ok(None) };
+        u32::try_from(places).map(Some).map_err(|_| WireError::Invalid { what: "a count of places", value })
     }
 
     fn id(&mut self) -> Result<u128, WireError> {
