@@ -1,4 +1,4 @@
-//! The slice of the redesign as two transports: halves that push words, with values as bytes; and the same
+//! Channels over a link, as two transports: halves that push words, with values as bytes; and the same
 //! over two links, whose wire carries bytes in pieces and is cut again and again.
 
 use std::cell::{Cell, RefCell};
@@ -41,15 +41,25 @@ impl Transport for Pushed {
     }
 
     fn hole(&self, feature: Feature, kind: &Kind) -> Option<&'static str> {
-        not_in_the_slice(feature, kind)
+        not_over_a_link(feature, kind)
+    }
+
+    fn seeds_max(&self) -> u64 {
+        seeds_max()
     }
 }
 
-fn not_in_the_slice(feature: Feature, kind: &Kind) -> Option<&'static str> {
+/// A word of a link is more steps than one in memory, and so all policies together take a few seeds each, unless
+/// `DUNLIN_SEEDS` says more.
+fn seeds_max() -> u64 {
+    if std::env::var_os("DUNLIN_SEEDS").is_some() { u64::MAX } else { 8 }
+}
+
+fn not_over_a_link(feature: Feature, kind: &Kind) -> Option<&'static str> {
     match feature {
         Feature::Moved => Some("a value crosses as a copy, and both are dropped"),
         Feature::BufferedValues => Some("what is buffered is bytes, and a value is dropped when its send is over"),
-        Feature::Shared | Feature::Calls | Feature::Stretched => Some("not in the slice"),
+        Feature::Shared | Feature::Calls | Feature::Stretched => Some("ends in values do not go over a link yet"),
         _ => hole(feature, kind),
     }
 }
@@ -101,7 +111,11 @@ impl Transport for Linked {
     }
 
     fn hole(&self, feature: Feature, kind: &Kind) -> Option<&'static str> {
-        not_in_the_slice(feature, kind)
+        not_over_a_link(feature, kind)
+    }
+
+    fn seeds_max(&self) -> u64 {
+        seeds_max()
     }
 }
 

@@ -48,6 +48,10 @@ impl Node {
 
     /// A peer that has these addresses connects. `near`: from this host.
     fn joined_by(&mut self, peer: NodeId, near: bool, addresses: &[&str]) -> SocketId {
+        self.joined_by_bound(peer, near, addresses, Bound::default())
+    }
+
+    fn joined_by_bound(&mut self, peer: NodeId, near: bool, addresses: &[&str], bound: Bound) -> SocketId {
         let socket = SocketId(self.sockets);
         self.sockets += 1;
         self.machine.accepted(self.now, socket);
@@ -63,7 +67,7 @@ impl Node {
             attempt: self.sockets,
             resume: Resume { run: 1, ..Resume::default() },
             addresses: named(addresses),
-            bound: Bound::default(),
+            bound,
             key: StandIn::of(peer).key(),
             nonce: 1,
             signature: Bytes::new(),
@@ -171,6 +175,31 @@ fn no_more_is_dialled_at_once_on_the_word_of_others_than_64_and_8_of_a_node() {
     node.machine.tick(node.now);
     node.settle();
     assert!((60..=65).contains(&node.dials.len()), "{}", node.dials.len());
+}
+
+/// A peer on this host says at which addresses it listens, and each is dialled once, to learn whether it is
+/// there.
+#[test]
+fn no_more_than_64_dials_at_once_ask_whether_peers_of_this_host_listen() {
+    let all = Bound { which: u8::MAX, refused_ms: 0 };
+    let join = |node: &mut Node, peer: u128, near: bool| {
+        let addresses: Vec<String> = (0..8).map(|n| format!("peer{peer}:{n}")).collect();
+        let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
+        node.joined_by_bound(NodeId(1000 + peer), near, &addresses, all);
+    };
+    let mut node = Node::new(|config| config.helpers_max = 0);
+    join(&mut node, 0, false);
+    assert_eq!(node.dials.len(), 0, "what is on another host is not asked");
+    (1..8).for_each(|peer| join(&mut node, peer, true));
+    assert_eq!(node.dials.len(), 56);
+    (8..20).for_each(|peer| join(&mut node, peer, true));
+    assert_eq!(node.dials.len(), 64);
+    // Those that have been answered make room.
+    for (dial, _) in std::mem::take(&mut node.dials) {
+        node.machine.dial_failed(node.now, dial, "no answer".to_owned());
+    }
+    join(&mut node, 20, true);
+    assert_eq!(node.dials.len(), 8);
 }
 
 #[test]
