@@ -4,6 +4,9 @@
 //! helper asks H to dial D (`AskDial`, `DialBack`). If that fails (`Undialled`, `NotDialled`) or takes too long, the helper is asked to relay (`relay.rs`), and
 //! then the next one. D goes on dialling meanwhile: the first socket that shakes hands carries the connection.
 
+use std::time::Duration;
+
+use crate::connection::pace::Rate;
 use crate::connection::{Attempt, Carried, Connection, Help};
 use crate::id::{NodeId, SocketId};
 use crate::machine::{Closed, Declined, Machine, Wanted};
@@ -25,6 +28,9 @@ const BACKLOG: usize = 1024;
 
 /// So many nodes that are only others' concern are dialled at once.
 const DIAL_BACKS: usize = 64;
+
+/// ... and so many for one that asks: the addresses are its word, each of them one more dial.
+const DIAL_BACKS_EACH: Rate = Rate { at_once: 64, each: Duration::from_millis(62) };
 
 /// So many dial-backs are remembered. Who asks for more is not told, and asks the next after its own patience.
 const UNDIALLED_MAX: usize = 1024;
@@ -258,7 +264,9 @@ impl Machine {
         let is_others = known.is_none_or(|connection| matches!(connection.carried, Carried::Idle));
         let has_record = known.is_some() || self.connections.len() < self.config.peers_max;
         let asked_before = known.is_some_and(|connection| connection.dialling.reports);
-        let room = !is_others || (has_record && self.dial_backs() < DIAL_BACKS);
+        let has_place = !is_others || (has_record && self.dial_backs() < DIAL_BACKS);
+        let asker = self.connections.get_mut(from).filter(|_| is_others && has_place);
+        let room = has_place && asker.is_none_or(|asker| asker.dial_backs.allows(now, DIAL_BACKS_EACH));
         if !room {
             self.declines(from, Declined::DialBack);
         }

@@ -293,6 +293,32 @@ fn a_dial_back_that_fails_is_told_at_a_fixed_time_whatever_happened() {
     assert_eq!(told_at(&failed, &[]), (at, 0));
 }
 
+/// Whatever a helper says it sees: each dial is one at a host of its choice.
+#[test]
+fn a_helper_has_dial_backs_at_a_steady_pace() {
+    let mut node = Node::new(|_| {});
+    let [hostile, honest] = [10, 11].map(|id| node.joined_by(NodeId(id), false, &[]));
+    let asks = |node: &mut Node, helper, n: u128| {
+        let dial_back = Relay::DialBack { node: NodeId(1_000 + n), addresses: named(&["far:1"]) };
+        node.hears(helper, &Frame::Relay(dial_back));
+        let made = std::mem::take(&mut node.dials);
+        for (dial, _) in &made {
+            node.machine.dial_failed(node.now, *dial, "no answer".to_owned());
+        }
+        node.settle();
+        made.len()
+    };
+    let (mut dials, until) = (0, Time(0) + 2 * SECOND);
+    for n in 0..2_000 {
+        dials += asks(&mut node, hostile, n);
+        node.now = node.now + until.since(Time(0)) / 2_000;
+        node.machine.tick(node.now);
+    }
+    assert!((90..=97).contains(&dials), "64, and 16 a second: {dials}");
+    // The twin: others' requests are not held up by that.
+    assert_eq!(asks(&mut node, honest, 5_000), 1);
+}
+
 /// Of each that is asked for, an answer is owed: who asks for too many has none for the others, and asks elsewhere after its own patience.
 #[test]
 fn dial_backs_that_are_answered_have_a_bound() {

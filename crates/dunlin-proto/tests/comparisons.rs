@@ -44,7 +44,8 @@ fn answers(registry: &mut Registry) -> Vec<Names> {
 fn comparisons_of_one_declaration_have_a_bound() {
     let mut registry = Registry::new(RegistryConfig::default());
     for n in 1..=100 {
-        let face = declared(Face::Receiver, &expensive(&format!("receiver {n}"), LONG));
+        let receiver = declared(Face::Receiver, &expensive(&format!("receiver {n}"), LONG));
+        let face = Declaration { shared: true, ..receiver };
         let joined = Status::Joined(ChannelId(n.into()));
         registry.heard(NOW, life(n.into()), declare(n, &face, joined));
     }

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ConnectionId, DialId, Incarnation, Life, NodeId, SocketId};
@@ -562,6 +563,49 @@ fn an_offer_that_is_named_is_gone_on_with() {
     answers(&mut machine, 2, NodeId(10), Answer::Welcome(welcome_of(life(10, 1), offered)));
     let stale = vec![(SocketId(2), Closed::Refused(Refusal::Stale(Incarnation(2))))];
     assert_eq!((closed(&mut machine), machine.carried_by(NodeId(10))), (stale, None));
+}
+
+/// A peer takes the connection up on each socket, and closes it: it has this node make as many sockets as it likes.
+#[test]
+fn a_node_that_ends_each_socket_is_dialled_at_a_steady_pace() {
+    let (mut machine, mut now, mut dials) = (machine(), NOW, 0);
+    machine.learn(NodeId(10), &["there".to_owned()]);
+    machine.connect(now, NodeId(10));
+    loop {
+        let of = |action| if let Action::Dial(dial, _) = action { Some(dial) } else { None };
+        let Some(dial) = std::iter::from_fn(|| machine.poll()).find_map(of) else {
+            let Some(at) = machine.next_tick().filter(|at| *at <= NOW + Duration::from_secs(5)) else { break };
+            now = at;
+            machine.tick(now);
+            continue;
+        };
+        dials += 1;
+        let socket = SocketId(dials);
+        machine.dialled(now, dial, socket);
+        let mut said = Vec::new();
+        machine.fill(now, socket, 1 << 16, &mut said);
+        let welcome = Answer::Welcome(welcome_of(life(10, 1), ConnectionId(7)));
+        machine.received(now, socket, prove(&StandIn::of(NodeId(10)), &said.concat(), welcome).encode());
+        assert_eq!(machine.carried_by(NodeId(10)), Some(socket));
+        machine.closed(now, socket);
+    }
+    // Ten at once, and ten a second.
+    assert!((58..=61).contains(&dials), "{dials}");
+}
+
+/// Who only asks who is here would dial again for a connection, and find no room then.
+#[test]
+fn a_node_without_room_says_so_to_who_asks_who_it_is() {
+    let mut config = Config::new("tides");
+    config.peers_max = 1;
+    let mut machine = StandIn::machine(config, ME, 1);
+    let asks = |node| Hello { wanted: NodeId(0), ..hello(life(node, 1), 1) };
+    let (answer, _) = said(&mut machine, 1, &asks(10));
+    assert!(matches!(answer, Answer::Welcome(_)), "{answer:?}");
+    admitted(&mut machine, 2, &hello(life(10, 1), 2));
+    refused(&mut machine, 3, &asks(30), Refusal::Busy);
+    let (answer, _) = said(&mut machine, 4, &asks(10));
+    assert!(matches!(answer, Answer::Welcome(_)), "what is here has a place: {answer:?}");
 }
 
 /// A `Hello` that crosses this node's own, and names a connection that is unknown here.

@@ -604,6 +604,55 @@ fn leases_end_without_a_tick_too() {
     assert_eq!(server.declare(2, 1, &face(Face::Sender)), [waits(2, 1)]);
 }
 
+/// Any member can say that an end of its own was joined elsewhere, where nothing of the kind has happened.
+#[test]
+fn what_is_said_to_be_joined_shuts_nobody_out_of_a_name() {
+    for hostile in [face(Face::Sender), shared(Face::Sender), shared(Face::Receiver), face(Face::Receiver)] {
+        let mut server = Server::new();
+        let acceptor = face(Face::Acceptor);
+        assert_eq!(server.declare(1, 0, &acceptor), [waits(1, 0)]);
+        // At once, or of an end that was refused or waits.
+        let joined = Status::Joined(channel(66, 6));
+        assert_eq!(server.declare_as(66, 6, &hostile, joined), [refused((66, 6), &acceptor, 1)]);
+        for client in 2..4 {
+            let answers = server.declare(client, 0, &face(Face::Client));
+            assert!(answers.contains(&found((client, 0), 1, channel(1, 0), &acceptor)), "{hostile:?}: {answers:?}");
+        }
+        // When what stood has gone it stands as others do.
+        server.undeclare(1, 0);
+        let answers = server.declare(4, 0, &acceptor);
+        assert!(answers.contains(&refused((4, 0), &hostile, 66)), "{answers:?}");
+    }
+}
+
+/// A home that a joined end of the same node names is in use, whatever else was declared.
+#[test]
+fn what_is_said_to_be_in_use_takes_nobody_from_a_name() {
+    let mut server = Server::new();
+    let acceptor = face(Face::Acceptor);
+    server.declare(1, 0, &acceptor);
+    server.declare_as(66, 7, &face(Face::Client), Status::Joined(channel(66, 6)));
+    let answers = server.declare(66, 6, &acceptor);
+    assert!(answers.contains(&refused((66, 6), &acceptor, 1)), "{answers:?}");
+    let answers = server.declare(2, 0, &face(Face::Client));
+    assert!(answers.contains(&found((2, 0), 1, channel(1, 0), &acceptor)), "{answers:?}");
+}
+
+/// A second client waits for a server that takes one: it cannot say that it has got in.
+#[test]
+fn an_end_that_waits_and_says_that_it_is_joined_is_judged() {
+    let mut server = Server::new();
+    server.declare(1, 0, &face(Face::Receiver));
+    server.declare(2, 0, &face(Face::Sender));
+    let answers = server.declare(66, 6, &face(Face::Server));
+    assert!(answers.iter().any(|(_, said)| matches!(said, Names::Refused { number: 6, .. })), "{answers:?}");
+    let answers = server.declare_as(66, 6, &face(Face::Server), Status::Joined(channel(66, 6)));
+    assert!(answers.iter().any(|(_, said)| matches!(said, Names::Refused { number: 6, .. })), "{answers:?}");
+    server.undeclare(2, 0);
+    let answers = server.declare(3, 0, &face(Face::Sender));
+    assert!(!answers.iter().any(|(_, said)| matches!(said, Names::Refused { .. })), "{answers:?}");
+}
+
 #[test]
 fn who_left_or_was_restarted_has_no_place() {
     let (sender, receiver) = (face(Face::Sender), face(Face::Receiver));

@@ -1127,9 +1127,9 @@ fn the_sixty_fifth_dial_back_at_once_is_declined() {
     assert_eq!(asked.declined.len(), 2);
     // One of the 64 is needed here by now: there is room for one more, and for no other.
     asked.machine.connect(NOW, NodeId(163));
-    asked.says(D, dial_back(166));
+    asked.says(H, dial_back(166));
     assert_eq!(asked.declined.len(), 2);
-    asked.says(D, dial_back(167));
+    asked.says(H, dial_back(167));
     assert_eq!(asked.declined.len(), 3);
     assert_eq!(asked.downs, []);
 }

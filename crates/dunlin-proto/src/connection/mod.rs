@@ -11,6 +11,7 @@ pub(crate) mod death;
 pub(crate) mod former;
 pub(crate) mod inbox;
 pub(crate) mod outbox;
+pub(crate) mod pace;
 pub(crate) mod table;
 pub(crate) mod window;
 
@@ -28,6 +29,7 @@ use chatter::Chatter;
 use death::Listeners;
 use inbox::Inbox;
 use outbox::Outbox;
+use pace::Pace;
 
 /// How a connection is, for those who look at it from outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,6 +133,8 @@ pub(crate) struct Dialling {
     pub(crate) probes: u32,
     /// How often it has failed since the connection was last up.
     pub(crate) failures: u32,
+    /// How often it was dialled without a pause: again when a socket was lost, or anew.
+    pub(crate) at_once: Pace,
     /// What the last one failed of.
     pub(crate) last: String,
     /// So often nobody has answered since the connection was last up.
@@ -264,6 +268,8 @@ pub(crate) struct Connection {
     /// What is relayed may go there, whichever host it comes from.
     pub(crate) admits: bool,
     pub(crate) chatter: Chatter,
+    /// The dial-backs that it has asked this node for.
+    pub(crate) dial_backs: Pace,
     /// It has a place of that source's in the [table]. `None`: this node has wanted it.
     counts_for: Option<Source>,
     /// In all lives.
@@ -302,6 +308,7 @@ impl Connection {
             streams: [0, 0],
             admits: false,
             chatter: Chatter::default(),
+            dial_backs: Pace::default(),
             counts_for: None,
             traffic: Traffic::default(),
         }

@@ -1,9 +1,12 @@
 //! How a node comes to a socket for a connection: which address is dialled, and when.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use super::sockets::{Phase, Socket};
 use super::{Action, Closed, Machine};
+use crate::connection::pace::Rate;
 use crate::connection::{Attempt, Carried, Down};
 use crate::id::{ConnectionId, DialId, Incarnation, NodeId, SocketId};
 use crate::identity::sign_hello;
@@ -34,6 +37,10 @@ pub(crate) enum Wanted {
     /// The node that is there: if it is this one, it is reached where it listens.
     Check(NodeId),
 }
+
+/// How often a node is dialled without a pause, because a socket of its was lost or a connection begins anew: a peer
+/// can bring about both as fast as sockets are made.
+pub(super) const REDIALS: Rate = Rate { at_once: 10, each: Duration::from_millis(100) };
 
 /// How many dials of addresses that this node was only told are under way at once, whoever has told them.
 const TOLD_DIALS_MAX: usize = 64;
@@ -71,7 +78,7 @@ impl Machine {
             return self.due_at(node, until);
         }
         if connection.dialling.next.is_none_or(|next| next < now) {
-            connection.dialling.next = Some(now);
+            connection.dialling.next = Some(connection.dialling.at_once.next(now, REDIALS));
         }
         self.due_at(node, until);
         self.dial_if_due(now, node);

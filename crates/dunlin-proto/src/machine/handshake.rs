@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
-use super::dialling::Wanted;
+use super::dialling::{REDIALS, Wanted};
 use super::sockets::{Phase, Socket};
 use super::{Action, Closed, Machine};
 use crate::connection::{Attempt, Carried, Connection, Down, State};
@@ -89,6 +89,11 @@ impl Machine {
         if self.leaving && (introduces || !wanted_here) {
             return self.refuse(now, id, Refusal::Busy, message);
         }
+        let source = self.socket_source(id);
+        if !self.connections.admits(node, source, self.config.peers_max) {
+            // Also to who only asks who is here: it would dial again for a connection, and try that again and again.
+            return self.refuse(now, id, Refusal::Busy, message);
+        }
         if introduces {
             return self.introduce_myself(now, id, version, message);
         }
@@ -106,10 +111,6 @@ impl Machine {
         if is_unknown && offered_run.is_none() {
             let why = self.does_not_know(node, id, said.connection);
             return self.refuse(now, id, why, message);
-        }
-        let source = self.socket_source(id);
-        if !self.connections.admits(node, source, self.config.peers_max) {
-            return self.refuse(now, id, Refusal::Busy, message);
         }
         let their_attempt = stands.map_or(0, |connection| connection.their_attempt);
         // What was answered, and is not confirmed, may come again: but not what its dialler had given up before.
@@ -598,7 +599,7 @@ impl Machine {
         self.connect(now, node);
         let connection = self.connection(node);
         if matches!(connection.carried, Carried::Lost { .. }) && connection.dialling.running.is_none() {
-            connection.dialling.next = Some(now);
+            connection.dialling.next = Some(connection.dialling.at_once.next(now, REDIALS));
             self.dial_if_due(now, node);
             self.seek_help(now, node);
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::{Bytes, BytesMut};
 
-use super::dialling::Wanted;
+use super::dialling::{REDIALS, Wanted};
 use super::handshake::Promise;
 use super::{Action, Closed, Machine};
 use crate::connection::{Attempt, Carried, Down, State};
@@ -242,7 +242,7 @@ impl Machine {
                 let until = connection.lose(now) + grace;
                 connection.carried = Carried::Lost { since: now, until };
                 connection.ack_at = None;
-                connection.dialling.next = Some(now);
+                connection.dialling.next = Some(connection.dialling.at_once.next(now, REDIALS));
                 connection.dialling.rest();
                 connection.listeners.all_well();
                 connection.dialling.last = why.to_owned();

@@ -33,6 +33,9 @@
 //!
 //! # How often
 //!
+//! - What says that it was joined elsewhere goes on with what it has, as after the loss of a name service. If it does
+//!   not fit what is here it is told so and stands apart: nothing is held against it, and nothing joined to it, until
+//!   that has gone.
 //! - Whoever is no home is joined once, to one channel, for good. When that channel's home goes, its end has ended, and can
 //!   only be dropped and declared anew.
 //! - A home is joined to any number of shared partners, whenever they come, but to one unshared partner (or shared one, if

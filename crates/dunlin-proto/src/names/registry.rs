@@ -107,6 +107,10 @@ struct Declared {
     unfit: Vec<NodeId>,
     /// The name counts for this source: of its declarations the first that is still there has it.
     counts_for: Option<Source>,
+    /// It was joined elsewhere, as its node says, and does not fit what was here before it. It goes on with what it
+    /// has, but nothing is held against it and nothing joined to it: else whoever says so could shut all others out
+    /// of a name, or have them for itself.
+    apart: bool,
 }
 
 impl Declared {
@@ -143,6 +147,9 @@ impl Declared {
         name.len() + self.face.schema.len()
     }
 }
+
+/// So many ends that stand apart are looked at when another one has gone: each is a look at all of the name.
+const REJOINED_MAX: usize = 8;
 
 /// So many nodes at most one declaration hears of whose declarations do not fit it.
 const UNFIT_MAX: usize = 16;
@@ -490,6 +497,7 @@ impl Registry {
             self.answers.push_back((home.life, Names::Gone { number: home.number, partner: gone.life }));
         }
         self.unaccount(&name, &gone, &mut ends);
+        self.rejoin(&mut ends);
         self.put_back(name, ends);
     }
 
@@ -558,6 +566,7 @@ impl Registry {
             answered: false,
             unfit: Vec::new(),
             counts_for,
+            apart: false,
         };
         member.ends.insert(number, name.clone());
         member.bytes += end.bytes(&name);
@@ -568,7 +577,7 @@ impl Registry {
             self.judge(&name, &mut ends, &admitted, at);
         } else if matches!(status, Status::Joined(_)) {
             self.tell_what_stands(&mut ends, at);
-            self.tell_conflict(&ends, at);
+            self.tell_conflict(&mut ends, at);
         }
         self.put_back(name.clone(), ends);
         self.settle(&name);
@@ -604,23 +613,24 @@ impl Registry {
             _ => ends[at].status = Status::Known,
         }
         self.tell_what_stands(&mut ends, at);
-        if was_lost {
-            self.tell_conflict(&ends, at);
+        if was_lost || (was == Status::New && ends[at].is_admitted()) {
+            self.tell_conflict(&mut ends, at);
         }
         self.put_back(name.clone(), ends);
         self.settle(&name);
     }
 
     /// What was joined elsewhere, or while this one was away, may not fit what is here. Both go on; who comes second is told.
-    fn tell_conflict(&mut self, ends: &[Declared], at: usize) {
+    fn tell_conflict(&mut self, ends: &mut [Declared], at: usize) {
         let end = &ends[at];
         let has_partner = end.is_home() && ends.iter().any(|other| other.is_joined_to(end));
         if !matches!(end.status, Status::Joined(_)) && !has_partner {
             return;
         }
-        if let Verdict::Refused(by) =
-            verdict(ends, &admitted(ends), at, self.config.several_holders, &mut self.comparisons)
-        {
+        let by = self.conflict(ends, at);
+        ends[at].apart = by.is_some();
+        let end = &ends[at];
+        if let Some(by) = by {
             let (there, holder) = (ends[by].face.clone(), ends[by].life);
             let addresses = self.addresses_of(holder);
             self.answers.push_back((end.life, Names::Refused { number: end.number, there, holder, addresses }));
@@ -630,6 +640,22 @@ impl Registry {
     /// Where that node can be dialled, as far as is known here.
     fn addresses_of(&self, life: Life) -> Vec<String> {
         self.members.get(&life.node).map_or_else(Vec::new, |member| member.addresses.clone())
+    }
+
+    /// What this end does not fit, of those that stand.
+    fn conflict(&mut self, ends: &[Declared], at: usize) -> Option<usize> {
+        match verdict(ends, &admitted(ends), at, self.config.several_holders, &mut self.comparisons) {
+            Verdict::Refused(by) => Some(by),
+            Verdict::Later | Verdict::Fits => None,
+        }
+    }
+
+    /// Something has gone: what stood apart for it stands as others do.
+    fn rejoin(&mut self, ends: &mut [Declared]) {
+        let apart: Vec<usize> = (0..ends.len()).filter(|at| ends[*at].apart).take(REJOINED_MAX).collect();
+        for at in apart {
+            ends[at].apart = self.conflict(ends, at).is_some();
+        }
     }
 
     /// What is joined stays joined: the home is told of this end, or this home of all.
@@ -730,7 +756,8 @@ impl Registry {
     fn join_one(&mut self, name: &str, ends: &mut Vec<Declared>) -> bool {
         let is_used = |home: &Declared| ends.iter().any(|end| end.is_joined_to(home));
         // Where others are already, or the first.
-        let homes = || (0..ends.len()).filter(|at| ends[*at].is_home() && ends[*at].lease.is_none());
+        let is_open = |home: &Declared| home.is_home() && home.lease.is_none() && !home.apart;
+        let homes = || (0..ends.len()).filter(|at| is_open(&ends[*at]));
         let used = homes().find(|at| is_used(&ends[*at]));
         let first = used.or_else(|| homes().find(|at| ends[*at].is_free()));
         if let Some(first) = first
@@ -776,9 +803,9 @@ impl Registry {
     }
 }
 
-/// Which of these are admitted.
+/// Which of these newcomers have to fit.
 fn admitted(ends: &[Declared]) -> Vec<usize> {
-    (0..ends.len()).filter(|at| ends[*at].is_admitted()).collect()
+    (0..ends.len()).filter(|at| ends[*at].is_admitted() && !ends[*at].apart).collect()
 }
 
 /// Whether this end may have its face, beside those that are admitted. `several`: if it is shared, so may they.

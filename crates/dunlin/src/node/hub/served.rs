@@ -12,7 +12,7 @@ use crate::node::driver::Locked;
 use crate::node::error::{NameError, is_busy};
 
 /// So long a node waits before it asks again at an address where nobody is.
-const ASK_AGAIN: Duration = Duration::from_millis(250);
+pub(super) const ASK_AGAIN: Duration = Duration::from_millis(250);
 
 /// So many nodes are remembered to which something was declared. Those that are used now may answer in any case.
 const DECLARED_TO_MAX: usize = 64;

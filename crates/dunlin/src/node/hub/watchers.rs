@@ -10,6 +10,7 @@ use dunlin_proto::{Declined, Down, Source, State};
 use tokio::sync::oneshot;
 use tracing::Level;
 
+use super::served::ASK_AGAIN;
 use super::{Hub, News};
 use crate::node::Peer;
 use crate::node::driver::Locked;
@@ -275,7 +276,8 @@ impl Hub {
                     if directory.server() == Some(node) {
                         directory.server_lost();
                         if !directory.is_empty() && !self.leaving {
-                            cx.state.machine.introduce(address.clone());
+                            // Not at once: whoever is there may end each connection as soon as it is up.
+                            self.ask_again.insert(address.clone(), cx.now + ASK_AGAIN);
                         }
                     }
                 }
