@@ -12,8 +12,8 @@ use bytes::Bytes;
 use dunlin_core::carrier::Format;
 use dunlin_core::remote::{Ended, Half, Link, Terms, Word, receiving_half, sending_half};
 use dunlin_core::{
-    Choice, Operation, Overflow, Policy, Portable, Receiver, RecvError, SendError, Sender, Why, channel, channel_with,
-    fifo, overwrite_oldest, rendezvous, send_to_any,
+    Admit, Buffering, Choice, Operation, Overflow, Policy, Portable, Receiver, RecvError, SendError, Sender, Why,
+    channel, channel_with, fifo, overwrite_oldest, rendezvous, send_to_any,
 };
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -619,6 +619,7 @@ fn kinds(way: &Way) -> Vec<&'static str> {
         Word::Sent { .. } => "sent",
         Word::Offer { .. } => "offer",
         Word::OfferChoice { .. } => "offer of a choice",
+        Word::Grant { .. } => "grant",
         Word::Taken { .. } => "taken",
         Word::Ended(_) => "ended",
         _ => "another",
@@ -730,8 +731,13 @@ fn large_value_of_a_choice_is_encoded_when_there_is_a_place_for_it() {
     assert!(poll(choice.as_mut()).is_pending());
     halves.carry();
     assert_eq!(ready(pin!(rx.recv())).unwrap().number, 1);
+    let flag = Arc::new(Flag::default());
+    let waker = Waker::from(flag.clone());
+    assert!(choice.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    flag.is_woken();
     by_the_socket(|| halves.back.take().into_iter().for_each(|word| halves.sending.hear(word).unwrap()));
     assert_eq!(kinds(&halves.forth), [""; 0], "nothing has encoded it");
+    assert!(flag.is_woken(), "its owner is to encode it");
     let chosen = (0..40).find_map(|_| match poll(choice.as_mut()) {
         Poll::Ready(chosen) => Some(chosen),
         Poll::Pending => None,
@@ -767,6 +773,95 @@ fn choice_of_two_buffers_sends_its_one_value_into_that_which_has_a_place() {
         others.carry();
     }
     assert_eq!(ready(pin!(rx.recv())).unwrap().number, 3);
+}
+
+#[test]
+fn value_that_has_gone_into_a_place_does_not_come_back_when_its_send_is_dropped() {
+    let (tx, mut rx, halves) = not_opened::<Own>(fifo(1));
+    let (other, _kept, others) = not_opened::<Own>(fifo(1));
+    halves.carry();
+    others.carry();
+    let mut senders = [tx, other];
+    for sender in &mut senders {
+        ready(pin!(sender.send(own(1)))).unwrap();
+    }
+    let mut slot = Some(own(2));
+    let mut any = Box::pin(send_to_any(&mut slot, &mut senders));
+    assert!(poll(any.as_mut()).is_pending());
+    halves.carry();
+    ready(pin!(rx.recv())).unwrap();
+    // Its place is promised, and it goes; then its send is dropped, before it has looked.
+    halves.carry();
+    drop(any);
+    for sender in &mut senders {
+        ready(pin!(sender.settle(&mut slot))).unwrap();
+    }
+    assert_eq!(slot, None, "it has been sent");
+    assert_eq!(ready(pin!(rx.recv())).unwrap().number, 2);
+}
+
+#[test]
+fn receive_gives_way_where_what_it_reads_is_overwritten_again_and_again() {
+    fn overwrite(home: Arc<dyn Half>, ticket: u64, last: u64) {
+        while_it_is_read(move || {
+            let value = Bytes::from(vec![0x82, ticket as u8 - 100, 0x80]);
+            home.hear(Word::Offer { ticket, value }).unwrap();
+            if ticket < last {
+                overwrite(home, ticket + 1, last);
+            }
+        });
+    }
+    let (mut tx, mut rx, halves) = not_opened::<Own>(overwrite_oldest(1));
+    halves.carry();
+    let mut first = pin!(tx.send(own(1)));
+    assert!(poll(first.as_mut()).is_pending());
+    halves.carry();
+    overwrite(halves.home.clone(), 101, 120);
+    assert!(poll(pin!(rx.recv())).is_pending(), "a poll has an end");
+    ON_READ.set(None);
+    assert_eq!(ready(pin!(rx.recv())).unwrap().number, 16, "what was read in vain is read anew");
+}
+
+#[test]
+fn value_that_comes_behind_poison_is_destroyed() {
+    let (mut tx, mut rx, halves) = not_opened::<Own>(fifo(2));
+    halves.carry();
+    ready(pin!(tx.send(own(1)))).unwrap();
+    rx.poison("oil");
+    halves.carry();
+    assert_eq!(rx.len(), 0);
+    assert!(matches!(ready(pin!(rx.recv())), Err(RecvError::Poisoned(_))));
+}
+
+/// A policy that changes its mind: it has room, then none, then some.
+#[derive(Clone)]
+struct Fickle(u32);
+
+impl Buffering for Fickle {
+    fn admit(&mut self, _queued: usize) -> Admit {
+        self.0 += 1;
+        if self.0 == 2 { Admit::Wait } else { Admit::Keep }
+    }
+}
+
+#[test]
+fn choice_whose_room_has_gone_meanwhile_goes_on() {
+    let (mut tx, mut rx, halves) = not_opened::<Own>(Fickle(0).into());
+    halves.carry();
+    let (_other, mut never) = channel::<Own>();
+    let mut slot = Some(own(2));
+    let choice = Choice::fair().on(tx.send_from(&mut slot), |sent| sent.is_ok()).on(never.recv(), |_| false);
+    let mut choice = Box::pin(choice.into_future());
+    assert!(poll(choice.as_mut()).is_pending());
+    // The buffer asks for the value and has no room for it when it is granted: the offer stands, and is received.
+    halves.carry();
+    assert!((0..40).all(|_| poll(choice.as_mut()).is_pending()));
+    let mut recv = Box::pin(rx.recv());
+    assert!(poll(recv.as_mut()).is_pending());
+    halves.carry();
+    assert_eq!(ready(recv.as_mut()).unwrap().number, 2);
+    halves.carry();
+    assert_eq!(ready(choice.as_mut()), (0, true));
 }
 
 #[test]
