@@ -1,20 +1,43 @@
 //! Comparisons that others bring about: their outcomes are remembered, and their steps counted.
 //!
 //! A peer chooses both the schemas that it declares and how often it declares them, and two small schemas may take many steps. So all comparisons that one frame brings about
-//! have [`STEPS_MAX`] steps together, and the driver counts what they took for the node that has said the frame.
+//! have [`STEPS`] steps together, and the driver counts what they took for the node that has said the frame.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
+use dunlin_schema::limits::STEPS;
+use dunlin_schema::{Difference, Sides, compare_encoded};
 
-use super::Difference;
-use super::compare::{STEPS_MAX, Sides, difference_within, sides, takes_too_long};
-use crate::wire::{Declaration, Expected};
+use crate::wire::{Declaration, Expected, Face};
 
 /// So many outcomes are remembered ...
 const KNOWN_MAX: usize = 256;
 /// ... of schemas with so many bytes together.
 const BYTES_MAX: usize = 1 << 20;
+
+/// Compares two faces, seen from `here`. `None`: each reads what the other one writes, or one of them
+/// declares nothing of its messages, or they are not for each other at all.
+pub fn difference(here: &Declaration, there: &Declaration) -> Option<Difference> {
+    let sides = sides(here, there)?;
+    compare_encoded(&here.schema, &there.schema, sides, &mut { STEPS }).err()
+}
+
+/// `None`: nothing has to be compared.
+fn sides(here: &Declaration, there: &Declaration) -> Option<Sides> {
+    if here.schema.is_empty() || there.schema.is_empty() || here.schema == there.schema {
+        return None;
+    }
+    // The schema of a bundle is that of its client's face, which a server gives to its clients.
+    let side = |face| match face {
+        Face::Sender => (false, true),
+        Face::Receiver => (false, false),
+        Face::Client => (true, false),
+        Face::Server | Face::Acceptor => (true, true),
+    };
+    let ((is_face, here_writes), (is_face_there, there_writes)) = (side(here.face), side(there.face));
+    (is_face == is_face_there && here_writes != there_writes).then_some(Sides { here_writes, is_face })
+}
 
 /// Two schemas. Their bytes are the key: whoever could make another one with the same hash could have an outcome believed that is not its own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,14 +68,14 @@ pub(crate) struct Comparisons {
 impl Default for Comparisons {
     fn default() -> Self {
         let (known, order) = (BTreeMap::new(), VecDeque::new());
-        Self { known, order, bytes: 0, steps_left: STEPS_MAX, steps: 0 }
+        Self { known, order, bytes: 0, steps_left: STEPS, steps: 0 }
     }
 }
 
 impl Comparisons {
     /// What is compared from now on another frame brings about.
     pub(crate) fn begin_frame(&mut self) {
-        self.steps_left = STEPS_MAX;
+        self.steps_left = STEPS;
     }
 
     /// How many steps were taken since it was last asked. To look an outcome up is one.
@@ -60,7 +83,7 @@ impl Comparisons {
         std::mem::take(&mut self.steps)
     }
 
-    /// As [`difference`](super::difference), within what is left of the frame's steps.
+    /// As [`difference`], within what is left of the frame's steps.
     pub(crate) fn difference(&mut self, here: &Declaration, there: &Declaration) -> Option<Difference> {
         let sides = sides(here, there)?;
         let pair = Pair { here: here.schema.clone(), there: there.schema.clone(), sides };
@@ -69,13 +92,10 @@ impl Comparisons {
             return known.clone();
         }
         let before = self.steps_left;
-        if before == 0 {
-            return Some(takes_too_long());
-        }
-        let outcome = difference_within(&pair.here, &pair.there, sides, &mut self.steps_left);
+        let outcome = compare_encoded(&pair.here, &pair.there, sides, &mut self.steps_left).err();
         self.steps += (before - self.steps_left) as u64;
         // What took too long beside others of its frame may not alone.
-        if self.steps_left > 0 || before == STEPS_MAX {
+        if self.steps_left > 0 || before == STEPS {
             self.remember(&pair, outcome.clone());
         }
         outcome
