@@ -1,7 +1,9 @@
-//! Comparisons that others bring about: their outcomes are remembered, and their steps counted.
+//! Comparisons of what two faces declare of their messages (`dunlin-schema`). The outcomes of those that
+//! peers cause are remembered, and their steps counted.
 //!
-//! A peer chooses both the schemas that it declares and how often it declares them, and two small schemas may take many steps. So all comparisons that one frame brings about
-//! have [`STEPS`] steps together, and the driver counts what they took for the node that has said the frame.
+//! A peer chooses both the schemas that it declares and how often it declares them, and two small schemas may
+//! take many steps. So all comparisons that one frame causes have [`STEPS`] steps together, and the driver
+//! counts what they took for the node that has sent the frame.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,9 +13,9 @@ use dunlin_schema::{Difference, Sides, compare_encoded};
 
 use crate::wire::{Declaration, Expected, Face};
 
-/// So many outcomes are remembered ...
+/// How many outcomes are remembered ...
 const KNOWN_MAX: usize = 256;
-/// ... of schemas with so many bytes together.
+/// ... and how many bytes their schemas have together.
 const BYTES_MAX: usize = 1 << 20;
 
 /// Compares two faces, seen from `here`. `None`: each reads what the other one writes, or one of them
@@ -39,7 +41,7 @@ fn sides(here: &Declaration, there: &Declaration) -> Option<Sides> {
     (is_face == is_face_there && here_writes != there_writes).then_some(Sides { here_writes, is_face })
 }
 
-/// Two schemas. Their bytes are the key: whoever could make another one with the same hash could have an outcome believed that is not its own.
+/// Two schemas. The key is their bytes, and not a hash: a peer that finds a collision could forge an outcome.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Pair {
     here: Bytes,
@@ -53,14 +55,14 @@ impl Pair {
     }
 }
 
-/// What was compared of late, and what that took.
+/// The outcomes of the latest comparisons, and the steps that comparisons took.
 #[derive(Clone, Debug)]
 pub(crate) struct Comparisons {
     known: BTreeMap<Pair, Option<Difference>>,
-    /// The earliest first.
+    /// The oldest first.
     order: VecDeque<Pair>,
     bytes: usize,
-    /// Of the present frame.
+    /// What is left for the present frame.
     steps_left: usize,
     steps: u64,
 }
@@ -73,12 +75,12 @@ impl Default for Comparisons {
 }
 
 impl Comparisons {
-    /// What is compared from now on another frame brings about.
+    /// Another frame causes the comparisons from now on.
     pub(crate) fn begin_frame(&mut self) {
         self.steps_left = STEPS;
     }
 
-    /// How many steps were taken since it was last asked. To look an outcome up is one.
+    /// The steps since the last call. Looking an outcome up is one.
     pub(crate) fn take_steps(&mut self) -> u64 {
         std::mem::take(&mut self.steps)
     }
@@ -94,7 +96,7 @@ impl Comparisons {
         let before = self.steps_left;
         let outcome = compare_encoded(&pair.here, &pair.there, sides, &mut self.steps_left).err();
         self.steps += (before - self.steps_left) as u64;
-        // What took too long beside others of its frame may not alone.
+        // A pair that took too long beside others of its frame may have steps enough alone.
         if self.steps_left > 0 || before == STEPS {
             self.remember(&pair, outcome.clone());
         }
@@ -102,7 +104,7 @@ impl Comparisons {
     }
 
     fn remember(&mut self, pair: &Pair, outcome: Option<Difference>) {
-        // Copies: what was read together with them need not be kept.
+        // Copies, since a slice keeps the whole buffer that it was read from.
         let copied = |schema: &Bytes| Bytes::copy_from_slice(schema);
         let pair = Pair { here: copied(&pair.here), there: copied(&pair.there), sides: pair.sides };
         self.bytes += pair.bytes();
@@ -115,7 +117,7 @@ impl Comparisons {
         }
     }
 
-    /// Whether what each of them says of the other is so, and each can read what the other one writes.
+    /// Whether each is shared as the other one expects, and reads what the other one writes.
     pub(crate) fn fit(&mut self, one: &Declaration, other: &Declaration) -> bool {
         let holds = |expected: Expected, shared: bool| match expected {
             Expected::Unknown => true,
@@ -125,7 +127,7 @@ impl Comparisons {
         if !holds(one.expects, other.shared) || !holds(other.expects, one.shared) {
             return false;
         }
-        // Whichever comes first, the outcome is one.
+        // The writer first, so that both orders have one outcome.
         match sides(one, other) {
             None => true,
             Some(Sides { here_writes: true, .. }) => self.difference(one, other).is_none(),
