@@ -8,8 +8,8 @@ use bytes::Bytes;
 use dunlin::prelude::*;
 use dunlin_attack::{Peer, declare, face, life, run};
 use dunlin_proto::id::ChannelId;
-use dunlin_proto::schema::{Coding, Field, Kind, Schema};
 use dunlin_proto::wire::{Declaration, Face, Frame, Names};
+use dunlin_schema::{Coding, Field, Kind, Schema};
 
 const ATTACKER: [u8; 4] = [127, 0, 0, 2];
 const OTHER: [u8; 4] = [127, 0, 0, 3];

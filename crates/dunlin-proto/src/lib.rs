@@ -58,6 +58,7 @@
 
 mod account;
 pub mod channel;
+mod comparisons;
 mod config;
 pub mod connection;
 mod flush;
@@ -77,7 +78,6 @@ mod planted;
 mod random;
 mod reach;
 mod relay;
-pub mod schema;
 #[doc(hidden)]
 pub mod seldom;
 pub mod source;
@@ -87,6 +87,7 @@ pub mod wire;
 pub use channel::{
     Arrival, HomeHears, Leaving, Passage, ProxyHears, ReceiverPlace, SenderPlace, Stand, Trip, Unsettled,
 };
+pub use comparisons::difference;
 pub use config::{Config, ConfigError};
 pub use connection::{Down, State, Traffic};
 pub use flush::Mark;

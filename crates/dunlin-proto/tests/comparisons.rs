@@ -4,10 +4,10 @@ use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::identity::StandIn;
 use dunlin_proto::names::{Registry, RegistryConfig};
-use dunlin_proto::schema::{Coding, Field, Kind, Schema};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, Expected, Face, Frame, Names, Status, Terms, ToHome, codec};
 use dunlin_proto::{Action, Config, Machine};
+use dunlin_schema::{Coding, Field, Kind, Schema};
 
 const NOW: Time = Time(1000);
 const SOCKET: SocketId = SocketId(1);

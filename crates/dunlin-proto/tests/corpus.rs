@@ -14,8 +14,6 @@ mod decoder;
 mod machine;
 #[path = "fuzz/messages.rs"]
 mod messages;
-#[path = "fuzz/schema.rs"]
-mod schema;
 
 fn folder(target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target)
@@ -45,11 +43,6 @@ fn the_decoder_survives_its_corpus() {
 #[test]
 fn the_machine_survives_its_corpus() {
     each("machine", machine::run);
-}
-
-#[test]
-fn schemas_survive_their_corpus() {
-    each("schema", schema::run);
 }
 
 /// A frame that changes its bytes is not read from a corpus of before: then that has to be made anew.

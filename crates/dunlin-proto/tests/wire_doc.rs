@@ -5,10 +5,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::identity::StandIn;
-use dunlin_proto::schema::Schema;
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, End, Expected, Face, Terms};
 use dunlin_proto::{Action, Config, HomeHears, Machine};
+use dunlin_schema::Schema;
 
 const DOCUMENT: &str = include_str!("../../../docs/wire.md");
 const CHANNEL: ChannelId = ChannelId(0xc0ffee);

@@ -10,12 +10,12 @@ use dunlin::prelude::*;
 use dunlin_attack::{ANY, Key, Peer as Intruder, bytes_of, declare, face, life, offer};
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
 use dunlin_proto::identity::sign_hello;
-use dunlin_proto::schema::{Coding, Kind, Schema};
 use dunlin_proto::wire;
 use dunlin_proto::wire::handshake::{Answer, Hello, MAGIC, Refusal, Welcome};
 use dunlin_proto::wire::{
     Declaration, End, Face, Failure, Frame, FromHome, Head, Memory, Names, Read, Rejection, ToHome, VERSIONS,
 };
+use dunlin_schema::{Coding, Kind, Schema};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

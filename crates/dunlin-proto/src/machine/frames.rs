@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use dunlin_schema::Difference;
 
 use super::sockets::{Phase, Socket};
 use super::{Action, Closed, Machine};
@@ -10,7 +11,6 @@ use crate::connection::outbox::Recalled;
 use crate::connection::{Carried, Down};
 use crate::id::{ChannelId, Life, NodeId, SocketId};
 use crate::planted::planted;
-use crate::schema::Difference;
 use crate::time::Time;
 use crate::wire::codec::{self, WireError};
 use crate::wire::{Declaration, Frame, Names};
@@ -222,7 +222,7 @@ impl Machine {
         }
     }
 
-    /// What keeps `there`, of which that node has said, from `here`: as [`difference`](crate::schema::difference), counted as what that node has brought about.
+    /// What keeps `there`, of which that node has said, from `here`: as [`difference`](crate::difference), counted as what that node has brought about.
     pub fn difference(
         &mut self,
         now: Time,

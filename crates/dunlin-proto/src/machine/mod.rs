@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use crate::account::{Charge, Pool};
 use crate::channel::{EarlyLapse, Home, HomeHears, Proxy, ProxyHears, Visitor};
+use crate::comparisons::Comparisons;
 use crate::config::Config;
 use crate::connection::book::Book;
 use crate::connection::former::Former;
@@ -22,7 +23,6 @@ use crate::identity::Identity;
 use crate::random::Random;
 use crate::reach::Undialled;
 use crate::relay::{Relays, is_relayed};
-use crate::schema::Comparisons;
 use crate::source::Source;
 use crate::time::Time;
 use crate::wire::handshake::Refusal;

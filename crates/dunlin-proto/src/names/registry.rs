@@ -8,9 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{is_home, is_name, is_of_bundle};
+use crate::comparisons::Comparisons;
 use crate::connection::Down;
 use crate::id::{ChannelId, Incarnation, Life, NodeId};
-use crate::schema::Comparisons;
 use crate::source::{Shares, Source, share};
 use crate::time::Time;
 use crate::wire::{Declaration, Face, Names, Room, Status, limits};

@@ -52,9 +52,6 @@ pub enum WireError {
     /// A text is not UTF-8.
     #[error("{0} is not UTF-8")]
     NotText(&'static str),
-    /// What there can be once only is there twice.
-    #[error("{0} is there twice")]
-    Twice(&'static str),
     /// A handshake that is none of dunlin's.
     #[error("the other side does not speak dunlin's protocol")]
     NotDunlin,
@@ -234,7 +231,7 @@ fn long(out: &mut BytesMut, kind: u8, body: impl FnOnce(&mut BytesMut)) {
     out.put_slice(&text);
 }
 
-pub(crate) fn number(out: &mut BytesMut, mut n: u64) {
+pub(super) fn number(out: &mut BytesMut, mut n: u64) {
     while n >= 0x80 {
         out.put_u8(n as u8 | 0x80);
         n >>= 7;
@@ -246,7 +243,7 @@ fn number_len(n: u64) -> usize {
     (64 - (n | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-pub(crate) fn string(out: &mut BytesMut, text: &[u8]) {
+pub(super) fn string(out: &mut BytesMut, text: &[u8]) {
     number(out, text.len() as u64);
     out.put_slice(text);
 }
@@ -992,18 +989,18 @@ fn invalid(what: &'static str, value: u8) -> WireError {
 }
 
 /// Reads fields from the front; whatever is missing or too long is an error.
-pub(crate) struct Reader(pub(crate) Bytes);
+pub(super) struct Reader(pub(super) Bytes);
 
 impl Reader {
-    pub(crate) fn finish(&self) -> Result<(), WireError> {
+    pub(super) fn finish(&self) -> Result<(), WireError> {
         if self.0.is_empty() { Ok(()) } else { Err(WireError::Trailing(self.0.len())) }
     }
 
-    pub(crate) fn byte(&mut self, what: &'static str) -> Result<u8, WireError> {
+    pub(super) fn byte(&mut self, what: &'static str) -> Result<u8, WireError> {
         self.0.try_get_u8().map_err(|_| WireError::Truncated(what))
     }
 
-    pub(crate) fn number(&mut self, what: &'static str) -> Result<u64, WireError> {
+    pub(super) fn number(&mut self, what: &'static str) -> Result<u64, WireError> {
         let mut n: u64 = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.byte(what)?;
@@ -1057,7 +1054,7 @@ impl Reader {
         Ok(self.0.split_to(length as usize))
     }
 
-    pub(crate) fn text(&mut self, what: &'static str, max: usize) -> Result<String, WireError> {
+    pub(super) fn text(&mut self, what: &'static str, max: usize) -> Result<String, WireError> {
         let bytes = self.bytes(what, max)?;
         std::str::from_utf8(&bytes).map(str::to_owned).map_err(|_| WireError::NotText(what))
     }
@@ -1089,7 +1086,7 @@ impl Reader {
         if terms.window == 0 { Err(invalid("a window", 0)) } else { Ok(terms) }
     }
 
-    pub(crate) fn flag(&mut self, what: &'static str) -> Result<bool, WireError> {
+    fn flag(&mut self, what: &'static str) -> Result<bool, WireError> {
         match self.byte(what)? {
             0 => Ok(false),
             1 => Ok(true),

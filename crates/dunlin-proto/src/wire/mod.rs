@@ -36,7 +36,7 @@ pub mod limits {
     /// A name of an end.
     pub const NAME: usize = 255;
     /// A schema.
-    pub const SCHEMA: usize = 32 << 10;
+    pub const SCHEMA: usize = dunlin_schema::limits::BYTES;
     /// So many bytes of a relayed socket may be on their way in one direction...
     pub const RELAYED: usize = 256 << 10;
     /// ... and so many more after each [`Credit`](super::Relay::Credit).
@@ -505,7 +505,7 @@ pub struct Declaration {
     pub shared: bool,
     /// What it expects of the other face.
     pub expects: Expected,
-    /// What the messages look like, as [`Schema::encode`](crate::schema::Schema::encode) writes it; empty if that is not known.
+    /// What the messages look like, as [`Schema::encode`](dunlin_schema::Schema::encode) writes it; empty if that is not known.
     pub schema: Bytes,
 }
 

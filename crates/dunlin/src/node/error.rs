@@ -3,8 +3,8 @@
 use std::time::Duration;
 use std::{fmt, io};
 
-use dunlin_proto::schema::Difference;
 use dunlin_proto::wire::handshake::Refusal;
+use dunlin_schema::Difference;
 
 use super::Peer;
 use super::leaving::{Unacknowledged, Unwritten};

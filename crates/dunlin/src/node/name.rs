@@ -1,7 +1,7 @@
 //! Names and what is declared under them, in words.
 
-use dunlin_proto::schema::{Coding, Schema};
 use dunlin_proto::wire::{Declaration, Expected, Face};
+use dunlin_schema::{Coding, Schema};
 
 /// Names that begin so are the nodes' own.
 pub(crate) const RESERVED: &str = "dunlin.";

@@ -8,8 +8,8 @@ use dunlin_core::agent::{Event, Reserved};
 use dunlin_core::carrier::{AnyOutlet, Value};
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_core::{MessageId, Reason, Strength, Why};
+use dunlin_proto::difference;
 use dunlin_proto::id::{ChannelId, ChoiceId, Contact, NodeId, Request, Ticket};
-use dunlin_proto::schema::difference;
 use dunlin_proto::wire::{Declaration, End, Failure, Rejection, Terms, Which};
 use dunlin_proto::{HomeHears, ProxyHears};
 

@@ -9,9 +9,9 @@ use dunlin_core::Reason;
 use dunlin_core::agent::Missing;
 use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet};
 use dunlin_proto::Source;
+use dunlin_proto::difference;
 use dunlin_proto::id::{ChannelId, NodeId};
 use dunlin_proto::names::DirectoryEvent;
-use dunlin_proto::schema::difference;
 use dunlin_proto::wire::{Declaration, Expected, Face, Room, Terms, Which};
 use tokio::sync::oneshot;
 

@@ -1,27 +1,24 @@
 //! Whether one side can read what the other one writes.
 //!
-//! In CBOR, exactly what `dunlin`'s decoder and serde make of it: a number may get wider, a value may become an `Option` of it, a tuple a list; a field that the
-//! reader does not know is passed over if its struct does not refuse that, one that the writer does not have may be missing if the reader can do without it; a
-//! variant that the reader does not know is a difference. In postcard both have to be the same in order, names and kinds; variants may follow behind those
-//! that the writer has. The ends of a bundle that is reached by a name are counted: in any encoding they have to be the same in order.
+//! In CBOR this is exactly what dunlin's decoder and serde accept: a number may get wider, a value may become
+//! an `Option` of it, a tuple a list. An unknown field is ignored unless its struct refuses that, and a field
+//! may be missing if the reader can do without it. An unknown variant is a difference. In postcard both sides
+//! need the same names and kinds in the same order; the reader may have more variants behind those of the
+//! writer. The ends of a bundle are counted, so they need the same order in both encodings.
 //!
-//! What a sender carries is written by its holder, who may have got it from the side that reads it: so the comparison turns round at such an end.
+//! The holder of a sender in a message writes what that sender carries, and may have got it from the side
+//! that reads there. So the comparison changes direction at such an end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use bytes::Bytes;
+use crate::kinds::{Coding, EndKind, Field, Kind, KindId, Schema, Variant};
+use crate::limits;
 
-use super::{Coding, EndKind, Field, Kind, KindId, Schema, Variant};
-use crate::wire::{Declaration, Face};
-
-/// So many kinds, fields and variants are looked at in one comparison, and in all that one frame brings about. Two schemas of honest programs take about as many as they have.
-pub(super) const STEPS_MAX: usize = 1 << 17;
-
-/// To decode so many bytes of a schema takes about as long as one step.
+/// How many bytes of a schema are decoded in about the time of one step.
 const BYTES_EACH: usize = 16;
 
-/// So many characters of a path are shown, from its end.
+/// How many characters of a path are shown, from its end.
 const PATH_MAX: usize = 200;
 
 /// The first difference between two schemas, for people.
@@ -30,11 +27,11 @@ const PATH_MAX: usize = 200;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Difference {
-    /// Where it is: `Order.items[].price`. Empty: it concerns the whole.
+    /// Where it is: `Order.items[].price`. Empty if it concerns the whole message.
     pub path: String,
-    /// What is there on the other side.
+    /// What the other side has in that place.
     pub there: String,
-    /// What is there on this side.
+    /// What this side has in that place.
     pub here: String,
 }
 
@@ -48,85 +45,66 @@ impl fmt::Display for Difference {
     }
 }
 
-/// What keeps two faces from each other, seen from `here`. `None`: what either writes, the other one reads; or one of them says nothing of its messages,
-/// or they are not for each other at all.
-pub fn difference(here: &Declaration, there: &Declaration) -> Option<Difference> {
-    let sides = sides(here, there)?;
-    difference_within(&here.schema, &there.schema, sides, &mut { STEPS_MAX })
+/// How two schemas are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Sides {
+    /// Whether this side writes the messages, and the other side reads them.
+    pub here_writes: bool,
+    /// Whether the schemas describe the ends of a bundle, which are known by their places in every encoding.
+    pub is_face: bool,
 }
 
-/// That it could not be told whether there is one.
-pub(super) fn takes_too_long() -> Difference {
+/// Compares what two sides declare of their messages.
+///
+/// # Errors
+/// The first [`Difference`] that keeps the reader from reading something that the writer may write, or that
+/// the comparison takes more than [`limits::STEPS`].
+pub fn compare(here: &Schema, there: &Schema, sides: Sides) -> Result<(), Difference> {
+    compare_within(here, there, sides, &mut { limits::STEPS })
+}
+
+/// Compares [encoded](Schema::encode) schemas, and takes the steps of that from `steps_left`.
+///
+/// A schema of a later version of the format fits every other one: what does not fit is found when a message
+/// is read.
+///
+/// # Errors
+/// As [`compare`]; that one of the two is not a schema; or that the comparison takes more than `steps_left`,
+/// which is zero then.
+pub fn compare_encoded(here: &[u8], there: &[u8], sides: Sides, steps_left: &mut usize) -> Result<(), Difference> {
+    if *steps_left == 0 {
+        return Err(takes_too_long());
+    }
+    *steps_left = steps_left.saturating_sub((here.len() + there.len()) / BYTES_EACH);
+    let (ours, theirs) = match (Schema::decode(here), Schema::decode(there)) {
+        (Ok(Some(ours)), Ok(Some(theirs))) => (ours, theirs),
+        (Ok(None), _) | (_, Ok(None)) => return Ok(()),
+        (ours, theirs) => {
+            let text = |said: Result<_, _>| said.map_or_else(|why| format!("no schema ({why})"), |_| "a schema".into());
+            return Err(Difference { path: String::new(), there: text(theirs), here: text(ours) });
+        }
+    };
+    compare_within(&ours, &theirs, sides, steps_left)
+}
+
+/// It cannot be told whether there is a difference.
+fn takes_too_long() -> Difference {
     let (there, here) = ("a schema that takes too long to compare".into(), "another one".into());
     Difference { path: String::new(), there, here }
 }
 
-/// How two schemas are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Sides {
-    pub(super) here_writes: bool,
-    /// They are of the ends of a bundle.
-    pub(super) is_face: bool,
-}
-
-/// `None`: nothing has to be compared.
-pub(super) fn sides(here: &Declaration, there: &Declaration) -> Option<Sides> {
-    if here.schema.is_empty() || there.schema.is_empty() || here.schema == there.schema {
-        return None;
-    }
-    // The schema of a bundle is that of its client's face, which a server gives to its clients.
-    let side = |face| match face {
-        Face::Sender => (false, true),
-        Face::Receiver => (false, false),
-        Face::Client => (true, false),
-        Face::Server | Face::Acceptor => (true, true),
-    };
-    let ((is_face, here_writes), (is_face_there, there_writes)) = (side(here.face), side(there.face));
-    (is_face == is_face_there && here_writes != there_writes).then_some(Sides { here_writes, is_face })
-}
-
-/// Takes its steps from `steps_left`; none are left if it was too long.
-pub(super) fn difference_within(
-    here: &Bytes,
-    there: &Bytes,
-    sides: Sides,
-    steps_left: &mut usize,
-) -> Option<Difference> {
-    *steps_left = steps_left.saturating_sub((here.len() + there.len()) / BYTES_EACH);
-    let whole = |here: String, there: String| Difference { path: String::new(), there, here };
-    let (ours, theirs) = match (Schema::decode(here), Schema::decode(there)) {
-        (Ok(Some(ours)), Ok(Some(theirs))) => (ours, theirs),
-        // A later version says more than this one understands: what does not fit is found when it is read.
-        (Ok(None), _) | (_, Ok(None)) => return None,
-        (ours, theirs) => {
-            let text = |said: Result<_, _>| said.map_or_else(|why| format!("no schema ({why})"), |_| "a schema".into());
-            return Some(whole(text(ours), text(theirs)));
-        }
-    };
-    compare_within(&ours, &theirs, sides, steps_left).err()
-}
-
-/// Compares what two sides say of their messages. `here_writes`: this side writes them. `is_face`: they say it of the ends of a bundle, which are known by
-/// their places.
-///
-/// # Errors
-/// The first [`Difference`] that keeps the reader from reading something that the writer may write.
-pub fn compare(here: &Schema, there: &Schema, here_writes: bool, is_face: bool) -> Result<(), Difference> {
-    compare_within(here, there, Sides { here_writes, is_face }, &mut { STEPS_MAX })
-}
-
 fn compare_within(here: &Schema, there: &Schema, sides: Sides, steps_left: &mut usize) -> Result<(), Difference> {
     let Sides { here_writes, is_face } = sides;
-    if here.coding != there.coding {
+    if here.coding() != there.coding() {
         let word = |coding| match coding {
             Coding::Bytes => "bytes that are not encoded",
             Coding::Cbor => "messages in cbor",
             Coding::Compact => "compact messages",
         };
-        let (there, here) = (word(there.coding).into(), word(here.coding).into());
+        let (there, here) = (word(there.coding()).into(), word(here.coding()).into());
         return Err(Difference { path: String::new(), there, here });
     }
-    let strict = is_face || here.coding == Coding::Compact;
+    let strict = is_face || here.coding() == Coding::Compact;
     let root = Pair { here: 0, there: 0, here_writes, strict };
     let mut comparison = Comparison { here, there, met: BTreeSet::new(), visits: Vec::new(), steps_left };
     comparison.push(root, 0, Segment::Root);
@@ -214,7 +192,7 @@ impl Comparison<'_> {
             return Err(Difference { path: self.path(at, &segment), there, here });
         }
         let is_end = matches!(here, Kind::End(..));
-        let strict = if is_end { self.here.coding == Coding::Compact } else { pair.strict };
+        let strict = if is_end { self.here.coding() == Coding::Compact } else { pair.strict };
         for (written, read, turned, segment) in next {
             let (written, read) = match written {
                 Follow::Own => (if pair.here_writes { pair.here } else { pair.there }, read),

@@ -1,129 +1,104 @@
-//! What messages look like, in words that two programs share: kinds, and names of fields and variants.
-//!
-//! A [`Schema`] is a graph of [`Kind`]s, so a protocol that sends itself has one as well. Two of them are [compared](compare::compare) when an end
-//! attaches: what one side writes must be what the other can read. What an end in a message carries is a part of the schema of that message, and so is
-//! compared before any such message goes.
-//!
-//! - `bytes.rs`: how a schema is written in a declaration ([`Schema::encode`], [`Schema::decode`]);
-//! - [`compare`]: what the two encodings can read of what was written otherwise;
-//! - `known.rs`: comparisons that others bring about are remembered and counted.
-
-mod bytes;
-pub mod compare;
-mod known;
-
-pub use compare::{Difference, difference};
-pub(crate) use known::Comparisons;
+//! What a schema is made of: kinds, which refer to each other by number, and names of fields and variants.
 
 use std::collections::BTreeSet;
 
-use crate::wire::codec::WireError;
-use crate::wire::fits;
-
-/// Limits of a schema, beside the one of its [bytes](crate::wire::limits::SCHEMA).
-pub mod limits {
-    /// So many kinds may a schema have.
-    pub const KINDS: usize = 4096;
-    /// A name of a type, a field or a variant, in bytes.
-    pub const NAME: usize = 255;
-    /// So many names may a field or a variant have.
-    pub const NAMES: usize = 16;
-}
+use crate::error::{SchemaError, fits};
+use crate::limits;
 
 /// The number of a kind in its schema.
 pub type KindId = u16;
 
-/// How the messages are written.
+/// How the messages are encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Coding {
-    /// They are bytes, and not encoded.
+    /// Not at all: a message is bytes.
     Bytes,
-    /// CBOR, with names: what is not known is passed over.
+    /// CBOR, with the names of fields and variants. Unknown fields are ignored.
     Cbor,
-    /// postcard, by position: both sides must have the same.
+    /// postcard, by position: both sides need the same fields in the same order.
     Compact,
 }
 
-/// What a type looks like to its encoding.
+/// What a value looks like to its encoding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing in it.
+    /// A unit, without content.
     Unit,
     /// `bool`.
     Bool,
     /// `char`.
     Char,
-    /// Text.
+    /// A string.
     Text,
-    /// Bytes in one piece.
+    /// A byte string.
     Bytes,
-    /// A message that is bytes, and not encoded.
+    /// A message that is bytes and is not encoded.
     Raw,
-    /// A whole number of 8, 16, 32, 64 or 128 bits.
+    /// An integer of 8, 16, 32, 64 or 128 bits.
     Int {
         /// Whether it may be negative.
         signed: bool,
         /// Its width.
         bits: u8,
     },
-    /// A number of 32 or 64 bits.
+    /// A floating-point number of 32 or 64 bits.
     Float {
         /// Its width.
         bits: u8,
     },
-    /// That, or nothing.
+    /// A value of that kind, or none.
     Option(KindId),
-    /// Any number of that.
+    /// A sequence of any length.
     List(KindId),
-    /// Keys and values.
+    /// A map: the kinds of its keys and of its values.
     Map(KindId, KindId),
-    /// A number of things that are known by their place.
+    /// A sequence of fixed length, in which each place has a kind of its own.
     Tuple(Vec<KindId>),
-    /// Things with names.
+    /// A struct.
     Struct {
-        /// What it is called. Only people look at that.
+        /// Its name. It is shown in errors, and not compared.
         name: String,
-        /// In their order.
+        /// Its fields, in order.
         fields: Vec<Field>,
-        /// Whether a field that it does not have is refused.
+        /// Whether an unknown field is an error (`deny_unknown_fields`).
         closed: bool,
     },
-    /// One of several.
+    /// An enum.
     Enum {
-        /// What it is called. Only people look at that.
+        /// Its name. It is shown in errors, and not compared.
         name: String,
-        /// In their order.
+        /// Its variants, in order.
         variants: Vec<Variant>,
-        /// Whether a variant without content is read also if it is none of these.
+        /// Whether an unknown variant without content is accepted (`other`).
         open: bool,
     },
-    /// An end of a channel, and what it carries: as many kinds as the end [has messages](EndKind::messages).
+    /// An end of a channel, with one kind for each of its [messages](EndKind::messages).
     End(EndKind, Vec<KindId>),
-    /// Nobody can tell; it has to be called the same.
+    /// A type that cannot be traced, by its name. Only an opaque type of that name fits it.
     Opaque(String),
 }
 
 /// A field of a struct.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its name, and others by which it is read.
+    /// The name that is written, then others that are accepted (`alias`).
     pub names: Vec<String>,
-    /// What it is.
+    /// The kind of its value.
     pub kind: KindId,
-    /// Whether a struct without it cannot be read.
+    /// Whether a struct without it is not decoded.
     pub required: bool,
 }
 
 /// A variant of an enum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variant {
-    /// Its name, and others by which it is read.
+    /// The name that is written, then others that are accepted (`alias`).
     pub names: Vec<String>,
-    /// What it has. `None`: nothing.
+    /// The kind of its content, if it has any.
     pub content: Option<KindId>,
 }
 
-/// An end in a message.
+/// Which end of a channel a message contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum EndKind {
@@ -158,7 +133,7 @@ pub enum EndKind {
 }
 
 impl EndKind {
-    /// All of them; each is at the place of its code.
+    /// All of them, each at the index of its code.
     pub const ALL: [Self; 14] = [
         Self::Sender,
         Self::MeekSender,
@@ -176,7 +151,8 @@ impl EndKind {
         Self::MeekJoiner,
     ];
 
-    /// What it carries: what each is called, and whether the end's holder writes it. Of a shared end that is the end itself, which is claimed.
+    /// The messages that the end carries: the name of each, and whether the holder of the end writes it. A
+    /// shared end carries the end that is claimed.
     pub fn messages(self) -> &'static [(&'static str, bool)] {
         match self {
             Self::Sender | Self::MeekSender | Self::Broadcast => &[("message", true)],
@@ -184,13 +160,13 @@ impl EndKind {
             Self::Caller => &[("request", true), ("reply", false)],
             Self::Callee => &[("request", false), ("reply", true)],
             Self::Reply => &[("reply", true)],
-            // Whoever claims it gets it from there.
+            // The claimant receives it.
             Self::Shared | Self::SharedSender | Self::SharedReceiver => &[("end", false)],
             Self::Barrier => &[],
         }
     }
 
-    /// How an error calls it.
+    /// Its name in errors.
     pub fn word(self) -> &'static str {
         match self {
             Self::Sender => "sender",
@@ -211,7 +187,7 @@ impl EndKind {
     }
 }
 
-/// What the messages of a channel look like; or, of a bundle, its client's face.
+/// What the messages of a channel look like, or the client's face of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schema {
     coding: Coding,
@@ -219,14 +195,15 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// A schema of these kinds, the first of which is the message.
+    /// Makes a schema of these kinds, the first of which is the message.
     ///
     /// # Errors
-    /// [`WireError`] if there are none or too many, a name is too long, a field or variant has none, a number names no kind, a width is none that there is, or
-    /// an end has not as many kinds as it has messages.
-    pub fn new(coding: Coding, kinds: Vec<Kind>) -> Result<Self, WireError> {
+    /// [`SchemaError`] if there are no kinds or too many, a name is too long, a field or variant has no name
+    /// or too many, two of one struct or enum share a name, a number refers to no kind, a width does not
+    /// exist, or an end has not one kind for each of its messages.
+    pub fn new(coding: Coding, kinds: Vec<Kind>) -> Result<Self, SchemaError> {
         if kinds.is_empty() || kinds.len() > limits::KINDS {
-            return Err(WireError::Invalid { what: "a number of kinds", value: kinds.len() as u64 });
+            return Err(SchemaError::Invalid { what: "a number of kinds", value: kinds.len() as u64 });
         }
         for kind in &kinds {
             check(kind, kinds.len())?;
@@ -234,12 +211,12 @@ impl Schema {
         Ok(Self { coding, kinds })
     }
 
-    /// Of a channel whose messages are bytes.
+    /// The schema of a channel whose messages are bytes.
     pub fn of_bytes() -> Self {
         Self { coding: Coding::Bytes, kinds: vec![Kind::Raw] }
     }
 
-    /// How its messages are written.
+    /// How the messages are encoded.
     pub fn coding(&self) -> Coding {
         self.coding
     }
@@ -249,31 +226,31 @@ impl Schema {
         &self.kinds
     }
 
-    fn kind(&self, id: KindId) -> &Kind {
+    pub(crate) fn kind(&self, id: KindId) -> &Kind {
         &self.kinds[usize::from(id)]
     }
 }
 
-fn check(kind: &Kind, count: usize) -> Result<(), WireError> {
+fn check(kind: &Kind, count: usize) -> Result<(), SchemaError> {
     let there = |id: KindId| match usize::from(id) < count {
         true => Ok(()),
-        false => Err(WireError::Invalid { what: "the number of a kind", value: id.into() }),
+        false => Err(SchemaError::Invalid { what: "the number of a kind", value: id.into() }),
     };
     let name = |name: &String| fits("a name", name.len(), limits::NAME);
-    // One field or variant has one name or more, and nobody else has it.
+    // A name belongs to one field or variant.
     let mut known = BTreeSet::new();
     let mut names = |names: &Vec<String>| {
         if !(1..=limits::NAMES).contains(&names.len()) {
-            return Err(WireError::Invalid { what: "a number of names", value: names.len() as u64 });
+            return Err(SchemaError::Invalid { what: "a number of names", value: names.len() as u64 });
         }
         names.iter().try_for_each(|called| {
             name(called)?;
-            if known.insert(called.clone()) { Ok(()) } else { Err(WireError::Twice("a name")) }
+            if known.insert(called.clone()) { Ok(()) } else { Err(SchemaError::Twice("a name")) }
         })
     };
     let width = |bits: u8, widths: &[u8]| match widths.contains(&bits) {
         true => Ok(()),
-        false => Err(WireError::Invalid { what: "a width", value: bits.into() }),
+        false => Err(SchemaError::Invalid { what: "a width", value: bits.into() }),
     };
     match kind {
         Kind::Unit | Kind::Bool | Kind::Char | Kind::Text | Kind::Bytes | Kind::Raw => Ok(()),
@@ -292,7 +269,7 @@ fn check(kind: &Kind, count: usize) -> Result<(), WireError> {
             variants.iter().try_for_each(|variant| names(&variant.names).and_then(|()| content(variant)))
         }
         Kind::End(end, ids) if ids.len() != end.messages().len() => {
-            Err(WireError::Invalid { what: "a number of messages", value: ids.len() as u64 })
+            Err(SchemaError::Invalid { what: "a number of messages", value: ids.len() as u64 })
         }
         Kind::End(_, ids) => ids.iter().try_for_each(|id| there(*id)),
         Kind::Opaque(called) => name(called),

@@ -1,13 +1,16 @@
-//! The bytes of a schema, as `docs/wire.md` has them.
+//! The bytes of a schema; `docs/wire.md` describes them in prose.
+//!
+//! Numbers are varints (LEB128), and texts have their length before them, as in a frame. Each schema has one
+//! encoding only: [`Schema::encode`] writes again, byte by byte, what [`Schema::decode`] has accepted.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::{Coding, EndKind, Field, Kind, KindId, Schema, Variant, limits};
-use crate::wire::codec::{Reader, WireError, number, string};
-use crate::wire::{fits, limits as wire};
+use crate::error::{SchemaError, fits};
+use crate::kinds::{Coding, EndKind, Field, Kind, KindId, Schema, Variant};
+use crate::limits;
 
-/// The first byte: a schema that begins with another one is of a later version, and says nothing here.
-pub(super) const FORMAT: u8 = 1;
+/// The first byte. Later versions of the format begin with another one.
+const FORMAT: u8 = 1;
 
 mod tag {
     pub(super) const UNIT: u8 = 0;
@@ -43,35 +46,35 @@ impl Coding {
 }
 
 impl Schema {
-    /// Its bytes.
+    /// Encodes the schema.
     ///
     /// # Errors
-    /// [`WireError::TooLong`] with both numbers, if they are too many for a declaration.
-    pub fn encode(&self) -> Result<Bytes, WireError> {
+    /// [`SchemaError::TooLong`] if it takes more than [`limits::BYTES`].
+    pub fn encode(&self) -> Result<Bytes, SchemaError> {
         let mut out = BytesMut::new();
         out.put_u8(FORMAT);
-        out.put_u8(self.coding.code());
-        number(&mut out, self.kinds.len() as u64);
-        self.kinds.iter().for_each(|kind| write(kind, &mut out));
-        fits("a schema", out.len(), wire::SCHEMA)?;
+        out.put_u8(self.coding().code());
+        number(&mut out, self.kinds().len() as u64);
+        self.kinds().iter().for_each(|kind| write(kind, &mut out));
+        fits("a schema", out.len(), limits::BYTES)?;
         Ok(out.freeze())
     }
 
-    /// Reads a schema. `None`: it is of a later version than this, or none.
+    /// Decodes a schema. Returns `None` if there are no bytes, or if a later version of the format wrote
+    /// them.
     ///
     /// # Errors
-    /// [`WireError`]: the bytes are no schema. They are checked before memory is taken for what they claim.
-    pub fn decode(bytes: &Bytes) -> Result<Option<Self>, WireError> {
-        if bytes.first().is_none_or(|format| *format != FORMAT) {
-            return Ok(None);
-        }
-        fits("a schema", bytes.len(), wire::SCHEMA)?;
-        let mut r = Reader(bytes.slice(1..));
+    /// [`SchemaError`] if the bytes are not a schema. Each length and count is checked before memory is
+    /// allocated for it, so the bytes may come from anywhere.
+    pub fn decode(bytes: &[u8]) -> Result<Option<Self>, SchemaError> {
+        let [FORMAT, rest @ ..] = bytes else { return Ok(None) };
+        fits("a schema", bytes.len(), limits::BYTES)?;
+        let mut r = Reader(rest);
         let coding = match r.byte("an encoding")? {
             0 => Coding::Bytes,
             1 => Coding::Cbor,
             2 => Coding::Compact,
-            code => return Err(WireError::Invalid { what: "an encoding", value: code.into() }),
+            code => return Err(SchemaError::Invalid { what: "an encoding", value: code.into() }),
         };
         let count = r.count("a number of kinds", limits::KINDS)?;
         let kinds = (0..count).map(|_| read(&mut r)).collect::<Result<_, _>>()?;
@@ -141,7 +144,7 @@ fn write_names(names: &[String], out: &mut BytesMut) {
     names.iter().for_each(|name| string(out, name.as_bytes()));
 }
 
-fn read(r: &mut Reader) -> Result<Kind, WireError> {
+fn read(r: &mut Reader<'_>) -> Result<Kind, SchemaError> {
     Ok(match r.byte("a kind")? {
         tag::UNIT => Kind::Unit,
         tag::BOOL => Kind::Bool,
@@ -167,7 +170,7 @@ fn read(r: &mut Reader) -> Result<Kind, WireError> {
                 let (names, kind) = (r.names()?, r.kind_id()?);
                 Ok(Field { names, kind, required: r.flag("whether it is required")? })
             };
-            Kind::Struct { name, fields: (0..count).map(field).collect::<Result<_, WireError>>()?, closed }
+            Kind::Struct { name, fields: (0..count).map(field).collect::<Result<_, SchemaError>>()?, closed }
         }
         tag::ENUM => {
             let (name, open) = (r.text("a name", limits::NAME)?, r.flag("whether it is open")?);
@@ -180,39 +183,100 @@ fn read(r: &mut Reader) -> Result<Kind, WireError> {
                 };
                 Ok(Variant { names, content })
             };
-            Kind::Enum { name, variants: (0..count).map(variant).collect::<Result<_, WireError>>()?, open }
+            Kind::Enum { name, variants: (0..count).map(variant).collect::<Result<_, SchemaError>>()?, open }
         }
         tag::END => {
             let code = r.byte("an end")?;
             let end = *EndKind::ALL
                 .get(usize::from(code))
-                .ok_or(WireError::Invalid { what: "an end", value: code.into() })?;
+                .ok_or(SchemaError::Invalid { what: "an end", value: code.into() })?;
             Kind::End(end, end.messages().iter().map(|_| r.kind_id()).collect::<Result<_, _>>()?)
         }
         tag::OPAQUE => Kind::Opaque(r.text("a name", limits::NAME)?),
-        tag => return Err(WireError::Invalid { what: "a kind", value: tag.into() }),
+        tag => return Err(SchemaError::Invalid { what: "a kind", value: tag.into() }),
     })
 }
 
-fn kind_id(id: u64) -> Result<KindId, WireError> {
-    KindId::try_from(id).map_err(|_| WireError::Invalid { what: "the number of a kind", value: id })
+fn kind_id(id: u64) -> Result<KindId, SchemaError> {
+    KindId::try_from(id).map_err(|_| SchemaError::Invalid { what: "the number of a kind", value: id })
 }
 
-impl Reader {
-    /// How many of what takes at least a byte each follow.
-    fn count(&mut self, what: &'static str, max: usize) -> Result<u64, WireError> {
-        let count = self.number(what)?;
-        if count > max as u64 {
-            return Err(WireError::Invalid { what, value: count });
-        }
-        if count > self.0.len() as u64 { Err(WireError::Truncated(what)) } else { Ok(count) }
+fn number(out: &mut BytesMut, mut n: u64) {
+    while n >= 0x80 {
+        out.put_u8(n as u8 | 0x80);
+        n >>= 7;
+    }
+    out.put_u8(n as u8);
+}
+
+fn string(out: &mut BytesMut, text: &[u8]) {
+    number(out, text.len() as u64);
+    out.put_slice(text);
+}
+
+/// Reads fields from the front.
+struct Reader<'b>(&'b [u8]);
+
+impl Reader<'_> {
+    fn finish(&self) -> Result<(), SchemaError> {
+        if self.0.is_empty() { Ok(()) } else { Err(SchemaError::Trailing(self.0.len())) }
     }
 
-    fn kind_id(&mut self) -> Result<KindId, WireError> {
+    fn byte(&mut self, what: &'static str) -> Result<u8, SchemaError> {
+        let (byte, rest) = self.0.split_first().ok_or(SchemaError::Truncated(what))?;
+        self.0 = rest;
+        Ok(*byte)
+    }
+
+    fn flag(&mut self, what: &'static str) -> Result<bool, SchemaError> {
+        match self.byte(what)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            value => Err(SchemaError::Invalid { what, value: value.into() }),
+        }
+    }
+
+    fn number(&mut self, what: &'static str) -> Result<u64, SchemaError> {
+        let mut n: u64 = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte(what)?;
+            let part = u64::from(byte & 0x7f);
+            if shift == 63 && part > 1 {
+                break;
+            }
+            n |= part << shift;
+            if byte & 0x80 == 0 {
+                return if byte == 0 && shift > 0 { Err(SchemaError::Overlong(what)) } else { Ok(n) };
+            }
+        }
+        Err(SchemaError::Invalid { what, value: u64::MAX })
+    }
+
+    fn text(&mut self, what: &'static str, max: usize) -> Result<String, SchemaError> {
+        let length = self.number(what)?;
+        if length > max as u64 {
+            return Err(SchemaError::TooLong { what, bytes: length, bytes_max: max as u64 });
+        }
+        let (text, rest) = self.0.split_at_checked(length as usize).ok_or(SchemaError::Truncated(what))?;
+        self.0 = rest;
+        std::str::from_utf8(text).map(str::to_owned).map_err(|_| SchemaError::NotText(what))
+    }
+
+    /// The count of items that follow. Each takes at least one byte, so a count above the bytes that are left
+    /// is refused before memory is allocated for it.
+    fn count(&mut self, what: &'static str, max: usize) -> Result<u64, SchemaError> {
+        let count = self.number(what)?;
+        if count > max as u64 {
+            return Err(SchemaError::Invalid { what, value: count });
+        }
+        if count > self.0.len() as u64 { Err(SchemaError::Truncated(what)) } else { Ok(count) }
+    }
+
+    fn kind_id(&mut self) -> Result<KindId, SchemaError> {
         self.number("the number of a kind").and_then(kind_id)
     }
 
-    fn names(&mut self) -> Result<Vec<String>, WireError> {
+    fn names(&mut self) -> Result<Vec<String>, SchemaError> {
         let count = self.count("a number of names", limits::NAMES)?;
         (0..count).map(|_| self.text("a name", limits::NAME)).collect()
     }

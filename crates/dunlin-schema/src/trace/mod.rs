@@ -1,40 +1,90 @@
-//! Asks a type what it wants to read, instead of giving it anything.
+//! Draws the kinds of a type by asking its [`Deserialize`](serde::Deserialize) what it wants to read.
 //!
-//! A [`Deserialize`](serde::Deserialize) says, step by step, what it expects next. So it is called again and again: each pass leads along one path to a
-//! part that is not known yet, notes what is asked for there, and ends with an error. A struct is led to its fields one by one (no other field is needed for
-//! that), an enum to its variants. A value is made up only where it cannot do without: the places of a tuple before the one that is looked
-//! at, and the required fields of a struct, to find out which others may be missing.
+//! A `Deserialize` asks for what it expects, step by step. The tracer calls it again and again: each pass
+//! follows one path to a part that is not known yet, notes what is asked for there, and ends with an error.
+//! It leads a struct to its fields one by one, since no other field is needed for that, and an enum to its
+//! variants. It makes a value up only where the type does not go on without one: for the places of a tuple
+//! before the one of interest, and for the required fields of a struct, to find out which others may be
+//! missing.
 //!
-//! It also learns by trying: which names are the same field (`alias`), whether unknown fields are refused (`deny_unknown_fields`), whether an unknown
-//! variant is read (`other`). What it does not understand (whatever has to look at the bytes: `untagged`, internally and adjacently tagged, `flatten`) is opaque.
+//! It also learns by trial: which names are one field (`alias`), whether unknown fields are refused
+//! (`deny_unknown_fields`), whether an unknown variant is accepted (`other`). A type that has to look at the
+//! bytes (`untagged`, internally and adjacently tagged, `flatten`) is opaque.
 //!
-//! After serde-reflection (Diem), which needs samples of values that a type checks; here those are rarely needed.
+//! After serde-reflection (Diem), which needs samples of values that a type checks; here those are rarely
+//! needed.
 
-use std::any::type_name;
+#[cfg(test)]
+mod tests;
+
+use std::any::{TypeId, type_name};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::mem::{discriminant, take};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::Bytes;
-use dunlin_core::Portable;
 use dunlin_core::carrier::EndKind as CoreEnd;
-use dunlin_proto::schema::{EndKind, Field, Kind, KindId, Variant, limits};
 use serde::Deserializer;
-use serde::de::{self, DeserializeSeed, Visitor};
+use serde::de::{self, DeserializeOwned, DeserializeSeed, Visitor};
 
-use super::declared_name;
-use crate::node::codec::catch;
+use crate::kinds::{Coding, EndKind, Field, Kind, KindId, Schema, Variant};
+use crate::limits;
 
-/// So many passes are made; a type that needs more is opaque.
+/// The most passes; a type that needs more is opaque.
 const PASSES_MAX: usize = 1 << 14;
-/// So deep may types and made-up values nest.
+/// How deep types and made-up values may nest.
 const DEPTH_MAX: usize = 96;
-/// A tuple of more places than this is opaque: an array, whose name says what it is.
+/// The most places of a tuple. A longer one is an array, and opaque: its name tells its type and length.
 const PLACES_MAX: usize = 64;
 
+impl Schema {
+    /// Draws the schema of messages of type `T`, written in this encoding, from its `Deserialize`.
+    ///
+    /// `Bytes` and `Vec<u8>` are not encoded: their [coding](Schema::coding) is [`Coding::Bytes`]. A type
+    /// that has too many parts, or too long a name, is [opaque](Kind::Opaque) as a whole.
+    ///
+    /// This calls `T::deserialize` many times, at most 16,384. It catches a panic in there, where panics
+    /// unwind.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin_schema::{Coding, Kind, Schema};
+    ///
+    /// #[derive(serde::Deserialize)]
+    /// struct Penguin {
+    ///     name: String,
+    ///     weight_kg: Option<f32>,
+    /// }
+    ///
+    /// let schema = Schema::of::<Penguin>(Coding::Cbor);
+    /// assert_eq!(schema.kinds()[1..], [Kind::Text, Kind::Option(3), Kind::Float { bits: 32 }]);
+    /// let Kind::Struct { name, fields, .. } = &schema.kinds()[0] else { panic!("not a struct") };
+    /// assert_eq!((&**name, fields.len()), ("Penguin", 2));
+    /// assert!(fields[0].required && !fields[1].required, "an `Option` may be missing");
+    /// ```
+    ///
+    /// # Source
+    /// serde-reflection (Diem).
+    pub fn of<T: DeserializeOwned + 'static>(coding: Coding) -> Self {
+        let id = TypeId::of::<T>();
+        if id == TypeId::of::<Bytes>() || id == TypeId::of::<Vec<u8>>() {
+            return Self::of_bytes();
+        }
+        let traced = Self::new(coding, trace::<T>());
+        if let Ok(schema) = traced
+            && schema.encode().is_ok()
+        {
+            return schema;
+        }
+        let opaque = Kind::Opaque(declared_name(type_name::<T>()));
+        Self::new(coding, vec![opaque]).expect("a name that is cut to its limit")
+    }
+}
+
 /// The kinds of a type, the first of which is the type itself.
-pub(super) fn trace<T: Portable>() -> Vec<Kind> {
+fn trace<T: DeserializeOwned>() -> Vec<Kind> {
     let mut trace = Trace::default();
     trace.part(type_name::<T>(), 0);
     for _ in 0..PASSES_MAX {
@@ -44,8 +94,7 @@ pub(super) fn trace<T: Portable>() -> Vec<Kind> {
         let before = trace.changes;
         (trace.goal, trace.depth) = (None, 0);
         trace.made.clear();
-        // Whatever it says, what was learnt is in the trace. It may have panicked over a value that was made up.
-        let _ = catch(|| T::deserialize(At { trace: &mut trace, part: 0, makes: false }).map(drop));
+        pass::<T>(&mut trace);
         if trace.changes == before {
             trace.give_up();
         }
@@ -54,18 +103,54 @@ pub(super) fn trace<T: Portable>() -> Vec<Kind> {
     trace.into_kinds()
 }
 
+/// Goes along one path. Whatever the type answers, the trace has what was learnt.
+fn pass<T: DeserializeOwned>(trace: &mut Trace) {
+    // The type may panic over a value that was made up. Only its code does, and the trace is whole whenever
+    // that runs.
+    let read = || drop(T::deserialize(At { trace, part: 0, makes: false }));
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(read)) {
+        // Dropping the payload runs code of the type's author, which may panic again; that payload is leaked.
+        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+            std::mem::forget(again);
+        }
+    }
+}
+
+/// The name of a type without the paths of its modules: `Vec<Order>`.
+fn declared_name(name: &str) -> String {
+    let mut short = String::with_capacity(name.len());
+    let mut rest = name;
+    while let Some(c) = rest.chars().next() {
+        match rest.strip_prefix("::") {
+            Some(behind) => {
+                let kept = short.trim_end_matches(|c: char| c.is_alphanumeric() || c == '_').len();
+                short.truncate(kept);
+                rest = behind;
+            }
+            None => {
+                short.push(c);
+                rest = &rest[c.len_utf8()..];
+            }
+        }
+    }
+    while short.len() > limits::NAME {
+        short.pop();
+    }
+    short
+}
+
 /// The number of a part in the trace.
 type PartId = usize;
 
-/// What is known of a part of the type.
+/// What is known of one part of the type.
 struct Part {
-    /// What Rust calls it.
+    /// Its name in Rust.
     declared: String,
     depth: usize,
     what: What,
-    /// All of it is known.
+    /// Whether all of it is known.
     done: bool,
-    /// Which of the values that can be made up for it is the next to be tried.
+    /// Which of the values that can be made up for it is tried next.
     candidate: usize,
 }
 
@@ -81,7 +166,7 @@ enum What {
     Struct(Struct),
     Enum(Enum),
     End(EndKind, Vec<PartId>),
-    /// The name of a field, asked for where a key of a map is expected: some fields are flattened.
+    /// The name of a field, asked for in the place of a key of a map: the struct has flattened fields.
     FieldName,
     Opaque,
 }
@@ -90,7 +175,7 @@ struct Struct {
     name: &'static str,
     fields: Vec<FieldPart>,
     closed: Option<bool>,
-    /// Whether each is required has been found out, or cannot be.
+    /// Whether the required fields are known, or cannot be found out.
     sifted: bool,
 }
 
@@ -120,15 +205,16 @@ enum Content {
     Part(PartId),
 }
 
-/// What the type makes of a name: two of the same are one field. (Which value it makes is its own affair; but it is an enum, and those can be told apart.)
+/// What the type makes of a name: two names with one mark are one field. A derived type makes a variant of a
+/// private enum, known by its discriminant.
 #[derive(Clone, PartialEq, Eq)]
 enum Mark {
     Found(String),
-    /// It was not asked for as a name.
+    /// The type did not ask for it as a name, so it is its own.
     Only(usize),
 }
 
-/// What the pass leads to, of a part that has others.
+/// Where in a part the pass leads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     /// The field or variant of this number.
@@ -146,7 +232,7 @@ enum Step {
 #[derive(Default)]
 struct Trace {
     parts: Vec<Part>,
-    /// Types that have been met, by what reads them.
+    /// The types that were met, by their visitors.
     met: BTreeMap<(&'static str, &'static str, &'static [&'static str]), PartId>,
     changes: u64,
     /// What the last pass led to.
@@ -193,7 +279,7 @@ impl Trace {
         self.parts[part].done
     }
 
-    /// Whether this has been met elsewhere. Then it is the same.
+    /// Whether this type was met before. Then the part is the same as that one.
     fn is_met(
         &mut self,
         part: PartId,
@@ -209,7 +295,8 @@ impl Trace {
         first != part
     }
 
-    /// The pass has brought nothing. Another value may help that was made up; else what it led to is not understood.
+    /// The pass has brought nothing. Another made-up value may help; otherwise the part that it led to is
+    /// opaque.
     fn give_up(&mut self) {
         for part in take(&mut self.made).into_iter().rev() {
             if self.parts[part].candidate + 1 < self.candidates(part) {
@@ -240,7 +327,7 @@ impl Trace {
             (What::Tuple(places), Step::Place(at)) => places[at],
             _ => part,
         };
-        // A place that was not come to: one before it is not to be had.
+        // The pass did not get as far as the place: no value can be made up for one before it.
         let is_reached = !self.parts[opaque].declared.is_empty();
         self.make_opaque(if is_reached && !self.is_done(opaque) { opaque } else { part });
     }
@@ -267,12 +354,12 @@ impl Trace {
 const TEXTS: &[&str] = &["", "a", "0", "0.0.0.0", "0.0.0.0:1", "1970-01-01", "1970-01-01T00:00:00Z", "https://a.b"];
 const BYTES: &[&[u8]] = &[&[], &[0], &[0; 4], &[0; 16], &[0; 32]];
 
-/// The parts that are there, numbered in the order in which they are found.
+/// Numbers the parts of a type in the order in which they are found.
 struct Kinds {
     parts: Vec<Part>,
     kinds: Vec<Kind>,
     of_part: BTreeMap<PartId, KindId>,
-    /// Those that have nothing in them, and need to be there once.
+    /// The kinds without content, each of which is needed once.
     plain: Vec<(Kind, KindId)>,
 }
 
@@ -293,7 +380,7 @@ impl Kinds {
         if let Some((_, known)) = self.plain.iter().find(|(kind, _)| plain.as_ref() == Some(kind)) {
             return *known;
         }
-        // More than a schema may have is refused by it.
+        // `Schema::new` refuses this many.
         let id = KindId::try_from(self.kinds.len()).unwrap_or(KindId::MAX);
         self.of_part.insert(part, id);
         self.kinds.push(Kind::Unit);
@@ -321,7 +408,7 @@ impl Kinds {
                 let mut fields: Vec<(Option<Mark>, Field)> = Vec::new();
                 for FieldPart { name, mark, part, required } in this.fields {
                     match fields.iter_mut().find(|(other, _)| *other == mark) {
-                        // The name by which it was missed is its own.
+                        // The name in the error is that of the field, and the others are aliases.
                         Some((_, first)) if required == Some(true) => first.names.insert(0, name.to_owned()),
                         Some((_, first)) => first.names.push(name.to_owned()),
                         None => {
@@ -364,9 +451,9 @@ impl Kinds {
 /// Why a pass ended.
 #[derive(Debug)]
 enum Halt {
-    /// Something was learnt, or could not be.
+    /// The pass has reached its end, or cannot go on.
     Here,
-    /// A field was missed.
+    /// The type misses this field.
     Missing(&'static str),
 }
 
@@ -388,11 +475,11 @@ impl de::Error for Halt {
     }
 }
 
-/// Stands before a part of the type.
+/// The deserializer of one part of the type.
 struct At<'t> {
     trace: &'t mut Trace,
     part: PartId,
-    /// A value is needed.
+    /// Whether a value is made up, and nothing learnt.
     makes: bool,
 }
 
@@ -405,13 +492,13 @@ impl At<'_> {
         Err(Halt::Here)
     }
 
-    /// For a value that is made up: which one.
+    /// Which value to make up.
     fn candidate(&mut self) -> usize {
         self.trace.made.push(self.part);
         self.trace.parts[self.part].candidate
     }
 
-    /// The part itself, and not another place where it is met. It nests one deeper.
+    /// Goes from a place where the type is met again to the part itself, one level deeper.
     fn resolve(&mut self) -> Result<(), Halt> {
         while let What::Same(first) = self.trace.parts[self.part].what {
             self.part = first;
@@ -550,7 +637,8 @@ impl Struct {
     }
 }
 
-/// Derived code says so of itself. Its content depends on what its tag says.
+/// Whether this is an adjacently tagged enum, whose content depends on its tag. Derived code expects it by
+/// that name.
 fn is_adjacent<'de, V: Visitor<'de>>(visitor: &V) -> bool {
     struct Expecting<'a, V>(&'a V);
     impl<'de, V: Visitor<'de>> fmt::Display for Expecting<'_, V> {
@@ -656,7 +744,7 @@ impl<'de> Deserializer<'de> for At<'_> {
         self.deserialize_unit(visitor)
     }
 
-    /// Both encodings write what is inside, and nothing of the struct.
+    /// Both encodings write the content of a newtype struct, and nothing of the struct.
     fn deserialize_newtype_struct<V: Visitor<'de>>(mut self, name: &'static str, visitor: V) -> Result<V::Value, Halt> {
         if END_NAMES.contains(&name) {
             return self.end(visitor);
@@ -747,7 +835,7 @@ impl<'de> Deserializer<'de> for At<'_> {
             self.resolve()?;
             let candidate = self.candidate();
             let What::Enum(this) = &self.trace.parts[self.part].what else { return Err(Halt::Here) };
-            // The simplest first: one without content ends the nesting.
+            // Variants without content first: they end the nesting.
             let mut order: Vec<usize> = (0..this.variants.len()).collect();
             order.sort_by_key(|at| this.variants[*at].content != Content::Nothing);
             let at = *order.get(candidate).ok_or(Halt::Here)?;
@@ -781,7 +869,7 @@ impl<'de> Deserializer<'de> for At<'_> {
         visitor.visit_enum(Variants { trace, part, at, makes: false }).and(Err(Halt::Here))
     }
 
-    /// A key of a map that is a field's name.
+    /// The key of a map is the name of a field.
     fn deserialize_identifier<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Halt> {
         if self.trace.is_unknown(self.part) {
             self.trace.set(self.part, What::FieldName);
@@ -791,7 +879,7 @@ impl<'de> Deserializer<'de> for At<'_> {
     }
 
     fn is_human_readable(&self) -> bool {
-        // As neither encoding is.
+        // Neither encoding is.
         false
     }
 }
@@ -806,7 +894,7 @@ impl Enum {
 /// A name that no field and no variant has.
 const STRANGER: &str = "\u{1}dunlin";
 
-/// Gives a name, and hears whether it was asked for as one.
+/// Gives a name, and notes whether the type asks for it as one.
 struct Name<'a> {
     name: &'static str,
     as_name: &'a Cell<bool>,
@@ -834,7 +922,7 @@ impl<'de> Deserializer<'de> for Name<'_> {
     }
 }
 
-/// Gives the type this name.
+/// Gives a name to the type.
 fn give<'de, S: DeserializeSeed<'de>>(name: &'static str, at: usize, seed: S) -> Result<(S::Value, Mark), Halt> {
     let as_name = Cell::new(false);
     let value = seed.deserialize(Name { name, as_name: &as_name })?;
@@ -846,11 +934,11 @@ fn give<'de, S: DeserializeSeed<'de>>(name: &'static str, at: usize, seed: S) ->
 struct Fields<'t> {
     trace: &'t mut Trace,
     part: PartId,
-    /// Those that are given, by number.
+    /// The numbers of those that are still to be given.
     given: Vec<usize>,
-    /// The one whose value comes now.
+    /// The one whose value comes next.
     at: Option<usize>,
-    /// All get values; else the one that is given is looked at.
+    /// Whether all get made-up values. Otherwise the one that is given is traced.
     sifts: bool,
 }
 
@@ -914,7 +1002,7 @@ impl<'de> de::MapAccess<'de> for Stranger<'_> {
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Halt> {
         let given = give(STRANGER, 0, seed);
         if let What::Struct(this) = &mut self.trace.parts[self.part].what {
-            // What it does with it is not looked at.
+            // An unknown field that is accepted is ignored, so its value is not traced.
             this.closed = Some(given.is_err());
             self.trace.changes += 1;
         }
@@ -931,7 +1019,7 @@ struct Places<'t> {
     trace: &'t mut Trace,
     places: Vec<PartId>,
     at: usize,
-    /// The one that is looked at. `None`: all get values.
+    /// The one that is traced. `None`: all get made-up values.
     wanted: Option<usize>,
 }
 
@@ -1004,7 +1092,7 @@ impl<'t> Variants<'t> {
         }
     }
 
-    /// The variant has this.
+    /// The part that is the content of the variant.
     fn content(&mut self, declared: &str) -> Result<PartId, Halt> {
         let at = self.at.ok_or(Halt::Here)?;
         if let Content::Part(part) = self.this()?.variants[at].content {
@@ -1092,12 +1180,12 @@ const END_NAMES: [&str; 9] = [
     CoreEnd::Reply.name(),
 ];
 
-/// Asks an end what it carries: see `EndKind::label` of the core.
+/// Asks an end what it carries, as `EndKind::label` of the core describes it.
 struct EndAccess<'t> {
     trace: &'t mut Trace,
     part: PartId,
     makes: bool,
-    /// What is looked at.
+    /// The one that is traced.
     message: Option<PartId>,
 }
 
@@ -1163,7 +1251,7 @@ impl<'de> de::VariantAccess<'de> for EndAccess<'_> {
         let part = self.message.ok_or(Halt::Here)?;
         let declared = type_name::<S::Value>();
         self.trace.parts[part].declared = declared_name(declared);
-        // As the codec has it: these are not encoded.
+        // As in `Schema::of`. The seed does not say whether the type is `'static`, so there is no `TypeId`.
         if declared == type_name::<Bytes>() || declared == type_name::<Vec<u8>>() {
             return At { trace: self.trace, part, makes: false }.plain(Kind::Raw);
         }

@@ -1,12 +1,12 @@
-//! Any bytes are read as schemas, and two of them compared.
+//! Decodes any bytes as two schemas, and compares them.
 
-use bytes::Bytes;
-use dunlin_proto::schema::{Schema, compare};
+use dunlin_schema::{Schema, Sides, compare};
 
-/// The first two bytes say where the second schema begins.
+/// The first two bytes are the offset of the second schema.
 ///
 /// # Panics
-/// The decoder or the comparison does; what is accepted is not what would be written; or a schema does not fit itself.
+/// The decoder or the comparison panics, an accepted schema is not encoded to the same bytes, or a schema
+/// does not fit itself.
 pub(crate) fn run(data: &[u8]) {
     let Some((at, data)) = data.split_first_chunk() else { return };
     let at = usize::from(u16::from_be_bytes(*at)).min(data.len());
@@ -14,8 +14,8 @@ pub(crate) fn run(data: &[u8]) {
     for schema in &schemas {
         for here_writes in [false, true] {
             for is_face in [false, true] {
-                if let Err(difference) = compare::compare(schema, schema, here_writes, is_face) {
-                    // Only by being too large.
+                if let Err(difference) = compare(schema, schema, Sides { here_writes, is_face }) {
+                    // Unless it is too large.
                     assert!(difference.to_string().contains("too long to compare"), "{difference}: {schema:?}");
                 }
             }
@@ -23,8 +23,8 @@ pub(crate) fn run(data: &[u8]) {
     }
     if let [one, other] = &schemas[..] {
         for (here_writes, is_face) in [(false, false), (true, false), (true, true)] {
-            let here = compare::compare(one, other, here_writes, is_face);
-            let there = compare::compare(other, one, !here_writes, is_face);
+            let here = compare(one, other, Sides { here_writes, is_face });
+            let there = compare(other, one, Sides { here_writes: !here_writes, is_face });
             assert_eq!(here.is_ok(), there.is_ok(), "{here:?}, {there:?}");
             if let Err(difference) = here {
                 let text = difference.to_string();
@@ -35,7 +35,7 @@ pub(crate) fn run(data: &[u8]) {
 }
 
 fn read(bytes: &[u8]) -> Option<Schema> {
-    let schema = Schema::decode(&Bytes::copy_from_slice(bytes)).ok()??;
+    let schema = Schema::decode(bytes).ok()??;
     assert_eq!(schema.encode().expect("it was as long"), bytes, "{schema:?}");
     Some(schema)
 }
