@@ -151,7 +151,14 @@ pub async fn ask(config: &Config, node: &Node) -> Result<NameList, Failure> {
         ))
     };
     let mut asks = node.inquire(None, PATIENCE).await.map_err(|why| nobody(&plainly(&why), why.is_busy()))?;
-    asks.names(PATIENCE).await.map_err(|why| nobody(&why, false))
+    asks.names(PATIENCE).await.map_err(|why| {
+        let app = &config.app.value;
+        Failure::failed(format_args!(
+            "the name service of the application {app:?} has answered, but not said all its names within {} s ({why}). Try again; \
+             it has many names, or it or this machine is busy",
+            PATIENCE.as_secs()
+        ))
+    })
 }
 
 async fn list(options: &List, output: Output) -> Result<(), Failure> {

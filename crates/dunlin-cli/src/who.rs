@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use dunlin::config::{Config, Sources};
+use dunlin::config::{Config, Sources, is_application};
 use dunlin::node::{Node, NodeBuilder};
 
 use crate::failure::Failure;
@@ -38,6 +38,10 @@ impl Who {
     /// # Errors
     /// [`Failure::Failed`]: a variable says what is not accepted.
     pub fn config(&self, sources: &Sources, node: Option<&str>) -> Result<Config, Failure> {
+        if let Some(app) = self.app.as_ref().filter(|app| !is_application(app)) {
+            let what = "is not accepted: write 1 to 64 bytes, without control characters";
+            return Err(Failure::Line(format!("--app {app:?} {what}")));
+        }
         sources.resolve(self.app.as_deref(), node).map_err(Failure::failed)
     }
 

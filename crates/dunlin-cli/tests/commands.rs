@@ -240,11 +240,14 @@ fn config_checks_what_comes_in() {
 }
 
 #[test]
-fn application_with_a_control_character_is_refused() {
+fn application_that_cannot_be_called_so_is_refused() {
     let stage = Stage::new("");
-    for app in ["a\nb", "\u{1b}[2J"] {
-        let refused = stage.run(&["names", "list", "--app", app]);
-        assert_eq!(refused.code, Some(1), "{}", refused.err);
+    let long = "a".repeat(65);
+    let names = ["a\nb", "\u{1b}[2J", "", &long];
+    let commands = [&["names", "list"][..], &["config"]];
+    for (app, command) in names.iter().flat_map(|app| commands.map(|command| (*app, command))) {
+        let refused = stage.run(&[command, &["--app", app]].concat());
+        assert_eq!(refused.code, Some(2), "{}", refused.err);
         assert!(refused.err.contains("1 to 64 bytes, without control characters"), "{}", refused.err);
         assert!(!refused.err.trim_end().contains(|c: char| c.is_control()), "{:?}", refused.err);
     }

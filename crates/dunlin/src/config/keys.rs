@@ -257,8 +257,8 @@ const BYTES_MAX: u64 = 1 << 40;
 pub(super) const ADDRESSES_MAX: usize = 8;
 const ADDRESS_MAX: usize = 255;
 
-/// Whether an application can be called so.
-pub(crate) fn is_application(name: &str) -> bool {
+/// Whether an application can be called so: by 1 to 64 bytes, without control characters.
+pub fn is_application(name: &str) -> bool {
     (1..=64).contains(&name.len()) && !name.contains(char::is_control)
 }
 

@@ -45,7 +45,8 @@ use ipnet::IpNet;
 pub use error::ConfigError;
 use file::{Chosen, File, Section, refused};
 use keys::{Key, Raw, nearest, show_time};
-pub(crate) use keys::{default_route, is_application};
+pub(crate) use keys::default_route;
+pub use keys::is_application;
 
 use crate::node::Role;
 
