@@ -5,10 +5,10 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use dunlin_terminal::failure::{exit, on_runtime};
+use dunlin_terminal::output::{self, Output};
 
-use crate::failure::{exit, on_runtime};
-use crate::output::Output;
-use crate::{config, demo, names, node, output, ping, sim};
+use crate::{config, demo, names, node, ping, sim};
 
 /// Processes and channels, inside a program and between programs
 #[derive(Debug, Parser)]

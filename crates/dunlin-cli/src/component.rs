@@ -5,9 +5,9 @@ use std::pin::Pin;
 
 use dunlin::config::{Config, Origin};
 use dunlin::node::{Node, NodeBuilder};
+use dunlin_terminal::failure::Failure;
+use dunlin_terminal::output::Output;
 
-use crate::failure::Failure;
-use crate::output::Output;
 use crate::{farm, names};
 
 /// What a component runs, until it ends. When this process is asked to end, it is dropped.

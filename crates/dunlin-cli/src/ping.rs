@@ -5,10 +5,10 @@ use std::time::Duration;
 use clap::Args;
 use dunlin::config::{Config, Sources};
 use dunlin::node::{NameError, Node};
+use dunlin_terminal::failure::Failure;
+use dunlin_terminal::output::{Output, is_written, printable};
 use serde_json::json;
 
-use crate::failure::Failure;
-use crate::output::{Output, is_written, printable};
 use crate::who::{Who, visit};
 
 /// So long an answer may take.

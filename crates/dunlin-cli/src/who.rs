@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use dunlin::config::{Config, Sources};
 use dunlin::node::{Node, NodeBuilder};
+use dunlin_terminal::failure::Failure;
 
-use crate::failure::Failure;
 use crate::ping::PATIENCE;
 
 /// Options of all commands that are about an application.

@@ -28,6 +28,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use dunlin::prelude::*;
+use dunlin_terminal::failure::{exit, has_files};
+use dunlin_terminal::output::{Lost, complain};
 use serde::{Deserialize, Serialize};
 
 use display::Display;
@@ -35,9 +37,6 @@ use event::Said;
 pub use part::play;
 use processes::Ending;
 use texts::Text;
-
-use crate::failure::{exit, has_files};
-use crate::output::{Lost, complain};
 
 /// The first argument of a process that `dunlin demo` starts as one of its parts.
 pub const PART: &str = "demo-part";

@@ -10,6 +10,8 @@ use std::time::Duration;
 use dunlin::node::NameError;
 use dunlin::prelude::*;
 use dunlin::unbounded;
+use dunlin_terminal::failure::{exit, has_files};
+use dunlin_terminal::output::complain;
 use serde::{Deserialize, Serialize};
 
 use super::broker::broker;
@@ -18,8 +20,6 @@ use super::event::{Carriage, Connection, Event, Reporter, Said};
 use super::protocol::{Entrance, EntranceClient};
 use super::worker::worker;
 use super::{Part, Role};
-use crate::failure::{exit, has_files};
-use crate::output::complain;
 
 /// What the entrance is called.
 const BROKER: &str = "broker";

@@ -8,13 +8,13 @@ use std::time::Duration;
 use dunlin::node::network::Networks;
 use dunlin::prelude::*;
 use dunlin::{Instant, sleep_until, unbounded};
+use dunlin_terminal::output::Lost;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
 
 use super::event::{Event, Said};
 use super::part::Task;
 use super::{Part, Plan, Role, random, signals};
-use crate::output::Lost;
 
 /// So long the parts may say nothing, before the demo is given up: longer than anything takes when all goes well.
 const SILENCE: Duration = Duration::from_secs(30);

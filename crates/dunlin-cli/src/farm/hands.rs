@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dunlin::prelude::*;
+use dunlin_terminal::failure::Failure;
 use serde_json::json;
 use tokio::process::{Child, Command};
 
@@ -14,7 +15,6 @@ use super::master::{Master, Sharing};
 use super::protocol::{Calling, Job, Part};
 use super::show::Show;
 use super::worker::{Leave, worker};
-use crate::failure::Failure;
 
 /// So long what has been told to end may take to do so.
 const ENDING: Duration = Duration::from_secs(10);

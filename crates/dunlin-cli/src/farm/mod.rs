@@ -21,10 +21,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use dunlin::prelude::*;
+use dunlin_terminal::failure::{Failure, Signal, Signals, exit, on_runtime};
+use dunlin_terminal::output::Output;
 use serde_json::json;
 
-use crate::failure::{Failure, Signal, Signals, exit, on_runtime};
-use crate::output::Output;
 use hands::{Crew, Hands, dismiss};
 use master::Master;
 use protocol::{Calling, Job, Part};
