@@ -10,6 +10,6 @@ pub fn show() {
     let filter = EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).from_env_lossy();
     let is_terminal = std::io::stderr().is_terminal();
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(is_terminal);
-    // A failed write to stderr cannot be reported on stderr. A test may have set a subscriber before: that one stays.
+    // A failed write to stderr cannot be reported on stderr. A subscriber that a test has set before stays.
     let _ = log.log_internal_errors(false).try_init();
 }

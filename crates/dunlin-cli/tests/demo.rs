@@ -13,7 +13,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use dunlin_cli::demo::Plan;
+use dunlin_cli::demo::plan::Plan;
 use dunlin_cli::demo::texts::Text;
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -9,9 +9,9 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
 use super::event::{Event, Said};
+use super::plan::{Plan, Role};
 use super::processes::Ending;
 use super::tally::{State, Tally};
-use super::{Plan, Role};
 
 pub(super) struct Display {
     tally: Tally,

@@ -17,9 +17,12 @@ use serde::{Deserialize, Serialize};
 use super::broker::broker;
 use super::customer::customer;
 use super::event::{Carriage, Connection, Event, Reporter, Said};
+use super::plan::{Part, Role};
 use super::protocol::{Entrance, EntranceClient};
 use super::worker::worker;
-use super::{Part, Role};
+
+/// The first argument of a process that `dunlin demo` starts as one of its parts.
+pub const PART: &str = "demo-part";
 
 /// What the entrance is called.
 const BROKER: &str = "broker";
