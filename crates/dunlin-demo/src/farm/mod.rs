@@ -177,8 +177,12 @@ async fn works<J: Job>(part: Part<J>, args: &Joining, leave: &Leave, show: &Show
     Ok(ended)
 }
 
-/// What `dunlin node` runs of the farms: a worker, of one farm after the other, of those that come to its node's names.
-pub(crate) async fn serve(node: Node, output: Output) -> Result<(), Failure> {
+/// What `dunlin node` runs of the farms: a worker, of one farm after the other, of those that come to its node's
+/// names. It does not return unless it fails.
+///
+/// # Errors
+/// [`Failure::Failed`], if the node is not one of the application that all farms are.
+pub async fn serve(node: Node, output: Output) -> Result<(), Failure> {
     if node.application() != door::APPLICATION {
         return Err(Failure::failed(format_args!(
             "farms are the application {:?}, and this node is of {:?}: write app = {:?} in dunlin.toml",
