@@ -11,7 +11,7 @@ use dunlin_terminal::output::{Output, columns, printable};
 use serde_json::json;
 
 use crate::log;
-use crate::ping::{self, PATIENCE, can_be_dialled, plainly};
+use crate::reach::{self, PATIENCE, can_be_dialled, plainly};
 use crate::who::{Who, visit};
 
 /// So long who listens where the names are to be served may take to say who it is.
@@ -208,8 +208,8 @@ fn table(names: &NameList, app: &str) -> String {
 
 async fn known_at(app: &str, address: &str, visitor: &Node, patience: Duration) -> Result<NameList, Failure> {
     let mut asks =
-        visitor.inquire(Some(address), patience).await.map_err(|why| ping::unanswered(app, address, &why))?;
-    asks.names(patience).await.map_err(|why| ping::nobody(app, address, &why))
+        visitor.inquire(Some(address), patience).await.map_err(|why| reach::unanswered(app, address, &why))?;
+    asks.names(patience).await.map_err(|why| reach::nobody(app, address, &why))
 }
 
 #[cfg(test)]

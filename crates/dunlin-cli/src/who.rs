@@ -7,7 +7,7 @@ use dunlin::config::{Config, Sources};
 use dunlin::node::{Node, NodeBuilder};
 use dunlin_terminal::failure::Failure;
 
-use crate::ping::PATIENCE;
+use crate::reach::PATIENCE;
 
 /// Options of all commands that are about an application.
 #[derive(Args, Clone, Debug, Default)]
