@@ -5,10 +5,11 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use dunlin_demo::{demo, farm};
+use dunlin_terminal::failure::{exit, on_runtime};
+use dunlin_terminal::output::{self, Output};
 
-use crate::failure::{exit, on_runtime};
-use crate::output::Output;
-use crate::{config, demo, names, node, output, ping, sim};
+use crate::{config, names, node, ping, sim};
 
 /// Processes and channels, inside a program and between programs
 #[derive(Debug, Parser)]
@@ -38,7 +39,7 @@ pub enum Command {
     Sim(sim::Options),
     /// Farms: a master divides work among workers, which may be anywhere, and come and go as they like
     #[command(subcommand)]
-    Farm(crate::farm::Farm),
+    Farm(farm::Farm),
     /// Watch a broker bring customers and workers together, each a process of its own
     Demo(demo::Options),
     /// Print the completions for a shell

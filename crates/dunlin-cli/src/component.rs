@@ -5,10 +5,11 @@ use std::pin::Pin;
 
 use dunlin::config::{Config, Origin};
 use dunlin::node::{Node, NodeBuilder};
+use dunlin_demo::farm;
+use dunlin_terminal::failure::Failure;
+use dunlin_terminal::output::Output;
 
-use crate::failure::Failure;
-use crate::output::Output;
-use crate::{farm, names};
+use crate::names;
 
 /// What a component runs, until it ends. When this process is asked to end, it is dropped.
 pub type Running = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use dunlin::config::{Origin, Sources, Value};
+use dunlin_terminal::failure::Failure;
+use dunlin_terminal::output::{Output, columns};
 use serde_json::json;
 
 use crate::component;
-use crate::failure::Failure;
-use crate::output::{Output, columns};
 use crate::who::Who;
 
 /// What it takes.

@@ -1,19 +1,18 @@
 //! The `dunlin` command, as a library: its tests use the same parts.
 //!
-//! Each subcommand has a module of its name. `main.rs` only hands over.
+//! Each subcommand has a module of its name, but for `demo` and `farm`, which are in `dunlin-demo`. `main.rs` only
+//! hands over.
 
 #![warn(clippy::print_stdout, clippy::print_stderr, reason = "they panic if they cannot write")]
 
 pub mod commands;
 pub mod component;
 pub mod config;
-pub mod demo;
-pub mod failure;
-pub mod farm;
+pub mod log;
 pub mod names;
 pub mod node;
-pub mod output;
 pub mod ping;
+pub mod reach;
 pub mod sim;
 pub mod who;
 

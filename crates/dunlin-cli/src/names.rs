@@ -6,11 +6,12 @@ use clap::{Args, Subcommand};
 use dunlin::config::Config;
 use dunlin::node::inquiry::NameList;
 use dunlin::node::{Node, NodeBuilder, NodeError};
+use dunlin_terminal::failure::{Failure, Signals, after_leaving};
+use dunlin_terminal::output::{Output, columns, printable};
 use serde_json::json;
 
-use crate::failure::{Failure, Signals, after_leaving};
-use crate::output::{Output, columns, printable, show_log};
-use crate::ping::{self, PATIENCE, can_be_dialled, plainly};
+use crate::log;
+use crate::reach::{self, PATIENCE, can_be_dialled, plainly};
 use crate::who::{Who, visit};
 
 /// So long who listens where the names are to be served may take to say who it is.
@@ -59,7 +60,7 @@ pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
 async fn serve(options: &Serve, output: Output) -> Result<(), Failure> {
     let sources = options.who.sources()?;
     let config = options.who.application(&sources, None)?;
-    show_log();
+    log::show();
     // Its limits are those of the configuration.
     let mut builder = Node::builder().sources(sources).app(&config.app.value).serve_names(true);
     let address = match options.listen.as_deref() {
@@ -214,8 +215,8 @@ fn table(names: &NameList, app: &str) -> String {
 
 async fn known_at(app: &str, address: &str, visitor: &Node, patience: Duration) -> Result<NameList, Failure> {
     let mut asks =
-        visitor.inquire(Some(address), patience).await.map_err(|why| ping::unanswered(app, address, &why))?;
-    asks.names(patience).await.map_err(|why| ping::nobody(app, address, &why))
+        visitor.inquire(Some(address), patience).await.map_err(|why| reach::unanswered(app, address, &why))?;
+    asks.names(patience).await.map_err(|why| reach::nobody(app, address, &why))
 }
 
 #[cfg(test)]

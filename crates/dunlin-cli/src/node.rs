@@ -2,13 +2,14 @@
 
 use clap::Args;
 use dunlin::node::{Node, NodeEvent};
+use dunlin_terminal::failure::{Failure, Signals, after_leaving};
+use dunlin_terminal::output::{Output, complain};
 use serde_json::{Value, json};
 
 use crate::component;
 use crate::config::is_there;
-use crate::failure::{Failure, Signals, after_leaving};
+use crate::log;
 use crate::names::join;
-use crate::output::{Output, complain, show_log};
 use crate::who::Who;
 
 /// What it takes.
@@ -29,7 +30,7 @@ pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
     let config = options.who.application(&sources, Some(&options.name))?;
     is_there(&sources, &config.app.value, &options.name)?;
     let component = component::find(config.run.value.as_deref().unwrap_or("nothing"), &config.run.origin)?;
-    show_log();
+    log::show();
     let builder = Node::builder().sources(sources).app(&config.app.value).named(&options.name);
     let mut signals = Signals::hear()?;
     let builder = (component.prepare)(builder, &config).on_wait(|wait| complain(wait));

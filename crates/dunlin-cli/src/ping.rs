@@ -4,15 +4,14 @@ use std::time::Duration;
 
 use clap::Args;
 use dunlin::config::{Config, Sources};
-use dunlin::node::{NameError, Node};
+use dunlin::node::Node;
+use dunlin_terminal::failure::Failure;
+use dunlin_terminal::output::{Output, is_written};
 use serde_json::json;
 
-use crate::failure::Failure;
-use crate::output::{Output, is_written, printable};
+use crate::names;
+use crate::reach::{self, PATIENCE, can_be_dialled, unanswered};
 use crate::who::{Who, visit};
-
-/// So long an answer may take.
-pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What it takes.
 #[derive(Args, Debug)]
@@ -52,7 +51,7 @@ async fn pings(
     output: Output,
 ) -> Result<(), Failure> {
     let address = address_of(&options.node, sources, config, visitor).await?;
-    let nobody = |why: &dyn std::fmt::Display| nobody(&config.app.value, &address, why);
+    let nobody = |why: &dyn std::fmt::Display| reach::nobody(&config.app.value, &address, why);
     let mut asks =
         visitor.inquire(Some(&address), PATIENCE).await.map_err(|why| unanswered(&config.app.value, &address, &why))?;
     // The first makes the connection: that is no round trip.
@@ -82,41 +81,6 @@ async fn pings(
         format!("{} round trips: min {}, mean {}, max {}", options.count, shown(min), shown(mean), shown(max))
     });
     Ok(())
-}
-
-/// No node answers at an address that somebody has said.
-pub fn nobody(app: &str, address: &str, why: &dyn std::fmt::Display) -> Failure {
-    // Once is enough.
-    let mut why = why.to_string();
-    for said in [format!("{address}: "), format!("cannot connect to `{address}`: ")] {
-        why = why.replace(&said, "");
-    }
-    // Another node may have said the address.
-    let (address, why) = (printable(address), printable(&why));
-    let next = "Is a node of the application there? `dunlin names list` shows where nodes are";
-    Failure::failed(format_args!("nobody of the application {app:?} answers at {address} ({why}). {next}"))
-}
-
-/// Why the node at an address that somebody has said could not be asked.
-pub fn unanswered(app: &str, address: &str, why: &NameError) -> Failure {
-    let plain = plainly(why);
-    if !why.is_busy() {
-        return nobody(app, address, &plain);
-    }
-    Failure::failed(format_args!(
-        "the node at {} refuses this connection ({}). Try again; its log says which limit was reached",
-        printable(address),
-        printable(&plain)
-    ))
-}
-
-/// Why a node could not be asked, without what that is called between nodes.
-pub fn plainly(why: &NameError) -> String {
-    match why {
-        NameError::Unreachable { why, .. } | NameError::TimedOut { without_names: Some(why), .. } => why.clone(),
-        NameError::TimedOut { patience, .. } => format!("no answer within {patience:?}"),
-        why => why.to_string(),
-    }
 }
 
 fn micros(time: Duration) -> f64 {
@@ -152,8 +116,7 @@ async fn address_of(node: &str, sources: &Sources, config: &Config, visitor: &No
             "there is no section [node.{node}] in the configuration, and {why}. Ping an address: host:port"
         ))
     };
-    let names =
-        crate::names::ask(config, visitor).await.map_err(|why| nobody_knows(&why)).map_err(|why| nowhere(&why))?;
+    let names = names::ask(config, visitor).await.map_err(|why| nobody_knows(&why)).map_err(|why| nowhere(&why))?;
     let ends = names.ends.iter().filter(|end| end.name == node);
     let end = ends.min_by_key(|end| matches!(end.face.as_str(), "sender" | "client"));
     let end = end.ok_or_else(|| nowhere(&"no end of a channel has that name"))?;
@@ -162,9 +125,4 @@ async fn address_of(node: &str, sources: &Sources, config: &Config, visitor: &No
 
 fn nobody_knows(why: &Failure) -> String {
     format!("the name service cannot be asked ({why})")
-}
-
-/// Whether it is an address of one place, at a port that is known.
-pub fn can_be_dialled(address: &str) -> bool {
-    !address.starts_with("default-route") && !address.starts_with("memory:") && !address.ends_with(":0")
 }

@@ -3,8 +3,7 @@
 use std::process::ExitCode;
 
 pub use dunlin_sim::command::Options;
-
-use crate::output::Output;
+use dunlin_terminal::output::Output;
 
 /// Runs it.
 pub fn run(options: Options, output: Output) -> ExitCode {

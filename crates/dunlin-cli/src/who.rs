@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::Args;
 use dunlin::config::{Config, Sources, is_application};
 use dunlin::node::{Node, NodeBuilder};
+use dunlin_terminal::failure::Failure;
 
-use crate::failure::Failure;
-use crate::ping::PATIENCE;
+use crate::reach::PATIENCE;
 
 /// Options of all commands that are about an application.
 #[derive(Args, Clone, Debug, Default)]

@@ -13,8 +13,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use dunlin_cli::demo::Plan;
-use dunlin_cli::demo::texts::Text;
+use dunlin_demo::demo::plan::Plan;
+use dunlin_demo::demo::texts::Text;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -11,9 +11,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use dunlin_cli::farm::fourier::{PERIOD, coefficient};
-use dunlin_cli::farm::mandelbrot::{Picture, Plan};
-use dunlin_cli::farm::protocol::Job;
+use dunlin_demo::farm::fourier::{PERIOD, coefficient};
+use dunlin_demo::farm::mandelbrot::{Picture, Plan};
+use dunlin_demo::farm::protocol::Job;
 use serde_json::Value;
 
 /// Nobody waits longer for anything; only a bug can make it pass.

@@ -61,7 +61,7 @@ fn what_is_published_is_whole() {
     let is_published = |package: &&Package| package.publish.is_none();
     let published: Vec<&str> =
         metadata.packages.iter().filter(is_published).map(|package| package.name.as_str()).collect();
-    assert!(published.contains(&"dunlin") && published.contains(&"dunlin-cli"));
+    assert!(["dunlin", "dunlin-cli", "dunlin-demo", "dunlin-terminal"].iter().all(|name| published.contains(name)));
     for package in metadata.packages.iter().filter(is_published) {
         let name = &package.name;
         assert!(package.description.is_some() && package.repository.is_some(), "{name}");

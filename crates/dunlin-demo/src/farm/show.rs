@@ -3,11 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;
 
+use dunlin_terminal::output::{self, complain};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value;
 
 use super::master::Event;
-use crate::output::{self, complain};
 
 /// Shows what goes on.
 pub(super) struct Show {

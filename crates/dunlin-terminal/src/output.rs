@@ -1,7 +1,7 @@
 //! What is printed: lines for people, or JSON for scripts, one object per line. (`println!` and `eprintln!` panic if they cannot.)
 
 use std::fmt::Display;
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::io::{self, ErrorKind, Write};
 use std::sync::OnceLock;
 
 use serde::Serialize;
@@ -21,16 +21,6 @@ impl Output {
             _ => line_out(&text()),
         }
     }
-}
-
-/// Shows on stderr what `dunlin` logs, from now on: warnings, or what `RUST_LOG` says. For commands that go on for long.
-pub fn show_log() {
-    let filter = tracing_subscriber::EnvFilter::builder();
-    let filter = filter.with_default_directive(tracing_subscriber::filter::LevelFilter::WARN.into()).from_env_lossy();
-    let is_terminal = std::io::stderr().is_terminal();
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(is_terminal);
-    // (What cannot be written it would complain of where it cannot be written. In a test there may be one already.)
-    let _ = log.log_internal_errors(false).try_init();
 }
 
 fn line_out(line: &str) {

@@ -1,5 +1,6 @@
 //! Each part in a process of its own: they are started, heard, and ended.
 
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::TcpListener;
 use std::process::{ExitStatus, Stdio};
@@ -8,13 +9,14 @@ use std::time::Duration;
 use dunlin::node::network::Networks;
 use dunlin::prelude::*;
 use dunlin::{Instant, sleep_until, unbounded};
+use dunlin_terminal::output::Lost;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
 
 use super::event::{Event, Said};
-use super::part::Task;
-use super::{Part, Plan, Role, random, signals};
-use crate::output::Lost;
+use super::part::{PART, Task};
+use super::plan::{Part, Plan, Role};
+use super::signals;
 
 /// So long the parts may say nothing, before the demo is given up: longer than anything takes when all goes well.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -265,7 +267,7 @@ async fn tend(index: usize, task: Task, mut orders: Receiver<Order>, mut news: S
 
 async fn start(task: &Task) -> io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg(super::PART).kill_on_drop(true);
+    command.arg(PART).kill_on_drop(true);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // Ctrl-C on a terminal is for the parent alone: it ends the parts.
     #[cfg(unix)]
@@ -299,4 +301,9 @@ fn free_address() -> String {
     let free = ports.map(|port| TcpListener::bind(("127.0.0.1", port))).find_map(Result::ok);
     let free = free.map_or_else(|| TcpListener::bind("127.0.0.1:0"), Ok).and_then(|listener| listener.local_addr());
     free.map_or_else(|_| "127.0.0.1:7400".to_owned(), |address| address.to_string())
+}
+
+/// A number that nobody can guess, and that no other run has.
+fn random() -> u64 {
+    RandomState::new().hash_one(())
 }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
+use dunlin_terminal::output::{self, Lost, Output, complain, printable};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
 use super::event::{Event, Said};
+use super::plan::{Plan, Role};
 use super::processes::Ending;
 use super::tally::{State, Tally};
-use super::{Plan, Role};
-use crate::output::{self, Lost, Output, complain, printable};
 
 pub(super) struct Display {
     tally: Tally,

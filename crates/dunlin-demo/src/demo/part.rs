@@ -10,16 +10,19 @@ use std::time::Duration;
 use dunlin::node::NameError;
 use dunlin::prelude::*;
 use dunlin::unbounded;
+use dunlin_terminal::failure::{exit, has_files};
+use dunlin_terminal::output::complain;
 use serde::{Deserialize, Serialize};
 
 use super::broker::broker;
 use super::customer::customer;
 use super::event::{Carriage, Connection, Event, Reporter, Said};
+use super::plan::{Part, Role};
 use super::protocol::{Entrance, EntranceClient};
 use super::worker::worker;
-use super::{Part, Role};
-use crate::failure::{exit, has_files};
-use crate::output::complain;
+
+/// The first argument of a process that `dunlin demo` starts as one of its parts.
+pub const PART: &str = "demo-part";
 
 /// What the entrance is called.
 const BROKER: &str = "broker";

@@ -19,9 +19,6 @@ use dunlin::prelude::*;
 use dunlin::{ChannelFactory, Pairing};
 use serde::{Deserialize, Serialize};
 
-use super::fourier::Package;
-use super::mandelbrot::Rectangle;
-
 /// Work that a farm can divide.
 pub trait Job: Portable + Clone + fmt::Debug + Sync {
     /// What comes of it.
@@ -143,34 +140,4 @@ impl<J: Job> Clone for SharedEnds<J> {
     fn clone(&self) -> Self {
         Self { jobs: self.jobs.clone(), reports: self.reports.clone() }
     }
-}
-
-/// What is to be had at the door of a farm.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Calling {
-    /// A part in drawing a picture.
-    Mandelbrot(Part<Rectangle>),
-    /// A part in a Fourier series.
-    Fourier(Part<Package>),
-    /// Nothing more: the farm closes.
-    Over,
-}
-
-impl From<Part<Rectangle>> for Calling {
-    fn from(part: Part<Rectangle>) -> Self {
-        Self::Mandelbrot(part)
-    }
-}
-
-impl From<Part<Package>> for Calling {
-    fn from(part: Part<Package>) -> Self {
-        Self::Fourier(part)
-    }
-}
-
-/// Where workers come in: the bundle that a farm's node has an acceptor of.
-#[derive(Debug, Bundle)]
-pub struct Door {
-    /// What whoever has come in is given.
-    pub calling: ToClient<Calling>,
 }

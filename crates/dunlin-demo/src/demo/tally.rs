@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::event::{Connection, Event, Outcome, Said};
-use super::{Plan, Role};
+use super::plan::{Plan, Role};
 
 /// The node of each part, and where it listens.
 type Nodes = BTreeMap<String, (String, String)>;

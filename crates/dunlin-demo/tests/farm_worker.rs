@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use dunlin::prelude::*;
-use dunlin_cli::farm::protocol::{Farewell, Job, Numbered, Part, SharedEnds};
-use dunlin_cli::farm::worker::{Ended, worker};
+use dunlin_demo::farm::protocol::{Farewell, Job, Numbered, Part, SharedEnds};
+use dunlin_demo::farm::worker::{Ended, worker};
 use serde::{Deserialize, Serialize};
 
 /// Ends only when it is asked to stop.

@@ -1,20 +1,22 @@
-//! The workers that a farm starts itself: in its own program, or as OS processes.
+//! A farm from its opening to its end, and the workers that it starts itself: tasks of its own program, or OS
+//! processes.
 
+use std::future::pending;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dunlin::prelude::*;
+use dunlin_terminal::failure::Failure;
 use serde_json::json;
 use tokio::process::{Child, Command};
 
-use super::door;
+use super::door::{self, ADDRESS, Calling};
 use super::master::{Master, Sharing};
-use super::protocol::{Calling, Job, Part};
+use super::protocol::{Job, Part};
 use super::show::Show;
 use super::worker::{Leave, worker};
-use crate::failure::Failure;
 
 /// So long what has been told to end may take to do so.
 const ENDING: Duration = Duration::from_secs(10);
@@ -38,11 +40,16 @@ pub struct Hands {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub buffer: u16,
     /// Where workers can join: an address of this machine, or unix:PATH
-    #[arg(long, value_name = "ADDRESS", default_value = super::ADDRESS)]
+    #[arg(long, value_name = "ADDRESS", default_value = ADDRESS)]
     pub listen: String,
     /// After so many seconds without a connection a worker is lost, and others do its jobs
-    #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = super::seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
     pub grace: f64,
+}
+
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is no number of seconds"))?;
+    if (0.1..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("0.1 to 3600 seconds".to_owned()) }
 }
 
 impl Hands {
@@ -52,7 +59,7 @@ impl Hands {
             .then(|| "with --inside nobody can join, and --workers 0 starts nobody: give it at least 1".to_owned())
     }
 
-    pub(super) fn sharing(&self) -> Sharing {
+    fn sharing(&self) -> Sharing {
         if self.shared { Sharing::Shared } else { Sharing::Multiplexed }
     }
 
@@ -61,13 +68,49 @@ impl Hands {
         self.workers.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
     }
 
-    pub(super) fn master<J: Job>(&self) -> Master<J> {
+    fn master<J: Job>(&self) -> Master<J> {
         Master::new(self.sharing(), self.buffer.into())
     }
 }
 
+/// How it has ended, if nothing went wrong.
+pub(super) enum Outcome {
+    Done,
+    /// By Ctrl-C, in order.
+    Interrupted,
+}
+
+/// Opens a farm, does something with its master, and closes it in order. `None`: Ctrl-C came first.
+pub(super) async fn farms<J: Job, T>(
+    hands: &Hands,
+    leave: &Leave,
+    show: &Show,
+    work: impl AsyncFnOnce(&mut Master<J>) -> Result<T>,
+) -> Result<Option<T>, Failure>
+where
+    Calling: From<Part<J>>,
+{
+    let (mut master, mut interrupted) = (hands.master(), leave.clone());
+    let mut crew = Crew::start(hands, master.part(), leave, show).await?;
+    let watched = async {
+        crew.watch(show).await;
+        pending().await
+    };
+    let worked = alt! {
+        _ = interrupted.next() => Ok(None),
+        worked = future(work(&mut master)) => worked.map(Some),
+        never = future(watched) => never,
+    };
+    show.end();
+    // Before the workers hear that it is over: one that waits for the next farm comes again at once.
+    crew.close();
+    dismiss(master).await;
+    crew.end(show).await;
+    worked.map_err(Failure::failed)
+}
+
 /// The workers that were started.
-pub(super) enum Crew {
+enum Crew {
     /// In this process.
     Inside,
     /// Each in its own; the node is theirs to join. Whether all is over, those hear who come then.
@@ -76,7 +119,7 @@ pub(super) enum Crew {
 
 impl Crew {
     /// Starts the workers, which take part as soon as the master runs. `leave`: when they are to leave, if they are in this process.
-    pub(super) async fn start<J: Job>(hands: &Hands, part: Part<J>, leave: &Leave, show: &Show) -> Result<Self, Failure>
+    async fn start<J: Job>(hands: &Hands, part: Part<J>, leave: &Leave, show: &Show) -> Result<Self, Failure>
     where
         Calling: From<Part<J>>,
     {
@@ -105,7 +148,7 @@ impl Crew {
     }
 
     /// Tells of the processes that end while the farm works.
-    pub(super) async fn watch(&mut self, show: &Show) {
+    async fn watch(&mut self, show: &Show) {
         if let Self::Processes(_, children, _) = self {
             while !children.is_empty() {
                 let (at, status) = Choice::fair().all(children.iter_mut().map(|child| future(child.wait()))).await;
@@ -121,14 +164,14 @@ impl Crew {
     }
 
     /// Who comes from now on has nothing to do.
-    pub(super) fn close(&self) {
+    fn close(&self) {
         if let Self::Processes(_, _, is_over) = self {
             is_over.store(true, Ordering::Release);
         }
     }
 
     /// Waits until all processes have ended, as they have been told to, and leaves. (Before that, who comes only now would find nobody to tell it.)
-    pub(super) async fn end(self, show: &Show) {
+    async fn end(self, show: &Show) {
         let Self::Processes(node, children, _) = self else { return };
         let ended = async {
             for mut child in children {
@@ -152,6 +195,6 @@ fn starts(address: &str, grace: f64) -> std::io::Result<Child> {
 }
 
 /// Sends the workers home, or goes on after a while without their farewell.
-pub(super) async fn dismiss<J: Job>(master: Master<J>) {
+async fn dismiss<J: Job>(master: Master<J>) {
     let _ = tokio::time::timeout(ENDING, master.dismiss()).await;
 }

@@ -7,14 +7,13 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use dunlin::prelude::*;
+use dunlin_terminal::failure::Failure;
 use serde_json::json;
 
-use super::hands::Hands;
+use super::hands::{Hands, Outcome, farms};
 use super::master::{Event, Master};
 use super::show::Show;
 use super::worker::Leave;
-use super::{Outcome, farms};
-use crate::failure::Failure;
 
 pub use picture::{Picture, Plan, Target};
 pub use rectangle::{Counts, Rectangle};

@@ -2,6 +2,7 @@
 //!
 //! - [`protocol`]: what they say to each other;
 //! - [`broker`], [`worker`], [`customer`]: the parts: functions of their ends, which know nothing of nodes and processes;
+//! - [`plan`]: which parts there are, and in which order they start;
 //! - [`inside`]: the parts in one program, over local channels;
 //! - [`processes`]: the parts in processes of their own, which `part` runs: over nodes;
 //! - [`texts`], [`words`]: what is counted, and how;
@@ -13,6 +14,7 @@ mod display;
 pub mod event;
 pub mod inside;
 mod part;
+pub mod plan;
 pub mod processes;
 pub mod protocol;
 mod signals;
@@ -21,26 +23,21 @@ pub mod texts;
 pub mod words;
 pub mod worker;
 
-use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use dunlin::prelude::*;
-use serde::{Deserialize, Serialize};
+use dunlin_terminal::failure::{exit, has_files};
+use dunlin_terminal::output::{Lost, complain};
 
 use display::Display;
 use event::Said;
-pub use part::play;
+pub use part::{PART, play};
+use plan::Plan;
 use processes::Ending;
 use texts::Text;
-
-use crate::failure::{exit, has_files};
-use crate::output::{Lost, complain};
-
-/// The first argument of a process that `dunlin demo` starts as one of its parts.
-pub const PART: &str = "demo-part";
 
 /// The options of `dunlin demo`.
 #[derive(Clone, Debug, clap::Args)]
@@ -84,75 +81,6 @@ fn place(text: &str) -> Result<String, String> {
         None if text.starts_with("unix:/") => Ok(text.to_owned()),
         None => Err("write host:port, such as 127.0.0.1:7400".to_owned()),
     }
-}
-
-/// One of the parts of the demo.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Part {
-    /// "names", "broker", "worker 1", "customer 1", ...
-    pub name: String,
-    /// What it does.
-    pub role: Role,
-}
-
-/// What a part does.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Role {
-    /// Serves the names.
-    Names,
-    /// Brings the others together.
-    Broker,
-    /// Counts words.
-    Worker,
-    /// Has the words of these texts counted.
-    Customer {
-        /// One after the other.
-        texts: Vec<Text>,
-    },
-}
-
-/// What is to be run.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// The parts, in the order in which they are started.
-    pub parts: Vec<Part>,
-    /// Whether each process is started only when the one before has joined. (To join one needs no names, and no broker.)
-    pub in_turn: bool,
-    /// So long a customer waits before each piece of a text.
-    pub pace: Duration,
-    /// So long the parts wait for the name service and the broker.
-    pub patience: Duration,
-}
-
-impl Plan {
-    /// Each customer gets its share of the texts.
-    pub fn new(customers: u16, workers: u16, texts: Vec<Text>) -> Self {
-        let part = |name: String, role| Part { name, role };
-        let mut shares = vec![Vec::new(); customers.into()];
-        for (n, text) in texts.into_iter().enumerate() {
-            shares[n % usize::from(customers)].push(text);
-        }
-        let mut parts = vec![part("names".to_owned(), Role::Names), part("broker".to_owned(), Role::Broker)];
-        parts.extend((1..=workers).map(|n| part(format!("worker {n}"), Role::Worker)));
-        let customers = (1..).zip(shares);
-        parts.extend(customers.map(|(n, texts)| part(format!("customer {n}"), Role::Customer { texts })));
-        Self { parts, in_turn: false, pace: Duration::ZERO, patience: Duration::from_secs(20) }
-    }
-
-    /// Puts the parts in an order that follows from this number, to be started in turn.
-    pub fn shuffle(&mut self, seed: u64) {
-        self.in_turn = true;
-        let mut state = seed;
-        for n in (1..self.parts.len()).rev() {
-            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-            self.parts.swap(n, ((state >> 33) % (n as u64 + 1)) as usize);
-        }
-    }
-}
-
-/// A number that nobody can guess, and that no other run has.
-fn random() -> u64 {
-    RandomState::new().hash_one(())
 }
 
 /// Runs `dunlin demo`. What it returns is 0 if all texts were counted exactly, 1 if not, or if that could not be written, 2 if there is nothing to count.

@@ -1,7 +1,8 @@
 //! `dunlin farm`: a master divides work among workers, which may be anywhere, and come and go as they like.
 //!
 //! - `protocol.rs`: what they say to each other; [`master`], [`mod@worker`]: the two components, `ledger.rs` the master's book. They know ends, and nothing of nodes;
-//! - `door.rs`: how they find each other over nodes; `hands.rs`: the workers that a farm starts itself; `show.rs`: what people and scripts see;
+//! - `door.rs`: how they find each other over nodes; `hands.rs`: a farm from its opening to its end, and the workers
+//!   that it starts itself; `show.rs`: what people and scripts see;
 //! - [`mandelbrot`], [`fourier`]: the work, and the two commands.
 
 mod door;
@@ -21,18 +22,15 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use dunlin::prelude::*;
+use dunlin_terminal::failure::{Failure, Signal, Signals, exit, on_runtime};
+use dunlin_terminal::output::Output;
 use serde_json::json;
 
-use crate::failure::{Failure, Signal, Signals, exit, on_runtime};
-use crate::output::Output;
-use hands::{Crew, Hands, dismiss};
-use master::Master;
-use protocol::{Calling, Job, Part};
+use door::{ADDRESS, Calling};
+use hands::{Outcome, seconds};
+use protocol::{Job, Part};
 use show::Show;
 use worker::{Ended, Leave, Told, worker};
-
-/// Where a farm is if nobody says otherwise: after the ports of the name services.
-const ADDRESS: &str = "127.0.0.1:7416";
 
 /// After so long a worker looks again whether a farm that closes is gone.
 const CLOSING: Duration = Duration::from_millis(200);
@@ -63,18 +61,6 @@ pub struct Joining {
     /// Say nothing but errors
     #[arg(long)]
     pub quiet: bool,
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is no number of seconds"))?;
-    if (0.1..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("0.1 to 3600 seconds".to_owned()) }
-}
-
-/// How it has ended, if nothing went wrong.
-enum Outcome {
-    Done,
-    /// By Ctrl-C, in order.
-    Interrupted,
 }
 
 impl Farm {
@@ -118,35 +104,6 @@ fn interrupted() -> Result<(Leave, Arc<OnceLock<Signal>>), Failure> {
         }
     }));
     Ok((leave.share(), signal))
-}
-
-/// Opens a farm, does something with its master, and closes it in order. `None`: Ctrl-C came first.
-async fn farms<J: Job, T>(
-    hands: &Hands,
-    leave: &Leave,
-    show: &Show,
-    work: impl AsyncFnOnce(&mut Master<J>) -> Result<T>,
-) -> Result<Option<T>, Failure>
-where
-    Calling: From<Part<J>>,
-{
-    let (mut master, mut interrupted) = (hands.master(), leave.clone());
-    let mut crew = Crew::start(hands, master.part(), leave, show).await?;
-    let watched = async {
-        crew.watch(show).await;
-        pending().await
-    };
-    let worked = alt! {
-        _ = interrupted.next() => Ok(None),
-        worked = future(work(&mut master)) => worked.map(Some),
-        never = future(watched) => never,
-    };
-    show.end();
-    // Before the workers hear that it is over: one that waits for the next farm comes again at once.
-    crew.close();
-    dismiss(master).await;
-    crew.end(show).await;
-    worked.map_err(Failure::failed)
 }
 
 /// Joins a farm with some workers.
@@ -220,8 +177,12 @@ async fn works<J: Job>(part: Part<J>, args: &Joining, leave: &Leave, show: &Show
     Ok(ended)
 }
 
-/// What `dunlin node` runs of the farms: a worker, of one farm after the other, of those that come to its node's names.
-pub(crate) async fn serve(node: Node, output: Output) -> Result<(), Failure> {
+/// What `dunlin node` runs of the farms: a worker, of one farm after the other, of those that come to its node's
+/// names. It does not return unless it fails.
+///
+/// # Errors
+/// [`Failure::Failed`], if the node is not one of the application that all farms are.
+pub async fn serve(node: Node, output: Output) -> Result<(), Failure> {
     if node.application() != door::APPLICATION {
         return Err(Failure::failed(format_args!(
             "farms are the application {:?}, and this node is of {:?}: write app = {:?} in dunlin.toml",

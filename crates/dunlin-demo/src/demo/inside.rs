@@ -5,9 +5,9 @@ use dunlin::prelude::*;
 use super::broker::broker;
 use super::customer::customer;
 use super::event::{Event, Reporter, Said};
+use super::plan::{Plan, Role};
 use super::protocol::{Entrance, EntranceClient, EntranceServer};
 use super::worker::worker;
-use super::{Plan, Role};
 
 /// Runs all parts of the plan, in the plan's order, until all customers have gone.
 pub async fn run(plan: &Plan, said: Shared<Sender<Said>>) {

@@ -5,15 +5,14 @@ mod series;
 use std::time::{Duration, Instant};
 
 use dunlin::prelude::*;
+use dunlin_terminal::failure::Failure;
+use dunlin_terminal::output::is_written;
 use serde_json::json;
 
-use super::hands::Hands;
+use super::hands::{Hands, Outcome, farms};
 use super::master::{Event, Master};
 use super::show::Show;
 use super::worker::Leave;
-use super::{Outcome, farms};
-use crate::failure::Failure;
-use crate::output::is_written;
 
 pub use series::{Coefficients, KNOWN, PERIOD, Package, coefficient};
 

@@ -7,13 +7,48 @@ use std::time::Duration;
 use dunlin::node::network::Networks;
 use dunlin::node::{Client, Encoding, Naming};
 use dunlin::prelude::*;
+use serde::{Deserialize, Serialize};
 
-use super::protocol::{Calling, Door, DoorClient, DoorServer};
+use super::fourier::Package;
+use super::mandelbrot::Rectangle;
+use super::protocol::Part;
 
 /// The application of all farms.
 pub(super) const APPLICATION: &str = "dunlin-farm";
 /// The name of the door.
 const DOOR: &str = "door";
+/// Where a farm is if nobody says otherwise: after the ports of the name services.
+pub(super) const ADDRESS: &str = "127.0.0.1:7416";
+
+/// What is to be had at the door of a farm.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Calling {
+    /// A part in drawing a picture.
+    Mandelbrot(Part<Rectangle>),
+    /// A part in a Fourier series.
+    Fourier(Part<Package>),
+    /// Nothing more: the farm closes.
+    Over,
+}
+
+impl From<Part<Rectangle>> for Calling {
+    fn from(part: Part<Rectangle>) -> Self {
+        Self::Mandelbrot(part)
+    }
+}
+
+impl From<Part<Package>> for Calling {
+    fn from(part: Part<Package>) -> Self {
+        Self::Fourier(part)
+    }
+}
+
+/// Where workers come in: the bundle that a farm's node has an acceptor of.
+#[derive(Debug, Bundle)]
+pub(super) struct Door {
+    /// What whoever has come in is given.
+    pub(super) calling: ToClient<Calling>,
+}
 
 /// The master's node: it serves the names itself, and lets in whoever comes, be it to hear that all `is_over`.
 ///

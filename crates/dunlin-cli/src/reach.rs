@@ -1,0 +1,50 @@
+//! How a command reaches a node: what it can dial, how long it waits, and its error if no node answers.
+
+use std::time::Duration;
+
+use dunlin::node::NameError;
+use dunlin_terminal::failure::Failure;
+use dunlin_terminal::output::printable;
+
+/// So long an answer may take.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Whether it is an address of one place, at a port that is known.
+pub fn can_be_dialled(address: &str) -> bool {
+    !address.starts_with("default-route") && !address.starts_with("memory:") && !address.ends_with(":0")
+}
+
+/// No node answers at an address that somebody has said.
+pub fn nobody(app: &str, address: &str, why: &dyn std::fmt::Display) -> Failure {
+    // Once is enough.
+    let mut why = why.to_string();
+    for said in [format!("{address}: "), format!("cannot connect to `{address}`: ")] {
+        why = why.replace(&said, "");
+    }
+    // Another node may have said the address.
+    let (address, why) = (printable(address), printable(&why));
+    let next = "Is a node of the application there? `dunlin names list` shows where nodes are";
+    Failure::failed(format_args!("nobody of the application {app:?} answers at {address} ({why}). {next}"))
+}
+
+/// Why the node at an address that somebody has said could not be asked.
+pub fn unanswered(app: &str, address: &str, why: &NameError) -> Failure {
+    let plain = plainly(why);
+    if !why.is_busy() {
+        return nobody(app, address, &plain);
+    }
+    Failure::failed(format_args!(
+        "the node at {} refuses this connection ({}). Try again; its log says which limit was reached",
+        printable(address),
+        printable(&plain)
+    ))
+}
+
+/// Why a node could not be asked, without what that is called between nodes.
+pub fn plainly(why: &NameError) -> String {
+    match why {
+        NameError::Unreachable { why, .. } | NameError::TimedOut { without_names: Some(why), .. } => why.clone(),
+        NameError::TimedOut { patience, .. } => format!("no answer within {patience:?}"),
+        why => why.to_string(),
+    }
+}
