@@ -49,7 +49,8 @@ fn build(workers: Option<usize>, nodes: &Arc<Nodes>) -> tokio::runtime::Runtime 
 ///
 /// Before that, each node that has joined an application in this runtime and has not left leaves, also if
 /// `future` panics: first the other nodes acknowledge what its ends have sent. All nodes together may take
-/// 1 second; a warning counts the values that were not acknowledged by then.
+/// 1 second; a warning (of `tracing`, or on standard error if the program has no subscriber) counts the
+/// values that were not acknowledged by then.
 ///
 /// While it runs, SIGQUIT prints what the program waits for, and dev builds warn of suspected deadlocks: see
 /// [`waits`](crate::waits).
