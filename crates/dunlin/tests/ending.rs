@@ -479,6 +479,19 @@ fn lost_values_are_told_on_standard_error() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn a_main_without_a_runtime_ends_with_an_error() {
+    for files in 5..10 {
+        let few_files = ["sh", "-c", &format!(r#"ulimit -n {files}; exec "$0" "$@""#)];
+        let ran = actor::command(&few_files, "sender in main", &["nobody", "nowhere"]).output().unwrap();
+        let told = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(1), "{files} files: {told}");
+        let is_told = |line: &str| line.starts_with("Error: ") && line.contains("runtime") && line.contains("files");
+        assert!(told.lines().any(is_told) && !told.contains("panicked"), "{files} files: {told}");
+    }
+}
+
 #[test]
 fn no_warning_is_logged_if_everything_arrived() {
     subscribe();

@@ -265,6 +265,10 @@ impl Node {
     ///
     /// # Errors
     /// See [`NodeBuilder::join`].
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    #[track_caller]
     pub fn join(application: &str) -> impl Future<Output = Result<Self, NodeError>> + Send + use<> {
         Self::builder().app(application).join()
     }
