@@ -565,3 +565,64 @@ fn answers_that_are_not_read_are_bounded() {
         goes_on(&node, &names, "others", 1000).await;
     });
 }
+
+/// The beginning of a frame whose body has so many bytes, of which the last 200 do not come.
+fn half(kind: u8, body: usize) -> Bytes {
+    let mut bytes = vec![kind];
+    let mut length = body;
+    while length >= 0x80 {
+        bytes.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    bytes.push(length as u8);
+    bytes.resize(bytes.len() + body - 200, 0);
+    bytes.into()
+}
+
+/// Members each say a part of such a frame, and then a byte in a while: how many bytes that takes at most,
+/// and after some seconds.
+async fn trickle(names: &str, first: u128, count: u128, kind: u8, body: usize) -> (usize, usize) {
+    let half = half(kind, body);
+    let before = HEAP.0.forget_peak();
+    let trickles = (first..first + count).map(|number| {
+        let (names, half) = (names.to_owned(), half.clone());
+        tokio::spawn(async move {
+            let mut peer = join(&names, number).await;
+            let _ = peer.write(&half).await;
+            for _ in 0..100 {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                // The node may have closed the socket.
+                let _ = peer.write(&[0]).await;
+            }
+            peer
+        })
+    });
+    let mut peers = Vec::new();
+    for trickle in trickles.collect::<Vec<_>>() {
+        peers.push(trickle.await.unwrap());
+    }
+    let bytes = (growth(before), HEAP.0.live().saturating_sub(before));
+    drop(peers);
+    bytes
+}
+
+/// A frame that is not all there is in a socket's buffer: 64 KiB are free for each, and what is longer is a
+/// piece of a value that has its place, or is not kept. Else the connection is over before the frame is read.
+#[test]
+fn frames_that_are_not_complete_are_bounded() {
+    const MEMBERS: usize = 150;
+    run_alone(async {
+        let (node, names) = serve(|builder| builder.message_max_bytes(MB as u64).held_max_bytes(64 * MB as u64)).await;
+        let (more, relayed, attach) = (0x28, 0x58, 0x20);
+        for (nth, kind) in [more, relayed].into_iter().enumerate() {
+            let (most, _) = trickle(&names, (1 + nth as u128) << 64, MEMBERS as u128, kind, MB + 60).await;
+            println!("{most} bytes for half of frame {kind:x} each of {MEMBERS} members");
+            // (A read is of 64 KiB, into a buffer of 256 KiB.)
+            assert!(most < 64 * MB, "{most} bytes");
+        }
+        let (_, rest) = trickle(&names, 3 << 64, MEMBERS as u128, attach, 64 << 10).await;
+        println!("{rest} bytes for half of a frame of 64 KiB each of {MEMBERS} members");
+        assert!(rest < MEMBERS * (80 << 10), "{rest} bytes");
+        goes_on(&node, &names, "others", MB).await;
+    });
+}

@@ -59,7 +59,11 @@ fn try_expand(role: Role, arguments: TokenStream, mut function: ItemFn) -> Resul
     // The body stays an `async fn`, not a block: its mismatched types are then reported in place.
     let (signature, body) = (&function.sig, &function.block);
     let name = &signature.ident;
-    let run = quote!(::dunlin::__rt::main(#workers, #name()));
+    // Without a runtime a program ends; a test fails, and others go on.
+    let run = match role {
+        Role::Main if name == "main" => quote!(::dunlin::__rt::main(#workers, #name())),
+        _ => quote!(::dunlin::__rt::block_on_workers(#workers, #name())),
+    };
     if !reports(role, signature) {
         function.block = parse_quote!({
             #[allow(clippy::unused_async, reason = "a body need not await")]

@@ -306,6 +306,88 @@ fn announced_values_are_bounded() {
     assert_eq!(node.down, Some(Down::Violation("more values announced than may be".to_owned())));
 }
 
+/// What a frame says before its piece is enough to refuse it: nobody waits for the rest.
+#[test]
+fn a_long_frame_that_may_not_come_is_refused_before_it_is_complete() {
+    let piece = |length| Bytes::from(vec![7; length]);
+    let value = |channel, total: usize| {
+        Frame::ToHome(channel, ToHome::Value { head: Head::Offer(9), total: total as u64, first: piece(total) })
+    };
+    let announced = Memory::Announce { number: 1, channel: HERE, kind: Kind::Offer, total: 200_000 };
+    for (before, frame, why) in [
+        (None, Frame::More(HERE, piece(100_000)), "a piece of no value"),
+        (None, value(HERE, 300_000), "a value larger than the credit that is left"),
+        (None, value(ChannelId(99), 300_000), "a value larger than the credit that is left"),
+        (Some(announced), value(HERE, 100_000), "a value that is not as long as announced"),
+    ] {
+        let mut node = Node::new();
+        if let Some(before) = before {
+            node.hears(&[Frame::Memory(before)]);
+        }
+        assert_eq!(node.down, None);
+        let mut bytes = BytesMut::new();
+        let tail = codec::encode(&frame, &mut bytes);
+        bytes.extend(tail);
+        node.arrives(0, bytes.freeze().slice(..1000));
+        assert_eq!(node.down, Some(Down::Violation(why.to_owned())));
+    }
+    // This may come.
+    let mut node = Node::new();
+    let mut bytes = BytesMut::new();
+    let tail = codec::encode(&value(HERE, 200_000), &mut bytes);
+    bytes.extend(tail);
+    node.arrives(0, bytes.split_to(100_000).freeze());
+    assert_eq!(node.down, None);
+    node.arrives(0, bytes.freeze());
+    assert_eq!(node.down, None);
+}
+
+/// A value that was admitted for a channel that is not here: nothing of its frames is kept, in whatever parts
+/// they come, and what follows is heard.
+#[test]
+fn long_frames_that_nobody_wants_are_passed_over() {
+    const TOTAL: usize = 2 << 20;
+    let nowhere = ChannelId(99);
+    let announce = Memory::Announce { number: 1, channel: nowhere, kind: Kind::Offer, total: TOTAL as u64 };
+    let first = Bytes::from(vec![7; limits::CHUNK]);
+    let head = ToHome::Value { head: Head::Offer(9), total: TOTAL as u64, first: first.clone() };
+    let frames = [
+        Frame::ToHome(nowhere, head),
+        Frame::More(nowhere, first.clone()),
+        Frame::ToHome(HERE, ToHome::Attach(face())),
+    ];
+    let mut bytes = BytesMut::new();
+    for frame in &frames {
+        let tail = codec::encode(frame, &mut bytes);
+        bytes.extend(tail);
+    }
+    for (part, drivers_buffer) in [(700_000, false), (700_000, true), (65_000, false), (65_000, true)] {
+        let mut node = Node::new();
+        node.hears(&[Frame::Memory(announce)]);
+        let (mut rest, mut buffer, mut kept) = (bytes.clone().freeze(), BytesMut::new(), 0);
+        while !rest.is_empty() {
+            let arrives = rest.split_to(part.min(rest.len()));
+            if drivers_buffer {
+                buffer.extend_from_slice(&arrives);
+                node.machine.received_in(NOW, SocketId(0), &mut buffer);
+                kept = kept.max(buffer.len());
+            } else {
+                node.arrives(0, arrives);
+            }
+        }
+        assert!(kept < limits::FRAME, "{kept} bytes of a frame that nobody wants");
+        let is_attached = |action| matches!(action, Action::Home(HERE, _, HomeHears::Attached));
+        let attached = std::iter::from_fn(|| node.machine.poll()).any(is_attached);
+        // (`arrives` has looked at what was to be done.)
+        assert!(attached || !drivers_buffer, "what follows is heard");
+        assert_eq!(node.down, None);
+        // Else this would have no half.
+        node.hears(&[Frame::ToHome(HERE, ToHome::Value { head: Head::Sent, total: 1, first: first.slice(..1) })]);
+        node.hears(&[Frame::ToHome(HERE, ToHome::Value { head: Head::Sent, total: 1, first: first.slice(..1) })]);
+        assert!(matches!(node.down, Some(Down::Violation(_))), "one credit was given: {:?}", node.down);
+    }
+}
+
 #[test]
 fn bytes_that_are_no_frame_end_the_connection() {
     for (bytes, why) in [

@@ -186,7 +186,9 @@ fn a_claimed_length_is_judged_before_it_is_waited_for() {
 
 #[test]
 fn the_bodies_of_frames_have_exact_limits() {
-    for (kind, max) in [(0x01, 0), (0x03, 0), (0x12, 127), (0x20, limits::FRAME), (0x21, limits::CHUNK + 64)] {
+    for (kind, max) in
+        [(0x01, 0), (0x03, 0), (0x12, 127), (0x20, limits::FRAME), (0x58, limits::FRAME), (0x21, limits::CHUNK + 64)]
+    {
         assert!(matches!(codec::next(&raw(kind, &vec![0; max])), Ok(Next::Frame { body, .. }) if body == max));
         assert_eq!(codec::next(&raw(kind, &vec![0; max + 1])), Err(too_long("a frame", max + 1, max)));
     }
@@ -220,9 +222,10 @@ fn relays_are_written_so() {
     assert_eq!(&written(&Frame::Relay(Relay::Credit { stream }))[..], [0x57, 2, 0x80, 0x01]);
     assert_eq!(&written(&Frame::Relay(Relay::Admit))[..], [0x5a, 0]);
     let large = |length: usize| Frame::Relay(Relay::Bytes { stream: 1, piece: Bytes::from(vec![7; length]) });
-    assert_eq!(read(&written(&large(limits::CHUNK))), Ok(large(limits::CHUNK)));
-    let refused = too_long("a piece of a value", limits::CHUNK + 1, limits::CHUNK);
-    assert_eq!(read(&written(&large(limits::CHUNK + 1))), Err(refused));
+    assert_eq!(read(&written(&large(limits::RELAYED_PIECE))), Ok(large(limits::RELAYED_PIECE)));
+    // (The stream has one byte here.)
+    let refused = too_long("a frame", limits::FRAME + 1, limits::FRAME);
+    assert_eq!(codec::next(&written(&large(limits::FRAME))), Err(refused));
 
     for (why, code) in [(NoRelay::Unwilling, 0), (NoRelay::Full, 1), (NoRelay::NotConnected, 2), (NoRelay::Local, 3)] {
         let refused = Frame::Relay(Relay::Refused { stream: 5, why });

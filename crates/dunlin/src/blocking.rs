@@ -81,6 +81,7 @@ where
     let body = Box::new(move |stop: &Stop| identities.run(|| call(stop)));
     let call = Arc::new(Call { stop: Stop::new(), body: Mutex::new(Some(body)) });
     let running = call.clone();
+    crate::world::needs_runtime("a blocking call was started");
     let task = tokio::task::spawn_blocking(move || running.run());
     Blocking { task, call, failed: None, pid, made, watch: Watch::default() }
 }

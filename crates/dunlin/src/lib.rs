@@ -156,7 +156,7 @@ pub mod __rt {
     #[cfg(feature = "rt")]
     pub use crate::report::{Outcome, ReportBoxed, ReportError, ReportOther, ReportText};
     #[cfg(feature = "rt")]
-    pub use crate::runtime::main;
+    pub use crate::runtime::{block_on_workers, main};
     #[cfg(feature = "rt")]
     pub use crate::scope::names::{AsClient, AsReceiver, AsSender, AsServer, join};
     #[cfg(feature = "rt")]

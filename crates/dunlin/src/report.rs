@@ -97,7 +97,8 @@ impl<T> ReportOther for Outcome<T> {
     }
 }
 
-fn failure(text: &str, cause: Option<&(dyn Error + 'static)>) -> ExitCode {
+/// Prints the text, and the causes behind it.
+pub(crate) fn failure(text: &str, cause: Option<&(dyn Error + 'static)>) -> ExitCode {
     // Printed by the standard library: where a test's output is captured, and without a panic if it cannot be
     // written.
     Err::<(), _>(Told(told(text, cause))).report()

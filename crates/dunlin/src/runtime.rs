@@ -1,6 +1,7 @@
 //! Running a program: a tokio runtime with the defaults that dunlin programs want.
 
 use std::future::Future;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -33,29 +34,45 @@ mod nodes {
 #[cfg(not(feature = "net"))]
 use nodes::{Nodes, works_for};
 
-fn build(workers: Option<usize>, nodes: &Arc<Nodes>) -> tokio::runtime::Runtime {
+fn build(workers: Option<usize>, nodes: &Arc<Nodes>) -> io::Result<tokio::runtime::Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     if let Some(workers) = workers {
         builder.worker_threads(workers);
     }
+    has_room_for_files()?;
     let nodes = nodes.clone();
     builder.on_thread_start(move || drop(works_for(Some(nodes.clone()))));
-    let runtime = builder.thread_name("dunlin-worker").enable_all().build();
-    runtime.unwrap_or_else(|error| panic!("the operating system gives no threads for a runtime: {error}"))
+    builder.thread_name("dunlin-worker").enable_all().build()
 }
+
+/// Whether as many files can be opened as a runtime needs: tokio panics if it cannot open those for signals.
+#[cfg(unix)]
+fn has_room_for_files() -> io::Result<()> {
+    const PAIRS: usize = 4;
+    (0..PAIRS).map(|_| std::os::unix::net::UnixStream::pair()).collect::<io::Result<Vec<_>>>().map(drop)
+}
+
+#[cfg(not(unix))]
+fn has_room_for_files() -> io::Result<()> {
+    Ok(())
+}
+
+/// What a program is told that gets no runtime.
+const NO_RUNTIME: &str = "the operating system gives no threads, or no files, for a runtime";
 
 /// Runs `future` to its end on a new runtime with a worker for each core. When it returns, processes that still run are
 /// cancelled.
 ///
 /// Before that, each node that has joined an application in this runtime and has not left leaves, also if
 /// `future` panics: first the other nodes acknowledge what its ends have sent. All nodes together may take
-/// 1 second; a warning counts the values that were not acknowledged by then.
+/// 1 second; a warning (of `tracing`, or on standard error if the program has no subscriber) counts the
+/// values that were not acknowledged by then.
 ///
 /// While it runs, SIGQUIT prints what the program waits for, and dev builds warn of suspected deadlocks: see
 /// [`waits`](crate::waits).
 ///
 /// # Panics
-/// Inside a runtime: await the future there.
+/// Inside a runtime: await the future there. If the operating system gives no threads or files for a runtime.
 ///
 /// # Examples
 /// ```
@@ -63,21 +80,42 @@ fn build(workers: Option<usize>, nodes: &Arc<Nodes>) -> tokio::runtime::Runtime 
 /// ```
 #[track_caller]
 pub fn block_on<F: Future>(future: F) -> F::Output {
-    main(None, future)
+    block_on_workers(None, future)
 }
 
-/// What `#[dunlin::main]` and `#[dunlin::test]` expand to.
+/// What `#[dunlin::test]` expands to, and `#[dunlin::main]` on another function than `main`.
+#[doc(hidden)]
+#[track_caller]
+pub fn block_on_workers<F: Future>(workers: Option<usize>, future: F) -> F::Output {
+    match try_block_on(workers, future) {
+        Ok(output) => output,
+        Err(error) => panic!("{NO_RUNTIME}: {error}"),
+    }
+}
+
+/// What `#[dunlin::main]` expands to: a program that gets no runtime says so and ends.
 #[doc(hidden)]
 #[track_caller]
 pub fn main<F: Future>(workers: Option<usize>, future: F) -> F::Output {
+    match try_block_on(workers, future) {
+        Ok(output) => output,
+        Err(error) => {
+            let _ = crate::report::failure(&format!("{NO_RUNTIME}: {error}"), None);
+            std::process::exit(1);
+        }
+    }
+}
+
+#[track_caller]
+fn try_block_on<F: Future>(workers: Option<usize>, future: F) -> io::Result<F::Output> {
     let mut output = None;
-    run(workers, Box::pin(async { output = Some(future.await) }));
-    output.expect("a future that has not panicked has ended")
+    run(workers, Box::pin(async { output = Some(future.await) }))?;
+    Ok(output.expect("a future that has not panicked has ended"))
 }
 
 /// Knows no program's types, so that it is compiled here and not in each program.
 #[track_caller]
-fn run(workers: Option<usize>, future: Pin<Box<dyn Future<Output = ()> + '_>>) {
+fn run(workers: Option<usize>, future: Pin<Box<dyn Future<Output = ()> + '_>>) -> io::Result<()> {
     /// While this thread runs `future` it works for that runtime; then for the one that it worked for before.
     struct Back(Option<Arc<Nodes>>);
     impl Drop for Back {
@@ -88,7 +126,7 @@ fn run(workers: Option<usize>, future: Pin<Box<dyn Future<Output = ()> + '_>>) {
 
     crate::time::keep_ticking();
     let nodes = Arc::<Nodes>::default();
-    let runtime = build(workers, &nodes);
+    let runtime = build(workers, &nodes)?;
     // Inside of another runtime this panics, and names the caller's line: the closure below would hide that.
     runtime.handle().block_on(std::future::ready(()));
     let watched = crate::watchdog::watch(runtime.handle());
@@ -100,6 +138,7 @@ fn run(workers: Option<usize>, future: Pin<Box<dyn Future<Output = ()> + '_>>) {
         runtime.block_on(nodes.leave());
     }
     outcome.unwrap_or_else(|panic| resume_unwind(panic));
+    Ok(())
 }
 
 /// Whether this thread works for a runtime that [`main`] has made.

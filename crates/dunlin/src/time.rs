@@ -234,10 +234,11 @@ impl Future for Sleep {
     }
 }
 
-/// Tokio's own panic would name a line of this file.
+/// Tokio's own panic would name a line of this file. So does this one, since a poll has no line of the user's,
+/// which the text begins with.
 #[cold]
 fn no_timers(made: Option<&'static Location<'static>>) -> ! {
-    let which = made.map_or_else(|| "a deadline".to_owned(), |made| format!("the timer made at {made}"));
+    let which = made.map_or_else(|| "a deadline".to_owned(), |made| format!("{made}: the timer that is made here"));
     panic!("{which} was polled outside of a tokio runtime: use `#[dunlin::main]` or `dunlin::block_on`");
 }
 

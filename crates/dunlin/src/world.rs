@@ -290,7 +290,17 @@ where
     if let Some(sim) = sim::current() {
         return Task::Simulated(sim.spawn(future));
     }
+    needs_runtime("a process was started");
     Task::Tokio(tokio::spawn(future))
+}
+
+/// Tokio's own panic does not say what to do about it.
+#[track_caller]
+pub(crate) fn needs_runtime(what: &str) {
+    // (In a task it is cheaper to see that it is one.)
+    if tokio::task::try_id().is_none() && tokio::runtime::Handle::try_current().is_err() {
+        panic!("{what} outside of a tokio runtime: use `#[dunlin::main]` or `dunlin::block_on`");
+    }
 }
 
 #[cfg(feature = "net")]

@@ -85,10 +85,16 @@ fn a_panic_names_the_line_of_its_cause() {
     let poll = |future: Pin<&mut dyn Future<Output = ()>>| future.poll(&mut Context::from_waker(Waker::noop()));
     let (_, timer) = blamed(|| assert!(poll(pin!(sleep(Duration::from_secs(1)))).is_pending()));
     #[cfg(feature = "net")]
-    let (_, join) = blamed(|| {
-        let join = async { drop(Node::builder().no_config().app("blame").join().await) };
-        assert!(poll(pin!(join)).is_pending());
-    });
+    let joins = [
+        blamed(|| {
+            let join = async { drop(Node::builder().no_config().app("blame").join().await) };
+            assert!(poll(pin!(join)).is_pending());
+        }),
+        blamed(|| {
+            let join = async { drop(Node::join("blame").await) };
+            assert!(poll(pin!(join)).is_pending());
+        }),
+    ];
 
     // That it was polled again shows nowhere but in the text.
     fn again<F: Future>(future: F) {
@@ -103,13 +109,20 @@ fn a_panic_names_the_line_of_its_cause() {
     });
     let (_, list) = blamed(|| again([std::future::ready(1)].into_iter().collect::<Par<_>>()));
     drop(panic::take_hook());
+    let begins = ["spawn", "spawn_named", "fork", "blocking"];
     for (name, (place, text)) in found {
         assert_eq!(place, here, "{name}: {text}");
+        assert!(
+            !begins.contains(&name) || text.contains(" outside of a tokio runtime: use `#[dunlin::main]`"),
+            "{text}"
+        );
     }
     assert!(choice.contains(here) && choice.contains("every branch is off"), "{choice}");
-    assert!(timer.contains(here) && timer.contains("outside of a tokio runtime"), "{timer}");
+    assert!(timer.starts_with(here) && timer.contains("outside of a tokio runtime"), "{timer}");
     #[cfg(feature = "net")]
-    assert!(join.contains(here) && join.contains("outside of a tokio runtime"), "{join}");
+    for (_, join) in joins {
+        assert!(join.starts_with(here) && join.contains("outside of a tokio runtime"), "{join}");
+    }
     for (text, what) in [(posted, "a post that"), (done, "a choice that"), (list, "a `par!` that")] {
         assert!(text.contains(what) && text.contains("was polled again"), "{text}");
     }

@@ -91,6 +91,27 @@ fn a_role() {
             Result::<()>::Ok(())
         })
         .unwrap(),
+        // As the body of `#[tokio::main]`.
+        "sender in tokio" => {
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+            runtime
+                .block_on(async {
+                    let node = join_patiently(&application).await?;
+                    send(&node, LARGE).await?;
+                    Result::<()>::Ok(())
+                })
+                .unwrap();
+        }
+        "sender that is not heard" => {
+            static HELD: Mutex<Option<Node>> = Mutex::new(None);
+            dunlin::block_on(async {
+                let node = join_patiently(&application).await?;
+                send(&node, LARGE).await?;
+                *HELD.lock().unwrap() = Some(node);
+                Result::<()>::Ok(())
+            })
+            .unwrap();
+        }
         "sender in main" => assert_eq!(format!("{:?}", in_main::main()), format!("{:?}", ExitCode::SUCCESS)),
         _ => panic!("there is no role {role}"),
     }
@@ -437,6 +458,38 @@ fn a_warning_counts_the_values_if_the_runtime_ends_first() {
     // What has arrived may not have been acknowledged, but never the other way round.
     assert!((u64::from(COUNT) - arrived as u64..=u64::from(COUNT)).contains(values), "{values}, and {arrived} arrived");
     assert!(text.contains("its runtime ended") && text.contains("Node::flush"), "{text}");
+}
+
+/// A program without a subscriber of `tracing` says on its standard error that values may be lost.
+#[test]
+fn lost_values_are_told_on_standard_error() {
+    for (role, why) in [("sender in tokio", "its runtime ended"), ("sender that is not heard", "`main` returned")] {
+        let application = application();
+        let stuck = Stuck::start(&application);
+        let ran = actor::command(&[], role, &[&application.0, &application.1]).output().unwrap();
+        let told = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success(), "{told}");
+        let lines: Vec<&str> = told.lines().filter(|line| line.starts_with("dunlin: ")).collect();
+        let [line] = lines[..] else { panic!("{role}: {told}") };
+        let (whose, peer) = (format!("application {:?}", application.0), stuck.peer.to_string());
+        for part in [&whose, why, &peer, "values", "Node::flush"] {
+            assert!(line.contains(part), "{part} in {line}");
+        }
+        stuck.let_go();
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_main_without_a_runtime_ends_with_an_error() {
+    for files in 5..10 {
+        let few_files = ["sh", "-c", &format!(r#"ulimit -n {files}; exec "$0" "$@""#)];
+        let ran = actor::command(&few_files, "sender in main", &["nobody", "nowhere"]).output().unwrap();
+        let told = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(1), "{files} files: {told}");
+        let is_told = |line: &str| line.starts_with("Error: ") && line.contains("runtime") && line.contains("files");
+        assert!(told.lines().any(is_told) && !told.contains("panicked"), "{files} files: {told}");
+    }
 }
 
 #[test]

@@ -736,7 +736,7 @@ fn without_a_name_service_ends_wait_visibly() {
 
         let patience = Duration::from_millis(30);
         let without_names = Some("nowhere:names: connection refused".to_owned());
-        let timed_out = NameError::TimedOut { name: "readings".to_owned(), patience, without_names };
+        let timed_out = NameError::TimedOut { name: "readings".to_owned(), patience, without_names, before: None };
         assert_eq!(node.receiver::<u32>("readings").within(patience).await.unwrap_err(), timed_out);
         assert_eq!(node.sender::<u32>("readings").within(patience).await.unwrap_err(), timed_out);
         assert!(timed_out.to_string().contains("start the node that serves the names"), "{timed_out}");

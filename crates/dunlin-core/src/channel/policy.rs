@@ -279,6 +279,9 @@ fn sized(name: &'static str, kind: fn(NonZeroUsize) -> Kind, max: usize, then: A
 /// A first-in first-out buffer of `max` values: a send is complete when the buffer has admitted its value, and waits
 /// while the buffer is full.
 ///
+/// A place costs nothing until a value is in it. So any `max` from 1 on is accepted, up to `usize::MAX`: then
+/// memory is the only bound, as of [`unbounded`]. (In a configuration a size is at most 4294967295.)
+///
 /// # Panics
 /// If `max` is 0: use [`channel`](crate::channel) for a channel without a buffer.
 #[track_caller]

@@ -39,6 +39,9 @@ const ANSWERS_FREE: u64 = 128 << 10;
 /// Room for what is beyond that is taken in such parts.
 const ANSWERS_PART: u64 = 64 << 10;
 
+/// What is wrong with a value that has no room, though it was admitted.
+pub(crate) const NOT_THERE: &str = "a value for a channel that was not there when it was announced";
+
 /// A value that the other node would like to send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Announced {
@@ -151,6 +154,27 @@ impl Account {
         self.numbers.remove(&announced.number);
         self.announced.remove(&channel);
         Some(Ok(charge))
+    }
+
+    /// Whether what comes of a value that begins on this channel is charged: it was admitted, or is within
+    /// the credit. `false`: it was admitted since none of it is kept.
+    pub(crate) fn covers(&self, channel: ChannelId, total: u64) -> Result<bool, &'static str> {
+        match self.announced.get(&channel) {
+            Some(announced) if announced.bytes != total => Err("a value that is not as long as announced"),
+            Some(Announced { admitted: Some(charge), .. }) => Ok(*charge != Charge::NONE),
+            Some(_) => Err("a value that has been announced and not admitted"),
+            None if cost(total) <= self.credit => Ok(true),
+            None => Err("a value larger than the credit that is left"),
+        }
+    }
+
+    /// The value that is announced on this channel was admitted when none of it was to be kept, and now is:
+    /// takes room for it. `false`: there is none.
+    pub(crate) fn keep_unkept(&mut self, channel: ChannelId, pool: &mut Pool) -> bool {
+        let Some(announced) = self.announced.get(&channel) else { return false };
+        let Some(charge) = self.reserve(announced.bytes, pool) else { return false };
+        self.announced.get_mut(&channel).expect("it was just there").admitted = Some(charge);
+        true
     }
 
     /// An admitted value is complete, or will not be.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::{Attached, Home, HomeHears, Standing, check_value};
 use crate::account::{Charge, Way, may_stand};
-use crate::connection::inbox::{Arrived, Begun};
+use crate::connection::inbox::{Arrived, Begun, NO_VALUE};
 use crate::id::{ChannelId, Contact, NodeId, Request, Ticket};
 use crate::machine::{Action, Declined, Machine};
 use crate::planted::planted;
@@ -541,7 +541,7 @@ impl Machine {
                 Ok(())
             }
             Arrived::Whole(head, value, charge) => self.value_is_whole(now, from, channel, head, value, charge),
-            Arrived::Wrong => Err("a piece of no value"),
+            Arrived::Wrong => Err(NO_VALUE),
         }
     }
 

@@ -73,6 +73,9 @@ pub(crate) enum Arrived {
 /// A value whose first piece is here gets memory for so many times that, so that its pieces are not copied again as it grows.
 const AHEAD: u64 = 16;
 
+/// What is wrong with a piece that does not belong to anything, or is too long.
+pub(crate) const NO_VALUE: &str = "a piece of no value";
+
 impl Inbox {
     /// So many numbered frames have come on the present socket, or before it took the connection up. Only
     /// these are acknowledged: of what is to come again the other side would believe that it has been
@@ -92,6 +95,14 @@ impl Inbox {
     /// Whether pieces of a value are to come on this channel: its sender says nothing else there before them.
     pub(crate) fn is_within_value(&self, channel: ChannelId) -> bool {
         self.unfinished.contains_key(&channel)
+    }
+
+    /// A piece of so many bytes comes on this channel: whether it is kept.
+    pub(crate) fn keeps(&self, channel: ChannelId, piece: u64) -> Result<bool, &'static str> {
+        match self.unfinished.get(&channel) {
+            Some(unfinished) if unfinished.arrived + piece <= unfinished.value.total => Ok(unfinished.value.wanted),
+            _ => Err(NO_VALUE),
+        }
     }
 
     /// A value begins. One that is wanted gets memory for [`AHEAD`] times what has arrived, if it is as long.

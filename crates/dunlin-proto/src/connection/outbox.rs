@@ -826,6 +826,7 @@ impl Relayed {
             return Frame::Relay(Relay::End { stream });
         }
         let length = if self.bytes.len() <= sizes.whole { self.bytes.len() } else { sizes.piece };
+        let length = length.min(limits::RELAYED_PIECE);
         Frame::Relay(Relay::Bytes { stream, piece: self.bytes.split_to(length).freeze() })
     }
 }

@@ -76,6 +76,9 @@ impl Machine {
             }
         }
         let (within_frame, rest) = (begun || !arrived.is_empty(), arrived.len() as u64);
+        if !arrived.is_empty() {
+            self.wait(now, id, &mut arrived, 1);
+        }
         if let Some(socket) = self.sockets.get_mut(id) {
             socket.arrived = arrived;
         }

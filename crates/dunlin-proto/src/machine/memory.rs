@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Machine;
 use super::frames::CONTROL_MAX;
-use crate::account::{Charge, may_stand};
+use crate::account::{Charge, NOT_THERE, may_stand};
 use crate::channel::{Attached, Home, HomeHears, Proxy, Visitor};
 use crate::connection::Carried;
 use crate::id::{ChannelId, Contact, NodeId};
@@ -135,9 +135,7 @@ impl Machine {
         }
         let account = &mut inbox.account;
         match account.begin(channel, total) {
-            Some(Ok(Charge::NONE)) if kept => account
-                .reserve(total, &mut self.pool)
-                .ok_or("a value for a channel that was not there when it was announced"),
+            Some(Ok(Charge::NONE)) if kept => account.reserve(total, &mut self.pool).ok_or(NOT_THERE),
             Some(charge) => charge,
             None if !stands => Err("more offered at once than may be"),
             None => {

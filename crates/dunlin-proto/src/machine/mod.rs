@@ -6,6 +6,7 @@ mod handshake;
 mod lives;
 mod memory;
 mod sockets;
+mod unfinished;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -115,6 +116,9 @@ pub enum Closed {
     /// The connection is over.
     #[error("the connection is over")]
     Over,
+    /// A part of a frame was dropped that is wanted now: it is to come again, on the next socket.
+    #[error("a part of a frame was dropped that is wanted now")]
+    Again,
 }
 
 /// How many records a machine holds. At rest all are zero but those of what is really there.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 
 use super::dialling::{REDIALS, Wanted};
 use super::handshake::Promise;
@@ -32,11 +32,22 @@ pub(crate) enum Phase {
     Parting,
 }
 
+/// A frame of which nothing is kept but its beginning, before the piece.
+#[derive(Clone, Debug)]
+pub(super) struct Passed {
+    pub(super) beginning: Bytes,
+    pub(super) whole: usize,
+    /// So many bytes of it have not come.
+    pub(super) left: usize,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Socket {
     pub(crate) phase: Phase,
     /// What has arrived and is no whole message yet.
     pub(super) arrived: BytesMut,
+    /// The frame that comes, if nothing of it is kept.
+    pub(super) passed: Option<Passed>,
     /// A message outside the sequence: a handshake's, or the last.
     pub(crate) ready: Option<Bytes>,
     /// When it has to have shaken hands.
@@ -178,8 +189,9 @@ impl Sockets {
 impl Machine {
     pub(super) fn add_socket(&mut self, now: Time, id: SocketId, phase: Phase, ready: Option<Bytes>, source: Source) {
         let until = now + self.config.handshake;
-        self.sockets
-            .insert(id, Socket { phase, arrived: BytesMut::new(), ready, until, near: false, host: None, source });
+        let (arrived, passed) = (BytesMut::new(), None);
+        let socket = Socket { phase, arrived, passed, ready, until, near: false, host: None, source };
+        self.sockets.insert(id, socket);
     }
 
     /// A socket was accepted, and nothing is known of where it comes from: [`accepted_from`](Self::accepted_from) with [`Source::Unknown`].
@@ -352,9 +364,20 @@ impl Machine {
             self.received(now, id, buffer.split().freeze());
             return 0;
         };
-        if !socket.arrived.is_empty() {
+        if socket.passed.is_some() {
+            let passed = self.pass_over(now, id, node, buffer.len());
+            buffer.advance(passed);
+            if buffer.is_empty() {
+                return 1;
+            }
+        }
+        let Some(Socket { phase: Phase::Carries(_), arrived, .. }) = self.sockets.get_mut(id) else {
+            buffer.clear();
+            return 0;
+        };
+        if !arrived.is_empty() {
             // Left by the handshake.
-            let mut arrived = std::mem::take(&mut socket.arrived);
+            let mut arrived = std::mem::take(arrived);
             arrived.unsplit(buffer.split());
             *buffer = arrived;
         }
@@ -378,11 +401,18 @@ impl Machine {
         }
         let frames = buffer.split_to(whole).freeze();
         self.carry(now, id, node, BytesMut::new(), frames, !buffer.is_empty());
-        missing
+        if missing > 0 { self.wait(now, id, buffer, missing) } else { 0 }
     }
 
     /// Bytes have arrived.
-    pub fn received(&mut self, now: Time, id: SocketId, bytes: Bytes) {
+    pub fn received(&mut self, now: Time, id: SocketId, mut bytes: Bytes) {
+        if let Some(Socket { phase: Phase::Carries(node), passed: Some(_), .. }) = self.sockets.get(id) {
+            let passed = self.pass_over(now, id, *node, bytes.len());
+            bytes.advance(passed);
+            if bytes.is_empty() {
+                return;
+            }
+        }
         let Some(socket) = self.sockets.get_mut(id) else { return };
         match socket.phase {
             Phase::Parting => return,

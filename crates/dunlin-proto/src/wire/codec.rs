@@ -691,6 +691,55 @@ pub fn next(bytes: &[u8]) -> Result<Next, WireError> {
     Err(WireError::TooLong { what: "a frame", bytes: body, bytes_max: max as u64 })
 }
 
+/// The beginning of a long frame, one with more than [`limits::FRAME`] of body: these have pieces of values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Long {
+    pub(crate) channel: ChannelId,
+    /// Of the value that begins with it: what it is, and its length. `None`: it goes on.
+    pub(crate) value: Option<(Head, u64)>,
+    /// Where the piece begins.
+    pub(crate) fields: usize,
+    /// How long the frame is, and its piece.
+    pub(crate) whole: usize,
+    pub(crate) piece: u64,
+}
+
+/// Looks at a frame of which a part has arrived. `None`: it is no long one, or too little of it is there.
+///
+/// # Errors
+/// It will never be a frame.
+pub(crate) fn begins_long(part: &[u8]) -> Result<Option<Long>, WireError> {
+    // A head, a channel and three numbers.
+    const FIELDS: usize = 6 + 16 + 3 * 10;
+    let Next::Wait(missing) = next(part)? else { return Ok(None) };
+    let whole = part.len() + missing;
+    if whole <= limits::FRAME {
+        return Ok(None);
+    }
+    // Its length is there, else less would be missing.
+    let head = 1 + number_len_at(&part[1..]);
+    if whole - head <= limits::FRAME {
+        return Ok(None);
+    }
+    let begins = Bytes::copy_from_slice(&part[head..part.len().min(FIELDS)]);
+    let has_all = part.len() >= FIELDS;
+    let before = begins.len();
+    let mut r = Reader(begins);
+    match r.beginning(part[0]) {
+        Ok((channel, value)) => {
+            let fields = head + before - r.0.len();
+            Ok(Some(Long { channel, value, fields, whole, piece: (whole - fields) as u64 }))
+        }
+        Err(WireError::Truncated(_)) if !has_all => Ok(None),
+        Err(why) => Err(why),
+    }
+}
+
+/// How many bytes the number takes that is at the front.
+fn number_len_at(bytes: &[u8]) -> usize {
+    bytes.iter().position(|byte| byte & 0x80 == 0).map_or(bytes.len(), |last| last + 1)
+}
+
 /// Whether schemas may have to be compared for a frame of this kind, which takes long.
 pub(crate) fn compares(kind: u8) -> bool {
     matches!(kind, kind::DECLARE | kind::ATTACH | kind::NAME_REFUSED | kind::NAME_UNFIT)
@@ -716,9 +765,7 @@ fn longest(kind: u8) -> Result<usize, WireError> {
     Ok(match kind {
         kind::HEARTBEAT | kind::GOODBYE | kind::ELSEWHERE | kind::RELAY_ADMIT => 0,
         kind::CONFIRM => limits::SIGNATURE + 2,
-        kind::OFFER | kind::UNREAD | kind::GRANT | kind::GRANT_UNREAD | kind::SENT | kind::MORE | kind::RELAYED => {
-            limits::CHUNK + 64
-        }
+        kind::OFFER | kind::UNREAD | kind::GRANT | kind::GRANT_UNREAD | kind::SENT | kind::MORE => limits::CHUNK + 64,
         kind::ATTACHED
         | kind::TAKEN
         | kind::HELD
@@ -778,7 +825,8 @@ fn longest(kind: u8) -> Result<usize, WireError> {
         | kind::ASK_DIAL
         | kind::DIAL_BACK
         | kind::NAME_REFUSED
-        | kind::NAME_UNFIT => limits::FRAME,
+        | kind::NAME_UNFIT
+        | kind::RELAYED => limits::FRAME,
         unknown => return Err(WireError::UnknownKind(unknown)),
     })
 }
@@ -1159,6 +1207,21 @@ impl Reader {
             value => return Err(invalid("what is expected", value)),
         };
         Ok(Declaration { face, shared, expects, schema: self.bytes("a schema", limits::SCHEMA)? })
+    }
+
+    /// What is before the piece in a frame of this kind.
+    fn beginning(&mut self, kind: u8) -> Result<(ChannelId, Option<(Head, u64)>), WireError> {
+        let channel = self.channel()?;
+        let head = match kind {
+            kind::MORE => return Ok((channel, None)),
+            kind::OFFER => Head::Offer(self.number("a ticket")?),
+            kind::UNREAD => Head::Unread(self.number("a ticket")?),
+            kind::GRANT => Head::Grant(self.number("a ticket")?, self.number("a request")?),
+            kind::GRANT_UNREAD => Head::GrantUnread(self.number("a ticket")?, self.number("a request")?),
+            kind::SENT => Head::Sent,
+            unknown => return Err(WireError::UnknownKind(unknown)),
+        };
+        Ok((channel, Some((head, self.number("a value's length")?))))
     }
 
     fn value(&mut self, channel: ChannelId, head: Head) -> Result<Frame, WireError> {

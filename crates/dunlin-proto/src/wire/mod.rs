@@ -27,7 +27,8 @@ pub mod limits {
     pub const SIGNATURE: usize = 128;
     /// A whole handshake message.
     pub const HANDSHAKE: usize = 16 << 10;
-    /// The body of a frame, without the piece of a value that it may carry.
+    /// The body of a frame without a piece of a value. So much of a frame that is not complete each socket
+    /// may have here; of a longer one only what counts as a value that has its place.
     pub const FRAME: usize = 64 << 10;
     /// A piece of a value.
     pub const CHUNK: usize = 1 << 20;
@@ -37,6 +38,8 @@ pub mod limits {
     pub const NAME: usize = 255;
     /// A schema.
     pub const SCHEMA: usize = dunlin_schema::limits::BYTES;
+    /// A piece of a relayed socket.
+    pub const RELAYED_PIECE: usize = FRAME - 10;
     /// So many bytes of a relayed socket may be on their way in one direction...
     pub const RELAYED: usize = 256 << 10;
     /// ... and so many more after each [`Credit`](super::Relay::Credit).

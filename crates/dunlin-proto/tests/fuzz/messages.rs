@@ -225,7 +225,7 @@ fn relay(u: &mut Unstructured<'_>) -> Result<Relay> {
         },
         7 => Relay::Credit { stream },
         8 => {
-            let piece = bytes(u, limits::CHUNK)?;
+            let piece = bytes(u, limits::RELAYED_PIECE)?;
             Relay::Bytes { stream, piece: if piece.is_empty() { Bytes::from_static(b"x") } else { piece } }
         }
         9 => Relay::Admit,

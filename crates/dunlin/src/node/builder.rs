@@ -324,9 +324,11 @@ impl NodeBuilder {
     pub fn join(self) -> impl Future<Output = Result<Node, NodeError>> + Send {
         let called = Location::caller();
         compiled_here(async move {
+            // (A poll has no line of the user's.)
             assert!(
                 world::is_simulated() || tokio::runtime::Handle::try_current().is_ok(),
-                "a node joined at {called} outside of a tokio runtime: use `#[dunlin::main]` or `dunlin::block_on`"
+                "{called}: a node joins here, and is polled outside of a tokio runtime: use `#[dunlin::main]` or \
+                 `dunlin::block_on`"
             );
             self.enter().await
         })

@@ -76,6 +76,8 @@ pub(super) struct Carrier {
     buffer: BytesMut,
     /// So much of that frame is missing at least.
     missing: usize,
+    /// When it was first left here. `None`: the buffer is as large as the frame, or nothing is left.
+    begun: Option<Time>,
     /// What the machine has given and the socket has not taken.
     out: Vec<Bytes>,
     /// Something was written and not flushed.
@@ -124,6 +126,7 @@ impl Carrier {
             socket,
             buffer: BytesMut::new(),
             missing: 0,
+            begun: None,
             out: Vec::new(),
             flushing: false,
             more: false,
@@ -232,7 +235,9 @@ impl Carrier {
             self.turn_until.get_or_insert(locked.now + TURN_TIME);
             let steps = locked.state.machine.steps();
             if is_read {
+                let goes_on = arrived < self.missing;
                 self.missing = locked.state.machine.received_in(locked.now, self.id, &mut self.buffer);
+                self.shrink(goes_on, locked.now);
                 self.quieten(arrived, locked.now);
                 self.rest_from_chatter(arrived, locked);
                 self.told |= locked.state.machine.tells();
@@ -287,6 +292,21 @@ impl Carrier {
         self.pause = pause.map(|until| Box::pin(Timer::after(until.since(locked.now))));
     }
 
+    /// A frame that takes long has a buffer of its own length. `goes_on`: it is the one of which a part was
+    /// here before.
+    fn shrink(&mut self, goes_on: bool, now: Time) {
+        if self.missing == 0 || self.buffer.is_empty() {
+            self.begun = None;
+        } else if !goes_on {
+            self.begun = Some(now);
+        } else if self.begun.is_some_and(|begun| now.since(begun) >= QUIET) {
+            self.begun = None;
+            let mut buffer = BytesMut::with_capacity(self.buffer.len() + self.missing);
+            buffer.extend_from_slice(&self.buffer);
+            self.buffer = buffer;
+        }
+    }
+
     /// So much has arrived, and was read: what is left in the buffer is no whole frame.
     fn quieten(&mut self, arrived: usize, now: Time) {
         if arrived > WORD {
@@ -318,6 +338,8 @@ impl Carrier {
             return Poll::Ready(Ok(0));
         }
         let (min, size) = match self.heard {
+            // A long frame takes no more than its length, however slowly it comes.
+            _ if self.missing > 0 && self.begun.is_none() && !self.buffer.is_empty() => (1, self.missing),
             None => (WORD, READ_QUIET),
             Some(_) if self.buffer.is_empty() => (READ_EMPTY_MIN, READ),
             Some(_) => (READ_MIN.max(self.missing), READ.max(self.missing)),

@@ -312,7 +312,7 @@ pub enum NameError {
     #[error(
         "{name:?} was not admitted within {patience:?}: {}",
         .without_names.as_ref().map_or_else(
-            || "the name service, or the node that was asked, has not answered".to_owned(),
+            || before.as_deref().unwrap_or("the name service, or the node that was asked, has not answered").to_owned(),
             |why| format!("no name service is reached ({why}): start the node that serves the names, or give its address (`names`)"),
         )
     )]
@@ -323,6 +323,8 @@ pub enum NameError {
         patience: Duration,
         /// Why no name service was reached. `None`: one was, or another node was asked.
         without_names: Option<String>,
+        /// What is before it, if the name service is reached and waits for that.
+        before: Option<Box<str>>,
     },
     /// This node has left.
     #[error("this node has left its application")]

@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 use super::bell::lock;
 use super::driver::{Driver, State};
 use super::error::{NameError, NodeError, UnsettledEnd};
+use super::log::{self, nobody_reads};
 use super::network::{BoxFuture, compiled_here};
 use super::roles::{Role, Roles, SAY_LEAVING};
 use super::work::Half;
@@ -266,16 +267,21 @@ impl Driver {
     }
 }
 
-/// Logs how many values have not been acknowledged, if there are such.
+/// Tells how many values have not been acknowledged, if there are such.
 pub(super) fn warn(application: &str, unacknowledged: &[Unacknowledged], why: &str) {
     let values: u64 = unacknowledged.iter().map(|peer| peer.values).sum();
     if values > 0 {
         let peers: Vec<String> = unacknowledged.iter().map(ToString::to_string).collect();
-        tracing::warn!(
-            target: "dunlin::node", application, values, peers = peers.join(", "),
-            "{values} values were sent and not acknowledged when this node ended, since {why}; they may be lost. Await \
+        let (peers, values_were) = (peers.join(", "), if values == 1 { "value was" } else { "values were" });
+        let text = format!(
+            "{values} {values_were} sent and not acknowledged when this node ended, since {why}; they may be lost. Await \
              `Node::flush` or `Node::leave` first"
         );
+        // The program's sends have returned `Ok`, and nothing else tells it.
+        if nobody_reads() {
+            log::tell(application, format_args!("{text} (not acknowledged by {peers})"));
+        }
+        tracing::warn!(target: "dunlin::node", application, values, peers, "{text}");
     }
 }
 

@@ -3,6 +3,7 @@
 //! Lines are written where nothing is locked ([`Log`]): a subscriber is users' code.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::io::Write;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -66,13 +67,22 @@ impl Log {
                     }
                 };
                 if self.in_own_runtime && event.is_for_stderr() {
-                    // A standard error that is closed is no reason to panic.
-                    let _ = writeln!(std::io::stderr(), "dunlin: application {:?}: {event}", self.application);
+                    tell(&self.application, format_args!("{event}"));
                 }
                 write(&self.application, level, &event);
             }
         }
     }
+}
+
+/// Whether the program has no subscriber of `tracing`: what has to be told goes to its standard error.
+pub(super) fn nobody_reads() -> bool {
+    !tracing::dispatcher::has_been_set() && !world::is_simulated()
+}
+
+/// Writes to standard error. That it is closed is no reason to panic.
+pub(super) fn tell(application: &str, what: fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "dunlin: application {application:?}: {what}");
 }
 
 fn write(application: &str, level: Level, event: &NodeEvent) {
@@ -203,7 +213,7 @@ impl NodeEvent {
     /// Whether it goes to standard error under a runtime of dunlin's own: a mismatch, if the program has no
     /// subscriber of `tracing`. The end that was declared first would only wait, without a word.
     fn is_for_stderr(&self) -> bool {
-        matches!(self, Self::Mismatch { .. }) && !tracing::dispatcher::has_been_set() && !world::is_simulated()
+        matches!(self, Self::Mismatch { .. }) && nobody_reads()
     }
 
     /// Whom it is about.

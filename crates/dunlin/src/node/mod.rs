@@ -76,10 +76,12 @@
 //!   returns an error with those that have not.
 //! - **`main` returns.** Under `#[dunlin::main]`, `#[dunlin::test]` and [`block_on`](crate::block_on), each
 //!   node that has not left leaves then, whether `main` returns `Ok` or an error, or panics. All nodes
-//!   together may take 1 second; of that a [main node](roles) gives its members 0.3 seconds. A warning (of
-//!   `tracing`) counts the values that were not acknowledged by then.
+//!   together may take 1 second; of that a [main node](roles) gives its members 0.3 seconds. A warning
+//!   counts the values that were not acknowledged by then. It is an event of `tracing`; a program that has no
+//!   subscriber has it on its standard error.
 //! - **The last handle of a node is dropped** while its runtime goes on: the node leaves in the background,
-//!   as `leave` does; but a main node gives its members 1 second. Ends of it that are still held end.
+//!   as `leave` does; but a main node gives its members 1 second. Ends of it that are still held end. The
+//!   same warning counts what was not acknowledged after 5 seconds.
 //! - **The runtime ends first**, such as one of `#[tokio::main]`: the node sends nothing more. The warning
 //!   counts the values that were not acknowledged; await `leave` before the runtime ends.
 //! - **The process exits** by `std::process::exit` or a signal: the same, without a warning.
@@ -105,8 +107,9 @@
 //! |---|---|
 //! | [`Node::flush`] returns `Ok` | is at the receiver's node: lost only if the receiver or its node ends before receiving it |
 //! | the sender is dropped, or [retires](crate::Sender::retire) the channel | is received before `Closed` |
-//! | the sender's node leaves, its last handle is dropped, or `main` returns | is received, unless the other node does not acknowledge it in time: that is an error of `leave`, otherwise a warning |
-//! | the sender's program is killed, or its runtime ends first | is lost if it is not acknowledged yet |
+//! | the sender's node leaves, its last handle is dropped, or `main` returns | is received, unless the other node does not acknowledge it in time: that is an error of `leave`, otherwise a warning (of `tracing`, or on standard error if the program has no subscriber) |
+//! | the sender's runtime ends first | is lost if it is not acknowledged yet; the same warning counts such values |
+//! | the sender's program is killed | is lost if it is not acknowledged yet |
 //! | the connection breaks, and is back within the [grace](NodeBuilder::grace) | is received, once |
 //! | the connection breaks for longer | is received if it had arrived; otherwise it is lost, and the next send fails with `NodeLost` |
 //! | the receiver is dropped, its node leaves, or its program is killed | is lost if it is not received yet |
@@ -262,6 +265,10 @@ impl Node {
     ///
     /// # Errors
     /// See [`NodeBuilder::join`].
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    #[track_caller]
     pub fn join(application: &str) -> impl Future<Output = Result<Self, NodeError>> + Send + use<> {
         Self::builder().app(application).join()
     }

@@ -17,13 +17,8 @@ pub(crate) struct Actor {
     says: mpsc::Receiver<String>,
 }
 
-/// Starts this binary again in a role; `hear` is given each thing that it says, and then, when it has ended, `None`. It can be spoken to on its standard input.
-pub(crate) fn start(
-    before: &[&str],
-    role: &str,
-    knows: &[&str],
-    mut hear: impl FnMut(Option<String>) + Send + 'static,
-) -> Child {
+/// A command that runs this binary again in a role.
+pub(crate) fn command(before: &[&str], role: &str, knows: &[&str]) -> Command {
     let this = std::env::current_exe().unwrap();
     let mut command = match before {
         [] => Command::new(this),
@@ -35,6 +30,18 @@ pub(crate) fn start(
     };
     command.args(["--ignored", "--exact", "a_role", "--nocapture"]);
     command.env("DUNLIN_TEST_ROLE", role).env("DUNLIN_TEST_KNOWS", knows.join("\n"));
+    command
+}
+
+/// Starts this binary again in a role; `hear` is given each thing that it says, and then, when it has ended,
+/// `None`. It can be spoken to on its standard input.
+pub(crate) fn start(
+    before: &[&str],
+    role: &str,
+    knows: &[&str],
+    mut hear: impl FnMut(Option<String>) + Send + 'static,
+) -> Child {
+    let mut command = command(before, role, knows);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     // (It ends with the process.)

@@ -11,7 +11,7 @@ use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet};
 use dunlin_proto::Source;
 use dunlin_proto::difference;
 use dunlin_proto::id::{ChannelId, NodeId};
-use dunlin_proto::names::DirectoryEvent;
+use dunlin_proto::names::{DirectoryEvent, EntryState, WaitingHere};
 use dunlin_proto::wire::{Declaration, Expected, Face, Room, Terms, Which};
 use tokio::sync::oneshot;
 
@@ -500,12 +500,51 @@ impl Hub {
             (None, Some(address)) => format!("in application {application:?}, names at {address}"),
             (None, None) => format!("in application {application:?}"),
         };
-        let unfit = end.unfit().map(|unfit| format!("; {unfit}")).unwrap_or_default();
-        let text = format!(
-            "the deadline passed, and no {missing} has declared {name:?}: only this {mine} is declared, {place}{unfit}. Start the program \
-             that declares the {missing}, or check that it uses this name, application and name service"
-        );
+        let text = match end.unfit() {
+            None => format!(
+                "the deadline passed, and no {missing} has declared {name:?}: only this {mine} is declared, {place}. Start the program \
+                 that declares the {missing}, or check that it uses this name, application and name service"
+            ),
+            Some(unfit) => format!(
+                "the deadline passed, and no {missing} that fits has declared {name:?}, {place}; {unfit}. Use the same \
+                 type, shared or not at both ends, or choose another name"
+            ),
+        };
         Some(text.as_str().into())
+    }
+
+    /// What is before an end that the name service has not admitted, though it is reached.
+    fn what_is_before(&self, cx: &Locked<'_>, number: u64) -> Option<Box<str>> {
+        let end = self.ends.get(number).filter(|end| end.at().is_none())?;
+        let service = self.directory.server()?;
+        if service != self.me.node && cx.state.machine.carried_by(service).is_none() {
+            return None;
+        }
+        let reached = "the name service is reached, and has not admitted it";
+        if end.declaration.face != Face::Client {
+            let why = "it has just begun, or the node of an end that was there before has lost its connection and may come back";
+            return Some(format!("{reached}: {why}").into());
+        }
+        // The name service tells nobody but those whom it asks to wait; it may be this node.
+        let known = self.registry.entries_from(&end.name).take_while(|known| *known.name == *end.name);
+        let mut clients =
+            known.filter(|known| known.face.face == Face::Client && known.state != EntryState::Unadmitted);
+        let of_this_node = |other: WaitingHere<'_>| {
+            other.number != number && *other.name == *end.name && other.face == Face::Client && other.admitted
+        };
+        let before = match clients.next() {
+            Some(client) if client.who != self.me => {
+                let node = at(&client.who.node.to_string(), client.addresses.first().map(String::as_str));
+                format!("a client of this name, at node {node}, is before it")
+            }
+            None if !self.directory.waiting().any(of_this_node) => "another client of this name is before it (`dunlin \
+                names list` shows it), or has lost its connection and may come back"
+                .to_owned(),
+            _ => "another client of this name, at this node, is before it".to_owned(),
+        };
+        let next = "Start the program that declares the server, if no server is there; it has one client. An acceptor \
+                    (`Node::acceptor`) has any number";
+        Some(format!("{reached}: {before}. {next}").into())
     }
 
     /// The other face of this end is found: deadlines say no more that it is missing.
@@ -617,7 +656,8 @@ impl Driver {
             Some(patience) => crate::world::within(patience, answer).await.ok_or_else(|| {
                 let asks_names = split(name).0.is_none();
                 let without_names = self.with_hub_now(|hub, _| hub.without_names()).filter(|_| asks_names);
-                NameError::TimedOut { name: name.to_owned(), patience, without_names }
+                let before = self.with_hub_now(|hub, cx| hub.what_is_before(cx, number));
+                NameError::TimedOut { name: name.to_owned(), patience, without_names, before }
             })?,
         };
         guard.1 = None;
