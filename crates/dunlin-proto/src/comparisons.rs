@@ -74,10 +74,18 @@ impl Default for Comparisons {
     }
 }
 
+/// So many declarations are looked at in the time of one step.
+const LOOKED_AT: usize = 16;
+
 impl Comparisons {
     /// Another frame causes the comparisons from now on.
     pub(crate) fn begin_frame(&mut self) {
         self.steps_left = STEPS;
+    }
+
+    /// So many declarations of one name were looked at for the present frame: that is work, too.
+    pub(crate) fn looks_at(&mut self, declarations: usize) {
+        self.steps += (declarations / LOOKED_AT) as u64;
     }
 
     /// The steps since the last call. Looking an outcome up is one.

@@ -797,6 +797,36 @@ fn many_clients_of_one_name_wait_at_little_cost() {
         server.heard(life(1), declare(1, number, "shop", &client, Status::New));
     }
     assert_eq!(server.registry.len(), CLIENTS as usize);
+    // As many that are joined, as they say: a newcomer is held against kinds of them, and not against each.
+    for number in 0..CLIENTS {
+        server.heard(life(2), declare(2, number, "shop", &face(Face::Client), Status::Joined(channel(3, number))));
+    }
+    for number in CLIENTS..2 * CLIENTS {
+        server.heard(life(1), declare(1, number, "shop", &face(Face::Client), Status::New));
+    }
+    // Those of one node go in one pass.
+    server.lost(2, &Down::Left);
+    assert_eq!(server.registry.len(), 2 * CLIENTS as usize);
+    server.lost(1, &Down::Left);
+    assert!(server.registry.is_empty());
+}
+
+/// What has gone with one node is told to each home once, and to none that still has a partner there.
+#[test]
+fn homes_hear_once_of_all_that_has_gone_with_a_node() {
+    let mut server = Server::new();
+    for home in 0..3 {
+        server.declare(1, home, &shared(Face::Receiver));
+    }
+    for (node, number) in [(2, 0), (2, 1), (3, 0)] {
+        server.declare(node, number, &shared(Face::Sender));
+    }
+    let at = |said: &[(Life, Names)]| said.iter().filter(|(_, said)| matches!(said, Names::Gone { .. })).count();
+    assert_eq!(at(&server.undeclare(2, 0)), 0, "node 2 has another one");
+    assert_eq!(server.lost(2, &Down::Left), [gone((1, 0), 2)]);
+    server.declare(2, 5, &shared(Face::Sender));
+    server.lost(3, &unreachable());
+    assert_eq!(server.wait(LEASE), [gone((1, 0), 3)]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The server's side: who has declared what, and who is joined with whom.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -127,9 +127,17 @@ impl Declared {
         self.status == Status::Known && self.lease.is_none()
     }
 
+    /// The channel of the home that it is joined to.
+    fn joined_to(&self) -> Option<ChannelId> {
+        match self.status {
+            Status::Joined(channel) if !self.is_home() => Some(channel),
+            _ => None,
+        }
+    }
+
     /// Whether it is joined to that home.
     fn is_joined_to(&self, home: &Self) -> bool {
-        !self.is_home() && self.status == Status::Joined(home.channel)
+        self.joined_to() == Some(home.channel)
     }
 
     /// Whether it hears that this declaration does not fit it. That another node wants the same face is no
@@ -339,9 +347,7 @@ impl Registry {
         let concerned = self.names.iter().filter(|(_, ends)| was_quiet || ends.iter().any(is_over));
         let names: Vec<Arc<str>> = concerned.map(|(name, _)| name.clone()).collect();
         for name in names {
-            while let Some(at) = self.names.get(&name).and_then(|ends| ends.iter().position(is_over)) {
-                self.remove(&name, at);
-            }
+            self.remove_all(&name, is_over);
             self.comparisons.begin_frame();
             self.settle(&name);
         }
@@ -456,19 +462,10 @@ impl Registry {
     fn forget(&mut self, node: NodeId) {
         let Some(member) = self.members.get(&node) else { return };
         let life = Life { node, incarnation: member.incarnation };
-        let declared: Vec<(u64, Arc<str>)> = member.ends.iter().map(|(number, name)| (*number, name.clone())).collect();
-        // None of its ends has to be told of another one that goes before it.
-        for (_, name) in &declared {
-            let ends = self.names.get_mut(name).into_iter().flatten();
-            ends.filter(|end| end.life == life).for_each(|end| end.lease = Some(Time::default()));
-        }
-        for (number, _) in &declared {
-            if let Some((name, at)) = self.find(life, *number) {
-                self.remove(&name, at);
-            }
-        }
+        let names: BTreeSet<Arc<str>> = member.ends.values().cloned().collect();
+        names.iter().for_each(|name| self.remove_all(name, |end| end.life == life));
         self.members.remove(&node);
-        declared.iter().for_each(|(_, name)| self.settle(name));
+        names.iter().for_each(|name| self.settle(name));
     }
 
     fn find(&self, life: Life, number: u64) -> Option<(Arc<str>, usize)> {
@@ -497,6 +494,29 @@ impl Registry {
             self.answers.push_back((home.life, Names::Gone { number: home.number, partner: gone.life }));
         }
         self.unaccount(&name, &gone, &mut ends);
+        self.rejoin(&mut ends);
+        self.put_back(name, ends);
+    }
+
+    /// The same of all such declarations of a name, in one pass.
+    fn remove_all(&mut self, name: &str, is_gone: impl Fn(&Declared) -> bool) {
+        let Some((name, mut ends)) = self.names.remove_entry(name) else { return };
+        let gone: Vec<Declared> = ends.extract_if(.., |end| is_gone(end)).collect();
+        let joined = |ends: &[Declared]| -> BTreeSet<(ChannelId, Life)> {
+            ends.iter().filter_map(|end| Some((end.joined_to()?, end.life))).collect()
+        };
+        let mut homes = BTreeMap::new();
+        for home in ends.iter().filter(|end| end.is_home()) {
+            homes.entry(home.channel).or_insert(home);
+        }
+        for (channel, partner) in joined(&gone).difference(&joined(&ends)) {
+            if let Some(home) = homes.get(channel).filter(|home| home.lease.is_none()) {
+                self.answers.push_back((home.life, Names::Gone { number: home.number, partner: *partner }));
+            }
+        }
+        for end in &gone {
+            self.unaccount(&name, end, &mut ends);
+        }
         self.rejoin(&mut ends);
         self.put_back(name, ends);
     }
@@ -573,14 +593,15 @@ impl Registry {
         ends.push(end);
         let at = ends.len() - 1;
         if known {
-            let admitted = admitted(&ends);
-            self.judge(&name, &mut ends, &admitted, at);
+            let standing = Standing::of(&ends);
+            self.judge(&name, &mut ends, &standing, at);
         } else if matches!(status, Status::Joined(_)) {
             self.tell_what_stands(&mut ends, at);
             self.tell_conflict(&mut ends, at);
         }
+        self.comparisons.looks_at(ends.len());
         self.put_back(name.clone(), ends);
-        self.settle(&name);
+        self.settle_of(&name, from, number);
     }
 
     fn has_no_room(&self, from: Life, name: &str, face: &Declaration) -> Option<(Room, usize)> {
@@ -616,8 +637,11 @@ impl Registry {
         if was_lost || (was == Status::New && ends[at].is_admitted()) {
             self.tell_conflict(&mut ends, at);
         }
+        let (life, number) = (ends[at].life, ends[at].number);
+        let has_changed = was_lost || ends[at].status != was;
+        self.comparisons.looks_at(ends.len());
         self.put_back(name.clone(), ends);
-        self.settle(&name);
+        if has_changed { self.settle(&name) } else { self.settle_of(&name, life, number) }
     }
 
     /// What was joined elsewhere, or while this one was away, may not fit what is here. Both go on; who comes second is told.
@@ -644,7 +668,7 @@ impl Registry {
 
     /// What this end does not fit, of those that stand.
     fn conflict(&mut self, ends: &[Declared], at: usize) -> Option<usize> {
-        match verdict(ends, &admitted(ends), at, self.config.several_holders, &mut self.comparisons) {
+        match verdict(ends, &Standing::of(ends), at, self.config.several_holders, &mut self.comparisons) {
             Verdict::Refused(by) => Some(by),
             Verdict::Later | Verdict::Fits => None,
         }
@@ -689,12 +713,34 @@ impl Registry {
         }
     }
 
+    /// The same where this end was declared. What others wait for can only have come with a home, or with what says
+    /// that it is joined to one.
+    fn settle_of(&mut self, name: &str, life: Life, number: u64) {
+        let is_it = |end: &Declared| end.life == life && end.number == number;
+        let ends = self.names.get(name).map(|ends| &ends[..]).unwrap_or_default();
+        let Some(at) = ends.iter().rposition(is_it).filter(|at| !ends[*at].is_home()) else { return self.settle(name) };
+        if ends[at].joined_to().is_some() || self.quiet_until.is_some() {
+            return self.settle(name);
+        }
+        let Some((name, mut ends)) = self.names.remove_entry(name) else { return };
+        if !ends[at].is_admitted() && ends[at].lease.is_none() {
+            let standing = Standing::of(&ends);
+            self.judge(&name, &mut ends, &standing, at);
+        }
+        while self.join_one(&name, &mut ends) {}
+        self.answer_waiting(name, ends);
+    }
+
     /// Admits and joins what can be, and answers who waits.
     fn settle(&mut self, name: &str) {
         let Some((name, mut ends)) = self.names.remove_entry(name) else { return };
         if self.quiet_until.is_none() {
             while self.admit_one(&name, &mut ends) || self.join_one(&name, &mut ends) {}
         }
+        self.answer_waiting(name, ends);
+    }
+
+    fn answer_waiting(&mut self, name: Arc<str>, mut ends: Vec<Declared>) {
         for end in &mut ends {
             if end.is_free() && !end.answered {
                 end.answered = true;
@@ -709,10 +755,9 @@ impl Registry {
     fn admit_one(&mut self, name: &str, ends: &mut Vec<Declared>) -> bool {
         // The server before this one may have told the partner, and not the home: that home is in use,
         // whatever else was declared meanwhile.
-        let is_in_use = |home: &Declared| {
-            let is_new = home.is_home() && !home.is_admitted() && home.lease.is_none();
-            is_new && ends.iter().any(|end| end.is_joined_to(home))
-        };
+        let is_new = |home: &Declared| home.is_home() && !home.is_admitted() && home.lease.is_none();
+        let joined = if ends.iter().any(is_new) { joined_channels(ends) } else { Vec::new() };
+        let is_in_use = |home: &Declared| is_new(home) && joined.binary_search(&home.channel).is_ok();
         if let Some(at) = ends.iter().position(is_in_use) {
             ends[at].status = Status::Known;
             self.tell_what_stands(ends, at);
@@ -720,14 +765,17 @@ impl Registry {
             return true;
         }
         // Any number may wait to be admitted, so each is held against those only that are.
-        let admitted = admitted(ends);
         let waits = |end: &Declared| !end.is_admitted() && end.lease.is_none();
-        (0..ends.len()).any(|at| waits(&ends[at]) && self.judge(name, ends, &admitted, at))
+        if !ends.iter().any(waits) {
+            return false;
+        }
+        let standing = Standing::of(ends);
+        (0..ends.len()).any(|at| waits(&ends[at]) && self.judge(name, ends, &standing, at))
     }
 
     /// Whether anything has been decided.
-    fn judge(&mut self, name: &str, ends: &mut Vec<Declared>, admitted: &[usize], at: usize) -> bool {
-        match verdict(ends, admitted, at, self.config.several_holders, &mut self.comparisons) {
+    fn judge(&mut self, name: &str, ends: &mut Vec<Declared>, standing: &Standing, at: usize) -> bool {
+        match verdict(ends, standing, at, self.config.several_holders, &mut self.comparisons) {
             Verdict::Later => return false,
             Verdict::Fits => {
                 ends[at].status = Status::Known;
@@ -754,7 +802,8 @@ impl Registry {
     // Who is joined.
 
     fn join_one(&mut self, name: &str, ends: &mut Vec<Declared>) -> bool {
-        let is_used = |home: &Declared| ends.iter().any(|end| end.is_joined_to(home));
+        let joined = joined_channels(ends);
+        let is_used = |home: &Declared| joined.binary_search(&home.channel).is_ok();
         // Where others are already, or the first.
         let is_open = |home: &Declared| home.is_home() && home.lease.is_none() && !home.apart;
         let homes = || (0..ends.len()).filter(|at| is_open(&ends[*at]));
@@ -803,40 +852,103 @@ impl Registry {
     }
 }
 
-/// Which of these newcomers have to fit.
-fn admitted(ends: &[Declared]) -> Vec<usize> {
-    (0..ends.len()).filter(|at| ends[*at].is_admitted() && !ends[*at].apart).collect()
+/// The channels that ends are joined to, in order.
+fn joined_channels(ends: &[Declared]) -> Vec<ChannelId> {
+    let mut joined: Vec<ChannelId> = ends.iter().filter_map(Declared::joined_to).collect();
+    joined.sort_unstable();
+    joined
 }
 
-/// Whether this end may have its face, beside those that are admitted. `several`: if it is shared, so may they.
-fn verdict(ends: &[Declared], admitted: &[usize], at: usize, several: bool, comparisons: &mut Comparisons) -> Verdict {
+/// What newcomers of a name have to fit: what is admitted and does not stand apart. Any number of ends may be of few
+/// kinds, and a newcomer is held against the kinds.
+struct Standing {
+    /// Of each kind the first two: one of them may be the newcomer itself.
+    kinds: Vec<(Kind, [Option<usize>; 2])>,
+    /// All, by side: only homes and others are compared with each other.
+    homes: Vec<usize>,
+    partners: Vec<usize>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Kind {
+    face: Face,
+    shared: bool,
+    is_joined: bool,
+    has_lease: bool,
+}
+
+impl Standing {
+    fn of(ends: &[Declared]) -> Self {
+        let mut standing = Self { kinds: Vec::new(), homes: Vec::new(), partners: Vec::new() };
+        for (at, end) in ends.iter().enumerate().filter(|(_, end)| end.is_admitted() && !end.apart) {
+            let kind = Kind {
+                face: end.face.face,
+                shared: end.face.shared,
+                is_joined: matches!(end.status, Status::Joined(_)),
+                has_lease: end.lease.is_some(),
+            };
+            match standing.kinds.iter_mut().find(|(other, _)| *other == kind) {
+                Some((_, [_, second])) => *second = second.or(Some(at)),
+                None => standing.kinds.push((kind, [Some(at), None])),
+            }
+            if end.is_home() { &mut standing.homes } else { &mut standing.partners }.push(at);
+        }
+        standing
+    }
+
+    /// The kinds of all but that one, each with the first of its kind.
+    fn beside(&self, at: usize) -> impl Iterator<Item = (Kind, usize)> {
+        let first = move |places: &[Option<usize>; 2]| places.iter().flatten().copied().find(|place| *place != at);
+        self.kinds.iter().filter_map(move |(kind, places)| Some((*kind, first(places)?)))
+    }
+}
+
+/// Whether this end may have its face, beside those that stand. `several`: if it is shared, so may they.
+fn verdict(ends: &[Declared], standing: &Standing, at: usize, several: bool, comparisons: &mut Comparisons) -> Verdict {
     let newcomer = &ends[at].face;
-    let admitted = || admitted.iter().filter(|place| **place != at).map(|place| (*place, &ends[*place]));
-    let server = admitted().map(|(_, end)| end.face.face).find(|face| matches!(face, Face::Server | Face::Acceptor));
-    let mut later = false;
-    for (place, end) in admitted() {
-        let there = &end.face;
-        let fits = if is_of_bundle(newcomer.face) != is_of_bundle(there.face) {
-            false
-        } else if is_home(newcomer.face) != is_home(there.face) {
-            comparisons.fit(newcomer, there)
-        } else {
-            several && newcomer.face == there.face && newcomer.shared && there.shared
-        };
-        if fits {
+    let servers = standing.beside(at).filter(|(kind, _)| matches!(kind.face, Face::Server | Face::Acceptor));
+    let server = servers.min_by_key(|(_, place)| *place).map(|(kind, _)| kind.face);
+    let (mut refused, mut later) = (None::<usize>, false);
+    for (kind, place) in standing.beside(at) {
+        let is_same_kind = is_of_bundle(newcomer.face) == is_of_bundle(kind.face);
+        if is_same_kind && is_home(newcomer.face) != is_home(kind.face) {
+            // These are compared one by one.
             continue;
         }
-        let clients = newcomer.face == Face::Client && there.face == Face::Client;
-        if clients && server == Some(Face::Acceptor) && matches!(end.status, Status::Joined(_)) {
+        if is_same_kind && several && newcomer.face == kind.face && newcomer.shared && kind.shared {
+            continue;
+        }
+        let clients = newcomer.face == Face::Client && kind.face == Face::Client;
+        if clients && server == Some(Face::Acceptor) && kind.is_joined {
             // It still holds an end of a server that was there before: that is not the acceptor's.
             continue;
         }
         // Several clients wait, and may turn out to be an acceptor's; or this one is in the way and may be gone.
-        if (clients && server != Some(Face::Server)) || end.lease.is_some() {
+        if (clients && server != Some(Face::Server)) || kind.has_lease {
             later = true;
         } else {
-            return Verdict::Refused(place);
+            refused = Some(refused.map_or(place, |before| before.min(place)));
         }
     }
-    if later { Verdict::Later } else { Verdict::Fits }
+    let others = if is_home(newcomer.face) { &standing.partners } else { &standing.homes };
+    for place in others.iter().copied().filter(|place| *place != at) {
+        let end = &ends[place];
+        if refused.is_some_and(|before| before < place) {
+            break;
+        }
+        if is_of_bundle(newcomer.face) != is_of_bundle(end.face.face) || comparisons.fit(newcomer, &end.face) {
+            continue;
+        }
+        if end.lease.is_some() {
+            later = true;
+        } else {
+            refused = Some(place);
+            break;
+        }
+    }
+    match refused {
+        Some(place) => Verdict::Refused(place),
+        None if later => Verdict::Later,
+        None => Verdict::Fits,
+    }
 }
