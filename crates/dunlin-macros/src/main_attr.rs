@@ -181,7 +181,7 @@ mod tests {
             fn two_and_two() {
                 #[allow(clippy::unused_async, reason = "a body need not await")]
                 async fn two_and_two() { work().await }
-                ::dunlin::__rt::main(::core::option::Option::Some(2), two_and_two())
+                ::dunlin::__rt::block_on_workers(::core::option::Option::Some(2), two_and_two())
             }
         };
         let found = expand(Role::Test, quote!(workers = 2), function);
