@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use dunlin_proto::id::{DialId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::id::{ChannelId, DialId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::identity::{Identity, StandIn, confirm};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Resume};
-use dunlin_proto::wire::{Frame, NoDial, Relay, VERSIONS, codec};
+use dunlin_proto::wire::{Declaration, Expected, Face, Frame, Names, NoDial, Relay, VERSIONS, codec};
 use dunlin_proto::{Action, Config, Machine};
 
 const ME: NodeId = NodeId(20);
@@ -336,4 +336,37 @@ fn dial_backs_that_are_answered_have_a_bound() {
     node.now = node.now + SECOND / 2;
     node.machine.tick(node.now);
     assert_eq!(node.says(helpers[0]), [Relay::Undialled(WANTED)]);
+}
+
+/// What one node says may have thousands of answers for another one, which reads nothing.
+#[test]
+fn answers_that_a_node_does_not_read_are_within_what_is_kept() {
+    let mut node = Node::new(|config| (config.value_max, config.held_max) = (1 << 20, 16 << 20));
+    let hostile: Vec<NodeId> = (30..60).map(NodeId).collect();
+    for peer in &hostile {
+        node.joined_by(*peer, false, &[]);
+    }
+    let honest = NodeId(99);
+    let reads = node.joined_by(honest, false, &[]);
+    let face = Declaration { face: Face::Client, shared: false, expects: Expected::Unknown, schema: Bytes::new() };
+    let answer = |number| Names::Found {
+        number,
+        partner: life(WANTED),
+        addresses: vec!["x".repeat(255); 8],
+        channel: ChannelId(number.into()),
+        face: face.clone(),
+    };
+    for peer in &hostile {
+        for number in 0..1_000 {
+            node.machine.say_names(node.now, *peer, answer(number)).unwrap();
+        }
+        node.settle();
+    }
+    let left = hostile.iter().filter(|peer| node.machine.carried_by(**peer).is_some()).count();
+    assert!(left < 16, "{left} are still connected");
+    // The twin: who is told little is told it, whatever the others have.
+    for number in 0..50 {
+        node.machine.say_names(node.now, honest, answer(number)).unwrap();
+    }
+    assert_eq!(node.machine.carried_by(honest), Some(reads));
 }

@@ -258,7 +258,12 @@ impl Machine {
     /// It is too long to be sent, and is not.
     pub fn say_names(&mut self, now: Time, node: NodeId, said: Names) -> Result<(), WireError> {
         said.check()?;
+        let is_own = matches!(said, Names::Declare { .. } | Names::Undeclare { .. });
         self.say(now, node, Frame::Names(said));
+        // One frame may have thousands of answers, and for other nodes than its own.
+        if !is_own && !self.reserve_answers(node) {
+            self.violation(now, node, "it does not read what it asks for");
+        }
         Ok(())
     }
 

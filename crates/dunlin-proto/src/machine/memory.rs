@@ -192,14 +192,19 @@ impl Machine {
     /// Whether what waits for that node to read it is within what one connection may have, and there is room for it beside what is kept for others.
     pub(super) fn has_room_for_answers(&mut self, node: NodeId) -> bool {
         let Some(connection) = self.connections.get_mut(node) else { return true };
+        let most = self.config.unacked_max.saturating_add(CONTROL_MAX);
+        connection.outbox.owed_bytes() <= most && self.reserve_answers(node)
+    }
+
+    /// Reserves room for what waits for that node to read it. `false`: there is none beside what is kept for others.
+    pub(super) fn reserve_answers(&mut self, node: NodeId) -> bool {
+        let Some(connection) = self.connections.get_mut(node) else { return true };
         let answers = connection.outbox.answers() as u64;
         let freed = connection.inbox.account.answers_wait(answers, &mut self.pool);
-        let most = self.config.unacked_max.saturating_add(CONTROL_MAX);
-        let is_within = connection.outbox.owed_bytes() <= most;
         if freed == Some(true) {
             self.admit_waiting();
         }
-        freed.is_some() && is_within
+        freed.is_some()
     }
 
     /// Values for that node have been written: senders that wait for room go on.

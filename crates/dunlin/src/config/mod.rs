@@ -44,9 +44,9 @@ use ipnet::IpNet;
 
 pub use error::ConfigError;
 use file::{Chosen, File, Section, refused};
-use keys::{Key, Raw, nearest, show_time};
 pub(crate) use keys::default_route;
 pub use keys::is_application;
+use keys::{Key, Raw, nearest, show_time};
 
 use crate::node::Role;
 
