@@ -261,7 +261,7 @@ impl Serialize for Left {
 #[test]
 fn end_whose_channel_is_over_before_its_message_has_been_written_goes_all_the_same() {
     run(async {
-        let (a, b) = (node("u-left").await, node("u-left").await);
+        let (a, b) = (node_apart("u-left").await, node("u-left").await);
         let (mut tx, mut rx) = (a.sender::<Left>("left").await?, b.receiver::<Left>("left").await?);
         let (mut ping, mut pong) = (a.sender::<u32>("ping").await?, b.receiver::<u32>("ping").await?);
         let (there, here) = channel::<u32>();
@@ -307,7 +307,7 @@ impl Serialize for Locks {
 #[test]
 fn a_message_that_locks_what_is_held_by_who_asks_the_node() {
     run(async {
-        let (a, b) = (node("u-locks").await, node("u-locks").await);
+        let (a, b) = (node_apart("u-locks").await, node("u-locks").await);
         let (mut tx, mut rx) = (a.sender::<Locks>("n").await?, b.receiver::<Locks>("n").await?);
         let asks = a.clone();
         let (ready, held) = std::sync::mpsc::channel();
