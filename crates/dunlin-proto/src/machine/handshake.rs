@@ -91,7 +91,8 @@ impl Machine {
         }
         let source = self.socket_source(id);
         if !self.connections.admits(node, source, self.config.peers_max) {
-            // Also to who only asks who is here: it would dial again for a connection, and try that again and again.
+            // A dialler that only asks which node this is hears it, too: it would dial again for a connection, and go on
+            // trying.
             return self.refuse(now, id, Refusal::Busy, message);
         }
         if introduces {
