@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 use dunlin::node::{Limit, NodeEvent};
 use dunlin::prelude::*;
 use dunlin_attack::{Peer, hello, life, run_alone};
@@ -405,6 +405,86 @@ fn guests_are_bounded() {
         let again = visits(&mut join(&names, 3).await, 2, CLIENTS).await;
         assert!(again > admitted / 2, "{again} of {admitted}");
     });
+}
+
+/// A message with a sender of which the peer says that its home is at a node that nobody knows.
+fn made_up_sender(number: u128) -> Bytes {
+    const SENDER_ON: u8 = 0x10;
+    let mut out = BytesMut::new();
+    out.put_slice(&[1, SENDER_ON]);
+    out.put_u128(number << 64);
+    let (encoding, trip, transfer, epoch) = (1, number as u64, 1, 1);
+    out.put_u8(encoding);
+    [trip, transfer, epoch].into_iter().for_each(|number| out.put_u64(number));
+    for node in [life(1_000_000 + number), life(2)] {
+        out.put_u128(node.node.0);
+        out.put_u8(1);
+        out.put_slice(b"\x0b127.0.0.9:9");
+    }
+    let first_of_the_ends = 0;
+    out.put_u8(first_of_the_ends);
+    out.freeze()
+}
+
+/// Sends such messages to the receiver of this name, and waits until all of them have been received.
+async fn give(peer: &mut Peer, name: &str, first: u128, count: u128) {
+    let channel = peer.attach(1, name).await.unwrap();
+    for number in first..first + count {
+        peer.say(&dunlin_attack::offer(channel, number as u64, &made_up_sender(number))).await.unwrap();
+        while !matches!(hear(peer).await.unwrap(), Frame::FromHome(_, FromHome::Taken(_))) {}
+    }
+}
+
+/// Ends that come in messages, and that a process keeps or uses: the node has room for so many, and for some
+/// of other hosts. Those for which there is none are lost when they come. Once they have been dropped, others
+/// have their room.
+#[test]
+fn ends_in_messages_are_bounded() {
+    const ENDS: u128 = 1_500;
+    for used in [false, true] {
+        run_alone(async {
+            let (node, names) = serve(|builder| builder.message_max_bytes(1000).held_max_bytes(2 * MB as u64)).await;
+            let (takes, mut taken) = tokio::sync::mpsc::unbounded_channel();
+            for name in ["ends", "friends", "later"] {
+                let (mut ends, takes) = (node.receiver::<Sender<u32>>(name).await.unwrap(), takes.clone());
+                dunlin::spawn(async move {
+                    while let Ok(mut tx) = ends.recv().await {
+                        if used {
+                            dunlin::spawn(async move { tx.send(7).await });
+                        } else {
+                            takes.send(tx).unwrap();
+                        }
+                    }
+                });
+            }
+            let mut peer = join(&names, 2).await;
+            let before = HEAP.0.forget_peak();
+            give(&mut peer, "ends", 1, ENDS).await;
+            let (most, lost) = (growth(before), node.refusals().halves as u128);
+            println!("{} ends were kept, for {most} bytes", ENDS - lost);
+            assert!((ENDS / 2..ENDS - 10).contains(&lost), "{lost} of {ENDS}");
+            assert!(most < 3 * MB, "{most} bytes");
+            let friend = Node::builder().app("memory").names(&names).serve_names(false).join().await.unwrap();
+            let (tx, mut rx) = channel();
+            let mut to = friend.sender::<Sender<u32>>("friends").await.unwrap();
+            let mut kept = Vec::from_iter(std::iter::from_fn(|| taken.try_recv().ok()));
+            to.send(tx).await.unwrap();
+            if !used {
+                let mut tx = taken.recv().await.unwrap();
+                dunlin::spawn(async move { tx.send(7).await });
+            }
+            assert_eq!(rx.recv().await, Ok(7), "the twin: of another host there is room");
+            if used {
+                return;
+            }
+            let last = kept.last_mut().expect("all have come");
+            assert_eq!(last.send(7).await, Err(SendError::NotTaken { value: 7, why: Why::NodeLost }));
+            kept.clear();
+            give(&mut join(&names, 3).await, "later", ENDS + 1, ENDS - lost).await;
+            let lost_later = node.refusals().halves as u128 - lost;
+            assert!(lost_later < (ENDS - lost) / 2, "{lost_later} of {}", ENDS - lost);
+        });
+    }
 }
 
 /// A peer is the home of a channel of which a process of the node is the sender, and grants so many credits as no home has places: with how many sends are complete.

@@ -1,5 +1,7 @@
 //! What the other nodes have yet to acknowledge.
 
+use std::collections::BTreeMap;
+
 use crate::channel::Waiting;
 use crate::connection::outbox::Unwritten;
 use crate::connection::{Before, Connection};
@@ -59,7 +61,7 @@ impl Machine {
 
     /// The channels with values that are sent, and wait here until the home of the channel is known.
     pub fn detained(&self) -> impl Iterator<Item = ChannelId> {
-        let detained = self.proxies.iter().filter(|(_, proxy)| proxy.backlog.iter().any(|(_, what)| is_sent(what)));
+        let detained = self.proxies.survey().filter(|(_, proxy)| proxy.backlog.iter().any(|(_, what)| is_sent(what)));
         detained.map(|(channel, _)| *channel)
     }
 
@@ -71,14 +73,14 @@ impl Machine {
     /// The nodes that have not acknowledged all that was said to them, and how many values of complete sends
     /// are not acknowledged there.
     pub fn unacknowledged(&self) -> Vec<(Life, u64)> {
+        let mut detained_for: BTreeMap<NodeId, usize> = BTreeMap::new();
+        for (_, proxy) in self.proxies.survey().filter(|(_, proxy)| !proxy.backlog.is_empty()) {
+            let detained = proxy.backlog.iter().filter(|(_, what)| is_sent(what)).count();
+            *detained_for.entry(proxy.home).or_default() += detained;
+        }
         let mut unacknowledged = Vec::new();
         for (node, connection) in self.connections.iter() {
-            let detained: usize = self
-                .proxies
-                .values()
-                .filter(|proxy| proxy.home == node)
-                .map(|proxy| proxy.backlog.iter().filter(|(_, what)| is_sent(what)).count())
-                .sum();
+            let detained = detained_for.get(&node).copied().unwrap_or(0);
             if detained > 0 || !self.is_flushed_to(node, connection) {
                 let incarnation = connection.met.unwrap_or(Incarnation(0));
                 let values = connection.outbox.unacked_sent() + detained as u64;

@@ -313,7 +313,7 @@ impl Machine {
                 if node == from || self.relayed_by(from).is_some() {
                     self.end_stream((from, stream));
                 } else {
-                    self.accepted_from(now, socket, Source::Relay(from));
+                    self.accepted_from(now, socket, self.source_of(from).relays());
                 }
             }
             Relay::Refused { stream, why } => {

@@ -1,13 +1,15 @@
 //! Where sockets come from, and how a table that is full shares its places between sources.
 //!
-//! Ids of nodes cost nothing, so a limit for each node would be none. An address, a user of this host, or a relay can be had less easily: those are counted. While
-//! there is room, no share binds. When the table of sockets that have not shaken hands is full, the place for a newcomer comes from the source that has most. Registrations (names, guests,
-//! relayed sockets) and connections are never taken back: there the last quarter of the table is for sources that have little ([`has_place`]).
+//! Ids of nodes cost nothing, so a limit for each node would be none. An address, or a user of this host, can
+//! be had less easily: those are counted, and what comes by relays of one of them apart. While there is room,
+//! no share binds. When the table of sockets that have not shaken hands is full, the place for a newcomer
+//! comes from the source that has most. Registrations (names, guests, relayed sockets) and connections are
+//! never taken back: there the last quarter of the table is for sources that have little ([`has_place`]).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::id::{NodeId, SocketId};
+use crate::id::SocketId;
 
 /// Where a socket comes from, as far as that can be counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,13 +24,43 @@ pub enum Source {
     V6([u8; 8]),
     /// A user of this host, by number.
     User(u32),
-    /// The node that relays the socket.
-    Relay(NodeId),
+    /// All nodes of that source which relay: ids of nodes cost nothing, so none of them is a source of its
+    /// own.
+    Relay(Carrier),
     /// The socket alone: it comes through something that is known to stand for many hosts, a load balancer or a router.
     Socket(SocketId),
 }
 
+/// Where the connection with a relay comes from: a [`Source`] that is not relayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Carrier {
+    /// The driver does not know.
+    Unknown,
+    /// As [`Source::V4`].
+    V4([u8; 4]),
+    /// As [`Source::V6`].
+    V6([u8; 8]),
+    /// As [`Source::User`].
+    User(u32),
+    /// As [`Source::Socket`].
+    Socket(SocketId),
+}
+
 impl Source {
+    /// Of a socket that a node relays which comes from there.
+    pub fn relays(self) -> Self {
+        Self::Relay(match self {
+            Self::Unknown => Carrier::Unknown,
+            Self::V4(address) => Carrier::V4(address),
+            Self::V6(network) => Carrier::V6(network),
+            Self::User(user) => Carrier::User(user),
+            Self::Socket(socket) => Carrier::Socket(socket),
+            // No relay is relayed itself.
+            Self::Relay(carrier) => carrier,
+        })
+    }
+
     /// Of a host with this address. An IPv4 address that is written as IPv6 counts as IPv4.
     ///
     /// # Examples

@@ -8,7 +8,7 @@ use dunlin_proto::identity::{Identity, StandIn, confirm};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Resume};
 use dunlin_proto::wire::{Declaration, Expected, Face, Frame, Names, NoDial, Relay, VERSIONS, codec};
-use dunlin_proto::{Action, Config, Machine};
+use dunlin_proto::{Action, Config, Machine, Source};
 
 const ME: NodeId = NodeId(20);
 const WANTED: NodeId = NodeId(30);
@@ -52,9 +52,17 @@ impl Node {
     }
 
     fn joined_by_bound(&mut self, peer: NodeId, near: bool, addresses: &[&str], bound: Bound) -> SocketId {
+        self.joins(peer, Source::Unknown, near, addresses, bound)
+    }
+
+    fn joined_from(&mut self, peer: NodeId, source: Source) -> SocketId {
+        self.joins(peer, source, false, &[], Bound::default())
+    }
+
+    fn joins(&mut self, peer: NodeId, source: Source, near: bool, addresses: &[&str], bound: Bound) -> SocketId {
         let socket = SocketId(self.sockets);
         self.sockets += 1;
-        self.machine.accepted(self.now, socket);
+        self.machine.accepted_from(self.now, socket, source);
         if near {
             self.machine.is_near(socket);
         }
@@ -175,6 +183,52 @@ fn no_more_is_dialled_at_once_on_the_word_of_others_than_64_and_8_of_a_node() {
     node.machine.tick(node.now);
     node.settle();
     assert!((60..=65).contains(&node.dials.len()), "{}", node.dials.len());
+}
+
+/// A peer names many nodes that are not there, as those where ends are. Each address is dialled once a
+/// second, and all of them together at a pace; what another source has said is dialled beside them.
+#[test]
+fn what_one_source_says_is_dialled_in_vain_at_a_pace() {
+    let in_vain = |peers: &[(NodeId, u8)]| {
+        let mut node = Node::new(|config| config.helpers_max = 0);
+        let mut sockets = Vec::new();
+        for (peer, host) in peers {
+            sockets.push(node.joined_from(*peer, Source::V4([10, 0, 0, *host])));
+            for n in 0..500 {
+                let made_up = NodeId(peer.0 * 1000 + n);
+                let addresses: Vec<String> = (0..8).map(|port| format!("{}-{n}:{port}", peer.0)).collect();
+                node.machine.introduced(made_up, *peer, &addresses);
+                node.machine.connect(node.now, made_up);
+                node.settle();
+            }
+        }
+        node.fails_until(Time(0) + 10 * SECOND, &sockets)
+    };
+    let made = in_vain(&[(NodeId(11), 1), (NodeId(12), 1)]);
+    // (Before, forty thousand.)
+    assert!((700..800).contains(&made.len()), "{}", made.len());
+    let made = in_vain(&[(NodeId(11), 1), (NodeId(12), 2)]);
+    let of = |peer: &str| made.iter().filter(|(_, address)| address.starts_with(peer)).count();
+    let (one, other) = (of("11-"), of("12-"));
+    assert!((650..800).contains(&one) && (650..800).contains(&other), "{one}, {other}");
+}
+
+/// The twin: nodes that are there are reached as fast as ever.
+#[test]
+fn what_leads_to_a_node_is_not_in_vain() {
+    let mut node = Node::new(|config| config.helpers_max = 0);
+    let peer = NodeId(11);
+    node.joined_from(peer, Source::V4([10, 0, 0, 1]));
+    for n in 0..2_000 {
+        let other = NodeId(20_000 + n);
+        node.machine.introduced(other, peer, &named(&["there"]));
+        node.machine.connect(node.now, other);
+        node.settle();
+        let (dial, _) = node.dials.pop().unwrap_or_else(|| panic!("node {n} is not dialled at once"));
+        // It has dialled, too, and is here.
+        node.joined_from(other, Source::V4([10, 0, 0, 2]));
+        node.machine.dial_failed(node.now, dial, "it is late".to_owned());
+    }
 }
 
 /// A peer on this host says at which addresses it listens, and each is dialled once, to learn whether it is

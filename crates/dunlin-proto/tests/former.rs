@@ -2,12 +2,12 @@
 
 use bytes::{Bytes, BytesMut};
 use dunlin_heap::{Counting, Thread};
-use dunlin_proto::id::{Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::identity::{Identity, StandIn, confirm};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Resume};
-use dunlin_proto::wire::{Frame, VERSIONS, codec};
-use dunlin_proto::{Action, Config, Machine};
+use dunlin_proto::wire::{Declaration, Expected, Face, Frame, Terms, VERSIONS, codec};
+use dunlin_proto::{Action, Arrival, Config, Machine, ReceiverPlace, SenderPlace};
 
 #[global_allocator]
 static HEAP: Counting<Thread> = Counting(Thread);
@@ -186,4 +186,73 @@ fn nodes_that_were_only_heard_of_leave_nothing() {
         }
         server.hears(socket, &Frame::Goodbye);
     });
+}
+
+fn terms() -> Terms {
+    Terms { window: 1, credits: 0, value_max: 1000 }
+}
+
+/// The halves and records that are looked at when a node ends, beside so many halves that have to do with
+/// another one.
+fn visited_beside_halves(halves: u128) -> u64 {
+    let mut server = Server::new(false);
+    let other = NodeId(7);
+    let _stays = server.joins(other.0);
+    let declaration =
+        || Declaration { face: Face::Receiver, shared: false, expects: Expected::Unknown, schema: Bytes::new() };
+    for channel in (0..halves).map(ChannelId) {
+        server.machine.open_home_to(channel, terms(), declaration(), other);
+        assert!(server.machine.adopt(ChannelId(channel.0 | 1 << 64), other, Some(terms())));
+        let place = ReceiverPlace { trip: 1, claim: 1, epoch: 0, home: other, addresses: Vec::new() };
+        let giver = server.machine.contact(other);
+        let arrival = server.machine.receiver_arrives(server.now, ChannelId(channel.0 | 2 << 64), place, giver);
+        assert_eq!(arrival, Arrival::Guest);
+    }
+    // They are listed, once.
+    server.come_and_go(100..101);
+    let before = server.visited();
+    server.come_and_go(101..102);
+    server.visited() - before
+}
+
+#[test]
+fn the_end_of_a_node_visits_no_halves_of_others() {
+    assert_eq!(visited_beside_halves(10_000), visited_beside_halves(0));
+}
+
+/// A member names many nodes that nobody knows as the homes of the senders that it gives. So many are looked
+/// for; and the end of each looks at its own halves.
+#[test]
+fn nodes_that_a_member_makes_up_are_few_and_cost_what_is_theirs() {
+    let mut server = Server::new(false);
+    let giver = NodeId(7);
+    let socket = server.joins(giver.0);
+    let gives = |server: &mut Server, number: u128| {
+        let (channel, sponsor) = (ChannelId(number), NodeId(2_000_000 + number));
+        let (trip, transfer, epoch, home) = (number as u64, 1, 1, NodeId(1_000_000 + number));
+        let (addresses, sponsor_addresses) = (vec!["there".to_owned()], Vec::new());
+        let place = SenderPlace { trip, transfer, epoch, home, addresses, sponsor, sponsor_addresses };
+        let giver = server.machine.contact(giver);
+        assert_eq!(server.machine.sender_arrives(server.now, channel, place, giver), Arrival::Guest);
+        server.machine.use_sender(server.now, channel);
+        server.settle();
+    };
+    (0..5_000).for_each(|number| gives(&mut server, number));
+    assert_eq!(server.machine.census().nodes, 1 + 1024);
+    assert_eq!(server.machine.census().proxies, 1024, "the others are lost");
+    let before = server.visited();
+    while server.machine.census().nodes > 1 {
+        let at = server.machine.next_tick().expect("they are given up");
+        server.now = server.now.max(at);
+        server.machine.tick(server.now);
+        server.hears(socket, &Frame::Heartbeat);
+        server.machine.fill(server.now, socket, 1 << 16, &mut Vec::new());
+    }
+    // (Each is dialled once a second, and somebody is asked to help.)
+    let each = (server.visited() - before) / 1024;
+    assert!(each < 200, "{each} records and halves were looked at for each of them");
+    assert_eq!(server.machine.census().proxies, 0);
+    // The twin: then others are looked for.
+    gives(&mut server, 6_000);
+    assert_eq!(server.machine.census().nodes, 2);
 }

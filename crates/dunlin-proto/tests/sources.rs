@@ -6,7 +6,7 @@ use dunlin_proto::identity::{Identity, StandIn, confirm};
 use dunlin_proto::source::share;
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Refusal, Resume};
-use dunlin_proto::wire::{Frame, VERSIONS, codec};
+use dunlin_proto::wire::{Frame, Relay, VERSIONS, codec};
 use dunlin_proto::{Action, Config, Machine, Source};
 
 const NOW: Time = Time(0);
@@ -115,6 +115,32 @@ fn one_source_leaves_connections_to_others() {
     assert_eq!(node.machine.census().nodes, PEERS_MAX / 4 * 3 + 8 * share(PEERS_MAX) - 1);
     assert_eq!(flood(&mut node, host(1)).len(), 0, "others have come meanwhile");
     assert_eq!(flood(&mut node, host(11)).len(), share(PEERS_MAX));
+}
+
+/// A host with more members than sockets may be without a handshake: each relays one that says nothing. They
+/// are one source, whose oldest makes room; another host's socket, which was there before all of them, stays.
+#[test]
+fn members_that_relay_are_one_source() {
+    const MEMBERS: u128 = 1_100;
+    let mut config = Config::new("sources");
+    config.peers_max = 2 * MEMBERS as usize;
+    let me = Life { node: NodeId(1), incarnation: Incarnation(1) };
+    let mut node = Node { machine: StandIn::machine(config, me, 1), sockets: 0 };
+    let honest = SocketId(1 << 40);
+    node.machine.accepted_from(NOW, honest, host(2));
+    for member in 0..MEMBERS {
+        let id = 10 + member;
+        let socket = node.comes(id, host(1), 1).expect("there is room");
+        let (stream, made_up) = (2 + u64::from(id > 1), NodeId(1_000_000 + member));
+        let mut says = BytesMut::new();
+        codec::encode(&Frame::Relay(Relay::From { stream, node: made_up }), &mut says);
+        node.arrives(socket, says.freeze());
+    }
+    let refused = Answer::Refused(Refusal::Busy);
+    let mut out = Vec::new();
+    node.machine.fill(NOW, honest, 1 << 16, &mut out);
+    let said = Answer::decode(&mut BytesMut::from(&out.concat()[..])).expect("it is one");
+    assert_ne!(said, Some(refused), "it makes room for what one host relays");
 }
 
 /// The twin: whoever comes through a load balancer that is trusted counts alone, so all places are theirs.

@@ -33,6 +33,9 @@ pub(crate) const FLOOR: u64 = limits::CREDIT;
 /// What a sending half costs at its home, with the offers that its window allows.
 pub(crate) const HALF: u64 = 2 << 10;
 
+/// What an end costs that came in a message, with what serves it: its half, its bridge, and its queue.
+pub(crate) const END: u64 = 8 << 10;
+
 /// So much of what a node has to answer to another one is not counted, in bytes: it goes out at once if that one reads.
 const ANSWERS_FREE: u64 = 128 << 10;
 
@@ -124,6 +127,11 @@ impl Account {
                 *share = Share { reserved: share.reserved + mine.reserved, lent: share.lent + mine.lent }
             });
         }
+    }
+
+    /// Where the connection comes from.
+    pub(crate) fn source(&self) -> Source {
+        self.source
     }
 
     /// What is reserved in the pool.
@@ -495,7 +503,7 @@ mod tests {
     fn check(all: &[One], pool: &Pool) {
         all.iter().for_each(One::check);
         let sum = |f: fn(&Account) -> u64| all.iter().map(|one| f(&one.account)).sum::<u64>();
-        assert_eq!(pool.held(), (sum(Account::in_pool), sum(|a| a.lent)));
+        assert_eq!(pool.held(), sum(Account::in_pool) + sum(|a| a.lent));
         for from in pool.shares.keys() {
             let of = |f: fn(&Account) -> u64| {
                 all.iter().filter(|one| one.account.source == *from).map(|one| f(&one.account)).sum()

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{FLOOR, cost};
+use super::{END, FLOOR, cost};
 use crate::config::Config;
 use crate::id::NodeId;
 use crate::source::Source;
@@ -83,6 +83,18 @@ impl Pool {
         self.declared.get(&node).map_or(0, |(_, bytes)| *bytes)
     }
 
+    /// Takes room for an end that came in a message from there; it may outlive the connection. `false`: there
+    /// is none.
+    pub(crate) fn pays_for_end(&mut self, from: Source) -> bool {
+        let mine = self.shares.get(&from).map_or(0, |share| share.reserved);
+        self.reserve(from, mine, END, Need::Beside)
+    }
+
+    /// That end is over.
+    pub(crate) fn end_is_over(&mut self, from: Source) {
+        self.release(from, END);
+    }
+
     /// Takes room for a connection that has reserved so much already. `false`: there is none.
     pub(super) fn reserve(&mut self, from: Source, mine: u64, cost: u64, need: Need) -> bool {
         let free = self.reserved_max.saturating_sub(self.reserved);
@@ -129,10 +141,9 @@ impl Pool {
         (FLOOR + free.saturating_sub(for_others) / 16).min(self.credit_max)
     }
 
-    /// Bytes that are reserved, and lent.
-    #[cfg(test)]
-    pub(super) fn held(&self) -> (u64, u64) {
-        (self.reserved, self.lent)
+    /// Bytes that are reserved, or lent.
+    pub(crate) fn held(&self) -> u64 {
+        self.reserved + self.lent
     }
 }
 

@@ -66,6 +66,33 @@ impl Machine {
         self.homes.insert(channel, Box::new(Home { attached, ..Home::new(terms, declaration.into(), false) }));
     }
 
+    /// The receiver of this channel has come in a message from that node, where its sender stays. As
+    /// [`open_home_to`](Self::open_home_to); and the giver's source pays for it until it is over here.
+    ///
+    /// `false`: there is no room for it, and the sender hears that it is lost.
+    #[must_use = "`false`: nothing is here for the receiver that came"]
+    pub fn open_home_given(
+        &mut self,
+        now: Time,
+        channel: ChannelId,
+        terms: Terms,
+        declaration: impl Into<Arc<Declaration>>,
+        giver: Contact,
+    ) -> bool {
+        let Some(paid_by) = self.pay_for_end(channel, giver) else {
+            self.answer_unless_over(now, giver, Frame::FromHome(channel, FromHome::Attached(terms)));
+            self.answer_unless_over(now, giver, Frame::FromHome(channel, FromHome::Ended(End::Lost)));
+            return false;
+        };
+        self.open_home_to(channel, terms, declaration, giver.node);
+        if let Some(home) = self.homes.get_mut(&channel)
+            && paid_by.is_some()
+        {
+            home.rare.paid_by = paid_by;
+        }
+        true
+    }
+
     /// The message with the sender of this channel has been taken, and its new half has to know the terms.
     pub fn tell_terms(&mut self, now: Time, channel: ChannelId, to: NodeId, terms: Terms) {
         let Some(home) = self.homes.get_mut(&channel) else { return };
@@ -410,7 +437,7 @@ impl Machine {
 
     fn attach_here(&mut self, now: Time, from: NodeId, channel: ChannelId, theirs: &Declaration) {
         // Counted only where there can be so many: each attachment would look at all homes.
-        let attached = || self.homes.values().filter(|home| home.attached.contains_key(&from)).count();
+        let attached = || self.homes.iter().filter(|(_, home)| home.attached.contains_key(&from)).count();
         let room = self.homes.len() <= self.config.attached_max || attached() < self.config.attached_max;
         let giver = self.contact(from);
         let comparisons = &mut self.comparisons;
@@ -451,7 +478,7 @@ impl Machine {
         match rejection {
             Some(why) => self.tell(now, from, channel, FromHome::Rejected(why)),
             None => {
-                let terms = self.homes[&channel].terms;
+                let Some(terms) = self.granted_at(channel) else { return };
                 self.tell(now, from, channel, FromHome::Attached(terms));
                 self.hears(channel, from, HomeHears::Attached);
             }
@@ -625,19 +652,18 @@ impl Machine {
     /// A bug, planted: a connection has resumed, and its credits are granted once more.
     #[cfg(feature = "planted")]
     pub(crate) fn grant_again(&mut self, now: Time, node: NodeId) {
-        let channels: Vec<ChannelId> = self.homes.keys().copied().collect();
+        let channels: Vec<ChannelId> = self.homes.iter().map(|(channel, _)| *channel).collect();
         for channel in channels {
-            let credits = self.homes[&channel].attached.get(&node).map_or(0, |attached| attached.credits);
+            let Some(home) = self.homes.get(&channel) else { continue };
+            let credits = home.attached.get(&node).map_or(0, |attached| attached.credits);
             self.credit(now, channel, node, credits as u32);
         }
     }
 
     /// A node is lost: what it offered stands no more.
     pub(crate) fn settle_homes(&mut self, node: NodeId) {
-        let channels: Vec<ChannelId> =
-            self.homes.iter().filter(|(_, home)| home.is_of(node)).map(|(id, _)| *id).collect();
-        for channel in channels {
-            let home = self.homes.get_mut(&channel).expect("it was just there");
+        for channel in self.homes.of(node) {
+            let Some(home) = self.homes.get_mut(&channel).filter(|home| home.is_of(node)) else { continue };
             let attached = home.attached.remove(&node);
             home.phase.ended_by_sender(&End::Lost);
             // A receiver that has retired or poisoned the channel may wait for what is on its way, or to go into a message.

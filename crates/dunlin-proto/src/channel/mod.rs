@@ -4,6 +4,7 @@
 //! what the agents say, checks what comes from the network against what can be, and settles what is open when a
 //! connection dies.
 
+pub(crate) mod by_node;
 mod home;
 mod proxy;
 mod travel;
@@ -17,10 +18,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::account::{Charge, Charges, Ledger, may_stand};
-
 use crate::id::{ChoiceId, Contact, NodeId, Request, Ticket};
 use crate::seldom::{First, Seldom};
+use crate::source::Source;
 use crate::wire::{Declaration, End, Failure, Head, Rejection, Terms, limits};
+use by_node::Concerns;
 
 /// What the driver of a home hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,6 +167,8 @@ pub(crate) struct Proxy {
     pub(crate) gone_said: bool,
     /// Where it came from, and where it goes.
     pub(crate) way: Way,
+    /// It came in a message from a node of that source, which pays for it.
+    pub(crate) paid_by: Option<Source>,
 }
 
 #[derive(Clone, Debug)]
@@ -204,6 +208,7 @@ impl Proxy {
             retired: false,
             gone_said: false,
             way: Way::default(),
+            paid_by: None,
         }
     }
 
@@ -289,11 +294,13 @@ pub(crate) struct Rare {
     pub(crate) epoch: u64,
     /// The number of the sender's last move that is known here.
     pub(crate) transfer: u64,
+    /// The receiver came in a message from a node of that source, which pays for it.
+    pub(crate) paid_by: Option<Source>,
 }
 
 impl First for Rare {
     fn first() -> &'static Self {
-        static NOTHING: Rare = Rare { awaits: None, ended: None, epoch: 0, transfer: 0 };
+        static NOTHING: Rare = Rare { awaits: None, ended: None, epoch: 0, transfer: 0, paid_by: None };
         &NOTHING
     }
 }
@@ -314,6 +321,13 @@ impl Home {
     /// Whether its sending half is at this node, or will be.
     pub(crate) fn is_of(&self, node: NodeId) -> bool {
         self.attached.contains_key(&node) || (self.attached.is_empty() && self.rare.awaits == Some(node))
+    }
+}
+
+impl Concerns for Home {
+    fn concerns(&self, each: &mut dyn FnMut(NodeId)) {
+        self.attached.keys().copied().chain(self.rare.awaits).for_each(&mut *each);
+        self.phase.concerns(each);
     }
 }
 

@@ -6,7 +6,7 @@ use super::travel::place_in_line;
 use super::{Proxy, ProxyHears, Standing, Waiting, Whereabouts};
 use crate::account::cost;
 use crate::connection::outbox::Recalled;
-use crate::id::{ChannelId, ChoiceId, NodeId, Request, Ticket};
+use crate::id::{ChannelId, ChoiceId, Contact, NodeId, Request, Ticket};
 use crate::machine::{Action, Machine};
 use crate::planted::planted;
 use crate::time::Time;
@@ -55,9 +55,7 @@ impl Machine {
     pub fn knows_any(&self, first: ChannelId, count: u128) -> bool {
         let last = ChannelId(first.0.wrapping_add(count - 1));
         let is_any = |from: ChannelId, to: ChannelId| {
-            let is_home =
-                || self.homes.range(from..=to).next().is_some() || self.visitors.range(from..=to).next().is_some();
-            self.proxies.range(from..=to).next().is_some() || is_home()
+            self.proxies.has_any(from..=to) || self.homes.has_any(from..=to) || self.visitors.has_any(from..=to)
         };
         if first <= last {
             is_any(first, last)
@@ -83,6 +81,24 @@ impl Machine {
         proxy.told = proxy.credits;
         self.proxies.insert(channel, Box::new(proxy));
         true
+    }
+
+    /// The same, of a sender that has come in a message from that node: its source pays for it until it is
+    /// over here.
+    ///
+    /// `false`: that channel is here already; or there is no room for it, and its home hears that it is lost.
+    #[must_use = "`false`: nothing is here for what was adopted"]
+    pub fn adopt_given(&mut self, now: Time, channel: ChannelId, giver: Contact, terms: Option<Terms>) -> bool {
+        let Some(paid_by) = self.pay_for_end(channel, giver) else {
+            self.answer_unless_over(now, giver, Frame::ToHome(channel, ToHome::Ended(End::Lost)));
+            return false;
+        };
+        let is_adopted = self.adopt(channel, giver.node, terms);
+        match self.proxies.get_mut(&channel).filter(|_| is_adopted) {
+            Some(proxy) => proxy.paid_by = paid_by,
+            None => self.free_end(paid_by),
+        }
+        is_adopted
     }
 
     pub(super) fn say_to_home(&mut self, now: Time, channel: ChannelId, said: ToHome) {
@@ -113,10 +129,10 @@ impl Machine {
 
     /// A node reads a value of this one. The half that sends it is here from now on, and not when the driver has heard of it: what that node says next of the
     /// channel, that nobody wants the value any more, may have come with it.
-    pub(crate) fn hear_read(&mut self, from: NodeId, channel: ChannelId, read: Read) {
+    pub(crate) fn hear_read(&mut self, now: Time, from: NodeId, channel: ChannelId, read: Read) {
         let terms = Terms { window: 1, credits: 0, value_max: read.value_max };
         // No honest node gives two channels one number.
-        if self.adopt(channel, from, Some(terms)) {
+        if self.adopt_given(now, channel, self.contact(from), Some(terms)) {
             self.actions.push_back(Action::Read(from, channel, read));
         }
     }
@@ -560,8 +576,8 @@ impl Machine {
 
     /// A node is lost, and all halves that need it.
     pub(crate) fn settle_proxies(&mut self, now: Time, node: NodeId) {
-        let lost: Vec<ChannelId> =
-            self.proxies.iter().filter(|(_, proxy)| proxy.needs(node)).map(|(id, _)| *id).collect();
+        let mut lost = self.proxies.of(node);
+        lost.retain(|channel| self.proxies.get(channel).is_some_and(|proxy| proxy.needs(node)));
         for channel in lost.into_iter().take(if planted!(WakeOne) { 1 } else { usize::MAX }) {
             self.lose_proxy(now, channel);
         }

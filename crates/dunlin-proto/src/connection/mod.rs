@@ -158,6 +158,9 @@ pub(crate) struct Dialling {
     pub(crate) helpers: Vec<NodeId>,
     /// The last who was looked at as a helper. The next search begins behind it.
     pub(crate) asked: Option<NodeId>,
+    /// So many addresses that were only told were dialled since the connection was last up, at the expense of
+    /// that source.
+    pub(crate) told_dials: (Source, u32),
     /// Who would not relay.
     pub(crate) unrelayed: Option<(NodeId, NoRelay)>,
 }
@@ -272,6 +275,8 @@ pub(crate) struct Connection {
     pub(crate) dial_backs: Pace,
     /// It has a place of that source's in the [table]. `None`: this node has wanted it.
     counts_for: Option<Source>,
+    /// It was named by the word of that source alone, and has never been met.
+    named_by: Option<Source>,
     /// In all lives.
     pub(crate) traffic: Traffic,
 }
@@ -310,6 +315,7 @@ impl Connection {
             chatter: Chatter::default(),
             dial_backs: Pace::default(),
             counts_for: None,
+            named_by: None,
             traffic: Traffic::default(),
         }
     }

@@ -1,7 +1,9 @@
 //! How often something happens that a peer can bring about: some times at once, and then at a steady pace.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::source::Source;
 use crate::time::Time;
 
 /// What a peer may bring about so many times at once, and once more in each of these periods.
@@ -30,6 +32,16 @@ impl Pace {
         now + wait
     }
 
+    /// Whether it may happen now. Nothing is used.
+    pub(crate) fn is_free(&self, now: Time, rate: Rate) -> bool {
+        self.full_at.since(now) <= rate.each * (rate.at_once - 1)
+    }
+
+    /// What was used so many times does not count.
+    pub(crate) fn give_back(&mut self, times: u32, rate: Rate) {
+        self.full_at = Time(self.full_at.0.saturating_sub((rate.each * times).as_micros() as u64));
+    }
+
     /// Whether it may happen now. If so, that has been used.
     pub(crate) fn allows(&mut self, now: Time, rate: Rate) -> bool {
         let before = *self;
@@ -38,6 +50,36 @@ impl Pace {
             *self = before;
         }
         is_now
+    }
+}
+
+/// A [`Rate`] for each source.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Paces {
+    paces: BTreeMap<Source, Pace>,
+    /// With so many it is looked which of them have all of theirs again.
+    many: usize,
+}
+
+impl Paces {
+    const FEW: usize = 64;
+
+    pub(crate) fn is_free(&self, source: Source, now: Time, rate: Rate) -> bool {
+        self.paces.get(&source).is_none_or(|pace| pace.is_free(now, rate))
+    }
+
+    pub(crate) fn uses(&mut self, source: Source, now: Time, rate: Rate) {
+        if self.paces.len() >= self.many.max(Self::FEW) {
+            self.paces.retain(|_, pace| pace.full_at > now);
+            self.many = 2 * self.paces.len();
+        }
+        self.paces.entry(source).or_default().next(now, rate);
+    }
+
+    pub(crate) fn give_back(&mut self, source: Source, times: u32, rate: Rate) {
+        if let Some(pace) = self.paces.get_mut(&source) {
+            pace.give_back(times, rate);
+        }
     }
 }
 
@@ -62,5 +104,24 @@ mod tests {
         let (mut pace, now) = (Pace::default(), Time(0));
         let allowed = (0..1_000).filter(|n| pace.allows(now + Duration::from_millis(*n), RATE)).count();
         assert_eq!(allowed, 12);
+    }
+
+    #[test]
+    fn sources_have_theirs_apart_and_are_forgotten_when_they_have_all_of_it() {
+        let (mut paces, now) = (Paces::default(), Time(5_000_000));
+        let host = |n: u16| Source::V4([10, 0, n.to_be_bytes()[0], n.to_be_bytes()[1]]);
+        let mut used = 0;
+        while paces.is_free(host(1), now, RATE) {
+            paces.uses(host(1), now, RATE);
+            used += 1;
+        }
+        assert_eq!(used, 3);
+        assert!(!paces.is_free(host(1), now, RATE) && paces.is_free(host(2), now, RATE));
+        paces.give_back(host(1), 2, RATE);
+        assert!(paces.is_free(host(1), now, RATE));
+        for n in 0..10_000 {
+            paces.uses(host(n), now + Duration::from_secs(u64::from(n)), RATE);
+        }
+        assert!(paces.paces.len() <= Paces::FEW);
     }
 }

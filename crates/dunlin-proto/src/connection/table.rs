@@ -14,6 +14,10 @@ use crate::id::NodeId;
 use crate::source::{Shares, Source, has_place};
 use crate::time::Time;
 
+/// So many nodes may one source name, as those where ends are, that this node has not met: each of them is
+/// dialled, and others are asked to help, until it is given up.
+const UNMET_MAX: usize = 1024;
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Connections {
     records: BTreeMap<NodeId, Connection>,
@@ -25,6 +29,8 @@ pub(crate) struct Connections {
     resting: Vec<NodeId>,
     /// How many of them each source has whose node has come to this one.
     shares: Shares,
+    /// How many of them are of nodes that have only been named, by the sources of those that have named them.
+    unmet: Shares,
     /// How many records were looked at because a time had come, or in search of others.
     visited: Cell<u64>,
 }
@@ -68,6 +74,7 @@ impl Connections {
 
     pub(crate) fn remove(&mut self, node: NodeId) -> Option<Connection> {
         self.no_due(node);
+        self.is_met(node);
         let connection = self.records.remove(&node)?;
         connection.counts_for.into_iter().for_each(|source| self.shares.give_back(source));
         Some(connection)
@@ -84,6 +91,26 @@ impl Connections {
             self.get_or_insert(node, insert).counts_for = Some(source);
             self.shares.take(source);
         }
+    }
+
+    /// A node that this one does not know, or not yet, is named by the word of that source alone. `false`:
+    /// there are as many of those as one source may name ([`UNMET_MAX`]), and it has no record.
+    pub(crate) fn admit_unmet(&mut self, node: NodeId, by: Source, insert: impl FnOnce(&mut Connection)) -> bool {
+        if self.contains(node) {
+            return true;
+        }
+        if self.unmet.held(by) >= UNMET_MAX {
+            return false;
+        }
+        self.get_or_insert(node, insert).named_by = Some(by);
+        self.unmet.take(by);
+        true
+    }
+
+    /// That node is known: it counts no more among those that were only named.
+    pub(crate) fn is_met(&mut self, node: NodeId) {
+        let by = self.records.get_mut(&node).and_then(|connection| connection.named_by.take());
+        by.into_iter().for_each(|source| self.unmet.give_back(source));
     }
 
     /// Nothing has to be done for this node any more.

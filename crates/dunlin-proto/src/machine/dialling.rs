@@ -45,6 +45,10 @@ pub(super) const REDIALS: Rate = Rate { at_once: 10, each: Duration::from_millis
 /// How many dials of addresses that this node was only told are under way at once, whoever has told them.
 const TOLD_DIALS_MAX: usize = 64;
 
+/// How many addresses that were only told are dialled in vain for the word of one source. What leads to the
+/// node that was meant does not count.
+const TOLD_DIALS: Rate = Rate { at_once: 256, each: Duration::from_millis(20) };
+
 /// How many dials that only learn whether a node of this host is reached are under way at once. Any peer on
 /// the host can cause some.
 const CHECKS_MAX: usize = 64;
@@ -93,6 +97,16 @@ impl Machine {
             Wanted::Anybody | Wanted::Check(_) => None,
             Wanted::Node(node) | Wanted::Probe(node) => self.connection(node).book.dials(&address, now),
         };
+        if let (Some(_), Wanted::Node(node)) = (told, wanted) {
+            let said_by = self.said_by(node);
+            let (source, times) = &mut self.connection(node).dialling.told_dials;
+            if *times == 0 {
+                *source = said_by;
+            }
+            *times += 1;
+            let source = *source;
+            self.told_by.uses(source, now, TOLD_DIALS);
+        }
         self.told_dials += usize::from(told.is_some());
         self.dials.insert(id, Dial { wanted, address: address.clone(), told });
         self.actions.push_back(Action::Dial(id, address));
@@ -105,6 +119,21 @@ impl Machine {
         Some(dial)
     }
 
+    /// The source of whoever has told of that node last, or of the node itself.
+    fn said_by(&self, node: NodeId) -> Source {
+        let connection = self.connections.get(node);
+        let by = connection.and_then(|connection| connection.introducers.first().copied()).unwrap_or(node);
+        self.connections.get(by).map_or(Source::Unknown, |connection| connection.inbox.account.source())
+    }
+
+    /// That node has been reached: what was dialled for it was no word in vain.
+    pub(super) fn is_reached(&mut self, node: NodeId) {
+        let (source, times) = std::mem::take(&mut self.connection(node).dialling.told_dials);
+        if times > 0 {
+            self.told_by.give_back(source, times, TOLD_DIALS);
+        }
+    }
+
     /// Whether this dial may lead to this host, or to a process on it: not if its address was only told, and
     /// over a network. The driver has to look, since a name may stand for any host.
     pub fn may_dial_here(&self, dial: DialId) -> bool {
@@ -112,7 +141,11 @@ impl Machine {
     }
 
     pub(crate) fn dial_if_due(&mut self, now: Time, node: NodeId) {
-        let (pause, full) = (self.config.retell, self.told_dials >= TOLD_DIALS_MAX);
+        let told_before = self.connections.get(node).map(|connection| connection.dialling.told_dials);
+        let source =
+            told_before.filter(|(_, times)| *times > 0).map_or_else(|| self.said_by(node), |(source, _)| source);
+        let full = self.told_dials >= TOLD_DIALS_MAX || !self.told_by.is_free(source, now, TOLD_DIALS);
+        let pause = self.config.retell;
         let connection = self.connection(node);
         let relayed = match connection.carried {
             Carried::Idle => return,
@@ -285,7 +318,7 @@ impl Machine {
         };
         let hello = sign_hello(&*self.identity, hello).encode();
         let phase = Phase::Greeting { wanted, met, said: resume, address, hello: hello.clone() };
-        let source = self.relays.by(socket).map_or(Source::Unknown, Source::Relay);
+        let source = self.relays.by(socket).map_or(Source::Unknown, |by| self.source_of(by).relays());
         self.add_socket(now, socket, phase, Some(hello), source);
         self.act_write(socket);
     }

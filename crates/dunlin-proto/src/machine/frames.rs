@@ -187,7 +187,7 @@ impl Machine {
             Frame::Travel(channel, said) => self.hear_travel(now, node, channel, said)?,
             Frame::Relay(said) => self.hear_relay(now, node, said)?,
             Frame::Memory(said) => self.hear_memory(node, said)?,
-            Frame::Read(channel, read) => self.hear_read(node, channel, read),
+            Frame::Read(channel, read) => self.hear_read(now, node, channel, read),
             Frame::Names(said) => {
                 let met = if self.is_me(node) { Some(self.me.incarnation) } else { self.connection(node).met };
                 let incarnation = met.expect("it has shaken hands");

@@ -619,6 +619,8 @@ impl Machine {
 
     /// A socket takes up a connection.
     pub(super) fn carry_by(&mut self, now: Time, node: NodeId, id: SocketId) {
+        self.is_reached(node);
+        self.connections.is_met(node);
         let leaving = self.leaving;
         let connection = self.connection(node);
         let state = if connection.was_up {

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use super::Machine;
 use super::frames::CONTROL_MAX;
+use super::{Declined, Machine};
 use crate::account::{Charge, NOT_THERE, may_stand};
 use crate::channel::{Attached, Home, HomeHears, Proxy, Visitor};
 use crate::connection::Carried;
 use crate::id::{ChannelId, Contact, NodeId};
 use crate::planted::planted;
+use crate::source::Source;
 use crate::wire::{End, Frame, Kind, Memory, limits};
 
 /// Whether a value that waits may come.
@@ -51,6 +52,12 @@ impl Machine {
     pub fn held_for(&self, node: NodeId) -> u64 {
         let account = self.connections.get(node).map_or(0, |connection| connection.inbox.account.held());
         account + self.pool.declared_by(node)
+    }
+
+    /// Bytes that this node keeps for all others, or has reserved for them, beyond the credit that each
+    /// connection has in any case.
+    pub fn held_for_all(&self) -> u64 {
+        self.pool.held()
     }
 
     /// What that node has [declared](crate::names::Registry::cost_of) here takes so many bytes; it may outlive the connection, so it is kept until fewer are said.
@@ -103,6 +110,28 @@ impl Machine {
     /// These channels have not been opened: the guest is not let in.
     pub fn forget_guest(&mut self, channels: impl IntoIterator<Item = ChannelId>) {
         channels.into_iter().for_each(|channel| self.free_guest(channel));
+    }
+
+    /// An end of this channel has come in a message from that node, whose source pays for it until it [is
+    /// over](Self::free_end) here. The program's own nodes pay nothing. `None`: there is no room.
+    pub(crate) fn pay_for_end(&mut self, channel: ChannelId, giver: Contact) -> Option<Option<Source>> {
+        if self.is_me(giver.node) {
+            return Some(None);
+        }
+        let connection = self.connections.get(giver.node);
+        let source = connection.map_or(Source::Unknown, |connection| connection.inbox.account.source());
+        if self.pool.pays_for_end(source) {
+            return Some(Some(source));
+        }
+        self.declines(giver.node, Declined::Half(channel));
+        None
+    }
+
+    pub(crate) fn free_end(&mut self, paid_by: Option<Source>) {
+        if let Some(source) = paid_by {
+            self.pool.end_is_over(source);
+            self.admit_waiting();
+        }
     }
 
     /// A channel is over here that may be a guest's.
@@ -363,6 +392,7 @@ impl Machine {
             self.free_half(*node, channel, half);
         }
         self.free_guest(channel);
+        self.free_end(home.rare.paid_by);
         Some(home)
     }
 
@@ -370,6 +400,7 @@ impl Machine {
     pub(crate) fn remove_proxy(&mut self, channel: ChannelId) -> Option<Box<Proxy>> {
         let proxy = self.proxies.remove(&channel)?;
         self.free_guest(channel);
+        self.free_end(proxy.paid_by);
         Some(proxy)
     }
 
@@ -377,6 +408,7 @@ impl Machine {
     pub(crate) fn remove_visitor(&mut self, channel: ChannelId) -> Option<Visitor> {
         let mut visitor = self.visitors.remove(&channel)?;
         let from = visitor.old_home();
+        self.free_end(visitor.paid_by.take());
         let buffered: Vec<(Contact, Charge)> = visitor.buffered.drain().collect();
         for (from, charge) in buffered {
             self.give_back_to(from, channel, charge);

@@ -12,11 +12,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::account::{Charge, Pool};
+use crate::channel::by_node::ByNode;
 use crate::channel::{EarlyLapse, Home, HomeHears, Proxy, ProxyHears, Visitor};
 use crate::comparisons::Comparisons;
 use crate::config::Config;
 use crate::connection::book::Book;
 use crate::connection::former::Former;
+use crate::connection::pace::Paces;
 use crate::connection::table::Connections;
 use crate::connection::{Carried, Connection, Down, State, Traffic};
 use crate::id::{ChannelId, ConnectionId, Contact, DialId, Incarnation, Life, NodeId, SocketId};
@@ -153,8 +155,9 @@ pub struct Census {
     pub heard: u64,
     /// Other nodes: those that it is connected with, wants to reach, or has been told where to reach.
     pub nodes: usize,
-    /// How often the record of another node was looked at because a time had come, or in search of others. What
-    /// happens to one node costs the same however many others there are, or were.
+    /// How often the record of another node was looked at because a time had come, or in search of others,
+    /// and a half of a channel because the life of a connection has ended. What happens to one node costs the
+    /// same however many others, and halves of theirs, there are, or were.
     pub visited: u64,
 }
 
@@ -182,6 +185,8 @@ pub struct Machine {
     dials: BTreeMap<DialId, Dial>,
     /// How many of them are of addresses that this node was only told.
     told_dials: usize,
+    /// How many of them were in vain, by whose word.
+    told_by: Paces,
     /// Dial-backs that were asked for: when the node that has asked hears that there was none, unless there is.
     pub(crate) undialled: VecDeque<Undialled>,
     /// The nodes that are dialled for others alone, and some that no longer are: never more than may be.
@@ -200,10 +205,10 @@ pub struct Machine {
     /// How many steps of comparisons others have brought about.
     steps: u64,
     // Boxed: a node of a B-tree is about half empty, and they are large.
-    pub(crate) homes: BTreeMap<ChannelId, Box<Home>>,
-    pub(crate) proxies: BTreeMap<ChannelId, Box<Proxy>>,
+    pub(crate) homes: ByNode<Box<Home>>,
+    pub(crate) proxies: ByNode<Box<Proxy>>,
     /// Receivers that have come here in messages, and are not used yet.
-    pub(crate) visitors: BTreeMap<ChannelId, Visitor>,
+    pub(crate) visitors: ByNode<Visitor>,
     /// How many messages with ends have been packed.
     pub(crate) trips: u64,
     /// The messages with ends in them that go through this node, and have not been taken: whether the end is gone is known there, and not here.
@@ -245,6 +250,7 @@ impl Machine {
             relays: Relays::default(),
             dials: BTreeMap::new(),
             told_dials: 0,
+            told_by: Paces::default(),
             undialled: VecDeque::new(),
             dialled_back: BTreeSet::new(),
             next_dial: 0,
@@ -253,9 +259,9 @@ impl Machine {
             replaced: None,
             comparisons: Comparisons::default(),
             steps: 0,
-            homes: BTreeMap::new(),
-            proxies: BTreeMap::new(),
-            visitors: BTreeMap::new(),
+            homes: ByNode::default(),
+            proxies: ByNode::default(),
+            visitors: ByNode::default(),
             trips: 0,
             passing: BTreeMap::new(),
             said_here: VecDeque::new(),
@@ -369,13 +375,13 @@ impl Machine {
 
     /// What is there.
     pub fn census(&self) -> Census {
-        let attached = || self.homes.values().flat_map(|home| home.attached.values());
+        let attached = || self.homes.survey().flat_map(|(_, home)| home.attached.values());
         Census {
             homes: self.homes.len(),
             attached: attached().count(),
             proxies: self.proxies.len(),
             offers: attached().map(|from| from.open.len()).sum::<usize>()
-                + self.proxies.values().map(|proxy| proxy.standing()).sum::<usize>(),
+                + self.proxies.survey().map(|(_, proxy)| proxy.standing()).sum::<usize>(),
             visitors: self.visitors.len(),
             passing: self.passing.len(),
             unfinished: self.connections.survey().map(|(_, connection)| connection.inbox.unfinished()).sum(),
@@ -386,7 +392,10 @@ impl Machine {
             relays: self.relays.between_others(),
             heard: self.heard(),
             nodes: self.connections.len(),
-            visited: self.connections.visited(),
+            visited: self.connections.visited()
+                + self.homes.visited()
+                + self.proxies.visited()
+                + self.visitors.visited(),
         }
     }
 
@@ -448,6 +457,22 @@ impl Machine {
         let near = self.is_near_by(by);
         self.add_addresses(node, |book| addresses.iter().for_each(|address| book.hears(address, near)));
         self.remember_introducer(node, by);
+    }
+
+    /// As [`introduced`](Self::introduced), of a node where an end is, by whatever node has said so. `false`:
+    /// that one's source has named too many that nobody has met.
+    #[must_use = "`false`: that node is not looked for"]
+    pub(crate) fn hear_of(&mut self, node: NodeId, by: NodeId, addresses: &[String]) -> bool {
+        if self.is_me(node) {
+            return true;
+        }
+        let source = self.connections.get(by).map_or(Source::Unknown, |by| by.inbox.account.source());
+        let former = &mut self.former;
+        let is_admitted = self.connections.admit_unmet(node, source, |connection| former.comes_back(node, connection));
+        if is_admitted {
+            self.introduced(node, by, addresses);
+        }
+        is_admitted
     }
 
     /// Whether what that node says comes over a socket of this host.

@@ -301,7 +301,8 @@ impl Driver {
             }
             Action::ClosedRelayed(by, from, why) => {
                 let peer = format!("node {from}, relayed by {by}");
-                self.tell_why(state, now, peer, Source::Relay(by), None, &why);
+                let source = state.machine.source_of(by).relays();
+                self.tell_why(state, now, peer, source, None, &why);
             }
             Action::Connection(node, how) => {
                 state.carried_by(node);
@@ -550,8 +551,8 @@ impl Driver {
         let bell = Arc::<Bell>::default();
         let carrier = Carrier::new(self.clone(), id, bell.clone(), socket);
         let post = Post::new(self.clone(), bell.clone(), carrier);
-        state.trim.sockets(self.lately(), state.sockets.len() + 1);
         state.sockets.insert(id, Entry { bell, post: Arc::downgrade(&post), peer, source, dialled });
+        state.looks_at_memory(self.lately());
         world::spawn_own(post.serve(0));
         (id, source)
     }
@@ -560,7 +561,7 @@ impl Driver {
     pub(super) fn socket_over(self: &Arc<Self>, id: SocketId, bell: &Bell) {
         self.with(|state, now| {
             state.sockets.remove(&id);
-            state.trim.sockets(now, state.sockets.len());
+            state.looks_at_memory(now);
             state.parting.remove(&id);
             state.machine.closed(now, id);
             self.act(state, now);
@@ -593,7 +594,8 @@ impl Driver {
                 state.use_resting(now);
                 let State { machine, late, .. } = &mut *state;
                 late.retain(|channel, _| machine.has_home(*channel));
-                if state.trim.is_time(now, state.sockets.len()) && !world::is_simulated() {
+                state.looks_at_memory(now);
+                if state.trim.is_time(now) && !world::is_simulated() {
                     // Not here: others wait for the lock.
                     drop(tokio::task::spawn_blocking(trim));
                 }
@@ -781,6 +783,10 @@ impl Drop for Behind {
 }
 
 impl State {
+    fn looks_at_memory(&mut self, now: Time) {
+        self.trim.sees(now, self.sockets.len(), self.machine.held_for_all());
+    }
+
     fn next_alarm(&self) -> Option<Time> {
         let resting = self.resting.front().map(|(at, _)| *at);
         self.machine.next_tick().into_iter().chain(self.hub_alarm).chain(resting).chain(self.trim.due()).min()

@@ -1242,7 +1242,10 @@ fn adopt_first(
     }
     let value_max = locked.state.machine.value_max();
     if which(kind) == Which::Receiver {
-        locked.state.machine.open_home_to(channel, terms_of_reply(value_max), declaration(), other);
+        let (now, terms) = (locked.now, terms_of_reply(value_max));
+        if !locked.state.machine.open_home_given(now, channel, terms, declaration(), giver) {
+            return drop(living(agent, Arrival::Stale));
+        }
         let Some(Agent::Inlet(inlet)) = agent else {
             return end_first(channel, kind, other, locked);
         };
@@ -1253,7 +1256,9 @@ fn adopt_first(
         return locked.driver.stretch(locked.state, channel, Some(other), Box::new(bridge));
     }
     let terms = (kind == EndKind::Reply).then(|| terms_of_reply(value_max));
-    let _ = locked.state.machine.adopt(channel, other, terms);
+    if !locked.state.machine.adopt_given(locked.now, channel, giver, terms) {
+        return drop(living(agent, Arrival::Stale));
+    }
     let Some(Agent::Outlet(outlet)) = agent else {
         // Nobody here wanted it.
         return locked.state.machine.end_proxy(locked.now, channel, End::Gone);

@@ -1,31 +1,48 @@
-//! Gives memory back to the system when many connections have gone.
+//! Gives memory back to the system when many connections have gone, or much of what was kept for other nodes
+//! has.
 //!
-//! What a connection takes is many small pieces. The allocator of glibc keeps the pages of those that are freed, unless they are the last
-//! ones: of 5,000 idle connections 10 KB each stay in the process when they have closed, and 0.8 KB after this.
+//! What a connection takes is many small pieces, and so is what lies here for others. The allocator of glibc
+//! keeps the pages of those that are freed, unless they are the last ones: of 5,000 idle connections 10 KB
+//! each stay in the process when they have closed, and 0.8 KB after this.
 
 use std::time::Duration;
 
 use dunlin_proto::time::Time;
 
-/// Fewer sockets than this are not worth the while.
-const SOCKETS_MIN: usize = 256;
+/// Fewer sockets than this are not worth the while...
+const SOCKETS_MIN: u64 = 256;
 
-/// So long after most sockets have gone: others may follow, and their tasks have to end.
+/// ... nor are fewer bytes.
+const BYTES_MIN: u64 = 64 << 20;
+
+/// So long after most of it has gone: more may follow, and tasks have to end.
 const WAIT: Duration = Duration::from_secs(1);
 
 /// When it is time.
 #[derive(Debug, Default)]
 pub(super) struct Trim {
-    /// The most sockets there were since memory was last given back.
-    most: usize,
+    sockets: Peak,
+    bytes: Peak,
     due: Option<Time>,
 }
 
+/// The most there was since memory was last given back.
+#[derive(Debug, Default)]
+struct Peak(u64);
+
+impl Peak {
+    /// There is so much now: whether most of much has gone.
+    fn sees(&mut self, now: u64, min: u64) -> bool {
+        self.0 = self.0.max(now);
+        self.0 >= min && now <= self.0 / 4
+    }
+}
+
 impl Trim {
-    /// There are so many sockets.
-    pub(super) fn sockets(&mut self, now: Time, count: usize) {
-        self.most = self.most.max(count);
-        if self.most >= SOCKETS_MIN && count <= self.most / 4 && self.due.is_none() {
+    /// There are so many sockets, and so many bytes are kept for other nodes.
+    pub(super) fn sees(&mut self, now: Time, sockets: usize, bytes: u64) {
+        let sockets = self.sockets.sees(sockets as u64, SOCKETS_MIN);
+        if (self.bytes.sees(bytes, BYTES_MIN) || sockets) && self.due.is_none() {
             self.due = Some(now + WAIT);
         }
     }
@@ -34,11 +51,11 @@ impl Trim {
         self.due
     }
 
-    /// Whether it is time now, with so many sockets.
-    pub(super) fn is_time(&mut self, now: Time, count: usize) -> bool {
+    /// Whether it is time now. What is there then is the most there was.
+    pub(super) fn is_time(&mut self, now: Time) -> bool {
         let is_time = self.due.is_some_and(|due| due <= now);
         if is_time {
-            *self = Self { most: count, due: None };
+            *self = Self::default();
         }
         is_time
     }
@@ -58,22 +75,40 @@ pub(super) fn trim() {
 mod tests {
     use super::*;
 
+    fn second(n: u64) -> Time {
+        Time(n * 1_000_000)
+    }
+
     #[test]
     fn memory_is_given_back_once_most_of_many_sockets_have_gone() {
         let mut trim = Trim::default();
-        let second = |n: u64| Time(n * 1_000_000);
-        trim.sockets(second(1), 255);
-        trim.sockets(second(1), 0);
+        trim.sees(second(1), 255, 0);
+        trim.sees(second(1), 0, 0);
         assert_eq!(trim.due(), None, "there were not many");
-        trim.sockets(second(2), 1_000);
-        trim.sockets(second(3), 251);
+        trim.sees(second(2), 1_000, 0);
+        trim.sees(second(3), 251, 0);
         assert_eq!(trim.due(), None);
-        trim.sockets(second(3), 250);
-        trim.sockets(second(4), 0);
+        trim.sees(second(3), 250, 0);
+        trim.sees(second(4), 0, 0);
         assert_eq!(trim.due(), Some(second(4)));
-        assert!(!trim.is_time(second(3), 0));
-        assert!(trim.is_time(second(4), 0) && !trim.is_time(second(5), 0));
-        trim.sockets(second(6), 0);
+        assert!(!trim.is_time(second(3)));
+        assert!(trim.is_time(second(4)) && !trim.is_time(second(5)));
+        trim.sees(second(6), 0, 0);
+        assert_eq!(trim.due(), None, "once");
+    }
+
+    #[test]
+    fn memory_is_given_back_once_most_of_many_bytes_have_gone() {
+        let mut trim = Trim::default();
+        trim.sees(second(1), 3, BYTES_MIN - 1);
+        trim.sees(second(1), 3, 0);
+        assert_eq!(trim.due(), None, "they were not many");
+        trim.sees(second(2), 3, BYTES_MIN);
+        trim.sees(second(2), 3, BYTES_MIN / 2);
+        assert_eq!(trim.due(), None);
+        trim.sees(second(3), 3, BYTES_MIN / 4);
+        assert!(trim.is_time(second(4)));
+        trim.sees(second(5), 3, 0);
         assert_eq!(trim.due(), None, "once");
     }
 }

@@ -16,12 +16,14 @@ use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 
+use super::by_node::Concerns;
 use super::{Proxy, Waiting};
 use crate::account::Ledger;
 use crate::id::{ChannelId, ChoiceId, Contact, NodeId, Ticket};
 use crate::machine::Machine;
 use crate::planted::planted;
 use crate::seldom::First;
+use crate::source::Source;
 use crate::time::Time;
 use crate::wire::{Declaration, End, Expected, Face, Frame, Moved, Poison, Travel, Which};
 
@@ -209,6 +211,16 @@ impl Proxy {
     }
 }
 
+impl Concerns for Proxy {
+    fn concerns(&self, each: &mut dyn FnMut(NodeId)) {
+        each(self.home);
+        let Way { sponsor, givers, askers, lent, .. } = &self.way;
+        sponsor.iter().for_each(|(sponsor, _)| each(*sponsor));
+        givers.iter().chain(lent).for_each(|(node, _)| each(*node));
+        askers.iter().for_each(|(asker, _)| each(*asker));
+    }
+}
+
 /// Whether a home's receiver is there.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HomePhase {
@@ -245,6 +257,15 @@ impl First for HomePhase {
 }
 
 impl HomePhase {
+    /// The nodes of whose loss it has to hear.
+    pub(crate) fn concerns(&self, each: &mut dyn FnMut(NodeId)) {
+        self.lent.iter().for_each(|(to, _)| each(*to));
+        match self.stage {
+            Stage::Here => {}
+            Stage::Asked(to) | Stage::Leaving(to) | Stage::Emptying(to) => each(to),
+        }
+    }
+
     /// Whether the sender has been told that the receiver is elsewhere.
     pub(crate) fn has_said_so(&self) -> bool {
         self.moves_to().is_some()
@@ -310,6 +331,19 @@ pub(crate) struct Visitor {
     over: Option<End>,
     /// What the values cost that have come.
     pub(crate) buffered: Ledger,
+    /// It came in a message from a node of that source, which pays for it.
+    pub(crate) paid_by: Option<Source>,
+}
+
+impl Concerns for Visitor {
+    fn concerns(&self, each: &mut dyn FnMut(NodeId)) {
+        each(self.place.home);
+        self.givers.iter().chain(&self.lent).for_each(|(node, _)| each(*node));
+        self.takers.iter().for_each(|(taker, _)| each(*taker));
+        self.late_answers.iter().for_each(|node| each(*node));
+        let sender = self.state.as_ref().and_then(|state| state.sender.as_ref());
+        sender.iter().for_each(|(node, _)| each(*node));
+    }
 }
 
 impl Visitor {
@@ -363,8 +397,13 @@ impl Machine {
 
     /// Says of an end who has it, to who gave it or took it. If that life of the connection is over, it has been given up there.
     fn answer(&mut self, now: Time, to: Contact, channel: ChannelId, said: Travel) {
+        self.answer_unless_over(now, to, Frame::Travel(channel, said));
+    }
+
+    /// Says something to a node that can hear it only in that life of the connection.
+    pub(in crate::channel) fn answer_unless_over(&mut self, now: Time, to: Contact, frame: Frame) {
         if !self.is_over(to) {
-            self.say(now, to.node, Frame::Travel(channel, said));
+            self.say(now, to.node, frame);
         }
     }
 

@@ -59,14 +59,14 @@ pub struct Unsettled {
 impl Machine {
     /// The ends that this node has put into messages, and answers for: if it leaves now, they are lost.
     pub fn unsettled(&self) -> impl Iterator<Item = Unsettled> {
-        let senders = self.proxies.iter().filter(|(_, proxy)| proxy.way.is_away() && proxy.way.over.is_none());
+        let senders = self.proxies.survey().filter(|(_, proxy)| proxy.way.is_away() && proxy.way.over.is_none());
         let senders = senders.map(|(channel, proxy)| (channel, Which::Sender, proxy.way.lent.map(|(to, _)| to)));
-        let homes = self.homes.iter().filter(|(_, home)| home.phase.is_away() && home.rare.ended.is_none());
+        let homes = self.homes.survey().filter(|(_, home)| home.phase.is_away() && home.rare.ended.is_none());
         let homes = homes.map(|(channel, home)| match home.phase.stage {
             Stage::Here => (channel, Which::Receiver, home.phase.lent.map(|(to, _)| to)),
             Stage::Asked(to) | Stage::Leaving(to) | Stage::Emptying(to) => (channel, Which::Receiver, Some(to)),
         });
-        let visitors = self.visitors.iter().filter(|(_, visitor)| visitor.is_away() && visitor.over.is_none());
+        let visitors = self.visitors.survey().filter(|(_, visitor)| visitor.is_away() && visitor.over.is_none());
         let visitors = visitors.map(|(channel, visitor)| (channel, Which::Receiver, visitor.lent.map(|(to, _)| to)));
         senders.chain(homes).chain(visitors).map(|(channel, which, holder)| Unsettled {
             channel: *channel,

@@ -250,6 +250,21 @@ impl Machine {
             self.answer(now, giver, channel, lost);
             return Arrival::Stale;
         }
+        let is_new = self.visitors.get(&channel).is_none_or(|visitor| {
+            let same = visitor.place.home == place.home && visitor.place.claim == place.claim;
+            !(visitor.is_away() && same) && place.claim > visitor.place.claim
+        });
+        let paid_by = match self.pay_for_end(channel, giver) {
+            Some(paid_by) if is_new => paid_by,
+            None if is_new => {
+                self.answer(now, giver, channel, lost);
+                return Arrival::Stale;
+            }
+            paid_by => {
+                self.free_end(paid_by.flatten());
+                None
+            }
+        };
         let (mut late_answers, silent) = (Vec::new(), self.is_silent(giver));
         if let Some(visitor) = self.visitors.get_mut(&channel) {
             let is_away = visitor.is_away();
@@ -297,6 +312,7 @@ impl Machine {
             late_answers,
             over: None,
             buffered: Ledger::default(),
+            paid_by,
         };
         self.remove_visitor(channel);
         self.visitors.insert(channel, visitor);
@@ -312,7 +328,9 @@ impl Machine {
             visitor.fetching = true;
             let (home, claim) = (visitor.place.home, visitor.place.claim);
             let (by, addresses) = (visitor.by, visitor.place.addresses.clone());
-            self.introduced(home, by, &addresses);
+            if !self.hear_of(home, by, &addresses) {
+                return self.fail_visitor(now, channel, End::Lost);
+            }
             self.say(now, home, Frame::Travel(channel, Travel::Fetch(claim)));
         }
     }
@@ -510,13 +528,16 @@ impl Machine {
             state.sender = None;
             state.ended.get_or_insert(End::Lost);
         }
-        let ended = state.ended.clone();
-        if let Some((node, addresses)) = state.sender.clone()
-            && !self.is_me(node)
-        {
-            self.introduced(node, from, &addresses);
-            self.connect(now, node);
+        let sender = state.sender.clone();
+        if let Some((node, addresses)) = sender.filter(|(node, _)| !self.is_me(*node)) {
+            if self.hear_of(node, from, &addresses) {
+                self.connect(now, node);
+            } else if let Some(state) = self.visitors.get_mut(&channel).and_then(|visitor| visitor.state.as_mut()) {
+                state.sender = None;
+                state.ended.get_or_insert(End::Lost);
+            }
         }
+        let ended = self.visitors.get(&channel).and_then(|visitor| visitor.state.as_ref()?.ended.clone());
         self.hears(channel, from, HomeHears::Arrived(ended));
     }
 
@@ -525,11 +546,14 @@ impl Machine {
         if !self.visitors.get(&channel).is_some_and(|visitor| visitor.arrived) {
             return;
         }
+        // The home that it becomes is paid for as the visitor was.
+        let paid_by = self.visitors.get_mut(&channel).and_then(|visitor| visitor.paid_by.take());
         let Some(visitor) = self.remove_visitor(channel) else { return };
-        let Some(state) = visitor.state else { return };
+        let Some(state) = visitor.state else { return self.free_end(paid_by) };
         let mut home = Home::new(NO_TERMS, declaration(), false);
         home.rare.epoch = state.epoch;
         home.rare.transfer = state.transfer;
+        home.rare.paid_by = paid_by;
         home.phase.ended = state.ended;
         // No fetch of a home before this one is one of this.
         home.phase.claim = if planted!(StaleEpoch) { 0 } else { state.epoch << 32 };

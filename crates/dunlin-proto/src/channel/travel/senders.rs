@@ -204,7 +204,12 @@ impl Machine {
             self.settle_lent(now, channel);
             self.drop_way(now, channel, &End::Lost);
         }
+        let Some(paid_by) = self.pay_for_end(channel, giver) else {
+            self.answer(now, giver, channel, lost);
+            return Arrival::Stale;
+        };
         let mut proxy = Proxy::new(place.home);
+        proxy.paid_by = paid_by;
         proxy.way.state = Whereabouts::Resting;
         proxy.way.epoch = place.epoch;
         proxy.way.transfer = place.transfer;
@@ -231,8 +236,10 @@ impl Machine {
             proxy.way.state = Whereabouts::Taking { moved: false };
             let transfer = proxy.way.transfer;
             let (home, told) = (proxy.home, proxy.way.told.clone());
-            if let Some((by, addresses)) = told.filter(|_| !self.is_me(home)) {
-                self.introduced(home, by, &addresses);
+            if let Some((by, addresses)) = told
+                && !self.hear_of(home, by, &addresses)
+            {
+                return self.lose_proxy(now, channel);
             }
             self.say_to_home(now, channel, ToHome::Take(transfer));
         }
@@ -427,29 +434,35 @@ impl Machine {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         proxy.way.state = Whereabouts::Asking;
         let epoch = proxy.way.epoch + 1;
-        if let (Some((_, addresses)), Some((by, _))) = (proxy.way.sponsor.clone(), proxy.way.told.clone()) {
-            self.introduced(sponsor, by, &addresses);
+        if let (Some((_, addresses)), Some((by, _))) = (proxy.way.sponsor.clone(), proxy.way.told.clone())
+            && !self.hear_of(sponsor, by, &addresses)
+        {
+            return self.lose_proxy(now, channel);
         }
         self.say(now, sponsor, Frame::Travel(channel, Travel::Where(epoch)));
     }
 
     /// There is a connection to a node, which may have been known in an earlier life: what that said of where the home is counts no more.
     pub(crate) fn take_anew(&mut self, now: Time, node: NodeId) {
-        let asking = |proxy: &Proxy| proxy.home == node && proxy.way.state == Whereabouts::Asking;
-        let channels: Vec<(ChannelId, u64)> = self
-            .proxies
-            .iter()
-            .filter(|(_, proxy)| asking(proxy))
-            .map(|(channel, proxy)| (*channel, proxy.way.transfer))
-            .collect();
-        for (channel, transfer) in channels {
+        for channel in self.asking(node) {
+            let Some(transfer) = self.proxies.get(&channel).map(|proxy| proxy.way.transfer) else { continue };
             self.say_to_home(now, channel, ToHome::Take(transfer));
         }
     }
 
     /// Whether a half here asks where its home is, which may yet be at this node, in another life: it [says so](Self::take_anew) when they meet.
-    pub(crate) fn asks_of_home(&self, node: NodeId) -> bool {
-        self.proxies.values().any(|proxy| proxy.home == node && proxy.way.state == Whereabouts::Asking)
+    pub(crate) fn asks_of_home(&mut self, node: NodeId) -> bool {
+        !self.asking(node).is_empty()
+    }
+
+    /// The halves that ask where their homes are, which were last known to be at that node.
+    fn asking(&mut self, node: NodeId) -> Vec<ChannelId> {
+        let mut asking = self.proxies.of(node);
+        asking.retain(|channel| {
+            let half = self.proxies.get(channel);
+            half.is_some_and(|proxy| proxy.home == node && proxy.way.state == Whereabouts::Asking)
+        });
+        asking
     }
 
     pub(super) fn answer_askers(&mut self, now: Time, channel: ChannelId) {
@@ -517,11 +530,12 @@ impl Machine {
         for ticket in aborted {
             self.proxy_hears(channel, ProxyHears::Abort(ticket));
         }
-        if !me {
-            self.introduced(to, mover, addresses);
+        self.proxy_hears(channel, ProxyHears::Moved(to, again));
+        if !self.hear_of(to, mover, addresses) {
+            self.lose_proxy(now, channel);
+            return Ok(());
         }
         self.say_to_home(now, channel, ToHome::Take(transfer));
-        self.proxy_hears(channel, ProxyHears::Moved(to, again));
         Ok(())
     }
 }

@@ -26,8 +26,9 @@ impl Machine {
                     proxy.home = home;
                     proxy.way.state = Whereabouts::Taking { moved: false };
                     let transfer = proxy.way.transfer;
-                    if !self.is_me(home) {
-                        self.introduced(home, from, &addresses);
+                    if !self.hear_of(home, from, &addresses) {
+                        self.lose_proxy(now, channel);
+                        return Ok(());
                     }
                     self.say_to_home(now, channel, ToHome::Take(transfer));
                 }
@@ -208,8 +209,7 @@ impl Machine {
 
     /// A node is lost: what was on its way to it, or from it.
     pub(crate) fn settle_travel(&mut self, now: Time, node: NodeId) {
-        let channels: Vec<ChannelId> = self.proxies.keys().copied().collect();
-        for channel in channels {
+        for channel in self.proxies.of(node) {
             let Some(proxy) = self.proxies.get_mut(&channel) else { continue };
             proxy.way.askers.retain(|(asker, _)| *asker != node);
             proxy.way.givers.retain(|(giver, _)| *giver != node);
@@ -220,8 +220,7 @@ impl Machine {
             }
             self.forget_passed_on(now, channel);
         }
-        let channels: Vec<ChannelId> = self.visitors.keys().copied().collect();
-        for channel in channels {
+        for channel in self.visitors.of(node) {
             let Some(visitor) = self.visitors.get_mut(&channel) else { continue };
             if visitor.takers.iter().any(|(taker, _)| *taker == node) {
                 visitor.takers.retain(|(taker, _)| *taker != node);
@@ -243,8 +242,7 @@ impl Machine {
             }
             self.forget_passed_on(now, channel);
         }
-        let channels: Vec<ChannelId> = self.homes.keys().copied().collect();
-        for channel in channels {
+        for channel in self.homes.of(node) {
             let Some(home) = self.homes.get_mut(&channel) else { continue };
             match (home.phase.stage, home.phase.lent) {
                 (Stage::Here, Some(gift)) if gift.0 == node => {

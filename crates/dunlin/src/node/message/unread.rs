@@ -67,6 +67,14 @@ impl Reading {
 pub(crate) struct Shelf(Arc<Mutex<BTreeMap<u128, Arc<Bytes>>>>);
 
 impl Shelf {
+    /// The value under this key, for one more node that reads it. `None`: it is not here, or as many read it
+    /// as may.
+    fn take(&self, key: u128) -> Option<Arc<Bytes>> {
+        let on_shelf = lock(&self.0);
+        // One of those who hold it is the shelf.
+        on_shelf.get(&key).filter(|message| Arc::strong_count(message) <= READERS_MAX).cloned()
+    }
+
     pub(crate) fn len(&self) -> usize {
         lock(&self.0).len()
     }
@@ -99,8 +107,7 @@ pub(crate) fn shelve(message: Bytes, encoding: Encoding, says: &Says<'_>) -> (By
 
 /// Another node reads a value of this one.
 pub(crate) fn serve(to: NodeId, channel_id: ChannelId, read: Read, locked: &mut Locked<'_>) {
-    let message = lock(&locked.state.shelf.0).get(&read.key).cloned();
-    let Some(message) = message.filter(|message| Arc::strong_count(message) <= READERS_MAX) else {
+    let Some(message) = locked.state.shelf.take(read.key) else {
         return locked.state.machine.end_proxy(locked.now, channel_id, End::Gone);
     };
     let (mut tx, rx) = channel::<Bytes>();
@@ -156,4 +163,19 @@ pub(crate) fn read(reading: Reading, ticket: Ticket, by: NodeId, says: &Says<'_>
         driver.with(|state, _| state.tell(half, Told::Read(ticket, message)));
     });
     Reads { encoding, _stop: Some(stop) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_has_so_many_readers_at_once() {
+        let shelf = Shelf::default();
+        lock(&shelf.0).insert(7, Arc::new(Bytes::from_static(b"krill")));
+        let mut readers: Vec<_> = std::iter::from_fn(|| shelf.take(7)).take(2 * READERS_MAX).collect();
+        assert_eq!(readers.len(), READERS_MAX);
+        readers.pop();
+        assert!(shelf.take(7).is_some() && shelf.take(8).is_none());
+    }
 }
