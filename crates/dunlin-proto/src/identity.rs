@@ -131,11 +131,8 @@ pub use stand_in::StandIn;
 
 #[cfg(feature = "stand-in")]
 mod stand_in {
-    use std::sync::Arc;
 
     use super::*;
-    use crate::id::Life;
-    use crate::{Config, Machine};
 
     /// An identity for tests and simulations: cheap, without randomness, for any id.
     ///
@@ -148,14 +145,6 @@ mod stand_in {
         /// The identity of the node with this id.
         pub fn of(node: NodeId) -> Self {
             Self(node)
-        }
-
-        /// A machine for this life of a node.
-        ///
-        /// # Panics
-        /// Those of [`Machine::new`].
-        pub fn machine(config: Config, me: Life, seed: u64) -> Machine {
-            Machine::new(config, me.incarnation, seed, Arc::new(Self(me.node)))
         }
 
         /// The bytes of this `Hello`, signed by the node that it is of.

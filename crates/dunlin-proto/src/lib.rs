@@ -81,6 +81,7 @@ mod relay;
 #[doc(hidden)]
 pub mod seldom;
 pub mod source;
+mod stream;
 pub mod time;
 pub mod wire;
 

@@ -9,8 +9,9 @@ use std::time::Duration;
 use crate::connection::pace::Rate;
 use crate::connection::{Attempt, Carried, Connection, Help};
 use crate::id::{NodeId, SocketId};
-use crate::machine::{Closed, Declined, Machine, Wanted};
-use crate::relay::is_relayed;
+use crate::machine::socket::{Undialled, Wanted};
+use crate::machine::{Closed, Declined, Machine};
+use crate::stream::is_relayed;
 use crate::time::Time;
 use crate::wire::{Frame, NoDial, NoRelay, Relay};
 
@@ -34,18 +35,6 @@ const DIAL_BACKS_EACH: Rate = Rate { at_once: 64, each: Duration::from_millis(62
 
 /// So many dial-backs are remembered. Who asks for more is not told, and asks the next after its own patience.
 const UNDIALLED_MAX: usize = 1024;
-
-/// A dial-back that was asked for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Undialled {
-    pub(crate) at: Time,
-    /// The helper.
-    to: NodeId,
-    /// The node that is to be dialled.
-    node: NodeId,
-    /// What carried the connection with it then.
-    socket: Option<SocketId>,
-}
 
 impl Machine {
     pub(crate) fn remember_introducer(&mut self, node: NodeId, by: NodeId) {

@@ -4,7 +4,16 @@ use std::collections::VecDeque;
 
 use crate::id::{Contact, Ticket};
 use crate::wire::Kind;
-use crate::wire::limits::{AHEAD, AHEAD_SMALL, VALUE};
+use crate::wire::limits::{self, AHEAD, AHEAD_SMALL, VALUE};
+
+/// The credit of a new connection, which no other connection can take away.
+pub(crate) const FLOOR: u64 = limits::CREDIT;
+
+/// What a sending half costs at its home, with the offers that its window allows.
+pub(crate) const HALF: u64 = 2 << 10;
+
+/// What an end costs that came in a message, with what serves it: its half, its bridge, and its queue.
+pub(crate) const END: u64 = 8 << 10;
 
 /// So many bytes of announced values may lie in the buffer of a channel, if it is more than one value.
 const BUFFERED: u64 = 16 << 20;

@@ -22,19 +22,10 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::id::ChannelId;
 use crate::source::Source;
 use crate::wire::{Kind, limits};
-pub(crate) use charge::{Charge, Charges, Ledger, Way, cost, may_stand};
+pub(crate) use charge::{Charge, Charges, FLOOR, HALF, Ledger, Way, cost, may_stand};
 pub(crate) use credit::Credit;
 pub(crate) use pool::Pool;
 use pool::{Need, Share};
-
-/// The credit of a new connection, which no other connection can take away.
-pub(crate) const FLOOR: u64 = limits::CREDIT;
-
-/// What a sending half costs at its home, with the offers that its window allows.
-pub(crate) const HALF: u64 = 2 << 10;
-
-/// What an end costs that came in a message, with what serves it: its half, its bridge, and its queue.
-pub(crate) const END: u64 = 8 << 10;
 
 /// So much of what a node has to answer to another one is not counted, in bytes: it goes out at once if that one reads.
 const ANSWERS_FREE: u64 = 128 << 10;

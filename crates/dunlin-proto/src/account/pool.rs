@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::{END, FLOOR, cost};
+use super::charge::{END, FLOOR, cost};
 use crate::config::Config;
 use crate::id::NodeId;
 use crate::source::Source;

@@ -9,8 +9,9 @@ mod home;
 mod proxy;
 mod travel;
 
-pub use travel::{Arrival, Leaving, Passage, ReceiverPlace, SenderPlace, Stand, Trip, Unsettled};
-pub(crate) use travel::{EarlyLapse, HomePhase, Visitor, Way, Whereabouts};
+pub use travel::state::{Arrival, Leaving, ReceiverPlace, SenderPlace, Trip};
+pub(crate) use travel::state::{EarlyLapse, Visitor};
+pub use travel::{Passage, Stand, Unsettled};
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use crate::seldom::{First, Seldom};
 use crate::source::Source;
 use crate::wire::{Declaration, End, Failure, Head, Rejection, Terms, limits};
 use by_node::Concerns;
+use travel::state::{HomePhase, Way, Whereabouts, place_in_line};
 
 /// What the driver of a home hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -265,6 +267,45 @@ impl Proxy {
     /// Whether nothing is left to be heard or said. What the home answers to the attachment must not meet the next one.
     pub(crate) fn is_over(&self) -> bool {
         self.gone_said && !self.unanswered && self.open.is_empty()
+    }
+}
+
+impl Proxy {
+    /// Whether it may say something to its home now.
+    pub(crate) fn may_speak(&self) -> bool {
+        self.way.state == Whereabouts::Known && self.way.again.is_empty()
+    }
+
+    /// Something that is offered again comes before what was offered later.
+    pub(crate) fn wait_in_place(&mut self, ticket: Ticket, what: Waiting) {
+        let later = |(other, _): &(Ticket, Waiting)| place_in_line(*other) > place_in_line(ticket);
+        let at = self.backlog.iter().position(later).unwrap_or(self.backlog.len());
+        self.backlog.insert(at, (ticket, what));
+    }
+
+    /// How many offers are not settled.
+    pub(crate) fn standing(&self) -> usize {
+        self.open.len() + self.backlog.len() + self.way.again.len()
+    }
+
+    /// Whether it is lost with this node.
+    pub(crate) fn needs(&self, node: NodeId) -> bool {
+        match self.way.state {
+            _ if self.way.over.is_some() => false,
+            Whereabouts::Known | Whereabouts::Taking { .. } => self.home == node,
+            Whereabouts::Asking => self.way.sponsor.as_ref().is_some_and(|(sponsor, _)| *sponsor == node),
+            Whereabouts::Resting => false,
+        }
+    }
+}
+
+impl Concerns for Proxy {
+    fn concerns(&self, each: &mut dyn FnMut(NodeId)) {
+        each(self.home);
+        let Way { sponsor, givers, askers, lent, .. } = &self.way;
+        sponsor.iter().for_each(|(sponsor, _)| each(*sponsor));
+        givers.iter().chain(lent).for_each(|(node, _)| each(*node));
+        askers.iter().for_each(|(asker, _)| each(*asker));
     }
 }
 

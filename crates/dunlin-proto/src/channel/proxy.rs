@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use super::travel::place_in_line;
-use super::{Proxy, ProxyHears, Standing, Waiting, Whereabouts};
+use super::travel::state::{Whereabouts, place_in_line};
+use super::{Proxy, ProxyHears, Standing, Waiting};
 use crate::account::cost;
 use crate::connection::outbox::Recalled;
 use crate::id::{ChannelId, ChoiceId, Contact, NodeId, Request, Ticket};

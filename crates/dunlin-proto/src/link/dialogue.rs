@@ -16,7 +16,7 @@
 //!     └──────────────────────────────────┘
 //! ```
 
-use super::{OFFERS_MAX, Word};
+use super::word::Word;
 use crate::id::Ticket;
 use crate::link::violation::Misstep;
 use crate::wire::{End, Which};
@@ -45,6 +45,10 @@ struct Offer {
     stand: Stand,
     withdrawn: bool,
 }
+
+/// So many offers of one half may be open at its home. A sender makes one after the other, so that more than
+/// two are a peer's mistake.
+const OFFERS_MAX: usize = 32;
 
 /// What becomes of a word of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use super::{Said, Word};
+use super::word::{Said, Word};
 use crate::config::Config;
 use crate::connection::outbox::{Company, PAGE, PAGE_MIN, SMALL, Sizes};
 use crate::connection::window::Window;

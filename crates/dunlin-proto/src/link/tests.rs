@@ -2,8 +2,10 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use super::*;
+use crate::id::Request;
 use crate::random::Random;
 use crate::wire::codec::WireError;
+use crate::wire::{End, Failure};
 
 /// Frames and words that a link has read and sent, and what is wrong with the last one.
 type Rejected<'a> = (Vec<Bytes>, &'a [(u32, Word)], Misstep);

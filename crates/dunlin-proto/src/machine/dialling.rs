@@ -4,39 +4,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::sockets::{Phase, Socket};
+use super::socket::{Dial, Phase, Socket, Wanted};
 use super::{Action, Closed, Machine};
 use crate::connection::pace::Rate;
 use crate::connection::{Attempt, Carried, Down};
 use crate::id::{ConnectionId, DialId, Incarnation, NodeId, SocketId};
 use crate::identity::sign_hello;
-use crate::relay::is_relayed;
 use crate::source::Source;
+use crate::stream::is_relayed;
 use crate::time::Time;
 use crate::wire::VERSIONS;
 use crate::wire::handshake::{Hello, Resume};
-
-/// What a dial is for.
-#[derive(Clone, Debug)]
-pub(super) struct Dial {
-    pub(super) wanted: Wanted,
-    pub(super) address: String,
-    /// It was only told; whether over a socket of this host.
-    pub(super) told: Option<bool>,
-}
-
-/// Whom this node has dialled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
-    /// This node, for a connection.
-    Node(NodeId),
-    /// Whoever is there: [`Action::Introduced`] tells.
-    Anybody,
-    /// Whoever is there; if it is this node, the connection with it needs no relay.
-    Probe(NodeId),
-    /// The node that is there: if it is this one, it is reached where it listens.
-    Check(NodeId),
-}
 
 /// How often a node is dialled without a pause, because a socket of its was lost or a connection begins anew: a peer
 /// can bring about both as fast as sockets are made.

@@ -5,38 +5,18 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
-use super::dialling::{REDIALS, Wanted};
-use super::sockets::{Phase, Socket};
+use super::dialling::REDIALS;
+use super::socket::{Phase, Promise, Socket, Wanted};
 use super::{Action, Closed, Machine};
 use crate::connection::{Attempt, Carried, Connection, Down, State};
 use crate::id::{ConnectionId, Incarnation, Life, NodeId, SocketId};
 use crate::identity::{confirm, confirmed, is_signed, prove, proven_by};
 use crate::planted::planted;
-use crate::relay::is_relayed;
 use crate::source::Source;
+use crate::stream::is_relayed;
 use crate::time::Time;
-use crate::wire::handshake::{self, Answer, Bound, Hello, Proof, Refusal, Resume, Welcome};
+use crate::wire::handshake::{self, Answer, Hello, Proof, Refusal, Resume, Welcome};
 use crate::wire::{Frame, Relay, VERSIONS, codec, limits};
-
-/// What a `Hello` that has been answered by `Welcome` says, and what was answered.
-#[derive(Clone, Debug)]
-pub(crate) struct Promise {
-    pub(super) dialler: Life,
-    /// The dialler's public key, and what it has to sign.
-    pub(super) key: Bytes,
-    pub(super) signed: Bytes,
-    pub(super) attempt: u64,
-    pub(super) addresses: Vec<String>,
-    pub(super) bound: Bound,
-    /// So many numbered frames the dialler has seen in the life that was answered.
-    pub(super) seen: u64,
-    /// What this side called the connection before.
-    pub(super) before: ConnectionId,
-    /// Where the connection stands at this side, as `Welcome` says it.
-    pub(super) answered: Resume,
-    /// It is a new one, which was offered in this answer only.
-    pub(super) begins: bool,
-}
 
 /// The other node can name any number of connections: so many are noted while one `Hello` is under way.
 const DISOWNED_MAX: usize = 8;

@@ -5,6 +5,7 @@ mod frames;
 mod handshake;
 mod lives;
 mod memory;
+pub(crate) mod socket;
 mod sockets;
 mod unfinished;
 
@@ -24,15 +25,12 @@ use crate::connection::{Carried, Connection, Down, State, Traffic};
 use crate::id::{ChannelId, ConnectionId, Contact, DialId, Incarnation, Life, NodeId, SocketId};
 use crate::identity::Identity;
 use crate::random::Random;
-use crate::reach::Undialled;
-use crate::relay::{Relays, is_relayed};
 use crate::source::Source;
+use crate::stream::{Relays, is_relayed};
 use crate::time::Time;
 use crate::wire::handshake::Refusal;
 use crate::wire::{Frame, Names, Read, limits};
-use dialling::Dial;
-pub(crate) use dialling::Wanted;
-pub(crate) use sockets::{Phase, Socket, Sockets};
+use socket::{Dial, Socket, Sockets, Undialled, Wanted};
 
 /// What the machine wants its driver to do or to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -692,5 +690,16 @@ impl Machine {
                 }
             }
         }
+    }
+}
+
+#[cfg(feature = "stand-in")]
+impl crate::identity::StandIn {
+    /// A machine for this life of a node.
+    ///
+    /// # Panics
+    /// Those of [`Machine::new`].
+    pub fn machine(config: Config, me: Life, seed: u64) -> Machine {
+        Machine::new(config, me.incarnation, seed, Arc::new(Self::of(me.node)))
     }
 }

@@ -3,10 +3,11 @@
 //! [`handshake`] opens a socket; after it, a socket carries [`Frame`]s, which [`codec`] writes and reads.
 
 pub mod codec;
+mod error;
 pub mod handshake;
 
 use bytes::Bytes;
-use codec::WireError;
+use error::WireError;
 
 use crate::id::{ChannelId, ChoiceId, Life, NodeId, Request, Ticket};
 

@@ -1,6 +1,6 @@
 //! What a machine knows of ends that are on their way, for who watches it.
 
-use super::{Gift, Stage, Whereabouts};
+use super::state::{Gift, Stage, Whereabouts};
 use crate::id::{ChannelId, Life, NodeId};
 use crate::machine::Machine;
 use crate::time::Time;

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
-use super::{Arrival, Leaving, ReceiverPlace, Stage, Trip, Visitor, declaration, take_early};
+use super::declaration;
+use super::state::{Arrival, Leaving, ReceiverPlace, Stage, Trip, Visitor, take_early};
 use crate::account::{Charge, Ledger};
 use crate::channel::{Attached, Home, HomeHears};
 use crate::connection::inbox::{Arrived, Begun};

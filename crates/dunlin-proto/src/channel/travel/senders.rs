@@ -1,6 +1,7 @@
 //! A sender that travels.
 
-use super::{Arrival, Leaving, SenderPlace, Trip, Whereabouts, declaration, place_in_line, take_early};
+use super::declaration;
+use super::state::{Arrival, Leaving, SenderPlace, Trip, Whereabouts, place_in_line, take_early};
 use crate::channel::{Attached, Home, Proxy, ProxyHears, Standing, Waiting};
 use crate::id::{ChannelId, Contact, NodeId};
 use crate::machine::Machine;

@@ -7,7 +7,7 @@
 //! Only one other node may be between two halves of a channel whose end has never left: what it says of such an end
 //! is said to that node alone. So the giver is [asked](crate::wire::FromHome::Onward) to say it as of one that has left before ([`Machine::pair`]).
 
-use super::{Arrival, Gift, ReceiverPlace, SenderPlace, Stage, Trip, Whereabouts};
+use super::state::{Arrival, Gift, ReceiverPlace, SenderPlace, Stage, Trip, Whereabouts};
 use crate::id::{ChannelId, Contact, NodeId};
 use crate::machine::Machine;
 use crate::time::Time;

@@ -1,6 +1,6 @@
 //! What nodes say to each other of ends on their way, and what comes of it when one of them is lost.
 
-use super::{Gift, Stage, Whereabouts, forget_giver};
+use super::state::{Gift, Stage, Whereabouts, forget_giver};
 use crate::channel::{HomeHears, ProxyHears};
 use crate::id::{ChannelId, NodeId};
 use crate::machine::Machine;

@@ -8,7 +8,7 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::{Next, Reader, WireError, end, failure, kind, next, tail};
-use crate::link::{Said, Word};
+use crate::link::word::{Said, Word};
 use crate::wire::{End, Head, Which, limits};
 
 /// What a frame says to a half, or to the link.

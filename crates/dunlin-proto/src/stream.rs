@@ -1,0 +1,133 @@
+//! The streams of relayed sockets: those of this node, and those between others.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+
+use crate::id::{NodeId, SocketId};
+use crate::source::{Shares, Source};
+use crate::wire::limits;
+
+/// Relayed sockets have numbers from here on.
+const RELAYED: u64 = 1 << 63;
+
+pub(crate) fn is_relayed(socket: SocketId) -> bool {
+    socket.0 >= RELAYED
+}
+
+/// A stream: the node on whose connection it is, and its number there.
+pub(crate) type Key = (NodeId, u64);
+
+/// What a stream is here.
+#[derive(Clone, Debug)]
+pub(crate) enum Stream {
+    /// A socket of this node.
+    End(End),
+    /// This node relays between it and that other one. So many bytes may still come on this one. `asked_by`:
+    /// the source that has asked for it, on this one.
+    Between { other: Key, room: usize, asked_by: Option<Source> },
+}
+
+/// A relayed socket of this node.
+#[derive(Clone, Debug)]
+pub(crate) struct End {
+    pub(crate) socket: SocketId,
+    /// Who has dialled, as the relay says.
+    pub(crate) from: Option<NodeId>,
+    /// What was fetched from the socket, and may not be sent yet.
+    pub(crate) left: VecDeque<Bytes>,
+    /// So many bytes may be sent...
+    pub(crate) may_say: usize,
+    /// ... and so many may come...
+    pub(crate) room: usize,
+    /// ... for which no credit has been given yet for so many that came.
+    pub(crate) unreturned: usize,
+    /// The socket may have something to say.
+    pub(crate) stirred: bool,
+    /// It has nothing to say behind that, and is over.
+    pub(crate) closing: bool,
+}
+
+/// What is relayed to this node, and by it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Relays {
+    pub(crate) streams: BTreeMap<Key, Stream>,
+    pub(crate) sockets: BTreeMap<SocketId, Key>,
+    next: u64,
+    /// How many sockets this node relays for each source.
+    pub(crate) shares: Shares,
+}
+
+impl Relays {
+    /// Who relays this socket.
+    pub(crate) fn by(&self, socket: SocketId) -> Option<NodeId> {
+        self.sockets.get(&socket).map(|(by, _)| *by)
+    }
+
+    /// Who has dialled on this socket, if it is one that its relay says that of.
+    pub(crate) fn from(&self, socket: SocketId) -> Option<NodeId> {
+        match self.streams.get(self.sockets.get(&socket)?)? {
+            Stream::End(end) => end.from,
+            Stream::Between { .. } => None,
+        }
+    }
+
+    pub(crate) fn end(&mut self, key: Key) -> Option<&mut End> {
+        match self.streams.get_mut(&key)? {
+            Stream::End(end) => Some(end),
+            Stream::Between { .. } => None,
+        }
+    }
+
+    pub(crate) fn of(&self, node: NodeId) -> impl Iterator<Item = (&Key, &Stream)> {
+        self.streams.range((node, 0)..=(node, u64::MAX))
+    }
+
+    /// Whether this node relays sockets of ours.
+    pub(crate) fn needs(&self, node: NodeId) -> bool {
+        !self.sockets.is_empty() && self.of(node).any(|(_, stream)| matches!(stream, Stream::End(_)))
+    }
+
+    /// Whether a socket that this node relays has something to say, and may.
+    pub(crate) fn are_stirred(&self, node: NodeId) -> bool {
+        let speaks = |end: &End| (end.stirred || !end.left.is_empty()) && end.may_say > 0;
+        !self.sockets.is_empty() && self.of(node).any(|(_, stream)| matches!(stream, Stream::End(end) if speaks(end)))
+    }
+
+    /// Sockets of this node's that others relay.
+    pub(crate) fn relayed(&self) -> usize {
+        self.sockets.len()
+    }
+
+    /// Sockets between others that this node relays.
+    pub(crate) fn between_others(&self) -> usize {
+        (self.streams.len() - self.sockets.len()) / 2
+    }
+
+    /// Removes a stream.
+    pub(crate) fn remove(&mut self, key: Key) {
+        match self.streams.remove(&key) {
+            Some(Stream::End(end)) => drop(self.sockets.remove(&end.socket)),
+            Some(Stream::Between { asked_by: Some(source), .. }) => self.shares.give_back(source),
+            Some(Stream::Between { asked_by: None, .. }) | None => {}
+        }
+    }
+
+    pub(crate) fn insert(&mut self, key: Key, from: Option<NodeId>) -> SocketId {
+        let socket = SocketId(RELAYED + self.next);
+        self.next += 1;
+        let end = End {
+            socket,
+            from,
+            left: VecDeque::new(),
+            may_say: limits::RELAYED,
+            room: limits::RELAYED,
+            unreturned: 0,
+            stirred: false,
+            closing: false,
+        };
+        self.streams.insert(key, Stream::End(end));
+        self.sockets.insert(socket, key);
+        socket
+    }
+}
