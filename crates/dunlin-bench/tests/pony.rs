@@ -44,10 +44,10 @@ fn who(rows: &[Value]) -> Vec<&str> {
 fn throughput_says_of_everybody_what_has_arrived() {
     let svg = folder("throughput").join("nodes.svg");
     let rows = shortly(&["throughput", "--vary", "nodes", "--at", "1,2", "--svg", svg.to_str().expect("it is text")]);
-    assert_eq!(rows.len(), 2 * 4);
+    assert_eq!(rows.len(), 2 * 6);
     for (number, row) in rows.iter().enumerate() {
         assert_eq!(row["bench"], "pony-throughput");
-        assert_eq!(row["nodes"], 1 + number / 4);
+        assert_eq!(row["nodes"], 1 + number / 6);
         assert_eq!(row["workers"], 2);
         assert_eq!(row["size"], 100_000);
         assert_eq!(row["quick"], true);
@@ -55,24 +55,30 @@ fn throughput_says_of_everybody_what_has_arrived() {
         let (megabytes, messages) = (megabytes.expect("a number"), messages.expect("a number"));
         assert!(megabytes > 0.0 && (messages * 0.1 - megabytes).abs() < 1e-6 * megabytes);
     }
-    // One of the plain sockets is what all others are compared with.
-    for rows in rows.chunks(4) {
+    // Sockets are compared with the better one of the plain ones; channels with one that hands messages on,
+    // too.
+    for rows in rows.chunks(6) {
         let compared: Vec<&str> = rows.iter().filter_map(|row| row["vs"].as_str()).collect();
-        assert_eq!(compared.len(), 3);
-        assert!(compared.iter().all(|vs| vs.starts_with("tokio tcp") && *vs == compared[0]));
+        let [of_sockets @ .., of_rendezvous, of_fifo] = &*compared else { panic!("{compared:?}") };
+        assert_eq!(of_sockets.len(), 3);
+        assert!(of_sockets.iter().all(|vs| vs.starts_with("tokio tcp") && *vs == of_sockets[0]));
+        assert_eq!((*of_rendezvous, *of_fifo), (who(rows)[3], who(rows)[3]));
     }
-    assert_eq!(series_in(&svg), [2; 4]);
+    assert_eq!(series_in(&svg), [2; 6]);
 }
 
 #[test]
 fn many_workers_at_one_node_are_all_heard() {
-    assert_eq!(shortly(&["throughput", "--vary", "workers", "--at", "60"]).len(), 4);
+    assert_eq!(shortly(&["throughput", "--vary", "workers", "--at", "60"]).len(), 6);
 }
 
 #[test]
 fn throughput_is_the_mean_of_the_rounds() {
     let rows = shortly(&["throughput", "--vary", "size", "--at", "1", "--rounds", "3"]);
-    assert_eq!(rows.len(), 4);
+    assert_eq!(rows.len(), 6);
+    // Of small messages a rendezvous is compared with a socket that answers each.
+    let vs: Vec<&str> = rows[4..].iter().filter_map(|row| row["vs"].as_str()).collect();
+    assert!(vs[0] == who(&rows)[2] && vs[1] != vs[0], "{vs:?}");
     for row in &rows {
         let runs: Vec<f64> = row["runs"].as_array().expect("one each").iter().filter_map(Value::as_f64).collect();
         assert_eq!((runs.len(), &row["rounds"]), (3, &3.into()));

@@ -1,15 +1,22 @@
 //! What plain sockets of tokio's do of the same: with one for each worker, or with one for each node, as somebody would write it who has no channels.
 //!
-//! A message has its length in four bytes before it; on a socket that several workers use, the worker's number is its first four bytes. There, a task writes for
-//! all of them, small messages together; and all who read, read as much as is there.
+//! A message has its length in four bytes before it; on a socket that several workers use, the worker's
+//! number is its first four bytes. There, a task writes for all of them, small messages together; and all who
+//! read, read as much as is there.
+//!
+//! Two do more, as a channel has to. [`ANSWERED`]: each message is answered by its worker's number, those
+//! that were read together in one piece, and a worker sends the next when its last was answered. [`OWNED`]:
+//! each message is handed on in a buffer of its own, to a task that receives all.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use bytes::{Buf, BufMut, Bytes};
-use tokio::io::AsyncWriteExt;
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 
 use super::run::{Counts, Gate, Task};
@@ -21,6 +28,11 @@ pub(super) const MUX: &str = "tokio tcp, a socket for each node";
 /// One for each worker.
 pub(super) const EACH: &str = "tokio tcp, a socket for each worker";
 
+/// One for each node, on which each message is answered.
+pub(super) const ANSWERED: &str = "tokio tcp, a socket for each node, answered";
+/// One for each worker, whose messages are handed on.
+pub(super) const OWNED: &str = "tokio tcp, a socket for each worker, owned buffers over mpsc(16)";
+
 /// Of the number of a worker.
 const NUMBER: usize = 4;
 /// What is smaller is worth copying: then it is written, or read, together with others.
@@ -29,6 +41,8 @@ const SMALL: usize = 16 * 1024;
 const TOGETHER: usize = 64 * 1024;
 /// So many messages of a node may wait to be written.
 const WAITING: usize = 64;
+/// So many messages in buffers of their own may wait to be received.
+const OWNED_MAX: usize = 16;
 
 /// What goes over the sockets for so many messages, in both directions.
 pub(super) fn carried(task: &Task, messages: u64) -> u64 {
@@ -39,6 +53,11 @@ pub(super) fn carried(task: &Task, messages: u64) -> u64 {
 /// Receives for ever.
 pub(super) async fn master(task: Task, listener: std::net::TcpListener, counts: Counts) -> Result<()> {
     let listener = TcpListener::from_std(listener)?;
+    match &*task.who {
+        ANSWERED => return answering_master(task, listener, counts).await,
+        OWNED => return owning_master(task, listener, counts).await,
+        _ => {}
+    }
     let (size, is_mux) = (task.payload(), task.who == MUX);
     let (sockets, size_max) = if is_mux { (task.nodes, NUMBER + size) } else { (task.nodes * task.workers, size) };
     // Before anybody receives: who is busy with the first ones does not get to the others.
@@ -71,12 +90,121 @@ pub(super) async fn master(task: Task, listener: std::net::TcpListener, counts: 
     receives.join_next().await.context("there is nobody to receive from")??
 }
 
+/// Receives for ever, and answers what it has read with one piece.
+async fn answering_master(task: Task, listener: TcpListener, counts: Counts) -> Result<()> {
+    let size = task.payload();
+    let mut receives = JoinSet::new();
+    for node in 0..task.nodes {
+        let (stream, _) = listener.accept().await?;
+        let (counts, first) = (counts.clone(), node * task.workers);
+        receives.spawn(async move {
+            stream.set_nodelay(true)?;
+            let (read, mut write) = stream.into_split();
+            let (mut messages, mut answers) = (Messages::new(read, NUMBER + size), BytesMut::new());
+            loop {
+                let mut message = messages.next().await?;
+                loop {
+                    ensure!(message.len() == NUMBER + size, "another message has arrived");
+                    let worker = message.get_u32_le();
+                    counts.one(first + worker as usize);
+                    answers.put_u32_le(worker);
+                    match messages.arrived() {
+                        Some(next) => message = next,
+                        None => break,
+                    }
+                }
+                write.write_all_buf(&mut answers).await?;
+            }
+        });
+    }
+    receives.join_next().await.context("there is nobody to receive from")??
+}
+
+/// Receives for ever what a task for each socket hands on.
+async fn owning_master(task: Task, listener: TcpListener, counts: Counts) -> Result<()> {
+    let size = task.payload();
+    let (hands_on, mut all) = mpsc::channel::<(usize, Bytes)>(OWNED_MAX);
+    let mut receives = JoinSet::new();
+    for worker in 0..task.nodes * task.workers {
+        let (stream, _) = listener.accept().await?;
+        let hands_on = hands_on.clone();
+        receives.spawn(async move {
+            stream.set_nodelay(true)?;
+            let mut messages = Messages::new(stream.into_split().0, size);
+            loop {
+                hands_on.send((worker, messages.next().await?)).await?;
+            }
+        });
+    }
+    receives.spawn(async move {
+        while let Some((worker, message)) = all.recv().await {
+            ensure!(message.len() == size, "another message has arrived");
+            counts.one(worker);
+        }
+        Ok(())
+    });
+    receives.join_next().await.context("there is nobody to receive from")??
+}
+
+/// What arrives on a socket, each message in a buffer of its own.
+struct Messages {
+    stream: OwnedReadHalf,
+    buffer: BytesMut,
+    /// So much is made room for.
+    room: usize,
+}
+
+impl Messages {
+    fn new(stream: OwnedReadHalf, size_max: usize) -> Self {
+        Self { stream, buffer: BytesMut::new(), room: TOGETHER.max(LENGTH + size_max) }
+    }
+
+    /// The next one, if all of it is there.
+    fn arrived(&mut self) -> Option<Bytes> {
+        let length = u32::from_le_bytes(*self.buffer.first_chunk::<LENGTH>()?) as usize;
+        (self.buffer.len() >= LENGTH + length).then(|| {
+            self.buffer.advance(LENGTH);
+            self.buffer.split_to(length).freeze()
+        })
+    }
+
+    async fn next(&mut self) -> Result<Bytes> {
+        loop {
+            if let Some(message) = self.arrived() {
+                return Ok(message);
+            }
+            if self.buffer.capacity() - self.buffer.len() < SMALL || self.buffer.capacity() < self.room {
+                self.buffer.reserve(self.room - self.buffer.len());
+            }
+            ensure!(self.stream.read_buf(&mut self.buffer).await? > 0, "the socket has ended");
+        }
+    }
+}
+
 /// Sends as the gate says.
 pub(super) async fn node(task: Task, master: SocketAddr, gate: Gate) -> Result<()> {
     let mut sends = JoinSet::new();
-    if task.who == MUX {
+    if task.who == ANSWERED {
         let (messages, all) = mpsc::channel(WAITING);
-        sends.spawn(write(TcpStream::connect(master).await?, all));
+        let (read, write_half) = TcpStream::connect(master).await?.into_split();
+        sends.spawn(write(write_half, all));
+        let answered: Arc<[Notify]> = (0..task.workers).map(|_| Notify::new()).collect();
+        sends.spawn(hear_answers(read, answered.clone()));
+        let payload = Bytes::from(vec![7; task.payload()]);
+        for worker in 0..task.workers {
+            let (messages, payload, answered) = (messages.clone(), payload.clone(), answered.clone());
+            let mut gate = gate.clone();
+            sends.spawn(async move {
+                loop {
+                    gate.open().await?;
+                    messages.send((worker as u32, payload.clone())).await?;
+                    answered[worker].notified().await;
+                }
+            });
+        }
+    } else if task.who == MUX {
+        let (messages, all) = mpsc::channel(WAITING);
+        sends.spawn(write(TcpStream::connect(master).await?.into_split().1, all));
         let payload = Bytes::from(vec![7; task.payload()]);
         for worker in 0..task.workers {
             let (messages, payload) = (messages.clone(), payload.clone());
@@ -107,9 +235,21 @@ pub(super) async fn node(task: Task, master: SocketAddr, gate: Gate) -> Result<(
     sends.join_next().await.context("there is nobody to send")??
 }
 
+/// Wakes each worker whose message has been answered.
+async fn hear_answers(mut stream: OwnedReadHalf, answered: Arc<[Notify]>) -> Result<()> {
+    let mut answers = BytesMut::with_capacity(TOGETHER);
+    loop {
+        ensure!(stream.read_buf(&mut answers).await? > 0, "the socket has ended");
+        while answers.len() >= NUMBER {
+            answered[answers.get_u32_le() as usize].notify_one();
+        }
+        answers.reserve(TOGETHER);
+    }
+}
+
 /// Writes what all workers of a node send.
-async fn write(mut stream: TcpStream, mut messages: mpsc::Receiver<(u32, Bytes)>) -> Result<()> {
-    stream.set_nodelay(true)?;
+async fn write(mut stream: OwnedWriteHalf, mut messages: mpsc::Receiver<(u32, Bytes)>) -> Result<()> {
+    stream.as_ref().set_nodelay(true)?;
     let (mut waiting, mut together) = (Vec::with_capacity(WAITING), Vec::with_capacity(TOGETHER + SMALL));
     while messages.recv_many(&mut waiting, WAITING).await > 0 {
         for (worker, payload) in waiting.drain(..) {
@@ -118,7 +258,7 @@ async fn write(mut stream: TcpStream, mut messages: mpsc::Receiver<(u32, Bytes)>
             if payload.len() <= SMALL {
                 together.put_slice(&payload);
             } else {
-                stream.write_all_buf(&mut together.as_slice().chain(payload)).await?;
+                stream.write_all_buf(&mut Buf::chain(together.as_slice(), payload)).await?;
                 together.clear();
             }
             if together.len() >= TOGETHER {

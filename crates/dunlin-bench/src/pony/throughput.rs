@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::over_dunlin::{DUNLIN, FIFO};
 #[cfg(feature = "link")]
 use super::over_link::{LINK, LINK_FIFO};
-use super::over_tcp::{EACH, MUX};
+use super::over_tcp::{ANSWERED, EACH, MUX, OWNED};
 use super::plot::{Axis, Chart, Scale, Series};
 use super::run::{Measured, Task};
 use super::{How, PonyError, at, bytes, mean};
@@ -34,7 +34,8 @@ pub(super) struct Row {
     messages_per_second: f64,
     /// Megabytes per second of each round.
     runs: Vec<f64>,
-    /// The better one of the plain sockets, and what part of its throughput this is: the median over the rounds.
+    /// [What it is compared with](peers), the best of it, and what part of its throughput this is: the median
+    /// over the rounds.
     vs: Option<String>,
     ratio: Option<f64>,
     #[serde(flatten)]
@@ -42,6 +43,23 @@ pub(super) struct Row {
 }
 
 const PLAIN: [&str; 2] = [MUX, EACH];
+const SOCKETS: [&str; 4] = [MUX, EACH, ANSWERED, OWNED];
+
+/// From this size on the copy of a message costs more than all else.
+const LARGE: usize = 10_000;
+
+/// What this one is compared with: sockets that do as much for each message.
+fn peers(task: &Task) -> &'static [&'static str] {
+    let is_socket = SOCKETS.contains(&task.who.as_str());
+    // A name with a policy has it behind a comma.
+    let is_rendezvous = !task.who.contains(',');
+    match task.payload() {
+        _ if is_socket => &PLAIN,
+        LARGE.. => &[OWNED],
+        _ if is_rendezvous => &[ANSWERED],
+        _ => &PLAIN,
+    }
+}
 
 pub(super) fn points(vary: Vary, how: &How, asked: Option<&[usize]>) -> Result<Vec<Vec<Task>>, PonyError> {
     let (usual, max): (&[usize], usize) = match vary {
@@ -55,7 +73,7 @@ pub(super) fn points(vary: Vary, how: &How, asked: Option<&[usize]>) -> Result<V
             Vary::Size => (1, 50, at),
             Vary::Workers => (1, at, 50_000),
         };
-        let all = [MUX, EACH, DUNLIN, FIFO];
+        let all = [MUX, EACH, ANSWERED, OWNED, DUNLIN, FIFO];
         let task = |who: &str| Task { nodes, workers, ..how.task(who, size) };
         let tasks = all.into_iter().map(task);
         #[cfg(feature = "link")]
@@ -69,10 +87,10 @@ pub(super) fn rows(vary: Vary, how: &How, outcomes: &[(Task, Vec<Measured>)]) ->
     let runs = |(task, measured): &(Task, Vec<Measured>)| -> Vec<f64> {
         measured.iter().map(|one| 1e-6 * one.messages as f64 * task.payload() as f64 / one.seconds).collect()
     };
-    let plain = outcomes.iter().filter(|(task, _)| PLAIN.contains(&task.who.as_str()));
-    let best = plain.max_by(|one, other| mean(&runs(one)).total_cmp(&mean(&runs(other))));
     let row = |outcome: &(Task, Vec<Measured>)| {
         let (task, own) = (&outcome.0, runs(outcome));
+        let peers = outcomes.iter().filter(|(other, _)| peers(task).contains(&other.who.as_str()));
+        let best = peers.max_by(|one, other| mean(&runs(one)).total_cmp(&mean(&runs(other))));
         let versus = best.filter(|(best, _)| best.who != task.who);
         let mb_per_second = mean(&own);
         Row {
@@ -118,8 +136,7 @@ impl Row {
 }
 
 pub(super) fn table(rows: &[Row]) -> Vec<[String; 8]> {
-    let heading =
-        ["nodes", "workers each", "size", "who", "MB/s", "messages/s", "least to greatest MB/s", "of the better tcp"];
+    let heading = ["nodes", "workers each", "size", "who", "MB/s", "messages/s", "least to greatest MB/s", "beside"];
     let cells = |row: &Row| {
         let least = row.runs.iter().copied().fold(f64::INFINITY, f64::min);
         let greatest = row.runs.iter().copied().fold(0.0, f64::max);
@@ -131,7 +148,7 @@ pub(super) fn table(rows: &[Row]) -> Vec<[String; 8]> {
             number(row.mb_per_second),
             format!("{:.0}", row.messages_per_second),
             format!("{} to {}", number(least), number(greatest)),
-            row.ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+            row.ratio.zip(row.vs.as_ref()).map_or_else(String::new, |(ratio, vs)| format!("{ratio:.2} of {vs}")),
         ]
     };
     std::iter::once(heading.map(str::to_owned)).chain(rows.iter().map(cells)).collect()
@@ -151,14 +168,14 @@ pub(super) fn chart(vary: Vary, rows: &[Row]) -> Option<Chart> {
     let series = |who: &&str| Series {
         name: (*who).to_owned(),
         points: rows.iter().filter(|row| row.who == *who).map(|row| (row.x() as f64, row.mb_per_second)).collect(),
-        is_dashed: PLAIN.contains(who),
+        is_dashed: SOCKETS.contains(who),
     };
     Some(Chart {
         title: format!("Throughput at the master: {title}"),
         below: how.below(true),
         x: Axis { label: label.to_owned(), scale: x_scale, is_bytes: vary == Vary::Size },
         y: Axis { label: "MB/s".to_owned(), scale: y_scale, is_bytes: false },
-        series: [MUX, EACH, DUNLIN, FIFO].iter().map(series).collect(),
+        series: [MUX, EACH, ANSWERED, OWNED, DUNLIN, FIFO].iter().map(series).collect(),
         goal: None,
     })
 }
