@@ -337,6 +337,20 @@ impl Peer {
         self.stream.write_all(bytes).await
     }
 
+    /// Says something, of a channel that nobody has, and waits until the node has said something behind the
+    /// handshake, which it does only on a socket that it has taken up: that it has heard it. What it says is
+    /// still to be [heard](Self::hear).
+    ///
+    /// # Errors
+    /// Those of the system; the node closed the socket.
+    pub async fn is_taken_up(&mut self) -> io::Result<()> {
+        self.say(&[Frame::ToHome(ChannelId(0), ToHome::Drain)]).await?;
+        while self.arrived.is_empty() {
+            self.read().await?;
+        }
+        Ok(())
+    }
+
     /// The next frame.
     ///
     /// # Errors

@@ -1,13 +1,13 @@
-//! How the table of connections is shared between the sources of those who come.
+//! How what a node has room for is shared between the sources of those that come.
 
 use bytes::{Bytes, BytesMut};
-use dunlin_proto::id::{Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::identity::{Identity, StandIn, confirm};
 use dunlin_proto::source::share;
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Refusal, Resume};
-use dunlin_proto::wire::{Frame, Relay, VERSIONS, codec};
-use dunlin_proto::{Action, Config, Machine, Source};
+use dunlin_proto::wire::{Declaration, End, Expected, Face, Frame, Read, Relay, Terms, VERSIONS, codec};
+use dunlin_proto::{Action, Arrival, Config, Machine, ReceiverPlace, SenderPlace, Source};
 
 const NOW: Time = Time(0);
 const PEERS_MAX: usize = 256;
@@ -20,6 +20,8 @@ fn host(last: u8) -> Source {
 struct Node {
     machine: Machine,
     sockets: u64,
+    /// How many relayed ones were closed.
+    refused: usize,
 }
 
 impl Node {
@@ -27,14 +29,16 @@ impl Node {
         let mut config = Config::new("sources");
         config.peers_max = PEERS_MAX;
         let me = Life { node: NodeId(1), incarnation: Incarnation(1) };
-        Self { machine: StandIn::machine(config, me, 1), sockets: 0 }
+        Self { machine: StandIn::machine(config, me, 1), sockets: 0, refused: 0 }
     }
 
     /// What the machine writes to this socket.
     fn arrives(&mut self, socket: SocketId, bytes: Bytes) -> BytesMut {
         self.machine.received(NOW, socket, bytes);
         let mut out = Vec::new();
-        while self.machine.poll().is_some() {}
+        while let Some(action) = self.machine.poll() {
+            self.refused += usize::from(matches!(action, Action::ClosedRelayed(..)));
+        }
         while self.machine.fill(NOW, socket, 1 << 16, &mut out) > 0 {}
         BytesMut::from(&out.concat()[..])
     }
@@ -44,6 +48,11 @@ impl Node {
         let socket = SocketId(self.sockets);
         self.sockets += 1;
         self.machine.accepted_from(NOW, socket, source);
+        self.shakes_hands(socket, node, attempt)
+    }
+
+    /// That node shakes hands on a socket that has come.
+    fn shakes_hands(&mut self, socket: SocketId, node: u128, attempt: u64) -> Result<SocketId, Refusal> {
         let hello = Hello {
             versions: VERSIONS,
             application: "sources".into(),
@@ -125,7 +134,7 @@ fn members_that_relay_are_one_source() {
     let mut config = Config::new("sources");
     config.peers_max = 2 * MEMBERS as usize;
     let me = Life { node: NodeId(1), incarnation: Incarnation(1) };
-    let mut node = Node { machine: StandIn::machine(config, me, 1), sockets: 0 };
+    let mut node = Node { machine: StandIn::machine(config, me, 1), sockets: 0, refused: 0 };
     let honest = SocketId(1 << 40);
     node.machine.accepted_from(NOW, honest, host(2));
     for member in 0..MEMBERS {
@@ -136,11 +145,106 @@ fn members_that_relay_are_one_source() {
         codec::encode(&Frame::Relay(Relay::From { stream, node: made_up }), &mut says);
         node.arrives(socket, says.freeze());
     }
-    let refused = Answer::Refused(Refusal::Busy);
-    let mut out = Vec::new();
-    node.machine.fill(NOW, honest, 1 << 16, &mut out);
-    let said = Answer::decode(&mut BytesMut::from(&out.concat()[..])).expect("it is one");
-    assert_ne!(said, Some(refused), "it makes room for what one host relays");
+    assert_eq!(node.refused, MEMBERS as usize - 1_023, "the oldest of what that host relays make room");
+    node.shakes_hands(honest, 2, 1).expect("it has its place as before");
+}
+
+const HELD_MAX: u64 = 2 << 20;
+const END: u64 = 8 << 10;
+
+/// How an end comes in a message: on its way already or for the first time, as a sender or a receiver; or a
+/// value is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Given {
+    Sender,
+    FirstSender,
+    Receiver,
+    FirstReceiver,
+    Read,
+}
+
+fn terms() -> Terms {
+    Terms { window: 1, credits: 0, value_max: 1000 }
+}
+
+impl Node {
+    /// That peer gives an end. `false`: there is no room for it.
+    fn is_given(&mut self, given: Given, number: u128, peer: u128, socket: SocketId) -> bool {
+        let (channel, giver) = (ChannelId(number), self.machine.contact(NodeId(peer)));
+        let made_up = NodeId(1_000_000 + number);
+        let (trip, epoch, addresses) = (number as u64, 1, vec!["there".to_owned()]);
+        match given {
+            Given::Sender => {
+                let (transfer, home, sponsor, sponsor_addresses) = (1, made_up, made_up, Vec::new());
+                let place = SenderPlace { trip, transfer, epoch, home, addresses, sponsor, sponsor_addresses };
+                self.machine.sender_arrives(NOW, channel, place, giver) != Arrival::Stale
+            }
+            Given::Receiver => {
+                let place = ReceiverPlace { trip, claim: 1, epoch, home: made_up, addresses };
+                self.machine.receiver_arrives(NOW, channel, place, giver) != Arrival::Stale
+            }
+            Given::FirstSender => self.machine.adopt_given(NOW, channel, giver, Some(terms())),
+            Given::FirstReceiver => {
+                let (face, expects, schema) = (Face::Receiver, Expected::Unknown, Bytes::new());
+                let declaration = Declaration { face, shared: false, expects, schema };
+                self.machine.open_home_given(NOW, channel, terms(), declaration, giver)
+            }
+            Given::Read => {
+                let mut bytes = BytesMut::new();
+                codec::encode(&Frame::Read(channel, Read { key: 1, value_max: 1000 }), &mut bytes);
+                self.machine.received(NOW, socket, bytes.freeze());
+                self.machine.has_half(channel)
+            }
+        }
+    }
+
+    /// The process that has it drops it.
+    fn drops(&mut self, given: Given, number: u128) {
+        let channel = ChannelId(number);
+        match given {
+            Given::Sender | Given::FirstSender | Given::Read => self.machine.end_proxy(NOW, channel, End::Gone),
+            Given::Receiver => self.machine.drop_receiver(NOW, channel),
+            Given::FirstReceiver => self.machine.end_home(NOW, channel, End::Gone),
+        }
+        while self.machine.poll().is_some() {}
+    }
+}
+
+/// Ends that come in messages count for the source of their giver until they are over here, whatever that
+/// giver, or one with another id, does; the other side hears of those for which there is no room. Afterwards
+/// nothing counts.
+#[test]
+fn ends_in_messages_count_for_the_source_of_their_giver() {
+    for given in [Given::Sender, Given::FirstSender, Given::Receiver, Given::FirstReceiver, Given::Read] {
+        let mut config = Config::new("sources");
+        (config.value_max, config.held_max) = (1000, HELD_MAX);
+        let me = Life { node: NodeId(1), incarnation: Incarnation(1) };
+        let mut node = Node { machine: StandIn::machine(config, me, 1), sockets: 0, refused: 0 };
+        let socket = node.comes(10, host(1), 1).unwrap();
+        let kept = (0..1_000).take_while(|number| node.is_given(given, *number, 10, socket)).count() as u128;
+        assert!(kept > 50 && kept as u64 * END < HELD_MAX, "{given:?}: {kept}");
+        let mut out = Vec::new();
+        node.machine.fill(NOW, socket, 1 << 20, &mut out);
+        assert!(!out.is_empty(), "{given:?}: the other side hears of it");
+        // The twin: another host's has room.
+        let other = node.comes(20, host(2), 1).unwrap();
+        assert!(node.is_given(given, 1 << 64, 20, other), "{given:?}");
+        // When its giver has gone, an end stays if its channel does.
+        let stays = matches!(given, Given::Sender | Given::Receiver | Given::FirstReceiver);
+        node.leaves(socket);
+        let socket = node.comes(11, host(1), 1).unwrap();
+        let more = (kept..2 * kept).take_while(|number| node.is_given(given, *number, 11, socket)).count() as u128;
+        assert!(if stays { more == 0 } else { more > kept / 2 }, "{given:?}: {kept}, and {more} from the same host");
+        // What is dropped makes room.
+        (0..4).for_each(|number| node.drops(given, number));
+        if stays {
+            assert!(node.is_given(given, 3 * kept, 11, socket), "{given:?}");
+        }
+        (0..4 * kept).chain([1 << 64]).for_each(|number| node.drops(given, number));
+        node.leaves(socket);
+        node.leaves(other);
+        assert_eq!(node.machine.held_for_all(), 0, "{given:?}: nothing is left");
+    }
 }
 
 /// The twin: whoever comes through a load balancer that is trusted counts alone, so all places are theirs.
