@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, ConnectionId, Incarnation, Life, NodeId, Ticket};
 use dunlin_proto::identity::{Identity, confirm, prove, proven_by, sign_hello};
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Proof, Resume, Welcome};
@@ -126,6 +126,27 @@ pub fn offer(channel: ChannelId, ticket: Ticket, value: &Bytes) -> Vec<Frame> {
     let mut frames = vec![Frame::ToHome(channel, ToHome::Value { head, total, first })];
     frames.extend(pieces.map(|piece| Frame::More(channel, piece)));
     frames
+}
+
+/// A message that is a sender: its channel, where its home and its sponsor are said to be, and the numbers of
+/// its message and of its moves.
+pub fn sender_on_its_way(channel: ChannelId, [home, sponsor]: [Life; 2], trip: u64, transfer: u64) -> Bytes {
+    const SENDER_ON: u8 = 0x10;
+    const ENCODING: u8 = 1;
+    const EPOCH: u64 = 1;
+    let mut out = BytesMut::new();
+    out.put_slice(&[1, SENDER_ON]);
+    out.put_u128(channel.0);
+    out.put_u8(ENCODING);
+    [trip, transfer, EPOCH].into_iter().for_each(|number| out.put_u64(number));
+    for node in [home, sponsor] {
+        out.put_u128(node.node.0);
+        out.put_u8(1);
+        out.put_slice(b"\x0b127.0.0.9:9");
+    }
+    let first_of_the_ends = 0;
+    out.put_u8(first_of_the_ends);
+    out.freeze()
 }
 
 /// What a peer, whose life is made by [`life`], says first: to the node that it wants, or to whatever node is there if that is zero.

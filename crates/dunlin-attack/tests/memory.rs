@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use dunlin::node::{Limit, NodeEvent};
 use dunlin::prelude::*;
-use dunlin_attack::{Peer, hello, life, run_alone};
+use dunlin_attack::{Peer, hello, life, run_alone, sender_on_its_way};
 use dunlin_heap::{Counting, Program};
 use dunlin_proto::id::ChannelId;
 use dunlin_proto::wire::{
@@ -409,21 +409,7 @@ fn guests_are_bounded() {
 
 /// A message with a sender of which the peer says that its home is at a node that nobody knows.
 fn made_up_sender(number: u128) -> Bytes {
-    const SENDER_ON: u8 = 0x10;
-    let mut out = BytesMut::new();
-    out.put_slice(&[1, SENDER_ON]);
-    out.put_u128(number << 64);
-    let (encoding, trip, transfer, epoch) = (1, number as u64, 1, 1);
-    out.put_u8(encoding);
-    [trip, transfer, epoch].into_iter().for_each(|number| out.put_u64(number));
-    for node in [life(1_000_000 + number), life(2)] {
-        out.put_u128(node.node.0);
-        out.put_u8(1);
-        out.put_slice(b"\x0b127.0.0.9:9");
-    }
-    let first_of_the_ends = 0;
-    out.put_u8(first_of_the_ends);
-    out.freeze()
+    sender_on_its_way(ChannelId(number << 64), [life(1_000_000 + number), life(2)], number as u64, 1)
 }
 
 /// Sends such messages to the receiver of this name, and waits until all of them have been received.

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use dunlin::node::Records;
 use dunlin::prelude::*;
-use dunlin_attack::{Peer, declare, face, life, offer, run};
+use dunlin_attack::{Peer, declare, face, life, offer, run, sender_on_its_way};
 use dunlin_proto::id::ChannelId;
 use dunlin_proto::wire::{Face, Frame, FromHome, Head, Terms, ToHome};
 
@@ -61,6 +61,37 @@ fn both_ends_of_a_channel_that_come_back_unused_leave_nothing() {
         let (sent, received) = par!(tx.send(7), rx.recv());
         assert_eq!(sent.is_ok(), received == Ok(7), "{sent:?}, {received:?}");
         drop((tx, rx, given, ends, peer));
+        nothing_is_left(&node).await;
+        node.leave().await.unwrap();
+    });
+}
+
+/// A sender comes, and is used; and then another one of the same channel, which is said to have moved once
+/// more.
+#[test]
+fn a_sender_that_comes_twice_leaves_nothing() {
+    run(async {
+        let node = node("memory:names-of-twice").await;
+        let mut ends = node.receiver::<Sender<u32>>("ends").await.unwrap();
+        let receiving = spawn(async move {
+            while let Ok(mut tx) = ends.recv().await {
+                spawn(async move { tx.send(7).await });
+            }
+        });
+        let mut peer = Peer::meet(PEER, &node.addresses()[0], "travel", life(1)).await.unwrap();
+        let to = peer.attach(1, "ends").await.unwrap();
+        let own = peer.me();
+        for transfer in 1..=2 {
+            peer.say(&offer(to, transfer, &sender_on_its_way(ChannelId(9 << 64), [own, own], transfer, transfer)))
+                .await
+                .unwrap();
+            // The first one is used, as the process does that takes it: its home is told.
+            let is_used =
+                |frame: &Frame| matches!(frame, Frame::ToHome(_, ToHome::Take(number)) if *number == transfer);
+            while !is_used(&peer.hear_at_last().await.unwrap()) {}
+        }
+        peer.say(&[Frame::Goodbye]).await.unwrap();
+        receiving.cancel();
         nothing_is_left(&node).await;
         node.leave().await.unwrap();
     });

@@ -11,11 +11,13 @@ use crate::connection::{Attempt, Carried, Connection, Help};
 use crate::id::{NodeId, SocketId};
 use crate::machine::socket::{Undialled, Wanted};
 use crate::machine::{Closed, Declined, Machine};
+use crate::source::Source;
 use crate::stream::is_relayed;
 use crate::time::Time;
 use crate::wire::{Frame, NoDial, NoRelay, Relay};
 
-/// So many nodes that have told of one are remembered.
+/// So many nodes that have told of one are remembered. Of one more, the oldest of the source that has most is
+/// forgotten.
 const INTRODUCERS: usize = 4;
 
 /// When everybody has been asked in vain, they are asked again after so many times [`Config::patience`](crate::Config::patience).
@@ -41,11 +43,16 @@ impl Machine {
         if by == node || self.is_me(by) || self.is_me(node) {
             return;
         }
+        let source = self.connections.get(by).map_or(Source::Unknown, |by| by.inbox.account.source());
         let connection = self.connection(node);
-        let known = connection.introducers.contains(&by);
-        connection.introducers.retain(|other| *other != by);
-        connection.introducers.insert(0, by);
-        connection.introducers.truncate(INTRODUCERS);
+        let all = connection.introducers.len();
+        connection.introducers.retain(|(other, _)| *other != by);
+        let known = connection.introducers.len() < all;
+        connection.introducers.insert(0, (by, source));
+        if connection.introducers.len() > INTRODUCERS {
+            let sources: Vec<Source> = connection.introducers.iter().map(|(_, source)| *source).collect();
+            connection.introducers.remove(crate::source::most_frequent(&sources));
+        }
         if !known && let Help::Rests { until } = &mut connection.dialling.help {
             *until = Time::default();
             self.due_at(node, Time::default());
@@ -96,7 +103,7 @@ impl Machine {
     /// Those who may help are asked, one after the other: first those who have told of that node.
     fn ask_around(&mut self, now: Time, node: NodeId) {
         let Some(connection) = self.connections.get(node) else { return };
-        let introducers = connection.introducers.clone();
+        let introducers: Vec<NodeId> = connection.introducers.iter().map(|(by, _)| *by).collect();
         let asked = connection.dialling.asked;
         let is_other = |other: &NodeId| *other != node && !introducers.contains(other);
         let mut helpers: Vec<NodeId> = Vec::new();

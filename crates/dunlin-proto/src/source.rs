@@ -104,6 +104,15 @@ pub fn share(max: usize) -> usize {
     (max / 64).max(1)
 }
 
+/// Of these, which begin with the latest, the oldest one of the source that has most; of several such
+/// sources, of the one that is first.
+pub(crate) fn most_frequent(sources: &[Source]) -> usize {
+    let times = |source: &Source| sources.iter().filter(|other| *other == source).count();
+    let most =
+        sources.iter().max_by_key(|source| (times(source), Reverse(sources.iter().position(|other| other == *source))));
+    sources.iter().rposition(|source| Some(source) == most).unwrap_or(0)
+}
+
 /// How many places of a table each source has.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shares {

@@ -1,5 +1,6 @@
 //! Where a node dials, on whose word, and how often.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -28,6 +29,9 @@ struct Node {
     now: Time,
     sockets: u64,
     dials: Vec<(DialId, String)>,
+    peers: BTreeMap<SocketId, NodeId>,
+    /// Those that were asked for a dial-back.
+    asked: Vec<NodeId>,
 }
 
 impl Node {
@@ -35,7 +39,8 @@ impl Node {
         let mut config = Config::new("tides");
         config.keeps_id = false;
         change(&mut config);
-        Self { machine: StandIn::machine(config, life(ME), 1), now: Time(0), sockets: 0, dials: Vec::new() }
+        let machine = StandIn::machine(config, life(ME), 1);
+        Self { machine, now: Time(0), sockets: 0, dials: Vec::new(), peers: BTreeMap::new(), asked: Vec::new() }
     }
 
     fn settle(&mut self) {
@@ -86,6 +91,7 @@ impl Node {
         let answer = Answer::decode(&mut BytesMut::from(&said.concat()[..])).unwrap().unwrap();
         self.hears(socket, &confirm(&StandIn::of(peer), &StandIn::says(&hello), &answer));
         assert_eq!(self.machine.carried_by(peer), Some(socket));
+        self.peers.insert(socket, peer);
         socket
     }
 
@@ -126,7 +132,9 @@ impl Node {
             for socket in lives {
                 // It is not silent.
                 self.hears(*socket, &Frame::Heartbeat);
-                self.machine.fill(self.now, *socket, 1 << 16, &mut Vec::new());
+                let asks = self.says(*socket).iter().any(|said| matches!(said, Relay::AskDial { .. }));
+                let peer = self.peers.get(socket).copied();
+                self.asked.extend(peer.filter(|_| asks));
             }
             self.machine.tick(self.now);
         }
@@ -169,7 +177,18 @@ fn no_more_is_dialled_at_once_on_the_word_of_others_than_64_and_8_of_a_node() {
         node.machine.connect(node.now, other);
         node.settle();
     }
-    assert_eq!(node.dials.len(), 64);
+    assert_eq!(node.dials.len(), 48, "of one source");
+    for host in 2..40 {
+        let by = NodeId(100 + u128::from(host));
+        node.joined_from(by, Source::V4([10, 0, 0, host]));
+        for n in 0..4 {
+            let other = NodeId(2000 + 4 * u128::from(host) + n);
+            node.machine.introduced(other, by, &named(&["there"]));
+            node.machine.connect(node.now, other);
+            node.settle();
+        }
+    }
+    assert_eq!(node.dials.len(), 64, "one of each of sixteen other sources");
     // This node's own wish, at an address of its own, is not held up by that.
     node.machine.learn(WANTED, &named(&["here"]));
     node.machine.connect(node.now, WANTED);
@@ -183,6 +202,35 @@ fn no_more_is_dialled_at_once_on_the_word_of_others_than_64_and_8_of_a_node() {
     node.machine.tick(node.now);
     node.settle();
     assert!((60..=65).contains(&node.dials.len()), "{}", node.dials.len());
+}
+
+/// Others have said eight addresses each at which a node is not, and go on to. What another source says is
+/// dialled all the same, and that source is asked to help.
+#[test]
+fn addresses_and_introducers_of_one_source_leave_room_to_those_of_others() {
+    let mut node = Node::new(|config| (config.addresses, config.grace) = (named(&["me"]), 60 * SECOND));
+    let (honest, liars) = (NodeId(10), [11, 12, 13, 14, 15].map(NodeId));
+    let mut sockets = vec![node.joined_from(honest, Source::V4([10, 0, 0, 1]))];
+    let lies: Vec<String> = (0..8).map(|port| format!("junk:{port}")).collect();
+    for liar in liars {
+        sockets.push(node.joined_from(liar, Source::V4([10, 0, 0, 2])));
+        node.machine.introduced(WANTED, liar, &lies);
+    }
+    node.machine.introduced(WANTED, honest, &named(&["true"]));
+    for liar in liars {
+        let more: Vec<String> = (0..8).map(|port| format!("more junk of {}:{port}", liar.0)).collect();
+        node.machine.introduced(WANTED, liar, &more);
+    }
+    node.machine.connect(node.now, WANTED);
+    assert!(node.machine.addresses_of(WANTED).iter().any(|address| address == "true"));
+    let made = node.fails_until(Time(0) + 40 * SECOND, &sockets);
+    assert!(made.iter().any(|(_, address)| address == "true"), "{made:?}");
+    assert!(node.asked.contains(&honest), "{:?} were asked", node.asked);
+    // The twin: without others all eight are of one source.
+    let mut node = Node::new(|_| {});
+    node.joined_from(liars[0], Source::V4([10, 0, 0, 2]));
+    node.machine.introduced(WANTED, liars[0], &lies);
+    assert_eq!(node.machine.addresses_of(WANTED).len(), 8);
 }
 
 /// A peer names many nodes that are not there, as those where ends are. Each address is dialled once a

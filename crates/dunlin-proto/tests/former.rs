@@ -6,7 +6,7 @@ use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::identity::{Identity, StandIn, confirm};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Resume};
-use dunlin_proto::wire::{Declaration, Expected, Face, Frame, Terms, VERSIONS, codec};
+use dunlin_proto::wire::{Declaration, Expected, Face, Frame, Terms, ToHome, Travel, VERSIONS, codec};
 use dunlin_proto::{Action, Arrival, Config, Machine, ReceiverPlace, SenderPlace};
 
 #[global_allocator]
@@ -255,4 +255,52 @@ fn nodes_that_a_member_makes_up_are_few_and_cost_what_is_theirs() {
     // The twin: then others are looked for.
     gives(&mut server, 6_000);
     assert_eq!(server.machine.census().nodes, 2);
+}
+
+/// A member that has given a sender asks again and again where its channel's home is, which this node does
+/// not know yet, or not for the epoch that it asks for; and a receiver that is not home yet hears again and
+/// again that its sender is used. One wait of each node is remembered, and of few nodes.
+#[test]
+fn waits_for_a_word_of_an_end_are_few() {
+    let mut server = Server::new(false);
+    let (giver, channel, received) = (NodeId(7), ChannelId(1), ChannelId(2));
+    let socket = server.joins(giver.0);
+    let contact = server.machine.contact(giver);
+    let place = SenderPlace {
+        trip: 1,
+        transfer: 1,
+        epoch: 1,
+        home: giver,
+        addresses: Vec::new(),
+        sponsor: giver,
+        sponsor_addresses: Vec::new(),
+    };
+    assert_eq!(server.machine.sender_arrives(server.now, channel, place, contact), Arrival::Guest);
+    server.machine.use_sender(server.now, channel);
+    let place = ReceiverPlace { trip: 2, claim: 1, epoch: 0, home: giver, addresses: Vec::new() };
+    assert_eq!(server.machine.receiver_arrives(server.now, received, place, contact), Arrival::Guest);
+    server.machine.use_receiver(server.now, received);
+    let asks = |server: &mut Server, socket: SocketId, epoch: u64| {
+        server.hears(socket, &Frame::Travel(channel, Travel::Where(epoch)));
+        server.hears(socket, &Frame::ToHome(received, ToHome::Take(epoch)));
+        let mut out = Vec::new();
+        server.machine.fill(server.now, socket, 1 << 16, &mut out);
+        out.iter().map(|piece| piece.len()).sum::<usize>()
+    };
+    asks(&mut server, socket, 2);
+    let before = HEAP.0.held();
+    for epoch in 3..100_000 {
+        asks(&mut server, socket, epoch);
+    }
+    let grown = HEAP.0.held() - before;
+    assert!(grown < 4096, "{grown} bytes");
+    // Of more nodes each is told that it waits in vain.
+    let others: Vec<usize> = (100..140)
+        .map(|node| {
+            let socket = server.joins(node);
+            asks(&mut server, socket, 2)
+        })
+        .collect();
+    let answered = others.iter().filter(|bytes| **bytes > 20).count();
+    assert_eq!(answered, 40 - 15, "{others:?}");
 }

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use crate::source::{Source, most_frequent};
 use crate::time::Time;
 use crate::wire::limits;
 
@@ -24,6 +25,8 @@ struct Told {
     /// It was told over a socket of this host: it may be of this host, too.
     near: bool,
     dialled: Option<Time>,
+    /// From where that was said first.
+    by: Source,
 }
 
 impl Book {
@@ -46,19 +49,32 @@ impl Book {
         self.shorten();
     }
 
-    /// The word of somebody. `near`: over a socket of this host.
-    pub(crate) fn hears(&mut self, address: &str, near: bool) {
+    /// The word of somebody, who comes from there. `near`: over a socket of this host.
+    ///
+    /// When there are as many as may be, an address of the source that has said most of them makes room for
+    /// one of another source.
+    pub(crate) fn hears(&mut self, address: &str, near: bool, by: Source) {
         if let Some(told) = self.told.iter_mut().find(|told| told.address == address) {
             told.near |= near;
-        } else if !self.addresses.iter().any(|known| known == address) && self.told.len() < limits::ADDRESSES {
+        } else if !self.addresses.iter().any(|known| known == address) {
+            if self.told.len() >= limits::ADDRESSES {
+                let sources: Vec<Source> = self.told.iter().rev().map(|told| told.by).collect();
+                let at = most_frequent(&sources);
+                let held = |source| sources.iter().filter(|other| **other == source).count();
+                if held(by) + 1 >= held(sources[at]) {
+                    return;
+                }
+                let gone = self.told.remove(self.told.len() - 1 - at);
+                self.addresses.retain(|address| *address != gone.address);
+            }
             self.addresses.push(address.to_owned());
-            self.told.push(Told { address: address.to_owned(), near, dialled: None });
+            self.told.push(Told { address: address.to_owned(), near, dialled: None, by });
         }
         self.shorten();
     }
 
     /// The word of the node itself, which comes before that of others.
-    pub(crate) fn hears_itself(&mut self, addresses: &[String], near: bool) {
+    pub(crate) fn hears_itself(&mut self, addresses: &[String], near: bool, by: Source) {
         let old = std::mem::take(self);
         for address in addresses.iter().chain(&old.addresses) {
             if self.addresses.contains(address) {
@@ -71,7 +87,8 @@ impl Book {
                 let near = known.is_some_and(|told| told.near) || near && addresses.contains(address);
                 self.addresses.push(address.clone());
                 let dialled = known.and_then(|told| told.dialled);
-                self.told.push(Told { address: address.clone(), near, dialled });
+                let by = known.map_or(by, |told| told.by);
+                self.told.push(Told { address: address.clone(), near, dialled, by });
             }
         }
         self.shorten();

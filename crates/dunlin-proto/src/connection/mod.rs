@@ -240,8 +240,8 @@ pub(crate) struct Connection {
     due: Option<Time>,
     pub(crate) book: Book,
     pub(crate) listeners: Listeners,
-    /// Who has told of this node, the latest first.
-    pub(crate) introducers: Vec<NodeId>,
+    /// Who has told of this node, and from where, the latest first.
+    pub(crate) introducers: Vec<(NodeId, Source)>,
     pub(crate) dialling: Dialling,
     /// The other side's latest attempt that has arrived.
     pub(crate) their_attempt: u64,

@@ -21,6 +21,7 @@ use crate::wire::handshake::{Hello, Resume};
 pub(super) const REDIALS: Rate = Rate { at_once: 10, each: Duration::from_millis(100) };
 
 /// How many dials of addresses that this node was only told are under way at once, whoever has told them.
+/// Sources share these places: see [`has_place`](crate::source::has_place).
 const TOLD_DIALS_MAX: usize = 64;
 
 /// How many addresses that were only told are dialled in vain for the word of one source. What leads to the
@@ -75,17 +76,18 @@ impl Machine {
             Wanted::Anybody | Wanted::Check(_) => None,
             Wanted::Node(node) | Wanted::Probe(node) => self.connection(node).book.dials(&address, now),
         };
-        if let (Some(_), Wanted::Node(node)) = (told, wanted) {
-            let said_by = self.said_by(node);
-            let (source, times) = &mut self.connection(node).dialling.told_dials;
-            if *times == 0 {
-                *source = said_by;
+        let told = told.zip(match wanted {
+            Wanted::Node(node) | Wanted::Probe(node) => Some(self.said_by(node)),
+            Wanted::Anybody | Wanted::Check(_) => None,
+        });
+        if let Some((_, source)) = told {
+            self.told_dials.take(source);
+            if let Wanted::Node(node) = wanted {
+                let dialling = &mut self.connection(node).dialling;
+                dialling.told_dials = (source, dialling.told_dials.1 + 1);
+                self.told_by.uses(source, now, TOLD_DIALS);
             }
-            *times += 1;
-            let source = *source;
-            self.told_by.uses(source, now, TOLD_DIALS);
         }
-        self.told_dials += usize::from(told.is_some());
         self.dials.insert(id, Dial { wanted, address: address.clone(), told });
         self.actions.push_back(Action::Dial(id, address));
         id
@@ -93,15 +95,19 @@ impl Machine {
 
     fn end_dial(&mut self, id: DialId) -> Option<Dial> {
         let dial = self.dials.remove(&id)?;
-        self.told_dials -= usize::from(dial.told.is_some());
+        if let Some((_, source)) = dial.told {
+            self.told_dials.give_back(source);
+        }
         Some(dial)
     }
 
-    /// The source of whoever has told of that node last, or of the node itself.
+    /// The source at whose expense that node is dialled: as before, else of whoever has told of it last, or
+    /// of the node itself.
     fn said_by(&self, node: NodeId) -> Source {
-        let connection = self.connections.get(node);
-        let by = connection.and_then(|connection| connection.introducers.first().copied()).unwrap_or(node);
-        self.connections.get(by).map_or(Source::Unknown, |connection| connection.inbox.account.source())
+        let Some(connection) = self.connections.get(node) else { return Source::Unknown };
+        let (before, times) = connection.dialling.told_dials;
+        let last = connection.introducers.first().map(|(_, source)| *source);
+        if times > 0 { before } else { last.unwrap_or(connection.inbox.account.source()) }
     }
 
     /// That node has been reached: what was dialled for it was no word in vain.
@@ -115,14 +121,13 @@ impl Machine {
     /// Whether this dial may lead to this host, or to a process on it: not if its address was only told, and
     /// over a network. The driver has to look, since a name may stand for any host.
     pub fn may_dial_here(&self, dial: DialId) -> bool {
-        self.config.dial_local || self.dials.get(&dial).is_none_or(|dial| dial.told != Some(false))
+        self.config.dial_local || self.dials.get(&dial).is_none_or(|dial| dial.told.is_none_or(|(near, _)| near))
     }
 
     pub(crate) fn dial_if_due(&mut self, now: Time, node: NodeId) {
-        let told_before = self.connections.get(node).map(|connection| connection.dialling.told_dials);
-        let source =
-            told_before.filter(|(_, times)| *times > 0).map_or_else(|| self.said_by(node), |(source, _)| source);
-        let full = self.told_dials >= TOLD_DIALS_MAX || !self.told_by.is_free(source, now, TOLD_DIALS);
+        let source = self.said_by(node);
+        let has_place = self.told_dials.admits(source, TOLD_DIALS_MAX);
+        let full = !has_place || !self.told_by.is_free(source, now, TOLD_DIALS);
         let pause = self.config.retell;
         let connection = self.connection(node);
         let relayed = match connection.carried {

@@ -313,8 +313,8 @@ impl Machine {
 
     /// What a node says of itself comes before what others say of it.
     pub(super) fn learn_first(&mut self, node: NodeId, socket: SocketId, addresses: &[String]) {
-        let near = self.sockets.get(socket).is_some_and(Socket::is_near);
-        self.connection(node).book.hears_itself(addresses, near);
+        let (near, source) = self.sockets.get(socket).map_or((false, Source::Unknown), |s| (s.is_near(), s.source));
+        self.connection(node).book.hears_itself(addresses, near, source);
     }
 
     /// At the dialling side.

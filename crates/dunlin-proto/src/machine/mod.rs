@@ -25,7 +25,7 @@ use crate::connection::{Carried, Connection, Down, State, Traffic};
 use crate::id::{ChannelId, ConnectionId, Contact, DialId, Incarnation, Life, NodeId, SocketId};
 use crate::identity::Identity;
 use crate::random::Random;
-use crate::source::Source;
+use crate::source::{Shares, Source};
 use crate::stream::{Relays, is_relayed};
 use crate::time::Time;
 use crate::wire::handshake::Refusal;
@@ -181,8 +181,8 @@ pub struct Machine {
     pub(crate) sockets: Sockets,
     pub(crate) relays: Relays,
     dials: BTreeMap<DialId, Dial>,
-    /// How many of them are of addresses that this node was only told.
-    told_dials: usize,
+    /// Those of addresses that this node was only told, by whose word.
+    told_dials: Shares,
     /// How many of them were in vain, by whose word.
     told_by: Paces,
     /// Dial-backs that were asked for: when the node that has asked hears that there was none, unless there is.
@@ -247,7 +247,7 @@ impl Machine {
             sockets: Sockets::default(),
             relays: Relays::default(),
             dials: BTreeMap::new(),
-            told_dials: 0,
+            told_dials: Shares::default(),
             told_by: Paces::default(),
             undialled: VecDeque::new(),
             dialled_back: BTreeSet::new(),
@@ -453,7 +453,8 @@ impl Machine {
     /// said to the node before [`poll`](Self::poll) says that there is nothing to do, or it is forgotten again.
     pub fn introduced(&mut self, node: NodeId, by: NodeId, addresses: &[String]) {
         let near = self.is_near_by(by);
-        self.add_addresses(node, |book| addresses.iter().for_each(|address| book.hears(address, near)));
+        let source = self.connections.get(by).map_or(Source::Unknown, |by| by.inbox.account.source());
+        self.add_addresses(node, |book| addresses.iter().for_each(|address| book.hears(address, near, source)));
         self.remember_introducer(node, by);
     }
 

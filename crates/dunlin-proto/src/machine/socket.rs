@@ -15,8 +15,8 @@ use crate::wire::handshake::{Bound, Resume};
 pub(super) struct Dial {
     pub(super) wanted: Wanted,
     pub(super) address: String,
-    /// It was only told; whether over a socket of this host.
-    pub(super) told: Option<bool>,
+    /// It was only told; whether over a socket of this host, and the source of that word.
+    pub(super) told: Option<(bool, Source)>,
 }
 
 /// Whom this node has dialled.

@@ -1301,6 +1301,10 @@ fn adopt_on(
         (Place::Sender(place), agent) => {
             // It is known where it is used.
             let arrival = locked.state.machine.sender_arrives(now, channel, place, from);
+            if arrival == Arrival::Guest && locked.state.is_stretched((channel, Which::Sender)) {
+                // Another one was here: that it is lost is told to its bridge, and not to the one that comes.
+                locked.driver.act(locked.state, now);
+            }
             let Some(Agent::Outlet(outlet)) = living(agent, arrival) else {
                 // Nobody here wanted it, or there is another one of it.
                 if arrival == Arrival::Stale {

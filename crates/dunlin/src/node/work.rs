@@ -470,6 +470,11 @@ impl State {
         self.garbage.push(gone);
     }
 
+    /// Whether it has a bridge, or will.
+    pub(super) fn is_stretched(&self, half: Half) -> bool {
+        self.stretched.contains_key(&half)
+    }
+
     /// Whether it is, or was, known where the other half of its channel is.
     pub(super) fn has_peer(&self, half: Half) -> bool {
         self.stretched.get(&half).is_some_and(|stretched| stretched.peer.is_some())

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 
 use super::declaration;
-use super::state::{Arrival, Leaving, ReceiverPlace, Stage, Trip, Visitor, take_early};
+use super::state::{Arrival, Leaving, ReceiverPlace, Stage, Trip, Visitor, Waits, take_early, wait_for_word};
 use crate::account::{Charge, Ledger};
 use crate::channel::{Attached, Home, HomeHears};
 use crate::connection::inbox::{Arrived, Begun};
@@ -24,7 +24,11 @@ impl Machine {
         if let Some(visitor) = self.visitors.get_mut(&channel)
             && visitor.fetching
         {
-            visitor.takers.push((from, transfer));
+            match wait_for_word(&mut visitor.takers, from, transfer) {
+                Waits::Anew => {}
+                Waits::Again => self.hears_nothing(now, from),
+                Waits::InVain => self.tell(now, from, channel, FromHome::NotHome(transfer)),
+            }
             return;
         }
         let Some(home) = self.homes.get_mut(&channel) else {
@@ -255,16 +259,9 @@ impl Machine {
             let same = visitor.place.home == place.home && visitor.place.claim == place.claim;
             !(visitor.is_away() && same) && place.claim > visitor.place.claim
         });
-        let paid_by = match self.pay_for_end(channel, giver) {
-            Some(paid_by) if is_new => paid_by,
-            None if is_new => {
-                self.answer(now, giver, channel, lost);
-                return Arrival::Stale;
-            }
-            paid_by => {
-                self.free_end(paid_by.flatten());
-                None
-            }
+        let Some(paid_by) = (if is_new { self.pay_for_end(channel, giver) } else { Some(None) }) else {
+            self.answer(now, giver, channel, lost);
+            return Arrival::Stale;
         };
         let (mut late_answers, silent) = (Vec::new(), self.is_silent(giver));
         if let Some(visitor) = self.visitors.get_mut(&channel) {

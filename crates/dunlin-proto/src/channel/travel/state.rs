@@ -298,6 +298,33 @@ impl Visitor {
     }
 }
 
+/// So many nodes may wait for a word about one end. Honestly there is one, or two if nobody knew what became
+/// of a message.
+const WAITING_MAX: usize = 16;
+
+/// How a node waits for a word about an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waits {
+    Anew,
+    /// It has waited already, and what it waits for now counts.
+    Again,
+    /// Too many wait: it does not.
+    InVain,
+}
+
+/// That node waits for this: an epoch, or what follows on its transfer.
+pub(super) fn wait_for_word(waiting: &mut Vec<(NodeId, u64)>, node: NodeId, number: u64) -> Waits {
+    if let Some((_, before)) = waiting.iter_mut().find(|(other, _)| *other == node) {
+        *before = number.max(*before);
+        return Waits::Again;
+    }
+    if waiting.len() >= WAITING_MAX {
+        return Waits::InVain;
+    }
+    waiting.push((node, number));
+    Waits::Anew
+}
+
 /// Forgets one of the givers. `false`: that is not one.
 pub(super) fn forget_giver(givers: &mut Vec<Gift>, gift: Gift) -> bool {
     let found = givers.iter().position(|giver| *giver == gift);

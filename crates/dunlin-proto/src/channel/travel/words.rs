@@ -1,6 +1,6 @@
 //! What nodes say to each other of ends on their way, and what comes of it when one of them is lost.
 
-use super::state::{Gift, Stage, Whereabouts, forget_giver};
+use super::state::{Gift, Stage, Waits, Whereabouts, forget_giver, wait_for_word};
 use crate::channel::{HomeHears, ProxyHears};
 use crate::id::{ChannelId, NodeId};
 use crate::machine::Machine;
@@ -84,7 +84,16 @@ impl Machine {
     fn hear_where(&mut self, now: Time, from: NodeId, channel: ChannelId, min: u64) {
         match self.proxies.get_mut(&channel) {
             Some(proxy) if proxy.way.over.is_none() && proxy.way.state != Whereabouts::Resting => {
-                proxy.way.askers.push((from, min));
+                let is_new = match wait_for_word(&mut proxy.way.askers, from, min) {
+                    Waits::Anew => true,
+                    Waits::Again => false,
+                    Waits::InVain => {
+                        return self.say(now, from, Frame::Travel(channel, Travel::Over(Which::Sender, End::Lost)));
+                    }
+                };
+                if !is_new {
+                    self.hears_nothing(now, from);
+                }
                 self.answer_askers(now, channel);
             }
             other => {
