@@ -37,6 +37,8 @@ use std::cell::Cell;
 use std::sync::OnceLock;
 use std::task::{Context, Poll, Waker};
 
+use crate::par::waker;
+
 /// How many operations may be ready in a row: as many as in a task of tokio's.
 pub const OPERATIONS_MAX: u32 = 128;
 
@@ -157,10 +159,10 @@ fn give_way(waker: &Waker, operations: u32) {
 /// Wakes a task that gives way, or its branch of a `par!`, after so many operations that were ready.
 #[cold]
 pub(crate) fn poll_again(waker: &Waker, operations: u32) {
-    if crate::par::ready::is_inside() {
+    if waker::is_inside() {
         // First woken, so that it waits for the next poll of the `par!` if this one is to end.
         waker.wake_by_ref();
-        crate::par::ready::spend(operations);
+        waker::spend(operations);
     } else {
         wake_later(waker);
     }

@@ -8,18 +8,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
-use crate::par::waker;
-
-/// `waker.clone()`, and not counted as kept outside of dunlin ([`crate::waits::activity`]).
-#[inline(always)]
-pub fn keep(waker: &Waker) -> Waker {
-    waker::copy(waker).unwrap_or_else(|| waker.clone())
-}
+pub use crate::par::waker::keep;
+use crate::par::waker::wake_branch;
 
 /// `waker.wake()`. Not under a lock: it runs the scheduler's code.
 #[inline(always)]
 pub(crate) fn wake(waker: Waker) {
-    if let Some(waker) = waker::wake_branch(waker) {
+    if let Some(waker) = wake_branch(waker) {
         waker.wake();
     }
 }

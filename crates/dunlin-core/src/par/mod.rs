@@ -1,12 +1,13 @@
 //! `par!`: several processes run to completion inside the caller.
 //!
 //! - [`ready`]: the scheduler inside it.
-//! - [`waker`]: how a branch is woken.
+//! - [`waker`]: how a branch is woken; `list`: the branches that are ready.
 //! - here: the futures: one for each number of branches written out, and [`Par`] for a list.
 //!
 //! Branches borrow from the caller, need not be `Send` (the whole is `Send` exactly when all of them are), and cost about
 //! 45 bytes each beside their own state. They share the caller's task: a branch that never awaits holds its siblings up.
 
+mod list;
 pub(crate) mod ready;
 pub(crate) mod waker;
 

@@ -1,4 +1,4 @@
-//! The waker of a branch: two numbers in one word, without a count.
+//! The waker of a branch: two numbers in one word, without a count; and what it wakes.
 //!
 //! Cloning and dropping it do nothing; waking it looks up the entry in a table that is never freed. If the `par!` has
 //! ended and the entry serves another one by then, that one's branch is polled once for nothing, which every future must bear.
@@ -6,6 +6,26 @@
 //! (`docs/performance.md`).
 //!
 //! On targets whose pointers have fewer than 64 bits the two numbers do not fit, and a counted waker takes their place.
+//!
+//! # The list of ready branches
+//! One `par!` is polled by one thread at a time. A wake on that thread, while it polls, is a plain store into the list: the
+//! common case, since branches of one `par!` mostly talk to each other. A wake from elsewhere goes through a locked
+//! inbox and wakes the task that holds the `par!`. How the two keep apart:
+//!
+//! 1. The polling thread writes its token into `owner` before it touches `local`, and clears it when it is done.
+//! 2. A waker that reads its own thread's token there knows that this very thread is inside that poll: so nobody else touches
+//!    `local`, and what is done to it is never interrupted, because pushing and popping numbers calls no other code. For the
+//!    innermost of nested `par!`s the thread remembers the same thing, which saves looking it up.
+//! 3. Any other waker takes the lock of `remote`. If the `par!` is being polled it looks into the inbox once more before it
+//!    ends; and whoever fills the inbox wakes the task after that, so no wake is lost in between.
+
+use std::cell::Cell;
+use std::task::Waker;
+
+use super::list::Local;
+use crate::lock::Lock;
+use crate::sync::{AtomicBool, AtomicUsize, Ordering, global, per_thread};
+use crate::table::{Entry, Table};
 
 #[cfg(target_pointer_width = "64")]
 mod packed {
@@ -53,7 +73,7 @@ mod packed {
     }
 
     unsafe fn wake(data: *const ()) {
-        super::super::ready::wake((data.addr() >> 32) as u32, data.addr() as u32);
+        super::wake((data.addr() >> 32) as u32, data.addr() as u32);
     }
 
     unsafe fn drop(_: *const ()) {}
@@ -67,7 +87,7 @@ mod packed {
 
     /// A copy of the waker, if it is one of a branch.
     #[inline(always)]
-    pub(crate) fn copy(waker: &Waker) -> Option<Waker> {
+    pub(super) fn copy(waker: &Waker) -> Option<Waker> {
         let (header, branch) = unpack(waker)?;
         // SAFETY: as in `with_waker`; the numbers come from a waker that was made there.
         Some(unsafe { Waker::from_raw(RawWaker::new(pack(header, branch), &VTABLE)) })
@@ -78,7 +98,7 @@ mod packed {
     pub(crate) fn wake_branch(waker: Waker) -> Option<Waker> {
         let Some((header, branch)) = unpack(&waker) else { return Some(waker) };
         std::mem::forget(waker);
-        super::super::ready::wake(header, branch);
+        super::wake(header, branch);
         None
     }
 
@@ -86,7 +106,7 @@ mod packed {
     #[inline(always)]
     pub(crate) fn with_waker<R>(header: u32, branch: u32, f: impl FnOnce(&Waker) -> R) -> R {
         // SAFETY: the contract of `RawWaker` asks for thread-safe functions on data that is valid for as long as a clone
-        // lives. The data is two numbers, never dereferenced; `ready::wake` may be called with any two
+        // lives. The data is two numbers, never dereferenced; `wake` may be called with any two
         // numbers, from any thread, at any time.
         let waker = ManuallyDrop::new(unsafe { Waker::from_raw(RawWaker::new(pack(header, branch), &VTABLE)) });
         f(&waker)
@@ -105,7 +125,7 @@ mod counted {
 
     impl Wake for Branch {
         fn wake(self: Arc<Self>) {
-            super::super::ready::wake(self.header, self.branch);
+            super::wake(self.header, self.branch);
         }
     }
 
@@ -113,7 +133,7 @@ mod counted {
         f(&Waker::from(Arc::new(Branch { header, branch })))
     }
 
-    pub(crate) fn copy(_: &Waker) -> Option<Waker> {
+    pub(super) fn copy(_: &Waker) -> Option<Waker> {
         None
     }
 
@@ -127,5 +147,182 @@ use counted as kind;
 #[cfg(target_pointer_width = "64")]
 use packed as kind;
 
+pub(crate) use kind::wake_branch;
 pub(super) use kind::with_waker;
-pub(crate) use kind::{copy, wake_branch};
+
+/// `waker.clone()`, and not counted as kept outside of dunlin ([`crate::waits::activity`]).
+#[inline(always)]
+pub fn keep(waker: &Waker) -> Waker {
+    kind::copy(waker).unwrap_or_else(|| waker.clone())
+}
+
+global! { static HEADERS: Table<Header> = Table::new(); }
+
+/// Wakes a branch. Any numbers will do: what does not exist is not woken.
+#[inline(always)]
+fn wake(header: u32, branch: u32) {
+    let innermost = INNERMOST.with(Cell::get);
+    if innermost.index == header
+        && let Some(innermost) = innermost.header
+    {
+        // SAFETY: this thread is inside the poll of this header's `par!` (step 2 above), and `push` calls nothing else.
+        unsafe { innermost.local(|local| local.push(branch)) };
+    } else {
+        wake_another(header, branch);
+    }
+}
+
+#[inline(never)]
+fn wake_another(header: u32, branch: u32) {
+    if let Some(header) = HEADERS.get(header) {
+        header.wake(branch);
+    }
+}
+
+/// Whether a `par!` is being polled on this thread.
+pub(crate) fn is_inside() -> bool {
+    INNERMOST.with(Cell::get).header.is_some()
+}
+
+/// An operation was refused on this thread, after so many that were ready: it counts for the innermost
+/// `par!`, if there is one.
+pub(crate) fn spend(operations: u32) {
+    if let Some(innermost) = INNERMOST.with(Cell::get).header {
+        // SAFETY: this thread is inside the poll of this header's `par!`, and `spend` calls nothing else.
+        unsafe { innermost.local(|local| local.spend(operations)) };
+    }
+}
+
+/// The innermost `par!` that is being polled on this thread.
+#[derive(Clone, Copy)]
+pub(super) struct Innermost {
+    pub(super) index: u32,
+    pub(super) header: Option<&'static Header>,
+}
+
+const NOWHERE: Innermost = Innermost { index: u32::MAX, header: None };
+
+#[cfg(not(loom))]
+per_thread! { pub(super) static INNERMOST: Cell<Innermost> = const { Cell::new(NOWHERE) } }
+#[cfg(loom)]
+per_thread! { pub(super) static INNERMOST: Cell<Innermost> = Cell::new(NOWHERE) }
+
+/// A number that no other living thread has. 0 is nobody's.
+#[inline]
+pub(super) fn thread_token() -> usize {
+    #[cfg(not(any(loom, shuttle)))]
+    {
+        per_thread! { static TOKEN: u8 = const { 0 } }
+        TOKEN.with(|token| std::ptr::from_ref(token).addr())
+    }
+    #[cfg(any(loom, shuttle))]
+    {
+        per_thread! { static TOKEN: Box<u8> = Box::new(0) }
+        TOKEN.with(|token| std::ptr::from_ref(&**token).addr())
+    }
+}
+
+/// How many wakes from elsewhere are listed before it is looked whether they are the same ones.
+const INBOX_MAX: usize = 64;
+
+#[derive(Default)]
+pub(super) struct Remote {
+    pub(super) inbox: Vec<u32>,
+    inbox_max: usize,
+    pub(super) task: Option<Waker>,
+}
+
+/// The scheduler's state, in a table entry that outlives every waker.
+pub(super) struct Header {
+    pub(super) owner: AtomicUsize,
+    #[cfg(not(loom))]
+    local: crate::sync::UnsafeCell<Local>,
+    #[cfg(loom)]
+    local: loom::cell::UnsafeCell<Local>,
+    pub(super) remote: Lock<Remote>,
+    pub(super) has_mail: AtomicBool,
+}
+
+// SAFETY: everything but `local` is thread-safe by itself. `local` is touched only through `Header::local`, whose callers
+// are the thread whose token is in `owner`, or have the `par!` to themselves (`&mut Ready` while nobody polls).
+unsafe impl Sync for Header {}
+
+impl Default for Header {
+    fn default() -> Self {
+        Self {
+            owner: AtomicUsize::new(0),
+            #[cfg(not(loom))]
+            local: crate::sync::UnsafeCell::new(Local::default()),
+            #[cfg(loom)]
+            local: loom::cell::UnsafeCell::new(Local::default()),
+            remote: Lock::new(Remote::default()),
+            has_mail: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Header {
+    /// An entry for a new `par!`, and its number.
+    pub(super) fn take() -> (&'static Entry<Self>, u32) {
+        let entry = HEADERS.take();
+        (entry, HEADERS.index_of(entry))
+    }
+
+    /// The `par!` of this entry is dropped.
+    pub(super) fn give(entry: &'static Entry<Self>) {
+        HEADERS.give(entry);
+    }
+
+    /// # Safety
+    /// The caller must be the thread whose token is in `owner`, or hold the `par!` by `&mut` while `owner` is 0; and `f` must not
+    /// reach this function again.
+    #[inline(always)]
+    pub(super) unsafe fn local<R>(&self, f: impl FnOnce(&mut Local) -> R) -> R {
+        #[cfg(not(loom))]
+        // SAFETY: by this function's contract nobody else has a reference to the contents now.
+        return f(unsafe { &mut *self.local.get() });
+        #[cfg(loom)]
+        // SAFETY: as above; loom checks it.
+        return self.local.with_mut(|local| f(unsafe { &mut *local }));
+    }
+
+    #[inline]
+    fn wake(&self, branch: u32) {
+        if self.owner.load(Ordering::Relaxed) == thread_token() {
+            // SAFETY: this thread owns the header (step 2 above), and `push` calls nothing else.
+            unsafe { self.local(|local| local.push(branch)) };
+        } else {
+            self.wake_from_elsewhere(branch);
+        }
+    }
+
+    #[cold]
+    fn wake_from_elsewhere(&self, branch: u32) {
+        let mut remote = self.remote.lock();
+        remote.inbox.push(branch);
+        if remote.inbox.len() > remote.inbox_max {
+            // A branch may have been woken many times before its `par!` is polled.
+            remote.inbox.sort_unstable();
+            remote.inbox.dedup();
+            remote.inbox_max = INBOX_MAX.max(2 * remote.inbox.len());
+        }
+        self.has_mail.store(true, Ordering::Release);
+        let task = remote.task.as_ref().map(keep);
+        drop(remote);
+        if let Some(task) = task {
+            task.wake();
+        }
+    }
+
+    /// Moves what came from elsewhere into the list. The caller owns the header.
+    pub(super) fn take_mail(&self) {
+        let mut remote = self.remote.lock();
+        self.has_mail.store(false, Ordering::Relaxed);
+        let mail = std::mem::take(&mut remote.inbox);
+        drop(remote);
+        for branch in mail {
+            // SAFETY: the caller owns the header, and `push` calls nothing else.
+            unsafe { self.local(|local| local.push(branch)) };
+        }
+    }
+}

@@ -81,9 +81,10 @@ mod plain {
 
 #[cfg(all(debug_assertions, target_pointer_width = "64"))]
 mod counted {
-    use super::super::{HEADERS, Header, Local, Owned};
+    use super::super::Owned;
     use super::*;
-    use crate::par::waker::with_waker;
+    use crate::par::list::Local;
+    use crate::par::waker::{Header, with_waker};
     use crate::sync::Ordering;
     use crate::table::Entry;
     use crate::waits::activity;
@@ -97,7 +98,7 @@ mod counted {
 
     impl Process {
         pub(super) fn new(identities: Option<Identities>) -> Self {
-            let header = HEADERS.take();
+            let (header, index) = Header::take();
             // What a stale waker of the entry's last user left behind.
             header.remote.lock().inbox.clear();
             // SAFETY: no poll uses this entry yet, so `owner` is 0 and the entry is ours alone.
@@ -113,7 +114,7 @@ mod counted {
             if identities.is_some() {
                 activity::started();
             }
-            Self { header, index: HEADERS.index_of(header), identities }
+            Self { header, index, identities }
         }
 
         pub(super) fn poll<R>(&self, cx: &mut Context<'_>, poll: impl FnOnce(&mut Context<'_>) -> Poll<R>) -> Poll<R> {
@@ -158,7 +159,7 @@ mod counted {
             unsafe { self.header.local(|local| local.fill(0)) };
             let task = self.header.remote.lock().task.take();
             drop(task);
-            HEADERS.give(self.header);
+            Header::give(self.header);
             if self.identities.is_some() {
                 activity::ended();
             }
