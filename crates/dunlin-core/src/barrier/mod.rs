@@ -2,15 +2,18 @@
 //!
 //! - [`parties`]: who is enrolled and who is there; what completes a phase.
 //! - [`group`]: parties at another node, and what is said between it and who keeps the barrier.
-//! - [`attempt`]: a phase with choices at several nodes, which are reserved first.
+//! - [`dialogue`]: what comes of what these say.
+//! - [`attempt`]: the choices of a phase with choices at several nodes; [`reserving`]: how they are reserved.
 //! - `far`: how an enrolment goes to another node.
 //! - here: an enrolment, and the operation on it.
 
 mod attempt;
+mod dialogue;
 #[cfg(feature = "serde")]
 mod far;
 mod group;
 mod parties;
+mod reserving;
 
 use std::fmt;
 use std::future::Future;

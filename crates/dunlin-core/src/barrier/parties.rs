@@ -2,7 +2,7 @@
 //!
 //! Everything happens under one lock. Whatever may complete the phase tries to: an arrival, a resignation, and a choice that was
 //! not open when all were there and is again. If all choices are here, an attempt takes all or none ([`Decision::settle_all`]) and keeps nothing, so
-//! nobody waits for an attempt, and none can stand in another's way. If choices are elsewhere, they are [reserved](super::attempt) first.
+//! nobody waits for an attempt, and none can stand in another's way. If choices are elsewhere, they are [reserved](super::reserving) first.
 //!
 //! A party may stand for a whole [group](super::group) at another node. Parties of a group complete nothing themselves: when all of them are there, the
 //! group is, and who keeps the barrier says when they go on.
