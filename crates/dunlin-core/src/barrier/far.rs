@@ -78,7 +78,7 @@ impl AnyShared for Parties {
 
     /// One more enrolment. Until what it was elsewhere has resigned both are needed, and that one is in a message: so no phase goes by in which it would be missed.
     fn handle(self: Arc<Self>, token: u64) -> CarriedEnd {
-        CarriedEnd::of_enrolment(token, Barrier::new(&self))
+        CarriedEnd::new(token, Barrier::new(&self))
     }
 }
 

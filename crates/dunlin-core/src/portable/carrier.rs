@@ -76,10 +76,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
 pub use super::agents::{Agent, AnyInlet, AnyOutlet, Chore, Joining, Several, Shape, Value};
 pub use super::codec::{DEPTH_MAX, Failure, Format, Sink, Write, read_value};
-use crate::barrier::Barrier;
 use crate::channel::policy::{Bound, Kind, Overflow, Policy, rendezvous};
-use crate::share::Shared;
-use crate::share::far::Lend;
 use crate::waits::ChannelId;
 
 /// What kind of end something is.
@@ -290,7 +287,7 @@ impl PolicyNote {
 
 /// Which end it is: the same one twice in a message would have two holders afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// The sending side of the channel at this address.
     Sending(usize),
     /// Its receiving side.
@@ -300,20 +297,20 @@ pub(super) enum Place {
 }
 
 /// Makes another value that stands for the end, unless the end is gone. The next drop of one of them then means nothing.
-pub(super) type Another<E> = Box<dyn FnOnce() -> Option<E> + Send>;
+pub(crate) type Another<E> = Box<dyn FnOnce() -> Option<E> + Send>;
 
 /// What an agent beside an end that was [lent](lending) keeps.
 pub(crate) type Keeps = Arc<dyn Any + Send + Sync>;
 
 /// Ready when nothing is unsettled of an end any more; else the waker is woken then.
 #[cfg(feature = "link")]
-pub(super) type Unsettled = Box<dyn Fn(&Waker) -> Poll<()> + Send>;
+pub(crate) type Unsettled = Box<dyn Fn(&Waker) -> Poll<()> + Send>;
 
 /// Makes the agent of an end that was lent, when the message has been taken.
-pub(super) type MakesAgent = Box<dyn FnOnce() -> Agent + Send>;
+pub(crate) type MakesAgent = Box<dyn FnOnce() -> Agent + Send>;
 
 /// An end that can be staged.
-pub(super) trait Mobile: Send + Sized + 'static {
+pub(crate) trait Mobile: Send + Sized + 'static {
     /// What it carries, by name.
     const MESSAGES: &'static [&'static str];
 
@@ -782,15 +779,7 @@ pub struct CarriedEnd {
 }
 
 impl CarriedEnd {
-    pub(crate) fn of_handle<E: Lend>(token: u64, handle: Shared<E>) -> Self {
-        Self::new(token, handle)
-    }
-
-    pub(crate) fn of_enrolment(token: u64, enrolment: Barrier) -> Self {
-        Self::new(token, enrolment)
-    }
-
-    fn new<E: Mobile>(token: u64, end: E) -> Self {
+    pub(crate) fn new<E: Mobile>(token: u64, end: E) -> Self {
         Self { token, kind: E::kind(), type_name: type_name::<E>(), end: Box::new(end) }
     }
 

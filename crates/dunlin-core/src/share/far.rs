@@ -329,7 +329,7 @@ impl<E: Lend> AnyShared for Core<E> {
     }
 
     fn handle(self: Arc<Self>, token: u64) -> CarriedEnd {
-        CarriedEnd::of_handle(token, Shared::handle(self))
+        CarriedEnd::new(token, Shared::handle(self))
     }
 }
 
