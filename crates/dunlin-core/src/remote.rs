@@ -41,7 +41,7 @@ use std::task::{Poll, Waker};
 
 use bytes::Bytes;
 
-use crate::channel::queue::linked::Remote;
+use crate::channel::queue::encoded::Remote;
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::channel::state::Chan;

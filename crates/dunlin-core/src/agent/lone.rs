@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use super::{Event, Given, Names, PassedOn, Reserved, name_of};
 use crate::channel::queue::demand::Demanded;
-use crate::channel::queue::far::FromSender;
+use crate::channel::queue::events::FromSender;
 use crate::channel::receiver::Receiver;
 use crate::channel::state::Chan;
 use crate::choice::decision::{self, Reserver};

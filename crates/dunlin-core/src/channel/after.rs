@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 #[cfg(feature = "link")]
-use super::queue::linked::Encoding;
+use super::queue::encoded::Encoding;
 use crate::choice::decision::Decision;
 use crate::wake::{Few, Stale, Wakes};
 

@@ -1,6 +1,6 @@
 //! Channels: synchronous by default, typed, with two ends that are owned values.
 //!
-//! - [`sender`], [`receiver`]: the ends and their operations.
+//! - [`sender`], [`receiver`]: the ends and their operations; [`power`]: what an end may do.
 //! - [`state`]: what both ends share: the one-slot rendezvous, and what ended.
 //! - [`queue`]: everything more: buffers, several senders, offers of choices.
 //! - [`posted`], [`sink`]: sends that nobody waits for, and a sender as a sink.
@@ -17,6 +17,7 @@ pub(crate) mod factory;
 pub(crate) mod hub;
 pub(crate) mod policy;
 pub(crate) mod posted;
+mod power;
 pub(crate) mod queue;
 pub(crate) mod receiver;
 pub(crate) mod sender;
@@ -30,6 +31,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 pub(crate) use policy::{Policy, rendezvous};
+pub use power::{MayPoison, NoPoison};
 use receiver::Receiver;
 use sender::Sender;
 use state::Chan;
@@ -45,15 +47,6 @@ macro_rules! debug_operation {
     )* };
 }
 pub(crate) use debug_operation;
-
-/// The power to poison a channel: what an end has by default.
-#[derive(Clone, Copy, Debug)]
-pub struct MayPoison;
-
-/// No power to poison: a `Sender<T, NoPoison>` or `Receiver<T, NoPoison>` has no method `poison`, so a signature that asks for
-/// one promises that it will not be done.
-#[derive(Clone, Copy, Debug)]
-pub struct NoPoison;
 
 /// A synchronous channel: a send ends when a receive has returned the value.
 ///

@@ -9,7 +9,6 @@ use std::task::{Context, Poll};
 
 use super::policy::Policy;
 use super::posted::Posted;
-use super::sink::SenderSink;
 use super::state::{Chan, Post};
 use super::{MayPoison, NoPoison, debug_operation};
 use crate::budget;
@@ -156,31 +155,6 @@ impl<T, P> Sender<T, P> {
     /// `WriteNoWait` of CoCoL (Skovhede and Vinter, 2015).
     pub fn send_nowait(&mut self, value: T) -> Posted<T> {
         Posted::new(self.chan(), Handle::END, value)
-    }
-
-    /// Makes this a [`Sink`](futures_sink::Sink), for code that is written against that trait.
-    ///
-    /// # Examples
-    /// ```
-    /// use dunlin_core::{channel, par};
-    /// use futures_util::{StreamExt, stream};
-    /// # dunlin_core::doc::block_on(async {
-    /// let (tx, mut rx) = channel();
-    /// let (forwarded, got) = par!(
-    ///     stream::iter([1, 2, 3]).map(Ok).forward(tx.into_sink()),
-    ///     async {
-    ///         let mut got = vec![];
-    ///         while let Some(n) = rx.next().await.unwrap() {
-    ///             got.push(n);
-    ///         }
-    ///         got
-    ///     },
-    /// );
-    /// assert_eq!((forwarded, got), (Ok(()), vec![1, 2, 3]));
-    /// # });
-    /// ```
-    pub fn into_sink(self) -> SenderSink<T, P> {
-        SenderSink::new(self)
     }
 
     /// Sends `value` if that needs no waiting: into a buffer with room.

@@ -29,8 +29,35 @@ pub struct SenderSink<T, P = MayPoison> {
     again: bool,
 }
 
+impl<T, P> Sender<T, P> {
+    /// Makes this a [`Sink`](futures_sink::Sink), for code that is written against that trait.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin_core::{channel, par};
+    /// use futures_util::{StreamExt, stream};
+    /// # dunlin_core::doc::block_on(async {
+    /// let (tx, mut rx) = channel();
+    /// let (forwarded, got) = par!(
+    ///     stream::iter([1, 2, 3]).map(Ok).forward(tx.into_sink()),
+    ///     async {
+    ///         let mut got = vec![];
+    ///         while let Some(n) = rx.next().await.unwrap() {
+    ///             got.push(n);
+    ///         }
+    ///         got
+    ///     },
+    /// );
+    /// assert_eq!((forwarded, got), (Ok(()), vec![1, 2, 3]));
+    /// # });
+    /// ```
+    pub fn into_sink(self) -> SenderSink<T, P> {
+        SenderSink::new(self)
+    }
+}
+
 impl<T, P> SenderSink<T, P> {
-    pub(crate) fn new(sender: Sender<T, P>) -> Self {
+    fn new(sender: Sender<T, P>) -> Self {
         Self { sender: Some(sender), post: Post::new(Handle::END), slot: None, again: false }
     }
 

@@ -19,12 +19,12 @@ use std::task::{Context, Poll, Waker};
 use super::after::After;
 use super::elsewhere::Missing;
 use super::policy::Policy;
+use super::queue::Queue;
 #[cfg(feature = "serde")]
 use super::queue::Retires;
-use super::queue::far::{FromReceiver, FromSender};
-#[cfg(feature = "link")]
-use super::queue::linked::READS_MAX;
-use super::queue::{Ends, Offered, Pool, Queue, Retracted, Source, Stand, Took};
+use super::queue::events::{FromReceiver, FromSender};
+use super::queue::offer::{Ends, FIRST_TICKET, Offered, Retracted, Stand, Took};
+use super::queue::value::{Pool, Source};
 use crate::budget;
 use crate::channel::hub::Hub;
 use crate::choice::ChoiceCx;
@@ -68,8 +68,10 @@ const TURN: u32 = 1 << 22;
 const IMMUNITY: u32 = 0xff << IMMUNITY_SHIFT;
 const IMMUNITY_SHIFT: u32 = 23;
 
-/// The ticket of every offer in the slot: an end makes one at a time.
-pub(crate) const FIRST_TICKET: u64 = 1;
+/// So many values a poll decodes that it cannot take: a peer that withdraws and offers in turn must not keep
+/// it for ever.
+#[cfg(feature = "link")]
+const READS_MAX: u32 = 16;
 
 /// The ticket of a send that waits for a forgotten offer to go; it has none of its own yet.
 const BEHIND: u64 = u64::MAX;

@@ -8,7 +8,8 @@ use std::task::{Context, Poll};
 
 use super::branch::{Branch, ChoiceCx, Look, PARTS_MAX};
 use super::{Choosing, EVERY_BRANCH_IS_OFF, HOPELESS, Order, Step, Survey, step_on};
-use crate::channel::queue::{Pool, Pooled, Retracted};
+use crate::channel::queue::offer::Retracted;
+use crate::channel::queue::value::{Pool, Pooled};
 use crate::channel::sender::Sender;
 use crate::channel::state::{Chan, Post};
 use crate::error::{Failed, SendError};

@@ -50,6 +50,9 @@ fn everywhere(id: u64) -> u128 {
     u128::from(ORIGIN.load(Ordering::Relaxed)) << 64 | u128::from(id)
 }
 
+/// The branch number that stands for `skip`.
+pub(crate) const SKIPPED: u32 = u32::MAX;
+
 enum Status {
     /// Any offer may be taken.
     Open,

@@ -36,6 +36,7 @@ use std::task::{Context, Poll};
 
 pub(crate) use branch::ChoiceCx;
 use branch::{Asked, Branch, Look, Unawaited};
+use decision::SKIPPED;
 
 use crate::budget;
 use crate::wake::Wakes;
@@ -394,9 +395,6 @@ enum Stage {
 /// value. A runtime that polls a woken task next (tokio's LIFO slot) would otherwise poll the choice after each
 /// single offer, and each of these polls would register everywhere for one event.
 const MANY: usize = 32;
-
-/// The branch number that stands for `skip`.
-pub(crate) const SKIPPED: u32 = u32::MAX;
 
 /// How trying one branch went.
 enum Tried {

@@ -8,303 +8,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
-use super::{Ends, Kept, Known, Offer, Offered, Owner, Queue, Source, Standing, Value};
+use super::Queue;
+use super::credit::Lending;
+#[cfg(feature = "link")]
+use super::encoded::Linked;
+use super::events::{Carried, Collected, FromReceiver, FromSender, Given, Heard, Reserved};
+use super::offer::{Ask, Away, Ends, FromFar, Kept, Known, Offer, Offered, Owner, Standing, Unread};
+use super::value::{Source, Value};
 use crate::channel::after::After;
 use crate::channel::elsewhere::Names;
 use crate::channel::policy::{Admit, ON_THE_WAY_MAX, Window};
 #[cfg(feature = "link")]
-use crate::channel::words::{Ended, Link, Word};
+use crate::channel::words::Word;
 use crate::choice::decision::{Branching, Reserve, Reserver};
-use crate::error::{Failed, MessageId, Reason, Why};
+use crate::error::{Failed, MessageId, Why};
 use crate::handle::Handle;
 use crate::wake::Wakes;
-
-/// An offer whose value is with the agent of a receiver elsewhere.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Away {
-    /// The agent has been asked to get it back.
-    pub(super) asked_back: bool,
-    /// Its operation was lent to another choice: when it is back it is offered on behalf of that.
-    pub(super) anew: bool,
-    /// Nobody waits for the answer: the operation was dropped.
-    pub(super) abandoned: bool,
-    /// A claim has gone out: it has been asked back to be held back here, and stands again when the claim is over.
-    pub(super) recalled: bool,
-    /// It failed over there while its value was on the way; so it fails when the value is back.
-    pub(super) failing: Option<Why>,
-    /// It went to a handle of a shared receiver that is elsewhere; else to the agent of the receiver itself.
-    pub(super) demanded_by: Option<Handle>,
-}
-
-/// An offer that stands here for a sender elsewhere.
-#[derive(Debug)]
-pub(super) struct FromFar {
-    /// Whose it is: [`Handle::END`] of the agent that is the sender here, else of the one that stands here as this handle of a shared sender.
-    pub(super) of: Handle,
-    /// Its number, by which its agent knows it.
-    pub(super) number: u64,
-    /// Set: it is the offer of this choice elsewhere, and its value comes when it is reserved.
-    pub(super) choice: Option<u128>,
-    pub(super) unread: Unread,
-    pub(super) ask: Option<Ask>,
-}
-
-/// Whether the value of an offer is still where it was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unread {
-    No,
-    /// A handle elsewhere can have the offer as it is, and reads the value there; who is to have it here asks for it.
-    Yes,
-    /// That has been done, or it cannot be read elsewhere: it is to come here.
-    Asked,
-}
-
-/// That a reservation was asked for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ask {
-    /// Never used twice, so a late answer cannot pass for another one's.
-    pub(super) number: u64,
-    /// For whom; [`Handle::BUFFER`] for a place in the buffer.
-    pub(super) handle: Handle,
-    /// Since this tick the value is here and waits for the receiver to be polled.
-    pub(super) granted: Option<u32>,
-}
-
-/// What an agent has not heard yet, and whom to wake for it.
-pub(crate) struct Heard<E> {
-    pub(crate) events: VecDeque<E>,
-    pub(crate) waker: Option<Waker>,
-    /// No agent polls: what there is to say goes over this link at once.
-    #[cfg(feature = "link")]
-    pub(super) link: Option<Arc<dyn Link>>,
-}
-
-impl<E> Heard<E> {
-    pub(crate) fn new() -> Self {
-        Self {
-            events: VecDeque::new(),
-            waker: None,
-            #[cfg(feature = "link")]
-            link: None,
-        }
-    }
-
-    #[cfg(not(feature = "link"))]
-    pub(crate) fn tell(&mut self, event: E, wakes: &mut Wakes) {
-        self.events.push_back(event);
-        wakes.add(self.waker.take());
-    }
-}
-
-#[cfg(feature = "link")]
-impl<E: Said> Heard<E> {
-    pub(crate) fn tell(&mut self, event: E, wakes: &mut Wakes) {
-        let Some(link) = &self.link else {
-            self.events.push_back(event);
-            return wakes.add(self.waker.take());
-        };
-        if let Some(word) = event.into_word() {
-            wakes.add(link.say(word));
-        }
-    }
-}
-
-/// The places of the buffer that are promised to the sender elsewhere, who sends into them without asking.
-pub(crate) struct Lending {
-    pub(super) window: Window,
-    /// What is buffered and what is promised may together take so many places, if the policy has more.
-    most: u32,
-    /// Somebody listens for what is promised.
-    on: bool,
-    /// The receiver has come from elsewhere, and nothing has been promised here: however the channel may end, what was sent before is on its way.
-    comes: bool,
-    /// That receiver has not been used, of which the agent is to hear.
-    pub(super) unused: bool,
-    granted: u32,
-    /// How many of those granted the agent has not been told of.
-    owed: u32,
-    /// Offers here got the last free place: the next is promised first.
-    next: bool,
-    /// The agent hears when fewer values are buffered, though no place is promised for that.
-    below: usize,
-    /// They are.
-    is_below: bool,
-    pub(super) receiver_gone: bool,
-}
-
-impl Lending {
-    pub(super) fn new(window: Window) -> Self {
-        Self {
-            window,
-            most: u32::MAX,
-            on: false,
-            comes: false,
-            unused: false,
-            granted: 0,
-            owed: 0,
-            next: false,
-            below: 0,
-            is_below: false,
-            receiver_gone: false,
-        }
-    }
-
-    pub(super) fn granted(&self) -> usize {
-        self.granted as usize
-    }
-
-    /// The sender elsewhere has so many places.
-    fn known(&self) -> u32 {
-        self.granted - self.owed
-    }
-
-    /// What was not told is not promised any more, nor is anything else.
-    pub(super) fn stop(&mut self) {
-        self.on = false;
-        self.granted -= std::mem::take(&mut self.owed);
-    }
-}
-
-/// What the agent at the sending half hears of the sender. Tickets name offers.
-pub(crate) enum FromSender<T> {
-    /// It went out on a credit.
-    Sent(T),
-    Offered(u64),
-    AskedBack(u64),
-    /// A reservation that had to wait may be tried again.
-    Unlocked(u64),
-    /// The offer's choice wants its reservation back.
-    Revoke(u64),
-    Watched,
-    Retired,
-    Poisoned(Reason),
-    Gone,
-    Lost,
-}
-
-impl<T> FromSender<T> {
-    fn into_value(self) -> Option<T> {
-        if let Self::Sent(value) = self { Some(value) } else { None }
-    }
-}
-
-/// What the agent at the receiving half hears of the receiver. Numbers name offers, as the agent gave them.
-#[derive(Debug)]
-pub enum FromReceiver<T> {
-    /// A receive has returned the value, or the buffer has admitted it.
-    Taken(u64),
-    /// An extended receive has returned the value; `Released` follows.
-    Held(u64),
-    /// The extended receive is over.
-    Released(u64),
-    /// The offer failed. No value: it had not come yet.
-    Failed(u64, Option<T>, Why),
-    /// Answers [`Inlet::withdraw`](crate::agent::Inlet::withdraw) of an offer that had gone on to another half: it has not been taken.
-    Withdrawn(u64, Option<T>),
-    /// It had gone on to another half, whose node is lost: nobody knows whether it was received there. No value: it is [unread](crate::agent::Inlet::offer_unread).
-    Lost(u64, Option<T>, MessageId),
-    /// A receiver wants this offer of a choice; the second number names the request. Of an [unread](crate::agent::Inlet::offer_unread) one: somebody here wants its value, which is
-    /// to be [brought](crate::agent::Inlet::bring).
-    Reserve(u64, u64),
-    /// The receiver that had it reserved does not want it any more; the offer stands. No value: it is unread.
-    Abort(u64, Option<T>),
-    /// So many places more are the sender's: see [`Outlet::credit`](crate::agent::Outlet::credit).
-    Credit(u32),
-    /// The receiver has come in a message, and is used for the first time: somebody looks for a value, or waits for the channel's end. Until now whoever carries
-    /// the channel did not have to bring it here. (That the receiver ends the channel is said without this word before it.)
-    Used,
-    /// Answers [`Inlet::ask_awaited`](crate::agent::Inlet::ask_awaited): a receive waits.
-    Awaited,
-    /// The channel was retired from here.
-    Retired,
-    /// The channel was poisoned from here.
-    Poisoned(Reason),
-    /// The receiver is gone.
-    Gone,
-    /// The same, but it was lost with its node, before the sender left here: the sender's half hears [`Outlet::down`](crate::agent::Outlet::down).
-    Down,
-}
-
-impl<T> FromReceiver<T> {
-    fn into_value(self) -> Option<T> {
-        match self {
-            Self::Failed(_, value, _) | Self::Withdrawn(_, value) | Self::Lost(_, value, _) | Self::Abort(_, value) => {
-                value
-            }
-            _ => None,
-        }
-    }
-}
-
-/// What the agent of a receiver elsewhere finds under a ticket.
-pub(crate) enum Collected<T> {
-    /// A firm offer; the agent has its value now.
-    Firm(T),
-    /// An offer of the choice with this number.
-    Choice(u128),
-    Gone,
-}
-
-/// What a handle elsewhere is given, or gives back.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Given<T> {
-    /// The value.
-    Value(T),
-    /// The offer of a value that is still where it was sent: see [`Inlet::offer_unread`](crate::agent::Inlet::offer_unread).
-    Unread,
-    /// The same, given back by who could not read it.
-    Unreadable,
-}
-
-impl<T> From<T> for Given<T> {
-    fn from(value: T) -> Self {
-        Self::Value(value)
-    }
-}
-
-impl<T> Given<T> {
-    /// The value, if it is here.
-    pub fn read(self) -> Option<T> {
-        match self {
-            Self::Value(value) => Some(value),
-            Self::Unread | Self::Unreadable => None,
-        }
-    }
-}
-
-/// How a value that was in the buffer goes to the receiver elsewhere.
-pub(crate) enum Carried<T> {
-    /// On a credit.
-    Sent(T),
-    /// As an offer; the number is its ticket, which no other offer has.
-    Offered(u64, T),
-    /// It waits for a credit, and all else waits behind it.
-    Waits,
-    /// None is left.
-    Nothing,
-}
-
-/// What came of reserving an offer of a choice.
-#[derive(Debug)]
-pub enum Reserved<T> {
-    /// The agent has the value, and will confirm, or give it back.
-    Granted(T),
-    /// The choice is busy; the agent will hear when to try again.
-    Later,
-    /// The choice has been decided otherwise, or dropped.
-    Gone,
-}
-
-impl<T> Reserved<Given<T>> {
-    /// Of who reserves values only, and so is granted nothing else.
-    pub(crate) fn of_values(self) -> Reserved<T> {
-        match self {
-            Self::Granted(Given::Value(value)) => Reserved::Granted(value),
-            Self::Granted(Given::Unread | Given::Unreadable) | Self::Later => Reserved::Later,
-            Self::Gone => Reserved::Gone,
-        }
-    }
-}
 
 impl<T> Queue<T> {
     pub(super) fn has_ended(&self) -> bool {
@@ -789,7 +508,7 @@ impl<T> Queue<T> {
             far: Some(FromFar { of, number, choice, unread, ask: None }),
             known: Known::No,
             #[cfg(feature = "link")]
-            linked: super::linked::Linked::NOTHING,
+            linked: Linked::NOTHING,
         });
         if choice.is_some() || unread != Unread::No {
             // A buffer with room asks for the value itself.
@@ -1421,46 +1140,5 @@ impl<T> Queue<T> {
                 index += 1;
             }
         }
-    }
-}
-
-/// An event of a half, as the word that says it. `None`: the other half need not hear of it.
-#[cfg(feature = "link")]
-pub(crate) trait Said {
-    fn into_word(self) -> Option<Word>;
-}
-
-#[cfg(feature = "link")]
-impl<T> Said for FromSender<T> {
-    fn into_word(self) -> Option<Word> {
-        Some(match self {
-            Self::AskedBack(ticket) => Word::Withdraw { ticket },
-            Self::Revoke(ticket) => Word::Revoke { ticket },
-            Self::Retired => Word::Ended(Ended::Retired),
-            Self::Poisoned(reason) => Word::Ended(Ended::Poisoned(reason)),
-            Self::Gone | Self::Lost => Word::Ended(Ended::Gone),
-            // An offer, and what goes out on a credit, is said with its bytes.
-            Self::Offered(_) | Self::Sent(_) | Self::Unlocked(_) | Self::Watched => return None,
-        })
-    }
-}
-
-#[cfg(feature = "link")]
-impl<T> Said for FromReceiver<T> {
-    fn into_word(self) -> Option<Word> {
-        Some(match self {
-            Self::Taken(ticket) => Word::Taken { ticket },
-            Self::Held(ticket) => Word::Held { ticket },
-            Self::Released(ticket) => Word::Released { ticket },
-            Self::Failed(ticket, _, why) => Word::Failed { ticket, why },
-            Self::Withdrawn(ticket, _) => Word::Withdrawn { ticket },
-            Self::Reserve(ticket, request) => Word::Reserve { ticket, request },
-            Self::Abort(ticket, _) => Word::Abort { ticket },
-            Self::Retired => Word::Ended(Ended::Retired),
-            Self::Poisoned(reason) => Word::Ended(Ended::Poisoned(reason)),
-            Self::Gone | Self::Down => Word::Ended(Ended::Gone),
-            // Places are promised where they get free.
-            Self::Lost(..) | Self::Credit(_) | Self::Used | Self::Awaited => return None,
-        })
     }
 }

@@ -7,293 +7,25 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::task::Waker;
 
 use bytes::Bytes;
 
-use super::far::{Away, FromFar, FromReceiver, Given, Heard, Unread};
-use super::{Branching, Ends, Known, Offer, Offered, Owner, Queue, Source, Standing, Value};
+use super::Queue;
+use super::encoded::{BUFFERED, Encode, Encoding, From, Linked, Read, Reading, Remote, Request, Slot};
+use super::events::{FromReceiver, Given, Heard};
+use super::offer::{Away, Ends, FromFar, Known, Offer, Offered, Owner, Standing, Unread};
+use super::value::{Source, Value};
 use crate::channel::after::After;
 use crate::channel::policy::{Admit, Window};
 use crate::channel::words::{Ended, Link, Terms, Word};
-use crate::choice::decision::{Reserve, Reserver};
+use crate::choice::decision::{Branching, Reserve, Reserver};
 use crate::error::{Failed, MessageId, Why};
 use crate::handle::Handle;
-
-/// Encodes a value into at most so many bytes. Pending: an end in it is not at rest, and wakes when it is.
-pub(crate) type Encode<T> = fn(&T, Terms, u64, &Waker) -> Poll<Result<Bytes, Why>>;
-
-/// Decodes a value.
-pub(crate) type Decode<T> = fn(&Bytes, Terms) -> Result<T, Why>;
 
 /// The bytes of an offer of a choice are kept if they are no more than these. A larger value is encoded when
 /// a receiver has reserved the offer: a choice that is made again and again would else encode it each time.
 const KEPT_MAX: u64 = 1 << 10;
-
-/// So many values a poll decodes that it cannot take: a peer that withdraws and offers in turn must not keep
-/// it for ever.
-pub(crate) const READS_MAX: u32 = 16;
-
-/// What a half of a channel has for the link that joins it to the other half.
-pub(crate) struct Remote<T> {
-    link: Arc<dyn Link>,
-    terms: Terms,
-    encode: Encode<T>,
-    decode: Decode<T>,
-    /// The only offer there is, in place of one in the queue.
-    pub(crate) slot: Slot,
-    /// The bytes of the offer that is being made.
-    encoded: Option<Bytes>,
-    /// What a receive has decoded, while it looks again.
-    decoded: Option<Reading<T>>,
-    /// Values that were taken and whose sends nothing polls any more: the next operation of the end drops
-    /// them, or its drop.
-    spent: Vec<T>,
-    /// How many values have been decoded: each read has a number of its own.
-    reads: u64,
-    /// The home has said how it takes values: until then nothing is offered.
-    is_open: bool,
-    /// The home has said that its receiver is gone.
-    pub(crate) receiver_gone: bool,
-}
-
-impl<T> Remote<T> {
-    pub(crate) fn new(link: Arc<dyn Link>, terms: Terms, encode: Encode<T>, decode: Decode<T>) -> Self {
-        Self {
-            link,
-            terms,
-            encode,
-            decode,
-            slot: Slot::Empty,
-            encoded: None,
-            decoded: None,
-            spent: Vec::new(),
-            reads: 0,
-            is_open: false,
-            receiver_gone: false,
-        }
-    }
-
-    /// The bytes of the value that is being sent.
-    pub(super) fn take_bytes(&mut self) -> Option<Bytes> {
-        self.encoded.take()
-    }
-
-    /// How it stands with bytes whose value the read with this number, if any, decodes. `Err`: a read with this
-    /// number is to decode it.
-    fn stand(&mut self, mark: Option<u64>, own: Branching<'_>) -> Result<Read<T>, u64> {
-        if let Some(decoded) = self.decoded.as_mut().filter(|decoded| mark == Some(decoded.number)) {
-            match decoded.value.take() {
-                Some(Err(why)) => return Ok(Read::Unreadable(why)),
-                value => decoded.value = value,
-            }
-            return Ok(Read::Here);
-        }
-        if mark.is_some() {
-            return Ok(Read::ByOther);
-        }
-        // While a choice decodes it is closed: else another party could decide it, and what is decoded would
-        // be in vain.
-        if own.is_some_and(|(decision, _)| !decision.close_now()) {
-            return Ok(Read::ChoiceGone);
-        }
-        let number = self.reads;
-        self.reads += 1;
-        Err(number)
-    }
-
-    fn reading(&self, ticket: u64, number: u64, bytes: Bytes) -> Reading<T> {
-        Reading { ticket, number, bytes, decode: self.decode, terms: self.terms, value: None }
-    }
-
-    /// The value, if the read with this number has decoded it.
-    fn take_decoded(&mut self, mark: Option<u64>) -> Option<T> {
-        let decoded = self.decoded.as_mut().filter(|decoded| mark == Some(decoded.number))?;
-        decoded.value.take().and_then(Result::ok)
-    }
-}
-
-/// An offer that is the only one, and is no choice's: what it is beside the value and the waker in the slots of
-/// the channel.
-pub(crate) enum Slot {
-    Empty,
-    /// The sending half: the home has been told.
-    Out {
-        ticket: u64,
-        /// The receiver elsewhere has returned the value, which is still here.
-        taken: bool,
-    },
-    /// The home: the offer `number` of the sending half.
-    In {
-        ticket: u64,
-        number: u64,
-        value: Bytes,
-        /// The number of the read that decodes the value.
-        read: Option<u64>,
-    },
-}
-
-/// What a link has of one offer, if anything. Most offers are of channels without a link, and are moved often.
-pub(super) struct Linked<T>(Option<Box<OfLink<T>>>);
-
-struct OfLink<T> {
-    /// The bytes of the value.
-    encoded: Option<Bytes>,
-    /// The value of a pool, while its offer is reserved, or has been sent.
-    value: Option<T>,
-    /// This waits until the owner of the offer has encoded the value, or its choice is open again.
-    request: Option<Request>,
-    /// At the home: the number of the read that decodes the value.
-    read: Option<u64>,
-}
-
-/// What an offer is wanted for.
-enum Request {
-    /// A receiver asks for it by this number.
-    Reserve(u64, Arc<dyn Reserver>),
-    /// There is a place for it in the buffer of the home.
-    Place,
-}
-
-impl<T> Linked<T> {
-    pub(super) const NOTHING: Self = Self(None);
-
-    fn make(&mut self) -> &mut OfLink<T> {
-        self.0.get_or_insert_with(|| Box::new(OfLink { encoded: None, value: None, request: None, read: None }))
-    }
-
-    fn encoded(encoded: Option<Bytes>) -> Self {
-        let mut linked = Self::NOTHING;
-        encoded.into_iter().for_each(|encoded| linked.make().encoded = Some(encoded));
-        linked
-    }
-
-    pub(super) fn read(&self) -> Option<u64> {
-        self.0.as_ref()?.read
-    }
-
-    /// The read that decodes the value is over, or there is none.
-    fn forget_read(&mut self) {
-        self.0.iter_mut().for_each(|linked| linked.read = None);
-    }
-
-    fn bytes(&self) -> Option<&Bytes> {
-        self.0.as_ref()?.encoded.as_ref()
-    }
-
-    pub(super) fn has_bytes(&self) -> bool {
-        self.bytes().is_some()
-    }
-
-    fn take_encoded(&mut self) -> Option<Bytes> {
-        self.0.as_mut()?.encoded.take()
-    }
-
-    fn take_value(&mut self) -> Option<T> {
-        self.0.as_mut()?.value.take()
-    }
-
-    fn has_request(&self) -> bool {
-        self.0.as_ref().is_some_and(|linked| linked.request.is_some())
-    }
-
-    fn take_request(&mut self) -> Option<Request> {
-        self.0.as_mut()?.request.take()
-    }
-}
-
-/// A value that is to be encoded, or has been.
-pub(crate) struct Encoding<T> {
-    from: From<T>,
-    encode: Encode<T>,
-    terms: Terms,
-    bytes_max: u64,
-    bytes: Option<Result<Bytes, Why>>,
-}
-
-/// Where the value is.
-enum From<T> {
-    /// Where its send has it.
-    Source,
-    /// Here, out of the offer with this ticket.
-    Offer(u64, T),
-}
-
-impl<T> Encoding<T> {
-    /// The value is where its send has it, and not out of an offer.
-    pub(crate) fn is_of_source(&self) -> bool {
-        matches!(self.from, From::Source)
-    }
-
-    /// A value that has been encoded.
-    pub(crate) fn done(encode: Encode<T>, terms: Terms, bytes: Bytes) -> Self {
-        Self { from: From::Source, encode, terms, bytes_max: terms.value_max, bytes: Some(Ok(bytes)) }
-    }
-
-    pub(crate) fn into_bytes(self) -> Option<Bytes> {
-        self.bytes.and_then(Result::ok)
-    }
-
-    /// `false`: the value has an end that is not at rest. It is encoded again when the waker has been woken.
-    pub(crate) fn encode(&mut self, source: &Source<'_, T>, waker: &Waker) -> bool {
-        let value = match (&self.from, source) {
-            (From::Offer(_, value), _) => value,
-            (From::Source, Source::Slot(Some(value))) => value,
-            (From::Source, _) => return true,
-        };
-        let Poll::Ready(bytes) = (self.encode)(value, self.terms, self.bytes_max, waker) else { return false };
-        self.bytes = Some(bytes);
-        true
-    }
-}
-
-/// The ticket of what is in the buffer: no offer has it.
-const BUFFERED: u64 = 0;
-
-/// A value that a receive decodes, or has decoded: of the offer with this ticket, or of the [buffer](BUFFERED).
-pub(crate) struct Reading<T> {
-    ticket: u64,
-    number: u64,
-    bytes: Bytes,
-    decode: Decode<T>,
-    terms: Terms,
-    value: Option<Result<T, Why>>,
-}
-
-impl<T> Reading<T> {
-    /// Unless that has been done.
-    pub(crate) fn decode(&mut self) {
-        let decoded = || (self.decode)(&self.bytes, self.terms);
-        self.value.get_or_insert_with(decoded);
-    }
-
-    /// The value, decoded.
-    pub(crate) fn into_value(self) -> Option<Result<T, Why>> {
-        self.value
-    }
-
-    pub(crate) fn number(&self) -> u64 {
-        self.number
-    }
-
-    pub(crate) fn is_readable(&self) -> bool {
-        matches!(self.value, Some(Ok(_)))
-    }
-}
-
-/// What a receive finds of the value that it would take.
-pub(super) enum Read<T> {
-    /// It is here, or has just been decoded.
-    Here,
-    /// It is to be decoded first.
-    ToDecode(Reading<T>),
-    /// Another receive decodes it.
-    ByOther,
-    /// It cannot be decoded.
-    Unreadable(Why),
-    /// The receive's own choice has been decided for another branch: there is nothing to decode for.
-    ChoiceGone,
-}
 
 // ---- the slot
 
@@ -877,19 +609,6 @@ impl<T> Queue<T> {
 }
 
 // ---- the receiving half
-
-impl<T> Offer<T> {
-    /// Bytes that were granted, and are not wanted any more. `true`: there were some. A read of them is in
-    /// vain.
-    pub(super) fn forget_encoded(&mut self) -> bool {
-        self.linked.forget_read();
-        let were_there = matches!(self.value, Value::Encoded(_));
-        if were_there {
-            self.value = Value::Gone;
-        }
-        were_there
-    }
-}
 
 impl<T> Queue<T> {
     /// A link takes the sender's place.

@@ -5,13 +5,27 @@
 //!
 //! All functions here run under the channel's lock and never wait. What must happen outside (waking, dropping) they put into an
 //! [`After`].
+//!
+//! - [`value`], [`offer`]: what stands in the queue; [`encoded`]: what a link has of it, as bytes.
+//! - [`buffer`], [`credit`]: what is buffered, and the places of it that are promised elsewhere.
+//! - [`watchers`]: the receivers that wait.
+//! - [`events`], [`demand`]: what is between the queue and the agents of halves that are elsewhere.
+//! - here: the queue, and what the ends that are here do to it.
+//! - [`far`], [`answer`], [`linked`]: what agents, handles of a shared receiver elsewhere and links do to it.
 
+mod answer;
 mod buffer;
+mod credit;
 pub(crate) mod demand;
-pub(crate) mod far;
+#[cfg(feature = "link")]
+pub(crate) mod encoded;
+pub(crate) mod events;
+mod far;
 #[cfg(feature = "link")]
 pub(crate) mod linked;
+pub(crate) mod offer;
 mod seldom;
+pub(crate) mod value;
 mod watchers;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -20,9 +34,12 @@ use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 
 use buffer::Buffer;
+use credit::Lending;
 use demand::Demands;
-use far::{Away, FromFar, FromReceiver, FromSender, Heard, Lending};
+use events::{FromReceiver, FromSender, Heard};
+use offer::{Away, Ends, FIRST_TICKET, Kept, Known, Offer, Offered, Owner, Retracted, Stand, Standing, Stranded, Took};
 use seldom::Seldom;
+use value::{Pool, Source, Value};
 use watchers::{Due, Watchers};
 
 use super::after::After;
@@ -31,264 +48,20 @@ use super::policy::{self, Admit, Bound, Buffering, Overflow, Policy};
 use super::words::Word;
 use crate::channel::elsewhere::{Missing, Names};
 use crate::channel::hub::Hub;
-use crate::choice::decision::{Branching, Decision, Settled};
+use crate::choice::decision::{Branching, Decision, SKIPPED, Settled};
 use crate::error::{Failed, MessageId, Reason, RecvError, Why};
 use crate::handle::Handle;
 #[cfg(feature = "serde")]
 use crate::line::Line;
-use crate::lock::Lock;
 use crate::turn::Turn;
 use crate::wake;
 use crate::wake::Wakes;
-
-/// How an offer stands.
-#[derive(Debug, PartialEq, Eq)]
-enum Standing {
-    /// It may be taken.
-    Waiting,
-    /// An extended receive has its value; the sender waits for the release.
-    Held(Handle),
-    /// The agent of a receiver elsewhere has its value, and will say what became of it.
-    Away(Away),
-    /// It failed; the owner will fetch its value.
-    Failed(Failed),
-    /// The receiver elsewhere has taken it. The value is still here, for its owner to drop.
-    #[cfg(feature = "link")]
-    Spent,
-}
-
-/// A value offered on several channels at once, by one choice: whoever settles that choice takes it.
-pub(crate) type Pool<T> = Arc<Lock<Pooled<T>>>;
-
-pub(crate) struct Pooled<T> {
-    value: Option<T>,
-    /// Its bytes, if one of the channels goes over a link.
-    #[cfg(feature = "link")]
-    pub(crate) encoded: Option<bytes::Bytes>,
-}
-
-impl<T> Pooled<T> {
-    pub(crate) fn new() -> Self {
-        Self {
-            value: None,
-            #[cfg(feature = "link")]
-            encoded: None,
-        }
-    }
-
-    pub(crate) fn put(&mut self, value: T) {
-        self.value = Some(value);
-    }
-
-    pub(crate) fn take(&mut self) -> Option<T> {
-        self.value.take()
-    }
-}
-
-/// Where a value comes from when it is sent, and returns to when it is not.
-pub(crate) enum Source<'a, T> {
-    Slot(&'a mut Option<T>),
-    Pool(&'a Pool<T>),
-}
-
-impl<T> Source<'_, T> {
-    #[cfg(feature = "link")]
-    fn is_empty(&self) -> bool {
-        matches!(self, Self::Slot(None))
-    }
-
-    fn take(&mut self) -> Option<T> {
-        match self {
-            Self::Slot(slot) => slot.take(),
-            Self::Pool(pool) => pool.lock().take(),
-        }
-    }
-
-    fn offered(&mut self) -> Value<T> {
-        match self {
-            Self::Slot(slot) => slot.take().map_or(Value::Gone, Value::Here),
-            Self::Pool(pool) => Value::Pooled(pool.clone()),
-        }
-    }
-
-    /// A value of the pool stays there; one of the slot goes back.
-    fn put_back(&mut self, value: Option<T>) {
-        if let (Self::Slot(slot), Some(value)) = (self, value) {
-            **slot = Some(value);
-        }
-    }
-}
-
-/// The value of an offer.
-enum Value<T> {
-    Here(T),
-    Pooled(Pool<T>),
-    /// An extended receive has it.
-    Gone,
-    /// It came over a link, and is decoded in the poll of the receive that would take it.
-    #[cfg(feature = "link")]
-    Encoded(bytes::Bytes),
-}
-
-impl<T> Value<T> {
-    /// The value, for the receive that has settled the offer.
-    fn take(&mut self) -> Option<T> {
-        #[cfg(feature = "link")]
-        if let Self::Encoded(_) = self {
-            return None;
-        }
-        match std::mem::replace(self, Self::Gone) {
-            Self::Here(value) => Some(value),
-            Self::Pooled(pool) => pool.lock().take(),
-            Self::Gone => None,
-            #[cfg(feature = "link")]
-            Self::Encoded(_) => None,
-        }
-    }
-
-    /// What came over a link, for the buffer.
-    #[cfg(feature = "link")]
-    fn take_encoded(&mut self) -> Option<bytes::Bytes> {
-        match self {
-            Self::Encoded(bytes) => {
-                let bytes = std::mem::take(bytes);
-                *self = Self::Gone;
-                Some(bytes)
-            }
-            _ => None,
-        }
-    }
-
-    /// The value, for the sender whose offer was not taken.
-    fn back(self) -> Option<T> {
-        match self {
-            Self::Here(value) => Some(value),
-            Self::Pooled(_) | Self::Gone => None,
-            #[cfg(feature = "link")]
-            Self::Encoded(_) => None,
-        }
-    }
-}
-
-/// Who asks what becomes of an offer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Owner {
-    /// An operation, or an agent.
-    Operation,
-    /// A handle: it is not there to be settled by its sender.
-    Posted,
-    /// Nobody: when it fails its value is dropped.
-    Nobody,
-}
-
-/// Whether the agent of the receiver elsewhere knows an offer of a choice. It may hear of it again only when it has answered that it does not any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Known {
-    No,
-    Yes,
-    /// It was asked back, to be held back here; the answer is to come.
-    AskedBack,
-}
-
-struct Offer<T> {
-    ticket: u64,
-    handle: Handle,
-    owner: Owner,
-    /// It waits for the receivers that were woken for it, and for nothing else.
-    has_turn: bool,
-    value: Value<T>,
-    standing: Standing,
-    /// The choice it belongs to, and as which branch; `None`: firm.
-    choice: Option<(Arc<Decision>, u32)>,
-    /// The sender's, if the offer is firm; a choice's is in its decision.
-    waker: Option<Waker>,
-    far: Option<FromFar>,
-    /// Of a choice's: what the agent of the receiver elsewhere knows of it.
-    known: Known,
-    /// What a link has of it.
-    #[cfg(feature = "link")]
-    linked: linked::Linked<T>,
-}
 
 /// Somebody who waits only for the channel to end, at this handle of the sending end or else of the receiving one.
 struct Idle {
     handle: Handle,
     sending: bool,
     waker: Option<Waker>,
-}
-
-/// The value of a send that was dropped.
-struct Kept<T> {
-    handle: Handle,
-    value: T,
-    /// Whether it was received is not known.
-    unknown: Option<MessageId>,
-}
-
-/// What is left of an offer whose choice was decided for another branch.
-struct Stranded<T> {
-    ticket: u64,
-    handle: Handle,
-    /// `None`: it is in the choice's pool.
-    value: Option<T>,
-}
-
-/// What a receive found.
-pub(crate) enum Took<T> {
-    /// A value. For an extended receive with it the ticket to release, if the sender waits for that.
-    Value(T, Option<u64>),
-    /// There will be none.
-    Ended(RecvError),
-    /// None yet.
-    Nothing,
-    /// The receive's own choice has been decided for another branch.
-    ChoiceGone,
-    /// This offer would be taken, if its value can be decoded: that is done where the channel is not locked,
-    /// and then the receive looks again.
-    #[cfg(feature = "link")]
-    Reads(linked::Reading<T>),
-    /// The first value in the buffer cannot be decoded. Its send is over, so that the channel is poisoned: both
-    /// ends have to know.
-    #[cfg(feature = "link")]
-    Unreadable(Why),
-}
-
-/// What became of an offer.
-pub(crate) enum Offered {
-    /// The buffer, or the policy, has it: the send is complete.
-    Admitted,
-    /// It will not be sent; the value is where it was.
-    Failed(Why),
-    /// It waits, under this ticket. `true`: a parked receiver was woken for it.
-    Queued(u64, bool),
-    /// The send's own choice has been decided for another branch.
-    ChoiceGone,
-}
-
-/// How a ticket stands.
-pub(crate) enum Stand {
-    /// Not there: taken.
-    Taken,
-    /// There, waiting to be taken or released.
-    Pending,
-    /// It failed.
-    Failed(Failed),
-}
-
-/// What has become of an offer that is taken back for another choice.
-pub(crate) enum Retracted {
-    Back,
-    Taken,
-    Failed(Failed),
-}
-
-/// How far a channel has ended.
-#[derive(Clone, Copy)]
-pub(crate) struct Ends {
-    /// Nothing more will be offered.
-    pub(crate) no_senders: bool,
-    /// Nothing more will be taken.
-    pub(crate) no_receivers: bool,
 }
 
 /// How the receiver of a channel retires it.
@@ -393,7 +166,7 @@ pub(crate) struct Queue<T> {
     stranded: Seldom<Stranded<T>>,
     /// The other half is at the other end of a link.
     #[cfg(feature = "link")]
-    pub(crate) remote: Option<Box<linked::Remote<T>>>,
+    pub(crate) remote: Option<Box<encoded::Remote<T>>>,
 }
 
 fn commit(own: Branching<'_>) -> bool {
@@ -408,7 +181,7 @@ impl<T> Queue<T> {
             held: Seldom::new(),
             held_offers: 0,
             offers: VecDeque::new(),
-            next_ticket: super::state::FIRST_TICKET + 1,
+            next_ticket: FIRST_TICKET + 1,
             watchers: Watchers::new(),
             has_turn: false,
             idle: Seldom::new(),
@@ -467,7 +240,7 @@ impl<T> Queue<T> {
     pub(crate) fn adopt_offer(&mut self, value: Option<T>, waker: Option<Waker>, has_turn: bool) {
         let standing = if value.is_some() { Standing::Waiting } else { Standing::Held(Handle::END) };
         self.held_offers += usize::from(value.is_none());
-        let ticket = super::state::FIRST_TICKET;
+        let ticket = FIRST_TICKET;
         let value = value.map_or(Value::Gone, Value::Here);
         let (handle, owner) = (Handle::END, Owner::Operation);
         self.has_turn |= has_turn;
@@ -483,7 +256,7 @@ impl<T> Queue<T> {
             far: None,
             known: Known::No,
             #[cfg(feature = "link")]
-            linked: linked::Linked::NOTHING,
+            linked: encoded::Linked::NOTHING,
         });
     }
 
@@ -1039,7 +812,7 @@ impl<T> Queue<T> {
             let failed = matches!(self.offers[index].standing, Standing::Failed(_));
             let settled = match &self.offers[index].choice {
                 Some((decision, branch)) if !failed => {
-                    let taken = decision.take(crate::choice::SKIPPED);
+                    let taken = decision.take(SKIPPED);
                     decision.polled(true, &mut after.wakes);
                     taken || decision.decided().is_some_and(|taken| taken != *branch)
                 }
@@ -1158,11 +931,11 @@ impl<T> Queue<T> {
         if !self.buffer.is_empty() {
             #[cfg(feature = "link")]
             match self.read_buffered(own) {
-                linked::Read::Here => {}
-                linked::Read::ByOther => return Took::Nothing,
-                linked::Read::ChoiceGone => return Took::ChoiceGone,
-                linked::Read::ToDecode(reading) => return Took::Reads(reading),
-                linked::Read::Unreadable(why) => return Took::Unreadable(why),
+                encoded::Read::Here => {}
+                encoded::Read::ByOther => return Took::Nothing,
+                encoded::Read::ChoiceGone => return Took::ChoiceGone,
+                encoded::Read::ToDecode(reading) => return Took::Reads(reading),
+                encoded::Read::Unreadable(why) => return Took::Unreadable(why),
             }
             if !commit(own) {
                 return Took::ChoiceGone;
@@ -1225,12 +998,12 @@ impl<T> Queue<T> {
             }
             #[cfg(feature = "link")]
             match self.read(index, own) {
-                linked::Read::Here => {}
+                encoded::Read::Here => {}
                 // What comes behind it is later, and of the same sender.
-                linked::Read::ByOther => return Took::Nothing,
-                linked::Read::ChoiceGone => return Took::ChoiceGone,
-                linked::Read::ToDecode(reading) => return Took::Reads(reading),
-                linked::Read::Unreadable(why) => {
+                encoded::Read::ByOther => return Took::Nothing,
+                encoded::Read::ChoiceGone => return Took::ChoiceGone,
+                encoded::Read::ToDecode(reading) => return Took::Reads(reading),
+                encoded::Read::Unreadable(why) => {
                     index = self.fail(index, why, after);
                     continue;
                 }

@@ -19,7 +19,7 @@ use super::{
     publish, store,
 };
 use crate::channel::after::After;
-use crate::channel::queue::linked::{Encoding, Slot};
+use crate::channel::queue::encoded::{Encoding, Slot};
 use crate::choice::ChoiceCx;
 use crate::error::{Failed, RecvError};
 use crate::waits::Doing;

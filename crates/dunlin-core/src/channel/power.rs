@@ -1,0 +1,10 @@
+//! Whether an end may poison its channel: a parameter of its type.
+
+/// The power to poison a channel: what an end has by default.
+#[derive(Clone, Copy, Debug)]
+pub struct MayPoison;
+
+/// No power to poison: a `Sender<T, NoPoison>` or `Receiver<T, NoPoison>` has no method `poison`, so a signature that asks for
+/// one promises that it will not be done.
+#[derive(Clone, Copy, Debug)]
+pub struct NoPoison;
