@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
 
 /// A name that is passed on more often than this leads to itself.
@@ -236,8 +237,21 @@ fn attributes(item: &syn::Item) -> &[syn::Attribute] {
 
 fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
-        attribute.path().is_ident("cfg") && attribute.parse_args::<syn::Ident>().is_ok_and(|name| name == "test")
+        attribute.path().is_ident("cfg")
+            && attribute.parse_args().is_ok_and(|condition: syn::Meta| holds_in_tests_only(&condition))
     })
+}
+
+/// `test`, or `all(..)` with it.
+fn holds_in_tests_only(condition: &syn::Meta) -> bool {
+    match condition {
+        syn::Meta::Path(path) => path.is_ident("test"),
+        syn::Meta::List(list) if list.path.is_ident("all") => {
+            let all = list.parse_args_with(Punctuated::<syn::Meta, syn::Token![,]>::parse_terminated);
+            all.is_ok_and(|all| all.iter().any(holds_in_tests_only))
+        }
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -296,11 +310,10 @@ mod tests {
 
     #[test]
     fn tests_import_what_they_like() {
-        let files = [
-            ("lib.rs", "mod a; mod b;"),
-            ("a.rs", "#[cfg(test)] mod tests { use crate::b::B; } pub struct A;"),
-            ("b.rs", "use crate::a::A; pub struct B;"),
-        ];
-        assert_eq!(cycles(&files), Vec::<Vec<String>>::new());
+        for tests in ["test", "all(test, not(loom))"] {
+            let a = format!("#[cfg({tests})] mod tests {{ use crate::b::B; }} pub struct A;");
+            let files = [("lib.rs", "mod a; mod b;"), ("a.rs", &a), ("b.rs", "use crate::a::A; pub struct B;")];
+            assert_eq!(cycles(&files), Vec::<Vec<String>>::new());
+        }
     }
 }
