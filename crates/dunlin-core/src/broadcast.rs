@@ -22,10 +22,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::budget;
-use crate::channel::hub::{Hub, State, end};
+use crate::channel::hub::{Hub, State};
 use crate::channel::policy::{Policy, rendezvous};
 use crate::channel::receiver::Receiver;
-use crate::channel::state::{Chan, Post};
+use crate::channel::state::{Chan, HubOf, Post, SendingEnd};
 use crate::channel::{MayPoison, NoPoison};
 use crate::error::{BroadcastError, Failed, Reason, Strength, Why};
 use crate::handle::Handle;
@@ -92,7 +92,7 @@ pub fn broadcast_with<T: Clone>(policy: impl Into<Policy>) -> (Broadcast<T>, Joi
 /// It can go to another node in a message. Those who have joined stay joined, each where it is, and its first value there waits until it has heard of
 /// them all. Joiners lead to it, wherever it is; those of a node that it has left lead there by that node, as long as that lives.
 pub struct Broadcast<T> {
-    hub: Arc<Hub<T>>,
+    hub: Arc<HubOf<T>>,
     made: &'static Location<'static>,
 }
 
@@ -228,12 +228,12 @@ impl<T> fmt::Debug for Broadcast<T> {
 /// A node that is lost leaves with all its receivers and joiners. Of a policy of one's own, which the other node may not have, neither can go
 /// ([`Why::Unsendable`]).
 pub struct Joiner<T, P = MayPoison> {
-    hub: Arc<Hub<T>>,
+    hub: Arc<HubOf<T>>,
     power: PhantomData<fn() -> P>,
 }
 
 impl<T, P> Joiner<T, P> {
-    fn new(hub: Arc<Hub<T>>) -> Self {
+    fn new(hub: Arc<HubOf<T>>) -> Self {
         hub.count_joiners(|joiners| *joiners += 1);
         Self { hub, power: PhantomData }
     }
@@ -269,6 +269,49 @@ impl<T, P> fmt::Debug for Joiner<T, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Joiner").field("policy", &self.hub.policy).finish_non_exhaustive()
     }
+}
+
+impl<T> HubOf<T> {
+    /// A receiver joins, whose channel this is.
+    fn enter(self: &Arc<Self>, chan: &Arc<Chan<T>>) {
+        chan.join(self);
+        if let Err(why) = self.add(chan) {
+            end(chan, &why);
+        }
+    }
+
+    fn add(&self, chan: &Arc<Chan<T>>) -> Result<(), Why> {
+        let mut state = self.state.lock();
+        if let Some(why) = &state.over {
+            return Err(why.clone());
+        }
+        let is_here = state.away.is_none();
+        let woken = if let Some(away) = &mut state.away {
+            away.joins.push_back(SendingEnd::new(chan.clone()));
+            away.waker.take()
+        } else {
+            chan.record.sender.hand_to(state.sender);
+            state.members.push(chan.clone());
+            state.waker.take()
+        };
+        drop(state);
+        if is_here {
+            // If it leaves, that is to be heard.
+            chan.with_queue(|queue, _, after| queue.watch_end(after));
+        }
+        woken.into_iter().for_each(wake::wake);
+        Ok(())
+    }
+}
+
+/// The broadcast is over for this receiver.
+fn end<T>(chan: &Chan<T>, why: &Why) {
+    let tell = || match why {
+        Why::Poisoned(reason) => chan.poison_surely(reason.clone()),
+        Why::NodeLost => chan.with_queue(|queue, ends, after| queue.lose_sender(ends, after)),
+        _ => {}
+    };
+    wake::both(tell, || chan.sender_gone());
 }
 
 /// One receiver's share of a value.

@@ -14,12 +14,13 @@ use std::task::{Context, Poll};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Broadcast, Joiner};
+use super::{Broadcast, Joiner, end};
 use crate::agent::{Inlet, Outlet};
-use crate::channel::hub::{Away, Hub, State, end};
+use crate::channel::hub::{Away, Hub, State};
 use crate::channel::policy::{Policy, fifo, rendezvous};
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
+use crate::channel::state::{Chan, HubOf, SendingEnd};
 use crate::channel::{MayPoison, ends};
 use crate::error::{Reason, Why};
 use crate::handle::one_gives_up;
@@ -66,8 +67,8 @@ impl Over {
     }
 }
 
-impl<T: Portable> Hub<T> {
-    fn make(policy: &Policy, change: impl FnOnce(&mut State<T>)) -> Arc<Self> {
+impl<T: Portable> HubOf<T> {
+    fn make(policy: &Policy, change: impl FnOnce(&mut State<Chan<T>, SendingEnd<T>>)) -> Arc<Self> {
         let mut state = State::new();
         change(&mut state);
         Arc::new(Self { policy: policy.clone(), state: Lock::new(state) })
@@ -79,8 +80,8 @@ impl<T: Portable> Hub<T> {
         let State { over, least, coming, joiners, away: Some(away), .. } = &mut *state else {
             return Poll::Ready(None);
         };
-        if let Some(sender) = away.joins.pop_front() {
-            return Poll::Ready(Some(Word::Join(sender)));
+        if let Some(end) = away.joins.pop_front() {
+            return Poll::Ready(Some(Word::Join(Sender::of(end))));
         }
         if !*coming {
             if std::mem::take(&mut away.rest) {
@@ -133,7 +134,7 @@ impl<T: Portable> Hub<T> {
         let why = state.over.get_or_insert(Why::NodeLost).clone();
         let unsaid = state.away.as_mut().map(|away| std::mem::take(&mut away.joins)).unwrap_or_default();
         drop(state);
-        wake::each(unsaid, |sender| lose(sender, &why));
+        wake::each(unsaid, |end| lose(Sender::of(end), &why));
     }
 }
 
@@ -158,7 +159,7 @@ impl<T: Portable> Broadcast<T> {
     pub(crate) fn another(&self) -> impl FnOnce() -> Option<Self> + use<T> {
         let (hub, made) = (Arc::downgrade(&self.hub), self.made);
         move || {
-            let hub: Arc<Hub<T>> = Weak::upgrade(&hub)?;
+            let hub: Arc<HubOf<T>> = Weak::upgrade(&hub)?;
             let mut state = hub.state.lock();
             let is_there = state.values > 0;
             state.values += usize::from(is_there);
@@ -182,7 +183,7 @@ impl<T: Portable> Broadcast<T> {
         let (says, words) = ends::<Word<T>, MayPoison, MayPoison>(&rendezvous(), Location::caller());
         let hub = self.hub.clone();
         let mut state = hub.state.lock();
-        let joins = std::mem::take(&mut state.members).into_iter().map(Sender::new).collect();
+        let joins = std::mem::take(&mut state.members).into_iter().map(SendingEnd::new).collect();
         state.away = Some(Away { joins, rest: true, waker: None, carrier: None });
         drop(state);
         Several { agents: vec![Agent::Outlet(Outlet::new(words).into())], chore: talk(Talking(hub), says) }
@@ -208,7 +209,7 @@ impl<T: Portable, P> Joiner<T, P> {
     pub(crate) fn another(&self) -> impl FnOnce() -> Option<Self> + use<T, P> {
         let hub = Arc::downgrade(&self.hub);
         move || {
-            let hub: Arc<Hub<T>> = Weak::upgrade(&hub)?;
+            let hub: Arc<HubOf<T>> = Weak::upgrade(&hub)?;
             let is_there = hub.state.lock().joiners > 0;
             is_there.then(|| Self::new(hub))
         }
@@ -244,7 +245,7 @@ impl<T: Portable, P> Joiner<T, P> {
 }
 
 /// A hub that is away. Dropped, nobody joins there any more.
-struct Talking<T: Portable>(Arc<Hub<T>>);
+struct Talking<T: Portable>(Arc<HubOf<T>>);
 
 impl<T: Portable> Drop for Talking<T> {
     fn drop(&mut self) {

@@ -1,27 +1,34 @@
-//! The hub of a broadcast: what the channels of its receivers have in common.
+//! The hub of a broadcast: what the channels of its receivers, its members, have in common.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use super::policy::Policy;
-use super::sender::Sender;
-use super::state::Chan;
 use crate::error::{Reason, Why};
 use crate::lock::Lock;
 use crate::waits::Pid;
 use crate::wake;
 
-/// What the channels of one broadcast have in common.
-pub(crate) struct Hub<T> {
-    /// Of each of them.
-    pub(crate) policy: Policy,
-    pub(crate) state: Lock<State<T>>,
+/// The channel of a receiver, as its hub sees it.
+pub(crate) trait Member {
+    /// Poison that is known to be strong enough.
+    fn poison_surely(&self, reason: Reason);
+
+    /// The hub, which stands for the sender, has forgotten it.
+    fn sender_gone(&self);
 }
 
-pub(crate) struct State<T> {
+/// What the channels `M` of one broadcast have in common. `E`: a sending end of one of them.
+pub(crate) struct Hub<M, E> {
+    /// Of each of them.
+    pub(crate) policy: Policy,
+    pub(crate) state: Lock<State<M, E>>,
+}
+
+pub(crate) struct State<M, E> {
     /// The channels of the receivers that have joined and not left.
-    pub(crate) members: Vec<Arc<Chan<T>>>,
+    pub(crate) members: Vec<Arc<M>>,
     pub(crate) joiners: usize,
     /// Nothing can be sent any more, and why.
     pub(crate) over: Option<Why>,
@@ -37,13 +44,13 @@ pub(crate) struct State<T> {
     /// and the least number.
     pub(crate) coming: bool,
     /// The sending end is elsewhere.
-    pub(crate) away: Option<Away<T>>,
+    pub(crate) away: Option<Away<E>>,
 }
 
 /// What is to be said where the sending end is.
-pub(crate) struct Away<T> {
+pub(crate) struct Away<E> {
     /// The sending ends of the channels of receivers that have joined.
-    pub(crate) joins: VecDeque<Sender<T>>,
+    pub(crate) joins: VecDeque<E>,
     /// That these were all that had joined there, when the sending end left: to be said behind them.
     #[cfg_attr(not(feature = "serde"), expect(dead_code, reason = "nothing ever leaves the program"))]
     pub(crate) rest: bool,
@@ -55,7 +62,7 @@ pub(crate) struct Away<T> {
     pub(crate) carrier: Option<u64>,
 }
 
-impl<T> State<T> {
+impl<M, E> State<M, E> {
     pub(crate) fn new() -> Self {
         Self {
             members: Vec::new(),
@@ -75,19 +82,19 @@ impl<T> State<T> {
     }
 
     /// Of the send that waits for more to join, and of the task that says elsewhere that none will.
-    pub(crate) fn take_wakers(&mut self) -> impl Iterator<Item = Waker> + use<T> {
+    pub(crate) fn take_wakers(&mut self) -> impl Iterator<Item = Waker> + use<M, E> {
         let talks = self.away.as_mut().and_then(|away| away.waker.take());
         self.waker.take().into_iter().chain(talks)
     }
 
-    pub(crate) fn find(&self, chan: &Chan<T>) -> Option<usize> {
+    pub(crate) fn find(&self, chan: &M) -> Option<usize> {
         self.members.iter().position(|member| std::ptr::eq(&**member, chan))
     }
 }
 
-impl<T> Hub<T> {
+impl<M: Member, E> Hub<M, E> {
     /// The channels that a value goes to, as soon as there are enough.
-    pub(crate) fn poll_members(&self, waker: &Waker) -> Poll<Result<Vec<Arc<Chan<T>>>, Why>> {
+    pub(crate) fn poll_members(&self, waker: &Waker) -> Poll<Result<Vec<Arc<M>>, Why>> {
         let mut state = self.state.lock();
         state.sender = Pid::current();
         if let Some(why) = &state.over {
@@ -108,39 +115,8 @@ impl<T> Hub<T> {
         Poll::Pending
     }
 
-    /// A receiver joins, whose channel this is.
-    pub(crate) fn enter(self: &Arc<Self>, chan: &Arc<Chan<T>>) {
-        chan.with_queue(|queue, _, _| queue.hub = Arc::downgrade(self));
-        if let Err(why) = self.add(chan) {
-            end(chan, &why);
-        }
-    }
-
-    pub(crate) fn add(&self, chan: &Arc<Chan<T>>) -> Result<(), Why> {
-        let mut state = self.state.lock();
-        if let Some(why) = &state.over {
-            return Err(why.clone());
-        }
-        let is_here = state.away.is_none();
-        let woken = if let Some(away) = &mut state.away {
-            away.joins.push_back(Sender::new(chan.clone()));
-            away.waker.take()
-        } else {
-            chan.record.sender.hand_to(state.sender);
-            state.members.push(chan.clone());
-            state.waker.take()
-        };
-        drop(state);
-        if is_here {
-            // If it leaves, that is to be heard.
-            chan.with_queue(|queue, _, after| queue.watch_end(after));
-        }
-        woken.into_iter().for_each(wake::wake);
-        Ok(())
-    }
-
     /// A receiver has left: it is gone, or has retired its own channel.
-    pub(crate) fn left(&self, chan: &Chan<T>, gone: bool) {
+    pub(crate) fn left(&self, chan: &M, gone: bool) {
         let mut state = self.state.lock();
         let Some(index) = state.find(chan) else { return };
         if state.over.is_some() && !gone {
@@ -160,7 +136,7 @@ impl<T> Hub<T> {
 
     /// Nothing is sent any more: `tell` is called for each channel. After poison nothing is news, and from a
     /// receiver that has left nothing is.
-    pub(crate) fn end(&self, why: Why, from: Option<&Chan<T>>, tell: impl Fn(&Chan<T>)) {
+    pub(crate) fn end(&self, why: Why, from: Option<&M>, tell: impl Fn(&M)) {
         let mut state = self.state.lock();
         if matches!(state.over, Some(Why::Poisoned(_))) || from.is_some_and(|chan| state.find(chan).is_none()) {
             return;
@@ -172,7 +148,7 @@ impl<T> Hub<T> {
     }
 
     /// All receivers hear of the poison, that from one of them too.
-    pub(crate) fn poison(&self, reason: &Reason, from: Option<&Chan<T>>) {
+    pub(crate) fn poison(&self, reason: &Reason, from: Option<&M>) {
         self.end(Why::Poisoned(reason.clone()), from, |member| member.poison_surely(reason.clone()));
     }
 
@@ -183,14 +159,4 @@ impl<T> Hub<T> {
         drop(state);
         wake::wake_all(woken.into_iter().flatten());
     }
-}
-
-/// The broadcast is over for this receiver.
-pub(crate) fn end<T>(chan: &Chan<T>, why: &Why) {
-    let tell = || match why {
-        Why::Poisoned(reason) => chan.poison_surely(reason.clone()),
-        Why::NodeLost => chan.with_queue(|queue, ends, after| queue.lose_sender(ends, after)),
-        _ => {}
-    };
-    wake::both(tell, || chan.sender_gone());
 }

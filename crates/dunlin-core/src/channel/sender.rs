@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use super::policy::Policy;
 use super::posted::Posted;
-use super::state::{Chan, Post};
+use super::state::{Chan, Post, SendingEnd};
 use super::{MayPoison, NoPoison, debug_operation};
 use crate::budget;
 use crate::choice::ChoiceCx;
@@ -32,22 +32,17 @@ pub struct Sender<T, P = MayPoison> {
     power: PhantomData<fn() -> P>,
 }
 
-/// What a sender is, apart from its powers: the channel's sending side, left on drop.
-struct SendingEnd<T>(Arc<Chan<T>>);
-
-impl<T> Drop for SendingEnd<T> {
-    fn drop(&mut self) {
-        self.0.sender_gone();
-    }
-}
-
 impl<T, P> Sender<T, P> {
     pub(crate) fn new(chan: Arc<Chan<T>>) -> Self {
-        Self { end: SendingEnd(chan), power: PhantomData }
+        Self::of(SendingEnd::new(chan))
+    }
+
+    pub(crate) fn of(end: SendingEnd<T>) -> Self {
+        Self { end, power: PhantomData }
     }
 
     pub(crate) fn chan(&self) -> &Arc<Chan<T>> {
-        &self.end.0
+        self.end.chan()
     }
 
     /// Makes, when it is called, another value that stands for this end, unless the end is gone.

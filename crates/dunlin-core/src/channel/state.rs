@@ -12,8 +12,9 @@
 #[cfg(feature = "link")]
 mod link;
 
+use std::ops::{Deref, DerefMut};
 use std::panic::Location;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use super::after::After;
@@ -26,7 +27,7 @@ use super::queue::events::{FromReceiver, FromSender};
 use super::queue::offer::{Ends, FIRST_TICKET, Offered, Retracted, Stand, Took};
 use super::queue::value::{Pool, Source};
 use crate::budget;
-use crate::channel::hub::Hub;
+use crate::channel::hub::{Hub, Member};
 use crate::choice::ChoiceCx;
 use crate::choice::branch::Asked;
 use crate::error::{Failed, Reason, RecvError, SendError, Strength, Why};
@@ -80,7 +81,36 @@ pub(crate) struct Inner<T> {
     value: Option<T>,
     /// The sender's if there is an offer, the receiver's if it watches: never both wait at once.
     waiter: Option<Waker>,
-    queue: Option<Box<Queue<T>>>,
+    queue: Option<Box<QueueAndHub<T>>>,
+}
+
+/// The queue. With it, since most channels have neither, the broadcast that the channel is a receiver's
+/// part of.
+struct QueueAndHub<T> {
+    queue: Queue<T>,
+    hub: Weak<HubOf<T>>,
+}
+
+impl<T> QueueAndHub<T> {
+    fn new(policy: &Policy) -> Box<Self> {
+        Box::new(Self { queue: Queue::new(policy), hub: Weak::new() })
+    }
+}
+
+impl<T> Deref for QueueAndHub<T> {
+    type Target = Queue<T>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Queue<T> {
+        &self.queue
+    }
+}
+
+impl<T> DerefMut for QueueAndHub<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Queue<T> {
+        &mut self.queue
+    }
 }
 
 /// What both ends of a channel share.
@@ -88,6 +118,40 @@ pub(crate) struct Inner<T> {
 pub struct Chan<T> {
     state: Lock<Inner<T>>,
     pub(crate) record: Recorded,
+}
+
+/// The hub of a broadcast whose values are `T`.
+pub(crate) type HubOf<T> = Hub<Chan<T>, SendingEnd<T>>;
+
+impl<T> Member for Chan<T> {
+    fn poison_surely(&self, reason: Reason) {
+        self.poison_surely(reason);
+    }
+
+    fn sender_gone(&self) {
+        self.sender_gone();
+    }
+}
+
+/// What a sender is, apart from its powers: the channel's sending side, left on drop.
+pub(crate) struct SendingEnd<T>(Arc<Chan<T>>);
+
+impl<T> SendingEnd<T> {
+    #[inline]
+    pub(crate) fn new(chan: Arc<Chan<T>>) -> Self {
+        Self(chan)
+    }
+
+    #[inline]
+    pub(crate) fn chan(&self) -> &Arc<Chan<T>> {
+        &self.0
+    }
+}
+
+impl<T> Drop for SendingEnd<T> {
+    fn drop(&mut self) {
+        self.0.sender_gone();
+    }
 }
 
 /// A send in progress.
@@ -162,7 +226,7 @@ fn ends<T>(g: &Guard<'_, Inner<T>>) -> Ends {
 
 /// The queue under the lock, made if there is none.
 #[inline]
-fn queue<'g, T>(g: &'g mut Guard<'_, Inner<T>>) -> &'g mut Queue<T> {
+fn queue<'g, T>(g: &'g mut Guard<'_, Inner<T>>) -> &'g mut QueueAndHub<T> {
     if !g.has(QUEUED) {
         make_queue(g);
     }
@@ -172,7 +236,7 @@ fn queue<'g, T>(g: &'g mut Guard<'_, Inner<T>>) -> &'g mut Queue<T> {
 /// What is in the slots moves into the new queue.
 #[cold]
 fn make_queue<T>(g: &mut Guard<'_, Inner<T>>) {
-    let mut queue = Box::new(Queue::new(&super::rendezvous()));
+    let mut queue = QueueAndHub::new(&super::rendezvous());
     let offered = g.has(OFFER);
     if ends(g).no_receivers {
         queue.seal();
@@ -223,7 +287,7 @@ impl<T> Chan<T> {
         let state = Lock::new(Inner { value: None, waiter: None, queue: None });
         if !policy.is_plain() {
             let mut g = state.lock();
-            g.queue = Some(Box::new(Queue::new(policy)));
+            g.queue = Some(QueueAndHub::new(policy));
             g.set(QUEUED);
         }
         if policy.immunity > Strength::from(0) {
@@ -1186,7 +1250,7 @@ impl<T> Chan<T> {
     }
 
     /// Gives the broadcast that this is a part of.
-    fn end_here(&self, bits: u32, after: &mut After<T>) -> Option<Arc<Hub<T>>> {
+    fn end_here(&self, bits: u32, after: &mut After<T>) -> Option<Arc<HubOf<T>>> {
         let mut g = self.lock();
         let news = bits & !g.tag;
         g.set(bits);
@@ -1219,6 +1283,16 @@ impl<T> Chan<T> {
             return hub;
         }
         None
+    }
+
+    /// The receiver's part of a broadcast.
+    pub(crate) fn join(&self, hub: &Arc<HubOf<T>>) {
+        let mut after = After::<T>::new();
+        let mut g = self.lock();
+        let queue = queue(&mut g);
+        queue.hub = Arc::downgrade(hub);
+        queue.sender_leaves(false, &mut after.wakes);
+        publish(&mut g);
     }
 
     pub(crate) fn sender_gone(&self) {
@@ -1340,7 +1414,7 @@ impl<T> Chan<T> {
     }
 
     /// Gives the broadcast that this is a part of, if it has to know.
-    fn poison_here(&self, reason: Reason, after: &mut After<T>) -> Option<Arc<Hub<T>>> {
+    fn poison_here(&self, reason: Reason, after: &mut After<T>) -> Option<Arc<HubOf<T>>> {
         let mut g = self.lock();
         if g.has(NO_SENDER) && g.has(NO_RECEIVER) {
             return None;

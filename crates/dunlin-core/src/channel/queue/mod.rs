@@ -30,7 +30,7 @@ mod watchers;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use buffer::Buffer;
@@ -47,7 +47,6 @@ use super::policy::{self, Admit, Bound, Buffering, Overflow, Policy};
 #[cfg(feature = "link")]
 use super::words::Word;
 use crate::channel::elsewhere::{Missing, Names};
-use crate::channel::hub::Hub;
 use crate::choice::decision::{Branching, Decision, SKIPPED, Settled};
 use crate::error::{Failed, MessageId, Reason, RecvError, Why};
 use crate::handle::Handle;
@@ -160,8 +159,6 @@ pub(crate) struct Queue<T> {
     own_node_left: bool,
     /// Knows what a deadline says while nothing is at the other end.
     pub(crate) unmatched: Option<Arc<dyn Missing>>,
-    /// The broadcast that this channel is a receiver's part of.
-    pub(crate) hub: Weak<Hub<T>>,
     /// Offers whose choice went elsewhere, moved out of everybody's way until their owners fetch their values.
     stranded: Seldom<Stranded<T>>,
     /// The other half is at the other end of a link.
@@ -217,7 +214,6 @@ impl<T> Queue<T> {
             receiver_lost: false,
             own_node_left: false,
             unmatched: None,
-            hub: Weak::new(),
             #[cfg(feature = "link")]
             remote: None,
         }
