@@ -20,13 +20,14 @@ use std::future::Future;
 use std::panic::Location;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use dunlin_core::__rt::{ChoiceCx, wake_all};
 use dunlin_core::waits::{Doing, Identities, Pid, Watch};
 use dunlin_core::{Branch, Operation};
 
+use crate::lock::lock;
 use crate::{Error, Exit, ExitReason, world};
 
 /// Runs `call`, which may block, on a thread where it holds up no process.
@@ -327,11 +328,6 @@ impl<R> Call<R> {
         }
         self.stop.ask()
     }
-}
-
-/// No user's code runs under these locks, so a poisoned one is as good as any.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Tells a blocking call whether it should stop. Threads that the call starts may look too.

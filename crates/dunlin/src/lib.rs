@@ -51,6 +51,8 @@ pub mod blocks;
 pub mod config;
 mod error;
 mod face;
+#[cfg(feature = "rt")]
+mod lock;
 #[cfg(feature = "net")]
 pub mod node;
 #[cfg(feature = "rt")]

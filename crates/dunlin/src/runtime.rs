@@ -140,30 +140,3 @@ fn run(workers: Option<usize>, future: Pin<Box<dyn Future<Output = ()> + '_>>) -
     outcome.unwrap_or_else(|panic| resume_unwind(panic));
     Ok(())
 }
-
-/// Whether this thread works for a runtime that [`main`] has made.
-#[cfg(feature = "net")]
-pub(crate) fn is_own_runtime() -> bool {
-    let nodes = works_for(None);
-    let is_own = nodes.is_some();
-    works_for(nodes);
-    is_own
-}
-
-/// Runs a future on this thread, which sleeps while it waits.
-#[track_caller]
-pub(crate) fn block_thread_on<F: Future>(future: F) -> F::Output {
-    crate::time::keep_ticking();
-    // Within a runtime its handle knows which threads may block, and panics with advice on the others.
-    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        return runtime.block_on(future);
-    }
-    // Elsewhere a small one for each thread that asks: the wait may have a deadline, and that needs a timer.
-    thread_local! {
-        static TIMER: tokio::runtime::Runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .build()
-            .unwrap_or_else(|error| panic!("the operating system gives nothing to wait with: {error}"));
-    }
-    TIMER.with(|timer| timer.block_on(future))
-}

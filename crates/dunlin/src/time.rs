@@ -72,7 +72,7 @@ pub trait Deadline: Operation {
     /// ```
     #[track_caller]
     fn wait(self) -> Self::Output {
-        crate::runtime::block_thread_on(self)
+        block_thread_on(self)
     }
 }
 
@@ -81,6 +81,24 @@ impl<O: Operation> Deadline for O {}
 /// How long receivers at other nodes have for their answers when the [bound](CompleteWithin) of a broadcast
 /// has passed: some round trips of a connection that works.
 const ANSWERS: Duration = Duration::from_millis(250);
+
+/// Runs a future on this thread, which sleeps while it waits.
+#[track_caller]
+fn block_thread_on<F: Future>(future: F) -> F::Output {
+    keep_ticking();
+    // Within a runtime its handle knows which threads may block, and panics with advice on the others.
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        return runtime.block_on(future);
+    }
+    // Elsewhere a small one for each thread that asks: the wait may have a deadline, and that needs a timer.
+    thread_local! {
+        static TIMER: tokio::runtime::Runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap_or_else(|error| panic!("the operating system gives nothing to wait with: {error}"));
+    }
+    TIMER.with(|timer| timer.block_on(future))
+}
 
 /// The second bound of a [`Broadcast::send`](crate::Broadcast::send), on the wait for its receivers.
 pub trait CompleteWithin: Sized {

@@ -9,8 +9,7 @@ use dunlin_core::__rt::give_way_to_runtime;
 use dunlin_core::Foreign;
 use dunlin_core::waits::activity::keeping;
 use tokio::task::AbortHandle;
-
-use crate::time::Instant;
+use tokio::time::Instant;
 
 #[cfg(feature = "sim")]
 use crate::sim;

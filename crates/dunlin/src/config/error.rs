@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::Origin;
+use super::origin::Origin;
 
 /// Why there is no configuration. Its text says where, and what is accepted there.
 #[derive(Debug, thiserror::Error)]

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 
+use super::error::ConfigError;
 use super::keys::{self, AnyKey, Raw, nearest};
-use super::{ConfigError, Origin};
+use super::origin::Origin;
 
 /// Whom a section is for. `None`: for all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -32,6 +32,7 @@
 mod error;
 mod file;
 mod keys;
+mod origin;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsString;
@@ -47,63 +48,18 @@ use file::{Chosen, File, Section, refused};
 pub(crate) use keys::default_route;
 pub use keys::is_application;
 use keys::{Key, Raw, nearest, show_time};
+pub use origin::{Origin, Setting};
 
 use crate::node::Role;
 
+/// So many bytes of a channel's values may lie at its receiver's node, unless a setting says otherwise.
+pub(crate) const BUFFERED_MAX: u64 = 16 << 20;
+
+/// Values of so many bytes or more are offered unread, unless a setting says otherwise: smaller ones are through the keeper before they would be asked for.
+pub(crate) const STRAIGHT_MIN: u64 = 64 << 10;
+
 /// The file's name, in the working directory and in the user's folder.
 const FILE: &str = "dunlin.toml";
-
-/// Where a value came from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Origin {
-    /// The program said it.
-    Code,
-    /// This variable of the environment.
-    Variable(&'static str),
-    /// This line of this file.
-    File {
-        /// The file, as it was found.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-    },
-    /// Nobody said anything.
-    Default,
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Code => f.write_str("the program"),
-            Self::Variable(name) => f.write_str(name),
-            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
-            Self::Default => f.write_str("default"),
-        }
-    }
-}
-
-/// A value, and where it came from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Setting<T> {
-    /// The value.
-    pub value: T,
-    /// Where it came from.
-    pub origin: Origin,
-}
-
-impl<T> Setting<T> {
-    fn default(value: T) -> Self {
-        Self { value, origin: Origin::Default }
-    }
-
-    /// The program has said it, if it has.
-    pub(crate) fn overridden(&mut self, said: Option<impl Into<T>>) {
-        if let Some(said) = said {
-            *self = Self { value: said.into(), origin: Origin::Code };
-        }
-    }
-}
 
 /// What is said of a channel.
 #[derive(Clone, Debug)]
@@ -176,9 +132,9 @@ impl Default for Config {
             refused: Setting::default(machine.refused),
             heartbeat: Setting::default(machine.heartbeat),
             message_max_bytes: Setting::default(machine.value_max as u64),
-            buffered_max_bytes: Setting::default(crate::node::BUFFERED_MAX),
+            buffered_max_bytes: Setting::default(BUFFERED_MAX),
             held_max_bytes: Setting::default(None),
-            straight_min_bytes: Setting::default(crate::node::STRAIGHT_MIN),
+            straight_min_bytes: Setting::default(STRAIGHT_MIN),
             relay: Setting::default(true),
             dial_local: Setting::default(false),
             relayed: Setting::default(false),

@@ -2,17 +2,13 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Wake, Waker};
 
 use super::driver::Driver;
 use super::work::Half;
+pub(super) use crate::lock::lock;
 use crate::world;
-
-/// Locks. What is locked in a node is whole whenever a panic can come.
-pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A task that can be woken from anywhere, and remembers that it was; and the channels that it has to work on.
 #[derive(Default)]

@@ -15,7 +15,7 @@ use super::error::NodeError;
 use super::hub::Hub;
 use super::identity::Key;
 use super::log::Log;
-use super::network::{Listener, Network, Networks, compiled_here};
+use super::network::{Network, Networks, compiled_here};
 use super::roles::{Roles, Settings};
 use super::{Inner, Node, Peer, files, id, leaving, listen, message, roles, serve};
 use crate::config::{Config, Origin, Sources, is_application};
@@ -410,5 +410,3 @@ impl std::fmt::Debug for NodeBuilder {
         f.debug_struct("NodeBuilder").field("application", &self.application).finish_non_exhaustive()
     }
 }
-
-pub(super) type BoxListener = Box<dyn Listener>;

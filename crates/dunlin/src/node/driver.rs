@@ -25,7 +25,7 @@ use ipnet::IpNet;
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::Peer;
-use super::bell::{Bell, lock};
+use super::bell::Bell;
 use super::carrier::Carrier;
 use super::codec::Encoding;
 use super::error::UnsettledEnd;
@@ -38,16 +38,12 @@ use super::network::{self, Networks, Socket, Source};
 use super::post::{Post, Watch};
 use super::trim::{Trim, trim};
 use super::work::{Half, Stretched, Told, discard};
+use crate::config::{BUFFERED_MAX, STRAIGHT_MIN};
+use crate::lock::lock;
 use crate::world::{self, Clock};
 
 /// A receiver that has come and does not go on within this time is not only passed on.
 const REST: Duration = Duration::from_millis(10);
-
-/// So many bytes of a channel's values may lie at its receiver's node, unless a setting says otherwise.
-pub(crate) const BUFFERED_MAX: u64 = 16 << 20;
-
-/// Values of so many bytes or more are offered unread, unless a setting says otherwise: smaller ones are through the keeper before they would be asked for.
-pub(crate) const STRAIGHT_MIN: u64 = 64 << 10;
 
 pub(crate) struct State {
     pub(crate) machine: Machine,

@@ -6,9 +6,8 @@ use std::{fmt, io};
 use dunlin_proto::wire::handshake::Refusal;
 use dunlin_schema::Difference;
 
-use super::Peer;
-use super::leaving::{Unacknowledged, Unwritten};
-use super::roles::Member;
+use super::peer::Peer;
+use super::role::Member;
 use crate::config::{ConfigError, Origin};
 
 /// Why a node could not join, or did not leave in order.
@@ -144,6 +143,54 @@ fn some<T: fmt::Display>(all: &[T], separator: &str) -> String {
 /// A node, and where it can be dialled.
 pub(super) fn at(node: &str, address: Option<&str>) -> String {
     address.map_or_else(|| node.to_owned(), |address| format!("{node} at {address}"))
+}
+
+/// A node that has not acknowledged everything that was sent to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Unacknowledged {
+    /// The node.
+    pub peer: Peer,
+    /// Where it can be dialled, as far as is known.
+    pub addresses: Vec<String>,
+    /// How many values of sends that returned `Ok` it has not acknowledged. 0 if only other frames are
+    /// missing, such as the goodbye; also of [`Node::flush`](super::Node::flush), where the number is not known
+    /// any more.
+    pub values: u64,
+}
+
+impl fmt::Display for Unacknowledged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {}", self.peer)?;
+        if let Some(address) = self.addresses.first() {
+            // The node has said it itself: a terminal must not take it for commands.
+            write!(f, " at {}", address.escape_debug())?;
+        }
+        match self.values {
+            0 => Ok(()),
+            1 => f.write_str(" (1 value)"),
+            count => write!(f, " ({count} values)"),
+        }
+    }
+}
+
+/// A value that could not be written after its send had returned `Ok`: see [`NodeError::Unwritten`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Unwritten {
+    /// The channel's name. `None`: its ends came in messages.
+    pub name: Option<String>,
+    /// Why not.
+    pub why: String,
+}
+
+impl fmt::Display for Unwritten {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "{name:?}: {}", self.why),
+            None => f.write_str(&self.why),
+        }
+    }
 }
 
 /// An end that a node had handed on, and that was not in use elsewhere when the node left.

@@ -3,7 +3,6 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, Weak};
@@ -13,16 +12,18 @@ use std::time::Duration;
 use dunlin_proto::Mark;
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
-use super::bell::lock;
 use super::driver::{Driver, State};
-use super::error::{NameError, NodeError, UnsettledEnd};
+use super::error::{NameError, NodeError, Unacknowledged, UnsettledEnd, Unwritten};
 use super::log::{self, nobody_reads};
 use super::network::{BoxFuture, compiled_here};
-use super::roles::{Role, Roles, SAY_LEAVING};
+use super::peer::Peer;
+use super::role::Role;
+use super::roles::{Roles, SAY_LEAVING};
 use super::work::Half;
-use super::{Inner, Node, Peer};
-use crate::time::Instant;
+use super::{Inner, Node};
+use crate::lock::lock;
 use crate::world::{self, Own, Timer};
 
 /// How long a node that leaves waits for the other nodes.
@@ -61,53 +62,6 @@ pub(super) struct Departed {
     pub(super) lost: Vec<UnsettledEnd>,
     /// `None`: everything was acknowledged.
     pub(super) unacknowledged: Option<Vec<Unacknowledged>>,
-}
-
-/// A node that has not acknowledged everything that was sent to it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Unacknowledged {
-    /// The node.
-    pub peer: Peer,
-    /// Where it can be dialled, as far as is known.
-    pub addresses: Vec<String>,
-    /// How many values of sends that returned `Ok` it has not acknowledged. 0 if only other frames are
-    /// missing, such as the goodbye; also of [`Node::flush`], where the number is not known any more.
-    pub values: u64,
-}
-
-impl fmt::Display for Unacknowledged {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "node {}", self.peer)?;
-        if let Some(address) = self.addresses.first() {
-            // The node has said it itself: a terminal must not take it for commands.
-            write!(f, " at {}", address.escape_debug())?;
-        }
-        match self.values {
-            0 => Ok(()),
-            1 => f.write_str(" (1 value)"),
-            count => write!(f, " ({count} values)"),
-        }
-    }
-}
-
-/// A value that could not be written after its send had returned `Ok`: see [`NodeError::Unwritten`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Unwritten {
-    /// The channel's name. `None`: its ends came in messages.
-    pub name: Option<String>,
-    /// Why not.
-    pub why: String,
-}
-
-impl fmt::Display for Unwritten {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.name {
-            Some(name) => write!(f, "{name:?}: {}", self.why),
-            None => f.write_str(&self.why),
-        }
-    }
 }
 
 /// The values of a node that could not be written: how many there were, and the last of them.
@@ -435,6 +389,14 @@ thread_local! {
 /// From now on this thread works for the runtime of these nodes. Returns those of the runtime before.
 pub(crate) fn works_for(nodes: Option<Arc<Nodes>>) -> Option<Arc<Nodes>> {
     HERE.with(|here| here.replace(nodes))
+}
+
+/// Whether this thread works for a runtime that [`main`](crate::main) has made.
+pub(crate) fn is_own_runtime() -> bool {
+    let nodes = works_for(None);
+    let is_own = nodes.is_some();
+    works_for(nodes);
+    is_own
 }
 
 /// Registers a node that has joined, if its runtime is one of dunlin's own. `run` drives it.

@@ -35,12 +35,12 @@ use dunlin_proto::time::Time;
 use dunlin_proto::wire::{End, Which};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::bell::lock;
 use super::bridge::receiving::failure;
 use super::bridge::sending::why_failed;
 use super::bridge::{poison, reason};
 use super::carrier::poll_write_all;
 use super::network::{BoxFuture, compiled_here};
+use crate::lock::lock;
 use crate::world::{Clock, Timer};
 
 /// What is read goes into buffers of this size...

@@ -4,15 +4,18 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::ops::Range;
 
-use super::builder::BoxListener;
 use super::error::NodeError;
-use super::network::Networks;
-use super::serve::NAMES_PORTS;
+use super::network::{Listener, Networks};
 use crate::config::{Setting, default_route};
 use crate::world;
 
+/// The default ports of name services, on loopback: each application takes the first that no other has.
+pub const NAMES_PORTS: Range<u16> = 7400..7416;
+
 /// The ports of nodes that were told none: each takes the first that is free.
 pub const LISTEN_PORTS: Range<u16> = 7500..8500;
+
+pub(super) type BoxListener = Box<dyn Listener>;
 
 /// Listens at these addresses; at none: at the first free port of loopback.
 pub(super) async fn listen(networks: &Networks, said: &Setting<Vec<String>>) -> Result<Vec<BoxListener>, NodeError> {

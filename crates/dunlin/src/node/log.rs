@@ -13,10 +13,10 @@ use dunlin_proto::time::Time;
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
 
-use super::bell::lock;
 use super::events::{Limit, NodeEvent};
 use super::{ConnectionState, Down, Peer};
-use crate::runtime::is_own_runtime;
+use crate::lock::lock;
+use crate::node::leaving::is_own_runtime;
 use crate::world;
 
 /// Events that people are still to be told.

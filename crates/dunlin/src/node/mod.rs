@@ -169,13 +169,18 @@ mod name;
 pub mod network;
 #[cfg(unix)]
 mod own;
+mod peer;
 mod post;
 mod records;
+mod role;
 pub mod roles;
 mod schema;
 mod serve;
 mod sharing;
+#[cfg(feature = "sim")]
+mod simulated;
 mod trim;
+mod watching;
 mod work;
 
 use std::fmt;
@@ -194,34 +199,31 @@ use dunlin_proto::id::Life;
 use dunlin_proto::wire::Face;
 use tokio::sync::mpsc::error::TrySendError;
 
-#[cfg(feature = "sim")]
-pub(crate) use bell::lock;
 pub use builder::NodeBuilder;
 pub use codec::Encoding;
 use driver::Driver;
-pub(crate) use driver::{BUFFERED_MAX, STRAIGHT_MIN};
 pub use dunlin_proto::wire::NoRelay;
 pub use dunlin_proto::{Down, Traffic};
 pub use dunlin_schema::Difference;
-pub use error::{Advice, NameError, NodeError, UnsettledEnd};
+pub use error::{Advice, NameError, NodeError, Unacknowledged, UnsettledEnd, Unwritten};
 pub use events::{Limit, NodeEvent, Refusals};
 use hub::{Acceptance, Accepted, Half, Waiting};
-pub use hub::{ConnectionState, Guest, NameConflict, Route, WaitingEnd};
+pub use hub::{Guest, WaitingEnd};
 pub use inquiry::Inquirer;
 use leaving::Abandoned;
 pub(crate) use leaving::{Nodes, works_for};
-pub use leaving::{Unacknowledged, Unwritten};
-pub use listen::LISTEN_PORTS;
+pub use listen::{LISTEN_PORTS, NAMES_PORTS};
 pub(crate) use memory::memory_here;
 pub use name::Expects;
 use network::compiled_here;
+pub use peer::{ConnectionState, NameConflict, Peer, Route};
 pub use records::Records;
-pub use roles::Role;
+pub use role::Role;
 use roles::Roles;
-pub use serve::NAMES_PORTS;
 pub use sharing::Many;
 
 use crate::config::Config;
+use crate::lock::lock;
 use crate::world::{self, Own};
 
 /// One program's membership in an application. Cloning gives another handle of the same node.
@@ -445,7 +447,7 @@ impl Node {
 
 impl Inner {
     fn stop(&self) -> Vec<Own> {
-        let tasks = std::mem::take(&mut *bell::lock(&self.tasks));
+        let tasks = std::mem::take(&mut *lock(&self.tasks));
         tasks.iter().for_each(Own::abort);
         tasks
     }
@@ -457,7 +459,7 @@ impl Drop for Inner {
         // A node with a role has its tasks until it has left, as in `leave`: the other nodes hear of it by
         // them.
         let tasks = match self.roles.role() {
-            Some(_) => std::mem::take(&mut *bell::lock(&self.tasks)),
+            Some(_) => std::mem::take(&mut *lock(&self.tasks)),
             None => {
                 self.stop();
                 Vec::new()
@@ -471,22 +473,6 @@ impl Drop for Inner {
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Node").field("me", &self.inner.me).field("application", &self.application()).finish()
-    }
-}
-
-/// A node of the application: one life of it, so a restarted node is another peer.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Peer(Life);
-
-impl fmt::Display for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.node.fmt(f)
-    }
-}
-
-impl fmt::Debug for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Peer({})", self.0)
     }
 }
 

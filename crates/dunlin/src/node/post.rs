@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use dunlin_proto::time::Time;
 
-use super::bell::{Bell, lock};
+use super::bell::Bell;
 use super::carrier::{Carrier, Step};
 use super::driver::Driver;
 use super::work::LONG;
+use crate::lock::lock;
 use crate::world;
 
 /// If the works of a time have taken long together, those of so many times that follow are measured one by one.

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use dunlin_core::Portable;
 use dunlin_schema::{Coding, Schema};
 
-use super::bell::lock;
 use super::codec::Encoding;
+use crate::lock::lock;
 
 static KNOWN: Mutex<BTreeMap<(TypeId, Coding), Bytes>> = Mutex::new(BTreeMap::new());
 

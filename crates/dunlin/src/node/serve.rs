@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::ops::Range;
 use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
@@ -11,18 +10,16 @@ use std::time::Duration;
 use dunlin_proto::Source;
 use dunlin_proto::id::NodeId;
 
-use super::builder::BoxListener;
 use super::driver::Driver;
 use super::error::is_busy;
 use super::events::{Limit, NodeEvent};
 use super::files;
+use super::listen::{BoxListener, NAMES_PORTS};
 use super::network::{Networks, is_transient};
 #[cfg(unix)]
 use super::own::{Mark, Own};
 use crate::world::{self, Timer};
 
-/// The default ports of name services, on loopback: each application takes the first that no other has.
-pub const NAMES_PORTS: Range<u16> = 7400..7416;
 /// So long a node waits before it looks for a name service again.
 const AGAIN: Duration = Duration::from_millis(100);
 

@@ -13,7 +13,7 @@ use dunlin_core::__rt::{keep, wake_all};
 use dunlin_core::waits::{self, Doing, Pid, Watch};
 
 use super::error::{At, FinishError, ScopeError, Straggler};
-use super::lock;
+use crate::lock::lock;
 use crate::spawn::{NotStarted, panic_text};
 use crate::world::{Canceller, Timer};
 use crate::{Exit, ExitReason, Process};

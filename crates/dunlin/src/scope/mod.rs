@@ -21,13 +21,14 @@ pub(crate) mod wired;
 use std::fmt;
 use std::future::Future;
 use std::panic::Location;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use dunlin_core::{Pairing, Policy, Receiver, Sender};
 
 use crate::Process;
 use crate::face::{ClientFace, ServerFace};
+use crate::lock::lock;
 pub use error::{FinishError, ScopeError, Straggler};
 use forks::{Finishing, Forks};
 use hook::Ask;
@@ -39,10 +40,6 @@ pub use place::Place;
 use place::Site;
 use wired::{Gate, Prepared};
 pub use wired::{Wired, wired};
-
-fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Names that processes join, and the processes that were forked among them.
 ///

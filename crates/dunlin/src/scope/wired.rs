@@ -11,11 +11,12 @@ use std::task::{Context, Poll, Waker};
 use dunlin_core::__rt::{Tether, keep, wake_all};
 use dunlin_core::{CallError, ClaimError, Reason, RecvError, SendError, Why};
 
+use super::Scope;
 use super::error::{At, ScopeError};
 use super::forks::Enrolled;
 use super::names::Joining;
 use super::place::Site;
-use super::{Scope, lock};
+use crate::lock::lock;
 use crate::{Error, Process};
 
 /// What can be [forked](Scope::fork) in a scope: it joins its ends there, and then runs.

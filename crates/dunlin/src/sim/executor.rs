@@ -13,10 +13,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use dunlin_core::__rt::wake_all;
+use tokio::time::Instant;
 
 use super::network::Wires;
-use crate::node::lock;
-use crate::time::Instant;
+use crate::lock::lock;
 
 type Boxed = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -175,10 +175,6 @@ impl Shared {
     pub(crate) fn random(&self) -> u128 {
         let mut random = lock(&self.random);
         u128::from(random.next()) << 64 | u128::from(random.next())
-    }
-
-    pub(super) fn network(self: &Arc<Self>) -> super::network::Control<'_> {
-        super::network::Control(self)
     }
 
     pub(super) fn wires(&self) -> &Wires {

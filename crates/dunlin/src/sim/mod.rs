@@ -59,10 +59,10 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 pub(crate) use executor::{Canceller, Own, Shared, Task, Timer, current};
+use network::Control;
 pub(crate) use network::Simulated as Network;
 
-use crate::node::Node;
-use crate::time::Instant;
+use tokio::time::Instant;
 
 /// A simulation: an executor, a clock and a network. See the [module](self).
 pub struct Sim {
@@ -149,31 +149,9 @@ impl Sim {
         self.shared.network().delay(min, max);
     }
 
-    /// Ends the sockets between two nodes, in the midst of what is under way on them. They may dial again.
-    pub fn cut(&self, one: &Node, other: &Node) {
-        self.shared.network().cut(one.host(), other.host());
-    }
-
-    /// Parts two nodes: their sockets end, and they cannot dial each other until they are [healed](Self::heal).
-    pub fn part(&self, one: &Node, other: &Node) {
-        self.shared.network().part(one.host(), other.host());
-        self.cut(one, other);
-    }
-
-    /// Undoes [`part`](Self::part).
-    pub fn heal(&self, one: &Node, other: &Node) {
-        self.shared.network().heal(one.host(), other.host());
-    }
-
-    /// A firewall: `from` cannot dial `to` until that is [allowed](Self::unblock). It is told so at once, or
-    /// has no answer at all, as the seed says. Sockets that there are go on.
-    pub fn block(&self, from: &Node, to: &Node) {
-        self.shared.network().block(from.host(), to.host());
-    }
-
-    /// Undoes [`block`](Self::block).
-    pub fn unblock(&self, from: &Node, to: &Node) {
-        self.shared.network().unblock(from.host(), to.host());
+    /// What parts and cuts nodes.
+    pub(crate) fn network(&self) -> Control<'_> {
+        self.shared.network()
     }
 
     /// A random number below `n`, from the seed.

@@ -11,7 +11,7 @@ use dunlin_core::__rt::wake_all;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::executor::{Shared, Timer};
-use crate::node::lock;
+use crate::lock::lock;
 use crate::node::network::{self, BoxFuture, Listener, Socket};
 
 /// So many bytes may be under way in one direction of a socket.
@@ -88,14 +88,20 @@ fn wake(wakers: impl IntoIterator<Item = Option<Waker>>) {
 }
 
 /// What a simulation's owner can do to its network.
-pub(super) struct Control<'a>(pub(super) &'a Arc<Shared>);
+pub(crate) struct Control<'a>(&'a Arc<Shared>);
+
+impl Shared {
+    pub(super) fn network(self: &Arc<Self>) -> Control<'_> {
+        Control(self)
+    }
+}
 
 impl Control<'_> {
     pub(super) fn delay(&self, min: Duration, max: Duration) {
         lock(&self.0.wires().0).delay = (min.as_micros() as u64, max.as_micros() as u64);
     }
 
-    pub(super) fn cut(&self, one: Host, other: Host) {
+    pub(crate) fn cut(&self, one: Host, other: Host) {
         let pipes: Vec<Arc<Mutex<Pipe>>> = {
             let mut state = lock(&self.0.wires().0);
             state.sockets.retain(|(_, pipes)| pipes.iter().any(|pipe| pipe.strong_count() > 0));
@@ -119,19 +125,19 @@ impl Control<'_> {
         }
     }
 
-    pub(super) fn part(&self, one: Host, other: Host) {
+    pub(crate) fn part(&self, one: Host, other: Host) {
         lock(&self.0.wires().0).parted.insert(pair(one, other));
     }
 
-    pub(super) fn block(&self, from: Host, to: Host) {
+    pub(crate) fn block(&self, from: Host, to: Host) {
         lock(&self.0.wires().0).blocked.insert((from, to));
     }
 
-    pub(super) fn unblock(&self, from: Host, to: Host) {
+    pub(crate) fn unblock(&self, from: Host, to: Host) {
         lock(&self.0.wires().0).blocked.remove(&(from, to));
     }
 
-    pub(super) fn heal(&self, one: Host, other: Host) {
+    pub(crate) fn heal(&self, one: Host, other: Host) {
         lock(&self.0.wires().0).parted.remove(&pair(one, other));
     }
 }

@@ -31,13 +31,13 @@ use dunlin_proto::{Source, State};
 use tokio::sync::{Notify, oneshot};
 use tracing::Level;
 
-use super::Peer;
 use super::driver::Locked;
 use super::error::NameError;
 use super::events::{Limit, NodeEvent, Refusals, Watcher};
 use super::inquiry;
 use super::log::Throttle;
 use super::name::word;
+use super::peer::{NameConflict, Peer};
 use channels::Channels;
 use declared::Kept;
 pub(crate) use declared::{Half, Options};
@@ -45,7 +45,6 @@ use ends::Ends;
 pub use guests::Guest;
 pub(crate) use guests::{Acceptance, Accepted, GUESTS_MAX, Waiting, agents_of};
 pub(crate) use reclaiming::Reclaimed;
-pub use watchers::{ConnectionState, NameConflict, Route};
 
 /// An end of this node that has not found its other end.
 #[derive(Clone, Debug, PartialEq, Eq)]

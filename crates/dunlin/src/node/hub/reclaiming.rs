@@ -10,7 +10,7 @@ use dunlin_proto::wire::{End, Which};
 use super::idle::Unmet;
 use super::watchers::down;
 use super::{DeclaredEnd, Hub, Introduction, Outlets, Role};
-use crate::node::bell::lock;
+use crate::lock::lock;
 use crate::node::driver::{Driver, Locked};
 
 /// The agents of a client that is to be declared anew, by their places in its bundle.

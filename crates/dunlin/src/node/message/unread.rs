@@ -18,7 +18,7 @@ use dunlin_proto::id::{ChannelId, NodeId, Ticket};
 use dunlin_proto::wire::{End, Read};
 
 use super::{declaration, read_node, terms_of_reply, write_node};
-use crate::node::bell::lock;
+use crate::lock::lock;
 use crate::node::bridge::{ReceivingBridge, SendingBridge};
 use crate::node::budget::Budget;
 use crate::node::codec::Encoding;

@@ -63,7 +63,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use super::driver::Driver;
+pub use super::role::{Member, Role};
 use super::{NameError, Node, NodeBuilder, NodeError, Peer};
+use crate::lock::lock;
 use crate::world::{self, Timer};
 
 /// Where the main node is found.
@@ -79,24 +81,6 @@ const SAID_AGAIN: Duration = Duration::from_secs(5);
 
 /// After so long a member tries again to enrol.
 const AGAIN: Duration = Duration::from_millis(250);
-
-/// What a node is in its application: see the [module](self).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
-    /// The one that the others belong to.
-    Main,
-    /// One that belongs to the main node.
-    Member,
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Main => "main",
-            Self::Member => "member",
-        })
-    }
-}
 
 /// What [`NodeBuilder::join`] waits for: told to [`NodeBuilder::on_wait`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,33 +116,6 @@ impl fmt::Display for JoinWait {
                  there before is only known to be gone after its lease"
             ),
         }
-    }
-}
-
-/// A member, as its main node knows it: see [`Node::members`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Member {
-    /// Who.
-    pub peer: Peer,
-    /// How it [calls itself](NodeBuilder::named). Two may have the same name: one of them after the other, or both.
-    pub name: String,
-    /// The host it runs on, as far as that is known.
-    pub host: String,
-    /// The number of its process there.
-    pub process: u32,
-    /// For how long it has been a member.
-    pub since: Duration,
-    /// Whether it has said that it leaves.
-    pub leaves: bool,
-}
-
-impl fmt::Display for Member {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { peer, name, host, process, since, leaves } = self;
-        let at = if host.is_empty() { String::new() } else { format!(" on {host}") };
-        let state = if *leaves { "is leaving" } else { "has not left" };
-        write!(f, "{name} (node {peer}, process {process}{at}, a member for {since:.1?}) {state}")
     }
 }
 
@@ -402,7 +359,7 @@ pub(super) async fn enter(node: Node, mut settings: Settings) -> Result<Node, No
         let Some(role) = inner.roles.role else { return Ok(node) };
         let entry = async {
             let (roles, driver, application) = (&inner.roles, &inner.driver, &inner.config.app.value);
-            let keep = |task| super::bell::lock(&inner.tasks).push(task);
+            let keep = |task| lock(&inner.tasks).push(task);
             match role {
                 Role::Main => keep(main::enter(roles, driver, node.me(), application).await?),
                 Role::Member => {
