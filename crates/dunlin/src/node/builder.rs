@@ -16,8 +16,9 @@ use super::hub::Hub;
 use super::identity::Key;
 use super::log::Log;
 use super::network::{Network, Networks, compiled_here};
-use super::roles::{Roles, Settings};
-use super::{Inner, Node, Peer, files, id, leaving, listen, message, roles, serve};
+use super::role::Role;
+use super::roles::{JoinWait, Settings};
+use super::{Inner, Node, Peer, ending, files, id, listen, message, roles, serve};
 use crate::config::{Config, Origin, Sources, is_application};
 use crate::world;
 
@@ -373,10 +374,10 @@ impl NodeBuilder {
         // The first node of a process says it for all: one order of choices is all that is needed.
         let _ = agent::set_origin(id::seed());
         let dial_max = config.handshake;
-        let roles = Roles::new(&self.roles, Peer(me));
+        let roles = self.roles.roles(Peer(me));
         let hub = Hub::new(me, self.roles.role().is_some());
         let machine = Machine::new(config, me.incarnation, id::seed(), Arc::new(key));
-        let log = Log::new(settings.app.value.clone());
+        let log = Log::new(settings.app.value.clone(), ending::is_own_runtime());
         let driver = Driver::new(machine, networks.clone(), dial_max, hub, log);
         driver.with(|state, _| {
             state.buffered_max = settings.buffered_max_bytes.value;
@@ -400,8 +401,39 @@ impl NodeBuilder {
         tasks.push(world::spawn_own(serve::names(driver.clone(), networks, service)));
         let tasks = tasks.into();
         let inner = Arc::new(Inner { driver, me, config: settings, addresses, listening, roles, tasks, host });
-        leaving::joined(&inner, run);
+        ending::joined(&inner, run);
         roles::enter(Node { inner }, self.roles).await
+    }
+}
+
+/// Of its role.
+impl NodeBuilder {
+    /// What this node is in its application: see [`roles`](super::roles). Default: it has no role.
+    #[track_caller]
+    pub fn role(mut self, role: Role) -> Self {
+        self.roles.role = Some((role, Location::caller()));
+        self
+    }
+
+    /// So long [`join`](Self::join) waits for the main node, if this one is a member: then it is [`NodeError::NoMain`]. A main node waits as long for a name
+    /// service: [`NodeError::NoNames`]. Default: for ever.
+    pub fn wait_for_main(mut self, patience: Duration) -> Self {
+        self.roles.patience = Some(patience);
+        self
+    }
+
+    /// Called by [`join`](Self::join) while it waits for the main node: after a quarter of a second, and then every 5 seconds. So that a
+    /// program can show it: the text of a [`JoinWait`] says what to do.
+    pub fn on_wait(mut self, told: impl FnMut(&JoinWait) + Send + 'static) -> Self {
+        self.roles.on_wait = Some(Box::new(told));
+        self
+    }
+
+    /// So long [`leave`](Node::leave) of this node waits for its members, if it is the main one. A member needs up to 5 s to leave, after what its program
+    /// still does. Default: 10 s.
+    pub fn shutdown(mut self, within: Duration) -> Self {
+        self.roles.shutdown = Some(within);
+        self
     }
 }
 

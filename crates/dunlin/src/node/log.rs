@@ -16,7 +16,6 @@ use tracing::level_filters::LevelFilter;
 use super::events::{Limit, NodeEvent};
 use super::{ConnectionState, Down, Peer};
 use crate::lock::lock;
-use crate::node::leaving::is_own_runtime;
 use crate::world;
 
 /// Events that people are still to be told.
@@ -31,8 +30,8 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    pub(crate) fn new(application: String) -> Self {
-        Self { application, in_own_runtime: is_own_runtime(), ..Self::default() }
+    pub(crate) fn new(application: String, in_own_runtime: bool) -> Self {
+        Self { application, in_own_runtime, ..Self::default() }
     }
 
     /// Whose log it is.

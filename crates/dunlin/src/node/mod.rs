@@ -139,7 +139,8 @@
 //!
 //! In the folder: `driver.rs` drives the protocol machine of `dunlin-proto`, `carrier.rs` one socket,
 //! `bridge/` stands between it and the channels of the core, `message.rs` and `codec` turn values into bytes,
-//! `hub/` knows names, `events.rs` tells what happens, `leaving.rs` ends a node.
+//! `hub/` knows names, `events.rs` tells what happens, `leaving.rs` and
+//! `ending.rs` end a node.
 
 mod bell;
 mod bridge;
@@ -148,6 +149,7 @@ mod builder;
 mod carrier;
 pub(crate) mod codec;
 mod driver;
+mod ending;
 mod error;
 mod events;
 #[cfg(test)]
@@ -205,13 +207,13 @@ use driver::Driver;
 pub use dunlin_proto::wire::NoRelay;
 pub use dunlin_proto::{Down, Traffic};
 pub use dunlin_schema::Difference;
+pub(crate) use ending::{Nodes, works_for};
 pub use error::{Advice, NameError, NodeError, Unacknowledged, UnsettledEnd, Unwritten};
 pub use events::{Limit, NodeEvent, Refusals};
 use hub::{Acceptance, Accepted, Half, Waiting};
 pub use hub::{Guest, WaitingEnd};
 pub use inquiry::Inquirer;
 use leaving::Abandoned;
-pub(crate) use leaving::{Nodes, works_for};
 pub use listen::{LISTEN_PORTS, NAMES_PORTS};
 pub(crate) use memory::memory_here;
 pub use name::Expects;

@@ -2,96 +2,34 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use dunlin_core::Reason;
 use dunlin_core::agent::Missing;
-use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet};
+use dunlin_core::carrier::{Agent, AnyInlet};
 use dunlin_proto::Source;
 use dunlin_proto::difference;
 use dunlin_proto::id::{ChannelId, NodeId};
 use dunlin_proto::names::{DirectoryEvent, EntryState, WaitingHere};
-use dunlin_proto::wire::{Declaration, Expected, Face, Room, Terms, Which};
+use dunlin_proto::wire::{Declaration, Face, Room, Terms, Which};
 use tokio::sync::oneshot;
 
 use super::super::network::{BoxFuture, compiled_here};
+use super::Hub;
+use super::end::{DeclaredEnd, Half, Kept, More, Options, Outlets, Role, set_unmatched};
 use super::guests::numbered;
 use super::idle::Unmet;
 use super::joining::Addresses;
-use super::{Acceptance, DeclaredEnd, Hub, More, NameConflict, Outlets, Role};
 use crate::node::bridge::{ReceivingBridge, SendingBridge, full_poison};
 use crate::node::budget::Budget;
-use crate::node::codec::Encoding;
 use crate::node::driver::{Driver, Locked};
 use crate::node::error::{Advice, NameError, at};
 use crate::node::events::{Limit, NodeEvent};
+use crate::node::id;
 use crate::node::message::{OVERHEAD, WINDOW};
 use crate::node::name::{RESERVED, describe, split, word};
+use crate::node::peer::{NameConflict, Peer};
 use crate::node::work::Told;
-use crate::node::{Peer, id};
-
-/// How an end is declared.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Options {
-    pub(crate) face: Face,
-    pub(crate) shared: bool,
-    pub(crate) expects: Expected,
-    pub(crate) encoding: Encoding,
-    pub(crate) fail_fast: bool,
-    /// The name is one of the node's own.
-    pub(crate) reserved: bool,
-    /// Each node has this name: it is declared to those who dial this one only.
-    pub(crate) own: bool,
-    /// So long it may take until the end is admitted.
-    pub(crate) patience: Option<Duration>,
-    /// The largest message of its homes, in bytes, if that is less than the node's.
-    pub(crate) message_max: Option<u64>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        let encoding = Encoding::default();
-        Self {
-            face: Face::Sender,
-            shared: false,
-            expects: Expected::Unknown,
-            encoding,
-            fail_fast: false,
-            reserved: false,
-            own: false,
-            patience: None,
-            message_max: None,
-        }
-    }
-}
-
-/// What of its [`Options`] an end needs once it is declared.
-#[derive(Clone, Copy)]
-pub(super) struct Kept {
-    /// The largest message of its homes, in bytes.
-    message_max: u64,
-    pub(super) encoding: Encoding,
-    pub(super) fail_fast: bool,
-    pub(super) reserved: bool,
-    pub(super) own: bool,
-}
-
-impl From<Options> for Kept {
-    fn from(options: Options) -> Self {
-        let Options { encoding, fail_fast, reserved, own, message_max, .. } = options;
-        Self { message_max: message_max.unwrap_or(u64::MAX), encoding, fail_fast, reserved, own }
-    }
-}
-
-/// What is to be declared: the agents in the place of the other end.
-pub(crate) enum Half {
-    Sender(AnyOutlet),
-    Receiver(AnyInlet),
-    Client(Vec<Agent>),
-    Server(Vec<Agent>),
-    Acceptor(Acceptance),
-}
 
 impl Hub {
     pub(super) fn declare(
@@ -598,14 +536,6 @@ fn advice(mine: &Declaration, theirs: &Declaration) -> Advice {
         Face::Sender | Face::Receiver => Advice::Share,
         Face::Client => Advice::Accept,
         Face::Server | Face::Acceptor => Advice::OtherName,
-    }
-}
-
-pub(super) fn set_unmatched(agent: &Agent, missing: Option<&Arc<dyn Missing>>) {
-    match agent {
-        Agent::Outlet(outlet) => outlet.unmatched(missing.cloned()),
-        Agent::Inlet(inlet) => inlet.unmatched(missing.cloned()),
-        Agent::Several(agents) => agents.agents.iter().for_each(|agent| set_unmatched(agent, missing)),
     }
 }
 

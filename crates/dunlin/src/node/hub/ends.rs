@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use dunlin_proto::id::ChannelId;
 
-use super::{DeclaredEnd, Role};
+use super::end::{DeclaredEnd, Role};
 
 /// The declared ends. A peer may call any channel as often as it likes, and a node may have very many ends: tests count what looks at all of them.
 #[derive(Default)]

@@ -11,9 +11,8 @@ use dunlin_core::carrier::Agent;
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_proto::id::ChannelId;
 
-use super::declared::set_unmatched;
-use super::watchers::down;
-use super::{Half, Hub, Kept, Role};
+use super::Hub;
+use super::end::{Half, Kept, Role, down, set_unmatched};
 use crate::node::bridge::{Bridge, ReceivingBridge, SendingBridge};
 use crate::node::budget::Budget;
 use crate::node::driver::{Driver, Locked};

@@ -7,8 +7,9 @@ use dunlin_proto::names::{EntryState, NameEntry};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::Face;
 
+use super::Hub;
+use super::end::{Half, Options};
 use super::guests::{Acceptance, Accepted, agents_of};
-use super::{Half, Hub, Options};
 use crate::node::Peer;
 use crate::node::driver::Locked;
 use crate::node::inquiry::{
@@ -20,6 +21,13 @@ use crate::node::schema;
 use crate::world;
 
 impl Hub {
+    /// Ends that were declared here, their channels, and names that are kept here.
+    pub(in crate::node) fn records(&self) -> [usize; 3] {
+        let declared = self.ends.iter().filter(|(_, end)| !end.options.own).count() + self.introductions.len();
+        let names = self.registry.entries().filter(|entry| entry.name != NAME).count();
+        [declared, self.channels.len(), names + self.unasked.len()]
+    }
+
     /// Declares the acceptor of those who ask, to those who dial this node only: the application's name service has each name once. (If it serves that, its
     /// own is the application's.)
     pub(crate) fn answer_inquiries(&mut self, cx: &mut Locked<'_>, listening: &[String]) {

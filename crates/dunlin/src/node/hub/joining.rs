@@ -7,8 +7,9 @@ use dunlin_proto::Source;
 use dunlin_proto::id::{ChannelId, Life, NodeId};
 use dunlin_proto::wire::{Declaration, End, Face, Names, Which};
 
+use super::Hub;
+use super::end::{Introduction, Role};
 use super::guests::numbered;
-use super::{Hub, Introduction, Role};
 use crate::node::bridge::SendingBridge;
 use crate::node::driver::{Driver, Locked};
 use crate::node::events::NodeEvent;

@@ -1,14 +1,17 @@
 //! What a node knows beside its channels: names, the ends that were declared, guests, and who wants to hear of connections.
 //!
-//! The [`Hub`] and what it keeps are here (`ends.rs`: the declared ends, `channels.rs`: which channels are
-//! whose); what it does is in the folder: `declared.rs` declares ends and hears what becomes of them,
-//! `served.rs` finds or serves the names, `idle.rs` has the ends that wait and have no bridge yet,
-//! `joining.rs` joins what has found each other, `guests.rs` has the clients of acceptors and servers,
-//! `watchers.rs` those who want to hear of connections and conflicts, `reclaiming.rs` declares clients anew
-//! whose server is lost before it has answered.
+//! The [`Hub`] and what it keeps are here (`end.rs`: a declared end, `ends.rs`: all of them, `guests.rs`:
+//! what an acceptor gives its clients, `channels.rs`: which channels are whose); what it does is in the
+//! folder: `declared.rs` declares ends and hears what becomes of them, `served.rs` finds or serves the names,
+//! `idle.rs` has the ends that wait and have no bridge yet, `joining.rs` joins what has found each other,
+//! `admitting.rs` admits the clients of acceptors and servers, `watchers.rs` tells those who want to hear of
+//! connections and conflicts, `reclaiming.rs` declares clients anew whose server is lost before it has
+//! answered.
 
+mod admitting;
 mod channels;
 mod declared;
+mod end;
 mod ends;
 mod guests;
 mod idle;
@@ -22,7 +25,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet};
 use dunlin_proto::id::{ChannelId, Life, NodeId};
 use dunlin_proto::names::{Directory, DirectoryEvent, Registry, RegistryConfig};
 use dunlin_proto::time::Time;
@@ -32,19 +34,16 @@ use tokio::sync::{Notify, oneshot};
 use tracing::Level;
 
 use super::driver::Locked;
-use super::error::NameError;
 use super::events::{Limit, NodeEvent, Refusals, Watcher};
-use super::inquiry;
 use super::log::Throttle;
 use super::name::word;
-use super::peer::{NameConflict, Peer};
+use super::peer::Peer;
 use channels::Channels;
-use declared::Kept;
-pub(crate) use declared::{Half, Options};
+use end::Introduction;
+pub(crate) use end::{Half, Options, Reclaimed};
 use ends::Ends;
 pub use guests::Guest;
 pub(crate) use guests::{Acceptance, Accepted, GUESTS_MAX, Waiting, agents_of};
-pub(crate) use reclaiming::Reclaimed;
 
 /// An end of this node that has not found its other end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,88 +66,6 @@ pub(crate) enum Heard {
     Connection(NodeId, State),
     Names(Life, Names),
     Introduced(String, Result<NodeId, String>),
-}
-
-/// What of a declared end waits for the other one.
-enum Role {
-    /// Its agent, until the end is used or its receiver is found. `None`: its bridge is there, and waits,
-    /// stretched to nowhere, under the end's own channel number.
-    Sender(Option<AnyOutlet>),
-    /// Its home is open. Its agent, until the end is used or a sender is found. `None`: its bridge is there.
-    Receiver(Option<AnyInlet>),
-    /// By their places in the bundle; an end that is over has none. `None`: the server has been found.
-    Client(Option<Vec<Option<Agent>>>),
-    /// Its homes are open; these are its senders. `None`: its client has come.
-    Server(Option<Outlets>),
-    Acceptor(Box<Acceptance>),
-}
-
-/// The sending halves of a bundle, by their channels.
-type Outlets = Vec<(ChannelId, AnyOutlet)>;
-
-/// An end that was declared here.
-struct DeclaredEnd {
-    name: Arc<str>,
-    options: Kept,
-    declaration: Arc<Declaration>,
-    role: Role,
-    /// The channel of a home, or the first of a bundle's; of a sender, a number of its own.
-    channel: ChannelId,
-    /// Told once the end is admitted, or is not.
-    answer: Option<oneshot::Sender<Result<(), NameError>>>,
-    /// `None`: most ends have nothing of it.
-    more: Option<Box<More>>,
-}
-
-/// What few declared ends have.
-#[derive(Default)]
-struct More {
-    /// The address of the node that was asked. `None`: the application's name service was.
-    at: Option<Box<str>>,
-    /// Declarations of other nodes that stand beside this one, and do not fit it.
-    conflicts: Vec<NameConflict>,
-    /// The last declaration of another node that was refused, since it does not fit this one.
-    unfit: Option<String>,
-    /// Dropped with the end, whose holder waits for that.
-    over: Option<oneshot::Sender<()>>,
-    /// A client: it has introduced itself to its server, and nothing has come from there yet.
-    unanswered: bool,
-}
-
-impl DeclaredEnd {
-    fn more(&mut self) -> &mut More {
-        self.more.get_or_insert_default()
-    }
-
-    fn at(&self) -> Option<&str> {
-        self.more.as_ref()?.at.as_deref()
-    }
-
-    fn unfit(&self) -> Option<&String> {
-        self.more.as_ref()?.unfit.as_ref()
-    }
-
-    fn is_unanswered(&self) -> bool {
-        self.more.as_ref().is_some_and(|more| more.unanswered)
-    }
-
-    /// Its server has answered, or its home is attached to.
-    fn is_answered(&mut self) {
-        if let Some(more) = &mut self.more {
-            more.unanswered = false;
-        }
-    }
-}
-
-/// A client that has introduced itself and waits for the server's word.
-struct Introduction {
-    server: NodeId,
-    number: u64,
-    /// How many ends its bundle has.
-    places: usize,
-    outlets: Outlets,
-    options: Kept,
-    declaration: Arc<Declaration>,
 }
 
 /// What watchers are to hear. That a connection is over, once its ends have ended; but not later than then.
@@ -271,13 +188,6 @@ impl Hub {
             refused: self.ends.get(end.number).and_then(|declared| declared.unfit().cloned()),
         });
         waiting.collect()
-    }
-
-    /// Ends that were declared here, their channels, and names that are kept here.
-    pub(super) fn records(&self) -> [usize; 3] {
-        let declared = self.ends.iter().filter(|(_, end)| !end.options.own).count() + self.introductions.len();
-        let names = self.registry.entries().filter(|entry| entry.name != inquiry::NAME).count();
-        [declared, self.channels.len(), names + self.unasked.len()]
     }
 
     /// This node leaves. A connection that was made from now on would only carry its goodbye.

@@ -7,24 +7,11 @@ use dunlin_core::carrier::Agent;
 use dunlin_proto::id::{ChannelId, NodeId};
 use dunlin_proto::wire::{End, Which};
 
+use super::Hub;
+use super::end::{DeclaredEnd, Introduction, Outlets, Reclaimed, Role};
 use super::idle::Unmet;
-use super::watchers::down;
-use super::{DeclaredEnd, Hub, Introduction, Outlets, Role};
 use crate::lock::lock;
 use crate::node::driver::{Driver, Locked};
-
-/// The agents of a client that is to be declared anew, by their places in its bundle.
-pub(crate) struct Reclaimed {
-    number: u64,
-    agents: Vec<Option<Agent>>,
-}
-
-/// If nothing declares them, their node has left.
-impl Drop for Reclaimed {
-    fn drop(&mut self) {
-        self.agents.drain(..).flatten().for_each(down);
-    }
-}
 
 /// Collects the agents of one client: each of its homes gives up its own when its bridge is next worked on.
 struct Reclaiming {

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use dunlin_core::carrier::Agent;
 use dunlin_proto::id::{Incarnation, Life, NodeId};
 use dunlin_proto::time::Time;
 use dunlin_proto::{Declined, Down, Source, State};
@@ -272,21 +271,6 @@ impl Hub {
         if over {
             self.lives.remove(&node);
         }
-    }
-}
-
-/// Its node has left.
-pub(super) fn down(agent: Agent) {
-    match agent {
-        Agent::Outlet(outlet) => {
-            outlet.own_node_leaves();
-            outlet.down();
-        }
-        Agent::Inlet(inlet) => {
-            inlet.own_node_leaves();
-            inlet.down();
-        }
-        Agent::Several(agents) => agents.agents.into_iter().for_each(down),
     }
 }
 

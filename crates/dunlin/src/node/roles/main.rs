@@ -3,11 +3,12 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use dunlin_core::{Receiver, Sender, alt, channel_with, overwrite_oldest};
-use dunlin_proto::time::Time;
+use dunlin_core::{Receiver, alt, channel_with, overwrite_oldest};
 use dunlin_proto::wire::Face;
 
-use super::{Admitted, Hello, MAIN, Member, Membership, MembershipServer, Notice, Roles, unusable};
+use super::known::{Enrolled, Roles};
+use super::words::{Admitted, Hello, Membership, MembershipServer, Notice};
+use super::{MAIN, unusable};
 use crate::node::driver::Driver;
 use crate::node::{Acceptor, Guest, NameError, Naming, NodeError, Peer};
 use crate::world::{self, Own, Timer};
@@ -20,18 +21,6 @@ const NOTICES: usize = 1024;
 
 /// What a member calls itself may have so many characters; the rest is cut off.
 const NAME_MAX: usize = 255;
-
-/// A member.
-pub(crate) struct Enrolled {
-    /// Which guest it was: it may have come again.
-    guest: u64,
-    name: String,
-    host: String,
-    process: u32,
-    since: Time,
-    leaves: bool,
-    notices: Sender<Notice>,
-}
 
 type Guests = Receiver<Guest<MembershipServer>>;
 
@@ -165,40 +154,4 @@ impl Roles {
             self.members.send_modify(|_| {});
         }
     }
-
-    pub(super) fn members(&self, driver: &Driver) -> Vec<Member> {
-        let now = driver.now();
-        let member = |(peer, member): (&Peer, &Enrolled)| Member {
-            peer: *peer,
-            name: member.name.clone(),
-            host: member.host.clone(),
-            process: member.process,
-            since: now.since(member.since),
-            leaves: member.leaves,
-        };
-        self.members.borrow().iter().map(member).collect()
-    }
-}
-
-impl Enrolled {
-    /// A member that hears nothing any more is on its way out.
-    fn tell(&mut self, notice: Notice) {
-        let _ = self.notices.try_send(notice);
-    }
-}
-
-/// Tells the members that the application closes, and waits until they have left. Gives those that have not.
-pub(super) async fn close(roles: &Roles, driver: &Arc<Driver>, patience: Duration) -> Vec<Member> {
-    let within = roles.shutdown.min(patience);
-    // A `leave` that was given up has told them already.
-    if roles.closing.send_replace(Some(within)).is_none() {
-        driver.with_hub_now(|hub, _| hub.closing(within));
-        roles.members.send_modify(|members| {
-            members.values_mut().for_each(|member| member.tell(Notice::Closing(within)));
-        });
-    }
-    let mut members = roles.members.subscribe();
-    let _ = world::within(within, members.wait_for(|members| members.is_empty())).await;
-    drop(members);
-    roles.members(driver)
 }

@@ -10,7 +10,9 @@ use dunlin_core::{CallError, Operation, Receiver, RecvError, Sender, alt, future
 use dunlin_proto::wire::Face;
 use tokio::sync::oneshot;
 
-use super::{AGAIN, Admitted, Hello, Leave, Leaving, MAIN, Membership, MembershipClient, Notice, Roles, unusable};
+use super::known::{Leave, Roles};
+use super::words::{Admitted, Hello, Leaving, Membership, MembershipClient, Notice};
+use super::{AGAIN, MAIN, unusable};
 use crate::node::driver::Driver;
 use crate::node::{Client, NameError, Naming, NodeError, Peer};
 use crate::world::{self, Own, Timer};

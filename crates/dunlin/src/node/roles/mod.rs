@@ -43,10 +43,11 @@
 //!
 //! All of this goes over channels of a bundle, as those of programs do: the main node has an acceptor of the name `dunlin.main`, and its members are the clients.
 
+mod known;
 mod main;
 mod member;
+mod words;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::panic::Location;
@@ -56,15 +57,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use dunlin_core::waits::{Doing, Pid, Watch};
-use dunlin_core::{Call, ToClient, ToServer};
-use dunlin_macros::Bundle;
-use dunlin_proto::id::{Incarnation, Life, NodeId};
-use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
+
+pub(super) use known::{Roles, SAY_LEAVING};
 
 use super::driver::Driver;
 pub use super::role::{Member, Role};
-use super::{NameError, Node, NodeBuilder, NodeError, Peer};
+use super::{NameError, Node, NodeError, Peer};
 use crate::lock::lock;
 use crate::world::{self, Timer};
 
@@ -119,102 +117,25 @@ impl fmt::Display for JoinWait {
     }
 }
 
-/// Between a member and the main node.
-#[derive(Bundle)]
-pub(crate) struct Membership {
-    enrol: Call<Hello, Admitted>,
-    notices: ToClient<Notice>,
-    leaves: ToServer<Leaving>,
-}
-
-/// A member introduces itself.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Hello {
-    name: String,
-    host: String,
-    process: u32,
-}
-
-/// The main node has admitted a member.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Admitted {
-    main: WireLife,
-    name: String,
-    /// The others that are there.
-    members: Vec<(WireLife, String)>,
-}
-
-/// What the main node tells its members.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Notice {
-    Joined(WireLife, String),
-    Left(WireLife, bool),
-    Closing(Duration),
-}
-
-/// A member leaves.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Leaving;
-
-/// A [`Peer`] in a message.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct WireLife([u8; 16], u64);
-
-impl From<Peer> for WireLife {
-    fn from(peer: Peer) -> Self {
-        Self(peer.0.node.0.to_be_bytes(), peer.0.incarnation.0)
-    }
-}
-
-impl From<WireLife> for Peer {
-    fn from(life: WireLife) -> Self {
-        Self(Life { node: NodeId(u128::from_be_bytes(life.0)), incarnation: Incarnation(life.1) })
-    }
-}
-
 type OnWait = Box<dyn FnMut(&JoinWait) + Send>;
 
 /// What the builder was told.
 #[derive(Default)]
 pub(super) struct Settings {
-    role: Option<(Role, &'static Location<'static>)>,
-    name: Option<String>,
-    patience: Option<Duration>,
-    shutdown: Option<Duration>,
-    on_wait: Option<OnWait>,
-}
-
-impl NodeBuilder {
-    /// What this node is in its application: see [`roles`](super::roles). Default: it has no role.
-    #[track_caller]
-    pub fn role(mut self, role: Role) -> Self {
-        self.roles.role = Some((role, Location::caller()));
-        self
-    }
-
-    /// So long [`join`](Self::join) waits for the main node, if this one is a member: then it is [`NodeError::NoMain`]. A main node waits as long for a name
-    /// service: [`NodeError::NoNames`]. Default: for ever.
-    pub fn wait_for_main(mut self, patience: Duration) -> Self {
-        self.roles.patience = Some(patience);
-        self
-    }
-
-    /// Called by [`join`](Self::join) while it waits for the main node: after a quarter of a second, and then every 5 seconds. So that a
-    /// program can show it: the text of a [`JoinWait`] says what to do.
-    pub fn on_wait(mut self, told: impl FnMut(&JoinWait) + Send + 'static) -> Self {
-        self.roles.on_wait = Some(Box::new(told));
-        self
-    }
-
-    /// So long [`leave`](Node::leave) of this node waits for its members, if it is the main one. A member needs up to 5 s to leave, after what its program
-    /// still does. Default: 10 s.
-    pub fn shutdown(mut self, within: Duration) -> Self {
-        self.roles.shutdown = Some(within);
-        self
-    }
+    pub(super) role: Option<(Role, &'static Location<'static>)>,
+    pub(super) name: Option<String>,
+    pub(super) patience: Option<Duration>,
+    pub(super) shutdown: Option<Duration>,
+    pub(super) on_wait: Option<OnWait>,
 }
 
 impl Settings {
+    /// What the node knows of its role at first.
+    pub(super) fn roles(&self, me: Peer) -> Arc<Roles> {
+        let name = self.name.clone().unwrap_or_else(|| me.to_string());
+        Roles::new(self.role(), name, self.shutdown.unwrap_or(SHUTDOWN))
+    }
+
     pub(super) fn role(&self) -> Option<Role> {
         Some(self.role?.0)
     }
@@ -279,76 +200,6 @@ impl From<JoinWait> for NodeError {
             Role::Member => Self::NoMain { application, waited, without_names },
             Role::Main => Self::NoNames { application, waited, without_names },
         }
-    }
-}
-
-/// What a node knows of its role, and of those of others.
-pub(crate) struct Roles {
-    role: Option<Role>,
-    name: String,
-    shutdown: Duration,
-    /// The application closes: so long the main node waits.
-    closing: watch::Sender<Option<Duration>>,
-    /// A member's way out.
-    leave: watch::Sender<Leave>,
-    /// Those of a main node.
-    members: watch::Sender<BTreeMap<Peer, main::Enrolled>>,
-}
-
-/// How far a member is with leaving.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Leave {
-    No,
-    Asked,
-    /// The main node has heard it, or there is none.
-    Said,
-}
-
-/// So long a member may take to tell the main node that it leaves; and so long a main node whose last handle
-/// was dropped waits for its members.
-pub(super) const SAY_LEAVING: Duration = Duration::from_secs(1);
-
-impl Roles {
-    pub(super) fn new(settings: &Settings, me: Peer) -> Arc<Self> {
-        Arc::new(Self {
-            role: settings.role.map(|(role, _)| role),
-            name: settings.name.clone().unwrap_or_else(|| me.to_string()),
-            shutdown: settings.shutdown.unwrap_or(SHUTDOWN),
-            closing: watch::Sender::new(None),
-            leave: watch::Sender::new(Leave::No),
-            members: watch::Sender::new(BTreeMap::new()),
-        })
-    }
-
-    pub(super) fn role(&self) -> Option<Role> {
-        self.role
-    }
-
-    /// Before a node leaves: takes at most this long. Gives those whom it has waited for in vain.
-    pub(super) async fn close(&self, driver: &Arc<Driver>, patience: Duration) -> Vec<Member> {
-        match self.role {
-            None => Vec::new(),
-            Some(Role::Main) => main::close(self, driver, patience).await,
-            Some(Role::Member) => {
-                self.leave.send_if_modified(|leave| {
-                    let asks = *leave == Leave::No;
-                    *leave = if asks { Leave::Asked } else { *leave };
-                    asks
-                });
-                let mut leave = self.leave.subscribe();
-                let _ = world::within(SAY_LEAVING.min(patience), leave.wait_for(|leave| *leave == Leave::Said)).await;
-                Vec::new()
-            }
-        }
-    }
-
-    /// The node has left.
-    pub(super) fn over(&self) {
-        self.closing.send_if_modified(|closing| {
-            let is_news = closing.is_none();
-            closing.get_or_insert_default();
-            is_news
-        });
     }
 }
 

@@ -1,0 +1,132 @@
+//! What a node knows of its role, and a main node of its members.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dunlin_core::Sender;
+use dunlin_proto::time::Time;
+use tokio::sync::watch;
+
+use super::words::Notice;
+use crate::node::driver::Driver;
+use crate::node::peer::Peer;
+use crate::node::role::{Member, Role};
+use crate::world;
+
+/// What a node knows of its role, and of those of others.
+pub(crate) struct Roles {
+    pub(super) role: Option<Role>,
+    pub(super) name: String,
+    pub(super) shutdown: Duration,
+    /// The application closes: so long the main node waits.
+    pub(super) closing: watch::Sender<Option<Duration>>,
+    /// A member's way out.
+    pub(super) leave: watch::Sender<Leave>,
+    /// Those of a main node.
+    pub(super) members: watch::Sender<BTreeMap<Peer, Enrolled>>,
+}
+
+/// How far a member is with leaving.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leave {
+    No,
+    Asked,
+    /// The main node has heard it, or there is none.
+    Said,
+}
+
+/// So long a member may take to tell the main node that it leaves; and so long a main node whose last handle
+/// was dropped waits for its members.
+pub(in crate::node) const SAY_LEAVING: Duration = Duration::from_secs(1);
+
+impl Roles {
+    pub(super) fn new(role: Option<Role>, name: String, shutdown: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            role,
+            name,
+            shutdown,
+            closing: watch::Sender::new(None),
+            leave: watch::Sender::new(Leave::No),
+            members: watch::Sender::new(BTreeMap::new()),
+        })
+    }
+
+    pub(in crate::node) fn role(&self) -> Option<Role> {
+        self.role
+    }
+
+    /// Before a node leaves: takes at most this long. Gives those whom it has waited for in vain.
+    pub(in crate::node) async fn close(&self, driver: &Arc<Driver>, patience: Duration) -> Vec<Member> {
+        match self.role {
+            None => Vec::new(),
+            Some(Role::Main) => close(self, driver, patience).await,
+            Some(Role::Member) => {
+                self.leave.send_if_modified(|leave| {
+                    let asks = *leave == Leave::No;
+                    *leave = if asks { Leave::Asked } else { *leave };
+                    asks
+                });
+                let mut leave = self.leave.subscribe();
+                let _ = world::within(SAY_LEAVING.min(patience), leave.wait_for(|leave| *leave == Leave::Said)).await;
+                Vec::new()
+            }
+        }
+    }
+
+    /// The node has left.
+    pub(in crate::node) fn over(&self) {
+        self.closing.send_if_modified(|closing| {
+            let is_news = closing.is_none();
+            closing.get_or_insert_default();
+            is_news
+        });
+    }
+
+    pub(super) fn members(&self, driver: &Driver) -> Vec<Member> {
+        let now = driver.now();
+        let member = |(peer, member): (&Peer, &Enrolled)| Member {
+            peer: *peer,
+            name: member.name.clone(),
+            host: member.host.clone(),
+            process: member.process,
+            since: now.since(member.since),
+            leaves: member.leaves,
+        };
+        self.members.borrow().iter().map(member).collect()
+    }
+}
+/// A member.
+pub(crate) struct Enrolled {
+    /// Which guest it was: it may have come again.
+    pub(super) guest: u64,
+    pub(super) name: String,
+    pub(super) host: String,
+    pub(super) process: u32,
+    pub(super) since: Time,
+    pub(super) leaves: bool,
+    pub(super) notices: Sender<Notice>,
+}
+
+impl Enrolled {
+    /// A member that hears nothing any more is on its way out.
+    pub(super) fn tell(&mut self, notice: Notice) {
+        let _ = self.notices.try_send(notice);
+    }
+}
+
+/// Tells the members that the application closes, and waits until they have left. Gives those that have not.
+async fn close(roles: &Roles, driver: &Arc<Driver>, patience: Duration) -> Vec<Member> {
+    let within = roles.shutdown.min(patience);
+    // A `leave` that was given up has told them already.
+    if roles.closing.send_replace(Some(within)).is_none() {
+        driver.with_hub_now(|hub, _| hub.closing(within));
+        roles.members.send_modify(|members| {
+            members.values_mut().for_each(|member| member.tell(Notice::Closing(within)));
+        });
+    }
+    let mut members = roles.members.subscribe();
+    let _ = world::within(within, members.wait_for(|members| members.is_empty())).await;
+    drop(members);
+    roles.members(driver)
+}

@@ -1,0 +1,63 @@
+//! What a member and the main node say to each other.
+
+use std::time::Duration;
+
+use dunlin_core::{Call, ToClient, ToServer};
+use dunlin_macros::Bundle;
+use dunlin_proto::id::{Incarnation, Life, NodeId};
+use serde::{Deserialize, Serialize};
+
+use crate::node::peer::Peer;
+
+/// Between a member and the main node.
+#[derive(Bundle)]
+pub(crate) struct Membership {
+    pub(super) enrol: Call<Hello, Admitted>,
+    pub(super) notices: ToClient<Notice>,
+    pub(super) leaves: ToServer<Leaving>,
+}
+
+/// A member introduces itself.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Hello {
+    pub(super) name: String,
+    pub(super) host: String,
+    pub(super) process: u32,
+}
+
+/// The main node has admitted a member.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Admitted {
+    pub(super) main: WireLife,
+    pub(super) name: String,
+    /// The others that are there.
+    pub(super) members: Vec<(WireLife, String)>,
+}
+
+/// What the main node tells its members.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Notice {
+    Joined(WireLife, String),
+    Left(WireLife, bool),
+    Closing(Duration),
+}
+
+/// A member leaves.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Leaving;
+
+/// A [`Peer`] in a message.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct WireLife([u8; 16], u64);
+
+impl From<Peer> for WireLife {
+    fn from(peer: Peer) -> Self {
+        Self(peer.0.node.0.to_be_bytes(), peer.0.incarnation.0)
+    }
+}
+
+impl From<WireLife> for Peer {
+    fn from(life: WireLife) -> Self {
+        Self(Life { node: NodeId(u128::from_be_bytes(life.0)), incarnation: Incarnation(life.1) })
+    }
+}
