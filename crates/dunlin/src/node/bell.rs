@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Wake, Waker};
 
-use super::driver::Driver;
-use super::work::Half;
+use super::id::Half;
 pub(super) use crate::lock::lock;
 use crate::world;
 
@@ -99,7 +98,8 @@ impl Bell {
 /// How an end, and what is heard for it, finds whoever works on its channel.
 pub(crate) struct EndWaker {
     half: Half,
-    driver: Weak<Driver>,
+    /// Of the task that looks after what no socket carries.
+    common: Weak<Bell>,
     /// Somebody is going to work on it.
     stirred: AtomicBool,
     /// The task of the socket that carries the end's connection.
@@ -107,8 +107,8 @@ pub(crate) struct EndWaker {
 }
 
 impl EndWaker {
-    pub(super) fn new(half: Half, driver: Weak<Driver>) -> Arc<Self> {
-        Arc::new(Self { half, driver, stirred: AtomicBool::new(false), carrier: Mutex::new(None) })
+    pub(super) fn new(half: Half, common: Weak<Bell>) -> Arc<Self> {
+        Arc::new(Self { half, common, stirred: AtomicBool::new(false), carrier: Mutex::new(None) })
     }
 
     /// Whether somebody is going to work on it.
@@ -131,9 +131,9 @@ impl EndWaker {
         if let Some(bell) = lock(&self.carrier).as_ref().filter(|bell| bell.stir(self.half)) {
             return bell.ring();
         }
-        if let Some(driver) = self.driver.upgrade() {
-            driver.bell.stir(self.half);
-            driver.bell.ring();
+        if let Some(bell) = self.common.upgrade() {
+            bell.stir(self.half);
+            bell.ring();
         }
     }
 }

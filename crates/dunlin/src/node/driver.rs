@@ -31,13 +31,14 @@ use super::codec::Encoding;
 use super::error::UnsettledEnd;
 use super::events::{Limit, NodeEvent};
 use super::hub::{Heard, Hub, Reclaimed};
-use super::leaving::{Abandoned, Flush, Losses, Watchdog};
+use super::id::Half;
 use super::log::{Line, Log};
 use super::message::{self, Kept, Passing, Shelf};
 use super::network::{self, Networks, Socket, Source};
 use super::post::{Post, Watch};
 use super::trim::{Trim, trim};
-use super::work::{Half, Stretched, Told, discard};
+use super::unsaid::{Abandoned, Flush, Losses};
+use super::work::{Stretched, Told, discard};
 use crate::config::{BUFFERED_MAX, STRAIGHT_MIN};
 use crate::lock::lock;
 use crate::world::{self, Clock};
@@ -574,7 +575,7 @@ impl Driver {
 
     /// Dials and keeps the time, for as long as the node lives.
     pub(crate) async fn run(self: Arc<Self>) {
-        let _watchdog = (!world::is_simulated()).then(|| Watchdog(self.clone()));
+        let _watchdog = (!world::is_simulated()).then(|| self.watchdog());
         let mut sleep = Box::pin(self.clock.timer(Time(0)));
         let mut sleeps_until = Time(0);
         let mut look_at = None;

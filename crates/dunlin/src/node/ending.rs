@@ -12,9 +12,10 @@ use tokio::time::Instant;
 
 use super::driver::Driver;
 use super::error::{NameError, NodeError};
-use super::leaving::{Departed, Flush, Patience, warn};
+use super::leaving::{Departed, Patience, warn};
 use super::network::{BoxFuture, compiled_here};
 use super::role::Role;
+use super::unsaid::Flush;
 use super::{Inner, Node};
 use crate::lock::lock;
 use crate::world::{self, Own, Timer};

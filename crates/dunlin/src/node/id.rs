@@ -1,6 +1,10 @@
-//! Random identities.
+//! What channels are called: random identities, and halves.
 
 use dunlin_proto::id::ChannelId;
+use dunlin_proto::wire::Which;
+
+/// A channel's half at this node: its sending one, or its home. When its ends meet here, both are.
+pub(crate) type Half = (ChannelId, Which);
 
 fn random() -> u128 {
     crate::world::random().max(1)

@@ -1,23 +1,22 @@
 //! How a node ends: `leave`, the drop of its last handle, the end of its runtime. And which of its values
 //! are not acknowledged.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use dunlin_proto::Mark;
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
-use tokio::sync::oneshot;
 
 use super::driver::{Driver, State};
-use super::error::{NodeError, Unacknowledged, UnsettledEnd, Unwritten};
+use super::error::{Unacknowledged, UnsettledEnd};
+use super::id::Half;
 use super::log::{self, nobody_reads};
 use super::peer::Peer;
-use super::roles::{Roles, SAY_LEAVING};
-use super::work::Half;
+use super::roles::SAY_LEAVING;
+use super::unsaid::Abandoned;
 use crate::world::{self, Own};
 
 /// How long a node that leaves waits for the other nodes.
@@ -34,64 +33,12 @@ impl Patience {
     pub(super) const USUAL: Self = Self { all: Duration::from_secs(5), handed_on: Duration::from_secs(4) };
 }
 
-/// A node without handles, until it has left.
-pub(super) struct Abandoned {
-    pub(super) roles: Arc<Roles>,
-    /// Those of a node with a role, which end with it.
-    pub(super) tasks: Vec<Own>,
-}
-
 /// What has been lost with a node.
 #[derive(Default)]
 pub(super) struct Departed {
     pub(super) lost: Vec<UnsettledEnd>,
     /// `None`: everything was acknowledged.
     pub(super) unacknowledged: Option<Vec<Unacknowledged>>,
-}
-
-/// The values of a node that could not be written: how many there were, and the last of them.
-#[derive(Default)]
-pub(super) struct Losses {
-    count: u64,
-    /// So many of them have been told.
-    pub(super) told: u64,
-    last: VecDeque<Unwritten>,
-}
-
-impl Losses {
-    /// As many as a text names.
-    const KEPT: usize = 8;
-
-    pub(super) fn push(&mut self, name: Option<String>, why: String) {
-        self.count += 1;
-        self.last.push_back(Unwritten { name, why });
-        if self.last.len() > Self::KEPT {
-            self.last.pop_front();
-        }
-    }
-
-    /// Tells of those behind the first so many.
-    pub(super) fn tell(&mut self, first: u64) -> Result<(), NodeError> {
-        let count = self.count - first;
-        if count == 0 {
-            return Ok(());
-        }
-        self.told = self.count;
-        let kept = self.last.len().min(usize::try_from(count).unwrap_or(usize::MAX));
-        Err(NodeError::Unwritten { count, values: self.last.range(self.last.len() - kept..).cloned().collect() })
-    }
-}
-
-/// A call of [`Node::flush`](super::Node::flush) that waits.
-pub(super) struct Flush {
-    /// Halves with messages whose sends are complete, and which wait for an end in them to be at rest.
-    pub(super) owing: BTreeSet<Half>,
-    /// Channels whose values wait until the home is known, and the node that it is said to be.
-    pub(super) detained: BTreeMap<ChannelId, Option<NodeId>>,
-    /// Set once these two are empty.
-    pub(super) mark: Option<Mark>,
-    pub(super) lost: Vec<NodeId>,
-    pub(super) told: oneshot::Sender<Vec<NodeId>>,
 }
 
 impl State {
@@ -155,6 +102,11 @@ impl State {
 }
 
 impl Driver {
+    /// Held by the task that drives the node.
+    pub(super) fn watchdog(self: &Arc<Self>) -> impl Drop + use<> {
+        Watchdog(self.clone())
+    }
+
     /// Sends everything that the ends of this node have sent, and the goodbye, and waits until the other
     /// nodes have acknowledged it. Then the node has ended.
     pub(super) async fn depart(self: &Arc<Self>, patience: Patience) -> Departed {
@@ -225,7 +177,7 @@ pub(super) fn warn(application: &str, unacknowledged: &[Unacknowledged], why: &s
 }
 
 /// Dropped with the task that drives a node. If the node has not ended by then, its runtime has.
-pub(super) struct Watchdog(pub(super) Arc<Driver>);
+struct Watchdog(Arc<Driver>);
 
 impl Drop for Watchdog {
     fn drop(&mut self) {

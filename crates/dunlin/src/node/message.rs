@@ -33,8 +33,8 @@ use super::bridge::{AwayBridge, ReceivingBridge, SendingBridge, value_bytes};
 use super::budget::Budget;
 use super::codec::{self, EncodeError, Encoding};
 use super::driver::Locked;
-use super::id;
-use super::work::{Half, Says, Told};
+use super::id::{self, Half};
+use super::work::{Says, Told};
 use crate::world;
 
 /// So many offers of one sending half may stand at its home.

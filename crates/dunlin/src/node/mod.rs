@@ -182,6 +182,7 @@ mod sharing;
 #[cfg(feature = "sim")]
 mod simulated;
 mod trim;
+mod unsaid;
 mod watching;
 mod work;
 
@@ -213,7 +214,6 @@ pub use events::{Limit, NodeEvent, Refusals};
 use hub::{Acceptance, Accepted, Half, Waiting};
 pub use hub::{Guest, WaitingEnd};
 pub use inquiry::Inquirer;
-use leaving::Abandoned;
 pub use listen::{LISTEN_PORTS, NAMES_PORTS};
 pub(crate) use memory::memory_here;
 pub use name::Expects;
@@ -223,6 +223,7 @@ pub use records::Records;
 pub use role::Role;
 use roles::Roles;
 pub use sharing::Many;
+use unsaid::Abandoned;
 
 use crate::config::Config;
 use crate::lock::lock;

@@ -29,6 +29,7 @@ use super::bridge::Bridge;
 use super::codec::{Encoding, catch};
 use super::driver::{Driver, Locked, State};
 use super::events::{Limit, NodeEvent};
+use super::id::Half;
 use super::message;
 use crate::world;
 
@@ -39,9 +40,6 @@ const WARY: u32 = 16;
 
 /// So many panics may happen in one work; then its channel is dropped.
 const PANICS_MAX: u32 = 16;
-
-/// A channel's half at this node: its sending one, or its home. When its ends meet here, both are.
-pub(crate) type Half = (ChannelId, Which);
 
 /// What a bridge is told.
 pub(crate) enum Told {
@@ -336,7 +334,7 @@ impl Driver {
 
     /// The bridge of this channel will come: what is heard for it before waits for that.
     pub(crate) fn expect(self: &Arc<Self>, state: &mut State, half: Half, peer: Option<NodeId>) {
-        let waker = EndWaker::new(half, Arc::downgrade(self));
+        let waker = EndWaker::new(half, Arc::downgrade(&self.bell));
         waker.carried_by(peer.and_then(|peer| state.bell_of(peer)));
         let expected = Stretched {
             bridge: None,

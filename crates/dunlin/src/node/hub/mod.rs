@@ -14,6 +14,7 @@ mod declared;
 mod end;
 mod ends;
 mod guests;
+mod hearing;
 mod idle;
 mod inquiries;
 mod joining;
@@ -26,15 +27,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dunlin_proto::id::{ChannelId, Life, NodeId};
-use dunlin_proto::names::{Directory, DirectoryEvent, Registry, RegistryConfig};
+use dunlin_proto::names::{Directory, Registry, RegistryConfig};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, Names};
 use dunlin_proto::{Source, State};
 use tokio::sync::{Notify, oneshot};
 use tracing::Level;
 
-use super::driver::Locked;
-use super::events::{Limit, NodeEvent, Refusals, Watcher};
+use super::events::{NodeEvent, Refusals, Watcher};
 use super::log::Throttle;
 use super::name::word;
 use super::peer::Peer;
@@ -193,82 +193,5 @@ impl Hub {
     /// This node leaves. A connection that was made from now on would only carry its goodbye.
     pub(crate) fn leave(&mut self) {
         self.leaving = true;
-    }
-
-    pub(crate) fn hear(&mut self, cx: &mut Locked<'_>, heard: Heard) {
-        match heard {
-            Heard::Connection(node, state) => self.connection(cx, node, state),
-            Heard::Names(from, said) => self.names(cx, from, said),
-            Heard::Introduced(address, who) => self.introduced(cx, &address, who),
-        }
-    }
-
-    /// Lets names and directories speak until they are quiet.
-    pub(crate) fn settle(&mut self, cx: &mut Locked<'_>) {
-        self.forget_declared(cx);
-        let now = cx.now;
-        let asked: Vec<String> =
-            self.ask_again.iter().filter(|(_, at)| **at <= now).map(|(address, _)| address.clone()).collect();
-        self.ask_again.retain(|_, at| *at > now);
-        asked.into_iter().for_each(|address| cx.state.machine.introduce(address));
-        loop {
-            let mut said: Vec<(NodeId, Names)> = Vec::new();
-            while let Some((to, answer)) = self.registry.poll() {
-                if let Names::Full { room, max, .. } = answer
-                    && to != self.me
-                {
-                    let full = Limit::Registrations { peer: Peer(to), what: declared::room(room), max };
-                    self.refuse(NodeEvent::Limit(full), cx.state.machine.source_of(to.node));
-                }
-                said.push((to.node, answer));
-            }
-            for directory in [&mut self.directory, &mut self.own].into_iter().chain(self.others.values_mut()) {
-                while let Some(message) = directory.poll_said() {
-                    said.push(message);
-                }
-            }
-            let mut events = Vec::new();
-            for directory in std::iter::once(&mut self.directory).chain(self.others.values_mut()) {
-                let by = directory.server();
-                while let Some(event) = directory.poll() {
-                    events.push((by, event));
-                }
-            }
-            while let Some(event) = self.own.poll() {
-                // Whether a home is admitted says the application's name service; here it is only found.
-                if matches!(event, DirectoryEvent::Found { .. } | DirectoryEvent::Unfit { .. }) {
-                    events.push((None, event));
-                }
-            }
-            if said.is_empty() && events.is_empty() && self.local.is_empty() {
-                break;
-            }
-            for (to, message) in said {
-                if to == self.me.node {
-                    self.local.push_back(message);
-                } else if !cx.state.machine.is_idle(to) {
-                    // (Else that it is lost has only not been heard of here: it must not be dialled for this.)
-                    // What can be declared is checked where it is declared.
-                    if matches!(message, Names::Declare { .. }) {
-                        self.has_declared_to(to);
-                    }
-                    let _ = cx.state.machine.say_names(cx.now, to, message);
-                }
-            }
-            while let Some(message) = self.local.pop_front() {
-                self.names(cx, self.me, message);
-            }
-            for (by, event) in events {
-                self.event(cx, by, event);
-            }
-        }
-        self.tell_watchers(now, &mut cx.state.lines);
-        let ended = self.news.front().and_then(|news| news.ended.as_ref()).map(|(_, until)| *until);
-        let due = self.throttle.due();
-        if let Some(at) =
-            self.registry.next_tick().into_iter().chain(self.ask_again.values().copied()).chain(ended).chain(due).min()
-        {
-            cx.driver.alarm(cx.state, at);
-        }
     }
 }

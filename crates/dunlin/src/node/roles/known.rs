@@ -9,10 +9,8 @@ use dunlin_proto::time::Time;
 use tokio::sync::watch;
 
 use super::words::Notice;
-use crate::node::driver::Driver;
 use crate::node::peer::Peer;
-use crate::node::role::{Member, Role};
-use crate::world;
+use crate::node::role::Role;
 
 /// What a node knows of its role, and of those of others.
 pub(crate) struct Roles {
@@ -56,24 +54,6 @@ impl Roles {
         self.role
     }
 
-    /// Before a node leaves: takes at most this long. Gives those whom it has waited for in vain.
-    pub(in crate::node) async fn close(&self, driver: &Arc<Driver>, patience: Duration) -> Vec<Member> {
-        match self.role {
-            None => Vec::new(),
-            Some(Role::Main) => close(self, driver, patience).await,
-            Some(Role::Member) => {
-                self.leave.send_if_modified(|leave| {
-                    let asks = *leave == Leave::No;
-                    *leave = if asks { Leave::Asked } else { *leave };
-                    asks
-                });
-                let mut leave = self.leave.subscribe();
-                let _ = world::within(SAY_LEAVING.min(patience), leave.wait_for(|leave| *leave == Leave::Said)).await;
-                Vec::new()
-            }
-        }
-    }
-
     /// The node has left.
     pub(in crate::node) fn over(&self) {
         self.closing.send_if_modified(|closing| {
@@ -82,20 +62,8 @@ impl Roles {
             is_news
         });
     }
-
-    pub(super) fn members(&self, driver: &Driver) -> Vec<Member> {
-        let now = driver.now();
-        let member = |(peer, member): (&Peer, &Enrolled)| Member {
-            peer: *peer,
-            name: member.name.clone(),
-            host: member.host.clone(),
-            process: member.process,
-            since: now.since(member.since),
-            leaves: member.leaves,
-        };
-        self.members.borrow().iter().map(member).collect()
-    }
 }
+
 /// A member.
 pub(crate) struct Enrolled {
     /// Which guest it was: it may have come again.
@@ -113,20 +81,4 @@ impl Enrolled {
     pub(super) fn tell(&mut self, notice: Notice) {
         let _ = self.notices.try_send(notice);
     }
-}
-
-/// Tells the members that the application closes, and waits until they have left. Gives those that have not.
-async fn close(roles: &Roles, driver: &Arc<Driver>, patience: Duration) -> Vec<Member> {
-    let within = roles.shutdown.min(patience);
-    // A `leave` that was given up has told them already.
-    if roles.closing.send_replace(Some(within)).is_none() {
-        driver.with_hub_now(|hub, _| hub.closing(within));
-        roles.members.send_modify(|members| {
-            members.values_mut().for_each(|member| member.tell(Notice::Closing(within)));
-        });
-    }
-    let mut members = roles.members.subscribe();
-    let _ = world::within(within, members.wait_for(|members| members.is_empty())).await;
-    drop(members);
-    roles.members(driver)
 }

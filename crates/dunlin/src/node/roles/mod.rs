@@ -43,6 +43,7 @@
 //!
 //! All of this goes over channels of a bundle, as those of programs do: the main node has an acceptor of the name `dunlin.main`, and its members are the clients.
 
+mod closing;
 mod known;
 mod main;
 mod member;
