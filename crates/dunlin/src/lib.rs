@@ -160,7 +160,9 @@ pub mod __rt {
     #[cfg(feature = "rt")]
     pub use crate::runtime::{block_on_workers, main};
     #[cfg(feature = "rt")]
-    pub use crate::scope::names::{AsClient, AsReceiver, AsSender, AsServer, join};
+    pub use crate::scope::joining::join;
+    #[cfg(feature = "rt")]
+    pub use crate::scope::names::{AsClient, AsReceiver, AsSender, AsServer};
     #[cfg(feature = "rt")]
     pub use crate::scope::wired::{named, propagating};
     pub use dunlin_core::__rt::*;

@@ -1,30 +1,12 @@
 //! Names that a rule gives to a node.
 //!
 //! A name's type is known where it is joined, and whether it can leave the program is known only there. So who joins an end that may come from a
-//! node says that it is portable, and so brings along how a node is asked for it ([`Ask`]).
+//! node says that it is portable, and so brings along how a node is asked for it ([`Ask`](super::names::Ask)).
 
 #[cfg(feature = "net")]
 pub use rule::Askable;
 #[cfg(feature = "net")]
 pub(super) use rule::Rule;
-
-use std::future::Future;
-#[cfg(not(feature = "net"))]
-use std::marker::PhantomData;
-use std::pin::Pin;
-
-use super::error::ScopeError;
-
-/// The end, or the node's reason.
-pub(crate) type Asked<E> = Pin<Box<dyn Future<Output = Result<E, ScopeError>> + Send>>;
-
-/// How a node is asked for an end of this name and policy, and whether it is shared.
-#[cfg(feature = "net")]
-pub(crate) type Ask<E> = fn(crate::node::Node, String, dunlin_core::Policy, bool) -> Asked<E>;
-
-/// There are no nodes.
-#[cfg(not(feature = "net"))]
-pub(crate) type Ask<E> = PhantomData<fn() -> E>;
 
 #[cfg(feature = "net")]
 mod rule {
@@ -32,10 +14,9 @@ mod rule {
 
     use dunlin_core::{Bundle, Portable, Receiver, Sender};
 
-    use super::*;
     use crate::face::{ClientFace, ServerFace};
     use crate::node::Node;
-    use crate::scope::names::{AsClient, AsReceiver, AsSender, AsServer};
+    use crate::scope::names::{AsClient, AsReceiver, AsSender, AsServer, Ask};
 
     /// Which names are asked of which node.
     #[derive(Clone)]

@@ -6,16 +6,19 @@
 //! - [`Join`]: an end that is to be joined by hand; [`FromScope`]: what can be;
 //! - [`ScopeError`], [`FinishError`], [`Straggler`], [`WaitingName`]: what can go wrong, and who waits.
 //!
-//! In the folder: `names.rs` has the table of names, `wired.rs` what a fork does before and after its body, `forks.rs` who has not ended,
-//! `place.rs` where they run, `hook.rs` how a node is asked for names that a rule gives to it.
+//! In the folder: `names.rs` has the table of names, `joining.rs` an end that is to be joined, `starting.rs`
+//! how processes are forked, `wired.rs` what a fork does before and after its body, `forks.rs` who has not
+//! ended, `place.rs` where they run, `hook.rs` how a node is asked for names that a rule gives to it.
 
 mod error;
 mod forks;
 pub(crate) mod hook;
+pub(crate) mod joining;
 pub(crate) mod names;
 mod place;
 #[cfg(doctest)]
 mod refusals;
+mod starting;
 pub(crate) mod wired;
 
 use std::fmt;
@@ -26,19 +29,18 @@ use std::time::Duration;
 
 use dunlin_core::{Pairing, Policy, Receiver, Sender};
 
-use crate::Process;
 use crate::face::{ClientFace, ServerFace};
 use crate::lock::lock;
 pub use error::{FinishError, ScopeError, Straggler};
 use forks::{Finishing, Forks};
-use hook::Ask;
 #[cfg(feature = "net")]
 pub use hook::Askable;
-pub use names::{AsClient, AsReceiver, AsSender, AsServer, FromScope, Join, Joining, WaitingName};
-use names::{Joined, Names, Wanted, What};
+pub use joining::Join;
+pub use names::{AsClient, AsReceiver, AsSender, AsServer, FromScope, Joining, WaitingName};
+use names::{Ask, Joined, Names, Wanted, What};
 pub use place::Place;
 use place::Site;
-use wired::{Gate, Prepared};
+pub use starting::Siblings;
 pub use wired::{Wired, wired};
 
 /// Names that processes join, and the processes that were forked among them.
@@ -361,81 +363,6 @@ impl Scope {
         lock(&self.inner.names).waiting()
     }
 
-    // ---- forks
-
-    /// Starts a process in this scope: first it joins its ends, then it runs.
-    ///
-    /// Ends of this program are joined within this call, so those of two forks are joined in their order; only a [node](Self::network)
-    /// is waited for by the process itself. The handle need not be kept.
-    ///
-    /// If it cannot join an end, or the scope is finished, the process does not run: its exit, and [`finish`](Self::finish), say
-    /// [`NotStarted`](crate::ExitReason::NotStarted).
-    ///
-    /// # Panics
-    /// As [`spawn`](crate::spawn()), unless the scope has a [place](Self::on); and if what is evaluated to join panics, such as a policy.
-    #[track_caller]
-    pub fn fork<W: Wired>(&self, process: W) -> Process<W::Output> {
-        self.start_alone(None, process, Location::caller())
-    }
-
-    /// [`fork`](Self::fork) with a name for the process, which the wait records, its exit and [`finish`](Self::finish) show.
-    #[track_caller]
-    pub fn fork_named<W: Wired>(&self, name: &str, process: W) -> Process<W::Output> {
-        self.start_alone(Some(name), process, Location::caller())
-    }
-
-    /// [`fork`](Self::fork) in an [isolated](Self::isolated) scope of its own: the process sees no name of this one, and nobody else sees
-    /// its. An end of such a name is over at once, unless the process keeps its `#[scope]` and joins the other.
-    #[track_caller]
-    pub fn fork_isolated<W: Wired>(&self, process: W) -> Process<W::Output> {
-        self.isolated().start_alone(None, process, Location::caller())
-    }
-
-    #[track_caller]
-    fn start_alone<W: Wired>(&self, name: Option<&str>, process: W, at: error::At) -> Process<W::Output> {
-        Prepared::new(self, name, process, &Gate::new(1), at).start(at)
-    }
-
-    /// [`fork`](Self::fork)s several processes, none of which runs before all have joined their ends: so none can leave a shared end, and end
-    /// its channel, before the others have come. If one cannot join an end, none of them runs.
-    ///
-    /// Takes a tuple of up to eight, an array or a `Vec`, and gives their handles in the same form.
-    ///
-    /// # Examples
-    /// ```
-    /// use dunlin::prelude::*;
-    ///
-    /// #[process]
-    /// async fn say(#[sender("words")] mut words: Shared<Sender<&'static str>>, word: &'static str) -> Result {
-    ///     Ok(words.send(word).await?)
-    /// }
-    /// #[process]
-    /// async fn count(#[receiver("words", fifo(8))] mut words: Receiver<&'static str>) -> Result<usize> {
-    ///     let mut n = 0;
-    ///     while words.next().await?.is_some() {
-    ///         n += 1;
-    ///     }
-    ///     Ok(n) // when the last who says something has left
-    /// }
-    /// # dunlin::block_on(async {
-    /// let scope = Scope::new();
-    /// let (_, _, counted) = scope.fork_all((say("krill"), say("squid"), count()));
-    /// assert_eq!(counted.await??, 2);
-    /// # Ok::<(), Error>(())
-    /// # }).unwrap();
-    /// ```
-    #[track_caller]
-    pub fn fork_all<S: Siblings>(&self, siblings: S) -> S::Processes {
-        siblings.fork_in(self, Location::caller())
-    }
-
-    /// [`fork_all`](Self::fork_all) for `count` processes of one kind.
-    #[track_caller]
-    pub fn fork_n<W: Wired>(&self, count: usize, make: impl FnMut() -> W) -> Vec<Process<W::Output>> {
-        let siblings: Vec<W> = std::iter::repeat_with(make).take(count).collect();
-        siblings.fork_in(self, Location::caller())
-    }
-
     /// Ends all processes that were forked here, or in a scope within, at their next await: see [`Process::cancel`].
     pub fn cancel(&self) {
         self.inner.forks.cancel();
@@ -503,58 +430,4 @@ impl fmt::Debug for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scope").field("site", &self.inner.site).finish_non_exhaustive()
     }
-}
-
-/// Processes that are [forked together](Scope::fork_all).
-pub trait Siblings {
-    /// Their handles.
-    type Processes;
-    #[doc(hidden)]
-    fn fork_in(self, scope: &Scope, at: error::At) -> Self::Processes;
-}
-
-impl<W: Wired> Siblings for Vec<W> {
-    type Processes = Vec<Process<W::Output>>;
-
-    fn fork_in(self, scope: &Scope, at: error::At) -> Self::Processes {
-        let gate = Gate::new(self.len());
-        let prepared: Vec<_> = self.into_iter().map(|wired| Prepared::new(scope, None, wired, &gate, at)).collect();
-        prepared.into_iter().map(|prepared| prepared.start(at)).collect()
-    }
-}
-
-impl<W: Wired, const N: usize> Siblings for [W; N] {
-    type Processes = [Process<W::Output>; N];
-
-    fn fork_in(self, scope: &Scope, at: error::At) -> Self::Processes {
-        let gate = Gate::new(N);
-        self.map(|wired| Prepared::new(scope, None, wired, &gate, at)).map(|prepared| prepared.start(at))
-    }
-}
-
-macro_rules! siblings {
-    ($($count:literal: $($wired:ident)*;)*) => { $(
-        impl<$($wired: Wired),*> Siblings for ($($wired,)*) {
-            type Processes = ($(Process<$wired::Output>,)*);
-
-            #[expect(non_snake_case, reason = "a variable is called as its type")]
-            fn fork_in(self, scope: &Scope, at: error::At) -> Self::Processes {
-                let gate = Gate::new($count);
-                let ($($wired,)*) = self;
-                $(let $wired = Prepared::new(scope, None, $wired, &gate, at);)*
-                ($($wired.start(at),)*)
-            }
-        }
-    )* };
-}
-
-siblings! {
-    1: A;
-    2: A B;
-    3: A B C;
-    4: A B C D;
-    5: A B C D E;
-    6: A B C D E F;
-    7: A B C D E F G;
-    8: A B C D E F G H;
 }
