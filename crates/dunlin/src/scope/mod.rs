@@ -363,7 +363,8 @@ impl Scope {
         lock(&self.inner.names).waiting()
     }
 
-    /// Ends all processes that were forked here, or in a scope within, at their next await: see [`Process::cancel`].
+    /// Ends all processes that were forked here, or in a scope within, at their next await: see
+    /// [`Process::cancel`](crate::Process::cancel).
     pub fn cancel(&self) {
         self.inner.forks.cancel();
     }

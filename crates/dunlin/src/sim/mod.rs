@@ -1,7 +1,7 @@
 //! Simulations: whole programs in virtual time, with a network that misbehaves, and everything that happens follows from a seed.
 //!
 //! Within [`Sim::run`] a program runs on one thread. [`spawn`](crate::spawn()), [`sleep`](crate::sleep()), deadlines and
-//! [`Node`]s are used as ever; none of them touches tokio, the clock or a real network. Time stands still while
+//! [`Node`](crate::node::Node)s are used as ever; none of them touches tokio, the clock or a real network. Time stands still while
 //! anybody can go on, and then jumps to the next timer. Which task goes on first, how long bytes are under way, and where they are
 //! split, the seed says: a run that has failed is run again with its seed.
 //!

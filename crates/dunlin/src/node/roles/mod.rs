@@ -29,16 +29,17 @@
 //! # }).unwrap();
 //! ```
 //!
-//! - **Joining.** A member's [`join`](NodeBuilder::join) returns once the main node has admitted it. Until then it waits, as [`waits::snapshot`](crate::waits::snapshot), a
-//!   `tracing` event and [`NodeBuilder::on_wait`] show; [`NodeBuilder::wait_for_main`] bounds that.
+//! - **Joining.** A member's [`join`](super::NodeBuilder::join) returns once the main node has admitted it. Until then it waits, as [`waits::snapshot`](crate::waits::snapshot), a
+//!   `tracing` event and [`NodeBuilder::on_wait`](super::NodeBuilder::on_wait) show;
+//!   [`NodeBuilder::wait_for_main`](super::NodeBuilder::wait_for_main) bounds that.
 //! - **One main node.** A second one is [`NodeError::SecondMain`]. When the main node is lost, another may be
 //!   started as soon as that is noticed, and the name service's lease of 3 s is over. The death of a process
-//!   on the same host is noticed at once, otherwise at the latest after [`NodeBuilder::grace`]. Its members
-//!   are told [`NodeEvent::MainLost`](super::NodeEvent::MainLost), go on, and belong to the next main node
+//!   on the same host is noticed at once, otherwise at the latest after
+//!   [`NodeBuilder::grace`](super::NodeBuilder::grace). Its members are told [`NodeEvent::MainLost`](super::NodeEvent::MainLost), go on, and belong to the next main node
 //!   when it comes. What holds of names in a network that is split holds of the main node's: each part may
 //!   have one.
 //! - **Shutdown.** [`Node::leave`] of the main node tells its members, which hear it by [`Node::closing`] and as
-//!   [`NodeEvent::Closing`](super::NodeEvent::Closing), and waits until all have left, or are lost; but not for longer than [`NodeBuilder::shutdown`]. Then it leaves itself, and with it, if it serves them, go the names. Who
+//!   [`NodeEvent::Closing`](super::NodeEvent::Closing), and waits until all have left, or are lost; but not for longer than [`NodeBuilder::shutdown`](super::NodeBuilder::shutdown). Then it leaves itself, and with it, if it serves them, go the names. Who
 //!   has not left is in [`NodeError::Stragglers`].
 //!
 //! All of this goes over channels of a bundle, as those of programs do: the main node has an acceptor of the name `dunlin.main`, and its members are the clients.
@@ -81,7 +82,8 @@ const SAID_AGAIN: Duration = Duration::from_secs(5);
 /// After so long a member tries again to enrol.
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// What [`NodeBuilder::join`] waits for: told to [`NodeBuilder::on_wait`].
+/// What [`NodeBuilder::join`](super::NodeBuilder::join) waits for: told to
+/// [`NodeBuilder::on_wait`](super::NodeBuilder::on_wait).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JoinWait {
@@ -242,7 +244,7 @@ impl Node {
         self.inner.roles.role
     }
 
-    /// How this node calls itself: see [`NodeBuilder::named`].
+    /// How this node calls itself: see [`NodeBuilder::named`](super::NodeBuilder::named).
     pub fn name(&self) -> &str {
         &self.inner.roles.name
     }
