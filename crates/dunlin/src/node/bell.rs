@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Wake, Waker};
 
 use super::id::Half;
-pub(super) use crate::lock::lock;
+use crate::lock::lock;
 use crate::world;
 
 /// A task that can be woken from anywhere, and remembers that it was; and the channels that it has to work on.

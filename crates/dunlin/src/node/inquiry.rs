@@ -19,11 +19,11 @@ use dunlin_proto::wire::Face;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::bell::lock;
 use super::driver::Driver;
 use super::events::{Limit, NodeEvent};
 use super::network::compiled_here;
 use super::{Client, NameError, Naming, Node, Peer};
+use crate::lock::lock;
 use crate::{Deadline, Instant};
 
 /// The name of this acceptor, of every node.
