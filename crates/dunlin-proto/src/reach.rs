@@ -38,6 +38,14 @@ const DIAL_BACKS_EACH: Rate = Rate { at_once: 64, each: Duration::from_millis(62
 /// So many dial-backs are remembered. Who asks for more is not told, and asks the next after its own patience.
 const UNDIALLED_MAX: usize = 1024;
 
+/// Those who have told of a node, the latest of each source before others of it.
+fn in_turns(introducers: &[(NodeId, Source)]) -> Vec<NodeId> {
+    let turn = |at: usize| introducers[..at].iter().filter(|(_, source)| *source == introducers[at].1).count();
+    let mut order: Vec<usize> = (0..introducers.len()).collect();
+    order.sort_by_key(|at| turn(*at));
+    order.into_iter().map(|at| introducers[at].0).collect()
+}
+
 impl Machine {
     pub(crate) fn remember_introducer(&mut self, node: NodeId, by: NodeId) {
         if by == node || self.is_me(by) || self.is_me(node) {
@@ -103,7 +111,7 @@ impl Machine {
     /// Those who may help are asked, one after the other: first those who have told of that node.
     fn ask_around(&mut self, now: Time, node: NodeId) {
         let Some(connection) = self.connections.get(node) else { return };
-        let introducers: Vec<NodeId> = connection.introducers.iter().map(|(by, _)| *by).collect();
+        let introducers = in_turns(&connection.introducers);
         let asked = connection.dialling.asked;
         let is_other = |other: &NodeId| *other != node && !introducers.contains(other);
         let mut helpers: Vec<NodeId> = Vec::new();

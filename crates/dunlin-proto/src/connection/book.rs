@@ -67,10 +67,20 @@ impl Book {
                 let gone = self.told.remove(self.told.len() - 1 - at);
                 self.addresses.retain(|address| *address != gone.address);
             }
-            self.addresses.push(address.to_owned());
+            // In turns: the first of each source, then the second.
+            let turns = self.told.iter().filter(|told| told.by == by).count();
+            let is_later = |address: &String| self.turn_of(address).is_some_and(|turn| turn > turns);
+            let at = self.addresses.iter().position(is_later).unwrap_or(self.addresses.len());
+            self.addresses.insert(at, address.to_owned());
             self.told.push(Told { address: address.to_owned(), near, dialled: None, by });
         }
         self.shorten();
+    }
+
+    /// How many of those that were told before it were said by the same source. `None`: it is this node's own knowledge.
+    fn turn_of(&self, address: &str) -> Option<usize> {
+        let at = self.told.iter().position(|told| told.address == address)?;
+        Some(self.told[..at].iter().filter(|told| told.by == self.told[at].by).count())
     }
 
     /// The word of the node itself, which comes before that of others.
