@@ -142,8 +142,18 @@ impl<T: Concerns> ByNode<T> {
             half.half.concerns(&mut |node| nodes.push(node));
             nodes.sort_unstable();
             nodes.dedup();
-            self.unlist(&channel);
-            self.listed.extend(nodes.iter().map(|node| (*node, channel)));
+            // A home may have thousands of nodes, of which one comes or goes.
+            let before = self.names.remove(&channel).unwrap_or_default();
+            for node in &nodes {
+                if before.binary_search(node).is_err() {
+                    self.listed.insert((*node, channel));
+                }
+            }
+            for node in &before {
+                if nodes.binary_search(node).is_err() {
+                    self.listed.remove(&(*node, channel));
+                }
+            }
             if !nodes.is_empty() {
                 self.names.insert(channel, nodes);
             }
@@ -208,6 +218,22 @@ mod tests {
         halves.get_mut(&ChannelId(5));
         assert_eq!(halves.of(NodeId(2)), [ChannelId(1 << 64)]);
         assert_eq!(halves.visited(), listed + 2);
+    }
+
+    #[test]
+    fn a_half_with_many_nodes_is_listed_anew_where_it_has_changed() {
+        let mut halves = halves(&[(1, &[]), (2, &[3])]);
+        halves.get_mut(&ChannelId(1)).unwrap().0 = (1..=1_000).rev().collect();
+        assert_eq!(halves.of(NodeId(3)), [ChannelId(1), ChannelId(2)]);
+        for node in 1..=1_000 {
+            assert!(halves.of(NodeId(node)).contains(&ChannelId(1)), "{node}");
+            let names = &mut halves.get_mut(&ChannelId(1)).unwrap().0;
+            names.retain(|other| *other != node);
+            names.push(1_000 + node);
+            assert!(!halves.of(NodeId(node)).contains(&ChannelId(1)), "{node}");
+        }
+        assert_eq!(halves.of(NodeId(2_000)), [ChannelId(1)]);
+        assert_eq!((halves.listed.len(), halves.names.len()), (1_001, 2));
     }
 
     #[test]
