@@ -25,10 +25,6 @@ mod programs;
 use std::process::ExitCode;
 
 use bounds::Bounds;
-use dunlin_heap::{Counting, Thread};
-
-#[global_allocator]
-static HEAP: Counting<Thread> = Counting(Thread);
 
 const USAGE: &str = "dunlin-counts [--check | --record | --json] [PROGRAM...]\ndunlin-counts run PROGRAM UNITS\ndunlin-counts calls PROGRAM NAME...";
 

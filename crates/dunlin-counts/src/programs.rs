@@ -6,10 +6,12 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use dunlin::prelude::*;
-use dunlin_heap::Allocated;
+use dunlin_heap::{Allocated, Counting, Thread};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::HEAP;
+/// What the programs allocate from, and what counts it.
+#[global_allocator]
+static HEAP: Counting<Thread> = Counting(Thread);
 
 /// A program, and what is counted of it.
 pub(crate) struct Program {
