@@ -15,7 +15,7 @@ use std::time::Duration;
 use dunlin_core::__rt::wake_all;
 use tokio::time::Instant;
 
-use super::network::Wires;
+use super::wires::Wires;
 use crate::lock::lock;
 
 type Boxed = Pin<Box<dyn Future<Output = ()> + Send>>;

@@ -50,6 +50,7 @@
 
 mod executor;
 mod network;
+mod wires;
 
 use std::fmt;
 use std::future::Future;

@@ -1,91 +1,21 @@
 //! A network in virtual time. It knows one kind of address, any text, and stands for all kinds of networks.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, Weak};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use dunlin_core::__rt::wake_all;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::executor::{Shared, Timer};
+use super::wires::{Backlog, Host, Pipe, Pipes, pair, wake};
 use crate::lock::lock;
 use crate::node::network::{self, BoxFuture, Listener, Socket};
 
 /// So many bytes may be under way in one direction of a socket.
 const PIPE_BYTES: usize = 64 << 10;
-
-/// A node, as the network knows it.
-pub(crate) type Host = u64;
-
-/// All that is under way.
-#[derive(Default)]
-pub(super) struct Wires(Mutex<State>);
-
-struct State {
-    next_host: Host,
-    next_port: u64,
-    listeners: BTreeMap<String, Arc<Mutex<Backlog>>>,
-    /// Each socket's two directions.
-    sockets: Vec<(Pair, [Weak<Mutex<Pipe>>; 2])>,
-    parted: BTreeSet<Pair>,
-    /// Who cannot dial whom.
-    blocked: BTreeSet<(Host, Host)>,
-    delay: (u64, u64),
-}
-
-impl Default for State {
-    fn default() -> Self {
-        Self {
-            next_host: 0,
-            next_port: 0,
-            listeners: BTreeMap::new(),
-            sockets: Vec::new(),
-            parted: BTreeSet::new(),
-            blocked: BTreeSet::new(),
-            delay: (100, 2000),
-        }
-    }
-}
-
-/// Two hosts, the lower first.
-type Pair = (Host, Host);
-
-fn pair(one: Host, other: Host) -> Pair {
-    (one.min(other), one.max(other))
-}
-
-struct Backlog {
-    host: Host,
-    sockets: VecDeque<End>,
-    waker: Option<Waker>,
-}
-
-/// One direction of a socket.
-#[derive(Default)]
-struct Pipe {
-    /// When each piece arrives.
-    pieces: VecDeque<(u64, VecDeque<u8>)>,
-    bytes: usize,
-    /// No more is written.
-    closed: bool,
-    /// What was under way ends in the midst.
-    cut: bool,
-    reader: Option<Waker>,
-    writer: Option<Waker>,
-}
-
-impl Pipe {
-    fn wake(&mut self) -> [Option<Waker>; 2] {
-        [self.reader.take(), self.writer.take()]
-    }
-}
-
-fn wake(wakers: impl IntoIterator<Item = Option<Waker>>) {
-    wake_all(wakers.into_iter().flatten());
-}
 
 /// What a simulation's owner can do to its network.
 pub(crate) struct Control<'a>(&'a Arc<Shared>);
@@ -212,19 +142,18 @@ impl network::Network for Simulated {
             state.sockets.push((pair(self.host, there), [Arc::downgrade(&pipes[0]), Arc::downgrade(&pipes[1])]));
             drop(state);
             let [forth, back] = pipes;
-            let end = |out: &Arc<Mutex<Pipe>>, into: &Arc<Mutex<Pipe>>, peer| End {
-                sim: self.sim.clone(),
+            let side = |out: &Arc<Mutex<Pipe>>, into: &Arc<Mutex<Pipe>>, peer| Pipes {
                 out: out.clone(),
                 into: into.clone(),
-                timer: None,
                 peer,
             };
             let mut waiting = lock(&backlog);
-            waiting.sockets.push_back(end(&back, &forth, format!("host {}", self.host)));
+            waiting.sockets.push_back(side(&back, &forth, format!("host {}", self.host)));
             let waker = waiting.waker.take();
             drop(waiting);
             wake([waker]);
-            Ok(Box::new(end(&forth, &back, address.to_owned())) as Box<dyn Socket>)
+            let end = End { pipes: side(&forth, &back, address.to_owned()), sim: self.sim.clone(), timer: None };
+            Ok(Box::new(end) as Box<dyn Socket>)
         })
     }
 
@@ -268,7 +197,10 @@ impl Listener for Listening {
         Box::pin(std::future::poll_fn(|cx| {
             let mut backlog = lock(&self.backlog);
             match backlog.sockets.pop_front() {
-                Some(socket) => Poll::Ready(Ok(Box::new(socket) as Box<dyn Socket>)),
+                Some(pipes) => {
+                    let end = End { pipes, sim: self.sim.clone(), timer: None };
+                    Poll::Ready(Ok(Box::new(end) as Box<dyn Socket>))
+                }
                 None => {
                     backlog.waker = Some(cx.waker().clone());
                     Poll::Pending
@@ -292,24 +224,22 @@ impl Drop for Listening {
 
 /// One end of a socket.
 struct End {
+    pipes: Pipes,
     sim: Arc<Shared>,
-    out: Arc<Mutex<Pipe>>,
-    into: Arc<Mutex<Pipe>>,
     /// Until the next piece arrives.
     timer: Option<Timer>,
-    peer: String,
 }
 
 impl Socket for End {
     fn peer(&self) -> String {
-        self.peer.clone()
+        self.pipes.peer.clone()
     }
 }
 
 impl AsyncRead for End {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        let mut pipe = lock(&this.into);
+        let mut pipe = lock(&this.pipes.into);
         let Some((at, piece)) = pipe.pieces.front_mut() else {
             if pipe.cut {
                 return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
@@ -347,7 +277,7 @@ impl AsyncRead for End {
 
 impl AsyncWrite for End {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let mut pipe = lock(&self.out);
+        let mut pipe = lock(&self.pipes.out);
         if pipe.cut || pipe.closed {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
@@ -373,23 +303,11 @@ impl AsyncWrite for End {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut pipe = lock(&self.out);
+        let mut pipe = lock(&self.pipes.out);
         pipe.closed = true;
         let wakers = pipe.wake();
         drop(pipe);
         wake(wakers);
         Poll::Ready(Ok(()))
-    }
-}
-
-impl Drop for End {
-    fn drop(&mut self) {
-        for pipe in [&self.out, &self.into] {
-            let mut pipe = lock(pipe);
-            pipe.closed = true;
-            let wakers = pipe.wake();
-            drop(pipe);
-            wake(wakers);
-        }
     }
 }
