@@ -17,40 +17,14 @@ use dunlin_proto::identity::{Identity, StandIn, confirm, prove, sign_hello};
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Proof, Refusal, Resume, Welcome};
 use dunlin_proto::wire::{VERSIONS, codec, limits};
 
+use crate::thief::SOCKETS;
 use crate::world::{Event, World, address, node_id, node_index};
 
-/// Its own id, and its own sockets.
+/// Its own id.
 const THIEF: NodeId = NodeId(66);
-const SOCKETS: u64 = 1 << 40;
 
 /// Where it dials from: while the door is crowded, that costs its own source.
 const SOURCE: Source = Source::V4([192, 0, 2, 66]);
-
-/// So many sockets without a handshake a node has where there is a thief: no innocent nodes have as many.
-pub(crate) const STRANGERS_MAX: usize = 16;
-
-/// What it does in a run.
-#[derive(Debug, Default)]
-pub(crate) struct Thief {
-    /// In this run there is one.
-    pub(crate) is_there: bool,
-    sockets: u64,
-    /// Sockets that it has left open, and whose process has them.
-    open: Vec<(usize, SocketId)>,
-    /// What nodes have said to it, which they took for another one: that node, and the words.
-    heard: Vec<(usize, Bytes)>,
-}
-
-impl Thief {
-    pub(crate) fn new(is_there: bool) -> Self {
-        Self { is_there, ..Self::default() }
-    }
-}
-
-/// Whether it is one of the thief's.
-pub(crate) fn is_thiefs(socket: SocketId) -> bool {
-    (SOCKETS..1 << 63).contains(&socket.0)
-}
 
 impl World {
     /// Its next move.

@@ -5,47 +5,11 @@
 use dunlin_proto::id::SocketId;
 use dunlin_proto::{Census, Down, State};
 
-use crate::hostile::is_thiefs;
-use crate::network::end_of;
 use crate::program::Stage;
+use crate::socket::end_of;
+use crate::thief::is_thiefs;
+use crate::view::Standing;
 use crate::world::{Event, Proc, World, address, micros, node_id};
-
-/// How a connection is, by what its node was told.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Standing {
-    #[default]
-    Idle,
-    Up,
-    Lost,
-    Resumed,
-}
-
-/// What a node knows of another.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct View {
-    pub(crate) state: Standing,
-    /// The latest incarnation that has been met.
-    pub(crate) life: u64,
-    pub(crate) dialling: bool,
-    /// When it was first lost in this life.
-    lost_at: Option<u64>,
-    /// When it was first lost since something was heard that is no handshake.
-    pub(crate) first_lost: Option<u64>,
-    /// The lives of this connection, counted, and the socket that carried the present one last.
-    lives: u32,
-    carrier: Option<usize>,
-    /// The life at the other side that is this one's: its process, and which of its lives.
-    joined: Option<(usize, u32)>,
-    /// A channel was told of a death that the connection has not told yet.
-    pub(crate) lost_told: bool,
-    /// Lives that this side ended for a reason of its own, and those it ended because the other side had.
-    ended: u32,
-    followed: u32,
-    /// The messages said and heard in this life.
-    pub(crate) epoch: u64,
-    pub(crate) said: u64,
-    pub(crate) hears: Option<(u64, u64)>,
-}
 
 /// What an attached half takes of what its home may keep.
 const HALF: usize = 2 << 10;

@@ -9,15 +9,21 @@ mod coverage;
 mod faults;
 mod hostile;
 mod laws;
+mod line;
 mod network;
+mod plan;
 mod program;
 mod random;
 pub mod scale;
+mod socket;
+mod thief;
 mod travel;
+mod view;
 mod world;
 
 pub use coverage::{Coverage, Fault, Met};
-pub use world::{Kind, Report, Verdict, run, run_as};
+pub use plan::Kind;
+pub use world::{Report, Verdict, run, run_as};
 
 /// The names of the bugs that are planted in this build.
 #[cfg(feature = "planted")]

@@ -1,115 +1,12 @@
 //! Sockets: two queues of bytes each, with delays, buffers that fill, and cuts at any byte.
 
-use std::collections::VecDeque;
-
 use bytes::Bytes;
 use dunlin_proto::id::{DialId, SocketId};
 use dunlin_proto::{Closed, Source};
 
 use crate::coverage::{Fault, Met};
+use crate::socket::{HEAD, Mute, Pipe, Socket, end, end_of};
 use crate::world::{Event, World};
-
-/// What becomes of bytes from one node to another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mute {
-    None,
-    /// They stand still, and go on when it is over.
-    Stalled,
-    /// They vanish, and what follows on the same socket too. No dial comes through.
-    Vanish,
-    /// They vanish, perhaps only behind the handshake, and what follows on the same socket too; but sockets
-    /// are made, and closed.
-    Deaf {
-        behind_handshake: bool,
-    },
-    /// The same from the first piece on that is as large.
-    Large {
-        from: usize,
-    },
-}
-
-impl Mute {
-    /// Whether sockets cannot be made, nor closed.
-    fn blocks(self) -> bool {
-        matches!(self, Self::Stalled | Self::Vanish)
-    }
-}
-
-/// One direction of a socket.
-#[derive(Debug, Default)]
-pub(crate) struct Pipe {
-    bytes: VecDeque<u8>,
-    /// When how many of them arrive.
-    arrivals: VecDeque<(u64, usize)>,
-    last: u64,
-    /// How many bytes the writer's buffer has room for.
-    limit: usize,
-    /// Bytes that went nowhere, and take room all the same.
-    vanished: usize,
-    /// What is written vanishes from now on.
-    pub(crate) gone: bool,
-    /// The same, but the writer does not notice, and the reader hears when it is closed.
-    deaf: bool,
-    /// The writer waits for room.
-    waits: bool,
-    /// The writer has closed its end.
-    ended: bool,
-    /// The first bytes that were written, as far as they say how long the handshake is.
-    head: Vec<u8>,
-    /// How many bytes were written, and how many read.
-    written: usize,
-    delivered: usize,
-}
-
-/// Magic, kind and length of a message of the handshake.
-const HEAD: usize = 11;
-/// The frame behind the handshake of the dialling side: its head, and a signature with its length.
-const CONFIRM: usize = 2 + 1 + 8;
-
-impl Pipe {
-    fn room(&self) -> usize {
-        self.limit.saturating_sub(self.bytes.len() + self.vanished)
-    }
-
-    /// How many bytes the handshake has that this side writes, once that is known.
-    fn handshake(&self, side: usize) -> Option<usize> {
-        let length = usize::from(u16::from_be_bytes([*self.head.get(HEAD - 2)?, *self.head.get(HEAD - 1)?]));
-        Some(HEAD + length + if side == 0 { CONFIRM } else { 0 })
-    }
-}
-
-#[derive(Debug)]
-pub(crate) struct Socket {
-    /// Side 0 has dialled.
-    pub(crate) procs: [Option<usize>; 2],
-    pub(crate) nodes: [usize; 2],
-    /// Whether the side's machine still has it.
-    pub(crate) open: [bool; 2],
-    /// Indexed by the side that writes.
-    pub(crate) pipes: [Pipe; 2],
-    /// A side that will not be told that it is closed.
-    pub(crate) deaf: [bool; 2],
-    /// Whether the writing has been cut off, for good.
-    pub(crate) cut: bool,
-    close_heard: [bool; 2],
-}
-
-impl Socket {
-    /// Whether its dialler has said, and the other side has read, that the handshake is over.
-    pub(crate) fn is_confirmed(&self) -> bool {
-        self.pipes[0].handshake(0).is_some_and(|bytes| self.pipes[0].delivered >= bytes)
-    }
-}
-
-/// Each end has a number of its own.
-pub(crate) fn end(socket: usize, side: usize) -> SocketId {
-    SocketId((socket * 2 + side) as u64)
-}
-
-/// The socket and the side of it.
-pub(crate) fn end_of(id: SocketId) -> (usize, usize) {
-    (id.0 as usize / 2, id.0 as usize % 2)
-}
 
 impl World {
     pub(crate) fn latency(&mut self) -> u64 {

@@ -3,176 +3,17 @@
 //! A [`Line`] is such a channel. Both its ends begin at one node, in the hands of one process; then each is where a message has brought it. Messages are offers
 //! on *mail*: ordinary channels of `program.rs`, whose offers carry [`Cargo`].
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use dunlin_proto::id::{ChannelId, Contact, NodeId};
 use dunlin_proto::wire::{End, Failure, Poison, Terms, Which};
-use dunlin_proto::{Arrival, HomeHears, Leaving, Passage, ProxyHears, ReceiverPlace, SenderPlace, Trip};
+use dunlin_proto::{Arrival, HomeHears, Leaving, Passage, ProxyHears};
 
 use crate::coverage::{Fault, Met};
+use crate::line::{Cargo, Half, Home, Line, Open, Place, Queued, Receiver, Value};
 use crate::program::{Outcome, Stage, goes_unread};
 use crate::world::{Event, World, node_id, node_index};
-
-/// One value of a line. Its number is its ticket: a later one was sent later, wherever the sender was.
-#[derive(Debug)]
-struct Value {
-    size: usize,
-    /// Whose program offered it.
-    by: usize,
-    choice: bool,
-    outcome: Option<Outcome>,
-    /// A receive has returned it, or a buffer has admitted it.
-    taken: bool,
-    /// The node that has taken it.
-    taken_at: Option<usize>,
-    /// Who has given it to whoever takes it, as that one has heard, and who has taken it, as its sender has.
-    giver: Option<Contact>,
-    taker: Option<Contact>,
-    received: bool,
-    failed_by_home: bool,
-    /// The ends in it, of other lines.
-    cargo: Vec<usize>,
-}
-
-/// An offer that its sender has not heard the end of.
-#[derive(Clone, Copy, Debug, Default)]
-struct Open {
-    choice: bool,
-    /// The request that has it, and whether the value has been granted.
-    reserved: Option<u64>,
-    granted: bool,
-    /// The home has given that up and asked anew.
-    next: Option<u64>,
-    held: bool,
-    withdrawing: bool,
-    revoking: bool,
-    /// It has yet to be made again, by a program that is slow.
-    again: bool,
-}
-
-/// A sender at a process.
-#[derive(Debug, Default)]
-struct Half {
-    /// Its program has it; else it is in a message, or with somebody who took it from one.
-    in_hand: bool,
-    open: BTreeMap<usize, Open>,
-    credits: u64,
-    /// It is to go into a message as soon as it is at rest.
-    leaving: bool,
-    /// Its channel is over.
-    failed: bool,
-    /// It is here again after an unknown message, in which it had this number.
-    doubt: u64,
-    /// Where it has been told that its home is.
-    home: Option<usize>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Receiver {
-    /// It came in a message.
-    Guest,
-    Fetching,
-    Home,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Queued {
-    Waiting,
-    Tentative,
-    Asked(u64),
-    Granted,
-}
-
-/// A receiver at a process.
-#[derive(Debug)]
-struct Home {
-    state: Receiver,
-    in_hand: bool,
-    /// It stays as it came: nobody here will use it.
-    idle: bool,
-    queue: Vec<(usize, usize, Queued)>,
-    buffer: VecDeque<usize>,
-    /// Places of the buffer that the sender has.
-    granted: u64,
-    held: Option<(usize, usize)>,
-    /// How the sender has ended the channel.
-    ended: Option<End>,
-    /// It has said that the receiver is elsewhere.
-    left: bool,
-    /// It has said that the channel is over.
-    over: bool,
-    /// It is to be retired as soon as it is at home.
-    retires: bool,
-    /// It has retired the channel, and receives what was sent before the sender has heard that.
-    retired: bool,
-    /// What the message that brought it said of it.
-    claim: u64,
-}
-
-impl Home {
-    fn new(state: Receiver) -> Self {
-        Self {
-            state,
-            in_hand: true,
-            idle: false,
-            queue: Vec::new(),
-            buffer: VecDeque::new(),
-            granted: 0,
-            held: None,
-            ended: None,
-            left: false,
-            over: false,
-            retires: false,
-            retired: false,
-            claim: 0,
-        }
-    }
-}
-
-/// A channel whose ends travel.
-#[derive(Debug)]
-pub(crate) struct Line {
-    id: ChannelId,
-    /// 0: rendezvous.
-    room: u64,
-    window: u32,
-    values: Vec<Value>,
-    last_received: Option<usize>,
-    halves: BTreeMap<usize, Half>,
-    homes: BTreeMap<usize, Home>,
-    /// Nodes where an end has been.
-    touched: Vec<usize>,
-    /// How its programs have ended it, from either side.
-    sender_said: Vec<End>,
-    receiver_said: Vec<End>,
-    /// A receiver that had retired the channel has received all there was, and is gone.
-    drained: bool,
-    asks: u64,
-    /// Who was told to have the sender, under which number.
-    admitted: BTreeMap<u64, usize>,
-    /// Claims of receivers that are at their home again.
-    void: Vec<u64>,
-}
-
-#[derive(Clone, Debug)]
-enum Place {
-    Sender(SenderPlace),
-    Receiver(ReceiverPlace),
-}
-
-/// An end in a message.
-#[derive(Debug)]
-pub(crate) struct Cargo {
-    line: usize,
-    place: Place,
-    trip: Trip,
-    /// The one who sent it knows that it was taken, and by whom.
-    taker: Option<Contact>,
-    /// Another one has come to where it was, so that this one is void.
-    void: bool,
-    by: usize,
-}
 
 fn bytes(line: usize, value: usize, size: usize) -> Bytes {
     let mut bytes = Vec::with_capacity(size);
@@ -1847,12 +1688,5 @@ impl World {
                 }
             }
         }
-    }
-}
-
-impl Line {
-    /// Whether something that was sent by this process may be on its way.
-    fn is_on_its_way(&self, by: usize) -> bool {
-        self.values.iter().any(|value| value.by == by && value.outcome == Some(Outcome::Sent) && !value.received)
     }
 }

@@ -8,16 +8,16 @@ use std::time::Duration;
 use dunlin_proto::id::{DialId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::identity::StandIn;
 use dunlin_proto::time::Time;
-use dunlin_proto::{Action, Config, Machine};
+use dunlin_proto::{Action, Machine};
 
 use crate::coverage::Coverage;
-use crate::faults::Plan;
-use crate::hostile::{STRANGERS_MAX, Thief, is_thiefs};
-use crate::laws::View;
-use crate::network::{Mute, Socket, end_of};
+use crate::line::{Cargo, Line};
+use crate::plan::{Kind, Plan};
 use crate::program::{Channel, Choice, Offer, Sender};
 use crate::random::Random;
-use crate::travel::{Cargo, Line};
+use crate::socket::{Mute, Socket, end_of};
+use crate::thief::{STRANGERS_MAX, Thief, is_thiefs};
+use crate::view::View;
 
 /// One run of a node's program: a machine, from a start to an end. A node that is started again is another one.
 #[derive(Debug)]
@@ -172,16 +172,6 @@ pub struct Report {
 
 /// More events than this are a storm, between two to four nodes; where ends travel, there are more nodes and many more channels.
 const EVENTS_MAX: u64 = 60_000;
-
-/// What a seed is to be played as. The same seed of another kind is another run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
-    /// Whatever the seed says: 2 to 6 nodes, with ends that travel or without.
-    #[default]
-    Any,
-    /// 3 to 6 nodes, and ends that travel.
-    Travelling,
-}
 
 /// Runs one seed.
 pub fn run(seed: u64, trace: bool) -> Report {
@@ -583,31 +573,4 @@ impl World {
 
 pub(crate) fn micros(wait: Duration) -> u64 {
     wait.as_micros() as u64
-}
-
-pub(crate) fn config(random: &mut Random) -> Config {
-    let mut config = Config::new("sim");
-    let ms = |n: u64| Duration::from_micros(n * 1000);
-    let silence = random.between(200, 600);
-    config.silence = ms(silence);
-    config.heartbeat = ms(silence * 2 / 7);
-    config.grace = ms(random.between(400, 1500));
-    config.ack_delay = ms(random.between(1, 20));
-    config.handshake = ms(random.between(80, 400));
-    config.refused = ms(random.between(20, 300));
-    config.backoff_min = ms(random.between(2, 20));
-    config.backoff_max = ms(random.between(40, 200));
-    config.retell = config.backoff_max;
-    config.chunk = random.between(4, 120) as usize;
-    config.chunk_alone = config.chunk;
-    config.unacked_max = random.between(40, 3000) as usize;
-    config.value_max = 50_000;
-    // Much is acknowledged late, as far as the window goes, and in half of the runs all of it.
-    config.unacked_min = (config.unacked_max / 4).max(1);
-    config.ack_bytes = if config.unacked_max.is_multiple_of(2) { 64 << 10 } else { 100 };
-    // Whether two nodes are on one host is drawn anew for each socket.
-    config.relayed = true;
-    // See `Walls`.
-    config.helpers_max = 0;
-    config
 }

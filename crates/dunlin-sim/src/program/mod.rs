@@ -1,6 +1,6 @@
 //! What runs on the nodes: senders that offer, and homes that take. The homes are a small honest model of a channel's queue.
 //!
-//! - here: their books, and how they are set up;
+//! - here: their books; [`setting_up`]: how they are set up;
 //! - [`sending`]: what senders do; [`sender_hears`]: what they hear, and whether it is true;
 //! - [`homes`]: what homes do; [`home_hears`]: what they hear;
 //! - [`chat`]: what nodes say to each other.
@@ -10,14 +10,13 @@ mod home_hears;
 mod homes;
 mod sender_hears;
 mod sending;
+mod setting_up;
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 use dunlin_proto::id::{ChannelId, Contact};
 use dunlin_proto::wire::{Declaration, End, Expected, Face, Terms};
-
-use crate::world::{Event, World};
 
 /// Where an offer stands at its home's program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,95 +165,4 @@ fn offer_in(value: &Bytes) -> Option<usize> {
 
 fn declaration(face: Face, shared: bool, expects: Expected) -> Declaration {
     Declaration { face, shared, expects, schema: Bytes::new() }
-}
-
-impl World {
-    pub(crate) fn set_up(&mut self) {
-        // Where values are held there are so many for one node that it has no room for all.
-        let (count, crowded) = if self.plan.holds { (10, Some(0)) } else { (self.random.between(1, 3), None) };
-        for _ in 0..count {
-            let node = crowded.unwrap_or_else(|| self.random.index(self.plan.nodes));
-            self.new_channel(self.current[node]);
-        }
-        for channel in 0..self.channels.len() {
-            for _ in 0..self.random.between(1, 2) {
-                self.new_sender(channel);
-            }
-        }
-        self.set_up_travel();
-    }
-
-    pub(crate) fn new_channel(&mut self, proc: usize) {
-        let many = self.random.chance(40);
-        let room = if self.random.chance(50) { 0 } else { self.random.between(1, 6) };
-        let terms = Terms {
-            window: self.random.between(1, 4) as u32,
-            credits: if many || room == 0 { 0 } else { self.random.between(0, room) as u32 },
-            value_max: self.plan.value_max,
-        };
-        let id = ChannelId(u128::from(self.random.next()) << 64 | u128::from(self.random.next()));
-        self.channels.push(Channel {
-            id,
-            proc,
-            opened: None,
-            ended: None,
-            mail: false,
-            many,
-            room,
-            terms,
-            queue: Vec::new(),
-            buffer: VecDeque::new(),
-            asked: false,
-            halves: Vec::new(),
-            forgot_in: 0,
-            asks: 0,
-        });
-        let wait = if self.random.chance(80) { self.random.below(5000) } else { self.random.below(100_000) };
-        self.after(wait, Event::Home(self.channels.len() - 1));
-    }
-
-    /// A sender for this channel, at a node that has none.
-    pub(crate) fn new_sender(&mut self, channel: usize) {
-        let node = self.random.index(self.plan.nodes);
-        self.new_sender_at(channel, node);
-    }
-
-    pub(crate) fn new_sender_at(&mut self, channel: usize, node: usize) {
-        let home = self.procs[self.channels[channel].proc].node;
-        let proc = self.current[node];
-        let most = if self.channels[channel].mail { 70 } else { 10 };
-        let taken = self
-            .senders
-            .iter()
-            .any(|sender| sender.channel == channel && sender.proc == proc && !self.is_forgotten(sender));
-        if node == home || taken || !self.procs[proc].alive || self.procs[proc].leaving || self.senders.len() > most {
-            return;
-        }
-        let misfit = self.random.chance(4);
-        self.senders.push(Sender {
-            proc,
-            channel,
-            stage: Stage::New,
-            credits: 0,
-            value_max: u64::MAX,
-            misfit,
-            gone: false,
-            ended: Vec::new(),
-            sent: 0,
-            sent_arrived: 0,
-            lost: false,
-            last_arrived: None,
-        });
-        let wait = self.random.below(20_000);
-        self.after(wait, Event::Sender(self.senders.len() - 1));
-    }
-
-    /// Whether its machine knows nothing of it any more, so that another one may attach.
-    fn is_forgotten(&self, sender: &Sender) -> bool {
-        sender.stage == Stage::Over && !self.procs[sender.proc].machine.has_half(self.channels[sender.channel].id)
-    }
-
-    fn open_offers(&self, sender: usize) -> impl Iterator<Item = usize> + '_ {
-        (0..self.offers.len()).filter(move |at| self.offers[*at].sender == sender && self.offers[*at].outcome.is_none())
-    }
 }
