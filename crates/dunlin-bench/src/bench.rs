@@ -1,126 +1,12 @@
-//! What is measured: the programs, how much work each run does, and the goals.
-
-use std::fmt;
-
-use clap::ValueEnum;
+//! How much work each run of a program does, what it is compared with, and the goals.
 
 use crate::dunlin_side::{PAR, SPAWN};
 use crate::library::Library;
 use crate::peers::async_channel::AsyncChannel;
 use crate::peers::go::GO;
+use crate::program::{Bench, Program};
 use crate::stressed::Shape;
 use crate::{nodes, remote};
-
-/// A program that participants run. Its value name is the subcommand of all of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Program {
-    Commstime,
-    Pingpong,
-    ChoiceReady,
-    ChoiceWaits,
-    Spawn,
-    Ring,
-    Memory,
-    #[value(name = "stressed-alt-8x4")]
-    StressedAlt8x4,
-    #[value(name = "stressed-alt-200x100")]
-    StressedAlt200x100,
-    SharedParked,
-    RemotePingpong,
-    RemoteLink,
-    RemoteThroughput,
-    RemoteCommstime,
-    RemoteOverhead,
-    RemoteBeside,
-    RemoteBesideTransfer,
-    Idle,
-    LocalBeside,
-    MoveMessages,
-    MoveTcp,
-    MoveSim,
-    ChoiceMessages,
-    ChoiceTcp,
-    ChoiceSim,
-    ClaimMessages,
-    ClaimTcp,
-    ClaimSim,
-    CommstimeOne,
-    CommstimeAll,
-    #[value(name = "stressed-alt-8x4-one")]
-    StressedAlt8x4One,
-    #[value(name = "stressed-alt-8x4-all")]
-    StressedAlt8x4All,
-    #[value(name = "stressed-alt-200x100-one")]
-    StressedAlt200x100One,
-    #[value(name = "stressed-alt-200x100-all")]
-    StressedAlt200x100All,
-    Names,
-    Window,
-    Farm,
-}
-
-/// How many channels of a program are between nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Networked {
-    One,
-    All,
-}
-
-impl fmt::Display for Program {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Commstime => "commstime",
-            Self::Pingpong => "pingpong",
-            Self::ChoiceReady => "choice-ready",
-            Self::ChoiceWaits => "choice-waits",
-            Self::Spawn => "spawn",
-            Self::Ring => "ring",
-            Self::Memory => "memory",
-            Self::StressedAlt8x4 => "stressed-alt-8x4",
-            Self::StressedAlt200x100 => "stressed-alt-200x100",
-            Self::SharedParked => "shared-parked",
-            Self::RemotePingpong => "remote-pingpong",
-            Self::RemoteLink => "remote-link",
-            Self::RemoteThroughput => "remote-throughput",
-            Self::RemoteCommstime => "remote-commstime",
-            Self::RemoteOverhead => "remote-overhead",
-            Self::RemoteBeside => "remote-beside",
-            Self::RemoteBesideTransfer => "remote-beside-transfer",
-            Self::Idle => "idle",
-            Self::LocalBeside => "local-beside",
-            Self::MoveMessages => "move-messages",
-            Self::MoveTcp => "move-tcp",
-            Self::MoveSim => "move-sim",
-            Self::ChoiceMessages => "choice-messages",
-            Self::ChoiceTcp => "choice-tcp",
-            Self::ChoiceSim => "choice-sim",
-            Self::ClaimMessages => "claim-messages",
-            Self::ClaimTcp => "claim-tcp",
-            Self::ClaimSim => "claim-sim",
-            Self::CommstimeOne => "commstime-one",
-            Self::CommstimeAll => "commstime-all",
-            Self::StressedAlt8x4One => "stressed-alt-8x4-one",
-            Self::StressedAlt8x4All => "stressed-alt-8x4-all",
-            Self::StressedAlt200x100One => "stressed-alt-200x100-one",
-            Self::StressedAlt200x100All => "stressed-alt-200x100-all",
-            Self::Names => "names",
-            Self::Window => "window",
-            Self::Farm => "farm",
-        })
-    }
-}
-
-/// A program with an amount of work: one section of the report.
-#[derive(Debug)]
-pub(crate) struct Bench {
-    pub(crate) program: Program,
-    pub(crate) name: &'static str,
-    /// What one run of the program is given: cycles, round trips, events or processes.
-    pub(crate) n: u64,
-    /// Bytes of each message, where processes of the system exchange some.
-    pub(crate) size: usize,
-    pub(crate) unit: &'static str,
-}
 
 impl Bench {
     /// What everybody is compared with.
@@ -136,56 +22,10 @@ impl Bench {
             Program::Names => nodes::RECEIVERS,
             Program::SharedParked => AsyncChannel::NAME,
             Program::Window | Program::Farm => nodes::BOUND,
-            program if program.is_stressed() && program.networked().is_some() => nodes::LOCAL,
+            program if Shape::of(program).is_some() && program.networked().is_some() => nodes::LOCAL,
             program if program.is_remote() => remote::TCP,
             _ => GO,
         }
-    }
-}
-
-impl Program {
-    /// The programs of one process of the system, which Go and the other channels run too.
-    pub(crate) const LOCAL: [Self; 10] = [
-        Self::Commstime,
-        Self::Pingpong,
-        Self::ChoiceReady,
-        Self::ChoiceWaits,
-        Self::StressedAlt8x4,
-        Self::StressedAlt200x100,
-        Self::SharedParked,
-        Self::Spawn,
-        Self::Ring,
-        Self::Memory,
-    ];
-
-    /// Whether it needs several processes of the system, or something in their place.
-    pub(crate) fn is_remote(self) -> bool {
-        !Self::LOCAL.contains(&self) && !self.is_over_nodes()
-    }
-
-    /// Whether it needs several nodes in one process.
-    pub(crate) fn is_over_nodes(self) -> bool {
-        use Program::{
-            ChoiceMessages, ChoiceSim, ChoiceTcp, ClaimMessages, ClaimSim, ClaimTcp, Farm, MoveMessages, MoveSim,
-            MoveTcp, Names, Window,
-        };
-        let counted = matches!(self, MoveMessages | ChoiceMessages | ClaimMessages);
-        let timed = matches!(self, MoveTcp | ChoiceTcp | ClaimTcp | Names);
-        let simulated = matches!(self, MoveSim | ChoiceSim | ClaimSim | Window | Farm);
-        counted || timed || simulated || self.networked().is_some()
-    }
-
-    /// How many of its channels are between nodes of one process, if it is a program that runs without nodes too.
-    pub(crate) fn networked(self) -> Option<Networked> {
-        match self {
-            Self::CommstimeOne | Self::StressedAlt8x4One | Self::StressedAlt200x100One => Some(Networked::One),
-            Self::CommstimeAll | Self::StressedAlt8x4All | Self::StressedAlt200x100All => Some(Networked::All),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn is_stressed(self) -> bool {
-        Shape::of(self).is_some()
     }
 }
 
@@ -321,13 +161,6 @@ impl Goal {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_program_is_shown_as_it_is_parsed() {
-        for program in Program::value_variants() {
-            assert_eq!(Program::from_str(&program.to_string(), false).as_ref(), Ok(program));
-        }
-    }
 
     #[test]
     fn a_goal_is_reached_exactly_at_its_limit() {

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use dunlin::prelude::*;
 
-use crate::bench::Program;
 use crate::library::{Library, Received};
 use crate::memory;
+use crate::program::Program;
 use crate::programs::{
     consumer, copy, delta, eager_writer, eight_channels, nanoseconds_each, ping, prefix, reader_of_any,
     reader_of_turns, ring_leader, ring_rounds, successor, writer_in_turn,

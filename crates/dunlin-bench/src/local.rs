@@ -1,10 +1,8 @@
 //! The participants in this binary: which there are, and the hidden subcommand that runs one program on one of them.
 
 use anyhow::{Context, bail};
-use clap::Args;
 use tokio::runtime::Builder;
 
-use crate::bench::Program;
 use crate::dunlin_side::{self, Dunlin, PAR, SPAWN};
 use crate::library::Library;
 use crate::nodes;
@@ -13,20 +11,9 @@ use crate::peers::async_channel::AsyncChannel;
 use crate::peers::flume::Flume;
 use crate::peers::kanal::Kanal;
 use crate::peers::tokio_mpsc::TokioMpsc;
+use crate::program::{One, Program};
 use crate::programs;
 use crate::stressed::{self, How, Shape};
-
-/// The arguments of the hidden subcommand.
-#[derive(Args)]
-pub(crate) struct One {
-    pub(crate) who: String,
-    pub(crate) program: Program,
-    pub(crate) n: u64,
-    pub(crate) threads: usize,
-    /// On tokio's runtime of one thread; else on that of many threads, with `threads` of them
-    #[arg(long)]
-    current_thread: bool,
-}
 
 /// A library whose processes are tokio tasks.
 pub(crate) struct Spawning {

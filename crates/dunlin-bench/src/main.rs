@@ -28,6 +28,7 @@ mod parked;
 mod participants;
 mod peers;
 mod pony;
+mod program;
 mod programs;
 mod remote;
 mod report;
@@ -39,8 +40,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::bench::{Networked, Program};
 use crate::peers::Foreign;
+use crate::program::{Networked, Program};
 use crate::report::Unprinted;
 
 /// The profile that the figures of docs/performance.md are measured with.
@@ -136,7 +137,7 @@ enum Command {
     PonySide(pony::Task),
     /// Runs one program in this process and prints its figure; what the other subcommands start
     #[command(hide = true)]
-    One(local::One),
+    One(program::One),
     /// Runs one side of a remote program
     #[command(hide = true)]
     Side(remote::Side),

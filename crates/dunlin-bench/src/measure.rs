@@ -1,11 +1,19 @@
 //! Runs the participants round by round, and the arithmetic on what they print.
 
+use std::process::Command;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::child;
-use crate::participants::Participant;
+
+/// Somebody who takes part.
+pub(crate) struct Participant {
+    pub(crate) who: &'static str,
+    pub(crate) workers: usize,
+    /// The commands by which it can be run; the best figure of each round counts.
+    pub(crate) ways: Vec<Command>,
+}
 
 /// What one participant showed.
 #[derive(Debug)]

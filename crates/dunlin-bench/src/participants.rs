@@ -5,25 +5,18 @@ use std::process::Command;
 
 use anyhow::Context;
 
-use crate::bench::{Bench, Program};
 use crate::dunlin_side::PAR;
 use crate::library::Library;
 use crate::local::{DUNLIN, RIVALS, Spawning};
+use crate::measure::Participant;
 use crate::nodes;
 use crate::peers::Foreign;
 use crate::peers::async_channel::AsyncChannel;
 use crate::peers::erlang::ERLANG;
 use crate::peers::flume::Flume;
 use crate::peers::go::GO;
+use crate::program::{Bench, Program};
 use crate::remote;
-
-/// Somebody who takes part.
-pub(crate) struct Participant {
-    pub(crate) who: &'static str,
-    pub(crate) workers: usize,
-    /// The commands by which it can be run; the best figure of each round counts.
-    pub(crate) ways: Vec<Command>,
-}
 
 /// All who take part in `bench`, the one that they are compared with first.
 pub(crate) fn of(bench: &Bench, workers: &[usize], foreign: &Foreign) -> anyhow::Result<Vec<Participant>> {

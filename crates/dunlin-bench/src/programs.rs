@@ -5,9 +5,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::bench::Program;
 use crate::library::{Library, Received};
 use crate::memory;
+use crate::program::Program;
 
 /// Passes on what it receives.
 pub(crate) async fn copy<L: Library>(mut input: L::Rx, mut output: L::Tx) {

@@ -4,8 +4,9 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::bench::{Bench, Goal};
+use crate::bench::Goal;
 use crate::measure::{self, Outcome};
+use crate::program::Bench;
 
 /// The report could not be printed.
 #[derive(Debug, thiserror::Error)]
@@ -128,9 +129,10 @@ fn of(ratio: f64, vs: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::{self, Program};
+    use crate::bench;
     use crate::dunlin_side::{PAR, SPAWN};
     use crate::peers::go::GO;
+    use crate::program::Program;
 
     fn commstime(outcomes: &[Outcome]) -> Vec<Row> {
         rows(&bench::benches(Program::Commstime, true)[0], outcomes)

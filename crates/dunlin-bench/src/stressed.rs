@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use dunlin::prelude::*;
 
-use crate::bench::Program;
 use crate::dunlin_side::Dunlin;
 use crate::library::Library;
+use crate::program::Program;
 use crate::programs::nanoseconds_each;
 
 /// How many channels there are, and how many writers on each.

@@ -24,11 +24,11 @@ use dunlin::prelude::*;
 #[cfg(feature = "sim")]
 use dunlin::sim::Sim;
 
-use crate::bench::{Bench, Program};
-use crate::local::One;
-use crate::participants::Participant;
+use crate::measure::Participant;
+use crate::program::{Bench, One, Program};
 use crate::programs::nanoseconds_each;
 use crate::remote::{free_port, on_workers};
+use crate::stressed::Shape;
 
 pub(crate) use choices::PLAIN;
 pub(crate) use claims::PLAIN as NOT_SHARED;
@@ -214,7 +214,7 @@ pub(crate) fn participants(bench: &Bench, workers: &[usize]) -> Result<Vec<Parti
         Program::Farm => {
             &[BOUND, MULTIPLEXED, SHARED_TASKS, SHARED, MULTIPLEXED_AHEAD, SHARED_TASKS_AHEAD, SHARED_AHEAD]
         }
-        program if program.is_stressed() => &networked::STRESSED,
+        program if Shape::of(program).is_some() => &networked::STRESSED,
         _ => &networked::COMMSTIME,
     };
     // What is counted, or takes virtual time, does not depend on them.

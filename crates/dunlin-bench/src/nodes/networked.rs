@@ -8,8 +8,7 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
 use super::{over_tcp, way};
-use crate::bench::Networked;
-use crate::local::One;
+use crate::program::{Networked, One};
 use crate::programs::nanoseconds_each;
 use crate::remote::on_workers;
 use crate::remote::over_remoc;

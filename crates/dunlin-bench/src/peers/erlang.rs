@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::compile;
-use crate::bench::{Bench, Program};
-use crate::remote::free_port;
+use crate::program::{Bench, Program};
+use crate::remote::sides::free_port;
 
 /// How it is called in the report.
 pub(crate) const ERLANG: &str = "erlang";

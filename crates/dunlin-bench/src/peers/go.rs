@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::compile;
-use crate::bench::Bench;
+use crate::program::Bench;
 
 /// How it is called in the report, and what everything else is compared with.
 pub(crate) const GO: &str = "go";

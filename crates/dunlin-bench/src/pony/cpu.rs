@@ -3,10 +3,12 @@
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use super::error::PonyError;
 use super::over_dunlin::{DUNLIN, FIFO};
-use super::plot::{Axis, Chart, Scale, Series};
-use super::run::{Measured, Task, Usage};
-use super::{How, PonyError, at, bytes, mean};
+use super::plot::{Axis, Chart, Scale, Series, bytes};
+use super::run::{Measured, Usage};
+use super::task::Task;
+use super::{How, at, mean};
 use crate::measure;
 use crate::remote::{TCP, TCP_ACKED};
 

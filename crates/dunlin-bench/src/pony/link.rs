@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::PonyError;
+use super::error::PonyError;
 
 /// What a packet has on Ethernet beside what loopback counts: its frame's header and check sequence. (Preamble and gap, 20 more, are left out.)
 pub(super) const ETHERNET: u64 = 14 + 4;

@@ -4,10 +4,11 @@
 //! As in pony's own programs (`bmthroughput.occ` in KRoC's sources), workers at nodes of their own send to a master as fast as it takes, each over a channel of its own; the
 //! master makes a fair choice among all, and counts. Nodes are processes of the system.
 //!
-//! - [`mod@run`]: one run, whatever is measured; [`over_dunlin`], [`over_tcp`]: what the processes do; [`link`]: a network whose packets are counted;
+//! - [`mod@run`]: one run, whatever is measured; [`task`]: what its processes are told; [`over_dunlin`], [`over_tcp`]: what the processes do; [`link`]: a network whose packets are counted;
 //! - [`throughput`], [`overhead`], [`cpu`]: what is run for each of them, and its rows; [`plot`]: SVG.
 
 mod cpu;
+mod error;
 mod link;
 mod over_dunlin;
 #[cfg(feature = "link")]
@@ -16,6 +17,7 @@ mod over_tcp;
 mod overhead;
 mod plot;
 mod run;
+mod task;
 mod throughput;
 
 use std::fs;
@@ -29,34 +31,13 @@ use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 
+use self::error::PonyError;
 use self::plot::Chart;
 use self::run::Measured;
 use crate::{child, report};
 
-pub(crate) use self::run::{Task, run as side};
-
-/// What went wrong, and what to do.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum PonyError {
-    #[error(
-        "only {heard} of {workers} workers could be heard in {patience:?}: is the machine busy, or are there too many?"
-    )]
-    Silent { heard: usize, workers: usize, patience: Duration },
-    #[error("the master has stopped receiving")]
-    Ended,
-    #[error("{at} is no point of this sweep: {why}")]
-    Point { at: usize, why: &'static str },
-    #[error(
-        "what the network adds cannot be counted without a network namespace, which is not to be had here ({why}); only dunlin's part is measured"
-    )]
-    NoNetwork { why: String },
-    #[error("cannot {what} {}: {source}", path.display())]
-    File { what: &'static str, path: PathBuf, source: std::io::Error },
-    #[error("{} line {line} is not what `pony ... --json` prints: {source}", path.display())]
-    Line { path: PathBuf, line: usize, source: serde_json::Error },
-    #[error("there is nothing to draw in these files")]
-    Empty,
-}
+pub(crate) use self::run::run as side;
+pub(crate) use self::task::Task;
 
 #[derive(Args)]
 pub(crate) struct Pony {
@@ -435,15 +416,6 @@ fn make(folder: &Path) -> Result<(), PonyError> {
 
 fn write(path: &Path, text: &str) -> Result<(), PonyError> {
     fs::write(path, text).map_err(|source| PonyError::File { what: "write", path: path.to_owned(), source })
-}
-
-/// Bytes as people write them: 1 B, 50 KB, 1 MB. 1 KB is 1000 B.
-fn bytes(size: usize) -> String {
-    match size {
-        0..1_000 => format!("{size} B"),
-        1_000..1_000_000 => format!("{} KB", size as f64 / 1e3),
-        _ => format!("{} MB", size as f64 / 1e6),
-    }
 }
 
 fn mean(values: &[f64]) -> f64 {

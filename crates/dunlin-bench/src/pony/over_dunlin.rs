@@ -7,7 +7,7 @@ use dunlin::{Portable, rendezvous};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
-use super::run::{Counts, Gate, Task};
+use super::task::{Counts, Gate, Task};
 
 /// As pony's program: each send is a rendezvous, and the master makes a fair choice among all channels.
 pub(super) const DUNLIN: &str = "dunlin";

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use super::run::{Counts, Gate, Task};
+use super::task::{Counts, Gate, Task};
 use crate::remote::over_link::served;
 
 /// Each send is a rendezvous, and the master has a process for each channel.

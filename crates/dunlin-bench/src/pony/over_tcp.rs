@@ -19,7 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 
-use super::run::{Counts, Gate, Task};
+use super::task::{Counts, Gate, Task};
 use crate::remote::TCP_ACKED;
 use crate::remote::over_tcp::{self, LENGTH};
 

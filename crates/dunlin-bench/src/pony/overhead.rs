@@ -2,11 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::error::PonyError;
 use super::link::ETHERNET;
 use super::over_dunlin::{DUNLIN, FIFO};
-use super::plot::{Axis, Chart, Scale, Series};
-use super::run::{Measured, Task};
-use super::{How, PonyError, at, bytes, mean};
+use super::plot::{Axis, Chart, Scale, Series, bytes};
+use super::run::Measured;
+use super::task::Task;
+use super::{How, at, mean};
 use crate::remote::{TCP, TCP_ACKED};
 
 /// At most so many percent may dunlin add to messages of so many bytes: what the issue names as pony's.

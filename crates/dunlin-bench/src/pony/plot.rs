@@ -170,7 +170,7 @@ impl Ticks {
             let step = nice(greatest / 6.0);
             (0..=(greatest / step).ceil().max(1.0) as u32).map(|tick| f64::from(tick) * step).collect()
         };
-        let label = |tick: f64| if axis.is_bytes { super::bytes(tick as usize) } else { number(tick) };
+        let label = |tick: f64| if axis.is_bytes { bytes(tick as usize) } else { number(tick) };
         Self { scale: axis.scale, ticks: ticks.into_iter().map(|tick| (tick, label(tick))).collect(), from, to }
     }
 
@@ -206,6 +206,15 @@ fn number(tick: f64) -> String {
         grouped.push(digit);
     }
     grouped
+}
+
+/// Bytes as people write them: 1 B, 50 KB, 1 MB. 1 KB is 1000 B.
+pub(super) fn bytes(size: usize) -> String {
+    match size {
+        0..1_000 => format!("{size} B"),
+        1_000..1_000_000 => format!("{} KB", size as f64 / 1e3),
+        _ => format!("{} MB", size as f64 / 1e6),
+    }
 }
 
 #[cfg(test)]

@@ -6,21 +6,21 @@
 use std::io::Write;
 use std::io::stdout;
 use std::ops::{Add, Sub};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use clap::Args;
 use dunlin::prelude::*;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::error::PonyError;
 use super::link::Carried;
-use super::{PonyError, over_dunlin, over_tcp};
+use super::task::{Counts, Gate, Task};
+use super::{over_dunlin, over_tcp};
 use crate::remote::counted::Counted;
 use crate::remote::sides::Sides;
 use crate::remote::{self, free_port, on_workers};
@@ -38,43 +38,6 @@ const USAGE: &str = "usage";
 
 /// What was written to and read from the sockets of the master's node.
 static CARRIED: AtomicU64 = AtomicU64::new(0);
-
-/// What is run: the arguments of the hidden subcommand.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct Task {
-    pub(super) who: String,
-    #[arg(long)]
-    pub(super) nodes: usize,
-    /// At each node. (`--workers` is something else, everywhere in this binary.)
-    #[arg(long = "workers-each", id = "workers-each")]
-    pub(super) workers: usize,
-    /// Bytes of a message, or of each of its items
-    #[arg(long)]
-    pub(super) size: usize,
-    /// 0 is a message that is its bytes
-    #[arg(long)]
-    pub(super) items: usize,
-    /// tokio's workers in each process
-    #[arg(long)]
-    pub(super) threads: usize,
-    /// Seconds
-    #[arg(long)]
-    pub(super) warm_up: f64,
-    /// Seconds
-    #[arg(long)]
-    pub(super) window: f64,
-    /// In place of a window: messages of each worker, and as many to warm up. What they have cost on the wire is counted
-    #[arg(long, default_value_t = 0)]
-    pub(super) count: u64,
-    /// In a network of its own: what it has carried is counted too
-    #[arg(long)]
-    pub(super) on_link: bool,
-    /// Which node this is; 0 is the master
-    #[arg(long, default_value_t = 0)]
-    pub(super) role: usize,
-    #[arg(long, default_value = "")]
-    pub(super) names: String,
-}
 
 /// What has happened at the master, and what it has cost.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -132,90 +95,9 @@ impl Sub for Usage {
     }
 }
 
-/// How many messages of each worker the master has received.
-#[derive(Clone)]
-pub(super) struct Counts(Arc<[AtomicU64]>);
-
-impl Counts {
-    fn new(workers: usize) -> Self {
-        Self((0..workers).map(|_| AtomicU64::new(0)).collect())
-    }
-
-    pub(super) fn one(&self, worker: usize) {
-        self.0[worker].fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn total(&self) -> u64 {
-        self.0.iter().map(|count| count.load(Ordering::Relaxed)).sum()
-    }
-
-    /// How many workers have been heard.
-    fn heard(&self) -> usize {
-        self.0.iter().filter(|count| count.load(Ordering::Relaxed) > 0).count()
-    }
-}
-
-/// When a worker may send.
-#[derive(Clone)]
-pub(super) struct Gate {
-    opened: watch::Receiver<u64>,
-    /// For each time that it is opened.
-    messages: u64,
-    left: u64,
-}
-
-impl Gate {
-    fn new(opened: watch::Receiver<u64>, messages: u64) -> Self {
-        Self { opened, messages: if messages == 0 { u64::MAX } else { messages }, left: 0 }
-    }
-
-    /// Waits until a message may be sent.
-    pub(super) async fn open(&mut self) -> Result<()> {
-        if self.left == 0 {
-            self.opened.changed().await?;
-            self.left = self.messages;
-        }
-        self.left -= 1;
-        Ok(())
-    }
-}
-
-impl Task {
-    /// Bytes that a message is made of.
-    pub(super) fn payload(&self) -> usize {
-        self.size * self.items.max(1)
-    }
-
-    fn leads(&self) -> bool {
-        self.role == 0
-    }
-
-    fn is_over_tcp(&self) -> bool {
-        self.who.starts_with("tokio tcp")
-    }
-
-    #[cfg(feature = "link")]
-    fn is_over_link(&self) -> bool {
-        self.who.starts_with(super::over_link::LINK)
-    }
-
-    /// As arguments of this binary.
-    pub(super) fn arguments(&self) -> Vec<String> {
-        let numbers = [
-            ("--nodes", self.nodes.to_string()),
-            ("--workers-each", self.workers.to_string()),
-            ("--size", self.size.to_string()),
-            ("--items", self.items.to_string()),
-            ("--threads", self.threads.to_string()),
-            ("--warm-up", self.warm_up.to_string()),
-            ("--window", self.window.to_string()),
-            ("--count", self.count.to_string()),
-        ];
-        let mut all = vec!["pony-side".to_owned(), self.who.clone()];
-        all.extend(numbers.into_iter().flat_map(|(name, value)| [name.to_owned(), value]));
-        all.extend(self.on_link.then(|| "--on-link".to_owned()));
-        all
-    }
+#[cfg(feature = "link")]
+fn is_over_link(task: &Task) -> bool {
+    task.who.starts_with(super::over_link::LINK)
 }
 
 /// Runs one process of it; the master prints what it has measured.
@@ -246,7 +128,7 @@ fn node(task: &Task) -> Result<()> {
             return over_tcp::node(task, all[0], gate).await;
         }
         #[cfg(feature = "link")]
-        if task.is_over_link() {
+        if is_over_link(&task) {
             return super::over_link::node(task, all[0], gate).await;
         }
         let node = remote::over_dunlin::join(&task.names).await?;
@@ -268,7 +150,7 @@ fn master(task: &Task) -> Result<Measured> {
         runtime.spawn(over_tcp::master(task.clone(), listener, counts.clone()))
     } else {
         #[cfg(feature = "link")]
-        if task.is_over_link() {
+        if is_over_link(task) {
             let receives = runtime.spawn(super::over_link::master(task.clone(), listener, counts.clone()));
             return Master { task, counts, sides, receives }.measured(runtime);
         }

@@ -3,13 +3,15 @@
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use super::error::PonyError;
 use super::over_dunlin::{DUNLIN, FIFO};
 #[cfg(feature = "link")]
 use super::over_link::{LINK, LINK_FIFO};
 use super::over_tcp::{ANSWERED, EACH, MUX, OWNED};
-use super::plot::{Axis, Chart, Scale, Series};
-use super::run::{Measured, Task};
-use super::{How, PonyError, at, bytes, mean};
+use super::plot::{Axis, Chart, Scale, Series, bytes};
+use super::run::Measured;
+use super::task::Task;
+use super::{How, at, mean};
 use crate::measure;
 
 /// What is varied.

@@ -12,8 +12,8 @@ use super::over_dunlin::{join, names};
 use super::programs::{Message, pong, sink, stream, warm_up};
 use super::sides::Sides;
 use super::{Side, TCP, on_workers, over_tcp};
-use crate::bench::Program;
 use crate::dunlin_side::commstime;
+use crate::program::Program;
 use crate::programs::nanoseconds_each;
 
 /// The ping has a pair of nodes, and so a socket, of its own.

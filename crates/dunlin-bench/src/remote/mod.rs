@@ -29,10 +29,10 @@ use anyhow::{Context, bail};
 use clap::Args;
 use tokio::runtime::Builder;
 
-use crate::bench::{Bench, Program};
-use crate::participants::Participant;
+use crate::measure::Participant;
 use crate::peers::Foreign;
 use crate::peers::erlang::ERLANG;
+use crate::program::{Bench, Program};
 
 pub(crate) use beside::{ALONE, BESIDE_PING, OWN_SOCKET, SAME_SOCKET, WITH_NODE};
 pub(crate) use idle::{EPOLL, NODE};

@@ -13,7 +13,7 @@ use super::counted::Counted;
 use super::programs::{Message, Record, Rx, Tx, consumer, delta, ping, pong, prefix, sink, stream, successor};
 use super::sides::{Sides, free_port};
 use super::{Side, TCP, TCP_ACKED, on_workers};
-use crate::bench::Program;
+use crate::program::Program;
 use crate::programs::nanoseconds_each;
 
 /// Rendezvous, of [`Bytes`].

@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::programs::{Message, Record, Rx, Tx, consumer, delta, ping, pong, prefix, sink, stream, successor};
 use super::sides::Sides;
 use super::{Side, on_workers, over_tcp};
-use crate::bench::Program;
+use crate::program::Program;
 use crate::programs::nanoseconds_each;
 
 impl<M: RemoteSend> Tx<M> for base::Sender<M> {

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::programs::{Rx, Tx, consumer, delta, prefix, successor, warm_up};
 use super::sides::Sides;
 use super::{Side, TCP_ACKED, on_workers};
-use crate::bench::Program;
+use crate::program::Program;
 use crate::programs::nanoseconds_each;
 
 pub(crate) const LENGTH: usize = 4;
