@@ -235,6 +235,23 @@ fn addresses_and_introducers_of_one_source_leave_room_to_those_of_others() {
     assert_eq!(node.machine.addresses_of(WANTED).len(), 8);
 }
 
+/// What has been dialled in vain is not dialled again before what comes later and has not been dialled at
+/// all.
+#[test]
+fn an_address_that_is_new_comes_before_those_that_were_dialled_in_vain() {
+    let mut node = Node::new(|config| (config.helpers_max, config.grace) = (0, 60 * SECOND));
+    let (liar, honest) = (NodeId(11), NodeId(10));
+    let sockets = [1, 2].map(|host| node.joined_from(NodeId(9 + u128::from(host)), Source::V4([10, 0, 0, host])));
+    let lies: Vec<String> = (0..8).map(|port| format!("junk:{port}")).collect();
+    node.machine.introduced(WANTED, liar, &lies);
+    node.machine.connect(node.now, WANTED);
+    let made = node.fails_until(Time(0) + 10 * SECOND, &sockets);
+    assert!(made.len() > 12, "each has been dialled: {made:?}");
+    node.machine.introduced(WANTED, honest, &named(&["true"]));
+    let made = node.fails_until(node.now + 3 * SECOND, &sockets);
+    assert_eq!(made.first().map(|(_, address)| &**address), Some("true"), "{made:?}");
+}
+
 /// A peer names many nodes that are not there, as those where ends are. Each address is dialled once a
 /// second, and all of them together at a pace; what another source has said is dialled beside them.
 #[test]

@@ -111,8 +111,9 @@ impl Book {
         self.shorten();
     }
 
-    /// The first from `start` on that may be dialled now. The error: when one may be. Of those that were told none
-    /// is dialled twice within `pause`, nor again at all if `once`, nor now if `full`.
+    /// The first from `start` on that may be dialled now, and rather one that was told and not dialled yet
+    /// than one that is dialled again. The error: when one may be. Of those that were told none is dialled
+    /// twice within `pause`, nor again at all if `once`, nor now if `full`.
     pub(crate) fn next(
         &self,
         start: usize,
@@ -122,9 +123,12 @@ impl Book {
         full: bool,
     ) -> Result<&str, Option<Time>> {
         let order = self.addresses.iter().cycle().skip(start % self.addresses.len().max(1)).take(self.addresses.len());
-        let mut soonest = None;
+        let (mut soonest, mut first) = (None, None);
         for address in order {
-            let Some(told) = self.told.iter().find(|told| told.address == *address) else { return Ok(address) };
+            let Some(told) = self.told.iter().find(|told| told.address == *address) else {
+                first.get_or_insert(address);
+                continue;
+            };
             let at = match told.dialled {
                 Some(_) if once => continue,
                 Some(at) => at + pause,
@@ -132,11 +136,20 @@ impl Book {
             };
             let at = if full { at.max(now + pause) } else { at };
             if at <= now {
-                return Ok(address);
+                if told.dialled.is_none() && first.is_none_or(|first| self.was_dialled(first)) {
+                    return Ok(address);
+                }
+                first.get_or_insert(address);
+                continue;
             }
             soonest = Some(soonest.map_or(at, |soonest: Time| soonest.min(at)));
         }
-        Err(soonest)
+        first.map(String::as_str).ok_or(soonest)
+    }
+
+    /// Whether it was told, and has been dialled.
+    fn was_dialled(&self, address: &str) -> bool {
+        self.told.iter().any(|told| told.address == address && told.dialled.is_some())
     }
 
     /// This one is dialled now. `Some`: it was only told; whether over a socket of this host.
