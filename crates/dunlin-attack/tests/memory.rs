@@ -27,6 +27,8 @@ fn growth(before: usize) -> usize {
 async fn serve(builder: impl FnOnce(dunlin::node::NodeBuilder) -> dunlin::node::NodeBuilder) -> (Node, String) {
     let names = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let node = builder(Node::builder().app("memory").names(&names)).join().await.unwrap();
+    // Once a name has its place, the name service is there.
+    drop(node.receiver::<u32>("first").await.unwrap());
     (node, names)
 }
 
@@ -477,8 +479,6 @@ fn ends_in_messages_are_bounded() {
 
 /// A peer is the home of a channel of which a process of the node is the sender, and grants so many credits as no home has places: with how many sends are complete.
 async fn grants(node: &Node, names: &str, bytes: usize) -> (Peer, tokio::sync::watch::Receiver<usize>) {
-    // Once a name has its place, the name service is there.
-    drop(node.receiver::<u32>("first").await.unwrap());
     let mut peer = join(names, 2).await;
     let channel = ChannelId(1);
     let face = Declaration { face: Face::Receiver, ..sender() };
@@ -577,7 +577,6 @@ fn declarations_are_bounded() {
     const HELD: usize = 8 * MB;
     run_alone(async {
         let (node, names) = serve(|builder| builder.message_max_bytes(1000).held_max_bytes(HELD as u64)).await;
-        drop(node.receiver::<u32>("first").await.unwrap());
         let before = HEAP.0.forget_peak();
         let (mut peers, mut admitted) = (Vec::new(), Vec::new());
         for n in 0..8 {
