@@ -358,9 +358,9 @@ impl Peer {
         self.stream.write_all(bytes).await
     }
 
-    /// Says something, of a channel that nobody has, and waits until the node has said something behind the
-    /// handshake, which it does only on a socket that it has taken up: that it has heard it. What it says is
-    /// still to be [heard](Self::hear).
+    /// Says something of a channel that does not exist, and waits until the node has said something behind
+    /// the handshake, which it does only on a socket that it has taken up: that it has heard it. What it says
+    /// is still to be [heard](Self::hear).
     ///
     /// # Errors
     /// Those of the system; the node closed the socket.

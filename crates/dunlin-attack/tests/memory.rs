@@ -409,7 +409,7 @@ fn guests_are_bounded() {
     });
 }
 
-/// A message with a sender of which the peer says that its home is at a node that nobody knows.
+/// A message with a sender, whose home is said to be a node that does not exist.
 fn made_up_sender(number: u128) -> Bytes {
     sender_on_its_way(ChannelId(number << 64), [life(1_000_000 + number), life(2)], number as u64, 1)
 }

@@ -81,7 +81,6 @@ mod relay;
 #[doc(hidden)]
 pub mod seldom;
 pub mod source;
-mod stream;
 pub mod time;
 pub mod wire;
 

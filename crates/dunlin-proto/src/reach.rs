@@ -1,18 +1,19 @@
 //! How two nodes that cannot dial each other find a way: a third one, that has connections to both, asks for a dial-back, or else relays.
 //!
-//! D needs a connection to H. If nobody answers at H's addresses, D asks a helper: whoever has told it of H, or else anybody to whom it has a connection. The
-//! helper asks H to dial D (`AskDial`, `DialBack`). If that fails (`Undialled`, `NotDialled`) or takes too long, the helper is asked to relay (`relay.rs`), and
-//! then the next one. D goes on dialling meanwhile: the first socket that shakes hands carries the connection.
+//! D needs a connection to H. If nobody answers at H's addresses, D asks a helper: whoever has told it of H,
+//! or else anybody to whom it has a connection. The helper asks H to dial D (`AskDial`, `DialBack`). If that
+//! fails (`Undialled`, `NotDialled`) or takes too long, the helper is asked to relay (`relay/`), and then the
+//! next one. D goes on dialling meanwhile: the first socket that shakes hands carries the connection.
 
 use std::time::Duration;
 
 use crate::connection::pace::Rate;
 use crate::connection::{Attempt, Carried, Connection, Help};
 use crate::id::{NodeId, SocketId};
-use crate::machine::socket::{Undialled, Wanted};
+use crate::machine::socket_table::{Undialled, Wanted};
 use crate::machine::{Closed, Declined, Machine};
+use crate::relay::streams::is_relayed;
 use crate::source::Source;
-use crate::stream::is_relayed;
 use crate::time::Time;
 use crate::wire::{Frame, NoDial, NoRelay, Relay};
 
@@ -51,7 +52,7 @@ impl Machine {
         if by == node || self.is_me(by) || self.is_me(node) {
             return;
         }
-        let source = self.connections.get(by).map_or(Source::Unknown, |by| by.inbox.account.source());
+        let source = self.source_of(by);
         let connection = self.connection(node);
         let all = connection.introducers.len();
         connection.introducers.retain(|(other, _)| *other != by);

@@ -26,7 +26,7 @@ pub enum Source {
     User(u32),
     /// All nodes of that source which relay: ids of nodes cost nothing, so none of them is a source of its
     /// own.
-    Relay(Carrier),
+    Relay(RelaySource),
     /// The socket alone: it comes through something that is known to stand for many hosts, a load balancer or a router.
     Socket(SocketId),
 }
@@ -34,7 +34,7 @@ pub enum Source {
 /// Where the connection with a relay comes from: a [`Source`] that is not relayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
-pub enum Carrier {
+pub enum RelaySource {
     /// The driver does not know.
     Unknown,
     /// As [`Source::V4`].
@@ -51,11 +51,11 @@ impl Source {
     /// Of a socket that a node relays which comes from there.
     pub fn relays(self) -> Self {
         Self::Relay(match self {
-            Self::Unknown => Carrier::Unknown,
-            Self::V4(address) => Carrier::V4(address),
-            Self::V6(network) => Carrier::V6(network),
-            Self::User(user) => Carrier::User(user),
-            Self::Socket(socket) => Carrier::Socket(socket),
+            Self::Unknown => RelaySource::Unknown,
+            Self::V4(address) => RelaySource::V4(address),
+            Self::V6(network) => RelaySource::V6(network),
+            Self::User(user) => RelaySource::User(user),
+            Self::Socket(socket) => RelaySource::Socket(socket),
             // No relay is relayed itself.
             Self::Relay(carrier) => carrier,
         })

@@ -220,7 +220,7 @@ fn the_end_of_a_node_visits_no_halves_of_others() {
     assert_eq!(visited_beside_halves(10_000), visited_beside_halves(0));
 }
 
-/// A member names many nodes that nobody knows as the homes of the senders that it gives. So many are looked
+/// A member names many nodes that do not exist as the homes of the senders that it gives. So many are looked
 /// for; and the end of each looks at its own halves.
 #[test]
 fn nodes_that_a_member_makes_up_are_few_and_cost_what_is_theirs() {
@@ -248,7 +248,7 @@ fn nodes_that_a_member_makes_up_are_few_and_cost_what_is_theirs() {
         server.hears(socket, &Frame::Heartbeat);
         server.machine.fill(server.now, socket, 1 << 16, &mut Vec::new());
     }
-    // (Each is dialled once a second, and somebody is asked to help.)
+    // (Each is dialled once a second, and another node is asked to help.)
     let each = (server.visited() - before) / 1024;
     assert!(each < 200, "{each} records and halves were looked at for each of them");
     assert_eq!(server.machine.census().proxies, 0);

@@ -184,12 +184,15 @@ impl Messages {
 /// Sends as the gate says.
 pub(super) async fn node(task: Task, master: SocketAddr, gate: Gate) -> Result<()> {
     let mut sends = JoinSet::new();
-    if task.who == ANSWERED {
+    if task.who == MUX || task.who == ANSWERED {
         let (messages, all) = mpsc::channel(WAITING);
-        let (read, write_half) = TcpStream::connect(master).await?.into_split();
-        sends.spawn(write(write_half, all));
-        let answered: Arc<[Notify]> = (0..task.workers).map(|_| Notify::new()).collect();
-        sends.spawn(hear_answers(read, answered.clone()));
+        let (read, to_master) = TcpStream::connect(master).await?.into_split();
+        sends.spawn(write(to_master, all));
+        let answered: Option<Arc<[Notify]>> =
+            (task.who == ANSWERED).then(|| (0..task.workers).map(|_| Notify::new()).collect());
+        if let Some(answered) = answered.clone() {
+            sends.spawn(hear_answers(read, answered));
+        }
         let payload = Bytes::from(vec![7; task.payload()]);
         for worker in 0..task.workers {
             let (messages, payload, answered) = (messages.clone(), payload.clone(), answered.clone());
@@ -198,21 +201,9 @@ pub(super) async fn node(task: Task, master: SocketAddr, gate: Gate) -> Result<(
                 loop {
                     gate.open().await?;
                     messages.send((worker as u32, payload.clone())).await?;
-                    answered[worker].notified().await;
-                }
-            });
-        }
-    } else if task.who == MUX {
-        let (messages, all) = mpsc::channel(WAITING);
-        sends.spawn(write(TcpStream::connect(master).await?.into_split().1, all));
-        let payload = Bytes::from(vec![7; task.payload()]);
-        for worker in 0..task.workers {
-            let (messages, payload) = (messages.clone(), payload.clone());
-            let mut gate = gate.clone();
-            sends.spawn(async move {
-                loop {
-                    gate.open().await?;
-                    messages.send((worker as u32, payload.clone())).await?;
+                    if let Some(answered) = &answered {
+                        answered[worker].notified().await;
+                    }
                 }
             });
         }

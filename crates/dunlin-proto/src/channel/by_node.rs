@@ -114,7 +114,7 @@ impl<T: Concerns> ByNode<T> {
         self.survey().inspect(|_| self.visited.set(self.visited.get() + 1))
     }
 
-    /// All of them, for those who look at the node from outside: not counted.
+    /// All of them, for a look at the node from outside: not counted.
     pub(crate) fn survey(&self) -> impl Iterator<Item = (&ChannelId, &T)> {
         self.halves.iter().map(|(channel, half)| (channel, &half.half))
     }

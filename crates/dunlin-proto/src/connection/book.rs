@@ -49,7 +49,7 @@ impl Book {
         self.shorten();
     }
 
-    /// The word of somebody, who comes from there. `near`: over a socket of this host.
+    /// What a node has said that comes from there. `near`: over a socket of this host.
     ///
     /// When there are as many as may be, an address of the source that has said most of them makes room for
     /// one of another source.

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::socket::{Dial, Phase, Socket, Wanted};
+use super::socket_table::{Dial, Phase, Socket, Wanted};
 use super::{Action, Closed, Machine};
 use crate::connection::pace::Rate;
 use crate::connection::{Attempt, Carried, Down};
 use crate::id::{ConnectionId, DialId, Incarnation, NodeId, SocketId};
 use crate::identity::sign_hello;
+use crate::relay::streams::is_relayed;
 use crate::source::Source;
-use crate::stream::is_relayed;
 use crate::time::Time;
 use crate::wire::VERSIONS;
 use crate::wire::handshake::{Hello, Resume};
@@ -74,12 +74,11 @@ impl Machine {
         let told = match wanted {
             // A check is of an address that was said over a socket of this host.
             Wanted::Anybody | Wanted::Check(_) => None,
-            Wanted::Node(node) | Wanted::Probe(node) => self.connection(node).book.dials(&address, now),
+            Wanted::Node(node) | Wanted::Probe(node) => {
+                let near = self.connection(node).book.dials(&address, now);
+                near.map(|near| (near, self.said_by(node)))
+            }
         };
-        let told = told.zip(match wanted {
-            Wanted::Node(node) | Wanted::Probe(node) => Some(self.said_by(node)),
-            Wanted::Anybody | Wanted::Check(_) => None,
-        });
         if let Some((_, source)) = told {
             self.told_dials.take(source);
             if let Wanted::Node(node) = wanted {
@@ -105,9 +104,11 @@ impl Machine {
     /// of the node itself.
     fn said_by(&self, node: NodeId) -> Source {
         let Some(connection) = self.connections.get(node) else { return Source::Unknown };
-        let (before, times) = connection.dialling.told_dials;
-        let last = connection.introducers.first().map(|(_, source)| *source);
-        if times > 0 { before } else { last.unwrap_or(connection.inbox.account.source()) }
+        match (connection.dialling.told_dials, connection.introducers.first()) {
+            ((before, 1..), _) => before,
+            (_, Some((_, last))) => *last,
+            (_, None) => self.source_of(node),
+        }
     }
 
     /// That node has been reached: what was dialled for it was no word in vain.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use dunlin_schema::Difference;
 
-use super::socket::{Phase, Socket};
+use super::socket_table::{Phase, Socket};
 use super::{Action, Closed, Machine};
 use crate::connection::outbox::Recalled;
 use crate::connection::{Carried, Down};

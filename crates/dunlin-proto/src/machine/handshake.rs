@@ -6,14 +6,14 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 
 use super::dialling::REDIALS;
-use super::socket::{Phase, Promise, Socket, Wanted};
+use super::socket_table::{Phase, Promise, Socket, Wanted};
 use super::{Action, Closed, Machine};
 use crate::connection::{Attempt, Carried, Connection, Down, State};
 use crate::id::{ConnectionId, Incarnation, Life, NodeId, SocketId};
 use crate::identity::{confirm, confirmed, is_signed, prove, proven_by};
 use crate::planted::planted;
+use crate::relay::streams::is_relayed;
 use crate::source::Source;
-use crate::stream::is_relayed;
 use crate::time::Time;
 use crate::wire::handshake::{self, Answer, Hello, Proof, Refusal, Resume, Welcome};
 use crate::wire::{Frame, Relay, VERSIONS, codec, limits};

@@ -118,8 +118,7 @@ impl Machine {
         if self.is_me(giver.node) {
             return Some(None);
         }
-        let connection = self.connections.get(giver.node);
-        let source = connection.map_or(Source::Unknown, |connection| connection.inbox.account.source());
+        let source = self.source_of(giver.node);
         if self.pool.pays_for_end(source) {
             return Some(Some(source));
         }

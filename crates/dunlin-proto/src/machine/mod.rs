@@ -5,7 +5,7 @@ mod frames;
 mod handshake;
 mod lives;
 mod memory;
-pub(crate) mod socket;
+pub(crate) mod socket_table;
 mod sockets;
 mod unfinished;
 
@@ -25,12 +25,12 @@ use crate::connection::{Carried, Connection, Down, State, Traffic};
 use crate::id::{ChannelId, ConnectionId, Contact, DialId, Incarnation, Life, NodeId, SocketId};
 use crate::identity::Identity;
 use crate::random::Random;
+use crate::relay::streams::{Relays, is_relayed};
 use crate::source::{Shares, Source};
-use crate::stream::{Relays, is_relayed};
 use crate::time::Time;
 use crate::wire::handshake::Refusal;
 use crate::wire::{Frame, Names, Read, limits};
-use socket::{Dial, Socket, Sockets, Undialled, Wanted};
+use socket_table::{Dial, Socket, Sockets, Undialled, Wanted};
 
 /// What the machine wants its driver to do or to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -453,19 +453,19 @@ impl Machine {
     /// said to the node before [`poll`](Self::poll) says that there is nothing to do, or it is forgotten again.
     pub fn introduced(&mut self, node: NodeId, by: NodeId, addresses: &[String]) {
         let near = self.is_near_by(by);
-        let source = self.connections.get(by).map_or(Source::Unknown, |by| by.inbox.account.source());
+        let source = self.source_of(by);
         self.add_addresses(node, |book| addresses.iter().for_each(|address| book.hears(address, near, source)));
         self.remember_introducer(node, by);
     }
 
     /// As [`introduced`](Self::introduced), of a node where an end is, by whatever node has said so. `false`:
-    /// that one's source has named too many that nobody has met.
+    /// the source of that one has named too many that were never met.
     #[must_use = "`false`: that node is not looked for"]
     pub(crate) fn hear_of(&mut self, node: NodeId, by: NodeId, addresses: &[String]) -> bool {
         if self.is_me(node) {
             return true;
         }
-        let source = self.connections.get(by).map_or(Source::Unknown, |by| by.inbox.account.source());
+        let source = self.source_of(by);
         let former = &mut self.former;
         let is_admitted = self.connections.admit_unmet(node, source, |connection| former.comes_back(node, connection));
         if is_admitted {
@@ -497,10 +497,10 @@ impl Machine {
         self.relays.by(socket).and_then(|by| self.connections.get(by)).and_then(Connection::socket)
     }
 
-    /// Where the socket that carries the connection with that node comes from, or leads to. Unknown if there is none.
+    /// Where the connection with that node comes from, or leads to: what carries it, or has carried it last.
+    /// Unknown if nothing has.
     pub fn source_of(&self, node: NodeId) -> Source {
-        let socket = self.connections.get(node).and_then(Connection::socket);
-        socket.and_then(|socket| self.sockets.get(socket)).map_or(Source::Unknown, |socket| socket.source)
+        self.connections.get(node).map_or(Source::Unknown, |connection| connection.inbox.account.source())
     }
 
     /// The node that relays the connection to this one, if one does.

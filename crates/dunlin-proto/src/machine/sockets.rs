@@ -3,7 +3,7 @@
 use bytes::{Buf, Bytes, BytesMut};
 
 use super::dialling::REDIALS;
-use super::socket::{Phase, Socket, Wanted};
+use super::socket_table::{Phase, Socket, Wanted};
 use super::{Action, Closed, Machine};
 use crate::connection::{Attempt, Carried, Down, State};
 use crate::id::SocketId;

@@ -7,7 +7,7 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::socket::{Passed, Phase, Socket};
+use super::socket_table::{Passed, Phase, Socket};
 use super::{Closed, Machine};
 use crate::account::NOT_THERE;
 use crate::id::{ChannelId, NodeId, SocketId};

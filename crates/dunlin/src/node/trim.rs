@@ -15,7 +15,7 @@ const SOCKETS_MIN: u64 = 256;
 /// ... nor are fewer bytes.
 const BYTES_MIN: u64 = 64 << 20;
 
-/// So long after most of it has gone: more may follow, and tasks have to end.
+/// How long to wait after most of it has gone: more may follow, and tasks have to end.
 const WAIT: Duration = Duration::from_secs(1);
 
 /// When it is time.

@@ -298,8 +298,8 @@ impl Visitor {
     }
 }
 
-/// So many nodes may wait for a word about one end. Honestly there is one, or two if nobody knew what became
-/// of a message.
+/// So many nodes may wait for a word about one end. Honestly there is one, or two if it was not known what
+/// became of a message.
 const WAITING_MAX: usize = 16;
 
 /// How a node waits for a word about an end.

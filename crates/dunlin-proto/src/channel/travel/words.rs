@@ -84,15 +84,12 @@ impl Machine {
     fn hear_where(&mut self, now: Time, from: NodeId, channel: ChannelId, min: u64) {
         match self.proxies.get_mut(&channel) {
             Some(proxy) if proxy.way.over.is_none() && proxy.way.state != Whereabouts::Resting => {
-                let is_new = match wait_for_word(&mut proxy.way.askers, from, min) {
-                    Waits::Anew => true,
-                    Waits::Again => false,
+                match wait_for_word(&mut proxy.way.askers, from, min) {
+                    Waits::Anew => {}
+                    Waits::Again => self.hears_nothing(now, from),
                     Waits::InVain => {
                         return self.say(now, from, Frame::Travel(channel, Travel::Over(Which::Sender, End::Lost)));
                     }
-                };
-                if !is_new {
-                    self.hears_nothing(now, from);
                 }
                 self.answer_askers(now, channel);
             }

@@ -25,6 +25,7 @@ use ipnet::{IpNet, Ipv6Net};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 pub use dunlin_proto::Source;
+pub use dunlin_proto::source::RelaySource;
 pub use memory::Memory;
 pub use tcp::Tcp;
 pub(crate) use tcp::is_tcp;

@@ -1,20 +1,24 @@
 //! Relayed sockets: a node passes on what two others say to each other, which cannot dial each other.
 //!
-//! To the two ends it is a socket as any other, with a handshake, heartbeats and all frames; only that its bytes go into frames of the connections with the relay
-//! (a *stream* each), in turns with what channels have to say there. At most [`limits::RELAYED`] bytes of a direction are on their way, from the one end
-//! to the other: the relay keeps no more than that, and for no more than [`Config::relays_max`](crate::Config::relays_max) sockets. What a relayed
-//! socket has to say is fetched when the relay's socket can be written, so that what is urgent still comes first.
+//! To the two ends it is a socket as any other, with a handshake, heartbeats and all frames; only that its
+//! bytes go into frames of the connections with the relay (a *stream* each), in turns with what channels have
+//! to say there. At most [`limits::RELAYED`] bytes of a direction are on their way, from the one end to the
+//! other: the relay keeps no more than that, and for no more than
+//! [`Config::relays_max`](crate::Config::relays_max) sockets. What a relayed socket has to say is fetched
+//! when the relay's socket can be written, so that what is urgent still comes first.
 //!
-//! A stream is lost with the connection that it is on. It does not notice if only the socket of that is lost, and comes back. No stream is on a
-//! connection that is relayed itself.
+//! A stream is lost with the connection that it is on. It does not notice if only the socket of that is lost,
+//! and comes back. No stream is on a connection that is relayed itself.
+
+pub(crate) mod streams;
 
 use bytes::Bytes;
 
 use crate::connection::Connection;
 use crate::id::{NodeId, SocketId};
-use crate::machine::socket::{Phase, Wanted};
+use crate::machine::socket_table::{Phase, Wanted};
 use crate::machine::{Action, Declined, Machine};
-use crate::stream::{Key, Stream};
+use crate::relay::streams::{Key, Stream};
 use crate::time::Time;
 use crate::wire::{Frame, NoRelay, Relay, limits};
 
@@ -45,7 +49,8 @@ impl Machine {
         self.relays.insert(key, None)
     }
 
-    /// A relayed socket may have something to say. Returns the socket that carries the connection with the relay.
+    /// A relayed socket may have something to say. Returns the socket that carries the connection with the
+    /// relay.
     pub(crate) fn stir(&mut self, socket: SocketId) -> Option<SocketId> {
         let key = *self.relays.sockets.get(&socket)?;
         self.relays.end(key)?.stirred = true;
@@ -140,8 +145,9 @@ impl Machine {
         }
     }
 
-    /// The connection to this node is over, or is relayed itself from now on: what was relayed over it ends. `told`: the other side is told so, for it may
-    /// not know: of a relayed socket that this side has accepted it need not have heard.
+    /// The connection to this node is over, or is relayed itself from now on: what was relayed over it ends.
+    /// `told`: the other side is told so, for it may not know: of a relayed socket that this side has
+    /// accepted it need not have heard.
     pub(crate) fn end_streams(&mut self, now: Time, node: NodeId, told: bool) {
         let keys: Vec<Key> = self.relays.of(node).map(|(key, _)| *key).collect();
         for key in keys {
@@ -221,8 +227,9 @@ impl Machine {
         Ok(())
     }
 
-    /// Whether what that node says may lead to the other one. A node that is reached only on this host may have no
-    /// other door for a reason: nodes of other hosts come in by this one if it has said that they may.
+    /// Whether what that node says may lead to the other one. A node that is reached only on this host may
+    /// have no other door for a reason: nodes of other hosts come in by this one if it has said that they
+    /// may.
     pub(crate) fn lets_through(&self, from: NodeId, to: NodeId) -> bool {
         let is_near = |node| {
             let socket = self.connections.get(node).and_then(Connection::socket);

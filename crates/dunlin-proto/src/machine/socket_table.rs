@@ -72,7 +72,8 @@ pub(crate) enum Phase {
     /// That `Hello` has been answered by `Welcome`. What it says holds when the dialler has confirmed that it
     /// has arrived.
     Answered(Box<Promise>),
-    /// This node has dialled and said `Hello`, and in it where the connection stands, with which life of the other node.
+    /// This node has dialled and said `Hello`, and in it where the connection stands, with which life of the
+    /// other node.
     Greeting { wanted: Wanted, met: Incarnation, said: Resume, address: String, hello: Bytes },
     /// It carries the connection to this node.
     Carries(NodeId),
