@@ -84,7 +84,6 @@ use std::task::{Context, Poll};
 use crate::call::{Callee, Caller, Reply};
 pub(crate) use crate::channel::elsewhere::Names;
 pub use crate::channel::elsewhere::{Missing, PassedOn};
-use crate::channel::queue::Queue;
 use crate::channel::queue::events::{Carried, Collected, FromSender, Heard};
 pub use crate::channel::queue::events::{FromReceiver, Given, Reserved};
 use crate::channel::receiver::Receiver;
@@ -204,7 +203,11 @@ impl<T: Send + 'static> Outlet<T> {
     /// here from now on, for that is at the other half. Offers that stand already, and how the channel may have ended, are said next.
     pub fn new<P>(receiver: Receiver<T, P>) -> Self {
         let chan = receiver.chan().clone();
-        let buffered = chan.add_agent(Queue::replace_receiver);
+        let buffered = chan.add_agent(|queue, after| {
+            #[cfg(feature = "link")]
+            queue.unlink(after);
+            queue.replace_receiver(after)
+        });
         let buffered = Lock::new((BUFFERED_TICKETS..).zip(buffered).collect());
         // The receiver's end lives on as this.
         receiver.into_outlet();
@@ -224,6 +227,17 @@ impl<T: Send + 'static> Outlet<T> {
     /// The channel whose half this stands at, as in the wait records.
     pub fn channel(&self) -> ChannelId {
         self.chan.record.id()
+    }
+
+    #[cfg(feature = "link")]
+    pub(crate) fn chan(&self) -> &Arc<Chan<T>> {
+        &self.chan
+    }
+
+    /// Whether something that was buffered here has not been said.
+    #[cfg(feature = "link")]
+    pub(crate) fn has_buffered(&self) -> bool {
+        !self.buffered.lock().is_empty()
     }
 
     /// The next thing the sender's half has to say.
@@ -450,7 +464,13 @@ impl<T: Send + 'static> Inlet<T> {
     /// Takes the place of a sender. What one that has been in use forgot stays offered. How the channel may have ended is its first event.
     pub fn new<P>(sender: Sender<T, P>) -> Self {
         let chan = sender.chan().clone();
-        chan.add_agent(|queue, _| queue.inlet = Some(Heard::new()));
+        chan.add_agent(|queue, after| {
+            #[cfg(feature = "link")]
+            queue.unlink(after);
+            #[cfg(not(feature = "link"))]
+            let _ = after;
+            queue.inlet = Some(Heard::new());
+        });
         // The sender's end lives on as this.
         sender.into_inlet();
         Self { chan, lone: None }
@@ -473,8 +493,18 @@ impl<T: Send + 'static> Inlet<T> {
     }
 
     pub(crate) fn lone_of(chan: Arc<Chan<T>>, lone: Lone) -> Self {
-        chan.add_agent(|queue, _| queue.add_lone_inlet(lone.handle));
+        chan.add_agent(|queue, after| queue.add_lone_inlet(lone.handle, after));
         Self { chan, lone: Some(Box::new(lone)) }
+    }
+
+    #[cfg(feature = "link")]
+    pub(crate) fn chan(&self) -> &Arc<Chan<T>> {
+        &self.chan
+    }
+
+    #[cfg(feature = "link")]
+    pub(crate) fn is_lone(&self) -> bool {
+        self.lone.is_some()
     }
 
     fn of(&self) -> Handle {

@@ -9,6 +9,8 @@ mod agents;
 pub mod carrier;
 pub(crate) mod codec;
 mod ends;
+#[cfg(feature = "link")]
+mod message;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -36,7 +36,7 @@
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use bytes::Bytes;
@@ -46,13 +46,9 @@ use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::channel::state::Chan;
 pub use crate::channel::words::{Ended, Half, Link, Terms, Word};
-use crate::choice::decision::Reserver;
-use crate::clock::{self, be_patient};
 use crate::error::Why;
-use crate::handle::Handle;
 use crate::portable::Portable;
 use crate::portable::carrier::{Format, Outbox, Sink, Write, read_value};
-use crate::wake::Queued;
 
 /// Takes the place of the receiver, which is at the other node: the channel is a sending half from now on. It
 /// must be new: nothing has been offered on it.
@@ -76,25 +72,6 @@ pub fn receiving_half<T: Portable, P>(sender: Sender<T, P>, terms: Terms, link: 
     Arc::new(Receiving { chan })
 }
 
-/// How a decision speaks to the sending half of which it has an offer reserved.
-struct Reservation<T> {
-    chan: Arc<Chan<T>>,
-    ticket: u64,
-}
-
-impl<T: Send + 'static> Queued for Reservation<T> {
-    fn unlocked(self: Arc<Self>) {
-        let (chan, ticket) = (self.chan.clone(), self.ticket);
-        chan.with_queue(|queue, _, after| queue.answer(ticket, after));
-    }
-}
-
-impl<T: Send + 'static> Reserver for Reservation<T> {
-    fn revoke(self: Arc<Self>) {
-        self.chan.with_queue(|queue, _, after| queue.revoke_over_link(self.ticket, after));
-    }
-}
-
 /// The half of a sender.
 struct Sending<T: Send + 'static> {
     chan: Arc<Chan<T>>,
@@ -103,33 +80,13 @@ struct Sending<T: Send + 'static> {
 impl<T: Send + 'static> Half for Sending<T> {
     fn hear(&self, word: Word) -> Result<(), Word> {
         match word {
-            Word::Taken { ticket } if self.chan.hear_taken(ticket) => return Ok(()),
-            Word::Reserve { ticket, request } => {
-                let reserver: Arc<dyn Reserver> = Arc::new(Reservation { chan: self.chan.clone(), ticket });
-                self.chan.with_queue(|queue, _, after| queue.reserve_over_link(ticket, request, reserver, after));
-            }
-            Word::Opened { places } => {
-                let opened = self.chan.with_queue(|queue, _, after| queue.open_link(places, after));
-                opened.map_err(|()| Word::Opened { places })?;
-            }
-            Word::Credit { places } => {
-                let promised = self.chan.with_queue(|queue, _, after| queue.credit_over_link(places, after));
-                promised.map_err(|()| Word::Credit { places })?;
-            }
             Word::Ended(Ended::Poisoned(reason)) => self.chan.poison_surely(reason),
             Word::Ended(Ended::Retired) => self.chan.retire(),
             Word::Ended(Ended::Gone) => {
                 self.chan.with_queue(|queue, _, _| queue.home_has_gone());
                 self.chan.retire();
             }
-            word => {
-                // What a deadline says is asked where nothing is locked.
-                let timed_out = match &word {
-                    Word::Withdrawn { .. } => self.chan.send_timed_out(),
-                    _ => Why::TimedOut,
-                };
-                self.chan.with_queue(|queue, _, after| queue.hear_home(word, timed_out, after))?;
-            }
+            word => self.chan.hear_from_home(word)?,
         }
         let is_over = self.chan.with_queue(|queue, _, after| queue.leave_home(after));
         if is_over {
@@ -159,48 +116,6 @@ struct Receiving<T: Send + 'static> {
 impl<T: Send + 'static> Half for Receiving<T> {
     fn hear(&self, word: Word) -> Result<(), Word> {
         match word {
-            Word::Offer { ticket, value } => {
-                let Err(value) = self.chan.hear_offer(ticket, value) else { return Ok(()) };
-                let offered = self.chan.with_queue(|queue, ends, after| {
-                    let again = value.clone();
-                    queue.offer_encoded(ticket, Some(value), None, ends, after).map_err(|()| again)
-                });
-                offered.map_err(|value| Word::Offer { ticket, value })
-            }
-            Word::Sent { value } => {
-                let pushed = self.chan.with_queue(|queue, _, after| queue.push_from_link(value, after));
-                pushed.map_err(|value| Word::Sent { value })
-            }
-            Word::OfferChoice { ticket, choice } => {
-                let offered = self
-                    .chan
-                    .with_queue(|queue, ends, after| queue.offer_encoded(ticket, None, Some(choice), ends, after));
-                offered.map_err(|()| word)
-            }
-            Word::Grant { ticket, request, value } => {
-                let tick = clock::tick();
-                let begins = self.chan.with_queue(|queue, _, after| {
-                    queue.grant_encoded(ticket, request, value, tick, after);
-                    queue.has_grants() && !std::mem::replace(&mut queue.patient, true)
-                });
-                if begins {
-                    let patient: Weak<Chan<T>> = Arc::downgrade(&self.chan);
-                    be_patient(patient);
-                }
-                Ok(())
-            }
-            Word::Refuse { ticket } => {
-                self.chan.with_queue(|queue, _, after| drop(queue.withdraw_from_far(Handle::END, ticket, after)));
-                Ok(())
-            }
-            Word::Withdraw { ticket } => {
-                self.chan.with_queue(|queue, _, after| queue.withdraw_encoded(ticket, after));
-                Ok(())
-            }
-            Word::Revoke { ticket } => {
-                self.chan.with_queue(|queue, _, after| queue.revoke(Handle::END, ticket, after));
-                Ok(())
-            }
             Word::Ended(Ended::Poisoned(reason)) => {
                 self.chan.poison(reason);
                 Ok(())
@@ -215,7 +130,7 @@ impl<T: Send + 'static> Half for Receiving<T> {
                 self.leave();
                 Ok(())
             }
-            word => Err(word),
+            word => self.chan.hear_from_sender(word),
         }
     }
 

@@ -70,7 +70,7 @@ fn over_a_link<T: Portable>() -> (Sender<T>, Receiver<T>, Arc<Halves>) {
 
 /// The sending half has not heard yet how its home takes values.
 fn not_opened<T: Portable>(policy: Policy) -> (Sender<T>, Receiver<T>, Arc<Halves>) {
-    let terms = Terms { format: Format::Cbor, value_max: 1 << 20 };
+    let terms = Terms { format: Format::Cbor, value_max: 1 << 20, is_message: false };
     let ((tx, far), (near, rx)) = (channel(), channel_with(policy));
     let (forth, back) = (Arc::new(Way::default()), Arc::new(Way::default()));
     let (sending, home) = (sending_half(far, terms, forth.clone()), receiving_half(near, terms, back.clone()));
@@ -383,7 +383,7 @@ fn panic_of_a_value_that_is_not_wanted_leaves_the_end_as_it_was() {
 
 #[test]
 fn refused_send_leaves_no_bytes_for_the_next_offer() {
-    let terms = Terms { format: Format::Cbor, value_max: 1 << 20 };
+    let terms = Terms { format: Format::Cbor, value_max: 1 << 20, is_message: false };
     let (tx, far) = channel_with::<Own>(rendezvous().pending_senders(1, Overflow::Reject));
     let forth = Arc::new(Way::default());
     let sending = sending_half(far, terms, forth.clone());

@@ -24,7 +24,7 @@ use crate::transport::{Background, Feature, Transport};
 #[derive(Clone, Copy, Debug)]
 pub struct Pushed;
 
-const TERMS: Terms = Terms { format: Format::Cbor, value_max: 1 << 20 };
+const TERMS: Terms = Terms { format: Format::Cbor, value_max: 1 << 20, is_message: false };
 
 impl Transport for Pushed {
     fn name(&self) -> &'static str {

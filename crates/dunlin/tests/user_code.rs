@@ -400,7 +400,11 @@ fn a_message_that_panics_in_reading_fails_its_send() {
     apart("u-panics-reading", async |a, b| {
         let (mut tx, mut rx) = (a.sender::<PanicsReading>("n").await?, b.receiver::<PanicsReading>("n").await?);
         goes_on(&mut tx, &mut rx, PanicsReading).await?;
-        let error = tx.send(PanicsReading(7)).await.unwrap_err();
+        // As soon as a receive tries to read it.
+        let error = tokio::select! {
+            sent = tx.send(PanicsReading(7)) => sent.unwrap_err(),
+            received = rx.recv() => panic!("{received:?} was received"),
+        };
         assert!(matches!(error.why(), Some(dunlin::Why::Unsendable(_))), "{error:?}");
         assert!(error.to_string().contains("no reading"), "{error}");
         goes_on(&mut tx, &mut rx, PanicsReading).await
@@ -410,16 +414,20 @@ fn a_message_that_panics_in_reading_fails_its_send() {
 #[test]
 fn a_message_that_panics_when_it_is_dropped_poisons_its_channel() {
     apart("u-panics-dropping", async |a, b| {
-        let (mut tx, mut rx) = (a.sender::<PanicsDropping>("n").await?, b.receiver::<PanicsDropping>("n").await?);
+        // With an end, which the node hands over when the value has been received, and drops what is left of
+        // that.
+        type WithEnd = (PanicsDropping, Sender<()>);
+        let with_end = |n| (PanicsDropping(n), channel().0);
+        let (mut tx, mut rx) = (a.sender::<WithEnd>("n").await?, b.receiver::<WithEnd>("n").await?);
         let (mut other_tx, mut other_rx) = (a.sender::<u32>("other").await?, b.receiver::<u32>("other").await?);
-        goes_on(&mut tx, &mut rx, PanicsDropping).await?;
+        goes_on(&mut tx, &mut rx, |n| (PanicsDropping(n), channel().0)).await?;
         // It is received; then the node of its sender drops what it had kept.
-        let (sent, received) = par!(tx.send(PanicsDropping(7)), rx.recv());
+        let (sent, received) = par!(tx.send(with_end(7)), rx.recv());
         assert!(sent.is_ok());
-        assert_eq!(received?.0, 7);
+        assert_eq!(received?.0.0, 7);
         let poisoned = rx.recv().await.unwrap_err();
         assert_eq!(poisoned.to_string(), "the channel was poisoned: a message panicked: no dropping");
-        let error = tx.send(PanicsDropping(1)).await.unwrap_err();
+        let error = tx.send(with_end(1)).await.unwrap_err();
         assert!(matches!(error.why(), Some(dunlin::Why::Poisoned(_))), "{error:?}");
         goes_on(&mut other_tx, &mut other_rx, |n| n).await?;
         goes_on(&mut other_tx, &mut other_rx, |n| n).await

@@ -165,7 +165,7 @@ impl<T: Send + 'static> LoneOutlet<T> {
     }
 
     pub(crate) fn of(chan: Arc<Chan<T>>, lone: Lone) -> Self {
-        chan.add_agent(|queue, _| queue.add_demands(lone.handle));
+        chan.add_agent(|queue, after| queue.add_demands(lone.handle, after));
         Self { chan, lone, choice: decision::next_id(), leaving: Lock::new(false) }
     }
 

@@ -20,7 +20,8 @@ pub(crate) struct After<T> {
     pub(crate) dropped: Few<T>,
     /// A value is to be encoded for a link, or has been.
     #[cfg(feature = "link")]
-    pub(crate) encoding: Option<Encoding<T>>,
+    // Boxed: every operation makes one of these.
+    pub(crate) encoding: Option<Box<Encoding<T>>>,
 }
 
 impl<T> After<T> {

@@ -14,6 +14,8 @@
 pub(crate) mod after;
 pub(crate) mod elsewhere;
 pub(crate) mod factory;
+#[cfg(feature = "link")]
+mod heard;
 pub(crate) mod hub;
 pub(crate) mod policy;
 pub(crate) mod posted;

@@ -74,8 +74,15 @@ pub enum Overflow {
 /// A bound on how many may wait, and what happens to one too many.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bound {
-    pub(crate) max: usize,
+    // As many as wait for one channel: a queue has two of these.
+    pub(crate) max: u32,
     pub(crate) overflow: Overflow,
+}
+
+impl Bound {
+    fn new(max: usize, overflow: Overflow) -> Self {
+        Self { max: u32::try_from(max).unwrap_or(u32::MAX), overflow }
+    }
 }
 
 /// Makes the buffering state of one channel.
@@ -160,7 +167,7 @@ impl Policy {
     #[must_use]
     pub fn pending_senders(mut self, max: usize, overflow: Overflow) -> Self {
         assert!(max > 0, "a bound of 0 pending senders lets nobody wait; use `try_send` on a buffered channel");
-        self.senders = Some(Bound { max, overflow });
+        self.senders = Some(Bound::new(max, overflow));
         self
     }
 
@@ -172,7 +179,7 @@ impl Policy {
     #[must_use]
     pub fn pending_receivers(mut self, max: usize, overflow: Overflow) -> Self {
         assert!(max > 0, "a bound of 0 pending receivers lets nobody wait; use `try_recv`");
-        self.receivers = Some(Bound { max, overflow });
+        self.receivers = Some(Bound::new(max, overflow));
         self
     }
 

@@ -396,9 +396,12 @@ impl<T> Chan<T> {
         let mut g = self.state.lock();
         if g.has(QUEUED) {
             #[cfg(feature = "link")]
-            let g = match self.poll_send_over_link(g, post, slot, cx) {
-                Ok(sent) => return sent,
-                Err(g) => g,
+            let g = match link::is_linked(&g) {
+                false => g,
+                true => match self.poll_send_over_link(g, post, slot, cx) {
+                    Ok(sent) => return sent,
+                    Err(g) => g,
+                },
             };
             drop(g);
             return self.poll_send_queued(post, &mut Source::Slot(slot), cx, None);
@@ -501,7 +504,10 @@ impl<T> Chan<T> {
         let mut after = After::new();
         let sent = self.poll_send_locked(post, source, cx, choice, &mut after);
         #[cfg(feature = "link")]
-        let sent = self.encode_and_send(sent, post, source, cx, choice, &mut after);
+        let sent = match after.encoding {
+            None => sent,
+            Some(_) => self.encode_and_send(sent, post, source, cx, choice, &mut after),
+        };
         after.done();
         sent
     }
@@ -518,6 +524,7 @@ impl<T> Chan<T> {
 
     /// Encodes what is to go over a link, where nothing is locked, and goes on with that.
     #[cfg(feature = "link")]
+    #[inline(never)]
     fn encode_and_send(
         &self,
         mut sent: Poll<Result<(), Failed>>,
@@ -530,7 +537,7 @@ impl<T> Chan<T> {
         while let Some(mut encoding) = after.encoding.take() {
             let is_ready = encoding.encode(source, cx.waker());
             if !encoding.is_of_source() {
-                self.with_queue(|queue, _, after| queue.end_encoding(encoding, after));
+                self.with_queue(|queue, _, after| queue.end_encoding(*encoding, after));
                 choice.iter().for_each(|choice| choice.reopen());
                 self.with_queue(|queue, _, after| queue.answer(post.ticket, after));
             } else if is_ready {
@@ -540,12 +547,26 @@ impl<T> Chan<T> {
                 // An end in the value is not at rest.
                 return Poll::Pending;
             }
-            sent = self.poll_send_locked(post, source, cx, choice, after);
+            sent = self.poll_send_again(post, source, cx, choice, after);
         }
         sent
     }
 
-    #[inline]
+    /// [`poll_send_locked`](Self::poll_send_locked), where a second copy of it in line would cost every send.
+    #[cfg(feature = "link")]
+    #[inline(never)]
+    fn poll_send_again(
+        &self,
+        post: &mut Post,
+        source: &mut Source<'_, T>,
+        cx: &mut Context<'_>,
+        choice: Option<&ChoiceCx>,
+        after: &mut After<T>,
+    ) -> Poll<Result<(), Failed>> {
+        self.poll_send_locked(post, source, cx, choice, after)
+    }
+
+    #[inline(always)]
     fn poll_send_locked(
         &self,
         post: &mut Post,
@@ -565,8 +586,10 @@ impl<T> Chan<T> {
             (post.ticket, post.turns) = (0, 0);
         }
         #[cfg(feature = "link")]
-        if let Some(encoding) = queue.begin_encoding(post.ticket) {
-            after.encoding = Some(encoding);
+        if queue.remote.is_some()
+            && let Some(encoding) = queue.begin_encoding(post.ticket)
+        {
+            after.encoding = Some(Box::new(encoding));
             return Poll::Pending;
         }
         if post.ticket != 0 {
@@ -607,14 +630,19 @@ impl<T> Chan<T> {
             return Poll::Ready(Ok(()));
         }
         #[cfg(feature = "link")]
-        match queue.begin_offer(source, choice.is_some(), ends, after) {
-            Ok(None) => {}
-            Ok(encoding) => {
-                after.encoding = encoding;
-                return Poll::Pending;
+        if queue.remote.is_none() {
+            // Of a value that was encoded for a link which is gone.
+            after.encoding = None;
+        } else {
+            match queue.begin_offer(source, choice.is_some(), ends, after) {
+                Ok(None) => {}
+                Ok(encoding) => {
+                    after.encoding = encoding.map(Box::new);
+                    return Poll::Pending;
+                }
+                Err(_) if choice.is_some_and(|c| !c.commit()) => return Poll::Pending,
+                Err(why) => return Poll::Ready(Err(why.into())),
             }
-            Err(_) if choice.is_some_and(|c| !c.commit()) => return Poll::Pending,
-            Err(why) => return Poll::Ready(Err(why.into())),
         }
         let own = choice.map(|c| c.offering(cx.waker()));
         match queue.offer(post.handle, source, own, ends, cx.waker(), after) {
@@ -812,7 +840,7 @@ impl<T> Chan<T> {
                 let why = "an end in a value that is sent without waiting has an unsettled operation";
                 return Err(Why::Unsendable(why.into()));
             }
-            after.encoding = Some(encoding);
+            after.encoding = Some(Box::new(encoding));
             g = self.lock();
         }
     }
@@ -976,9 +1004,12 @@ impl<T> Chan<T> {
         let mut g = self.state.lock();
         if g.has(QUEUED) {
             #[cfg(feature = "link")]
-            let mut g = match self.poll_take_over_link(g, handle, extended, cx, choice) {
-                Ok(taken) => return taken,
-                Err(g) => g,
+            let mut g = match link::is_linked(&g) {
+                false => g,
+                true => match self.poll_take_over_link(g, handle, extended, cx, choice) {
+                    Ok(taken) => return taken,
+                    Err(g) => g,
+                },
             };
             let may_wait_quickly = handle == Handle::END && choice.is_none_or(|choice| choice.own().is_none());
             if may_wait_quickly && Self::watch_quickly(&mut g, cx.waker()) {
@@ -1057,12 +1088,52 @@ impl<T> Chan<T> {
         let mut g = self.lock();
         let took = {
             let ends = ends(&g);
-            queue(&mut g).take(handle, own, extended, ends, &mut after)
+            queue(&mut g).take_in_line(handle, own, extended, ends, &mut after)
         };
         #[cfg(feature = "link")]
+        if queue(&mut g).remote.is_some() {
+            let result = self.finish_take_over_link(g, took, handle, extended, cx, choice, &mut after);
+            after.done();
+            return result;
+        }
+        let result = self.finish_take(g, took, handle, cx, choice, &mut after);
+        after.done();
+        result
+    }
+
+    #[cfg(feature = "link")]
+    #[inline(never)]
+    #[expect(clippy::too_many_arguments, reason = "all that a pass through the queue is about")]
+    fn finish_take_over_link(
+        &self,
+        g: Guard<'_, Inner<T>>,
+        took: Took<T>,
+        handle: Handle,
+        extended: bool,
+        cx: &Context<'_>,
+        choice: Option<&ChoiceCx>,
+        after: &mut After<T>,
+    ) -> Poll<Result<(T, Option<u64>), RecvError>> {
+        let own = choice.and_then(ChoiceCx::own);
         let has_read = matches!(took, Took::Reads(_));
-        #[cfg(feature = "link")]
-        let (mut g, took) = self.decode_and_take(g, took, handle, own, extended, cx.waker(), &mut after);
+        let (g, took) = self.decode_and_take(g, took, handle, own, extended, cx.waker(), after);
+        let result = self.finish_take(g, took, handle, cx, choice, after);
+        if let Some((decision, _)) = own.filter(|_| has_read && result.is_pending()) {
+            decision.reopen();
+        }
+        result
+    }
+
+    #[inline(always)]
+    fn finish_take(
+        &self,
+        mut g: Guard<'_, Inner<T>>,
+        took: Took<T>,
+        handle: Handle,
+        cx: &Context<'_>,
+        choice: Option<&ChoiceCx>,
+        after: &mut After<T>,
+    ) -> Poll<Result<(T, Option<u64>), RecvError>> {
         let queue = queue(&mut g);
         let result = match took {
             #[cfg(feature = "link")]
@@ -1073,33 +1144,29 @@ impl<T> Chan<T> {
             }
             Took::Ended(why) => Poll::Ready(Err(why)),
             Took::ChoiceGone => {
-                queue.step_aside(handle, &mut after);
+                queue.step_aside(handle, after);
                 Poll::Pending
             }
-            Took::Nothing => match queue.watch(handle, cx.waker(), &mut after) {
+            Took::Nothing => match queue.watch(handle, cx.waker(), after) {
                 Ok(()) => Poll::Pending,
                 Err(_) if choice.is_some_and(|c| !c.commit()) => Poll::Pending,
                 Err(refused) => Poll::Ready(Err(refused)),
             },
         };
         if result.is_ready() {
-            queue.unwatch(handle, &mut after);
+            queue.unwatch(handle, after);
             self.end_wait(handle, Doing::Receive);
         } else {
             self.begin_wait(handle, Doing::Receive);
         }
         publish(&mut g);
         drop(g);
-        #[cfg(feature = "link")]
-        if let Some((decision, _)) = own.filter(|_| has_read && result.is_pending()) {
-            decision.reopen();
-        }
-        after.done();
         result
     }
 
     /// Decodes what has come over a link, where nothing is locked, and looks again.
     #[cfg(feature = "link")]
+    #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "all that a pass through the queue is about, for a second pass")]
     fn decode_and_take<'g>(
         &'g self,
@@ -1124,7 +1191,7 @@ impl<T> Chan<T> {
             g = self.lock();
             let ends = ends(&g);
             let queue = queue(&mut g);
-            queue.has_decoded(reading);
+            queue.has_decoded(*reading, after);
             took = if is_last { Took::Nothing } else { queue.take(handle, own, extended, ends, after) };
             queue.end_reading(after);
             if is_last {
@@ -1163,7 +1230,10 @@ impl<T> Chan<T> {
         let queue = queue(&mut g);
         let took = queue.take(handle, None, false, ends, &mut after);
         #[cfg(feature = "link")]
-        let (mut g, took) = self.decode_and_take(g, took, handle, None, false, Waker::noop(), &mut after);
+        let (mut g, took) = match queue.remote {
+            None => (g, took),
+            Some(_) => self.decode_and_take(g, took, handle, None, false, Waker::noop(), &mut after),
+        };
         if let Took::Value(..) = took {
             self::queue(&mut g).taken();
         }
@@ -1524,7 +1594,12 @@ impl<T> Chan<T> {
 
     /// From now on the channel has a queue, and its ends may be several.
     pub(crate) fn make_shared(&self) {
+        #[cfg(feature = "link")]
+        let mut after = After::new();
         let mut g = self.lock();
+        #[cfg(feature = "link")]
+        queue(&mut g).keep_agent(&mut after);
+        #[cfg(not(feature = "link"))]
         queue(&mut g);
         publish(&mut g);
     }
@@ -1541,6 +1616,8 @@ impl<T> Chan<T> {
                 queue.rouse(&mut after);
             }
         } else {
+            #[cfg(feature = "link")]
+            queue.keep_agent(&mut after);
             queue.receiver_claimed = out;
             queue.receiver_claimer = claimer;
             if !out {
@@ -1587,9 +1664,32 @@ impl<T> Chan<T> {
     /// is one.
     #[cfg(feature = "serde")]
     pub(crate) fn leaves(&self) {
+        #[cfg(feature = "link")]
+        self.unlink();
         let missing = self.lock().queue.as_ref().and_then(|queue| queue.unmatched.clone());
         if let Some(missing) = missing {
             missing.leaves();
+        }
+    }
+
+    /// Whether an agent stands by, of the receiver's or else of the sender's place. It is woken when it goes
+    /// on. What is in the slots stays there.
+    #[cfg(feature = "link")]
+    pub(crate) fn agent_stands_by(&self, is_receivers: bool, waker: &Waker) -> bool {
+        let mut g = self.state.lock();
+        let stale = g.queue.as_mut().and_then(|queue| queue.stands_by(is_receivers, waker));
+        drop(g);
+        stale.is_some()
+    }
+
+    /// An agent that has stood by goes on.
+    #[cfg(feature = "link")]
+    pub(crate) fn unlink(&self) {
+        let mut after = After::new();
+        let mut g = self.lock();
+        if let Some(queue) = &mut g.queue {
+            queue.unlink(&mut after);
+            publish(&mut g);
         }
     }
 

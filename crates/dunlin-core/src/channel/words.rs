@@ -107,6 +107,13 @@ pub enum Word {
         /// Which offer.
         ticket: u64,
     },
+    /// The same, of a value that came for a reservation which has been given up before.
+    Decline {
+        /// Which offer.
+        ticket: u64,
+        /// Which reservation.
+        request: u64,
+    },
     /// The channel has ended at the half that says so.
     Ended(Ended),
 }
@@ -134,6 +141,11 @@ pub trait Link: Send + Sync {
     /// The half here is done: all that it had to say has been said, and it hears nothing more. The same rules
     /// hold.
     fn close(&self) -> Option<Waker>;
+
+    /// A receive waits, which was [asked about](crate::agent::Inlet::ask_awaited). The same rules hold.
+    fn awaited(&self) -> Option<Waker> {
+        None
+    }
 }
 
 /// A half of a channel, as its link knows it. Nothing is locked when it is called.
@@ -156,4 +168,8 @@ pub struct Terms {
     pub format: Format,
     /// How large an encoded value may be, in bytes.
     pub value_max: u64,
+    /// A value is a message of a node: [`Bytes`] and `Vec<u8>` are what they are, and anything else has a
+    /// byte before it, zero, which says that no ends come with it. An agent [stands
+    /// by](crate::agent::Outlet::link).
+    pub is_message: bool,
 }

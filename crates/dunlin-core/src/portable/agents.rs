@@ -12,8 +12,16 @@ use std::task::{Context, Poll};
 
 use super::Portable;
 use super::codec::{self, Failure, Format, Sink, Write};
+#[cfg(feature = "link")]
+use super::message;
 use crate::agent::{Event, FromReceiver, Given, Inlet, LoneOutlet, Missing, Outlet, PassedOn, Reserved, join_with};
+#[cfg(feature = "link")]
+use crate::channel::queue::encoded::Remote;
+#[cfg(feature = "link")]
+use crate::channel::queue::standby::{Open, Returned};
 use crate::channel::receiver::Receiver;
+#[cfg(feature = "link")]
+use crate::channel::words::{Link, Terms, Word};
 use crate::error::{MessageId, Reason, RecvError, Why};
 use crate::handle::Handle;
 use crate::waits::ChannelId;
@@ -372,6 +380,45 @@ impl AnyOutlet {
         self.agent.join(inlet, credits).map_err(|(agent, inlet)| (Self { agent }, inlet))
     }
 
+    /// Values go over this link from here on, as bytes, encoded in the polls of their sender; the agent
+    /// stands by, and is told of nothing but the end of the channel. It goes on by itself when something
+    /// comes up that is not for a link, and then has to [take over](Self::take_over) before all else.
+    /// `false`: not now, since something is open, or the channel is not for a link.
+    ///
+    /// What the receiver's half says of offers is [heard](Self::hear) by the queue itself.
+    #[cfg(feature = "link")]
+    pub fn link(&self, terms: Terms, link: Arc<dyn Link>) -> bool {
+        self.agent.link(terms, link)
+    }
+
+    /// Whether the agent stands by, so that there is nothing to [poll](Self::poll). The task is woken when it
+    /// goes on.
+    #[cfg(feature = "link")]
+    pub fn stands_by(&self, cx: &Context<'_>) -> bool {
+        self.agent.stands_by(cx)
+    }
+
+    /// The agent goes on.
+    #[cfg(feature = "link")]
+    pub fn unlink(&self) {
+        self.agent.unlink();
+    }
+
+    /// What is open at the moment when the agent goes on. `None`: it stands by still.
+    #[cfg(feature = "link")]
+    pub fn take_over(&self) -> Option<Open<Value>> {
+        self.agent.take_over()
+    }
+
+    /// A word of the receiver's half.
+    ///
+    /// # Errors
+    /// The word, if the agent does not stand by.
+    #[cfg(feature = "link")]
+    pub fn hear(&self, word: Word) -> Result<(), Word> {
+        self.agent.hear(word)
+    }
+
     /// [`Outlet::retire`].
     pub fn retire(&self) {
         self.agent.retire();
@@ -417,6 +464,41 @@ impl AnyInlet {
     /// [`Inlet::credits_anew`].
     pub fn credits_anew(&self, promised: u32) -> u32 {
         self.agent.credits_anew(promised)
+    }
+
+    /// As [`AnyOutlet::link`]: values come as bytes, and are decoded in the polls of their receiver.
+    #[cfg(feature = "link")]
+    pub fn link(&self, terms: Terms, link: Arc<dyn Link>) -> bool {
+        self.agent.link(terms, link)
+    }
+
+    /// Whether the agent stands by, so that there is nothing to [poll](Self::poll). The task is woken when it
+    /// goes on.
+    #[cfg(feature = "link")]
+    pub fn stands_by(&self, cx: &Context<'_>) -> bool {
+        self.agent.stands_by(cx)
+    }
+
+    /// The agent goes on.
+    #[cfg(feature = "link")]
+    pub fn unlink(&self) {
+        self.agent.unlink();
+    }
+
+    /// What had come when the agent goes on, and has not been received: the agent offers it. `None`: it
+    /// stands by still.
+    #[cfg(feature = "link")]
+    pub fn take_returned(&self) -> Option<Vec<Returned>> {
+        self.agent.take_returned()
+    }
+
+    /// A word of the sender's half.
+    ///
+    /// # Errors
+    /// The word, if the agent does not stand by.
+    #[cfg(feature = "link")]
+    pub fn hear(&self, word: Word) -> Result<(), Word> {
+        self.agent.hear(word)
     }
 
     /// [`Inlet::lend_at_most`].
@@ -587,6 +669,25 @@ trait DynOutlet: Send {
         Poll::Ready(())
     }
     fn unmatched(&self, _: Option<Arc<dyn Missing>>) {}
+    /// What stands for no end of its own has no link.
+    #[cfg(feature = "link")]
+    fn link(&self, _: Terms, _: Arc<dyn Link>) -> bool {
+        false
+    }
+    #[cfg(feature = "link")]
+    fn stands_by(&self, _: &Context<'_>) -> bool {
+        false
+    }
+    #[cfg(feature = "link")]
+    fn unlink(&self) {}
+    #[cfg(feature = "link")]
+    fn take_over(&self) -> Option<Open<Value>> {
+        Some(Open { offers: Vec::new(), requests: Vec::new() })
+    }
+    #[cfg(feature = "link")]
+    fn hear(&self, word: Word) -> Result<(), Word> {
+        Err(word)
+    }
     fn take_buffered(&self) -> Vec<Value>;
     fn channel(&self) -> ChannelId;
     fn credit(&self, places: u32);
@@ -692,6 +793,37 @@ impl<T: Portable> DynOutlet for Outlet<T> {
 
     fn unmatched(&self, missing: Option<Arc<dyn Missing>>) {
         self.unmatched(missing);
+    }
+
+    #[cfg(feature = "link")]
+    fn link(&self, terms: Terms, link: Arc<dyn Link>) -> bool {
+        if self.has_buffered() {
+            return false;
+        }
+        let remote = Remote::new(link, terms, message::write::<T>, message::read::<T>);
+        self.chan().with_queue(|queue, _, _| queue.link_outlet(remote))
+    }
+
+    #[cfg(feature = "link")]
+    fn stands_by(&self, cx: &Context<'_>) -> bool {
+        self.chan().agent_stands_by(true, cx.waker())
+    }
+
+    #[cfg(feature = "link")]
+    fn unlink(&self) {
+        self.chan().unlink();
+    }
+
+    #[cfg(feature = "link")]
+    fn take_over(&self) -> Option<Open<Value>> {
+        let Open { offers, requests } = self.chan().with_queue(|queue, _, _| queue.take_over())?;
+        let offers = offers.into_iter().map(|(ticket, value, reserved)| (ticket, Value::new(value), reserved));
+        Some(Open { offers: offers.collect(), requests })
+    }
+
+    #[cfg(feature = "link")]
+    fn hear(&self, word: Word) -> Result<(), Word> {
+        self.chan().hear_from_home(word)
     }
 
     fn take_buffered(&self) -> Vec<Value> {
@@ -855,6 +987,16 @@ trait DynInlet: Send {
     fn passes_on(&self, number: u64) -> PassedOn;
     fn credits(&self) -> u32;
     fn credits_anew(&self, promised: u32) -> u32;
+    #[cfg(feature = "link")]
+    fn link(&self, terms: Terms, link: Arc<dyn Link>) -> bool;
+    #[cfg(feature = "link")]
+    fn stands_by(&self, cx: &Context<'_>) -> bool;
+    #[cfg(feature = "link")]
+    fn unlink(&self);
+    #[cfg(feature = "link")]
+    fn take_returned(&self) -> Option<Vec<Returned>>;
+    #[cfg(feature = "link")]
+    fn hear(&self, word: Word) -> Result<(), Word>;
     fn lend_at_most(&self, places: u32);
     fn restore(&self, value: Value);
     fn push(&self, value: Value) -> Result<usize, Value>;
@@ -912,6 +1054,38 @@ impl<T: Portable> DynInlet for Inlet<T> {
 
     fn credits_anew(&self, promised: u32) -> u32 {
         self.credits_anew(promised)
+    }
+
+    #[cfg(feature = "link")]
+    fn link(&self, terms: Terms, link: Arc<dyn Link>) -> bool {
+        if self.is_lone() {
+            return false;
+        }
+        let remote = Remote::new(link, terms, message::write::<T>, message::read::<T>);
+        self.chan().with_queue(|queue, _, _| queue.link_inlet(remote))
+    }
+
+    #[cfg(feature = "link")]
+    fn stands_by(&self, cx: &Context<'_>) -> bool {
+        !self.is_lone() && self.chan().agent_stands_by(false, cx.waker())
+    }
+
+    #[cfg(feature = "link")]
+    fn unlink(&self) {
+        self.chan().unlink();
+    }
+
+    #[cfg(feature = "link")]
+    fn take_returned(&self) -> Option<Vec<Returned>> {
+        if self.is_lone() {
+            return Some(Vec::new());
+        }
+        self.chan().with_queue(|queue, _, _| queue.take_returned())
+    }
+
+    #[cfg(feature = "link")]
+    fn hear(&self, word: Word) -> Result<(), Word> {
+        if self.is_lone() { Err(word) } else { self.chan().hear_from_sender(word) }
     }
 
     fn restore(&self, value: Value) {

@@ -77,6 +77,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 pub use super::agents::{Agent, AnyInlet, AnyOutlet, Chore, Joining, Several, Shape, Value};
 pub use super::codec::{DEPTH_MAX, Failure, Format, Sink, Write, read_value};
 use crate::channel::policy::{Bound, Kind, Overflow, Policy, rendezvous};
+#[cfg(feature = "link")]
+pub use crate::channel::queue::standby::{Open, Returned};
 use crate::waits::ChannelId;
 
 /// What kind of end something is.
@@ -263,7 +265,7 @@ pub struct PolicyNote {
 impl PolicyNote {
     /// `None`: it is a user's own, which no other program has.
     pub(super) fn of(policy: &Policy) -> Option<Self> {
-        let bound = |bound: Option<Bound>| bound.and_then(|b| Some((NonZeroUsize::new(b.max)?, b.overflow)));
+        let bound = |bound: Option<Bound>| bound.and_then(|b| Some((NonZeroUsize::new(b.max as usize)?, b.overflow)));
         policy.is_portable().then(|| Self {
             kind: policy.kind,
             senders: bound(policy.senders),

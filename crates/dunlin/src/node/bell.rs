@@ -82,6 +82,11 @@ impl Bell {
         lock(&self.stirred).channels.len()
     }
 
+    /// Takes those out for which this says so.
+    pub(super) fn take_if(&self, mut take: impl FnMut(Half) -> bool) {
+        lock(&self.stirred).channels.retain(|half| !take(*half));
+    }
+
     /// The next of them.
     pub(super) fn next(&self) -> Option<Half> {
         lock(&self.stirred).channels.pop_front()
@@ -124,6 +129,14 @@ impl EndWaker {
     /// From now on it is this socket that carries it.
     pub(super) fn carried_by(&self, bell: Option<Arc<Bell>>) {
         *lock(&self.carrier) = bell;
+    }
+
+    /// Wakes the task that carries the end's connection, to do what the machine says.
+    pub(super) fn wake_carrier(&self) {
+        let carrier = lock(&self.carrier).clone();
+        if let Some(bell) = carrier.or_else(|| self.common.upgrade()) {
+            bell.ring();
+        }
     }
 
     /// Where it was listed nobody looks any more.

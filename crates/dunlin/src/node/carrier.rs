@@ -16,6 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWrite};
 use super::bell::Bell;
 use super::driver::{Driver, Locked};
 use super::network::Socket;
+use super::work::QuickJob;
 use crate::world::{self, Timer};
 
 /// What is read goes into buffers of this size...
@@ -89,6 +90,8 @@ pub(super) struct Carrier {
     ended: bool,
     /// The work on channels is done: what has come of it is to be written.
     worked: bool,
+    /// Works that are to be done, or have been.
+    quick: Vec<QuickJob>,
     /// There may be more to read, than was read at once.
     unread: bool,
     /// An end here was told something, ...
@@ -133,6 +136,7 @@ impl Carrier {
             parting: false,
             ended: false,
             worked: false,
+            quick: Vec::new(),
             unread: false,
             told: false,
             told_receiver: false,
@@ -167,7 +171,13 @@ impl Carrier {
             let mut news = std::mem::take(&mut self.worked);
             if news {
                 let driver = self.driver.clone();
-                driver.speak(|locked| self.fill(locked));
+                driver.speak(|locked| {
+                    if !self.quick.is_empty() {
+                        driver.end_quick(locked.state, &mut self.quick);
+                        driver.act(locked.state, locked.now);
+                    }
+                    self.fill(locked);
+                });
             } else {
                 fetch |= self.bell.poll_rung(cx);
                 let (is_read, arrived) = match self.poll_read(cx)? {
@@ -204,6 +214,16 @@ impl Carrier {
                 return Poll::Pending;
             }
         }
+    }
+
+    /// The quick works that are to be done.
+    pub(super) fn quick_jobs(&mut self) -> Vec<QuickJob> {
+        std::mem::take(&mut self.quick)
+    }
+
+    /// They have been done.
+    pub(super) fn have_run(&mut self, jobs: Vec<QuickJob>) {
+        self.quick = jobs;
     }
 
     fn turn_is_over(&mut self) {
@@ -248,7 +268,10 @@ impl Carrier {
             if locked.state.machine.steps() != steps {
                 self.rest(locked);
             }
-            let work = self.bell.stirred() > 0;
+            if self.bell.stirred() > 0 {
+                driver.begin_quick(locked.state, &self.bell, &mut self.quick);
+            }
+            let work = !self.quick.is_empty() || self.bell.stirred() > 0;
             if !work {
                 self.fill(locked);
             }

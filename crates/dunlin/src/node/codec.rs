@@ -51,7 +51,7 @@ impl Encoding {
         }
     }
 
-    fn format(self) -> Format {
+    pub(super) fn format(self) -> Format {
         match self {
             Self::Cbor => Format::Cbor,
             Self::Compact => Format::Postcard,

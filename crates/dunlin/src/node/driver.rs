@@ -26,6 +26,7 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use super::Peer;
 use super::bell::Bell;
+use super::bridge::link::Machines;
 use super::carrier::Carrier;
 use super::codec::Encoding;
 use super::error::UnsettledEnd;
@@ -743,6 +744,13 @@ impl Driver {
         self.end_all(stretched);
         self.log.write();
         self.bell.ring();
+    }
+}
+
+impl Machines for Driver {
+    fn speak_now(&self, f: &mut dyn FnMut(&mut Machine, Time)) {
+        let now = self.now();
+        f(&mut self.locked().machine, now);
     }
 }
 

@@ -35,9 +35,7 @@ use dunlin_proto::time::Time;
 use dunlin_proto::wire::{End, Which};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::bridge::receiving::failure;
-use super::bridge::sending::why_failed;
-use super::bridge::{poison, reason};
+use super::bridge::words::{failure, poison, reason, why_failed};
 use super::carrier::poll_write_all;
 use super::network::{BoxFuture, compiled_here};
 use crate::lock::lock;
@@ -125,7 +123,7 @@ impl Link {
             asleep: false,
             over: false,
         };
-        let terms = Terms { format: config.format, value_max: config.value_max as u64 };
+        let terms = Terms { format: config.format, value_max: config.value_max as u64, is_message: false };
         Self { shared: Arc::new(Shared { state: Mutex::new(state), terms, clock: Clock::new() }) }
     }
 
@@ -303,7 +301,7 @@ fn onto_wire(word: Word) -> proto::Word {
         Word::Failed { ticket, why } => proto::Word::Failed(ticket, failure(why)),
         Word::Withdrawn { ticket } => proto::Word::Withdrawn(ticket),
         Word::Reserve { ticket, request } => proto::Word::Reserve(ticket, request),
-        Word::Abort { ticket } => proto::Word::Abort(ticket),
+        Word::Abort { ticket } | Word::Decline { ticket, .. } => proto::Word::Abort(ticket),
         Word::Ended(Ended::Gone) => proto::Word::Ended(End::Gone),
         Word::Ended(Ended::Retired) => proto::Word::Ended(End::Retired),
         Word::Ended(Ended::Poisoned(why)) => proto::Word::Ended(End::Poisoned(poison(&why))),

@@ -195,12 +195,12 @@ fn write(
         error => Why::Unsendable(error.to_string().into()),
     })?;
     if value.downcast_ref::<Bytes>().is_some() || value.downcast_ref::<Vec<u8>>().is_some() {
-        return Ok((body, Leaving { sealed: None, ends: Vec::new(), encoding, through: None }));
+        return Ok((body, Leaving::nothing(encoding)));
     }
     let sealed = outbox.seal().map_err(|error| Why::Unsendable(error.to_string().into()))?;
     let staged: Vec<StagedEnd> = sealed.ends().collect();
     if staged.is_empty() {
-        return Ok((body, Leaving { sealed: None, ends: Vec::new(), encoding, through: None }));
+        return Ok((body, Leaving::nothing(encoding)));
     }
     if staged.len() > usize::from(u8::MAX) {
         return Err(Why::Unsendable("a message can have at most 255 ends".into()).into());
@@ -356,6 +356,7 @@ fn pack_end(
     }
     // What it has been used for, and the machine has not heard, comes first; and so does what it has not heard: it may be over.
     let leaving = if !is_quiet {
+        locked.state.unlink(half);
         dunlin_proto::Leaving::Wait
     } else {
         match half.1 {
@@ -893,6 +894,11 @@ fn keep(end: &LeavingEnd, to: NodeId, locked: &mut Locked<'_>) {
 }
 
 impl Leaving {
+    /// Of a message without ends.
+    pub(crate) fn nothing(encoding: Encoding) -> Self {
+        Self { sealed: None, ends: Vec::new(), encoding, through: None }
+    }
+
     /// The message goes. As soon as it has been taken, the other ends of its ends' channels are spoken to, if those are here.
     pub(crate) fn open_homes(&self, to: NodeId, locked: &mut Locked<'_>) {
         let terms = terms_of_reply(locked.state.machine.value_max());

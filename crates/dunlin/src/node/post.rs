@@ -14,7 +14,7 @@ use dunlin_proto::time::Time;
 use super::bell::Bell;
 use super::carrier::{Carrier, Step};
 use super::driver::Driver;
-use super::work::LONG;
+use super::work::{LONG, QuickJob};
 use crate::lock::lock;
 use crate::world;
 
@@ -68,11 +68,22 @@ impl Post {
             let since = self.driver.lately();
             self.since.store(since.0.max(1), Ordering::Release);
             let timed = desk.timed > 0;
+            let mut quick = desk.carrier.quick_jobs();
             drop(desk);
-            self.driver.watch.work_begins(&self.driver.bell);
-            self.driver.work(&self.bell, timed);
+            quick.iter_mut().for_each(QuickJob::run);
+            if self.bell.stirred() > 0 {
+                self.driver.watch.work_begins(&self.driver.bell);
+                self.driver.work(&self.bell, timed);
+            }
             let took = self.driver.now().since(since);
             let mut desk = lock(&self.desk);
+            if desk.shift != shift {
+                // Another task serves the socket.
+                drop(desk);
+                self.driver.with(|state, _| self.driver.end_quick(state, &mut quick));
+                return Poll::Ready(());
+            }
+            desk.carrier.have_run(quick);
             desk.timed = if took >= LONG { TIMED } else { desk.timed.saturating_sub(1) };
         }
     }

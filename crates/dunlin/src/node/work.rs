@@ -10,7 +10,7 @@
 //! waits for the socket, another task takes that over (`post.rs`). A channel whose works have taken long gets a thread for them.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ use tokio::sync::oneshot;
 
 use super::bell::{Bell, EndWaker};
 use super::bridge::Bridge;
+use super::bridge::link::MachineLink;
 use super::codec::{Encoding, catch};
 use super::driver::{Driver, Locked, State};
 use super::events::{Limit, NodeEvent};
@@ -51,6 +52,8 @@ pub(crate) enum Told {
     ConnectionLost,
     /// What it waits for may have happened.
     Retry,
+    /// Its agent is to go on, if it stands by.
+    Unlink,
     /// Its other end is found.
     Matched,
     /// The receiver of this home has left in a message.
@@ -82,6 +85,8 @@ pub(crate) struct Stretched {
     again: bool,
     /// Its next works are done on a thread of their own.
     wary: u32,
+    /// Its next work is not a [quick](QuickJob) one.
+    is_slow: bool,
     expected: bool,
 }
 
@@ -95,6 +100,14 @@ pub(crate) struct Says<'a> {
 impl Says<'_> {
     pub(crate) fn half(&self) -> Half {
         (self.channel, self.which)
+    }
+
+    /// A link of this half over the machine. `from`: of a home, where its sending half is. `None`: the half
+    /// is over.
+    pub(super) fn link(&self, from: Option<NodeId>) -> Option<Arc<MachineLink>> {
+        let bridge = self.speak(|locked| locked.state.waker_of(self.half()))?;
+        let node: Weak<Driver> = Arc::downgrade(self.driver);
+        Some(MachineLink::new(node, self.half(), bridge, from))
     }
 
     /// Which node of this program brings what comes over the channel.
@@ -190,6 +203,7 @@ impl Job {
                 Some(Told::Home(from, heard)) => bridge.hear_sender(from, heard, &says),
                 Some(Told::Proxy(heard)) => bridge.hear_home(heard, &says),
                 Some(Told::Retry) => bridge.retry(&says),
+                Some(Told::Unlink) => bridge.unlink(&says),
                 Some(Told::Matched) => bridge.matched(),
                 Some(Told::Lent(end)) => bridge.lent(end, &says),
                 Some(Told::Onward(ticket)) => bridge.onward(ticket, &says),
@@ -214,6 +228,34 @@ impl Job {
     }
 }
 
+/// A work of a half whose agent stands by. Many are begun and ended together, each in one lock, by the task
+/// of the socket that carries them.
+pub(super) struct QuickJob {
+    half: Half,
+    bridge: Box<dyn Bridge>,
+    waker: Arc<EndWaker>,
+    told: VecDeque<Told>,
+    /// What is left takes longer, or comes to user's code.
+    is_left: bool,
+}
+
+impl QuickJob {
+    /// Nothing is locked.
+    pub(super) fn run(&mut self) {
+        let Self { bridge, waker, told, is_left, .. } = self;
+        let ran = catch(|| {
+            while let Some(next) = told.front() {
+                if !bridge.hear_quickly(next) {
+                    return false;
+                }
+                told.pop_front();
+            }
+            bridge.poll_quickly(&Context::from_waker(&Waker::from(waker.clone())))
+        });
+        *is_left = ran != Ok(true);
+    }
+}
+
 /// Drops what may be a user's.
 pub(super) fn discard<T>(value: T) {
     // Who panics in a drop for nobody is not heard by anybody, but for the panic's own message.
@@ -226,6 +268,36 @@ impl Driver {
         for _ in 0..bell.stirred() {
             let Some(half) = bell.next() else { return };
             self.work_on(half, true, timed);
+        }
+    }
+
+    /// Begins all works of this bell that are quick.
+    pub(super) fn begin_quick(&self, state: &mut State, bell: &Bell, jobs: &mut Vec<QuickJob>) {
+        bell.take_if(|half| {
+            let Some(stretched) = state.stretched.get_mut(&half) else { return false };
+            let is_quick = stretched.wary == 0
+                && !stretched.is_slow
+                && stretched.bridge.as_ref().is_some_and(|bridge| bridge.is_quick());
+            let Some(bridge) = stretched.bridge.take_if(|_| is_quick) else { return false };
+            stretched.waker.heed();
+            let (waker, told) = (stretched.waker.clone(), std::mem::take(&mut stretched.told));
+            jobs.push(QuickJob { half, bridge, waker, told, is_left: false });
+            true
+        });
+    }
+
+    /// They have run.
+    pub(super) fn end_quick(&self, state: &mut State, jobs: &mut Vec<QuickJob>) {
+        for job in jobs.drain(..) {
+            let channel = job.half.0;
+            let stretched = state.stretched.get_mut(&job.half);
+            match stretched.filter(|stretched| Arc::ptr_eq(&stretched.waker, &job.waker)) {
+                Some(stretched) => stretched.end_quick(job),
+                // Its place is another's meanwhile.
+                None => state.garbage.push(Box::new(job)),
+            }
+            // A message may have found its end at work.
+            state.has_settled(channel);
         }
     }
 
@@ -344,6 +416,7 @@ impl Driver {
             told: VecDeque::new(),
             again: false,
             wary: 0,
+            is_slow: false,
             expected: true,
         };
         state.remove(half);
@@ -386,6 +459,7 @@ impl Stretched {
             self.again = true;
             return None;
         };
+        self.is_slow = false;
         Some(Job {
             half,
             bridge: Some(bridge),
@@ -403,6 +477,18 @@ impl Stretched {
         } else {
             self.again = true;
         }
+        if std::mem::take(&mut self.again) {
+            self.waker.wake_by_ref();
+        }
+    }
+
+    fn end_quick(&mut self, mut job: QuickJob) {
+        self.bridge = Some(job.bridge);
+        self.is_slow = job.is_left;
+        self.again |= job.is_left || !self.told.is_empty();
+        // What is left comes before what has come since.
+        job.told.extend(self.told.drain(..));
+        self.told = job.told;
         if std::mem::take(&mut self.again) {
             self.waker.wake_by_ref();
         }
@@ -468,6 +554,10 @@ impl State {
         self.garbage.push(gone);
     }
 
+    pub(super) fn waker_of(&self, half: Half) -> Option<Arc<EndWaker>> {
+        self.stretched.get(&half).map(|stretched| stretched.waker.clone())
+    }
+
     /// Whether it has a bridge, or will.
     pub(super) fn is_stretched(&self, half: Half) -> bool {
         self.stretched.contains_key(&half)
@@ -486,6 +576,15 @@ impl State {
                 && !stretched.again
                 && !stretched.waker.is_stirred()
         })
+    }
+
+    /// The agent of this half goes on, if it stands by: an end that leaves has no link.
+    pub(super) fn unlink(&mut self, half: Half) {
+        if let Some(stretched) = self.stretched.get_mut(&half)
+            && stretched.bridge.as_ref().is_some_and(|bridge| bridge.is_quick())
+        {
+            stretched.tell(Told::Unlink);
+        }
     }
 
     /// Whether somebody works on a channel, or is going to.
@@ -531,6 +630,9 @@ impl State {
 
     /// Something of this channel has been settled: messages that wait for one of its ends look again.
     pub(super) fn has_settled(&mut self, channel: ChannelId) {
+        if self.awaited.is_empty() {
+            return;
+        }
         for carrying in self.awaited.remove(&channel).into_iter().flatten() {
             self.tell(carrying, Told::Retry);
         }

@@ -24,7 +24,11 @@ const OPEN_AT_MOST: usize = 4;
 
 impl<T> Queue<T> {
     /// A handle of a shared receiver is elsewhere: an agent stands here for it.
-    pub(crate) fn add_demands(&mut self, handle: Handle) {
+    pub(crate) fn add_demands(&mut self, handle: Handle, after: &mut After<T>) {
+        #[cfg(feature = "link")]
+        self.keep_agent(after);
+        #[cfg(not(feature = "link"))]
+        let _ = after;
         let demands = Demands {
             heard: Heard::new(),
             next: 0,
@@ -45,9 +49,9 @@ impl<T> Queue<T> {
     /// Changes the unanswered reservations of a handle, and keeps count of the handles that have some.
     fn change_wants<R>(&mut self, handle: Handle, change: impl FnOnce(&mut VecDeque<u64>) -> R) -> Option<R> {
         let wants = &mut self.demands.as_mut()?.get_mut(&handle)?.wants;
-        self.wanting -= usize::from(!wants.is_empty());
+        self.wanting -= u32::from(!wants.is_empty());
         let result = change(wants);
-        self.wanting += usize::from(!wants.is_empty());
+        self.wanting += u32::from(!wants.is_empty());
         Some(result)
     }
 

@@ -5,21 +5,24 @@ use std::collections::VecDeque;
 #[cfg(feature = "link")]
 use bytes::Bytes;
 
-use super::seldom::Seldom;
-
 /// A buffer to which a value can come back that was [taken on trial](Buffer::pop_on_trial): to its old place, whatever has come back or was taken meanwhile.
 ///
 /// A value gets the number of its place when it is first taken so. So those that have come back, and they alone, have numbers; and they are before all others,
 /// since all are taken from the front.
 pub(super) struct Buffer<T> {
     values: VecDeque<T>,
+    /// What most buffers never have.
+    rare: Option<Box<Rare>>,
+}
+
+#[derive(Default)]
+struct Rare {
     /// The places of the first values, which have come back. Ascending.
-    places: Seldom<u64>,
+    places: Vec<u64>,
     next_place: u64,
     /// Set as soon as something has come over a link: what is buffered, in order.
     #[cfg(feature = "link")]
-    #[expect(clippy::box_collection, reason = "most buffers have none")]
-    order: Option<Box<VecDeque<Buffered>>>,
+    order: Option<VecDeque<Buffered>>,
 }
 
 /// What is buffered where something may come over a link.
@@ -41,30 +44,30 @@ pub(super) struct Encoded {
 
 impl<T> Buffer<T> {
     pub(super) const fn new() -> Self {
-        Self {
-            values: VecDeque::new(),
-            places: Seldom::new(),
-            next_place: 0,
-            #[cfg(feature = "link")]
-            order: None,
-        }
+        Self { values: VecDeque::new(), rare: None }
+    }
+
+    #[cfg(feature = "link")]
+    fn order(&mut self) -> Option<&mut VecDeque<Buffered>> {
+        self.rare.as_mut()?.order.as_mut()
     }
 
     pub(super) fn len(&self) -> usize {
         #[cfg(feature = "link")]
-        if let Some(order) = &self.order {
+        if let Some(order) = self.rare.as_ref().and_then(|rare| rare.order.as_ref()) {
             return order.len();
         }
         self.values.len()
     }
 
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.values.is_empty() && (self.rare.is_none() || self.len() == 0)
     }
 
     pub(super) fn push_back(&mut self, value: T) {
         #[cfg(feature = "link")]
-        if let Some(order) = &mut self.order {
+        if let Some(order) = self.order() {
             order.push_back(Buffered::Here);
         }
         self.values.push_back(value);
@@ -74,14 +77,15 @@ impl<T> Buffer<T> {
     #[cfg(feature = "link")]
     pub(super) fn push_encoded(&mut self, bytes: Bytes) {
         let values = &self.values;
-        let order = self.order.get_or_insert_with(|| Box::new(values.iter().map(|_| Buffered::Here).collect()));
+        let order = &mut self.rare.get_or_insert_default().order;
+        let order = order.get_or_insert_with(|| values.iter().map(|_| Buffered::Here).collect());
         order.push_back(Buffered::Encoded(Encoded { bytes, read: None }));
     }
 
     /// The first, if it is bytes.
     #[cfg(feature = "link")]
     pub(super) fn first_encoded(&mut self) -> Option<&mut Encoded> {
-        match self.order.as_mut()?.front_mut()? {
+        match self.order()?.front_mut()? {
             Buffered::Encoded(encoded) => Some(encoded),
             Buffered::Here => None,
         }
@@ -90,14 +94,16 @@ impl<T> Buffer<T> {
     /// Takes the first out. `None`: there is none, or it was bytes.
     pub(super) fn pop_front(&mut self) -> Option<T> {
         #[cfg(feature = "link")]
-        if let Some(order) = &mut self.order
+        if let Some(order) = self.order()
             && matches!(order.pop_front()?, Buffered::Encoded(_))
         {
             return None;
         }
         let value = self.values.pop_front()?;
-        if !self.places.is_empty() {
-            self.places.list().remove(0);
+        if let Some(rare) = &mut self.rare
+            && !rare.places.is_empty()
+        {
+            rare.places.remove(0);
         }
         Some(value)
     }
@@ -105,14 +111,14 @@ impl<T> Buffer<T> {
     /// The same of the last.
     pub(super) fn pop_back(&mut self) -> Option<T> {
         #[cfg(feature = "link")]
-        if let Some(order) = &mut self.order
+        if let Some(order) = self.order()
             && matches!(order.pop_back()?, Buffered::Encoded(_))
         {
             return None;
         }
         let value = self.values.pop_back()?;
-        if !self.places.is_empty() {
-            self.places.list().truncate(self.values.len());
+        if let Some(rare) = &mut self.rare {
+            rare.places.truncate(self.values.len());
         }
         Some(value)
     }
@@ -120,27 +126,31 @@ impl<T> Buffer<T> {
     /// The first value, which may [come back](Self::put_back), and its place.
     pub(super) fn pop_on_trial(&mut self) -> Option<(T, u64)> {
         #[cfg(feature = "link")]
-        debug_assert!(self.order.is_none(), "handles elsewhere of an end that has a link");
+        debug_assert!(self.order().is_none(), "handles elsewhere of an end that has a link");
         let value = self.values.pop_front()?;
-        if !self.places.is_empty() {
-            return Some((value, self.places.list().remove(0)));
+        let rare = self.rare.get_or_insert_default();
+        if !rare.places.is_empty() {
+            return Some((value, rare.places.remove(0)));
         }
-        let place = self.next_place;
-        self.next_place += 1;
+        let place = rare.next_place;
+        rare.next_place += 1;
         Some((value, place))
     }
 
     pub(super) fn put_back(&mut self, value: T, place: u64) {
-        let at = self.places.partition_point(|other| *other < place);
-        self.places.list().insert(at, place);
+        let places = &mut self.rare.get_or_insert_default().places;
+        let at = places.partition_point(|other| *other < place);
+        places.insert(at, place);
         self.values.insert(at, value);
     }
 
     /// All of it, in order, but for what is bytes.
     pub(super) fn take(&mut self) -> VecDeque<T> {
-        self.places.take();
-        #[cfg(feature = "link")]
-        drop(self.order.take());
+        if let Some(rare) = &mut self.rare {
+            rare.places.clear();
+            #[cfg(feature = "link")]
+            drop(rare.order.take());
+        }
         std::mem::take(&mut self.values)
     }
 }

@@ -19,7 +19,7 @@ pub(crate) struct Lending {
     /// Offers here got the last free place: the next is promised first.
     pub(super) next: bool,
     /// The agent hears when fewer values are buffered, though no place is promised for that.
-    pub(super) below: usize,
+    pub(super) below: u32,
     /// They are.
     pub(super) is_below: bool,
     pub(super) receiver_gone: bool,

@@ -56,6 +56,11 @@ impl<T> Remote<T> {
         }
     }
 
+    /// Whether there is an agent that goes on where the link does not.
+    pub(super) fn has_agent(&self) -> bool {
+        self.terms.is_message
+    }
+
     /// The bytes of the value that is being sent.
     pub(super) fn take_bytes(&mut self) -> Option<Bytes> {
         self.encoded.take()
@@ -268,7 +273,7 @@ pub(super) enum Read<T> {
     /// It is here, or has just been decoded.
     Here,
     /// It is to be decoded first.
-    ToDecode(Reading<T>),
+    ToDecode(Box<Reading<T>>),
     /// Another receive decodes it.
     ByOther,
     /// It cannot be decoded.

@@ -15,8 +15,16 @@ pub(crate) struct Heard<E> {
     pub(crate) events: VecDeque<E>,
     pub(crate) waker: Option<Waker>,
     /// No agent polls: what there is to say goes over this link at once.
+    // Boxed: a queue has two of these, and most have no link.
     #[cfg(feature = "link")]
-    pub(super) link: Option<Arc<dyn Link>>,
+    pub(super) link: Option<Box<ByLink>>,
+}
+
+#[cfg(feature = "link")]
+pub(super) struct ByLink {
+    pub(super) link: Arc<dyn Link>,
+    /// Of the end of the channel an agent hears, which stands by.
+    pub(super) stands_by: bool,
 }
 
 impl<E> Heard<E> {
@@ -37,14 +45,21 @@ impl<E> Heard<E> {
 }
 
 #[cfg(feature = "link")]
-impl<E: Said> Heard<E> {
+impl<E: OverLink> Heard<E> {
     pub(crate) fn tell(&mut self, event: E, wakes: &mut Wakes) {
-        let Some(link) = &self.link else {
+        let Some(ByLink { link, stands_by }) = self.link.as_deref() else {
             self.events.push_back(event);
             return wakes.add(self.waker.take());
         };
-        if let Some(word) = event.into_word() {
-            wakes.add(link.say(word));
+        match event.said() {
+            Said::Word(word) => wakes.add(link.say(word)),
+            Said::End(event, _) if *stands_by => {
+                self.events.push_back(event);
+                wakes.add(self.waker.take());
+            }
+            Said::End(_, how) => wakes.add(link.say(Word::Ended(how))),
+            Said::Awaited => wakes.add(link.awaited()),
+            Said::Nothing => {}
         }
     }
 }
@@ -190,31 +205,45 @@ impl<T> Reserved<Given<T>> {
     }
 }
 
-/// An event of a half, as the word that says it. `None`: the other half need not hear of it.
+/// How an event of a half goes over a link.
 #[cfg(feature = "link")]
-pub(crate) trait Said {
-    fn into_word(self) -> Option<Word>;
+pub(crate) enum Said<E> {
+    Word(Word),
+    /// The channel has ended so.
+    End(E, Ended),
+    /// The link itself hears of it.
+    Awaited,
+    /// The other half need not hear of it.
+    Nothing,
 }
 
 #[cfg(feature = "link")]
-impl<T> Said for FromSender<T> {
-    fn into_word(self) -> Option<Word> {
-        Some(match self {
-            Self::AskedBack(ticket) => Word::Withdraw { ticket },
-            Self::Revoke(ticket) => Word::Revoke { ticket },
-            Self::Retired => Word::Ended(Ended::Retired),
-            Self::Poisoned(reason) => Word::Ended(Ended::Poisoned(reason)),
-            Self::Gone | Self::Lost => Word::Ended(Ended::Gone),
+pub(crate) trait OverLink: Sized {
+    fn said(self) -> Said<Self>;
+}
+
+#[cfg(feature = "link")]
+impl<T> OverLink for FromSender<T> {
+    fn said(self) -> Said<Self> {
+        match self {
+            Self::AskedBack(ticket) => Said::Word(Word::Withdraw { ticket }),
+            Self::Revoke(ticket) => Said::Word(Word::Revoke { ticket }),
+            Self::Retired => Said::End(self, Ended::Retired),
+            Self::Poisoned(ref reason) => {
+                let how = Ended::Poisoned(reason.clone());
+                Said::End(self, how)
+            }
+            Self::Gone | Self::Lost => Said::End(self, Ended::Gone),
             // An offer, and what goes out on a credit, is said with its bytes.
-            Self::Offered(_) | Self::Sent(_) | Self::Unlocked(_) | Self::Watched => return None,
-        })
+            Self::Offered(_) | Self::Sent(_) | Self::Unlocked(_) | Self::Watched => Said::Nothing,
+        }
     }
 }
 
 #[cfg(feature = "link")]
-impl<T> Said for FromReceiver<T> {
-    fn into_word(self) -> Option<Word> {
-        Some(match self {
+impl<T> OverLink for FromReceiver<T> {
+    fn said(self) -> Said<Self> {
+        Said::Word(match self {
             Self::Taken(ticket) => Word::Taken { ticket },
             Self::Held(ticket) => Word::Held { ticket },
             Self::Released(ticket) => Word::Released { ticket },
@@ -222,11 +251,15 @@ impl<T> Said for FromReceiver<T> {
             Self::Withdrawn(ticket, _) => Word::Withdrawn { ticket },
             Self::Reserve(ticket, request) => Word::Reserve { ticket, request },
             Self::Abort(ticket, _) => Word::Abort { ticket },
-            Self::Retired => Word::Ended(Ended::Retired),
-            Self::Poisoned(reason) => Word::Ended(Ended::Poisoned(reason)),
-            Self::Gone | Self::Down => Word::Ended(Ended::Gone),
+            Self::Retired => return Said::End(self, Ended::Retired),
+            Self::Poisoned(ref reason) => {
+                let how = Ended::Poisoned(reason.clone());
+                return Said::End(self, how);
+            }
+            Self::Gone | Self::Down => return Said::End(self, Ended::Gone),
+            Self::Awaited => return Said::Awaited,
             // Places are promised where they get free.
-            Self::Lost(..) | Self::Credit(_) | Self::Used | Self::Awaited => return None,
+            Self::Lost(..) | Self::Credit(_) | Self::Used => return Said::Nothing,
         })
     }
 }

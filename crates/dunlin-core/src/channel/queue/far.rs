@@ -177,11 +177,11 @@ impl<T> Queue<T> {
         let lent = free.min(beside(most)).min(ON_THE_WAY_MAX.saturating_sub(granted)).min(max);
         self.lending.granted += lent;
         #[cfg(feature = "link")]
-        if let Some(link) = inlet.link.as_ref().filter(|_| lent > 0) {
-            return wakes.add(link.say(Word::Credit { places: lent }));
+        if let Some(by) = inlet.link.as_ref().filter(|_| lent > 0) {
+            return wakes.add(by.link.say(Word::Credit { places: lent }));
         }
         self.lending.owed += lent;
-        let is_below = self.buffer.len() < self.lending.below;
+        let is_below = self.buffer.len() < self.lending.below as usize;
         if is_below {
             (self.lending.below, self.lending.is_below) = (0, true);
         }
@@ -261,7 +261,7 @@ impl<T> Queue<T> {
             }
             Some(true) => self.buffer.push_back(value),
         }
-        self.lending.below = self.buffer.len().div_ceil(2);
+        self.lending.below = u32::try_from(self.buffer.len().div_ceil(2)).unwrap_or(u32::MAX);
         self.has_come(after);
         Ok(self.buffer.len())
     }
@@ -332,6 +332,8 @@ impl<T> Queue<T> {
     /// A claim of the sender goes out: what its clones have offered elsewhere is called back, to be held back here. It
     /// comes back: all that waits is offered again.
     pub(crate) fn claim_sender(&mut self, out: bool, claimer: Handle, after: &mut After<T>) {
+        #[cfg(feature = "link")]
+        self.keep_agent(after);
         self.sender_claimed = out;
         // Of the handle that had, or has, the claim for another node nothing is held back.
         let before = std::mem::replace(&mut self.sender_claimer, claimer);
@@ -434,6 +436,7 @@ impl<T> Queue<T> {
         }
     }
 
+    #[inline]
     pub(super) fn release_asks(&mut self, handle: Handle, after: &mut After<T>) {
         if self.inlet.is_some() || !self.lone_inlets.is_empty() {
             self.release_asks_if(|_, ask| ask.handle == handle, after);
@@ -595,7 +598,11 @@ impl<T> Queue<T> {
     }
 
     /// A handle of a shared sender is elsewhere: an agent stands here for it.
-    pub(crate) fn add_lone_inlet(&mut self, handle: Handle) {
+    pub(crate) fn add_lone_inlet(&mut self, handle: Handle, after: &mut After<T>) {
+        #[cfg(feature = "link")]
+        self.keep_agent(after);
+        #[cfg(not(feature = "link"))]
+        let _ = after;
         self.lone_inlets.push((handle, Heard::new()));
     }
 
@@ -862,13 +869,13 @@ impl<T> Queue<T> {
         let from = offer.far.as_ref().map(|far| (far.of, far.number));
         if held {
             offer.standing = Standing::Held(Handle::END);
-            self.held_offers += usize::from(!was_held);
+            self.held_offers += u32::from(!was_held);
             if let Some((of, number)) = from {
                 self.tell_inlet(of, FromReceiver::Held(number), after);
             }
             return;
         }
-        self.held_offers -= usize::from(was_held);
+        self.held_offers -= u32::from(was_held);
         #[cfg(feature = "link")]
         if self.remote.is_some() {
             return self.far_took_value_here(index, after);

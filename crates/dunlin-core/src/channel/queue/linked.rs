@@ -13,7 +13,7 @@ use bytes::Bytes;
 
 use super::Queue;
 use super::encoded::{BUFFERED, Encode, Encoding, From, Linked, Read, Reading, Remote, Request, Slot};
-use super::events::{FromReceiver, Given, Heard};
+use super::events::{ByLink, FromReceiver, FromSender, Given, Heard};
 use super::offer::{Away, Ends, FromFar, Known, Offer, Offered, Owner, Standing, Unread};
 use super::value::{Source, Value};
 use crate::channel::after::After;
@@ -26,6 +26,14 @@ use crate::handle::Handle;
 /// The bytes of an offer of a choice are kept if they are no more than these. A larger value is encoded when
 /// a receiver has reserved the offer: a choice that is made again and again would else encode it each time.
 const KEPT_MAX: u64 = 1 << 10;
+
+/// Values of at least so many bytes are kept in the memory that they have come in.
+const SHARED_MIN: usize = 16 << 10;
+
+/// A value that nothing waits for. What has come together is in one buffer, which a part keeps whole.
+fn apart(value: Bytes) -> Bytes {
+    if value.len() < SHARED_MIN { Bytes::copy_from_slice(&value) } else { value }
+}
 
 // ---- the slot
 
@@ -69,6 +77,7 @@ impl<T> Queue<T> {
             && !self.has_turn
             && self.senders_bound.is_none()
             && self.receivers_bound.is_none()
+            && self.ask_awaited.is_empty()
     }
 
     /// An offer of the sending half waits in the slot. `Err`: there is one, or something else. `is_watched`: a
@@ -79,6 +88,7 @@ impl<T> Queue<T> {
         match self.remote.as_deref_mut() {
             Some(remote) if is_free && matches!(remote.slot, Slot::Empty) => {
                 self.next_ticket += 1;
+                let value = if is_watched { value } else { apart(value) };
                 remote.slot = Slot::In { ticket, number, value, read: None };
                 Ok(())
             }
@@ -152,7 +162,7 @@ impl<T> Queue<T> {
         let buffered = self.replace_receiver(after);
         debug_assert!(buffered.is_empty() && self.offers.is_empty(), "the channel is new");
         if let Some(outlet) = &mut self.outlet {
-            outlet.link = Some(remote.link.clone());
+            outlet.link = Some(Box::new(ByLink { link: remote.link.clone(), stands_by: false }));
         }
         self.remote = Some(Box::new(remote));
     }
@@ -184,8 +194,12 @@ impl<T> Queue<T> {
 
     /// The choice that is reserved would decide for another branch.
     pub(crate) fn revoke_over_link(&mut self, ticket: u64, after: &mut After<T>) {
-        if self.find(ticket).is_some() {
-            self.say(Word::Revoke { ticket }, after);
+        if self.find(ticket).is_none() {
+            return;
+        }
+        match &mut self.outlet {
+            Some(outlet) => outlet.tell(FromSender::Revoke(ticket), &mut after.wakes),
+            None => {}
         }
     }
 
@@ -208,8 +222,10 @@ impl<T> Queue<T> {
         after: &mut After<T>,
     ) -> Result<Option<Encoding<T>>, Why> {
         let encoded = after.encoding.take();
-        let is_over = self.no_more_sends(ends).is_some();
-        let Some(remote) = self.remote.as_mut().filter(|_| self.outlet.is_some() && !is_over) else { return Ok(None) };
+        if self.remote.is_none() || self.outlet.is_none() || self.no_more_sends(ends).is_some() {
+            return Ok(None);
+        }
+        let Some(remote) = &mut self.remote else { return Ok(None) };
         // Of an offer that was refused after it had been encoded.
         remote.encoded = None;
         if let Source::Pool(pool) = source {
@@ -229,6 +245,10 @@ impl<T> Queue<T> {
                 Ok(None)
             }
             Some(Err(Why::TooLarge { bytes, .. })) if bytes <= terms.value_max => Ok(None),
+            Some(Err(_)) if remote.has_agent() => {
+                self.unlink(after);
+                Ok(None)
+            }
             Some(Err(Why::TooLarge { bytes, .. })) => Err(Why::TooLarge { bytes, bytes_max: terms.value_max }),
             Some(Err(why)) => Err(why),
         }
@@ -272,9 +292,9 @@ impl<T> Queue<T> {
     /// What the owner of this offer is to encode, since a receiver has asked for it. While that is done its
     /// choice is closed.
     pub(crate) fn begin_encoding(&mut self, ticket: u64) -> Option<Encoding<T>> {
-        let index = self.find(ticket)?;
         let remote = self.remote.as_ref()?;
         let (encode, terms) = (remote.encode, remote.terms);
+        let index = self.find(ticket)?;
         let offer = &mut self.offers[index];
         let is_due = offer.standing == Standing::Waiting && offer.linked.has_request();
         if !is_due || offer.linked.bytes().is_some() {
@@ -304,7 +324,8 @@ impl<T> Queue<T> {
             here => *here = Value::Here(value),
         }
         match bytes {
-            Some(Ok(bytes)) => offer.linked.make().encoded = Some(bytes),
+            Some(Ok(bytes)) if self.remote.is_some() => offer.linked.make().encoded = Some(bytes),
+            Some(Err(_)) if self.remote.as_ref().is_none_or(|remote| remote.has_agent()) => self.unlink(after),
             Some(Err(why)) if offer.standing == Standing::Waiting => {
                 // The home forgets the offer, so nothing asks it back.
                 offer.known = Known::No;
@@ -481,12 +502,14 @@ impl<T> Queue<T> {
             | Word::Released { ticket }
             | Word::Failed { ticket, .. }
             | Word::Withdrawn { ticket }
-            | Word::Abort { ticket } => *ticket,
+            | Word::Abort { ticket }
+            | Word::Decline { ticket, .. } => *ticket,
             _ => return Err(word),
         };
         let index = self.find(ticket);
         // What was offered by a choice, and is taken back, is gone before the home has heard.
-        let is_late = matches!(word, Word::Failed { .. } | Word::Withdrawn { .. } | Word::Abort { .. });
+        let is_back = matches!(word, Word::Abort { .. } | Word::Decline { .. });
+        let is_late = is_back || matches!(word, Word::Failed { .. } | Word::Withdrawn { .. });
         let Some(index) = index else { return if is_late { Ok(()) } else { Err(word) } };
         let is_out = match (&word, &self.offers[index].standing) {
             (Word::Taken { .. } | Word::Held { .. }, Standing::Away(_)) => true,
@@ -506,7 +529,11 @@ impl<T> Queue<T> {
                 let given = self.given_back(index);
                 self.far_withdrew(ticket, Some(given), timed_out, after);
             }
-            Word::Abort { .. } => {
+            Word::Abort { .. } | Word::Decline { .. } => {
+                if self.offers[index].standing == Standing::Waiting {
+                    // It was asked for, and has not been granted.
+                    drop(self.offers[index].linked.take_request());
+                }
                 let given = self.given_back(index);
                 self.far_gave_back(ticket, given, after);
             }
@@ -548,20 +575,37 @@ impl<T> Queue<T> {
     }
 
     /// Drops the value of this offer if it has been taken. `true`: it had.
+    #[inline]
     pub(super) fn drop_spent(&mut self, index: usize, after: &mut After<T>) -> bool {
-        let is_spent = self.offers[index].standing == Standing::Spent;
+        let is_spent = matches!(self.offers[index].standing, Standing::Spent);
         if is_spent {
-            let value = self.remove(index, after).and_then(Self::spent_value);
-            after.dropped.extend(value);
+            self.drop_that_is_spent(index, after);
         }
         is_spent
     }
 
+    #[inline(never)]
+    fn drop_that_is_spent(&mut self, index: usize, after: &mut After<T>) {
+        let value = self.remove(index, after).and_then(Self::spent_value);
+        after.dropped.extend(value);
+    }
+
     /// The same of all that this handle's sends have left.
+    #[inline]
     pub(crate) fn drop_all_spent(&mut self, handle: Handle, after: &mut After<T>) {
-        let Some(remote) = &mut self.remote else { return };
-        after.dropped.extend(remote.spent.drain(..));
-        let is_left = |o: &Offer<T>| o.handle == handle && o.owner == Owner::Operation && o.standing == Standing::Spent;
+        // Without a link there is nothing, unless there was one.
+        if self.remote.is_some() || self.past.is_some() {
+            self.drop_all_that_is_spent(handle, after);
+        }
+    }
+
+    #[inline(never)]
+    fn drop_all_that_is_spent(&mut self, handle: Handle, after: &mut After<T>) {
+        if let Some(remote) = &mut self.remote {
+            after.dropped.extend(remote.spent.drain(..));
+        }
+        let is_left =
+            |o: &Offer<T>| o.handle == handle && o.owner == Owner::Operation && matches!(o.standing, Standing::Spent);
         while let Some(index) = self.offers.iter().position(is_left) {
             self.drop_spent(index, after);
         }
@@ -617,7 +661,7 @@ impl<T> Queue<T> {
         let places = self.lend(&mut after.wakes);
         let places = (self.lending.window != Window::None).then_some(places);
         if let Some(inlet) = &mut self.inlet {
-            inlet.link = Some(remote.link.clone());
+            inlet.link = Some(Box::new(ByLink { link: remote.link.clone(), stands_by: false }));
         }
         self.remote = Some(Box::new(remote));
         self.say(Word::Opened { places }, after);
@@ -660,6 +704,9 @@ impl<T> Queue<T> {
         }
         let ticket = self.next_ticket;
         self.next_ticket += 1;
+        if self.watchers.counted() == 0 {
+            value = value.map(apart);
+        }
         self.offers.push_back(Offer {
             ticket,
             handle: Handle::END,
@@ -721,7 +768,7 @@ impl<T> Queue<T> {
         match self.use_promised() {
             None => return Err(value),
             Some(false) => return Ok(()),
-            Some(true) => self.buffer.push_encoded(value),
+            Some(true) => self.buffer.push_encoded(apart(value)),
         }
         self.has_come(after);
         Ok(())
@@ -732,7 +779,7 @@ impl<T> Queue<T> {
         let Some(index) = self.find_far(Handle::END, number) else { return };
         let offer = &mut self.offers[index];
         let ask = offer.far.as_mut().and_then(|far| far.ask.as_mut()).filter(|ask| ask.number == request);
-        let Some(ask) = ask else { return self.say(Word::Abort { ticket: number }, after) };
+        let Some(ask) = ask else { return self.say(Word::Decline { ticket: number, request }, after) };
         let handle = ask.handle;
         if handle == Handle::BUFFER {
             return self.grant_to_buffer(index, value, after);
@@ -776,7 +823,7 @@ impl<T> Queue<T> {
             Err(number) => {
                 let reading = remote.reading(offer.ticket, number, bytes.clone());
                 offer.linked.make().read = Some(number);
-                Read::ToDecode(reading)
+                Read::ToDecode(Box::new(reading))
             }
         }
     }
@@ -788,7 +835,7 @@ impl<T> Queue<T> {
             Ok(read) => read,
             Err(number) => {
                 encoded.read = Some(number);
-                Read::ToDecode(remote.reading(BUFFERED, number, encoded.bytes.clone()))
+                Read::ToDecode(Box::new(remote.reading(BUFFERED, number, encoded.bytes.clone())))
             }
         }
     }
@@ -800,9 +847,16 @@ impl<T> Queue<T> {
     }
 
     /// A receive has decoded this, and looks again.
-    pub(crate) fn has_decoded(&mut self, reading: Reading<T>) {
-        if let Some(remote) = &mut self.remote {
-            remote.decoded = Some(reading);
+    pub(crate) fn has_decoded(&mut self, reading: Reading<T>, after: &mut After<T>) {
+        let Some(remote) = &mut self.remote else {
+            return after.dropped.extend(reading.into_value().and_then(Result::ok));
+        };
+        // An agent reads it once more, and says what is wrong with it.
+        let is_the_agents = remote.has_agent() && !reading.is_readable();
+        remote.decoded = Some(reading);
+        if is_the_agents {
+            self.end_reading(after);
+            self.unlink(after);
         }
     }
 

@@ -11,7 +11,8 @@
 //! - [`watchers`]: the receivers that wait.
 //! - [`events`], [`demand`]: what is between the queue and the agents of halves that are elsewhere.
 //! - here: the queue, and what the ends that are here do to it.
-//! - [`far`], [`answer`], [`linked`]: what agents, handles of a shared receiver elsewhere and links do to it.
+//! - [`far`], [`answer`], [`linked`]: what agents, handles of a shared receiver elsewhere and links do to it;
+//!   [`standby`]: how an agent gives way to a link, and comes back.
 
 mod answer;
 mod buffer;
@@ -25,6 +26,8 @@ mod far;
 pub(crate) mod linked;
 pub(crate) mod offer;
 mod seldom;
+#[cfg(feature = "link")]
+pub(crate) mod standby;
 pub(crate) mod value;
 mod watchers;
 
@@ -95,7 +98,7 @@ pub(crate) struct Queue<T> {
     /// Who holds a place of the buffer by an extended receive.
     held: Seldom<Handle>,
     /// How many offers an extended receive holds.
-    held_offers: usize,
+    held_offers: u32,
     /// In order of their tickets.
     offers: VecDeque<Offer<T>>,
     next_ticket: u64,
@@ -130,7 +133,7 @@ pub(crate) struct Queue<T> {
     #[expect(clippy::box_collection, reason = "a map takes three words also when it is empty")]
     demands: Option<Box<BTreeMap<Handle, Demands<T>>>>,
     /// How many of them have an unanswered reservation.
-    wanting: usize,
+    wanting: u32,
     /// Set: the receiver elsewhere promises places, and so many of them are left. What waits for one waits here.
     credits: Option<u32>,
     /// How many of the values that the outlet took out of the buffer have no credit yet. They go before all other sends.
@@ -164,6 +167,12 @@ pub(crate) struct Queue<T> {
     /// The other half is at the other end of a link.
     #[cfg(feature = "link")]
     pub(crate) remote: Option<Box<encoded::Remote<T>>>,
+    /// What is left of a link that was given up.
+    #[cfg(feature = "link")]
+    past: Option<Box<standby::Past>>,
+    /// No link any more: what goes over the channel needs an agent.
+    #[cfg(feature = "link")]
+    keeps_agent: bool,
 }
 
 fn commit(own: Branching<'_>) -> bool {
@@ -216,6 +225,10 @@ impl<T> Queue<T> {
             unmatched: None,
             #[cfg(feature = "link")]
             remote: None,
+            #[cfg(feature = "link")]
+            past: None,
+            #[cfg(feature = "link")]
+            keeps_agent: false,
         }
     }
 
@@ -235,7 +248,7 @@ impl<T> Queue<T> {
     /// Takes over an offer that was made in the one slot. No value: an extended receive has it.
     pub(crate) fn adopt_offer(&mut self, value: Option<T>, waker: Option<Waker>, has_turn: bool) {
         let standing = if value.is_some() { Standing::Waiting } else { Standing::Held(Handle::END) };
-        self.held_offers += usize::from(value.is_none());
+        self.held_offers += u32::from(value.is_none());
         let ticket = FIRST_TICKET;
         let value = value.map_or(Value::Gone, Value::Here);
         let (handle, owner) = (Handle::END, Owner::Operation);
@@ -343,6 +356,8 @@ impl<T> Queue<T> {
         after: &mut After<T>,
     ) -> Offered {
         #[cfg(feature = "link")]
+        self.needs_agent_for(handle, after);
+        #[cfg(feature = "link")]
         self.drop_all_spent(handle, after);
         // What a dropped send left behind is dropped by the next one.
         if !self.kept.is_empty() {
@@ -384,8 +399,8 @@ impl<T> Queue<T> {
     fn make_room(&mut self, handle: Handle, after: &mut After<T>) -> Result<(), Why> {
         let Some(bound) = self.senders_bound else { return Ok(()) };
         let apart = self.sender_claimed && self.acts(handle);
-        let waits = |o: &Offer<T>| o.standing == Standing::Waiting && (!apart || o.handle == handle);
-        if self.offers.iter().filter(|o| waits(o)).count() < bound.max {
+        let waits = |o: &Offer<T>| matches!(o.standing, Standing::Waiting) && (!apart || o.handle == handle);
+        if self.offers.iter().filter(|o| waits(o)).count() < bound.max as usize {
             return Ok(());
         }
         let expires = match bound.overflow {
@@ -454,7 +469,7 @@ impl<T> Queue<T> {
             return Admit::Wait;
         }
         // Those who came first go first.
-        let behind = self.offers.iter().any(|o| o.standing == Standing::Waiting && self.acts(o.handle));
+        let behind = self.offers.iter().any(|o| matches!(o.standing, Standing::Waiting) && self.acts(o.handle));
         if behind || !self.acts(handle) {
             return Admit::Wait;
         }
@@ -517,7 +532,7 @@ impl<T> Queue<T> {
         let mut index = 0;
         while index < self.offers.len() {
             let offer = &self.offers[index];
-            if offer.standing != Standing::Waiting || !self.acts(offer.handle) {
+            if !matches!(offer.standing, Standing::Waiting) || !self.acts(offer.handle) {
                 index += 1;
                 continue;
             }
@@ -649,7 +664,7 @@ impl<T> Queue<T> {
             return Stand::Failed(why);
         }
         let offer = &mut self.offers[index];
-        if offer.choice.is_none() || offer.standing != Standing::Waiting {
+        if offer.choice.is_none() || !matches!(offer.standing, Standing::Waiting) {
             after.stale.store(&mut offer.waker, waker);
         }
         Stand::Pending
@@ -664,7 +679,7 @@ impl<T> Queue<T> {
         };
         match (&self.offers[index].choice, own) {
             #[cfg(feature = "link")]
-            _ if self.offers[index].standing == Standing::Spent => true,
+            _ if matches!(self.offers[index].standing, Standing::Spent) => true,
             (None, None) => true,
             (Some((decision, _)), Some(own)) => decision.is(own),
             _ => matches!(self.offers[index].standing, Standing::Held(_) | Standing::Failed(_)),
@@ -871,7 +886,9 @@ impl<T> Queue<T> {
         #[cfg(feature = "link")]
         let is_out = matches!(offer.standing, Standing::Away(_) | Standing::Held(_));
         #[cfg(feature = "link")]
-        if self.remote.is_some() && (is_out || offer.linked.has_bytes()) {
+        let is_bytes = self.remote.as_ref().is_some_and(|remote| !remote.has_agent());
+        #[cfg(feature = "link")]
+        if is_bytes && (is_out || offer.linked.has_bytes()) {
             // The link has its bytes, or will have them, and nothing asks for the value any more.
             after.dropped.extend(self.offers[index].value.take());
         }
@@ -887,7 +904,7 @@ impl<T> Queue<T> {
         if self.no_more_sends(ends).is_none() {
             return;
         }
-        let ownerless = |o: &Offer<T>| o.owner == Owner::Nobody && o.standing == Standing::Waiting;
+        let ownerless = |o: &Offer<T>| o.owner == Owner::Nobody && matches!(o.standing, Standing::Waiting);
         while let Some(index) = self.offers.iter().position(ownerless) {
             self.discard_offer(index, after);
         }
@@ -895,6 +912,7 @@ impl<T> Queue<T> {
 
     // ---- receiving
 
+    /// Takes a value for a receive of this handle.
     pub(crate) fn take(
         &mut self,
         handle: Handle,
@@ -903,6 +921,21 @@ impl<T> Queue<T> {
         ends: Ends,
         after: &mut After<T>,
     ) -> Took<T> {
+        self.take_in_line(handle, own, extended, ends, after)
+    }
+
+    /// The same where receives come most.
+    #[inline(always)]
+    pub(crate) fn take_in_line(
+        &mut self,
+        handle: Handle,
+        own: Branching<'_>,
+        extended: bool,
+        ends: Ends,
+        after: &mut After<T>,
+    ) -> Took<T> {
+        #[cfg(feature = "link")]
+        self.needs_agent_for(handle, after);
         self.begin_use(&mut after.wakes);
         if self.receivers_bound.is_some() && self.watchers.is_expired(handle) {
             if !commit(own) {
@@ -937,10 +970,15 @@ impl<T> Queue<T> {
                 return Took::ChoiceGone;
             }
             #[cfg(feature = "link")]
-            let decoded = self.take_decoded_first();
+            let value = match self.remote {
+                None => self.buffer.pop_front(),
+                Some(_) => {
+                    let decoded = self.take_decoded_first();
+                    self.buffer.pop_front().or(decoded)
+                }
+            };
+            #[cfg(not(feature = "link"))]
             let value = self.buffer.pop_front();
-            #[cfg(feature = "link")]
-            let value = value.or(decoded);
             if extended {
                 self.held.push(handle);
             } else {
@@ -975,7 +1013,7 @@ impl<T> Queue<T> {
         let mut index = 0;
         while index < self.offers.len() {
             let offer = &self.offers[index];
-            if offer.standing != Standing::Waiting || !self.acts(offer.handle) {
+            if !matches!(offer.standing, Standing::Waiting) || !self.acts(offer.handle) {
                 index += 1;
                 continue;
             }
@@ -1017,7 +1055,9 @@ impl<T> Queue<T> {
                 }
             }
             #[cfg(feature = "link")]
-            self.take_decoded(index);
+            if self.remote.is_some() {
+                self.take_decoded(index);
+            }
             let offer = &mut self.offers[index];
             let Some(value) = offer.value.take() else { return Took::Nothing };
             if extended {
@@ -1038,10 +1078,11 @@ impl<T> Queue<T> {
     }
 
     /// Registers a receive that found nothing. An error: the bound on pending receivers refuses it.
+    #[inline]
     pub(crate) fn watch(&mut self, handle: Handle, waker: &Waker, after: &mut After<T>) -> Result<(), RecvError> {
         if let Some(bound) = self.receivers_bound
             && !self.watchers.has(handle)
-            && self.watchers.counted() >= bound.max
+            && self.watchers.counted() >= bound.max as usize
         {
             let was_woken = match bound.overflow {
                 Overflow::Fifo => self.watchers.expire(true, &mut after.wakes),
@@ -1139,9 +1180,10 @@ impl<T> Queue<T> {
     }
 
     /// Whether another receive may take something, or ask for it.
+    #[inline]
     fn has_left(&self) -> bool {
         let left = |offer: &Offer<T>| {
-            offer.standing == Standing::Waiting
+            matches!(offer.standing, Standing::Waiting)
                 && self.acts(offer.handle)
                 && offer.far.as_ref().is_none_or(|far| far.ask.is_none())
         };

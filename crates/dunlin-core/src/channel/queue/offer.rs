@@ -163,7 +163,7 @@ pub(crate) enum Took<T> {
     /// This offer would be taken, if its value can be decoded: that is done where the channel is not locked,
     /// and then the receive looks again.
     #[cfg(feature = "link")]
-    Reads(Reading<T>),
+    Reads(Box<Reading<T>>),
     /// The first value in the buffer cannot be decoded. Its send is over, so that the channel is poisoned: both
     /// ends have to know.
     #[cfg(feature = "link")]

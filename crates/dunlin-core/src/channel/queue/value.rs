@@ -79,6 +79,7 @@ pub(super) enum Value<T> {
 
 impl<T> Value<T> {
     /// The value, for the receive that has settled the offer.
+    #[inline]
     pub(super) fn take(&mut self) -> Option<T> {
         #[cfg(feature = "link")]
         if let Self::Encoded(_) = self {

@@ -34,6 +34,12 @@ const ENDED: u32 = NO_SENDER | NO_RECEIVER | RETIRED | POISONED;
 /// A poll, or the lock, if the slot is not for it.
 type ByLink<'g, T, R> = Result<Poll<R>, Guard<'g, Inner<T>>>;
 
+/// Whether there is a link, so that the slots may be in use.
+#[inline(always)]
+pub(super) fn is_linked<T>(g: &Guard<'_, Inner<T>>) -> bool {
+    g.queue.as_ref().is_some_and(|queue| queue.remote.is_some())
+}
+
 /// What is in the slots, if a link uses them, goes into the queue.
 #[inline]
 pub(super) fn empty_slot<T>(g: &mut Guard<'_, Inner<T>>) {
@@ -58,6 +64,7 @@ fn slot<'g, T>(g: &'g mut Guard<'_, Inner<T>>) -> Option<&'g mut Slot> {
 impl<T> Chan<T> {
     /// Sends the value in `value` by the slot. The lock comes back if there is no link, or something else is
     /// there.
+    #[inline(never)]
     pub(super) fn poll_send_over_link<'g>(
         &'g self,
         mut g: Guard<'g, Inner<T>>,
@@ -76,6 +83,11 @@ impl<T> Chan<T> {
         drop(g);
         let bytes = match encode(unsent, terms, terms.value_max, cx.waker()) {
             Poll::Ready(Ok(bytes)) => bytes,
+            Poll::Ready(Err(_)) if terms.is_message => {
+                // The agent says what is wrong with it, or can send it.
+                self.unlink();
+                return Err(self.lock());
+            }
             Poll::Ready(Err(why)) => return Ok(Poll::Ready(Err(why.into()))),
             // An end in the value is not at rest.
             Poll::Pending => return Ok(Poll::Pending),
@@ -141,9 +153,9 @@ impl<T> Chan<T> {
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Failed>> {
         let mut after = After::new();
-        after.encoding = Some(encoding);
+        after.encoding = Some(Box::new(encoding));
         let source = &mut Source::Slot(value);
-        let sent = self.poll_send_locked(post, source, cx, None, &mut after);
+        let sent = self.poll_send_again(post, source, cx, None, &mut after);
         let sent = self.encode_and_send(sent, post, source, cx, None, &mut after);
         after.done();
         sent
@@ -189,6 +201,7 @@ impl<T> Chan<T> {
 
     /// Takes the value in the slot, or waits for one there. The lock comes back if there is no link, or
     /// something else is there.
+    #[inline(never)]
     pub(super) fn poll_take_over_link<'g>(
         &'g self,
         mut g: Guard<'g, Inner<T>>,
@@ -198,7 +211,6 @@ impl<T> Chan<T> {
         choice: Option<&ChoiceCx>,
     ) -> ByLink<'g, T, Result<(T, Option<u64>), RecvError>> {
         let is_plain = handle == Handle::END && !extended && choice.is_none() && !g.has_any(ENDED);
-        let is_linked = |g: &Guard<'_, Inner<T>>| g.queue.as_ref().is_some_and(|queue| queue.remote.is_some());
         if !is_plain || !is_linked(&g) {
             empty_slot(&mut g);
             return Err(g);
@@ -224,10 +236,13 @@ impl<T> Chan<T> {
             unreachable!("it is readable");
         }
         empty_slot(&mut g);
+        let mut after = After::new();
         if let Some(queue) = &mut g.queue {
-            queue.has_decoded(reading);
+            queue.has_decoded(reading, &mut after);
         }
+        publish(&mut g);
         drop(g);
+        after.done();
         Ok(self.poll_take_queued(handle, extended, cx, choice))
     }
 

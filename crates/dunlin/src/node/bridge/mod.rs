@@ -5,21 +5,22 @@
 //! machine's, what is waiting the core's. Between them are only the values that are on their way, and their ends.
 
 mod away;
-pub(in crate::node) mod receiving;
-pub(in crate::node) mod sending;
+pub(in crate::node) mod link;
+mod receiving;
+mod sending;
+pub(in crate::node) mod words;
 
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use dunlin_core::Reason;
 use dunlin_core::carrier::{AnyInlet, CarriedEnd};
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_proto::id::{Contact, Ticket};
-use dunlin_proto::wire::{End, Poison, Which};
+use dunlin_proto::wire::Which;
 use dunlin_proto::{HomeHears, ProxyHears};
 
 use super::codec::Encoding;
-use super::work::Says;
+use super::work::{Says, Told};
 
 pub(crate) use away::AwayBridge;
 pub(crate) use receiving::ReceivingBridge;
@@ -46,6 +47,20 @@ pub(crate) trait Bridge: Send {
     /// How messages are written whose ends somebody has to answer for also when this bridge is over. `None`: there are none.
     fn late_values(&self) -> Option<Encoding> {
         None
+    }
+    /// Whether its agent stands by, so that it does little and runs no code of users.
+    fn is_quick(&self) -> bool {
+        false
+    }
+    /// The agent goes on, if it stands by.
+    fn unlink(&mut self, _: &Says<'_>) {}
+    /// `false`: not so quickly.
+    fn hear_quickly(&mut self, _: &Told) -> bool {
+        false
+    }
+    /// `false`: it has to be [polled](Self::poll).
+    fn poll_quickly(&mut self, _: &Context<'_>) -> bool {
+        false
     }
     /// The channel's home has spoken to this sending half.
     fn hear_home(&mut self, heard: ProxyHears, says: &Says<'_>);
@@ -75,17 +90,4 @@ pub(crate) trait Bridge: Send {
     fn poison(&mut self, text: &str);
     /// A message panicked in what was last asked of this bridge.
     fn fail(&mut self, text: &str, says: &Says<'_>);
-}
-
-/// As the wire has it.
-pub(in crate::node) fn poison(reason: &Reason) -> Poison {
-    Poison { strength: reason.strength().as_u8(), reason: reason.as_str().to_owned() }
-}
-
-pub(in crate::node) fn reason(poison: &Poison) -> Reason {
-    Reason::from(poison.reason.as_str()).of_strength(poison.strength)
-}
-
-pub(crate) fn full_poison(text: &str) -> End {
-    End::Poisoned(poison(&text.into()))
 }

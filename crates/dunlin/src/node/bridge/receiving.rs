@@ -4,20 +4,22 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use dunlin_core::Why;
 use dunlin_core::agent::FromReceiver;
-use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet, CarriedEnd, Value};
+use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet, CarriedEnd, Returned, Value};
+use dunlin_core::remote::Word;
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_proto::id::{ChannelId, Contact, NodeId, Request, Ticket};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{End, Failure, Poison, Terms, Which};
 use dunlin_proto::{HomeHears, Machine, ProxyHears};
 
-use super::{Bridge, full_poison, poison, reason};
+use super::Bridge;
+use super::link::{LINKS_MAX, terms};
+use super::words::{failure, full_poison, poison, reason};
 use crate::node::budget::Budget;
 use crate::node::codec::{self, Encoding};
 use crate::node::message::{self, Arriving, Completion, Leaving, NotNow, Reading, Reads, WINDOW};
-use crate::node::work::Says;
+use crate::node::work::{Says, Told};
 
 /// At the receiver's half: the channel's home.
 pub(crate) struct ReceivingBridge {
@@ -43,6 +45,12 @@ pub(crate) struct ReceivingBridge {
     told_retired: bool,
     /// `None`: neither end has left, nor ended the channel.
     parting: Option<Box<Parting>>,
+    /// The agent stands by, or has gone on and not taken over.
+    is_linked: bool,
+    /// How often it has.
+    links: u8,
+    /// Something has been settled: the agent may stand by.
+    has_settled: bool,
 }
 
 /// What is open of values that are more than their bytes.
@@ -79,6 +87,12 @@ struct Parting {
     over: Option<End>,
 }
 
+impl Values {
+    fn is_empty(&self) -> bool {
+        self.arriving.is_empty() && self.onward.is_empty() && self.reading.is_empty()
+    }
+}
+
 impl Parting {
     /// Whether the sender has ended the channel, and the receiver has not heard all of that.
     fn ends(&self) -> bool {
@@ -112,7 +126,83 @@ impl ReceivingBridge {
             visits: false,
             told_retired: false,
             parting: None,
+            is_linked: false,
+            links: 0,
+            has_settled: false,
         }
+    }
+
+    /// Values come without the agent from here on, if that is possible.
+    fn link(&mut self, says: &Says<'_>) {
+        let (Some(inlet), Some(from)) = (&self.inlet, self.from) else { return };
+        let is_plain = self.lends && !self.visits && self.unread == Unread::Unsaid && !self.told_retired;
+        let is_open = self.parting.is_some() || self.values.as_ref().is_some_and(|values| !values.is_empty());
+        if self.is_linked || self.links >= LINKS_MAX || !is_plain || is_open {
+            return;
+        }
+        if let Some(link) = says.link(Some(from))
+            && inlet.link(terms(self.encoding, u64::MAX), link)
+        {
+            self.is_linked = true;
+            self.links += 1;
+        }
+    }
+
+    /// What has come is this bridge's to offer, if the agent has gone on.
+    fn take_over(&mut self, says: &Says<'_>) {
+        let returned = self.inlet.as_ref().filter(|_| self.is_linked).and_then(AnyInlet::take_returned);
+        let (Some(returned), Some(from)) = (returned, self.from) else { return };
+        self.is_linked = false;
+        let giver = says.speak(|locked| locked.state.machine.contact(from));
+        for value in returned {
+            let heard = match value {
+                Returned::Offer(ticket, bytes) => HomeHears::Offered(ticket, bytes),
+                Returned::Grant(ticket, request, bytes) => HomeHears::Granted(ticket, request, bytes),
+            };
+            self.hear_from_sender(giver, heard, says);
+        }
+    }
+
+    /// The agent goes on.
+    fn go_on(&mut self, says: &Says<'_>) {
+        if self.is_linked {
+            self.inlet.iter().for_each(AnyInlet::unlink);
+            self.take_over(says);
+        }
+    }
+
+    /// Nothing is said to the machine any more, and what had come is not offered any more.
+    fn end_link(&mut self) {
+        if std::mem::take(&mut self.is_linked)
+            && let Some(inlet) = &self.inlet
+        {
+            inlet.unlink();
+            drop(inlet.take_returned());
+        }
+    }
+
+    /// While the agent stands by the queue itself hears of offers.
+    fn hear_linked(&self, heard: &HomeHears) -> bool {
+        let Some(inlet) = self.inlet.as_ref().filter(|_| self.is_linked) else { return false };
+        let word = match heard {
+            // Ends may come with it.
+            HomeHears::Offered(_, bytes) | HomeHears::Granted(_, _, bytes) if self.with_ends(bytes).is_some() => {
+                return false;
+            }
+            HomeHears::Offered(ticket, value) => Word::Offer { ticket: *ticket, value: value.clone() },
+            HomeHears::OfferedByChoice(ticket, choice) => Word::OfferChoice { ticket: *ticket, choice: *choice },
+            HomeHears::Granted(ticket, request, value) => {
+                Word::Grant { ticket: *ticket, request: *request, value: value.clone() }
+            }
+            HomeHears::Withdraw(ticket) => Word::Withdraw { ticket: *ticket },
+            HomeHears::Revoke(ticket) => Word::Revoke { ticket: *ticket },
+            HomeHears::Announced => {
+                inlet.ask_awaited();
+                return true;
+            }
+            _ => return false,
+        };
+        inlet.hear(word).is_ok()
     }
 
     fn values(&mut self) -> &mut Values {
@@ -398,6 +488,178 @@ impl ReceivingBridge {
         !is_over
     }
 
+    /// The sending half has spoken.
+    fn hear_from_sender(&mut self, giver: Contact, heard: HomeHears, says: &Says<'_>) {
+        let (channel, from) = (says.channel, giver.node);
+        let Some(inlet) = &self.inlet else {
+            if let HomeHears::Sent(bytes) = heard {
+                says.drained(bytes.len());
+                self.drop_ends(self.with_ends(&bytes), giver, says);
+            }
+            return;
+        };
+        match heard {
+            HomeHears::Attached => {
+                self.from = Some(from);
+                self.say_unread(says);
+            }
+            HomeHears::OfferedUnread(ticket, bytes) => match Reading::parse(bytes.clone()) {
+                Some(_) => {
+                    self.announce(ticket, Some(Arriving::unread(bytes, self.encoding)), giver, says);
+                    if let Some(inlet) = &self.inlet {
+                        inlet.offer_unread(ticket);
+                    }
+                }
+                None => says.failed(from, ticket, Failure::Undecodable(NO_PLACE.to_owned())),
+            },
+            HomeHears::GrantedUnread(ticket, request, bytes) => match Reading::parse(bytes.clone()) {
+                Some(reading) => {
+                    // Before somebody passes it on. It is forgotten if nobody does.
+                    self.announce(ticket, Some(Arriving::unread(bytes, self.encoding)), giver, says);
+                    if self.inlet.as_ref().is_none_or(|inlet| !inlet.grant_unread(ticket, request)) {
+                        self.forget(ticket, says);
+                        let reads = message::read(reading, ticket, from, says);
+                        self.values().reading.insert(ticket, (Some(request), reads));
+                    }
+                }
+                None => {
+                    inlet.withdraw(ticket);
+                    says.failed(from, ticket, Failure::Undecodable(NO_PLACE.to_owned()));
+                }
+            },
+            HomeHears::Offered(ticket, bytes) => match message::arrive(inlet.shape(), bytes, self.encoding, says) {
+                Ok((value, arriving)) => {
+                    self.announce(ticket, arriving, giver, says);
+                    if let Some(inlet) = &self.inlet {
+                        inlet.offer(ticket, value);
+                    }
+                    self.say_unread(says);
+                }
+                Err(why) => says.failed(from, ticket, Failure::Undecodable(why)),
+            },
+            HomeHears::OfferedByChoice(ticket, choice) => inlet.offer_choice(ticket, choice),
+            HomeHears::Granted(ticket, request, bytes) => {
+                match message::arrive(inlet.shape(), bytes, self.encoding, says) {
+                    Ok((value, arriving)) => {
+                        self.announce(ticket, arriving, giver, says);
+                        self.grant(ticket, request, value, from, says);
+                    }
+                    Err(why) => {
+                        inlet.withdraw(ticket);
+                        says.failed(from, ticket, Failure::Undecodable(why));
+                    }
+                }
+            }
+            HomeHears::Sent(bytes) => {
+                let (len, with_ends) = (bytes.len(), self.with_ends(&bytes));
+                match message::arrive(inlet.shape(), bytes, self.encoding, says) {
+                    Ok((value, arriving)) => {
+                        // First: its ends are here, whatever becomes of it, and who receives it may send them
+                        // on at once.
+                        if let Some(arriving) = arriving {
+                            says.speak(|locked| arriving.adopt(giver, self.encoding, locked));
+                        }
+                        if self.visits {
+                            return inlet.restore(value);
+                        }
+                        // The machine has counted the credits; but a sender may have sent behind its own last
+                        // word. Nobody waits for that.
+                        let Ok(buffered) = inlet.push(value) else { return says.drained(len) };
+                        if let Some(places) = self.budget.arrived(len, buffered) {
+                            inlet.lend_at_most(places);
+                        }
+                    }
+                    // Its send is complete, so it cannot be refused: both ends must know.
+                    Err(why) => {
+                        says.drained(len);
+                        let reason = format!("a value that arrived could not be read: {why}");
+                        inlet.poison(reason.as_str().into());
+                        // The home before this one has read it.
+                        if !self.visits {
+                            says.end_home(full_poison(&reason));
+                        }
+                        self.drop_ends(with_ends, giver, says);
+                    }
+                }
+            }
+            HomeHears::Announced => inlet.ask_awaited(),
+            HomeHears::Withdraw(ticket) => {
+                if let Some(copy) = inlet.withdraw(ticket) {
+                    self.take_reading(ticket);
+                    self.forget(ticket, says);
+                    says.speak(|locked| locked.state.machine.withdrawn(locked.now, channel, from, ticket));
+                    drop(copy);
+                }
+            }
+            HomeHears::Revoke(ticket) => {
+                inlet.revoke(ticket);
+                // What has not come yet has not been granted here.
+                if let Some((Some(request), _)) = self.take_reading(ticket) {
+                    says.speak(|locked| locked.state.machine.decline(locked.now, channel, from, ticket, request));
+                }
+            }
+            HomeHears::Ended(how) => self.ended(how, says),
+            HomeHears::Take => {
+                self.from = Some(from);
+                let promised = says.speak(|locked| locked.state.machine.credits_of(channel, from));
+                self.credits = if self.lends { inlet.credits_anew(promised) } else { 0 };
+                let terms = Terms {
+                    window: WINDOW,
+                    credits: self.credits,
+                    value_max: says.speak(|locked| locked.state.machine.value_max()),
+                };
+                says.speak(|locked| locked.state.machine.admit(locked.now, channel, from, terms));
+                // It is another half.
+                if self.unread == Unread::Said {
+                    self.unread = Unread::Unsaid;
+                }
+                self.say_unread(says);
+            }
+            HomeHears::Leave => {
+                // Nobody receives here; but what was received before has to be said first.
+                self.flush(says);
+                says.speak(|locked| locked.state.machine.leave_home(locked.now, channel));
+            }
+            HomeHears::Empty => {
+                self.parting().ships = Some(giver);
+                self.ship(says);
+            }
+            HomeHears::Arrived(how) => {
+                self.visits = false;
+                says.speak(|locked| locked.state.machine.install(locked.now, channel));
+                let early = self.parting.as_mut().map(|parting| std::mem::take(&mut parting.early_ends));
+                for end in early.into_iter().flatten() {
+                    if !end_by_receiver(end, says) {
+                        return self.inlet = None;
+                    }
+                }
+                if let Some(how) = how {
+                    self.ended(how, says);
+                    if says.speak(|locked| locked.state.machine.home_is_left(channel)) {
+                        self.ended(End::Gone, says);
+                    }
+                }
+            }
+            HomeHears::Lapsed(_) => {
+                self.parting().lapsed = true;
+                // Its receiver is gone, which is heard by its inlet.
+                self.parting().lent = None;
+            }
+            HomeHears::Failed(how) => {
+                let inlet = self.inlet.take();
+                match (how, inlet) {
+                    (End::Lost, Some(inlet)) => lose(inlet, says),
+                    (End::Poisoned(poison), Some(inlet)) => inlet.poison(reason(&poison)),
+                    _ => {}
+                }
+                if let Some(parting) = &mut self.parting {
+                    parting.lent = None;
+                }
+            }
+            HomeHears::Lost(_) => self.ended(End::Lost, says),
+        }
+    }
+
     /// `false`: the receiver has gone.
     fn hear(&mut self, event: FromReceiver<Value>, says: &Says<'_>) -> bool {
         let channel = says.channel;
@@ -526,20 +788,6 @@ fn read_whole(inlet: &AnyInlet, message: Bytes, encoding: Encoding, says: &Says<
     }
 }
 
-pub(in crate::node) fn failure(why: Why) -> Failure {
-    match why {
-        Why::Poisoned(reason) => Failure::Poisoned(poison(&reason)),
-        Why::Refused => Failure::Refused,
-        Why::Expired => Failure::Expired,
-        Why::WouldBlock => Failure::WouldBlock,
-        Why::OwnChannel => Failure::OwnChannel,
-        // It was to go on from here.
-        Why::TooLarge { bytes_max, .. } => Failure::TooLarge { max: bytes_max },
-        Why::Unsendable(text) => Failure::Undecodable(text.as_str().to_owned()),
-        _ => Failure::Closed,
-    }
-}
-
 impl Bridge for ReceivingBridge {
     fn which(&self) -> Which {
         Which::Receiver
@@ -550,7 +798,8 @@ impl Bridge for ReceivingBridge {
     }
 
     fn rests(&self) -> bool {
-        self.parting.as_ref().is_none_or(|parting| parting.early_ends.is_empty() && !parting.ends())
+        let parting = self.parting.as_ref();
+        !self.is_linked && parting.is_none_or(|parting| parting.early_ends.is_empty() && !parting.ends())
     }
 
     fn matched(&mut self) {
@@ -558,6 +807,7 @@ impl Bridge for ReceivingBridge {
     }
 
     fn lent(&mut self, end: CarriedEnd, says: &Says<'_>) {
+        self.go_on(says);
         if self.visits {
             // It was not used here: there is nothing to follow it. Its agent first, which would hear that it is gone.
             self.leave();
@@ -568,11 +818,16 @@ impl Bridge for ReceivingBridge {
     }
 
     fn retry(&mut self, says: &Says<'_>) {
+        self.take_over(says);
         self.ship(says);
         self.finish(says);
     }
 
     fn poll(&mut self, cx: &mut Context<'_>, says: &Says<'_>) -> Poll<()> {
+        if self.poll_quickly(cx) {
+            return Poll::Pending;
+        }
+        self.take_over(says);
         loop {
             let Some(inlet) = &mut self.inlet else {
                 if let Some(left) = self.values.take() {
@@ -581,8 +836,15 @@ impl Bridge for ReceivingBridge {
                 return Poll::Ready(());
             };
             match inlet.poll(cx) {
-                Poll::Pending => return Poll::Pending,
+                Poll::Pending => {
+                    if std::mem::take(&mut self.has_settled) {
+                        self.link(says);
+                    }
+                    return Poll::Pending;
+                }
                 Poll::Ready(event) => {
+                    self.go_on(says);
+                    self.has_settled |= matches!(event, FromReceiver::Taken(_));
                     if !self.hear(event, says) {
                         self.inlet = None;
                     }
@@ -591,172 +853,27 @@ impl Bridge for ReceivingBridge {
         }
     }
 
+    fn unlink(&mut self, says: &Says<'_>) {
+        self.go_on(says);
+    }
+
+    fn is_quick(&self) -> bool {
+        self.is_linked
+    }
+
+    fn hear_quickly(&mut self, told: &Told) -> bool {
+        if let Told::Home(_, heard) = told { self.hear_linked(heard) } else { false }
+    }
+
+    fn poll_quickly(&mut self, cx: &Context<'_>) -> bool {
+        self.is_linked && self.inlet.as_ref().is_some_and(|inlet| inlet.stands_by(cx))
+    }
+
     fn hear_sender(&mut self, giver: Contact, heard: HomeHears, says: &Says<'_>) {
-        let (channel, from) = (says.channel, giver.node);
-        let Some(inlet) = &self.inlet else {
-            if let HomeHears::Sent(bytes) = heard {
-                says.drained(bytes.len());
-                self.drop_ends(self.with_ends(&bytes), giver, says);
-            }
-            return;
-        };
-        match heard {
-            HomeHears::Attached => {
-                self.from = Some(from);
-                self.say_unread(says);
-            }
-            HomeHears::OfferedUnread(ticket, bytes) => match Reading::parse(bytes.clone()) {
-                Some(_) => {
-                    self.announce(ticket, Some(Arriving::unread(bytes, self.encoding)), giver, says);
-                    if let Some(inlet) = &self.inlet {
-                        inlet.offer_unread(ticket);
-                    }
-                }
-                None => says.failed(from, ticket, Failure::Undecodable(NO_PLACE.to_owned())),
-            },
-            HomeHears::GrantedUnread(ticket, request, bytes) => match Reading::parse(bytes.clone()) {
-                Some(reading) => {
-                    // Before somebody passes it on. It is forgotten if nobody does.
-                    self.announce(ticket, Some(Arriving::unread(bytes, self.encoding)), giver, says);
-                    if self.inlet.as_ref().is_none_or(|inlet| !inlet.grant_unread(ticket, request)) {
-                        self.forget(ticket, says);
-                        let reads = message::read(reading, ticket, from, says);
-                        self.values().reading.insert(ticket, (Some(request), reads));
-                    }
-                }
-                None => {
-                    inlet.withdraw(ticket);
-                    says.failed(from, ticket, Failure::Undecodable(NO_PLACE.to_owned()));
-                }
-            },
-            HomeHears::Offered(ticket, bytes) => match message::arrive(inlet.shape(), bytes, self.encoding, says) {
-                Ok((value, arriving)) => {
-                    self.announce(ticket, arriving, giver, says);
-                    if let Some(inlet) = &self.inlet {
-                        inlet.offer(ticket, value);
-                    }
-                    self.say_unread(says);
-                }
-                Err(why) => says.failed(from, ticket, Failure::Undecodable(why)),
-            },
-            HomeHears::OfferedByChoice(ticket, choice) => inlet.offer_choice(ticket, choice),
-            HomeHears::Granted(ticket, request, bytes) => {
-                match message::arrive(inlet.shape(), bytes, self.encoding, says) {
-                    Ok((value, arriving)) => {
-                        self.announce(ticket, arriving, giver, says);
-                        self.grant(ticket, request, value, from, says);
-                    }
-                    Err(why) => {
-                        inlet.withdraw(ticket);
-                        says.failed(from, ticket, Failure::Undecodable(why));
-                    }
-                }
-            }
-            HomeHears::Sent(bytes) => {
-                let (len, with_ends) = (bytes.len(), self.with_ends(&bytes));
-                match message::arrive(inlet.shape(), bytes, self.encoding, says) {
-                    Ok((value, arriving)) => {
-                        // First: its ends are here, whatever becomes of it, and who receives it may send them on at once.
-                        if let Some(arriving) = arriving {
-                            says.speak(|locked| arriving.adopt(giver, self.encoding, locked));
-                        }
-                        if self.visits {
-                            return inlet.restore(value);
-                        }
-                        // The machine has counted the credits; but a sender may have sent behind its own last word. Nobody waits for that.
-                        let Ok(buffered) = inlet.push(value) else { return says.drained(len) };
-                        if let Some(places) = self.budget.arrived(len, buffered) {
-                            inlet.lend_at_most(places);
-                        }
-                    }
-                    // Its send is complete, so it cannot be refused: both ends must know.
-                    Err(why) => {
-                        says.drained(len);
-                        let reason = format!("a value that arrived could not be read: {why}");
-                        inlet.poison(reason.as_str().into());
-                        // The home before this one has read it.
-                        if !self.visits {
-                            says.end_home(full_poison(&reason));
-                        }
-                        self.drop_ends(with_ends, giver, says);
-                    }
-                }
-            }
-            HomeHears::Announced => inlet.ask_awaited(),
-            HomeHears::Withdraw(ticket) => {
-                if let Some(copy) = inlet.withdraw(ticket) {
-                    self.take_reading(ticket);
-                    self.forget(ticket, says);
-                    says.speak(|locked| locked.state.machine.withdrawn(locked.now, channel, from, ticket));
-                    drop(copy);
-                }
-            }
-            HomeHears::Revoke(ticket) => {
-                inlet.revoke(ticket);
-                // What has not come yet has not been granted here.
-                if let Some((Some(request), _)) = self.take_reading(ticket) {
-                    says.speak(|locked| locked.state.machine.decline(locked.now, channel, from, ticket, request));
-                }
-            }
-            HomeHears::Ended(how) => self.ended(how, says),
-            HomeHears::Take => {
-                self.from = Some(from);
-                let promised = says.speak(|locked| locked.state.machine.credits_of(channel, from));
-                self.credits = if self.lends { inlet.credits_anew(promised) } else { 0 };
-                let terms = Terms {
-                    window: WINDOW,
-                    credits: self.credits,
-                    value_max: says.speak(|locked| locked.state.machine.value_max()),
-                };
-                says.speak(|locked| locked.state.machine.admit(locked.now, channel, from, terms));
-                // It is another half.
-                if self.unread == Unread::Said {
-                    self.unread = Unread::Unsaid;
-                }
-                self.say_unread(says);
-            }
-            HomeHears::Leave => {
-                // Nobody receives here; but what was received before has to be said first.
-                self.flush(says);
-                says.speak(|locked| locked.state.machine.leave_home(locked.now, channel));
-            }
-            HomeHears::Empty => {
-                self.parting().ships = Some(giver);
-                self.ship(says);
-            }
-            HomeHears::Arrived(how) => {
-                self.visits = false;
-                says.speak(|locked| locked.state.machine.install(locked.now, channel));
-                let early = self.parting.as_mut().map(|parting| std::mem::take(&mut parting.early_ends));
-                for end in early.into_iter().flatten() {
-                    if !end_by_receiver(end, says) {
-                        return self.inlet = None;
-                    }
-                }
-                if let Some(how) = how {
-                    self.ended(how, says);
-                    if says.speak(|locked| locked.state.machine.home_is_left(channel)) {
-                        self.ended(End::Gone, says);
-                    }
-                }
-            }
-            HomeHears::Lapsed(_) => {
-                self.parting().lapsed = true;
-                // Its receiver is gone, which is heard by its inlet.
-                self.parting().lent = None;
-            }
-            HomeHears::Failed(how) => {
-                let inlet = self.inlet.take();
-                match (how, inlet) {
-                    (End::Lost, Some(inlet)) => lose(inlet, says),
-                    (End::Poisoned(poison), Some(inlet)) => inlet.poison(reason(&poison)),
-                    _ => {}
-                }
-                if let Some(parting) = &mut self.parting {
-                    parting.lent = None;
-                }
-            }
-            HomeHears::Lost(_) => self.ended(End::Lost, says),
+        if !self.hear_linked(&heard) {
+            self.go_on(says);
+            self.has_settled |= matches!(heard, HomeHears::Attached);
+            self.hear_from_sender(giver, heard, says);
         }
     }
 
@@ -803,6 +920,7 @@ impl Bridge for ReceivingBridge {
     fn connection_lost(&mut self, _: &Says<'_>) {}
 
     fn into_home(mut self: Box<Self>) -> Option<(AnyInlet, u32)> {
+        self.end_link();
         self.inlet.take().map(|inlet| {
             // What is in this memory needs no bytes.
             inlet.lend_at_most(u32::MAX);
@@ -811,12 +929,14 @@ impl Bridge for ReceivingBridge {
     }
 
     fn poison(&mut self, text: &str) {
+        self.end_link();
         if let Some(inlet) = self.inlet.take() {
             inlet.poison(text.into());
         }
     }
 
     fn fail(&mut self, text: &str, says: &Says<'_>) {
+        self.end_link();
         says.end_home(full_poison(text));
         if let Some(inlet) = &self.inlet {
             inlet.poison(text.into());
@@ -835,6 +955,7 @@ fn lose(inlet: AnyInlet, says: &Says<'_>) {
 /// The node has left, or its driver is gone: receives hear of that, and do not take it for an end in order.
 impl Drop for ReceivingBridge {
     fn drop(&mut self) {
+        self.end_link();
         if let Some(inlet) = self.inlet.take() {
             inlet.own_node_leaves();
             inlet.down();

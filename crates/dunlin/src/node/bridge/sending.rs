@@ -1,11 +1,13 @@
 //! At the sender's half.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use dunlin_core::agent::{Event, Reserved};
-use dunlin_core::carrier::{AnyOutlet, Value};
+use dunlin_core::carrier::{AnyOutlet, Open, Value};
+use dunlin_core::remote::Word;
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_core::{MessageId, Reason, Strength, Why};
 use dunlin_proto::difference;
@@ -13,12 +15,14 @@ use dunlin_proto::id::{ChannelId, ChoiceId, Contact, NodeId, Request, Ticket};
 use dunlin_proto::wire::{Declaration, End, Failure, Rejection, Terms, Which};
 use dunlin_proto::{HomeHears, ProxyHears};
 
-use super::{Bridge, full_poison, poison, reason};
+use super::Bridge;
+use super::link::{LINKS_MAX, MachineLink, terms};
+use super::words::{full_poison, poison, reason, why_failed};
 use crate::node::codec::Encoding;
 use crate::node::driver::Locked;
-use crate::node::message::{self, Completion, Leaving, NotNow, Shelved};
+use crate::node::message::{self, Completion, Leaving, NotNow, OVERHEAD, Shelved};
 use crate::node::name::describe;
-use crate::node::work::Says;
+use crate::node::work::{Says, Told};
 
 /// A value that was offered elsewhere, kept until it is known what became of it.
 struct Kept {
@@ -92,6 +96,10 @@ pub(crate) struct SendingBridge {
     onward: bool,
     /// Values of so many bytes or more are offered unread. 0: none.
     unread_min: u64,
+    /// The agent stands by, or has gone on and not taken over.
+    link: Option<Arc<MachineLink>>,
+    /// How often it has.
+    links: u8,
 }
 
 impl SendingBridge {
@@ -115,7 +123,109 @@ impl SendingBridge {
             is_reply: false,
             onward: false,
             unread_min: 0,
+            link: None,
+            links: 0,
         }
+    }
+
+    /// Values go without the agent from here on, if that is possible: to be tried where something has just
+    /// been settled.
+    fn link(&mut self, says: &Says<'_>) {
+        let (Some(outlet), Some(value_max)) = (&self.outlet, self.value_max) else { return };
+        let is_plain = !self.is_reply && !self.fail_fast && !self.onward && self.unread_min == 0;
+        let is_open = self.has_offers() || !self.later.is_empty() || !self.early_ends.is_empty();
+        if self.link.is_some() || self.links >= LINKS_MAX || !is_plain || is_open || self.gone || self.retires {
+            return;
+        }
+        if let Some(link) = says.link(None)
+            && outlet.link(terms(self.encoding, value_max.saturating_sub(OVERHEAD)), link.clone())
+        {
+            self.link = Some(link);
+            self.links += 1;
+        }
+    }
+
+    /// Nothing is said to the machine any more.
+    fn end_link(&mut self) {
+        if self.link.is_some() {
+            self.outlet.iter().for_each(AnyOutlet::unlink);
+            self.take_over_offers();
+        }
+    }
+
+    /// What is open is this bridge's, if the agent has gone on.
+    fn take_over(&mut self, says: &Says<'_>) {
+        for (ticket, request) in self.take_over_offers() {
+            self.reserve(ticket, request, says);
+        }
+    }
+
+    /// Gives what is asked for.
+    fn take_over_offers(&mut self) -> Vec<(Ticket, Request)> {
+        let open = self.outlet.as_ref().filter(|_| self.link.is_some()).and_then(AnyOutlet::take_over);
+        let Some(Open { offers, requests }) = open else { return Vec::new() };
+        let link = self.link.take();
+        for (ticket, value, granted) in offers {
+            let leaving = Leaving::nothing(self.encoding);
+            self.kept.insert(ticket, Kept { value, leaving, bytes: 0, granted, _shelved: None });
+        }
+        while let Some(ticket) = link.as_ref().and_then(|link| link.next_refused()) {
+            if let (Some(kept), Some(outlet)) = (self.kept.remove(&ticket), &self.outlet) {
+                outlet.give_back(ticket, kept.value);
+            }
+        }
+        requests
+    }
+
+    /// The agent goes on.
+    fn go_on(&mut self, says: &Says<'_>) {
+        if self.link.is_some() {
+            self.outlet.iter().for_each(AnyOutlet::unlink);
+            self.take_over(says);
+        }
+    }
+
+    /// While the agent stands by the queue itself hears of offers.
+    fn hear_linked(&self, heard: &ProxyHears) -> bool {
+        let (Some(outlet), Some(_)) = (&self.outlet, &self.link) else { return false };
+        self.hear_refused();
+        let word = match *heard {
+            ProxyHears::Taken(ticket, _) => Word::Taken { ticket },
+            ProxyHears::Held(ticket, _) => Word::Held { ticket },
+            ProxyHears::Released(ticket) => Word::Released { ticket },
+            ProxyHears::Failed(_, Failure::Unknown | Failure::Unread) => return false,
+            ProxyHears::Failed(ticket, ref why) => Word::Failed { ticket, why: why_failed(why.clone(), 0) },
+            ProxyHears::Withdrawn(ticket) => Word::Withdrawn { ticket },
+            ProxyHears::Reserve(ticket, request) => Word::Reserve { ticket, request },
+            ProxyHears::Abort(ticket) => Word::Abort { ticket },
+            ProxyHears::Credit(places) => Word::Credit { places },
+            // Of these it hears nothing anyway.
+            ProxyHears::Rests | ProxyHears::Departed => return true,
+            _ => return false,
+        };
+        let is_heard = outlet.hear(word).is_ok();
+        self.hear_refused();
+        is_heard
+    }
+
+    /// Whether the agent stands by. If not, it has to be polled.
+    fn poll_linked(&self, cx: &Context<'_>) -> bool {
+        self.hear_refused();
+        self.link.is_some() && self.outlet.as_ref().is_some_and(|outlet| outlet.stands_by(cx))
+    }
+
+    /// What was promised and not taken is open again.
+    fn hear_refused(&self) {
+        let (Some(outlet), Some(link)) = (&self.outlet, &self.link) else { return };
+        while let Some(ticket) = link.next_refused() {
+            // (If the agent goes on, it has the value.)
+            let _ = outlet.hear(Word::Abort { ticket });
+        }
+    }
+
+    fn has_offers(&self) -> bool {
+        let waits = !self.early.is_empty() || !self.blocked.is_empty() || !self.anew.is_empty();
+        waits || !self.kept.is_empty() || !self.unsettled.is_empty()
     }
 
     /// For a reply: the home's terms are known without a word.
@@ -141,6 +251,7 @@ impl SendingBridge {
 
     /// Its sender has left: nothing is heard of it any more.
     pub(crate) fn depart(mut self) {
+        self.end_link();
         // At rest, it has nothing: so this ends nothing that somebody waits for.
         if let Some(outlet) = self.outlet.take() {
             outlet.down();
@@ -160,6 +271,7 @@ impl SendingBridge {
 
     /// The home is on this node.
     pub(crate) fn into_outlet(mut self) -> Option<AnyOutlet> {
+        self.end_link();
         self.give_back_early();
         self.outlet.take()
     }
@@ -738,6 +850,7 @@ impl SendingBridge {
 impl Drop for SendingBridge {
     /// An outlet that is merely dropped has received what it was offered; here nobody has.
     fn drop(&mut self) {
+        self.end_link();
         let Some(outlet) = self.outlet.take() else { return };
         let channel = outlet.channel().as_u64();
         for (ticket, kept) in std::mem::take(&mut self.kept) {
@@ -802,8 +915,8 @@ impl Bridge for SendingBridge {
     }
 
     fn rests(&self) -> bool {
-        let offers = self.early.is_empty() && self.blocked.is_empty() && self.anew.is_empty() && self.kept.is_empty();
-        offers && !self.retires && self.later.is_empty() && self.early_ends.is_empty() && self.unsettled.is_empty()
+        let is_settled = !self.has_offers() && self.later.is_empty() && self.early_ends.is_empty();
+        is_settled && !self.retires && self.link.is_none()
     }
 
     fn owes(&self) -> bool {
@@ -816,10 +929,13 @@ impl Bridge for SendingBridge {
     }
 
     fn unsaid(&self) -> usize {
-        self.blocked_sent() + self.outlet.as_ref().map_or(0, AnyOutlet::unsaid)
+        // The node is locked here, and a channel with a link says everything at once.
+        let outlet = self.outlet.as_ref().filter(|_| self.link.is_none());
+        self.blocked_sent() + outlet.map_or(0, AnyOutlet::unsaid)
     }
 
     fn retry(&mut self, says: &Says<'_>) {
+        self.take_over(says);
         for (ticket, value) in std::mem::take(&mut self.anew) {
             self.offer_anew(ticket, value, says);
         }
@@ -833,6 +949,10 @@ impl Bridge for SendingBridge {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>, says: &Says<'_>) -> Poll<()> {
+        if self.poll_linked(cx) {
+            return Poll::Pending;
+        }
+        self.take_over(says);
         loop {
             let Some(outlet) = &mut self.outlet else {
                 return if self.unsettled.is_empty() { Poll::Ready(()) } else { Poll::Pending };
@@ -843,6 +963,7 @@ impl Bridge for SendingBridge {
                     return Poll::Pending;
                 }
                 Poll::Ready(event) => {
+                    self.go_on(says);
                     let goes_on = if self.value_max.is_some() {
                         self.hear_in_turn(event, says)
                     } else {
@@ -857,6 +978,14 @@ impl Bridge for SendingBridge {
     }
 
     fn hear_home(&mut self, heard: ProxyHears, says: &Says<'_>) {
+        if self.hear_linked(&heard) {
+            return;
+        }
+        self.go_on(says);
+        let has_settled = matches!(
+            heard,
+            ProxyHears::Attached(_) | ProxyHears::Home(..) | ProxyHears::Taken(..) | ProxyHears::Credit(_)
+        );
         let may_unblock = matches!(heard, ProxyHears::Home(..) | ProxyHears::Moved(..) | ProxyHears::Ended(_));
         self.hear_from_home(heard, says);
         if may_unblock && !self.unblock(says) {
@@ -865,6 +994,25 @@ impl Bridge for SendingBridge {
         if self.gone && self.kept.is_empty() {
             self.outlet = None;
         }
+        if has_settled {
+            self.link(says);
+        }
+    }
+
+    fn unlink(&mut self, says: &Says<'_>) {
+        self.go_on(says);
+    }
+
+    fn is_quick(&self) -> bool {
+        self.link.is_some()
+    }
+
+    fn hear_quickly(&mut self, told: &Told) -> bool {
+        if let Told::Proxy(heard) = told { self.hear_linked(heard) } else { false }
+    }
+
+    fn poll_quickly(&mut self, cx: &Context<'_>) -> bool {
+        self.poll_linked(cx)
     }
 
     fn hear_sender(&mut self, _: Contact, _: HomeHears, _: &Says<'_>) {
@@ -877,12 +1025,14 @@ impl Bridge for SendingBridge {
 
     fn poison(&mut self, text: &str) {
         self.give_back_early();
+        self.end_link();
         if let Some(outlet) = self.outlet.take() {
             outlet.poison(text.into());
         }
     }
 
     fn fail(&mut self, text: &str, says: &Says<'_>) {
+        self.go_on(says);
         let how = full_poison(text);
         if self.value_max.is_none() {
             self.end_early(how, says);
@@ -895,6 +1045,7 @@ impl Bridge for SendingBridge {
     }
 
     fn connection_lost(&mut self, says: &Says<'_>) {
+        // (Which has no link.)
         if !self.fail_fast {
             return;
         }
@@ -904,23 +1055,6 @@ impl Bridge for SendingBridge {
         unknown.iter().for_each(|ticket| says.withdraw(*ticket));
         says.end_proxy(End::Gone);
         self.lost(&unknown, &[], says);
-    }
-}
-
-pub(in crate::node) fn why_failed(why: Failure, bytes: u64) -> Why {
-    match why {
-        Failure::Closed => Why::Closed,
-        Failure::Poisoned(poison) => Why::Poisoned(reason(&poison)),
-        Failure::Refused => Why::Refused,
-        Failure::Expired => Why::Expired,
-        Failure::WouldBlock => Why::WouldBlock,
-        Failure::OwnChannel => Why::OwnChannel,
-        Failure::TooLarge { max } => Why::TooLarge { bytes, bytes_max: max },
-        Failure::Undecodable(text) => Why::Unsendable(text.into()),
-        // Whoever kept the value says so; without it nothing had been sent.
-        Failure::Unknown => Why::NodeLost,
-        // Of who was to read it: others may.
-        Failure::Unread => Why::NodeLost,
     }
 }
 

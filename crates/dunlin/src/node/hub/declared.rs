@@ -20,7 +20,8 @@ use super::end::{DeclaredEnd, Half, Kept, More, Options, Outlets, Role, set_unma
 use super::guests::numbered;
 use super::idle::Unmet;
 use super::joining::Addresses;
-use crate::node::bridge::{ReceivingBridge, SendingBridge, full_poison};
+use crate::node::bridge::words::full_poison;
+use crate::node::bridge::{ReceivingBridge, SendingBridge};
 use crate::node::budget::Budget;
 use crate::node::driver::{Driver, Locked};
 use crate::node::error::{Advice, NameError, at};

@@ -1,0 +1,148 @@
+//! What a half of a channel hears over its link, but for the end of the channel.
+
+use std::sync::{Arc, Weak};
+
+use super::state::Chan;
+use super::words::Word;
+use crate::choice::decision::Reserver;
+use crate::clock::{self, be_patient};
+use crate::error::Why;
+use crate::handle::Handle;
+use crate::wake::Queued;
+
+/// How a decision speaks to the sending half of which it has an offer reserved.
+struct Reservation<T> {
+    chan: Arc<Chan<T>>,
+    ticket: u64,
+}
+
+impl<T: Send + 'static> Queued for Reservation<T> {
+    fn unlocked(self: Arc<Self>) {
+        let (chan, ticket) = (self.chan.clone(), self.ticket);
+        chan.with_queue(|queue, _, after| queue.answer(ticket, after));
+    }
+}
+
+impl<T: Send + 'static> Reserver for Reservation<T> {
+    fn revoke(self: Arc<Self>) {
+        self.chan.with_queue(|queue, _, after| queue.revoke_over_link(self.ticket, after));
+    }
+}
+
+impl<T: Send + 'static> Chan<T> {
+    /// A word of the home, at the sending half.
+    ///
+    /// # Errors
+    /// The word: there is no link, or the home cannot have said it over one.
+    pub(crate) fn hear_from_home(self: &Arc<Self>, word: Word) -> Result<(), Word> {
+        match word {
+            Word::Taken { ticket } if self.hear_taken(ticket) => Ok(()),
+            Word::Reserve { ticket, request } => {
+                let reserver: Arc<dyn Reserver> = Arc::new(Reservation { chan: self.clone(), ticket });
+                self.with_queue(|queue, _, after| {
+                    if queue.remote.is_none() {
+                        return Err(Word::Reserve { ticket, request });
+                    }
+                    queue.reserve_over_link(ticket, request, reserver, after);
+                    Ok(())
+                })
+            }
+            Word::Opened { places } => {
+                let opened = self.with_queue(|queue, _, after| queue.open_link(places, after));
+                opened.map_err(|()| Word::Opened { places })
+            }
+            Word::Credit { places } => {
+                let promised = self.with_queue(|queue, _, after| queue.credit_over_link(places, after));
+                promised.map_err(|()| Word::Credit { places })
+            }
+            word => {
+                // What a deadline says is asked where nothing is locked.
+                let timed_out = match &word {
+                    Word::Withdrawn { .. } => self.send_timed_out(),
+                    _ => Why::TimedOut,
+                };
+                self.with_queue(|queue, _, after| {
+                    if queue.remote.is_none() {
+                        return Err(word);
+                    }
+                    queue.hear_home(word, timed_out, after)
+                })
+            }
+        }
+    }
+
+    /// A word of the sending half, at the home.
+    ///
+    /// # Errors
+    /// The word: there is no link, or the sending half cannot have said it over one.
+    pub(crate) fn hear_from_sender(self: &Arc<Self>, word: Word) -> Result<(), Word> {
+        match word {
+            Word::Offer { ticket, value } => {
+                let Err(value) = self.hear_offer(ticket, value) else { return Ok(()) };
+                let offered = self.with_queue(|queue, ends, after| {
+                    if queue.remote.is_none() {
+                        return Err(value);
+                    }
+                    let again = value.clone();
+                    queue.offer_encoded(ticket, Some(value), None, ends, after).map_err(|()| again)
+                });
+                offered.map_err(|value| Word::Offer { ticket, value })
+            }
+            Word::Sent { value } => {
+                let pushed = self.with_queue(|queue, _, after| {
+                    if queue.remote.is_none() {
+                        return Err(value);
+                    }
+                    queue.push_from_link(value, after)
+                });
+                pushed.map_err(|value| Word::Sent { value })
+            }
+            Word::OfferChoice { ticket, choice } => {
+                let offered = self.with_queue(|queue, ends, after| {
+                    if queue.remote.is_none() {
+                        return Err(());
+                    }
+                    queue.offer_encoded(ticket, None, Some(choice), ends, after)
+                });
+                offered.map_err(|()| word)
+            }
+            Word::Grant { ticket, request, value } => {
+                let tick = clock::tick();
+                let begins = self.with_queue(|queue, _, after| {
+                    if queue.remote.is_none() {
+                        return Err(value);
+                    }
+                    queue.grant_encoded(ticket, request, value, tick, after);
+                    Ok(queue.has_grants() && !std::mem::replace(&mut queue.patient, true))
+                });
+                if begins.map_err(|value| Word::Grant { ticket, request, value })? {
+                    let patient: Weak<Self> = Arc::downgrade(self);
+                    be_patient(patient);
+                }
+                Ok(())
+            }
+            Word::Refuse { ticket } => self.with_queue(|queue, _, after| {
+                if queue.remote.is_none() {
+                    return Err(word);
+                }
+                drop(queue.withdraw_from_far(Handle::END, ticket, after));
+                Ok(())
+            }),
+            Word::Withdraw { ticket } => self.with_queue(|queue, _, after| {
+                if queue.remote.is_none() {
+                    return Err(word);
+                }
+                queue.withdraw_encoded(ticket, after);
+                Ok(())
+            }),
+            Word::Revoke { ticket } => self.with_queue(|queue, _, after| {
+                if queue.remote.is_none() {
+                    return Err(word);
+                }
+                queue.revoke(Handle::END, ticket, after);
+                Ok(())
+            }),
+            word => Err(word),
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! An agent that stands by while values go over a link.
+//!
+//! A node has an [agent](crate::agent) at each half of a channel, which can do everything. As long as nothing
+//! but values goes over the channel they need no agent: they go by a link, as bytes, encoded and decoded in
+//! the polls of their ends. What a link does not carry is the agent's again: the value with an end in it, the
+//! one that cannot be encoded or decoded, claims and handles elsewhere, an end that leaves, the end of the
+//! channel. Then the queue gives up its link at once, and the agent [takes over](Queue::take_over) what is
+//! open.
+//!
+//! The agent is told of nothing while it stands by, but for the end of the channel.
+
+use std::task::Waker;
+
+use bytes::Bytes;
+
+use super::Queue;
+#[cfg(feature = "serde")]
+use super::Retires;
+use super::encoded::{Remote, Request};
+use super::events::{ByLink, FromSender};
+use super::offer::{Known, Standing};
+use super::value::Value;
+use crate::channel::after::After;
+use crate::channel::policy::Window;
+use crate::handle::Handle;
+use crate::wake;
+
+/// What is open at a sending half when its agent takes over.
+#[derive(Debug)]
+pub struct Open<T> {
+    /// Offers whose values have gone out, with their tickets. `true`: as a choice's, which was reserved.
+    pub offers: Vec<(u64, T, bool)>,
+    /// Offers of choices that are asked for, and by which request:
+    /// [`Outlet::reserve`](crate::agent::Outlet::reserve) is to be tried again.
+    pub requests: Vec<(u64, u64)>,
+}
+
+/// What had come to a receiving half when its agent takes over, and stands there no more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Returned {
+    /// The offer of a value, by its number.
+    Offer(u64, Bytes),
+    /// The value that this request has asked for, of a choice's offer, which stands.
+    Grant(u64, u64, Bytes),
+}
+
+/// What is left of a link that was given up.
+#[derive(Default)]
+pub(super) struct Past {
+    /// How many values had been decoded.
+    reads: u64,
+    /// What had come, and is the agent's to decode.
+    returned: Vec<Returned>,
+}
+
+impl<T> Queue<T> {
+    /// The receiver's agent stands by from here on. `false`: not now.
+    pub(crate) fn link_outlet(&mut self, mut remote: Remote<T>) -> bool {
+        let is_quiet = self.outlet.as_ref().is_some_and(|outlet| outlet.events.is_empty());
+        if !is_quiet || self.inlet.is_some() || self.carried > 0 || self.sender_leaving || !self.is_plain() {
+            return false;
+        }
+        remote.is_open = true;
+        remote.reads = self.past.as_ref().map_or(0, |past| past.reads);
+        if let Some(outlet) = &mut self.outlet {
+            outlet.link = Some(Box::new(ByLink { link: remote.link.clone(), stands_by: true }));
+        }
+        self.remote = Some(Box::new(remote));
+        true
+    }
+
+    /// The sender's agent stands by from here on. `false`: not now.
+    pub(crate) fn link_inlet(&mut self, mut remote: Remote<T>) -> bool {
+        let is_quiet = self.inlet.as_ref().is_some_and(|inlet| inlet.events.is_empty());
+        // The agent counts the bytes in a buffer.
+        let has_buffer = self.buffering.is_some() || !self.buffer.is_empty() || self.lending.window != Window::None;
+        let is_coming = self.lending.comes || self.lending.unused || self.lending.owed > 0;
+        #[cfg(feature = "serde")]
+        let is_kept_elsewhere = !matches!(self.retires, Retires::Here);
+        #[cfg(not(feature = "serde"))]
+        let is_kept_elsewhere = false;
+        if !is_quiet || self.outlet.is_some() || has_buffer || is_coming || is_kept_elsewhere || !self.is_plain() {
+            return false;
+        }
+        remote.reads = self.past.as_ref().map_or(0, |past| past.reads);
+        if let Some(inlet) = &mut self.inlet {
+            inlet.link = Some(Box::new(ByLink { link: remote.link.clone(), stands_by: true }));
+        }
+        self.remote = Some(Box::new(remote));
+        true
+    }
+
+    /// Whether nothing is here that a link does not carry, and nothing open.
+    fn is_plain(&self) -> bool {
+        let is_alone = self.lone_inlets.is_empty() && self.demands.is_none() && self.held.is_empty();
+        let has_returned = self.past.as_ref().is_some_and(|past| !past.returned.is_empty());
+        let is_at_rest = self.offers.is_empty() && self.kept.is_empty() && !has_returned;
+        let has_ended = self.has_ended() || self.sender_lost || self.receiver_lost;
+        let is_claimed = self.sender_claimed || self.receiver_claimed;
+        self.remote.is_none() && !self.keeps_agent && is_alone && is_at_rest && !has_ended && !is_claimed
+    }
+
+    /// Gives the waker that this one replaces, if there is one. `None`: the agent does not stand by, or has
+    /// something to hear.
+    pub(crate) fn stands_by(&mut self, is_receivers: bool, waker: &Waker) -> Option<Option<Waker>> {
+        self.remote.as_ref()?;
+        let slot = if is_receivers {
+            self.outlet.as_mut().filter(|outlet| outlet.events.is_empty()).map(|outlet| &mut outlet.waker)
+        } else {
+            self.inlet.as_mut().filter(|inlet| inlet.events.is_empty()).map(|inlet| &mut inlet.waker)
+        }?;
+        match slot {
+            Some(old) if old.will_wake(waker) => Some(None),
+            slot => Some(slot.replace(wake::keep(waker))),
+        }
+    }
+
+    /// The agent goes on, if it has stood by.
+    pub(crate) fn unlink(&mut self, after: &mut After<T>) {
+        let Some(remote) = self.remote.take_if(|remote| remote.has_agent()) else { return };
+        self.past.get_or_insert_default().reads = remote.reads;
+        let Remote { spent, decoded, .. } = *remote;
+        after.dropped.extend(spent);
+        after.dropped.extend(decoded.and_then(|reading| reading.into_value()).and_then(Result::ok));
+        if self.outlet.is_some() {
+            self.unlink_outlet(after);
+        }
+        if self.inlet.is_some() {
+            self.unlink_inlet(after);
+        }
+    }
+
+    /// The same, and for good.
+    pub(crate) fn keep_agent(&mut self, after: &mut After<T>) {
+        self.keeps_agent = true;
+        self.unlink(after);
+    }
+
+    /// Handles of a shared end have an agent.
+    #[inline]
+    pub(super) fn needs_agent_for(&mut self, handle: Handle, after: &mut After<T>) {
+        if handle != Handle::END && self.remote.is_some() {
+            self.keep_agent(after);
+        }
+    }
+
+    fn unlink_outlet(&mut self, after: &mut After<T>) {
+        let Some(outlet) = &mut self.outlet else { return };
+        outlet.link = None;
+        after.wakes.add(outlet.waker.take());
+        for offer in self.offers.iter().filter(|o| o.standing == Standing::Waiting && o.known == Known::No) {
+            outlet.tell(FromSender::Offered(offer.ticket), &mut after.wakes);
+        }
+        if self.credits.is_some() {
+            self.refill(after);
+        }
+    }
+
+    fn unlink_inlet(&mut self, after: &mut After<T>) {
+        if let Some(inlet) = &mut self.inlet {
+            inlet.link = None;
+            after.wakes.add(inlet.waker.take());
+        }
+        let (mut index, mut returned) = (0, Vec::new());
+        while index < self.offers.len() {
+            let offer = &mut self.offers[index];
+            offer.linked.forget_read();
+            let (Some(far), Some(bytes)) = (&mut offer.far, offer.value.take_encoded()) else {
+                index += 1;
+                continue;
+            };
+            match &mut far.ask {
+                Some(ask) if far.choice.is_some() => {
+                    ask.granted = None;
+                    returned.push(Returned::Grant(far.number, ask.number, bytes));
+                    index += 1;
+                }
+                _ => {
+                    returned.push(Returned::Offer(far.number, bytes));
+                    self.remove(index, after);
+                }
+            }
+        }
+        self.past.get_or_insert_default().returned.extend(returned);
+    }
+
+    /// What is open at this sending half, which the agent has from now on. `None`: it stands by still.
+    pub(crate) fn take_over(&mut self) -> Option<Open<T>> {
+        if self.remote.is_some() {
+            return None;
+        }
+        let mut open = Open { offers: Vec::new(), requests: Vec::new() };
+        for offer in &mut self.offers {
+            if let Some(Request::Reserve(request, _)) = offer.linked.take_request() {
+                open.requests.push((offer.ticket, request));
+            }
+            if !matches!(&offer.standing, Standing::Away(away) if away.demanded_by.is_none()) {
+                continue;
+            }
+            let here = |offer: &mut super::Offer<T>| match offer.value {
+                Value::Here(_) => offer.value.take(),
+                _ => None,
+            };
+            let value = offer.linked.take_value().or_else(|| here(offer));
+            open.offers.extend(value.map(|value| (offer.ticket, value, offer.choice.is_some())));
+        }
+        Some(open)
+    }
+
+    /// What had come to this receiving half, and is the agent's from now on. `None`: it stands by still.
+    pub(crate) fn take_returned(&mut self) -> Option<Vec<Returned>> {
+        if self.remote.is_some() {
+            return None;
+        }
+        Some(self.past.as_mut().map(|past| std::mem::take(&mut past.returned)).unwrap_or_default())
+    }
+}

@@ -1,0 +1,143 @@
+//! The link of a half whose agent stands by: what the half says becomes a call of the machine, in the poll
+//! that says it.
+//!
+//! It is called under the lock of a channel and takes the node's: so nothing locks a channel that has a link
+//! while the node is locked.
+
+use std::sync::{Arc, Mutex, Weak};
+use std::task::{Wake, Waker};
+
+use dunlin_core::remote::{Link, Terms, Word};
+use dunlin_proto::Machine;
+use dunlin_proto::id::{NodeId, Ticket};
+use dunlin_proto::time::Time;
+
+use super::words::failure;
+use crate::lock::lock;
+use crate::node::bell::EndWaker;
+use crate::node::codec::Encoding;
+use crate::node::id::Half;
+
+/// So often an agent stands by: where it has had to go on so many times, it will have to again.
+pub(super) const LINKS_MAX: u8 = 4;
+
+/// The machine of a node, for what is said to it in the polls of ends.
+pub(in crate::node) trait Machines: Send + Sync {
+    /// Speaks to the machine, where only a channel is locked. What comes of it is done by the task that is
+    /// woken next.
+    fn speak_now(&self, f: &mut dyn FnMut(&mut Machine, Time));
+}
+
+/// Over the machine of this node.
+pub(in crate::node) struct MachineLink {
+    node: Weak<dyn Machines>,
+    half: Half,
+    /// At a home: where the sending half is.
+    from: Option<NodeId>,
+    /// Wakes the task that does what the machine says.
+    waker: Waker,
+    /// Wakes the bridge.
+    bridge: Arc<EndWaker>,
+    /// Offers whose values the machine has not taken, for another request had come meanwhile: they are to
+    /// hear that they are not reserved any more.
+    refused: Mutex<Vec<Ticket>>,
+}
+
+impl MachineLink {
+    /// `from`: at a home. `bridge`: wakes the bridge.
+    pub(in crate::node) fn new(
+        node: Weak<dyn Machines>,
+        half: Half,
+        bridge: Arc<EndWaker>,
+        from: Option<NodeId>,
+    ) -> Arc<Self> {
+        let waker = Waker::from(Arc::new(Task(bridge.clone())));
+        Arc::new(Self { node, half, from, waker, bridge, refused: Mutex::default() })
+    }
+
+    /// The next offer that is not reserved any more.
+    pub(super) fn next_refused(&self) -> Option<Ticket> {
+        lock(&self.refused).pop()
+    }
+}
+
+/// How the messages of an end of this encoding go over it, of so many bytes at most.
+pub(super) fn terms(encoding: Encoding, value_max: u64) -> Terms {
+    Terms { format: encoding.format(), value_max, is_message: true }
+}
+
+impl MachineLink {
+    /// `false`: the machine has not taken a value.
+    fn say_to_home(&self, word: Word, machine: &mut Machine, now: Time) -> bool {
+        let channel = self.half.0;
+        match word {
+            Word::Offer { ticket, value } => machine.offer(now, channel, ticket, value),
+            // Without a place for it the channel is over, which is about to be heard.
+            Word::Sent { value } => drop(machine.send_on_credit(now, channel, value)),
+            Word::OfferChoice { ticket, choice } => machine.offer_choice(now, channel, ticket, choice),
+            Word::Grant { ticket, request, value } => {
+                let is_granted = machine.grant(now, channel, ticket, request, value);
+                if !is_granted {
+                    lock(&self.refused).push(ticket);
+                }
+                return is_granted;
+            }
+            Word::Refuse { ticket } | Word::Withdraw { ticket } => machine.withdraw(now, channel, ticket),
+            Word::Revoke { ticket } => machine.revoke(now, channel, ticket),
+            word => debug_assert!(false, "no sending half says {word:?} while its agent stands by"),
+        }
+        true
+    }
+
+    fn say_to_sender(&self, word: Word, from: NodeId, machine: &mut Machine, now: Time) {
+        let channel = self.half.0;
+        match word {
+            Word::Taken { ticket } => drop(machine.taken(now, channel, from, ticket)),
+            Word::Held { ticket } => drop(machine.held(now, channel, from, ticket)),
+            Word::Released { ticket } => machine.released(now, channel, from, ticket),
+            Word::Failed { ticket, why } => machine.failed(now, channel, from, ticket, failure(why)),
+            Word::Withdrawn { ticket } => machine.withdrawn(now, channel, from, ticket),
+            Word::Reserve { ticket, request } => machine.reserve(now, channel, from, ticket, request),
+            Word::Abort { ticket } => machine.abort(now, channel, from, ticket),
+            Word::Decline { ticket, request } => machine.decline(now, channel, from, ticket, request),
+            word => debug_assert!(false, "no home says {word:?} while its agent stands by"),
+        }
+    }
+}
+
+impl Link for MachineLink {
+    fn say(&self, word: Word) -> Option<Waker> {
+        let node = self.node.upgrade()?;
+        let (mut word, mut is_refused) = (Some(word), false);
+        node.speak_now(&mut |machine, now| {
+            let Some(word) = word.take() else { return };
+            match self.from {
+                None => is_refused = !self.say_to_home(word, machine, now),
+                Some(from) => self.say_to_sender(word, from, machine, now),
+            }
+        });
+        Some(if is_refused { Waker::from(self.bridge.clone()) } else { self.waker.clone() })
+    }
+
+    fn close(&self) -> Option<Waker> {
+        None
+    }
+
+    fn awaited(&self) -> Option<Waker> {
+        self.node.upgrade()?.speak_now(&mut |machine, _| machine.awaited(self.half.0));
+        Some(self.waker.clone())
+    }
+}
+
+/// Of the task that carries an end's connection.
+struct Task(Arc<EndWaker>);
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.wake_carrier();
+    }
+}

@@ -1,0 +1,159 @@
+//! Values between nodes are written in the polls of their senders, and read and dropped in those of their
+//! receivers, each once: the tasks of a node carry bytes.
+#![cfg(feature = "net")]
+
+use std::cell::Cell;
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::task::Poll;
+use std::time::Duration;
+
+use dunlin::prelude::*;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+thread_local! {
+    /// Whose poll this thread is in.
+    static POLLED: Cell<&'static str> = const { Cell::new("a task of the node") };
+}
+
+/// Polls `future` as this end.
+async fn polled_as<F: Future>(end: &'static str, future: F) -> F::Output {
+    let mut future = pin!(future);
+    std::future::poll_fn(|cx| {
+        let before = POLLED.replace(end);
+        let polled = future.as_mut().poll(cx);
+        POLLED.set(before);
+        polled
+    })
+    .await
+}
+
+/// How often something was done in a poll of the end whose it is, and elsewhere.
+#[derive(Default)]
+struct Tally {
+    own: AtomicUsize,
+    elsewhere: AtomicUsize,
+}
+
+impl Tally {
+    const fn new() -> Self {
+        Self { own: AtomicUsize::new(0), elsewhere: AtomicUsize::new(0) }
+    }
+
+    fn count(&self, end: &str) {
+        if POLLED.get() == end { &self.own } else { &self.elsewhere }.fetch_add(1, SeqCst);
+    }
+
+    fn take(&self) -> (usize, usize) {
+        (self.own.swap(0, SeqCst), self.elsewhere.swap(0, SeqCst))
+    }
+}
+
+static WRITTEN: Tally = Tally::new();
+static READ: Tally = Tally::new();
+static DROPPED_BY_SENDER: Tally = Tally::new();
+
+/// A message that counts where it is written, read, and dropped where it was sent.
+struct Krill {
+    number: u32,
+    was_read: bool,
+}
+
+impl Krill {
+    fn new(number: u32) -> Self {
+        Self { number, was_read: false }
+    }
+}
+
+impl Serialize for Krill {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        WRITTEN.count("sender");
+        serializer.serialize_u32(self.number)
+    }
+}
+
+impl<'de> Deserialize<'de> for Krill {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        let number = u32::deserialize(deserializer)?;
+        READ.count("receiver");
+        Ok(Self { number, was_read: true })
+    }
+}
+
+impl Drop for Krill {
+    fn drop(&mut self) {
+        if !self.was_read {
+            DROPPED_BY_SENDER.count("sender");
+        }
+    }
+}
+
+async fn two_nodes(test: &str) -> (Node, Node) {
+    let node = |listen: &str| {
+        let node = Node::builder().app(test).names(&format!("memory:names-of-{test}")).listen(listen);
+        node.join()
+    };
+    (node("memory:").await.unwrap(), node("memory:").await.unwrap())
+}
+
+/// On one thread, so that it is known who is polled when.
+fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), test).await.expect("the test hangs") });
+}
+
+/// Carries so many values, and checks that each was written, read and dropped once, by its own ends.
+async fn carry(tx: &mut Sender<Krill>, rx: &mut Receiver<Krill>, values: u32) {
+    WRITTEN.take();
+    READ.take();
+    DROPPED_BY_SENDER.take();
+    let sends = polled_as("sender", async {
+        for number in 0..values {
+            tx.send(Krill::new(number)).await.unwrap();
+        }
+    });
+    let receives = polled_as("receiver", async {
+        for number in 0..values {
+            assert_eq!(rx.recv().await.unwrap().number, number);
+        }
+    });
+    tokio::join!(sends, receives);
+}
+
+#[test]
+fn each_value_is_written_read_and_dropped_once_in_polls_of_its_ends() {
+    run(async {
+        let (a, b) = two_nodes("own_polls").await;
+        let (tx, rx) = tokio::join!(a.sender::<Krill>("krill"), b.receiver::<Krill>("krill"));
+        let (mut tx, mut rx) = (tx.unwrap(), rx.unwrap());
+        // What is sent while the ends find each other goes by the node's tasks.
+        carry(&mut tx, &mut rx, 2).await;
+        carry(&mut tx, &mut rx, 100).await;
+        assert_eq!(WRITTEN.take(), (100, 0), "written");
+        assert_eq!(READ.take(), (100, 0), "read");
+        assert_eq!(DROPPED_BY_SENDER.take(), (100, 0), "dropped");
+
+        // A choice, over the same channel.
+        let ((_other, mut never), mut slot) = (channel::<()>(), Some(Krill::new(7)));
+        let choice = polled_as("sender", async {
+            alt! {
+                sent = tx.send_from(&mut slot) => sent.unwrap(),
+                _ = never.recv() => unreachable!("nothing is sent there"),
+            }
+        });
+        let receive = polled_as("receiver", async { assert_eq!(rx.recv().await.unwrap().number, 7) });
+        tokio::join!(choice, receive);
+        assert_eq!((WRITTEN.take(), READ.take()), ((1, 0), (1, 0)), "a choice's");
+
+        // What is dropped while nobody has it comes back, and is dropped by its owner.
+        {
+            let mut send = pin!(tx.send(Krill::new(8)));
+            let polled = polled_as("sender", std::future::poll_fn(|cx| Poll::Ready(send.as_mut().poll(cx)))).await;
+            assert!(polled.is_pending());
+        }
+        carry(&mut tx, &mut rx, 10).await;
+        assert_eq!((WRITTEN.take(), READ.take()), ((10, 0), (10, 0)), "behind a send that was dropped");
+        a.leave().await.unwrap();
+        b.leave().await.unwrap();
+    });
+}
