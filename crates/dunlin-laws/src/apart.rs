@@ -1,8 +1,8 @@
 //! The third transport: two halves with messages between them that take their time.
 //!
-//! What [`Joined`](crate::Joined) does within one call are messages here, in order in each direction, each delivered some polls
-//! later: requests cross with their withdrawals, and the end of one side with what the other has just said. It follows the table in
-//! `dunlin_core::agent` as a node does.
+//! What [`Joined`](crate::Joined) does within one call are messages here, in order in each direction, each
+//! delivered some polls later: requests cross with their withdrawals, and the end of one side with what the
+//! other has just said. It follows the table in `dunlin_core::agent` as a node does.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -55,7 +55,8 @@ fn apart<T: Portable>(far: Receiver<T>, policy: Policy, spawn: &mut dyn FnMut(Ba
     receiver
 }
 
-/// To the receiver's half. Values travel in the messages, so they need not be cloned; a node keeps them and sends copies.
+/// To the receiver's half. Values travel in the messages, so they need not be cloned; a node keeps them and
+/// sends copies.
 enum Forth<T> {
     Sent(T),
     Offer(u64, T),
@@ -189,7 +190,7 @@ impl<T: Send + 'static> Carrier<T> {
         true
     }
 
-    /// Behind what the receiver's half has said already.
+    /// Behind what the receiver's half has sent already.
     fn say_back(&mut self, message: Answer<T>) {
         let mut cx = Context::from_waker(std::task::Waker::noop());
         while let Poll::Ready(event) = self.inlet.poll(&mut cx) {

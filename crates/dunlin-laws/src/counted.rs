@@ -18,7 +18,7 @@ impl PartialEq for Counted {
     }
 }
 
-/// What crosses is the number: who reads it finds the count here.
+/// Only the number crosses: the reader finds the count here.
 static COUNTS: Mutex<(u64, BTreeMap<u64, Weak<()>>)> = Mutex::new((0, BTreeMap::new()));
 
 fn counts() -> MutexGuard<'static, (u64, BTreeMap<u64, Weak<()>>)> {

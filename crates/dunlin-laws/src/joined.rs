@@ -1,7 +1,7 @@
 //! The second transport: two half channels, joined in memory by a pair of agents.
 //!
-//! Nothing but the agents' messages passes between the halves, so whatever holds here does not depend on the two ends
-//! sharing memory. It is the local stand-in for a connection between nodes.
+//! Nothing but the agents' messages passes between the halves, so whatever holds here does not depend on the
+//! two ends sharing memory. It is the local stand-in for a connection between nodes.
 
 use dunlin::agent::{Inlet, Outlet, calls, join};
 use dunlin::{Callee, Caller, Policy, Portable, Receiver, Sender, channel, channel_with};

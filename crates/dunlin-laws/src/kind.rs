@@ -27,11 +27,11 @@ pub struct Kind {
     pub name: &'static str,
     /// The policy.
     pub policy: Policy,
-    /// How many values it keeps that nobody has received.
+    /// How many values it keeps that have not been received.
     pub room: usize,
     /// What it does with one more.
     pub full: Full,
-    /// How many may wait on either side, and who gives way.
+    /// How many operations may wait on either side, and which gives way.
     pub pending: Option<(usize, Overflow)>,
 }
 
@@ -64,7 +64,7 @@ impl Kind {
         self.room == 0
     }
 
-    /// Whether it is a rendezvous without bounds on who may wait.
+    /// Whether it is a rendezvous without bounds on waiting operations.
     pub fn is_plain_rendezvous(&self) -> bool {
         self.is_rendezvous() && self.is_open()
     }

@@ -134,7 +134,8 @@ impl<'a, X: Transport> Cx<'a, X> {
         there
     }
 
-    /// So many handles of what is shared [here](HERE). Over nodes some of them are at the other one, and perhaps all: the seed says which.
+    /// `N` handles of what is shared [here](HERE). Over nodes the seed decides which of them are at the other
+    /// node; at least one is.
     pub fn handles<S: Portable + Clone, const N: usize>(&self, shared: S) -> [S; N] {
         if !self.transport.has_nodes() {
             return std::array::from_fn(|_| shared.clone());
@@ -177,14 +178,14 @@ impl<'a, X: Transport> Cx<'a, X> {
         self.rig.hand(future)
     }
 
-    /// The same, polled until nobody wakes it.
+    /// The same, polled until it is no longer woken.
     pub fn begin<F: Future>(&self, future: F) -> Hand<'a, F> {
         let mut hand = self.rig.hand(future);
         hand.run();
         hand
     }
 
-    /// Runs a future that needs nobody else.
+    /// Runs a future that needs no other task.
     ///
     /// # Panics
     /// If it waits.
@@ -213,7 +214,8 @@ impl<'a, X: Transport> Cx<'a, X> {
         self.rig.below(n)
     }
 
-    /// Sends as many values as there is room for, so that the next send waits, or meets what the policy does then. They count down to 1000.
+    /// Sends as many values as there is room for, so that the next send waits, or meets what the policy does
+    /// then. They count down to 1000.
     pub fn fill(&self, tx: &mut Sender<u32>) -> Vec<u32> {
         let values: Vec<u32> = (0..self.kind.room.min(8) as u32).map(|n| 1000 + n).collect();
         for value in &values {

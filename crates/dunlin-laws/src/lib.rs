@@ -1,8 +1,9 @@
 //! The laws of dunlin's channels: behaviour as a matrix of policy, operation and transport.
 //!
-//! A [`Law`] is a function that makes a channel, does something with it and asserts what must be. It is generic over the [`Transport`] that
-//! connects the two ends, and runs for every policy ([`Kind`]) it applies to, under many seeds of a small
-//! deterministic executor ([`Rig`]). No law sleeps or reads a clock. What each says stands in `docs/laws.md`.
+//! A [`Law`] is a function that makes a channel, does something with it and asserts what must be. It is
+//! generic over the [`Transport`] that connects the two ends, and runs for every policy ([`Kind`]) it applies
+//! to, under many seeds of a small deterministic executor ([`Rig`]). No law sleeps or reads a clock.
+//! `docs/laws.md` lists them.
 //!
 //! # Map
 //! - [`rig`]: the executor; [`Hand`]: one future that only the law polls.

@@ -49,8 +49,8 @@ impl Transport for Pushed {
     }
 }
 
-/// A word of a link is more steps than one in memory, and so all policies together take a few seeds each, unless
-/// `DUNLIN_SEEDS` says more.
+/// A word of a link is more steps than one in memory, and so all policies together take a few seeds each,
+/// unless `DUNLIN_SEEDS` overrides it.
 fn seeds_max() -> u64 {
     if std::env::var_os("DUNLIN_SEEDS").is_some() { u64::MAX } else { 8 }
 }
@@ -158,7 +158,7 @@ impl Cable {
         Poll::Pending
     }
 
-    /// What is on its way is lost, and each side goes on from what the other has seen.
+    /// Everything on its way is lost, and each side continues from what the other has seen.
     fn cut(&mut self) {
         self.ways.iter_mut().for_each(VecDeque::clear);
         self.sides.iter_mut().for_each(Side::cut);
@@ -168,7 +168,7 @@ impl Cable {
     }
 }
 
-/// What one half has said.
+/// What one half has sent.
 #[derive(Default)]
 struct Way(Mutex<(VecDeque<Word>, Option<Waker>, bool)>);
 
@@ -189,7 +189,7 @@ impl Link for Way {
 struct Wire {
     /// The sending half, and the home.
     halves: [Arc<dyn Half>; 2],
-    /// What each of them has said.
+    /// What each of them has sent.
     ways: [Arc<Way>; 2],
     random: u32,
 }

@@ -1,4 +1,5 @@
-//! What does not compile: laws that the type system keeps. Each block is a doc test that must fail with the named error.
+//! What does not compile: laws that the type system keeps. Each block is a doc test that must fail with the
+//! named error.
 //!
 //! The same end twice in a choice:
 //! ```compile_fail,E0499

@@ -1,4 +1,4 @@
-//! Runs the laws over a transport, and says what held.
+//! Runs the laws over a transport, and reports what held.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -11,7 +11,7 @@ use crate::law::{Cx, Law};
 use crate::rig::Rig;
 use crate::transport::Transport;
 
-/// Under how many seeds each cell of the matrix runs, unless `DUNLIN_SEEDS` says otherwise.
+/// Under how many seeds each cell of the matrix runs, unless `DUNLIN_SEEDS` overrides it.
 pub const SEEDS: u64 = 50;
 
 /// What became of one cell.
@@ -22,9 +22,9 @@ pub enum Outcome {
     Held,
     /// The same, with all handles of what is shared at one node; and why.
     HeldAtOneNode(&'static str),
-    /// The law says nothing about this policy.
+    /// The law does not apply to this policy.
     NotApplicable,
-    /// The transport cannot do what the law needs; its words.
+    /// The transport lacks what the law needs; its reason.
     Hole(&'static str),
     /// Broken, under this seed, with this message.
     Broken {
@@ -40,7 +40,7 @@ impl Outcome {
         matches!(self, Self::Held | Self::HeldAtOneNode(_))
     }
 
-    /// Why it is less than it could be.
+    /// Why it is less than a full `ok`.
     fn reason(&self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Hole(why) => Some(("hole", why)),

@@ -1,7 +1,7 @@
 //! A small executor on one thread in which everything that happens follows from a seed.
 //!
-//! It runs *tasks*, in a random order, and now and then polls one that nobody woke, as an executor may.
-//! Beside them a law holds single futures in its own hand ([`Hand`]): it polls them when it wants to, drops
+//! It runs *tasks*, in a random order, and now and then polls one that was not woken, as an executor may.
+//! Beside them a law holds single futures in its own hand ([`Hand`]): it polls them when it chooses, drops
 //! them, forgets them, or leaves them alone. There is no clock and no sleep. What a thread did before has no
 //! influence: each poll has the whole budget of ready operations.
 
@@ -19,10 +19,10 @@ use dunlin::__rt::renew;
 /// A task's future as the rig keeps it.
 pub type Boxed<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-/// More polls than any law needs: whoever gets here runs in circles.
+/// More polls than any law needs: a law that gets here does not terminate.
 const POLLS_MAX: u32 = 500_000;
 
-/// One in so many polls goes to a task that nobody woke.
+/// One in so many polls goes to a task that was not woken.
 const SPURIOUS: u64 = 7;
 
 /// Numbers from a seed: splitmix64 (Steele, Lea and Flood, 2014).
@@ -45,7 +45,7 @@ impl Random {
     }
 }
 
-/// Whether somebody was woken.
+/// Whether a task was woken.
 struct Flag(AtomicBool);
 
 impl Flag {
@@ -181,12 +181,13 @@ impl Rig {
         tasks.slots.iter().any(|(slot, flag)| matches!(slot, Slot::Waiting(_)) && flag.is_raised())
     }
 
-    /// Tasks of this rig may be woken by what is under way outside of it: `wait` returns when there is nothing of that any more.
+    /// Tasks of this rig may be woken by what is under way outside of it: `wait` returns when there is
+    /// nothing of that any more.
     pub fn at_rest(&self, wait: impl Fn() + 'static) {
         *self.outside.borrow_mut() = Some(Box::new(wait));
     }
 
-    /// Takes `future` in hand: nobody but the law polls it.
+    /// Takes `future` in hand: only the law polls it.
     pub fn hand<F: Future>(&self, future: F) -> Hand<'_, F> {
         Hand { rig: self, future: Some(Box::pin(future)), flag: Flag::raised(), output: None }
     }
@@ -330,7 +331,8 @@ impl Rig {
     }
 }
 
-/// A future that is polled inside every wake of it, as some executors do: what another thread could do at the worst moment.
+/// A future that is polled inside every wake of it, as some executors do: what another thread could do at the
+/// worst moment.
 struct Eager(Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>);
 
 impl Eager {

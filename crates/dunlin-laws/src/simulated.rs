@@ -1,9 +1,9 @@
 //! The fourth transport: two nodes in a simulation, whose connection is delayed, split and cut.
 //!
-//! All that is between the ends is what a node runs: `Node` with its names, bridges, encodings and the protocol's machine; only
-//! time and sockets are simulated. The simulation is one task of the law's rig: it goes on when the rig lets it, and time passes in it when
-//! it has nothing else to do. Which end of a channel is on which of the nodes, and when a socket is cut, follows from the
-//! law's seed.
+//! All that is between the ends is what a node runs: `Node` with its names, bridges, encodings and the
+//! protocol's machine; only time and sockets are simulated. The simulation is one task of the law's rig: it
+//! goes on when the rig lets it, and time passes in it when it has nothing else to do. Which end of a channel
+//! is on which of the nodes, and when a socket is cut, follows from the law's seed.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -33,7 +33,8 @@ struct World {
     names: std::sync::atomic::AtomicU32,
 }
 
-/// A law at rest stays at rest for so long: nothing that has to do with a channel takes longer, and heartbeats come later.
+/// A law at rest stays at rest for so long: nothing that has to do with a channel takes longer, and
+/// heartbeats come later.
 const REST: Duration = Duration::from_secs(100);
 const HEARTBEAT: Duration = Duration::from_secs(10_000);
 
@@ -101,7 +102,7 @@ impl Transport for Simulated {
 
     fn end(&self) {
         let Some(world) = self.world.replace(None) else { return };
-        // Nobody holds an end any more. Both nodes have to notice, and to forget the channels.
+        // No end is held any more. Both nodes have to notice, and to forget the channels.
         let cx = Context::from_waker(Waker::noop());
         while world.sim.step(&cx, REST) {}
         for node in &world.nodes {

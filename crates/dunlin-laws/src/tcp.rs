@@ -1,12 +1,12 @@
 //! The fifth transport: two nodes in one program, over TCP on loopback.
 //!
-//! Sockets, time and the runtime's threads are real here, so a seed does not make a run: it says only in which order the law's own
-//! parties go on. What it shows is that a node on tokio does what the simulated one does.
+//! Sockets, time and the runtime's threads are real, so a seed does not determine a run, only the order of the
+//! law's own tasks. It shows that a node on tokio does what the simulated one does.
 //!
-//! That nothing is under way any more is seen so: when the rig's tasks rest, all tasks of the nodes that were woken run, and neither node works on a
-//! channel. Then a value goes each way and is received. What either node had to say before that has been heard then, and so has what was answered to
-//! it at once. If nothing but these two values was heard meanwhile, nothing was under way; else they go again. A law that says "nothing happens" is
-//! believed after that.
+//! Quiescence is detected as follows. When the rig's tasks rest, all woken tasks of the nodes run, and neither
+//! node works on a channel, a value is sent and received each way. Everything a node had sent before has then
+//! arrived, and so has every immediate answer. If the nodes received nothing but these two values meanwhile,
+//! nothing was under way; otherwise the values are sent again. Only then is a law that expects no event judged.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -22,13 +22,14 @@ use crate::kind::Kind;
 use crate::rig::Rig;
 use crate::transport::{Background, Feature, Transport};
 
-/// What a node hears of a value that goes each way: an offer, and that its own was taken.
+/// What a node receives for a value each way: an offer, and the notice that its own was taken.
 const HEARD: u64 = 2;
 
 /// More rounds than any exchange takes: nodes that still speak then do so for ever.
 const ROUNDS_MAX: u32 = 10_000;
 
-/// After so many turns of the runtime's one worker every task that was woken before has run: in a turn it runs all that it has, or 61 of them.
+/// After so many turns of the runtime's one worker every task that was woken before has run: in a turn it
+/// runs all that it has, or 61 of them.
 const TURNS: u32 = 4;
 
 /// A node that has not done by then what needs some round trips, never will.
@@ -68,7 +69,7 @@ impl World {
         Self { runtime, nodes, forth: RefCell::new(forth), back: RefCell::new(back) }
     }
 
-    /// Returns when neither node says anything any more.
+    /// Returns when neither node sends anything any more.
     fn rest(&self) {
         let (mut forth, mut back) = (self.forth.borrow_mut(), self.back.borrow_mut());
         self.runtime.block_on(async {
@@ -126,8 +127,8 @@ impl Default for Tcp {
 }
 
 impl Tcp {
-    /// Two nodes over another network: `node` gives the settings of either, with the network and where it listens. `name` is for the
-    /// table.
+    /// Two nodes over another network: `node` gives the settings of either, with the network and where it
+    /// listens. `name` is for the table.
     pub fn over(name: &'static str, node: impl Fn() -> NodeBuilder) -> Self {
         let world = Rc::new(World::new(node));
         world.rest();

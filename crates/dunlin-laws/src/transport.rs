@@ -11,7 +11,7 @@ use crate::rig::Rig;
 /// Work that a transport does in the background.
 pub type Background = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A thing that not every transport can do. A transport without it says so: a *hole* of the matrix.
+/// A thing that not every transport can do. A transport without it has a *hole* in the matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Feature {
@@ -37,7 +37,7 @@ pub enum Feature {
     Moved,
     /// What is buffered is values, not their bytes: it is dropped as values are.
     BufferedValues,
-    /// Poison that may be too weak: whoever sends it from the sending end is told whether it was.
+    /// Poison that may be too weak: the sending end reports whether it was.
     PoisonVerdict,
     /// A receiver that was made here goes to the other side.
     Stretched,
@@ -48,8 +48,8 @@ pub trait Transport {
     /// As the table shows it.
     fn name(&self) -> &'static str;
 
-    /// Makes a channel whose two ends are connected by this transport; background work, if it needs any, is given to
-    /// `spawn`.
+    /// Makes a channel whose two ends are connected by this transport; background work, if it needs any, is
+    /// given to `spawn`.
     fn channel<T: Portable>(&self, policy: Policy, spawn: &mut dyn FnMut(Background)) -> (Sender<T>, Receiver<T>);
 
     /// A receiver that was made on this side, with the other side in between.
@@ -74,7 +74,8 @@ pub trait Transport {
         self.channel(policy, spawn)
     }
 
-    /// An end, or what holds ends, in a message from this side to the other; as it is, where there are no [nodes](Self::has_nodes).
+    /// An end, or what holds ends, in a message from this side to the other; as it is, where there are no
+    /// [nodes](Self::has_nodes).
     fn carry<E: Portable>(&self, end: E, side: usize) -> E {
         let _ = side;
         end
@@ -101,7 +102,8 @@ pub trait Transport {
     /// If the transport still has something of it.
     fn end(&self) {}
 
-    /// Whether its runs move the clock of the wait records, which is the whole program's: then nothing runs beside them.
+    /// Whether its runs move the clock of the wait records, which is the whole program's: then nothing runs
+    /// beside them.
     fn moves_time(&self) -> bool {
         false
     }
@@ -111,9 +113,8 @@ pub trait Transport {
         u64::MAX
     }
 
-    /// Why `feature` is missing with channels of this kind: the typed error that says so to users, and the test that shows it.
-    /// `None`: it is
-    /// there.
+    /// Why `feature` is missing with channels of this kind: the typed error that users see, and the test that
+    /// shows it. `None`: it is there.
     fn hole(&self, feature: Feature, kind: &Kind) -> Option<&'static str> {
         let _ = (feature, kind);
         None

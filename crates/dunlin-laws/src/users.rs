@@ -1,7 +1,7 @@
 //! The test kit: the laws for a policy or a network of your own.
 //!
-//! A crate that makes one depends on this one for its tests, and says what it has made, in a file of tests that has nothing else: a
-//! program has one clock, which some of the laws move, and `spawn` and sleep would move it too.
+//! A crate with a policy or network depends on this one for its tests, and declares it in a test file of its
+//! own: a program has one clock, which some laws advance, and which `spawn` and sleep would advance too.
 //!
 //! ```
 //! use dunlin::{Admit, Buffering};
@@ -26,7 +26,7 @@
 //! # fn main() {}
 //! ```
 //!
-//! `room` is how many values it keeps that nobody has received, and `full`, one of [`Full`](crate::Full),
+//! `room` is how many unreceived values it keeps, and `full`, one of [`Full`](crate::Full),
 //! what it does with one more: by that the laws know what they may ask. The module has a test for each
 //! [`Transport`] of this crate but TCP; over simulated nodes only with this crate's feature `sim`. A policy
 //! with a size is best tried with a small one, at most [`ROOM_MAX`].
@@ -41,11 +41,13 @@
 //! }
 //! ```
 //!
-//! `listen` is an address, without the prefix, at which a free place is taken whenever it is listened at, as port 0 of TCP. The
-//! module tests the sockets first ([`contract`]), and then runs the laws over two nodes that have this network.
+//! `listen` is an address, without the prefix, at which a free place is taken whenever it is listened at, as
+//! port 0 of TCP. The module tests the sockets first ([`contract`]), and then runs the laws over two nodes
+//! that have this network.
 //!
-//! What is broken is printed with the command that runs it again. `DUNLIN_SEED=7` runs one seed, `DUNLIN_SEEDS=500` so many in place of
-//! 50, `DUNLIN_LAW=part` the laws whose name has that in it. (A network of your own has its own time, so there a seed is not a run.)
+//! What is broken is printed with the command that runs it again. `DUNLIN_SEED=7` runs one seed,
+//! `DUNLIN_SEEDS=500` so many in place of 50, `DUNLIN_LAW=part` the laws whose name has that in it. (A
+//! network of your own has its own time, so there a seed is not a run.)
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

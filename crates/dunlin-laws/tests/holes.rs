@@ -21,7 +21,7 @@ fn ends(rig: &Rig, policy: impl Into<dunlin::Policy>) -> (dunlin::Sender<u8>, du
 }
 
 #[test]
-fn try_send_to_a_policy_that_decides_far_away_would_block() {
+fn try_send_would_block_if_the_policy_is_apart() {
     let kind = Kind::new("drop(2)", drop_newest(2), 2, Full::DropsThis);
     assert!(Joined.hole(Feature::TrySend, &kind).is_some());
     let rig = Rig::new(0);
@@ -40,7 +40,7 @@ fn the_senders_half_has_no_len() {
 }
 
 #[test]
-fn a_policy_that_panics_far_away_refuses() {
+fn a_policy_that_panics_apart_refuses() {
     let kind = Kind::new("panics", Panics, 1, Full::Refuses);
     assert!(Joined.hole(Feature::PolicyPanics, &kind).is_some());
     let rig = Rig::new(0);
@@ -48,7 +48,8 @@ fn a_policy_that_panics_far_away_refuses() {
     assert_eq!(rig.hand(tx.send(1)).out(), Err(SendError::NotTaken { value: 1, why: Why::Refused }));
 }
 
-/// What a channel is immune to is known at its receiver: whether poison was too weak is heard there, and by what comes after.
+/// A channel's immunity is known at its receiver: whether poison was too weak shows there, and in what
+/// follows.
 #[test]
 fn the_senders_half_does_not_know_what_the_channel_is_immune_to() {
     let kind = Kind::new("immune", rendezvous().immunity(3), 0, Full::Waits);

@@ -1,5 +1,6 @@
-//! The laws of unshared channels over a link: the way of values that is to be the only one. `DUNLIN_SEEDS=1000`
-//! looks longer.
+//! The laws of unshared channels over a link. `DUNLIN_SEEDS=1000` runs more seeds.
+
+mod support;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,10 +10,7 @@ use dunlin_laws::rig::{Random, cut_off};
 use dunlin_laws::{Linked, Pushed, Rig, Transport, kinds, laws, run};
 
 fn judge<X: Transport>(transport: &X) {
-    let report = run(transport, &kinds(), &laws());
-    println!("\n{report}\n{} cells hold", report.held());
-    let broken = report.broken();
-    assert!(broken.is_empty(), "{} cells are broken:\n{}", broken.len(), broken.join("\n"));
+    support::judge(transport.name(), &run(transport, &kinds(), &laws()));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The law matrix over two nodes in a simulation, and what ends on two nodes cannot do: typed errors.
 
+mod support;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use dunlin::{Admit, Buffering, ClaimError, Overflow, RecvError, SendError, Why, fifo, rendezvous};
@@ -27,14 +29,10 @@ dunlin::laws! {
 
 #[test]
 fn two_nodes_in_a_simulation() {
-    let report = run(&Simulated::default(), &kinds(), &laws());
-    println!("\n{report}\n{} cells hold", report.held());
-    let broken = report.broken();
-    assert!(broken.is_empty(), "{} cells are broken:\n{}", broken.len(), broken.join("\n"));
+    support::judge("simulated", &run(&Simulated::default(), &kinds(), &laws()));
 }
 
-/// A value that another node receives is written, and read there: who drops it here and who drops it there
-/// drop two.
+/// A value that another node receives is encoded, and decoded there: both nodes drop one.
 #[test]
 fn a_value_crosses_as_a_copy() {
     static DROPS: AtomicU32 = AtomicU32::new(0);
@@ -76,16 +74,16 @@ fn a_policy_of_ones_own_keeps_its_receiver() {
     rig.settle();
     let (_sender, receiver) = dunlin::channel_with::<u8>(kind.policy);
     let Err(SendError::NotTaken { why: Why::Unsendable(_), .. }) = rig.hand(tx.send(receiver)).out() else {
-        panic!("it has gone")
+        panic!("the receiver was sent")
     };
     drop((tx, rx, rig));
     transport.end();
 }
 
-/// It does not wait, so it cannot ask where the end is kept; when the claim is there it is granted, as often
-/// as one likes.
+/// It does not wait, so it cannot ask the node that keeps the end. Once the claim is at this node, it
+/// succeeds every time.
 #[test]
-fn a_claim_that_is_elsewhere_would_block_who_does_not_wait() {
+fn try_claim_away_from_the_end_would_block() {
     let (transport, rig) = (Simulated::default(), Rig::new(0));
     transport.begin(&rig, 0);
     let (tx, rx) = transport.channel_from::<u8>(0, rendezvous(), &mut |_| {});
@@ -102,7 +100,7 @@ fn a_claim_that_is_elsewhere_would_block_who_does_not_wait() {
     transport.end();
 }
 
-/// Who waits elsewhere waits at a half of its own.
+/// A receive at another node waits at that node's half.
 #[test]
 fn receivers_elsewhere_are_not_bounded() {
     let (transport, rig) = (Simulated::default(), Rig::new(0));

@@ -1,4 +1,5 @@
-//! The test kit as a user's crate has it: a policy and a network that hold, and some that do not, and are found.
+//! The test kit as a user's crate has it: a policy and a network that hold, and some that do not, and are
+//! found.
 
 use std::io;
 use std::pin::Pin;
@@ -78,17 +79,17 @@ fn assert_broken(lines: &[String], law: &str) {
 }
 
 #[test]
-fn a_policy_that_does_not_do_what_it_says_is_found() {
+fn a_policy_that_breaks_its_declaration_is_found() {
     let honest = Then { room: 3, admit: Admit::Wait, forgets: false, count: 0 };
     assert_eq!(broken(honest.clone(), 3, Full::Waits), [""; 0]);
-    // It loses values, and says that it keeps them.
+    // It loses values, and declares that it keeps them.
     let lines = broken(Then { forgets: true, ..honest.clone() }, 3, Full::Waits);
     assert_broken(&lines, "nothing_is_lost");
     assert!(lines[0].contains("replay: DUNLIN_SEED=0 DUNLIN_LAW="), "{}", lines[0]);
-    // It has one place less than it says, and one more.
+    // It has one place less than declared, and one more.
     assert_broken(&broken(Then { room: 2, ..honest.clone() }, 3, Full::Waits), "capacity_is_exact");
     assert_broken(&broken(Then { room: 4, ..honest.clone() }, 3, Full::Waits), "capacity_is_exact");
-    // It says what it does when it is full, but does something else.
+    // When it is full, it does something else than declared.
     assert_broken(&broken(Then { admit: Admit::DropThis, ..honest.clone() }, 3, Full::Waits), "capacity_is_exact");
     assert_broken(&broken(Then { admit: Admit::DropThis, ..honest.clone() }, 3, Full::Refuses), "back_when_refused");
     assert_broken(

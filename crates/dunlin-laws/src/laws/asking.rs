@@ -12,26 +12,26 @@ use crate::transport::Transport;
 pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
     laws![
         receive_until if all =>
-            "a receive whose deadline passes says so and has taken nothing";
-        patience_of_nothing_meets_who_waits if Kind::is_rendezvous =>
-            "a send whose deadline has passed already still reaches a receiver that waits";
+            "a receive whose deadline passes reports it and has taken nothing";
+        expired_send_reaches_waiting_receiver if Kind::is_rendezvous =>
+            "a send whose deadline has already passed still reaches a waiting receiver";
         deadline_and_receive_race if Kind::is_rendezvous =>
-            "whichever comes first, deadline or receive, both sides say the same";
+            "whichever comes first, deadline or receive, both sides report the same";
         until_in_a_choice if all, needs [Choice] =>
             "a receive with a deadline in a choice ends the choice when the deadline passes";
         send_until_in_a_choice if Kind::waits, needs [Choice] =>
-            "a send with a deadline in a choice gives its value back when the deadline passes";
+            "a send with a deadline in a choice returns its value when the deadline passes";
         deadline_first_is_no_loss if all =>
-            "an operation that is ready is done, also if its deadline has passed";
+            "an operation that is ready completes, even if its deadline has passed";
         as_a_stream if all =>
-            "a receiver as a stream gives what receives would, and ends with the channel";
+            "a receiver as a stream yields what receives would, and ends with the channel";
         as_a_stream_after_poison if all =>
-            "a receiver as a stream gives poison once, then ends";
+            "a receiver as a stream yields poison once, then ends";
         closed_waits_for_the_other_end if all =>
             "closed waits until the other end is gone, at both ends, and loses nothing that is in the channel";
         closed_is_woken_by_retire_and_poison if all =>
             "retire and poison end every wait for closed";
-        is_closed_tells if all =>
+        is_closed_is_exact if all =>
             "is_closed: for a sender that no send can succeed, for a receiver that no receive can";
         closed_in_a_choice if all, needs [Choice] =>
             "closed can be a branch of a choice";
@@ -50,7 +50,7 @@ fn receive_until<X: Transport>(cx: &Cx<'_, X>) {
     assert_eq!(send.out(), Ok(()));
 }
 
-fn patience_of_nothing_meets_who_waits<X: Transport>(cx: &Cx<'_, X>) {
+fn expired_send_reaches_waiting_receiver<X: Transport>(cx: &Cx<'_, X>) {
     let (mut tx, mut rx) = cx.channel();
     for value in 0..3 {
         let mut recv = cx.begin(rx.recv());
@@ -221,7 +221,7 @@ fn closed_is_woken_by_retire_and_poison<X: Transport>(cx: &Cx<'_, X>) {
     }
 }
 
-fn is_closed_tells<X: Transport>(cx: &Cx<'_, X>) {
+fn is_closed_is_exact<X: Transport>(cx: &Cx<'_, X>) {
     let (mut tx, mut rx) = cx.channel();
     assert!(!tx.is_closed() && !rx.is_closed());
     let values = cx.fill(&mut tx);

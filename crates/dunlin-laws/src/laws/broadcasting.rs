@@ -1,4 +1,4 @@
-//! Broadcast: each value to all who have joined.
+//! Broadcast: each value goes to all receivers that have joined.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -19,25 +19,25 @@ use crate::transport::Transport;
 pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
     laws![
         all_have_returned_it if Kind::is_plain_rendezvous, needs [Stretched] =>
-            "a broadcast is done when all that had joined have returned its value, and not before";
-        who_leaves_is_not_waited_for if Kind::is_plain_rendezvous, needs [Stretched] =>
-            "a receiver that leaves, by drop or by retire, lets the broadcast go on";
-        who_joins_gets_the_next if Kind::is_plain_rendezvous, needs [Stretched] =>
+            "a broadcast completes when all that had joined have returned its value, and not before";
+        a_leaving_receiver_is_not_waited_for if Kind::is_plain_rendezvous, needs [Stretched] =>
+            "a receiver that leaves, by drop or by retire, lets the broadcast proceed";
+        a_joining_receiver_gets_the_next if Kind::is_plain_rendezvous, needs [Stretched] =>
             "a receiver that joins while a value is sent gets the next one";
         the_least_number_is_waited_for if Kind::is_plain_rendezvous, needs [Stretched] =>
             "a value waits for the least number of receivers, and only that wait has a deadline; without a joiner it is Closed";
         poison_of_one_is_for_all if |kind| kind.is_open() && kind.keeps(), needs [Stretched] =>
-            "poison of one receiver is heard by all others and by the sender, and by who joins later";
+            "poison of one receiver reaches all others, the sender, and every later joiner";
         weak_poison_of_a_broadcast if |kind| kind.is_open(), needs [Stretched] =>
-            "a broadcast whose channels are immune to a poison goes on, whoever it was";
+            "a broadcast whose channels are immune to a poison continues, from whichever end the poison came";
         a_dropped_broadcast_is_withdrawn if Kind::is_plain_rendezvous, needs [Stretched] =>
-            "of a broadcast that is dropped those have the value who have received it, and no others get it";
-        a_bounded_broadcast_says_what_became_of_it if Kind::is_plain_rendezvous, needs [Stretched] =>
-            "a bound on the wait for receivers withdraws a value from those that have not received it, and says how many have; the next value goes to all";
+            "a dropped broadcast has reached the receivers that have received its value, and reaches no others";
+        a_bounded_broadcast_reports_deliveries if Kind::is_plain_rendezvous, needs [Stretched] =>
+            "a bound on the wait for receivers withdraws a value from those that have not received it, and reports how many have; the next value goes to all";
         the_sender_ends_it_for_all if |kind| kind.is_open(), needs [Stretched] =>
-            "when the sender of a broadcast goes or retires it, receivers get what is in their channels, then Closed";
-        everybody_gets_the_same if |kind| kind.is_open() && kind.keeps(), needs [Stretched] =>
-            "of the values of a broadcast each receiver gets those sent while it was there, all, in order, each once";
+            "when the sender of a broadcast is dropped or retires it, receivers get what is in their channels, then Closed";
+        all_receivers_get_the_same if |kind| kind.is_open() && kind.keeps(), needs [Stretched] =>
+            "each receiver of a broadcast gets all values sent while it was joined, in order, each once";
         a_broadcast_in_choices if Kind::is_plain_rendezvous, needs [Stretched, Choice] =>
             "a joined receiver is a branch of a choice like any other";
         clones_are_dropped_once if |kind| kind.is_open(), needs [Stretched] =>
@@ -116,7 +116,7 @@ fn all_have_returned_it<X: Transport>(cx: &Cx<'_, X>) {
     }
 }
 
-fn who_leaves_is_not_waited_for<X: Transport>(cx: &Cx<'_, X>) {
+fn a_leaving_receiver_is_not_waited_for<X: Transport>(cx: &Cx<'_, X>) {
     let (mut tx, cast) = cast(cx);
     let (mut a, b, c) = (cast.join(), cast.join(), cast.join());
     let mut send = cx.begin(tx.send(1));
@@ -132,7 +132,7 @@ fn who_leaves_is_not_waited_for<X: Transport>(cx: &Cx<'_, X>) {
     assert_eq!(send.out(), Ok(()));
 }
 
-fn who_joins_gets_the_next<X: Transport>(cx: &Cx<'_, X>) {
+fn a_joining_receiver_gets_the_next<X: Transport>(cx: &Cx<'_, X>) {
     let (mut tx, cast) = cast(cx);
     let mut a = cast.join();
     let send = cx.begin(tx.send(1));
@@ -218,7 +218,7 @@ fn a_dropped_broadcast_is_withdrawn<X: Transport>(cx: &Cx<'_, X>) {
     assert_eq!(send.out(), Ok(()));
 }
 
-fn a_bounded_broadcast_says_what_became_of_it<X: Transport>(cx: &Cx<'_, X>) {
+fn a_bounded_broadcast_reports_deliveries<X: Transport>(cx: &Cx<'_, X>) {
     let (mut tx, cast) = cast(cx);
     let mut receivers = [cast.join(), cast.join(), cast.join()];
     let passed = Cell::new(false);
@@ -272,7 +272,7 @@ fn the_sender_ends_it_for_all<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 /// Receivers come and go; one of them is slow, one is cut off now and then.
-fn everybody_gets_the_same<X: Transport>(cx: &Cx<'_, X>) {
+fn all_receivers_get_the_same<X: Transport>(cx: &Cx<'_, X>) {
     let (mut tx, cast) = cast(cx);
     let pauses: Vec<u64> = (0..20).map(|_| cx.below(3)).collect();
     let receivers: Vec<_> = (0..4).map(|_| (cast.join(), cx.below(4), cx.below(25))).collect();

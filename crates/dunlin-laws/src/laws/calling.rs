@@ -14,7 +14,7 @@ fn one(kind: &Kind) -> bool {
 pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
     laws![
         call_and_reply if one, needs [Calls] =>
-            "a call returns what its request was replied to; a reply does not wait";
+            "a call returns the reply to its request; a reply does not wait";
         calls_of_many if one, needs [Calls, Shared] =>
             "of many callers each gets its own reply";
         accept_in_a_choice if one, needs [Calls, Choice] =>
@@ -22,15 +22,15 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
         no_reply_by_drop if one, needs [Calls] =>
             "a request that is dropped, whole or split, ends its call: NoReply";
         the_caller_is_gone if one, needs [Calls] =>
-            "a reply to a caller that has gone comes back";
+            "a reply to a dropped caller is returned";
         the_server_is_gone if one, needs [Calls] =>
-            "a call to a server that has gone, or retires, gives the request back";
+            "a call to a server that was dropped, or retires, returns the request";
         dropped_call_is_not_accepted if one, needs [Calls] =>
             "a call that is dropped before it is accepted has not happened";
         call_until_before if one, needs [Calls] =>
-            "a deadline before acceptance: the request comes back, and is never accepted";
+            "a deadline before acceptance: the request is returned, and is never accepted";
         call_until_after if one, needs [Calls] =>
-            "a deadline after acceptance: NoReply, timed out; the late reply comes back";
+            "a deadline after acceptance: NoReply, timed out; the late reply is returned";
     ]
 }
 
@@ -48,7 +48,8 @@ fn call_and_reply<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn calls_of_many<X: Transport>(cx: &Cx<'_, X>) {
-    // The callee is elsewhere than where the caller was shared, and so are some of the callers: requests and places for replies go through that node.
+    // The callee is elsewhere than where the caller was shared, and so are some of the callers: requests and
+    // places for replies go through that node.
     let (caller, mut callee) = cx.call();
     let callers: [_; 4] = cx.handles(caller.share());
     let callers: Vec<_> = (0..)

@@ -19,9 +19,9 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
         prioritised_goes_down_the_list if all, needs [Choice] =>
             "a prioritised choice takes the first branch that is ready";
         a_prioritised_send_has_its_turn if all, needs [Choice] =>
-            "a prioritised send to a receiver that waits goes before lower branches and before skip";
+            "a prioritised send to a waiting receiver goes before lower branches and before skip";
         skip_if_nothing_is_ready if all, needs [Choice] =>
-            "skip is taken if nothing is ready at once, and only then; what was offered is back";
+            "skip is taken if nothing is ready at once, and only then; every offered value is returned";
         off_branches_are_not_evaluated if all, needs [Choice] =>
             "behind a false condition nothing is evaluated; an empty slot is off";
         all_off_panics if plain, needs [Choice] =>
@@ -31,25 +31,25 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
         a_chosen_send_is_alone if Kind::is_rendezvous, needs [Choice] =>
             "of several sends offered by one choice one is taken, also before the choice is polled again";
         a_choice_waits_for_any if all, needs [Choice] =>
-            "a choice that waits is woken by whichever branch becomes ready, and by nothing else for good";
+            "a waiting choice is woken by whichever branch becomes ready, and by nothing else for good";
         ended_branches_are_ready if all, needs [Choice] =>
             "a branch whose channel has ended is ready with that error; its slot is full";
         decided_while_it_is_made if Kind::is_rendezvous, needs [Choice] =>
-            "a choice that is decided while it still offers is decided once, whoever comes at that moment";
+            "a choice that is decided while it still makes its offers is decided once, whichever receiver takes one at that moment";
         skip_and_a_taker_race if Kind::is_rendezvous, needs [Choice] =>
-            "a receiver that comes at the very moment of skip: the slot tells which of them it was";
+            "a receiver that comes at the very moment of skip: the slot shows which of them won";
         both_ends_choose if Kind::is_rendezvous, needs [Choice] =>
             "a choice of sends and a choice of receives meet on exactly one channel";
         symmetric_pair if plain, needs [Choice] =>
-            "two processes that each choose between sending to and receiving from the other always get on";
+            "two processes that each choose between sending to and receiving from the other always make progress";
         three_cycle if plain, needs [Choice] =>
-            "three processes in a ring that each choose between sending on and receiving always get on";
+            "three processes in a ring that each choose between sending on and receiving always make progress";
         diamond_of_four if plain, needs [Choice] =>
-            "four processes in a diamond, mixed choices at every end, always get on";
-        everybody_with_everybody if plain, needs [Choice] =>
-            "four processes, each with channels to all others and cut off at random, lose nothing and get on";
+            "four processes in a diamond, mixed choices at every end, always make progress";
+        complete_graph_of_four if plain, needs [Choice] =>
+            "four processes, each with channels to all others and cancelled at random, lose nothing and make progress";
         dead_offers_cost_nothing_lasting if Kind::is_rendezvous, needs [Choice, Shared], at most 3 =>
-            "550 offers left dead by choices that were decided elsewhere: all values come back, none is received, the channel is as new";
+            "550 offers left dead by choices that were decided elsewhere: all values are returned, none is received, the channel is as new";
         poison_loses_no_value_of_a_choice if Kind::is_rendezvous, needs [Choice] =>
             "poison racing a committed choice: the taken value was received, all others are in their slots";
         its_own_channel if Kind::is_rendezvous, needs [Choice] =>
@@ -57,15 +57,15 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
         its_own_channel_and_another if Kind::is_rendezvous, needs [Choice] =>
             "a choice over both ends of one channel still takes from others what is ready";
         send_to_any_reaches_one if all, needs [Choice] =>
-            "send_to_any: one receiver has the value, the slot is empty; it says which";
+            "send_to_any: one receiver has the value, the slot is empty; the result names which";
         send_to_any_gives_back if plain, needs [Choice] =>
-            "send_to_any dropped, or with an ended channel, leaves the value in the slot and says which channel";
+            "send_to_any dropped, or with an ended channel, leaves the value in the slot and names the channel";
         send_to_any_in_a_choice if all, needs [Choice] =>
-            "send_to_any as a branch: it happens through one sender or not at all, and says through which; else the value is in the slot";
+            "send_to_any as a branch: it happens through one sender or not at all, and names which; otherwise the value is in the slot";
         send_to_any_of_nothing if all, needs [Choice] =>
-            "send_to_any of an empty slot is done; over no senders it panics";
+            "send_to_any of an empty slot completes; over no senders it panics";
         a_foreign_branch_closes_the_choice if plain, needs [Choice] =>
-            "while a choice polls a foreign future nobody can take its offers; who was turned away is woken after";
+            "while a choice polls a foreign future its offers cannot be taken; a receiver that was turned away is woken after";
         a_foreign_branch_and_a_stubborn_receiver if plain, needs [Choice] =>
             "the same when the receiver comes along every time the foreign future is polled: it gets its turn";
         a_foreign_branch_wins_alone if plain, needs [Choice] =>
@@ -262,7 +262,7 @@ fn ended_branches_are_ready<X: Transport>(cx: &Cx<'_, X>) {
     assert_eq!(slot, Some(1));
 }
 
-/// A receiver that takes one value within the wake that tells it of one.
+/// A receiver that takes one value inside its own wake.
 fn taker(mut rx: Receiver<u32>) -> std::sync::Arc<std::sync::Mutex<Vec<u32>>> {
     let got = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let place = got.clone();
@@ -377,7 +377,8 @@ async fn party(
     (sent, got)
 }
 
-/// Processes that choose at both ends of `edges`; all must come to their end, and every value sent be received once.
+/// Processes that choose at both ends of `edges`; all must come to their end, and every value sent be
+/// received once.
 fn graph<X: Transport>(cx: &Cx<'_, X>, parties: usize, edges: &[(usize, usize)], cut: bool) {
     let mut ends: Vec<(Vec<_>, Vec<_>)> = (0..parties).map(|_| Default::default()).collect();
     for (from, to) in edges {
@@ -419,7 +420,7 @@ fn diamond_of_four<X: Transport>(cx: &Cx<'_, X>) {
     graph(cx, 4, &[(0, 1), (0, 2), (1, 3), (2, 3), (1, 0), (2, 0), (3, 1), (3, 2)], false);
 }
 
-fn everybody_with_everybody<X: Transport>(cx: &Cx<'_, X>) {
+fn complete_graph_of_four<X: Transport>(cx: &Cx<'_, X>) {
     let edges: Vec<_> = (0..4).flat_map(|a| (0..4).filter(move |b| *b != a).map(move |b| (a, b))).collect();
     graph(cx, 4, &edges, true);
 }

@@ -1,4 +1,5 @@
-//! Futures that are dropped at any await, or forgotten: nothing is lost, nothing doubled, and the next operation works.
+//! Futures that are dropped at any await, or forgotten: nothing is lost, nothing doubled, and the next
+//! operation works.
 
 use dunlin::{Choice, RecvError, send_to_any};
 
@@ -20,7 +21,7 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
         forgotten_send_stands if finite, needs [Forgetting] =>
             "the offer of a forgotten send stands: it is received first, and later sends work";
         forgotten_send_settles if finite, needs [Forgetting] =>
-            "settle gets the value of a forgotten send_from back, and that value is never received";
+            "settle returns the value of a forgotten send_from, and that value is never received";
         settle_after_taken if finite, needs [Forgetting] =>
             "settle leaves the slot empty if the forgotten send was received";
         settle_leaves_a_full_slot if finite, needs [Forgetting] =>
@@ -28,7 +29,7 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
         forgotten_receive_keeps_nothing if all, needs [Forgetting] =>
             "a forgotten receive takes nothing from later ones";
         forgotten_choice_settles if Kind::is_rendezvous, needs [Forgetting, Choice] =>
-            "of a forgotten choice whose one send was taken, the other's value is got back by settle";
+            "of a forgotten choice whose one send was taken, settle returns the other's value";
         forgotten_choice_happens_once if Kind::is_rendezvous, needs [Forgetting, Choice] =>
             "a forgotten choice offers one of its values, not several";
         forgotten_before_its_first_poll if all, needs [Forgetting] =>

@@ -11,13 +11,13 @@ use crate::transport::Transport;
 pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
     laws![
         senders_gone_then_drained if all =>
-            "when the sender is gone, what is buffered is received, then Closed for ever";
+            "when the sender is dropped, what is buffered is received, then Closed for ever";
         waiting_receive_sees_the_end if all =>
-            "a receive that waits is woken when the channel ends, in whatever way";
+            "a waiting receive is woken when the channel ends, in whatever way";
         retire_keeps_what_is_buffered if all =>
             "retire, from either end: what is buffered is received, then Closed";
-        retire_refuses_who_waits if Kind::waits =>
-            "retire refuses sends that wait, also if a receive comes before they are polled";
+        retire_refuses_waiting_sends if Kind::waits =>
+            "retire refuses waiting sends, even if a receive comes before they are polled";
         retire_then_try_recv if Kind::waits =>
             "after retire try_recv takes nothing from sends that waited";
         retire_is_idempotent if all =>
@@ -29,11 +29,11 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
         read_then_poison if Kind::is_rendezvous =>
             "read, then poison before the woken writer has run: that write succeeded, the next fails";
         weak_poison_does_nothing if all =>
-            "poison that is not stronger than the channel's immunity does nothing, from either end; from the receiver it says so";
-        weak_poison_is_told if all, needs [PoisonVerdict] =>
-            "poison that is too weak says so, from either end";
+            "poison that is not stronger than the channel's immunity does nothing, from either end; the receiver reports that";
+        weak_poison_is_reported if all, needs [PoisonVerdict] =>
+            "poison that is too weak is reported, from either end";
         strong_poison_has_its_strength if all =>
-            "stronger poison ends the channel, also for who waits, and the errors at both ends have its strength";
+            "stronger poison ends the channel, also for waiting operations, and the errors at both ends carry its strength";
         full_poison_overcomes_all if all =>
             "no channel is immune to poison of full strength";
         poison_does_not_overtake if all =>
@@ -41,11 +41,11 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
         poison_after_retire if all =>
             "poison counts after retire";
         ends_race_with_sends if Kind::is_rendezvous =>
-            "whenever the receiver retires, poisons or goes, before or after what is under way: Ok if and only if received, else the value is back";
+            "whenever the receiver retires, poisons or is dropped: a send is Ok if and only if received, otherwise its value is returned";
         retire_races_with_a_buffer if |kind| kind.keeps() =>
-            "whenever the receiver retires: what was sent with Ok is received, all else comes back";
+            "whenever the receiver retires: what was sent with Ok is received, all else is returned";
         the_end_is_for_all_clones if all, needs [Shared] =>
-            "a shared end ends its side when its last handle goes, not before";
+            "a shared end ends its side when its last handle is dropped, not before";
         drop_of_both_ends_drops_the_values if all =>
             "values that are left are dropped with the channel, each once";
         no_poison_ends_work_the_same if all =>
@@ -113,7 +113,7 @@ fn retire_keeps_what_is_buffered<X: Transport>(cx: &Cx<'_, X>) {
     }
 }
 
-fn retire_refuses_who_waits<X: Transport>(cx: &Cx<'_, X>) {
+fn retire_refuses_waiting_sends<X: Transport>(cx: &Cx<'_, X>) {
     let (mut tx, mut rx) = cx.channel();
     let values = cx.fill(&mut tx);
     let send = cx.begin(tx.send(1));
@@ -379,7 +379,7 @@ fn weak_poison_does_nothing<X: Transport>(cx: &Cx<'_, X>) {
     assert_eq!(cx.now(rx.recv()), Err(RecvError::Closed), "it ended in order");
 }
 
-fn weak_poison_is_told<X: Transport>(cx: &Cx<'_, X>) {
+fn weak_poison_is_reported<X: Transport>(cx: &Cx<'_, X>) {
     let (tx, rx) = cx.channel_of::<u32>(cx.kind.policy.clone().immunity(3));
     assert_eq!((tx.poison_with(3, "weak"), rx.poison_with(3, "weak")), (false, false));
     assert_eq!((tx.poison_with(4, "strong"), rx.poison_with(4, "strong")), (true, true));

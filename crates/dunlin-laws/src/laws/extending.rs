@@ -18,9 +18,9 @@ fn finite(kind: &Kind) -> bool {
 pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
     laws![
         held_sender_waits if Kind::is_rendezvous, needs [Extended] =>
-            "of a rendezvous the sender goes on at the release, not before; dropping the guard releases";
+            "of a rendezvous the sender completes at the release, not before; dropping the guard releases";
         held_place_is_taken if finite, needs [Extended] =>
-            "in a buffer the held value keeps its place: of as many writes as the buffer has places the last meets a full one";
+            "in a buffer the held value keeps its place: of as many writes as the buffer has places the last finds it full";
         held_values_are_never_overwritten if |kind| matches!(kind.full, Full::DropsOldest | Full::ReplacesNewest), needs [Extended] =>
             "overwriting never drops what is held; if all places are held, a value enters beside them";
         release_lets_one_in if |kind| kind.waits() && buffered(kind), needs [Extended] =>
@@ -46,9 +46,9 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
         retire_while_held if Kind::is_rendezvous, needs [Extended] =>
             "retire while a value is held comes too late for it: its send is Ok at the release, the next fails";
         poison_while_a_place_is_held if |kind| kind.waits() && buffered(kind), needs [Extended] =>
-            "after poison no send that waits for a held place gets in at the release: it has its value back";
+            "after poison no send that waits for a held place enters at the release: its value is returned";
         retire_while_a_place_is_held if |kind| kind.waits() && buffered(kind), needs [Extended] =>
-            "after retire no send that waits for a held place gets in at the release: it has its value back";
+            "after retire no send that waits for a held place enters at the release: its value is returned";
         released_value_is_the_value if all, needs [Extended] =>
             "a guard gives its value by reference while it holds, and as a whole at the release";
         two_extended_at_once if |kind| kind.is_rendezvous() && kind.is_open(), needs [Extended, Shared] =>

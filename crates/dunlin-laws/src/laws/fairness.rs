@@ -29,7 +29,7 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
             "a fair choice over filled buffers takes each exactly as often";
         turns_are_kept_between_choices if finite, needs [Choice] =>
             "fairness holds from one choice to another at a different place of the program";
-        who_was_away_comes_first if finite, needs [Choice] =>
+        a_branch_long_unready_comes_first if finite, needs [Choice] =>
             "a branch that was not ready for long is taken at once when it is";
         sends_take_equal_turns if plain, needs [Choice] =>
             "a fair choice over sends whose receivers always wait takes each exactly as often";
@@ -40,19 +40,20 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
         claims_take_turns if plain, needs [Choice, Shared] =>
             "a claim that is free beside a receive that is always ready: equal turns";
         stressed_alternation if |kind| finite(kind) && kind.is_open(), needs [Choice, Shared] =>
-            "among 8 channels with 4 writers each, who send when they like, the log has no channel chosen twice while another was ready all the time";
+            "among 8 channels with 4 writers each, sending at will, the log has no channel chosen twice while another was ready all the time";
         ends_are_not_passed_over if finite, needs [Choice] =>
-            "a fair choice over n branches takes each end that is ready, whatever it is to do, at least once in n + 1 choices, at every place and beside branches of every kind";
+            "a fair choice over n branches takes each end that is ready, whatever its operation, at least once in n + 1 choices, at every place and beside branches of every kind";
         branches_without_an_end_share_by_lot if plain, needs [Choice], at most 1 =>
             "of 100,000 fair choices over n ready branches each branch without an end (future, post, `closed()`) gets between half and twice its share";
-        random_leaves_nobody_out if finite, needs [Choice] =>
+        random_takes_every_branch if finite, needs [Choice] =>
             "a random choice over four that are ready takes each sometimes";
     ]
 }
 
 const ROUNDS: usize = 40;
 
-/// More than any of these laws receives: a policy that never has a send wait, though it says so, must not keep a law for ever.
+/// More than any of these laws receives: a policy that never makes a send wait, contrary to its declaration,
+/// must not keep a law running for ever.
 const SENDS_MAX: usize = 1000;
 
 /// Receivers whose senders send as soon as they can.
@@ -118,7 +119,7 @@ fn turns_are_kept_between_choices<X: Transport>(cx: &Cx<'_, X>) {
     assert_eq!(turns, [ROUNDS as u32 / 2; 2]);
 }
 
-fn who_was_away_comes_first<X: Transport>(cx: &Cx<'_, X>) {
+fn a_branch_long_unready_comes_first<X: Transport>(cx: &Cx<'_, X>) {
     let mut receivers = always_ready(cx, 3);
     let (mut tx, rare) = cx.channel();
     receivers.push(rare);
@@ -209,7 +210,8 @@ fn claims_take_turns<X: Transport>(cx: &Cx<'_, X>) {
     assert!(turns[0].abs_diff(turns[1]) <= 1, "claim and receive: {turns:?}");
 }
 
-/// CoCoL's. Of the channels that are ready the one is chosen whose last turn was earliest, which says the same and more.
+/// CoCoL's. Of the channels that are ready the one is chosen whose last turn was earliest, which says the
+/// same and more.
 fn stressed_alternation<X: Transport>(cx: &Cx<'_, X>) {
     const CHANNELS: usize = 8;
     const WRITERS: usize = 4;
@@ -246,7 +248,7 @@ fn stressed_alternation<X: Transport>(cx: &Cx<'_, X>) {
     }
 }
 
-fn random_leaves_nobody_out<X: Transport>(cx: &Cx<'_, X>) {
+fn random_takes_every_branch<X: Transport>(cx: &Cx<'_, X>) {
     let mut receivers = always_ready(cx, 4);
     let mut turns = [0; 4];
     for _ in 0..200 {

@@ -10,11 +10,11 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
         in_order if all =>
             "one sender's values arrive in the order in which they were sent, each at most once";
         nothing_is_lost if Kind::keeps =>
-            "what was sent with Ok is received, exactly, whatever the schedule";
+            "under any schedule, exactly the values sent with Ok are received";
         any_to_any if all, needs [Shared] =>
-            "several senders and receivers: each value goes to one of them, in order for each pair, and what is not Ok to none";
+            "several senders and receivers: each value goes to one of them, in order for each pair, and a value whose send failed to none";
         relays_keep_order if Kind::waits =>
-            "a chain of relays keeps order and ends from its head to its tail";
+            "a chain of relays keeps order, and passes the end from its head to its tail";
     ]
 }
 
@@ -75,7 +75,7 @@ fn any_to_any<X: Transport>(cx: &Cx<'_, X>) {
     let (tx, rx) = cx.channel_from::<(u64, u64)>(HERE);
     let senders: [_; 3] = cx.handles(tx.share());
     let rx = rx.share();
-    // One elsewhere is patient: a receive of it that is dropped after a few polls has not heard of anything.
+    // A receiver elsewhere is patient: a receive dropped after a few polls has had no answer yet.
     let is_far = cx.transport.has_nodes();
     let receivers = [(cx.carry(rx.clone(), THERE), is_far), (rx.clone(), false), (rx, false)];
     let senders: Vec<_> = (0..)

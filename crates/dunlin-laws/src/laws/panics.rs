@@ -1,4 +1,4 @@
-//! Panics in users' code: the channel stays usable, or has ended; nobody is stuck.
+//! Panics in users' code: the channel stays usable, or has ended; no operation hangs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,15 +18,15 @@ fn own(kind: &Kind) -> bool {
 pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
     laws![
         drop_panics_in_overwriting if |kind| !kind.keeps(), needs [Moved] =>
-            "if the Drop of an overwritten value panics, the send panics and the channel goes on";
+            "if the Drop of an overwritten value panics, the send panics and the channel keeps working";
         drop_panics_in_poison if |kind| !kind.is_rendezvous(), needs [Moved] =>
-            "if the Drop of a destroyed value panics, the channel is poisoned and everybody learns of it";
+            "if the Drop of a destroyed value panics, the channel is poisoned and every operation sees it";
         drop_panics_in_closing if |kind| !kind.is_rendezvous(), needs [Moved] =>
-            "if the Drop of a buffered value panics as the receiver goes, the channel has ended";
+            "if the Drop of a buffered value panics as the receiver is dropped, the channel has ended";
         drop_panics_in_release if Kind::is_rendezvous, needs [Moved, Extended] =>
-            "if the Drop of a held value panics, its sender goes on";
+            "if the Drop of a held value panics, its sender proceeds";
         admit_panics_in_send if own, needs [PolicyPanics] =>
-            "if a policy panics at a send, the slot keeps its value and the channel goes on";
+            "if a policy panics at a send, the slot keeps its value and the channel keeps working";
         admit_panics_in_receive if own =>
             "if a policy panics as a receive makes room, the receive has its value and the send that waited is refused";
         a_branch_panics if Kind::is_rendezvous, needs [Choice] =>

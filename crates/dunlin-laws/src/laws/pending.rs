@@ -1,4 +1,4 @@
-//! Bounds on how many may wait, and who gives way.
+//! Bounds on waiting operations, and which of them gives way.
 
 use dunlin::{Overflow, RecvError, SendError, Why};
 
@@ -15,18 +15,18 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
         one_sender_too_many if bounded, needs [Shared] =>
             "of three senders where two may wait: the first expires (fifo), the second expires (lifo), or the third is refused (reject); with its value";
         one_receiver_too_many if bounded, needs [Shared],
-            at one node: "a receive elsewhere waits at its own half, where nobody bounds it" =>
+            at one node: "a receive elsewhere waits at its own half, which has no bound" =>
             "of three receivers where two may wait: the first expires (fifo), the second expires (lifo), or the third is refused (reject)";
         places_are_given_back if bounded, needs [Shared] =>
-            "who is dropped, times out or is served while waiting frees its place";
+            "an operation that is dropped, times out or completes while waiting frees its place";
         slots_of_expired_sends_are_full if bounded, needs [Shared] =>
             "a send_from that expires or is refused leaves its value in the slot";
         choices_count_as_waiting if bounded, needs [Shared, Choice] =>
-            "a send in a choice that is pushed out ends the choice with that error, and its value is back";
+            "a send in a choice that is pushed out ends the choice with that error, and its value is returned";
     ]
 }
 
-/// What becomes of the three, by number: who fails, and whether it had waited.
+/// The outcome for the three, by number: which fails, and whether it had waited.
 fn loser(kind: &Kind) -> (usize, bool) {
     match kind.pending {
         Some((_, Overflow::Fifo)) => (0, true),

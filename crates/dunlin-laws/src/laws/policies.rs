@@ -1,4 +1,4 @@
-//! What each policy does with a value that nobody waits for, exactly.
+//! What each policy does with a value for which no receiver waits, exactly.
 
 use dunlin::{Receiver, RecvError, SendError, Sender, Why};
 
@@ -11,7 +11,7 @@ use crate::users::ROOM_MAX;
 pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
     laws![
         capacity_is_exact if all =>
-            "as many sends as the policy has room for are done at once, and not one more";
+            "exactly as many sends complete at once as the policy has room for";
         what_is_kept_is_exact if all =>
             "of more values than there is room for, exactly those the policy promises are received";
         len_counts if all =>
@@ -21,15 +21,15 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
         room_comes_back if |kind| !kind.is_rendezvous() && kind.room < NO_BOUND, needs [TrySend] =>
             "a receive makes room for exactly one more";
         waiting_sends_enter_in_order if |kind| kind.waits() && !kind.is_rendezvous() =>
-            "sends that wait for room enter the buffer in their order, each when there is room";
+            "sends that wait for room enter the buffer in order, each when there is room";
         try_forms_agree if all, needs [TrySend] =>
             "try_send and try_recv do what send and recv would do at once";
         dropped_values_are_dropped_once if |kind| !kind.keeps() =>
-            "a value that a policy drops is dropped once, at the send that pushed it out";
+            "a value that a policy drops is dropped once, at the send that displaced it";
     ]
 }
 
-/// What is left of the values `0..count` when nobody receives.
+/// What is left of the values `0..count` without a receive.
 fn kept(kind: &Kind, count: u32) -> Vec<u32> {
     let room = kind.room as u32;
     if count <= room {

@@ -1,4 +1,4 @@
-//! Posting: sends that nobody waits for.
+//! Posting: sends whose outcome is not awaited.
 
 use dunlin::{RecvError, SendError, Why, alt};
 
@@ -11,25 +11,25 @@ use crate::transport::Transport;
 pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
     laws![
         a_post_is_offered_at_once if Kind::waits =>
-            "a posted value is offered without anybody who waits: a receive gets it, and then its handle says Ok";
+            "a posted value is offered without a waiting task: a receive gets it, and then its handle returns Ok";
         posts_keep_order if |kind| kind.is_open() && kind.waits() =>
             "posted values arrive in their order, and before what is sent after them";
         a_detached_post_stays if |kind| kind.is_open() && kind.waits() =>
-            "a handle that is dropped leaves its value offered, also when the sender has gone";
+            "a dropped handle leaves its value offered, also when the sender is dropped";
         a_post_comes_back if Kind::waits =>
-            "when the channel ends, in whatever way, the handle has the value and why it was not sent";
+            "when the channel ends, in whatever way, the handle has the value and the reason";
         a_post_can_be_taken_back if Kind::waits =>
-            "cancel, or a deadline, gives a posted value back exactly if it is not received";
+            "cancel, or a deadline, returns a posted value exactly if it is not received";
         posts_are_not_settled if Kind::is_plain_rendezvous, needs [Forgetting] =>
-            "settle gives back what a forgotten send has left, and nothing that was posted";
+            "settle returns what a forgotten send has left, and nothing that was posted";
         every_post_has_one_fate if |kind| kind.is_open() && kind.waits() =>
-            "whatever is cancelled or dropped and when: of posted values each is received once or comes back, and in order";
+            "whatever is cancelled or dropped and when: each posted value is received once or returned, and in order";
         a_post_in_a_choice if Kind::waits, needs [Choice] =>
-            "a handle is a branch of a choice, and not chosen it goes on";
+            "a handle is a branch of a choice, and not chosen it stays posted";
         a_post_and_a_claim if Kind::is_plain_rendezvous, needs [Shared] =>
             "what was posted before a claim is received before what is sent within it; what is posted meanwhile, after it";
         posted_values_are_dropped_once if |kind| kind.is_open() && kind.waits() =>
-            "values that nobody asks for any more are dropped with the channel's end, once";
+            "posted values that no handle waits for are dropped with the channel's end, once";
     ]
 }
 

@@ -10,23 +10,23 @@ use crate::transport::{Feature, Transport};
 pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
     laws![
         back_when_the_receiver_goes if all =>
-            "sends that wait when the receiver goes, and those after it, give their values back: closed";
+            "when the receiver is dropped, waiting and later sends return their values: closed";
         back_when_retired if all =>
-            "sends that wait when the channel is retired, and those after it, give their values back: closed";
+            "when the channel is retired, waiting and later sends return their values: closed";
         back_when_poisoned if all =>
-            "sends that wait when the channel is poisoned, and those after it, give their values back, with the reason";
+            "when the channel is poisoned, waiting and later sends return their values, with the reason";
         back_when_timed_out if Kind::waits =>
-            "a send whose deadline passes gives its value back, and that value is never received";
+            "a send whose deadline passes returns its value, and that value is never received";
         back_when_dropped if Kind::waits =>
             "a dropped send_from leaves its value in the slot, and that value is never received";
         back_when_refused if |kind| kind.full == Full::Refuses =>
-            "a value that the policy refuses comes back, by every kind of send";
+            "a value that the policy refuses is returned, by every kind of send";
         back_when_it_would_block if Kind::waits =>
-            "try_send gives back what would have to wait";
-        the_slot_tells_the_truth if Kind::keeps =>
+            "try_send returns a value that would have to wait";
+        slot_is_empty_iff_received if Kind::keeps =>
             "whenever a send_from is dropped, its slot is empty if and only if the value is received";
         an_empty_slot_sends_nothing if all =>
-            "a send_from with an empty slot is done at once and sends nothing";
+            "a send_from with an empty slot completes at once and sends nothing";
     ]
 }
 
@@ -129,7 +129,7 @@ fn back_when_it_would_block<X: Transport>(cx: &Cx<'_, X>) {
     assert_eq!(rx.try_recv(), Err(RecvError::WouldBlock));
 }
 
-fn the_slot_tells_the_truth<X: Transport>(cx: &Cx<'_, X>) {
+fn slot_is_empty_iff_received<X: Transport>(cx: &Cx<'_, X>) {
     let (mut tx, mut rx) = cx.channel::<u64>();
     let plan: Vec<u64> = (0..20).map(|_| cx.below(6)).collect();
     let receiver_plan: Vec<u64> = (0..40).map(|_| cx.below(6)).collect();

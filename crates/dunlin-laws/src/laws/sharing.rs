@@ -15,11 +15,11 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
         a_claim_is_exclusive if |kind| kind.keeps() && kind.is_open(), needs [Shared] =>
             "what is sent under one claim arrives together, whatever others send";
         claims_in_order if all, needs [Shared] =>
-            "claims are granted in the order in which they were asked for, one at a time";
+            "claims are granted in the order in which they were requested, one at a time";
         a_sleeper_is_passed_over if all, needs [Shared], at most 10 =>
             "a waiter that is offered the end and not polled within its patience is asleep: the next gets it";
         a_poll_restores_the_place if all, needs [Shared], at most 10 =>
-            "a sleeper that is polled again has its old place, before those who came later";
+            "a sleeper that is polled again has its old place, before all that came later";
         a_sleeper_takes_what_is_free if all, needs [Shared], at most 10 =>
             "a sleeper that is polled when the end is free has it";
         a_forgotten_waiter_is_passed_over if all, needs [Shared, Forgetting], at most 10 =>
@@ -27,13 +27,13 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
         a_dropped_waiter_passes_it_on if all, needs [Shared] =>
             "a waiter that is dropped after it was offered the end passes it on";
         a_claim_ends_by_panic if all, needs [Shared] =>
-            "a claim is given back when its holder panics";
+            "a claim is returned when its holder panics";
         claim_in_a_choice if all, needs [Shared, Choice] =>
             "a claim as a branch is granted when free, and leaves the line when not chosen";
         claim_until if all, needs [Shared] =>
-            "a claim whose deadline passes says so and has left the line";
+            "a claim whose deadline passes reports that and has left the line";
         try_claim_does_not_wait if all, needs [Shared] =>
-            "try_claim is granted if the end is free and nobody waits for it";
+            "try_claim is granted if the end is free and no claim waits for it";
         lone_sends_are_held_back if Kind::waits, needs [Shared] =>
             "while a claim is out, sends of other handles wait; they go on when it ends";
         lone_receives_are_held_back if all, needs [Shared] =>
@@ -41,39 +41,39 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
         held_back_sends_can_time_out if Kind::is_rendezvous, needs [Shared] =>
             "a send that is held back has its deadline and its value like any other";
         the_floor_after_a_claim if Kind::is_rendezvous, needs [Shared] =>
-            "when a claim ends, those held back have the floor before the next claim";
+            "when a claim ends, the operations held back have the floor before the next claim";
         the_floor_is_given_up if Kind::is_rendezvous, needs [Shared], at most 10 =>
             "the floor is kept for a patience and no longer";
         the_end_reaches_those_held_back if all, needs [Shared] =>
             "a channel that ends while its receiver is claimed ends the receives that were held back";
         the_end_reaches_held_back_senders if Kind::waits, needs [Shared] =>
-            "a channel that ends while its sender is claimed ends the sends that were held back, values back";
+            "a channel that ends while its sender is claimed ends the sends that were held back, values returned";
         a_claimed_end_is_the_end if all, needs [Shared] =>
             "under a claim the end does all that an unshared one does, also poison";
         a_claimer_retires if all, needs [Shared] =>
-            "who has claimed a receiver retires it: who waits to send is refused, and every handle receives what is buffered, then Closed";
+            "the holder of a claim retires the receiver: waiting sends are refused, and every handle receives what is buffered, then Closed";
         any_handle_poisons if all, needs [Shared] =>
-            "any handle poisons the channel at once, whichever has the claim; the claim is given back and goes round all the same";
+            "any handle poisons the channel at once, whichever has the claim; the claim is returned and still passes on";
         a_handle_retires_in_its_turn if all, needs [Shared] =>
             "a handle retires the channel when no claim is out: what was sent under the claims before it arrives, a claim behind it finds the channel retired";
         a_retire_is_given_up if all, needs [Shared, Choice] =>
             "a retire whose deadline passes, or that is not chosen, has retired nothing and has left the line";
-        claims_of_the_impatient if all, needs [Shared] =>
-            "claims dropped after any number of polls: the end is held by one at a time and by everybody in the end";
+        claims_are_dropped_at_any_poll if all, needs [Shared] =>
+            "claims dropped after any number of polls: one handle holds the end at a time, and in the end each has held it";
         face_claims_in_order if Kind::is_rendezvous, needs [Shared] =>
             "claims of a shared face are granted in order, one at a time, and each has all channels of the face to itself";
         face_claim_in_a_choice if Kind::is_rendezvous, needs [Shared, Choice] =>
             "a claim of a face as a branch is granted when its turn comes, and leaves the line when not chosen";
         a_face_claim_or_a_send if Kind::is_rendezvous, needs [Shared, Choice] =>
-            "of a claim of a face and a send in one choice exactly one happens, whoever decides it and when";
+            "of a claim of a face and a send in one choice exactly one happens, whichever party decides it and when";
         face_claim_until if Kind::is_rendezvous, needs [Shared] =>
-            "a claim of a face whose deadline runs out while another holds it says so, has left the line, and the next is offered";
+            "a claim of a face whose deadline passes while another holds it reports that, has left the line, and the next is offered";
         a_dropped_face_claimer_passes_it_on if Kind::is_rendezvous, needs [Shared] =>
-            "who waits for a face and is dropped, before or after it was offered, passes it on";
+            "a waiter for a face that is dropped, before or after it was offered, passes it on";
         a_face_claim_ends_by_panic if Kind::is_rendezvous, needs [Shared] =>
-            "a face is given back when its holder panics, and all its channels work";
+            "a face is returned when its holder panics, and all its channels work";
         a_face_sleeper_is_passed_over if Kind::is_rendezvous, needs [Shared], at most 10 =>
-            "who is offered a face and not polled within its patience is asleep: the next gets it; a later poll restores its place";
+            "a waiter that is offered a face and not polled within its patience is asleep: the next gets it; a later poll restores its place";
         forgotten_lone_send if |kind| kind.waits() && kind.is_open(), needs [Shared, Forgetting], at most 10 =>
             "a forgotten send of one handle stands, and claims still go round";
     ]
@@ -261,7 +261,7 @@ fn a_face_claim_ends_by_panic<X: Transport>(cx: &Cx<'_, X>) {
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let mut held = cx.now(a.claim()).expect("free");
         assert!(!waiting.run());
-        // In the middle of a send: its value comes back with the panic, and is not received by anybody.
+        // In the middle of a send: its value is returned with the panic, and no receiver gets it.
         let _pay = cx.begin(held.pay.send(1));
         panic!("while it is claimed");
     }));
@@ -273,7 +273,7 @@ fn a_face_claim_ends_by_panic<X: Transport>(cx: &Cx<'_, X>) {
 
 fn a_face_sleeper_is_passed_over<X: Transport>(cx: &Cx<'_, X>) {
     let (mut a, mut server) = till(cx);
-    // Who sleeps is here: elsewhere it would have to ask anew.
+    // The sleeper is here: elsewhere it would have to ask anew.
     let (mut b, [mut c, mut d]) = (a.clone(), cx.handles(a.clone()));
     let held = cx.now(a.claim()).expect("free");
     let (mut second, mut third, mut fourth) = (cx.begin(b.claim()), cx.begin(c.claim()), cx.begin(d.claim()));
@@ -369,7 +369,7 @@ fn a_sleeper_is_passed_over<X: Transport>(cx: &Cx<'_, X>) {
 fn a_poll_restores_the_place<X: Transport>(cx: &Cx<'_, X>) {
     let (tx, _rx) = channel::<X, u8>(cx);
     let mut a = tx.share();
-    // Who sleeps is here: elsewhere it would have to ask anew.
+    // The sleeper is here: elsewhere it would have to ask anew.
     let (mut b, [mut c, mut d]) = (a.clone(), cx.handles(a.clone()));
     let held = cx.now(a.claim()).expect("free");
     let (mut second, mut third, mut fourth) = (cx.begin(b.claim()), cx.begin(c.claim()), cx.begin(d.claim()));
@@ -478,7 +478,7 @@ fn claim_until<X: Transport>(cx: &Cx<'_, X>) {
 fn try_claim_does_not_wait<X: Transport>(cx: &Cx<'_, X>) {
     let (tx, _rx) = channel::<X, u8>(cx);
     let mut a = tx.share();
-    // It asks nobody, so it is for handles where the claim is: both here, or both where the claim goes.
+    // It sends no request, so both handles are where the claim is: both here, or both where the claim goes.
     let mut b = if cx.below(2) == 0 { a.clone() } else { cx.there(&a) };
     let mut c = b.clone();
     let held = a.try_claim().expect("free");
@@ -554,7 +554,7 @@ fn the_floor_after_a_claim<X: Transport>(cx: &Cx<'_, X>) {
     drop(held);
     assert!(!next.run() && !next.poll(), "who was held back has the floor");
     assert_eq!(cx.now(rx.recv()), Ok(1));
-    // One elsewhere is done where the end is kept, and hears of it later.
+    // An operation elsewhere completes where the end is kept, and its node learns of it later.
     assert!(is_there || !next.run(), "until one of them is done");
     assert_eq!(lone.out(), Ok(()));
     assert!(next.run());
@@ -763,7 +763,7 @@ fn a_retire_is_given_up<X: Transport>(cx: &Cx<'_, X>) {
     assert_eq!(send.out(), Ok(()));
 }
 
-fn claims_of_the_impatient<X: Transport>(cx: &Cx<'_, X>) {
+fn claims_are_dropped_at_any_poll<X: Transport>(cx: &Cx<'_, X>) {
     let (tx, _rx) = channel::<X, u8>(cx);
     let tx = tx.share();
     let inside = std::rc::Rc::new(std::cell::Cell::new(0));

@@ -17,15 +17,15 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
         a_sink_is_flushed_when_its_value_is_received if Kind::waits =>
             "a sink is ready, flushed and closed when its value has been received, or has room; not before";
         a_sink_offers_at_once if Kind::waits =>
-            "a receive that waits is woken by a value that is put into a sink, whether that is flushed or not";
+            "a waiting receive is woken by a value put into a sink, whether it is flushed or not";
         a_sink_gives_its_value_back if Kind::waits =>
-            "when the channel ends, in whatever way, a sink's flush has the value and why, and then the sink is empty";
-        a_sink_says_what_is_refused if |kind| kind.full == Full::Refuses =>
-            "a value that the policy refuses comes back from the sink, once";
+            "when the channel ends, in whatever way, a sink's flush returns the value and the reason, and then the sink is empty";
+        a_sink_returns_what_is_refused if |kind| kind.full == Full::Refuses =>
+            "a value that the policy refuses is returned by the sink, once";
         a_dropped_sink_takes_its_value_back if |kind| kind.is_open() && kind.waits() =>
             "a sink that is dropped before its last value is received ends the channel without it";
         a_sink_in_pieces if |kind| kind.is_open() && kind.waits() =>
-            "however often a sink's flush is given up and asked again: all values arrive, in order, each once";
+            "however often a sink's flush is dropped and repeated: all values arrive, in order, each once";
         a_sinks_values_are_dropped_once if |kind| kind.is_open() && kind.waits() =>
             "a value in a sink whose channel ends, or that is dropped, is dropped once";
     ]
@@ -113,13 +113,13 @@ fn a_sink_gives_its_value_back<X: Transport>(cx: &Cx<'_, X>) {
         let why = if way < 2 { Why::Closed } else { Why::Poisoned("now".into()) };
         assert_eq!(flush.out(), Err(SendError::NotTaken { value: 1, why: why.clone() }), "way {way}");
         assert_eq!(cx.now(sink.flush()), Ok(()), "nothing is left in it");
-        // It is told at once, or by the next flush.
+        // It is reported at once, or by the next flush.
         let error = sink.start_send(2).and_then(|()| cx.now(sink.flush()));
         assert_eq!(error, Err(SendError::NotTaken { value: 2, why }), "way {way}");
     }
 }
 
-fn a_sink_says_what_is_refused<X: Transport>(cx: &Cx<'_, X>) {
+fn a_sink_returns_what_is_refused<X: Transport>(cx: &Cx<'_, X>) {
     let (mut tx, mut rx) = cx.channel();
     let full = cx.fill(&mut tx);
     let mut sink = Sunk::new(tx);

@@ -1,6 +1,7 @@
 //! Barriers: every enrolled party takes a phase or none does, also in choices with channels.
 //!
-//! Over nodes some parties are at the other node than the one where the barrier was made; the channels beside it are the transport's.
+//! Over nodes some parties are at the other node than the one where the barrier was made; the channels beside
+//! it are the transport's.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -20,24 +21,24 @@ fn plain(kind: &Kind) -> bool {
 pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
     laws![
         all_go_on_together if plain =>
-            "nobody returns from sync before every enrolled party is there; then all do";
+            "sync returns for no party before every enrolled party has arrived; then it returns for all";
         phases_in_step if plain =>
-            "whatever the schedule, nobody begins a phase before everybody has ended the one before; who leaves is not waited for";
+            "under any schedule, no party begins a phase before every other has ended the one before; a party that resigns is not waited for";
         a_newcomer_is_waited_for if plain =>
-            "who enrols while others wait is needed for that phase too";
-        who_resigns_is_not_waited_for if plain =>
-            "a party that resigns, by drop, by a panic or with its task, completes the phase for those who wait";
-        who_gives_up_is_not_there if plain =>
-            "a sync that was dropped, or whose deadline passed, is not there; its party is still waited for";
+            "a party that enrols while others wait is needed for that phase too";
+        a_resigned_party_is_not_waited_for if plain =>
+            "a party that resigns, by drop, by a panic or with its task, completes the phase for the waiting ones";
+        a_cancelled_sync_has_not_arrived if plain =>
+            "a sync that was dropped, or whose deadline passed, has not arrived; its party is still waited for";
         the_last_goes_first if plain =>
-            "who is woken by the completed phase and goes on at once finds the next phase, and nobody is left behind";
+            "a party that is woken by the completed phase and continues at once finds the next phase, and no party is left behind";
         one_of_two_barriers if plain =>
             "choices over two barriers in any order take one and the same phase, and the other barrier has not moved";
         twice_in_one_choice if plain =>
             "of two enrolments on one barrier in one choice neither branch happens; the choice takes another one";
         waits_at_a_barrier_are_shown if plain,
-            at one node: "each node shows its own waits; parties elsewhere are one group" =>
-            "who waits at a barrier is a line of the snapshot: how many are there, of how many, and one who is not";
+            at one node: "each node shows its own waits, and parties elsewhere as one group" =>
+            "a wait at a barrier is a line of the snapshot: how many have arrived, of how many, and one that has not";
         a_sync_beside_channels if Kind::waits, needs [Choice] =>
             "a choice of a sync, a send and a receive takes the one that is ready, and the others have had no effect";
         a_sync_in_its_order if all, needs [Choice] =>
@@ -45,15 +46,15 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
         syncs_take_turns if |kind| kind.waits() && kind.keeps(), needs [Choice] =>
             "a fair choice of a sync and a receive that are always ready takes each as often";
         a_receiver_and_a_party_race if plain, needs [Choice] =>
-            "a choice of a send and a sync, the receiver and the other party at once: one of the two, and the other goes on without";
-        both_would_rather if plain, needs [Choice] =>
-            "two choices that could sync, or one send to the other, always get on, and do the same";
+            "a choice of a send and a sync, the receiver and the other party at once: one of the two is taken, and the other party proceeds without it";
+        two_mixed_choices_agree if plain, needs [Choice] =>
+            "two choices that could sync, or one send to the other, always make progress, and take the same";
         barriers_and_channels if plain, needs [Choice] =>
-            "four processes, each with two barriers and channels to the next, cut off at random: all get on, nothing is lost, no phase is half taken";
+            "four processes, each with two barriers and channels to the next, cancelled at random: all make progress, nothing is lost, no phase is half taken";
     ]
 }
 
-/// One that is enrolled by this one; over nodes it goes to the other node, if the seed says so.
+/// A party enrolled by this one; over nodes the seed decides whether it goes to the other node.
 fn enrol<X: Transport>(cx: &Cx<'_, X>, first: &Barrier) -> Barrier {
     let party = first.enrol();
     if cx.transport.has_nodes() && cx.below(3) > 0 { cx.carry(party, HERE) } else { party }
@@ -66,7 +67,7 @@ fn parties<X: Transport>(cx: &Cx<'_, X>, count: u64) -> Vec<Barrier> {
     all
 }
 
-/// Two parties. Over nodes one of them goes to the other node: which, the seed says.
+/// Two parties. Over nodes one of them goes to the other node; the seed decides which.
 fn pair<X: Transport>(cx: &Cx<'_, X>) -> (Barrier, Barrier) {
     let one = barrier();
     let other = one.enrol();
@@ -110,7 +111,7 @@ fn phases_in_step<X: Transport>(cx: &Cx<'_, X>) {
                     }
                     done.borrow_mut()[n] = step;
                     phase.sync().await.expect("no node is lost");
-                    // Who is behind has left.
+                    // The party behind has left.
                     assert_eq!(phase.phases(), step);
                 }
                 all_steps
@@ -150,7 +151,7 @@ fn a_newcomer_is_waited_for<X: Transport>(cx: &Cx<'_, X>) {
     assert_eq!(newcomer.parties(), 3);
 }
 
-fn who_resigns_is_not_waited_for<X: Transport>(cx: &Cx<'_, X>) {
+fn a_resigned_party_is_not_waited_for<X: Transport>(cx: &Cx<'_, X>) {
     for way in 0..4 {
         let mut first = barrier();
         let (mut second, leaver) = (enrol(cx, &first), enrol(cx, &first));
@@ -185,7 +186,7 @@ fn who_resigns_is_not_waited_for<X: Transport>(cx: &Cx<'_, X>) {
     }
 }
 
-fn who_gives_up_is_not_there<X: Transport>(cx: &Cx<'_, X>) {
+fn a_cancelled_sync_has_not_arrived<X: Transport>(cx: &Cx<'_, X>) {
     let (mut first, mut second) = pair(cx);
     for way in 0..2 {
         match way {
@@ -207,7 +208,7 @@ fn who_gives_up_is_not_there<X: Transport>(cx: &Cx<'_, X>) {
 fn the_last_goes_first<X: Transport>(cx: &Cx<'_, X>) {
     let mut parties = parties(cx, 3);
     let mut last = parties.remove(0);
-    // They go on within the wake that tells them.
+    // They continue inside their own wake.
     for mut phase in parties {
         eager(async move {
             for _ in 0..4 {
@@ -243,7 +244,7 @@ fn one_of_two_barriers<X: Transport>(cx: &Cx<'_, X>) {
                     assert_eq!(moved, if which == 'a' { (1, 0) } else { (0, 1) });
                     taken.push(which);
                 }
-                // Nobody leaves before all have done the same.
+                // No party leaves before all have done the same.
                 a.sync().await.expect("no node is lost");
                 taken
             })
@@ -426,7 +427,7 @@ fn a_receiver_and_a_party_race<X: Transport>(cx: &Cx<'_, X>) {
     }
 }
 
-fn both_would_rather<X: Transport>(cx: &Cx<'_, X>) {
+fn two_mixed_choices_agree<X: Transport>(cx: &Cx<'_, X>) {
     let (tx, rx) = cx.channel();
     let (mine, party) = pair(cx);
     let orders = |cx: &Cx<'_, X>| -> Vec<_> { (0..6).map(|_| (cx.below(2) == 0, cx.below(2) == 0)).collect() };
@@ -465,7 +466,8 @@ fn both_would_rather<X: Transport>(cx: &Cx<'_, X>) {
     };
     cx.settle();
     let ((sends, _tx, mine), (receives, _rx, _party)) = (sends.out(), receives.out());
-    // The sender may learn of a value's fate after its partner has gone on, so the order is not the same: the counts are.
+    // The sender may learn of a value's fate after its partner has gone on, so the order is not the same: the
+    // counts are.
     let count = |all: &[bool]| all.iter().filter(|synced| **synced).count();
     assert_eq!(count(&sends), count(&receives));
     assert_eq!(mine.phases(), count(&sends) as u64);

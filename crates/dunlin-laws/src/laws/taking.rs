@@ -12,25 +12,25 @@ use crate::transport::Transport;
 pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
     laws![
         ok_means_received if Kind::is_rendezvous =>
-            "a send is done when a receive has returned its value, and not before";
+            "a send completes when a receive has returned its value, and not before";
         receive_first_then_send if all =>
-            "a receive that waits is woken by a send and returns its value";
+            "a waiting receive is woken by a send and returns its value";
         dropped_receive_took_nothing if all, needs [Forgetting] =>
             "a receive that was woken for a value and then dropped has taken nothing";
         unpolled_receive_keeps_nothing if all, needs [Shared] =>
             "a receive that was woken and is not polled keeps no value from another receiver";
         created_operations_do_nothing if all =>
-            "an operation that was made and never polled has no effect";
+            "an operation that is created and never polled has no effect";
         dropped_send_is_not_received if Kind::waits =>
             "a send that is dropped while it waits is never received";
         every_waiting_send_is_woken if Kind::waits =>
-            "every receive lets exactly one more waiting send go on";
+            "every receive lets exactly one more waiting send proceed";
         wakes_are_outside_the_lock if all =>
-            "a party that acts within the wake that tells it finds the channel free: nothing deadlocks, nothing is lost";
+            "a party that acts on the channel inside its own wake finds it unlocked: no deadlock, no loss";
         one_value_for_two_receivers if all, needs [Shared] =>
-            "one value goes to one of two waiting receivers, and the other goes on waiting";
+            "one value goes to one of two waiting receivers, and the other keeps waiting";
         parked_receivers_pass_wakes_on if Kind::is_open, needs [Shared], at most 10 =>
-            "the wake limit: a value wakes at most 16 parked receivers of a shared end; one that is dropped passes its wake on, and if none takes the value by the next tick, all are woken";
+            "the wake limit: a value wakes at most 16 parked receivers of a shared end; a dropped one passes its wake on, and if none takes the value by the next tick, all are woken";
     ]
 }
 

@@ -10,19 +10,19 @@ use crate::transport::Transport;
 pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
     laws![
         a_receive_is_shown if all, needs [Waits] =>
-            "a receive that waits is a line of the snapshot, with its channel and since when";
+            "a waiting receive is a line of the snapshot, with its channel and since when";
         a_send_is_shown if Kind::waits, needs [Waits] =>
-            "a send that waits is a line of the snapshot";
+            "a waiting send is a line of the snapshot";
         a_claim_is_shown if all, needs [Waits, Shared],
             at one node: "each node shows its own waits; a handle elsewhere is a half of its own" =>
-            "a claim that waits is a line of the snapshot, under its channel";
+            "a waiting claim is a line of the snapshot, under its channel";
         lone_operations_are_shown if all, needs [Waits, Shared],
             at one node: "each node shows its own waits; a handle elsewhere is a half of its own" =>
-            "every handle of a shared end that waits has its line";
+            "every waiting handle of a shared end has its line";
         waits_for_the_end_are_shown if all, needs [Waits] =>
             "a wait for closed is a line of the snapshot";
         a_choice_has_a_line_for_each if all, needs [Waits, Choice] =>
-            "a choice that waits has a line for every channel, and none when it is over";
+            "a waiting choice has a line for every channel, and none when it is over";
         the_age_is_kept if all, needs [Waits], at most 5 =>
             "polling again does not make a wait younger";
         idle_is_silent if all, needs [Waits, Shared, Choice] =>
