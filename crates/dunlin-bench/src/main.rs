@@ -96,7 +96,7 @@ enum Command {
     All,
     /// Two processes of the system and two channels, 8 and 100,000 bytes: nanoseconds per round trip
     RemotePingpong,
-    /// The same over a link of the redesign's slice
+    /// The same over a link (feature `link`)
     #[cfg(feature = "link")]
     RemoteLink,
     /// Round trips beside a value that takes a second to encode, on the same link

@@ -136,8 +136,8 @@ impl Verdict {
             format!(
                 "{name}: {value:.2} {kind} for each {unit}; the bound is {bound:.2} + {slack} %.\n\
                  Some change made it dearer. Where instructions go, line by line, before the change and after it:\n  \
-                 valgrind --tool=callgrind --callgrind-out-file=/tmp/{name} target/measured/dunlin-counts run {name} {n}\n  \
-                 callgrind_annotate --auto=yes /tmp/{name}\n\
+                 valgrind --tool=callgrind --callgrind-out-file=target/{name} target/measured/dunlin-counts run {name} {n}\n  \
+                 callgrind_annotate --auto=yes target/{name}\n\
                  A look at what is not inlined any more comes first: one outcome that goes through memory costs as much as all else.\n\
                  If the cost is meant: `{run} --record {name}`, and the commit says what it is for."
             )

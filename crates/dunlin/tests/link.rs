@@ -1,5 +1,4 @@
-//! The slice of the redesign: channels over a link of their own, over sockets. `dunlin-laws` has it over
-//! wires that are cut.
+//! Channels over a link of their own, over sockets. `dunlin-laws` runs them over wires that are cut.
 
 use std::time::Duration;
 

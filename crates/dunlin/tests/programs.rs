@@ -1,7 +1,5 @@
-//! Programs 1 to 11 of `api.md`, of 16 the blocking call, and 17: they compile as written there, and do what they say.
-//!
-//! What differs, marked `drift` below: without the feature `serde` a message needs no derive, and somebody must serve the
-//! depot or the program waits for ever (9); a call may have finished before it was asked to stop (16).
+//! Programs as a user would write them against the API, from a first channel to a farm: they compile and do
+//! what their comments promise. Without the feature `serde` a message needs no derive.
 
 #[allow(dead_code, unused_imports)]
 mod hello {
@@ -401,7 +399,7 @@ mod choir {
 #[allow(dead_code, unused_imports)]
 mod market {
     use dunlin::prelude::*;
-    #[cfg(feature = "serde")] // drift
+    #[cfg(feature = "serde")]
     use dunlin::serde::{Deserialize, Serialize};
     #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(crate = "dunlin::serde"))]
     struct Item(String);
@@ -427,9 +425,8 @@ mod market {
         Ok(shop.till.receipt.recv().await?)
     }
     async fn keeper(mut shop: ShopServer) -> Result {
-        // drift: as the text has it, the program waits for ever. `depot` is a `Till` of its own beside `till`; the keeper has its server's
-        // face and never receives there, so the customer's `depot...pay.send` is never taken, and the receipt behind it
-        // never asked for. The text lacks a branch, or a process, that receives from `shop.depot.pay`.
+        // `depot` is a `Till` of its own beside `till`: without a process that receives from `depot.pay` the customer's send there
+        // would wait for ever.
         let mut depot = std::mem::replace(&mut shop.depot, Till::pair().1);
         spawn(async move { depot.pay.recv().await });
         loop {
@@ -537,7 +534,7 @@ mod stopping {
         alt! {
             n = &mut job => Ok(Some(n?)),
             _ = cancel.recv() => match job.terminate().await {
-                Ended::AlreadyFinished(n) | // drift: the text has no word for one that was not stopped at all
+                Ended::AlreadyFinished(n) | // it had finished before it was asked to stop
                 Ended::JustFinished(n) => Ok(Some(n)),
                 Ended::Finishing(job) => Ok(Some(job.await?)), // too late to stop
                 Ended::Terminated | Ended::NeverStarted => Ok(None),

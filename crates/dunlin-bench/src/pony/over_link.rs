@@ -1,4 +1,4 @@
-//! Channels over links of their own, one for each node: the way of values that the redesign is about.
+//! Channels over links of their own, one for each node (feature `link`).
 
 use std::net::SocketAddr;
 

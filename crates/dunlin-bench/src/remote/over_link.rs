@@ -1,4 +1,4 @@
-//! The way of values of the redesign: channels over a link of their own, with no names and one socket.
+//! Channels over a link of their own (feature `link`), with no names and one socket.
 
 use std::time::{Duration, Instant};
 
