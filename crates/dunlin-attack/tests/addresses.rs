@@ -98,7 +98,7 @@ async fn tells(mut service: Peer, known: [(&str, Life, Vec<String>); 2]) {
 /// dialled: once, and then once a second.
 #[cfg(unix)]
 #[test]
-fn what_a_name_service_tells_is_dialled_once_a_second_and_not_on_this_host() {
+fn addresses_of_a_name_service_are_dialled_once_a_second_and_not_on_this_host() {
     const WATCHED: Duration = Duration::from_secs(5);
     run(async {
         let service = TcpListener::bind("127.0.0.1:0").await.unwrap();

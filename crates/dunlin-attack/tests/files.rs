@@ -102,7 +102,7 @@ impl Child {
 }
 
 #[test]
-fn a_node_without_files_says_so_and_accepts_again() {
+fn a_node_without_files_reports_it_and_accepts_again() {
     run(async {
         let (mut child, address) = Child::start().await;
         child.does("take").await;
@@ -140,7 +140,7 @@ fn one_host_leaves_files_to_others() {
 
 /// The twin: as many nodes as there are files for come, and nothing is said.
 #[test]
-fn a_node_with_files_enough_says_nothing() {
+fn a_node_with_enough_files_reports_nothing() {
     run(async {
         let (child, address) = Child::start().await;
         let mut peers = Vec::new();

@@ -70,7 +70,7 @@ impl Pair {
 
 /// 400,000 partners, which members of the application name, 25,000 each.
 #[test]
-fn partners_that_nobody_asked_for_are_not_kept_and_cost_their_teller_the_connection() {
+fn unrequested_partners_are_not_kept_and_end_the_connection() {
     const MEMBERS: u64 = 16;
     const EACH: u64 = 25_000;
     const PIECE: u64 = 1_000;

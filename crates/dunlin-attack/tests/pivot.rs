@@ -89,7 +89,7 @@ fn strangers_of_other_hosts_do_not_reach_a_node_that_listens_on_a_unix_socket() 
 
 /// The twin: a node that wants to be reached that way.
 #[test]
-fn a_node_that_says_so_is_reached_through_the_relay() {
+fn a_node_that_admits_is_reached_through_the_relay() {
     run(async {
         let Relay::Bytes { piece, .. } = asks("twin", true).await else { panic!("it is relayed") };
         assert_eq!(piece.slice(..8), Bytes::from_static(b"\x64\x75\x6e\x6c\x69\x6e\x0d\x0a"));

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_says_whether_its_goal_is_reached() {
+    fn a_row_shows_whether_its_goal_is_reached() {
         let rows = commstime(&[outcome(GO, 1, &[100.0]), outcome(PAR, 1, &[12.5]), outcome(SPAWN, 1, &[50.0])]);
         assert_eq!(cells(&rows[1])[5..], ["1/8.0 of go", "at most 1/6.5 of Go", "reached"]);
         assert_eq!(cells(&rows[2])[5..], ["1/2.0 of go", "at most 1/2.8 of Go", "missed"]);

@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn the_judge_blames_nobody_for_what_was_not_ready_all_the_time() {
+    fn the_judge_ignores_channels_that_were_not_ready_all_the_time() {
         let mut judge = Judge::new(2);
         for (offers, chosen) in [([1, 1], 0), ([2, 1], 1), ([2, 1], 0), ([3, 1], 0), ([4, 2], 0)] {
             judge.look(|channel| offers[channel]);

@@ -41,7 +41,7 @@ fn who(rows: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn throughput_says_of_everybody_what_has_arrived() {
+fn throughput_counts_what_has_arrived_from_each_worker() {
     let svg = folder("throughput").join("nodes.svg");
     let rows = shortly(&["throughput", "--vary", "nodes", "--at", "1,2", "--svg", svg.to_str().expect("it is text")]);
     assert_eq!(rows.len(), 2 * 6);
@@ -68,7 +68,7 @@ fn throughput_says_of_everybody_what_has_arrived() {
 }
 
 #[test]
-fn many_workers_at_one_node_are_all_heard() {
+fn all_of_many_workers_at_one_node_are_received() {
     assert_eq!(shortly(&["throughput", "--vary", "workers", "--at", "60"]).len(), 6);
 }
 

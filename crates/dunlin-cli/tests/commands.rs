@@ -494,7 +494,7 @@ fn a_ping_does_not_wait_for_ever() {
 }
 
 #[test]
-fn nodes_show_who_joins_and_leaves() {
+fn nodes_show_joins_and_leaves() {
     let stage = Stage::new(FILE);
     let mut hub = stage.start(&["node", "hub"]);
     assert!(hub.says("runs").ends_with(&format!("of \"weather\" at {}, and runs names", stage.address("names"))));
@@ -527,7 +527,7 @@ fn nodes_show_who_joins_and_leaves() {
 
 /// One without a role waits for nobody: that there are no names is on its log.
 #[test]
-fn a_node_without_names_says_so() {
+fn a_node_without_names_reports_it() {
     let stage = Stage::new("app = 'weather'\nnames = '10.255.255.1:1'\n[node.p]\nlisten = 'unix:DIR/p'\n");
     let mut quiet = aloud(&stage, &["node", "p"]);
     let mut loud = aloud(&stage, &["node", "p"]);
@@ -540,7 +540,7 @@ fn a_node_without_names_says_so() {
 
 /// Advice is of the file, where there is one.
 #[test]
-fn a_member_is_told_how_a_main_node_is_started() {
+fn a_member_prints_how_to_start_a_main_node() {
     let stage = Stage::new(&roles().replace("role = 'main'\n", ""));
     let _hub = stage.start(&["node", "hub"]);
     let station = started(aloud(&stage, &["node", "station"]));
@@ -670,7 +670,7 @@ fn output_goes_where_it_can() {
 
 /// Somebody needs it, and not what it prints.
 #[test]
-fn a_node_that_can_print_nothing_says_so_and_goes_on() {
+fn a_node_that_cannot_print_reports_it_and_continues() {
     if full().is_none() {
         return;
     }

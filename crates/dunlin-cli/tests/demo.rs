@@ -275,7 +275,7 @@ fn more_customers_than_workers_take_turns() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_holds_nobody_up() {
+fn an_unreadable_file_delays_no_other() {
     let folder =
         folder(&[("a.txt", b"two words"), ("b.txt", b"caf\xe9 au lait"), ("d.txt", b""), (".hidden", b"\xff")]);
     std::os::unix::fs::symlink(folder.path().join("nowhere"), folder.path().join("c.txt")).unwrap();
@@ -435,7 +435,7 @@ fn the_command_itself_is_killed() {
 
 /// As with `dunlin demo | head`.
 #[test]
-fn nobody_reads_the_output_any_more() {
+fn the_reader_of_the_output_is_gone() {
     for args in [&["demo", "--json", "--pace", "5"][..], &["demo"], &["demo", "--inside"]] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
         let command = command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

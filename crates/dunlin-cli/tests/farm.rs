@@ -172,7 +172,7 @@ fn assert_same(file: &Path, expected: &[u8]) {
 }
 
 #[test]
-fn the_picture_is_the_same_whoever_draws_it() {
+fn the_picture_is_the_same_with_any_workers() {
     let expected = expected(SMALL);
     for sharing in ["--shared", "--multiplexed"] {
         for how in [&["--inside", "--workers", "3"][..], &["--workers", "2"], &["--workers", "2", "--buffer", "0"]] {
@@ -308,7 +308,7 @@ fn an_interrupted_farm_sends_its_workers_home_and_leaves_no_file() {
 }
 
 #[test]
-fn a_worker_whose_farm_is_killed_says_so() {
+fn a_worker_reports_that_its_farm_was_killed() {
     for sharing in ["--shared", "--multiplexed"] {
         let place = Place::new();
         let mut farm = place.draws(LARGE, &["--workers", "0", sharing]);
@@ -323,7 +323,7 @@ fn a_worker_whose_farm_is_killed_says_so() {
 }
 
 #[test]
-fn what_cannot_be_is_said_before_the_work_begins() {
+fn impossible_options_fail_before_the_work_begins() {
     let place = Place::new();
     let nowhere = place.folder.path().join("nowhere").join("picture.png");
     let ended = Run::start(&["mandelbrot", "--inside", "--out", nowhere.to_str().unwrap()]).end();
@@ -406,7 +406,7 @@ fn a_picture_without_room_leaves_what_was_there() {
 }
 
 #[test]
-fn the_series_is_the_same_whoever_computes_it() {
+fn the_series_is_the_same_with_any_workers() {
     let expected = |trapeziums| -> f64 { (0..200).map(|k| f64::from(coefficient(k, trapeziums, PERIOD) as f32)).sum() };
     let place = Place::new();
     let at = place.at();

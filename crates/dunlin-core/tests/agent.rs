@@ -72,7 +72,7 @@ impl<T: Send + Debug + 'static> Halves<T> {
 
 /// The agent of a sender elsewhere asks for the next receive that waits, and hears of it once: at once if one waits already.
 #[test]
-fn a_carrier_hears_of_a_receive_that_waits_if_it_asks() {
+fn a_carrier_that_asks_is_notified_of_a_waiting_receive() {
     let (mut halves, _) = halves_with_credits::<u8>(fifo(3));
     assert_eq!(once(halves.rx.recv()), None);
     assert_eq!(halves.receiver_says(), "", "nothing was asked");
@@ -178,7 +178,7 @@ fn a_receiver_that_comes_while_the_choice_is_closed_is_served() {
 }
 
 #[test]
-fn who_promises_places() {
+fn only_buffers_with_places_promise_credits() {
     let credits = |policy: Policy| halves::<u8>(policy).inlet.credits();
     assert_eq!((credits(fifo(1)), credits(fifo(7)), credits(unbounded())), (1, 7, 1024));
     assert_eq!(credits(fifo(usize::MAX)), 1024, "so many may be on their way");
@@ -325,7 +325,7 @@ fn an_unbounded_buffer_gives_credits_back_as_values_come() {
 
 /// An agent may have less promised than the policy has: what is received makes room again.
 #[test]
-fn an_agent_has_no_more_promised_than_it_wants() {
+fn credits_are_limited_to_what_the_agent_asks() {
     for policy in [unbounded(), fifo(10)] {
         let (mut h, credits) = halves_with_credits(policy);
         assert!(credits >= 10);
@@ -434,7 +434,7 @@ fn forget_send<T: Send + 'static>(tx: &mut Sender<T>, value: T) {
 
 /// A sender that is dropped leaves a forgotten offer behind, as in one memory: `Gone` is said when that has been taken.
 #[test]
-fn gone_is_said_behind_all_that_stands() {
+fn gone_is_sent_after_all_standing_offers() {
     let mut h = halves::<u8>(rendezvous());
     forget_send(&mut h.tx, 7);
     drop(h.tx);
@@ -549,7 +549,7 @@ fn an_offer_that_meets_the_end_comes_back() {
 
 /// What happened to a channel before it was stretched is heard afterwards.
 #[test]
-fn agents_hear_what_was_before_them() {
+fn agents_receive_what_happened_before_they_were_added() {
     let before = |act: fn(&mut Sender<u8>)| {
         let (mut tx, rx) = channel();
         act(&mut tx);
@@ -622,7 +622,7 @@ fn a_lost_receiver_leaves_three_outcomes() {
 
 /// A send that was dropped, or forgotten, and then lost: `settle` says so, and gives the value.
 #[test]
-fn settle_after_a_loss_says_unknown() {
+fn settle_after_a_loss_returns_unknown() {
     for forget in [false, true] {
         let mut h = halves(rendezvous());
         let mut slot = Some(7);
@@ -710,7 +710,7 @@ fn a_lost_choice_is_unknown_as_a_whole() {
 
 /// The sender's node is lost: receivers get what was admitted, not what was only offered, and then hear of it.
 #[test]
-fn a_lost_sender_is_heard_of_behind_what_was_admitted() {
+fn the_loss_of_a_sender_arrives_after_admitted_values() {
     let (mut h, _) = halves_with_credits(fifo(2));
     h.inlet.push(1).unwrap();
     let value = Arc::new(());
@@ -815,7 +815,7 @@ fn what_is_buffered_goes_before_what_is_sent_on_credits() {
 /// The same channel ends before there are credits for all that is buffered: retired there, the rest still waits for them, and the end is said behind it;
 /// poisoned here, it is destroyed.
 #[test]
-fn the_end_is_said_behind_what_is_buffered() {
+fn the_end_is_sent_after_buffered_values() {
     for poisoned in [false, true] {
         let (mut tx, rx) = channel_with(fifo(4));
         (0..3).for_each(|n| tx.try_send(n).unwrap());
@@ -840,7 +840,7 @@ fn the_end_is_said_behind_what_is_buffered() {
 }
 
 #[test]
-fn a_credit_wakes_who_carries_what_is_buffered() {
+fn a_credit_wakes_the_carrier_of_buffered_values() {
     struct Woken(AtomicBool);
     impl Wake for Woken {
         fn wake(self: Arc<Self>) {
@@ -904,7 +904,7 @@ fn the_receivers_policy_stays_behind_when_it_moves() {
 }
 
 #[test]
-fn an_outlet_hears_how_the_channel_ended_before() {
+fn an_outlet_learns_how_the_channel_ended_before() {
     let (tx, rx) = channel::<u8>();
     tx.poison("salt");
     assert!(matches!(next(&mut Outlet::new(rx)), Poll::Ready(Event::Poisoned(reason)) if reason.as_str() == "salt"));
@@ -1125,7 +1125,7 @@ fn what_is_unread_is_passed_on_without_its_value() {
 
 /// Who receives here asks for the value, which keeps its place; nobody elsewhere has it meanwhile.
 #[test]
-fn what_is_unread_is_brought_for_who_receives_here() {
+fn an_unread_value_is_fetched_for_a_receiver_here() {
     let (mut inlet, there, mut here) = keeper();
     inlet.offer_unread(5);
     inlet.offer(6, 16);
@@ -1172,7 +1172,7 @@ fn what_could_not_be_read_is_brought() {
 
 /// Neither its node nor the handle's can be asked any more: it is over, and not somebody's for ever.
 #[test]
-fn what_is_unread_is_lost_with_whoever_has_it() {
+fn an_unread_value_is_lost_with_its_holder() {
     let (mut inlet, there, mut here) = keeper();
     inlet.offer_unread(5);
     assert!(matches!(there.reserve_unread(1), Reserved::Granted(Given::Unread)));
@@ -1248,7 +1248,7 @@ fn what_comes_back_to_a_buffer_comes_back_in_order() {
 
 /// Whatever was granted, given back, received and sent meanwhile: who receives gets the oldest value that nobody has.
 #[test]
-fn who_receives_gets_the_oldest_that_is_there() {
+fn a_receive_gets_the_oldest_value_present() {
     for seed in 1..=300_u64 {
         let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut below = move |bound: u64| {

@@ -134,7 +134,7 @@ fn a_receiver_that_is_here_does_not_wait_for_the_turn() {
 /// A choice is reserved while it polls a foreign future, which then happens. Its future is kept, so its offer is not taken
 /// back; the receiver is told, and asks another choice.
 #[test]
-fn a_receiver_that_waited_for_a_choice_is_told_that_it_is_decided() {
+fn a_receiver_waiting_for_a_choice_is_notified_when_it_is_decided() {
     let _alone = alone();
     let (tx, mut rx, mut agents) = halves();
     let carry = RefCell::new(|| assert_eq!(poll(&mut agents.as_mut()), None));
@@ -277,7 +277,7 @@ fn which_reservations_are_asked_back() {
 
 /// A receiver has been granted a choice's offer, and does not use it: the value goes back, and the receiver beside it is woken and asks.
 #[test]
-fn who_waits_beside_a_receiver_that_gives_its_grant_up_is_woken() {
+fn another_receiver_is_woken_when_a_grant_is_given_up() {
     let _alone = alone();
     for how in ["it is not polled", "it is dropped", "its grant is asked back"] {
         let (tx, rx) = channel::<u32>();

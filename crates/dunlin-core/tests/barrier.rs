@@ -80,7 +80,7 @@ fn all_or_none() {
 }
 
 #[test]
-fn alone_it_needs_nobody() {
+fn a_single_party_completes_alone() {
     let mut phase = barrier();
     assert_eq!(now(phase.sync()), Ok(()));
     assert_eq!(
@@ -106,7 +106,7 @@ fn a_phase_that_waits_needs_a_newcomer_too() {
 }
 
 #[test]
-fn who_resigns_is_not_waited_for() {
+fn a_resigned_party_is_not_waited_for() {
     let mut a = barrier();
     let (mut b, c) = (a.enrol(), a.enrol());
     let (mut first, mut second) = (waiting(a.sync()), waiting(b.sync()));
@@ -129,7 +129,7 @@ fn a_panic_resigns() {
 }
 
 #[test]
-fn who_gave_up_waiting_is_not_there() {
+fn a_cancelled_sync_has_not_arrived() {
     let mut a = barrier();
     let mut b = a.enrol();
     drop(waiting(a.sync()));
@@ -239,7 +239,7 @@ fn two_enrolments_in_one_choice_never_happen_together() {
 }
 
 #[test]
-fn who_took_another_branch_was_not_there() {
+fn a_party_that_took_another_branch_has_not_arrived() {
     let mut a = barrier();
     let (mut b, (mut tx, mut rx)) = (a.enrol(), channel());
     let mut choice = waiting(async {
@@ -472,7 +472,7 @@ fn waits_are_visible() {
 
 /// Who is not there can be told: the process that used its enrolment last.
 #[test]
-fn who_is_missing_is_named() {
+fn the_missing_party_is_named() {
     let (a, made) = (barrier(), line!());
     let mut door = a.enrol();
     let (mine, other) = (std::cell::Cell::new(None), std::cell::Cell::new(None));
@@ -715,7 +715,7 @@ mod random {
     proptest! {
         #![proptest_config(config(500))]
         #[test]
-        fn as_a_model_of_a_few_lines_says(ops in ops()) {
+        fn agrees_with_a_sequential_model(ops in ops()) {
             run(ops);
         }
     }

@@ -283,7 +283,7 @@ fn all_or_none() {
 
 /// A deadline tells the truth: `Ok` is one phase, and `TimedOut` is none.
 #[test]
-fn deadlines_tell_the_truth() {
+fn deadlines_are_exact() {
     let (timed_out, just_in_time) = (Cell::new(0), Rc::new(Cell::new(0)));
     let timed_out = Rc::new(timed_out);
     under_seeds(200, |world| {
@@ -763,7 +763,7 @@ fn a_reserved_choice_calls_itself_back() {
 
 /// A connection is silent while a phase reserves: the choices that it holds elsewhere are let go after a while, so that others can have them.
 #[test]
-fn a_silent_connection_holds_nobody_up_for_ever() {
+fn a_silent_connection_blocks_no_party_for_ever() {
     let world = World::new(1);
     let mut here = barrier();
     let (mut there, cut) = world.carry(here.enrol());

@@ -41,7 +41,7 @@ fn ok_when_all_have_returned_it() {
 }
 
 #[test]
-fn who_leaves_is_not_waited_for() {
+fn a_leaving_receiver_is_not_waited_for() {
     let (mut tx, joiner) = broadcast();
     let (mut a, b, c) = (joiner.join(), joiner.join(), joiner.join());
     let wakes = Arc::new(Wakes::default());
@@ -58,7 +58,7 @@ fn who_leaves_is_not_waited_for() {
 }
 
 #[test]
-fn who_joins_meanwhile_gets_the_next() {
+fn a_receiver_that_joins_meanwhile_gets_the_next() {
     let (mut tx, joiner) = broadcast();
     let mut a = joiner.join();
     let mut send = tx.send(1);
@@ -229,7 +229,7 @@ fn complete_until_does_not_know_of_an_agent_that_does_not_answer() {
 }
 
 #[test]
-fn nobody_is_enough_unless_some_are_asked_for() {
+fn a_broadcast_without_a_minimum_needs_no_receiver() {
     let (mut tx, joiner) = broadcast();
     assert_eq!(poll(&mut tx.send(1)), Some(Ok(())));
     let mut tx = tx.at_least(2);
@@ -248,7 +248,7 @@ fn nobody_is_enough_unless_some_are_asked_for() {
 }
 
 #[test]
-fn closed_when_nobody_is_left_to_join() {
+fn closed_when_no_joiner_is_left() {
     let (tx, joiner) = broadcast();
     let mut tx = tx.at_least(2);
     let (mut a, b) = (joiner.join(), joiner.clone());
@@ -276,7 +276,7 @@ fn closed_when_nobody_is_left_to_join() {
 
 /// Enough are there for the value to begin; then one leaves. Only the beginning counts.
 #[test]
-fn the_last_to_leave_wakes_who_waits_for_the_least_number() {
+fn the_last_leave_wakes_a_broadcast_that_waits_for_the_minimum() {
     let (tx, joiner) = broadcast();
     let mut tx = tx.at_least(2);
     let a = joiner.join();
@@ -332,7 +332,7 @@ fn a_forgotten_send_stands_before_the_next() {
 }
 
 #[test]
-fn poison_from_one_receiver_is_everybodys() {
+fn poison_from_one_receiver_reaches_all() {
     let (mut tx, joiner) = broadcast();
     let (mut a, mut b, mut c) = (joiner.join(), joiner.join(), joiner.join());
     let mut waits = c.recv();
@@ -369,7 +369,7 @@ fn poison_that_comes_when_all_have_it_is_for_the_next() {
 
 /// Who has retired has left, and what it does to its own channel then is nobody else's.
 #[test]
-fn poison_of_one_who_has_left_is_its_own() {
+fn poison_of_a_receiver_that_left_is_its_own() {
     let (mut tx, joiner) = broadcast();
     let (mut a, mut b) = (joiner.join(), joiner.join());
     let mut send = tx.send(1);
@@ -427,7 +427,7 @@ fn a_slow_receiver_holds_up_only_the_next_value() {
 }
 
 #[test]
-fn what_one_policy_refuses_is_said() {
+fn a_refusal_by_one_policy_is_reported() {
     #[derive(Clone)]
     struct One;
     impl dunlin_core::Buffering for One {
@@ -445,7 +445,7 @@ fn what_one_policy_refuses_is_said() {
 }
 
 #[test]
-fn a_clone_that_panics_has_reached_nobody() {
+fn a_panicking_clone_has_reached_no_receiver() {
     struct Fragile(Rc<Cell<u32>>);
     impl Clone for Fragile {
         fn clone(&self) -> Self {

@@ -549,7 +549,7 @@ fn lost_connection_ends_what_is_out_as_unknown_and_what_is_read_is_not_received(
 }
 
 #[test]
-fn words_that_no_half_says_are_errors() {
+fn words_that_no_half_sends_are_errors() {
     let (mut tx, _rx, halves) = over_a_link::<Own>();
     let post = tx.send_nowait(own(1));
     let [Word::Offer { ticket, ref value }] = halves.forth.take()[..] else { panic!("no offer") };
@@ -628,7 +628,7 @@ fn kinds(way: &Way) -> Vec<&'static str> {
 }
 
 #[test]
-fn nothing_is_offered_before_the_home_has_said_how_it_takes_values() {
+fn nothing_is_offered_before_the_home_has_opened() {
     for (policy, said) in [(rendezvous(), "offer"), (fifo(1), "sent"), (overwrite_oldest(1), "offer")] {
         let (mut tx, _rx, halves) = not_opened::<Own>(policy);
         let mut send = pin!(tx.send(own(1)));

@@ -153,7 +153,7 @@ fn two_barriers_over_two_choices() {
 
 /// A choice between two barriers, at each of which somebody waits: one of them goes on. The other goes on when the choice resigns.
 #[test]
-fn a_choice_between_two_who_wait() {
+fn a_choice_between_two_waiting_parties() {
     model_within(2, || {
         let (mut a, mut x) = (barrier(), barrier());
         let (mut b, mut y) = (a.enrol(), x.enrol());

@@ -396,7 +396,7 @@ fn poison_races_release() {
 
 /// Waiting for the end only, on either side.
 #[test]
-fn closed_hears_of_the_end() {
+fn closed_is_woken_by_the_end() {
     model(|| {
         let (mut tx, rx) = plain();
         let receiver = spawn(move || drop(rx));

@@ -106,7 +106,7 @@ fn a_branch_is_woken_from_another_thread() {
 }
 
 #[test]
-fn a_stale_waker_wakes_nobody() {
+fn a_stale_waker_wakes_no_task() {
     let kept = Mutex::new(Vec::<Waker>::new());
     let keep = || {
         poll_fn(|cx| {

@@ -373,7 +373,7 @@ fn the_ends_of_a_channel_that_is_stretched_already_move() {
 
 /// By that a carrier knows which ends it could only pass on from agent to agent.
 #[test]
-fn an_end_that_is_stretched_already_is_told() {
+fn an_end_that_is_already_apart_is_rejected() {
     use dunlin_core::agent::{Inlet, Outlet};
     let ((tx, far), (near, rx), (here, there)) = (channel::<u8>(), channel::<u8>(), channel::<u8>());
     let (_outlet, _inlet) = (Outlet::new(far), Inlet::new(near));
@@ -672,7 +672,7 @@ fn an_end_that_is_held_elsewhere_too_stays_there() {
 }
 
 #[test]
-fn an_end_in_common_moves_once_nobody_else_has_it() {
+fn a_shared_handle_of_an_end_moves_once_it_is_the_only_one() {
     let (tx, mut rx) = channel::<u8>();
     let (first, kept) = Common::new(tx);
     let second = Common(kept.clone());
@@ -1572,7 +1572,7 @@ fn expected_ends_and_others_in_one_message() {
 
 #[test]
 #[should_panic(expected = "a u8 was given to a channel of u16")]
-fn a_carrier_that_mixes_up_two_channels_is_told() {
+fn a_carrier_that_mixes_up_two_channels_gets_an_error() {
     let mut inbox = far(&[EndKind::Reply, RECEIVER]);
     let (reply, _rx): (Reply<u8>, Receiver<u16>) = decode(&mut inbox, "[0,1]").unwrap();
     reply.send(1).unwrap();

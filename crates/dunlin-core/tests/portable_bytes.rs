@@ -693,7 +693,7 @@ fn a_call_without_a_reply_fails_over_there() {
 }
 
 #[test]
-fn a_receiver_takes_along_what_is_buffered_and_who_waits() {
+fn a_moving_receiver_takes_buffered_values_and_waiting_sends() {
     let (net, mut tx, mut rx) = Net::with::<Receiver<Receiver<u8>>>();
     // Two values in the buffer, each with an end in it, and one that waits for room.
     let (mut values, values_rx) = channel_with(fifo(2));
@@ -735,7 +735,7 @@ fn a_receiver_takes_along_what_is_buffered_and_who_waits() {
 }
 
 #[test]
-fn what_ended_before_is_heard_over_there() {
+fn an_end_that_ended_before_arrives_ended() {
     let (net, mut tx, mut rx) = Net::with::<(Sender<u8>, Sender<u8>, Receiver<u8>, Receiver<u8>)>();
     let ((a, a_rx), (b, b_rx), (c_tx, c), (d_tx, d)) = (channel(), channel(), channel(), channel::<u8>());
     drop(a_rx);
@@ -893,7 +893,7 @@ fn an_end_in_a_choice_moves_if_its_branch_happens() {
 // ---- at the hand-over
 
 #[test]
-fn what_the_reader_does_not_want_ends_over_here() {
+fn an_end_that_the_reader_drops_ends_here() {
     #[derive(Serialize, Deserialize)]
     #[serde(untagged)]
     enum Message {
@@ -999,7 +999,7 @@ async fn give_way() {
 }
 
 #[test]
-fn who_joins_over_there_gets_each_value() {
+fn a_receiver_that_joins_there_gets_each_value() {
     let (net, mut tx, mut rx) = Net::with::<Joiner<u8>>();
     block_on(async {
         par!(net.carry(), async {

@@ -44,7 +44,7 @@ fn closed_of_both_ends() {
 
 /// The offer failed behind the receiver's last word, and the agent did not listen any more: the send was told Ok.
 #[test]
-fn receiver_gone_before_the_agent_hears_the_send() {
+fn receiver_gone_before_the_agent_sees_the_send() {
     let (mut tx, far) = channel();
     let (near, rx) = channel();
     let mut j = pin!(join(Outlet::new(far), Inlet::new(near)));

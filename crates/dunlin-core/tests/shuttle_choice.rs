@@ -509,7 +509,7 @@ fn drops_at_any_time() {
 
 /// Four receivers join and leave while values are sent; each gets those that were sent while it was there, none left out.
 #[test]
-fn a_broadcast_to_those_who_come_and_go() {
+fn a_broadcast_to_receivers_that_come_and_go() {
     for policy in [rendezvous(), fifo(1)] {
         check(300, move || {
             let (tx, joiner) = broadcast_with(policy.clone());

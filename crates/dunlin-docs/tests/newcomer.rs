@@ -38,7 +38,7 @@ fn shell(commands: &str, folder: &Path) -> String {
 }
 
 #[test]
-fn the_first_program_runs_as_the_tutorial_says() {
+fn the_first_program_of_the_tutorial_runs() {
     let folder = tempfile::tempdir().unwrap();
     let [make, run] = blocks("sh").try_into().unwrap();
     shell(&make, folder.path());

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sources_are_as_the_ratchet_says() {
+    fn the_sources_are_within_the_ratchet() {
         let differences = ratchet::read().differences(&figures(&findings()));
         assert!(
             differences.is_empty(),

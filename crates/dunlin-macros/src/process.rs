@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_says_that_it_may_leave() {
+    fn a_keyword_allows_leaving() {
         let found = expansion(
             "",
             "async fn f(#[sender(\"x\", fifo(3), portable)] x: S, #[client(portable, portable)] y: C) {}",

@@ -54,7 +54,7 @@ fn planted_a_face_is_not_lent() {
 }
 
 #[test]
-fn planted_a_retirement_is_not_told() {
+fn planted_a_retirement_is_not_sent() {
     is_stuck("receive-retires", Plant::Lost("\"Retire\""));
     is_stuck("receive-retires", Plant::Lost("\"Retired\""));
 }
@@ -66,7 +66,7 @@ fn planted_two_are_granted_the_claim() {
 }
 
 #[test]
-fn planted_a_handle_goes_on_and_the_keeper_is_not_told() {
+fn planted_a_handle_goes_on_without_notice_to_the_keeper() {
     // What would lead to it is dropped, so it hears at least that.
     let what = found("claim-goes-held", Plant::Lost("{\"Another\""));
     assert!(what.contains("the node that keeps the shared end has left or was lost"), "{what}");
@@ -74,7 +74,7 @@ fn planted_a_handle_goes_on_and_the_keeper_is_not_told() {
 }
 
 #[test]
-fn planted_nobody_is_woken() {
+fn planted_no_task_is_woken() {
     is_stuck("claim-far", Plant::Deaf("desk of 1"));
     is_stuck("claim-far", Plant::Deaf("keeper for 1"));
     is_stuck("sync", Plant::Deaf("keeper for 1"));
@@ -86,7 +86,7 @@ fn planted_a_value_is_not_given_back() {
 }
 
 #[test]
-fn planted_a_phase_is_not_told() {
+fn planted_a_phase_is_not_announced() {
     is_stuck("sync", Plant::Lost("{\"Done\""));
     is_stuck("sync", Plant::Lost("{\"There\""));
     is_stuck("sync-drops", Plant::Lost("{\"Left\""));

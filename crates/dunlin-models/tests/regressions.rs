@@ -201,7 +201,7 @@ fn a_sender_that_is_in_use_is_not_replaced_by_its_copy() {
 
 /// A half whose end was known elsewhere, of which it had not heard, was forgotten with its offers when that end came to its node.
 #[test]
-fn a_half_that_is_replaced_is_told() {
+fn a_replaced_half_is_notified() {
     let mut nodes = Nodes::new(3);
     nodes.move_sender(0, 1);
     nodes.machines[1].use_sender(NOW, CHANNEL);
@@ -269,7 +269,7 @@ fn a_claim_is_of_one_home() {
 
 /// The answer to a withdrawal came late to the home (it had gone on from there), which had said by then that its receiver is elsewhere: it said it on, and broke the protocol.
 #[test]
-fn a_home_that_has_said_that_its_receiver_is_elsewhere_answers_no_offers() {
+fn a_home_that_announced_its_move_answers_no_offers() {
     let mut nodes = Nodes::new(3);
     nodes.move_receiver(0, 1);
     nodes.machines[1].use_receiver(NOW, CHANNEL);
@@ -295,7 +295,7 @@ fn a_home_that_has_said_that_its_receiver_is_elsewhere_answers_no_offers() {
 
 /// A home ended before it had answered a sender, which waited for the answer for ever.
 #[test]
-fn a_home_that_ends_answers_who_takes() {
+fn a_home_that_ends_answers_takes() {
     let mut nodes = Nodes::new(2);
     nodes.move_sender(0, 1);
     nodes.machines[1].offer(NOW, CHANNEL, 1, Bytes::from_static(b"k"));
@@ -310,7 +310,7 @@ fn a_home_that_ends_answers_who_takes() {
 
 /// The sender was lost when its new home was known and had not been installed: the home waited for it for ever.
 #[test]
-fn a_new_home_hears_of_a_sender_that_is_lost_meanwhile() {
+fn a_new_home_learns_of_a_sender_lost_meanwhile() {
     let mut nodes = Nodes::new(3);
     nodes.move_sender(0, 1);
     nodes.machines[1].use_sender(NOW, CHANNEL);
@@ -402,7 +402,7 @@ fn a_home_that_has_ended_goes_with_its_receiver() {
 
 /// What was sent on a credit came to a home that had ended, and was dropped without a word: nobody answered for the ends in it.
 #[test]
-fn a_home_that_has_ended_is_told_of_what_was_sent_on_credits() {
+fn an_ended_home_receives_what_was_sent_on_credits() {
     let mut nodes = Nodes::new(2);
     nodes.move_sender(0, 1);
     nodes.machines[1].use_sender(NOW, CHANNEL);
@@ -419,7 +419,7 @@ fn a_home_that_has_ended_is_told_of_what_was_sent_on_credits() {
 
 /// A sender whose sponsor had been an earlier life of its giver was lost: its giver, which had answered for that life, kept its record of the gift.
 #[test]
-fn who_answers_for_an_earlier_life_forgets_what_it_gave() {
+fn a_giver_that_answers_for_an_earlier_life_forgets_its_gift() {
     let mut nodes = Nodes::new(3);
     let (home, sponsor) = (id(1), id(1));
     let place = SenderPlace {
@@ -475,7 +475,7 @@ fn a_receiver_that_returns_to_where_its_channel_is_over_is_lost() {
 /// A half was told `not home` by an earlier life of its home's node, asked its sponsor, which knew nothing newer, and waited for ever for a connection to the
 /// node's later life.
 #[test]
-fn who_asks_where_its_home_is_looks_there_again() {
+fn a_half_that_asks_for_its_home_reconnects_there() {
     let mut nodes = Nodes::new(3);
     let (home, sponsor) = (id(1), id(0));
     let place = SenderPlace {
@@ -537,7 +537,7 @@ fn a_receiver_that_has_come_home_is_not_its_givers() {
 
 /// A sender was lost with the node that had it, and who asked for its home heard that the channel had ended in order.
 #[test]
-fn who_asks_for_the_home_of_a_lost_sender_hears_that_it_is_lost() {
+fn asking_for_the_home_of_a_lost_sender_reports_the_loss() {
     let mut nodes = Nodes::new(3);
     nodes.move_sender(0, 1);
     nodes.machines[1].use_sender(NOW, CHANNEL);
@@ -669,7 +669,7 @@ fn an_end_that_an_earlier_life_has_used_is_a_guest() {
 /// A sender went on a credit, and before its message the word that its channel was over. It was passed on and used, and its home said the same; who had passed
 /// it on waited for its giver.
 #[test]
-fn who_hears_from_its_home_that_a_channel_is_over_tells_its_giver() {
+fn a_taker_notifies_its_giver_when_its_home_reports_the_end() {
     let mut nodes = Nodes::new(4);
     nodes.move_sender(0, 1);
     nodes.machines[1].use_sender(NOW, CHANNEL);
@@ -713,7 +713,7 @@ fn a_receiver_that_comes_back_to_where_its_home_was_is_stale() {
 /// Its channel was over when a sender came to a node, which did not know; it went back to where it had been given, and on from there. Whoever used it asked that node, which spoke for it
 /// when it first left, and heard that it is lost; of the message by which it had come it was known only then that it was taken. Seed 200132600 of the simulator.
 #[test]
-fn who_asks_for_a_sender_that_is_lost_may_have_it_by_a_message_that_was_not_heard_to_be_taken() {
+fn asking_for_a_lost_sender_finds_it_in_an_unacknowledged_message() {
     let mut nodes = Nodes::new(3);
     let (place, trip) = nodes.pack_sender(0);
     nodes.sender_left(0, trip, 1);
@@ -736,7 +736,7 @@ fn who_asks_for_a_sender_that_is_lost_may_have_it_by_a_message_that_was_not_hear
 /// A sender that had retired its channel went on while the receiver moved. Its giver heard at the new home that the channel is retired, and said so; the sender took that for the end,
 /// though it had just been admitted there: the receiver heard that it is lost.
 #[test]
-fn a_sender_that_its_home_admits_is_not_over_because_its_giver_says_so() {
+fn a_sender_that_its_home_admits_outlives_the_word_of_its_giver() {
     // First its new home hears the sender, then its giver; and the other way round.
     for held in [[(2, 0), (0, 2)], [(3, 2), (3, 2)]] {
         is_retired_at_its_new_home(held);
@@ -827,7 +827,7 @@ fn a_new_home_that_is_retired_gets_what_was_sent() {
 
 /// The same, and then the receiver is gone, too, or poisons the channel: nobody receives it.
 #[test]
-fn a_new_home_that_is_over_behind_its_retirement_says_so() {
+fn a_new_home_that_ends_after_its_retirement_reports_it() {
     for how in [End::Gone, End::Lost, poison(2)] {
         let mut nodes = Nodes::with_credits_and_a_late_take();
         assert!(nodes.machines[2].send_on_credit(NOW, CHANNEL, Bytes::from_static(b"k")));
@@ -863,7 +863,7 @@ fn a_home_that_is_retired_gets_what_was_sent_in_doubt() {
 
 /// A receiver that had retired its channel waited for what was on its way, and was not told that the sender was lost.
 #[test]
-fn a_home_that_is_retired_hears_that_its_sender_is_lost() {
+fn a_retired_home_learns_that_its_sender_is_lost() {
     let mut nodes = Nodes::with_credits();
     nodes.machines[0].end_home(NOW, CHANNEL, End::Retired);
     nodes.lose(0, 2);
@@ -873,7 +873,7 @@ fn a_home_that_is_retired_hears_that_its_sender_is_lost() {
 
 /// Of what a sender said of the end while its home moved only the first poison was said there: a home that was immune to that heard of nothing else.
 #[test]
-fn all_that_ends_a_channel_is_said_to_the_next_home() {
+fn every_ending_of_a_channel_is_sent_to_the_next_home() {
     for (first, then) in [(poison(1), End::Retired), (End::Retired, poison(1)), (poison(1), poison(255))] {
         let mut nodes = Nodes::with_credits_and_a_late_take();
         nodes.machines[2].end_proxy(NOW, CHANNEL, first);
@@ -988,7 +988,7 @@ fn a_sender_that_a_third_node_has_admitted_is_not_replaced() {
 /// What a node has lent comes back, and is said to have been used since. If that is a lie the home knows only the half that was lent, and has to hear that it is over; also
 /// if it is the next home, which has not answered that half.
 #[test]
-fn a_home_hears_of_a_lent_half_that_is_replaced() {
+fn a_home_learns_of_a_replaced_lent_half() {
     for moves in [false, true] {
         let mut nodes = Nodes::new(4);
         nodes.move_sender(0, 1);

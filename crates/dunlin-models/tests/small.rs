@@ -77,7 +77,7 @@ fn barriers_hold_in_small_worlds() {
 
 /// A node is lost, or a socket is cut, at any moment.
 #[test]
-fn what_is_lost_is_told_in_small_worlds() {
+fn losses_are_reported_in_small_worlds() {
     hold(&["cut-10", "cut-01", "death-10", "death-01"]);
     hold(&[
         "claim-death",

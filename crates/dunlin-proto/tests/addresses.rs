@@ -145,7 +145,7 @@ impl Node {
 
 /// Twenty-five times in the grace period, before.
 #[test]
-fn told_addresses_are_dialled_once_and_then_once_a_second() {
+fn addresses_from_peers_are_dialled_once_and_then_once_a_second() {
     let mut node = Node::new(|config| config.helpers_max = 0);
     let peer = node.joined_by(NodeId(10), false, &[]);
     node.machine.introduced(WANTED, NodeId(10), &named(&["a", "b"]));
@@ -255,7 +255,7 @@ fn an_address_that_is_new_comes_before_those_that_were_dialled_in_vain() {
 /// A peer names many nodes that are not there, as those where ends are. Each address is dialled once a
 /// second, and all of them together at a pace; what another source has said is dialled beside them.
 #[test]
-fn what_one_source_says_is_dialled_in_vain_at_a_pace() {
+fn failing_addresses_of_one_source_are_dialled_at_a_pace() {
     let in_vain = |peers: &[(NodeId, u8)]| {
         let mut node = Node::new(|config| config.helpers_max = 0);
         let mut sockets = Vec::new();
@@ -374,7 +374,7 @@ fn dial_backs_go_to_the_host_that_the_helper_sees() {
 
 /// Each address once; and the answer says nothing of what was there, not even by its time.
 #[test]
-fn a_dial_back_that_fails_is_told_at_a_fixed_time_whatever_happened() {
+fn a_failed_dial_back_is_reported_at_a_fixed_time() {
     let told_at = |fails: &dyn Fn(&mut Node, DialId), addresses: &[&str]| {
         let mut node = Node::new(|_| {});
         let helper = node.joined_by(NodeId(10), false, &[]);

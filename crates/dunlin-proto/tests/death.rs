@@ -241,7 +241,7 @@ fn a_dialled_node_has_not_reached_a_dialler_on_another_host() {
 }
 
 #[test]
-fn a_peer_may_say_how_far_apart_refusals_have_to_be() {
+fn a_peer_may_set_how_far_apart_refusals_have_to_be() {
     for refused in [Duration::ZERO, 3 * SECOND, 60 * SECOND] {
         let mut net = Net::new(false, |_, config| config.refused = refused);
         let begun = killed(&mut net);
@@ -328,7 +328,7 @@ fn all_addresses_where_it_was_reached_have_to_refuse() {
 
 /// A node of dunlin that is started again has another id.
 #[test]
-fn another_node_at_its_address_says_that_it_is_dead() {
+fn another_node_at_its_address_proves_a_node_dead() {
     for near in [false, true] {
         let mut net = Net::new(near, |_, _| {});
         let begun = killed(&mut net);
@@ -469,7 +469,7 @@ fn another_application_at_an_address_is_no_reason_to_give_a_live_node_up() {
 
 /// Where the node was reached it says as much as a refusal does.
 #[test]
-fn another_application_at_its_own_address_says_that_a_node_is_dead() {
+fn another_application_at_its_own_address_proves_a_node_dead() {
     for other in OTHERS {
         let mut net = with_a_stranger(|_, _| {});
         let begun = killed(&mut net);

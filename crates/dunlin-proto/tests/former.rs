@@ -177,7 +177,7 @@ fn nodes_that_have_died_leave_nothing() {
 }
 
 #[test]
-fn nodes_that_were_only_heard_of_leave_nothing() {
+fn nodes_known_only_by_mention_leave_nothing() {
     assert_flat(Server::new(false), |server, at| {
         let socket = server.joins(u128::MAX - 1 - at);
         for node in at * 1000 + 1..=at * 1000 + 1000 {

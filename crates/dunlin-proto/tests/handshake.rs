@@ -154,7 +154,7 @@ fn dials(machine: &mut Machine, node: u128, socket: u64) {
 }
 
 #[test]
-fn who_does_not_belong_here_is_told_why() {
+fn a_node_that_does_not_belong_here_gets_the_reason() {
     let mut machine = machine();
     let mut other = hello(life(10, 1), 1);
     other.application = "ebb".into();
@@ -212,7 +212,7 @@ fn a_node_of_which_a_later_life_is_met_ends_all_its_connections() {
 }
 
 #[test]
-fn what_is_no_later_life_replaces_nobody() {
+fn only_a_later_life_replaces_a_node() {
     // If each start has an id of its own, there is no later life.
     for (met, keeps_id) in [(1, true), (5, true), (6, false)] {
         let mut config = Config::new("tides");
@@ -342,7 +342,7 @@ fn another_frame_does_not_confirm() {
 }
 
 #[test]
-fn what_comes_on_the_old_socket_after_the_answer_is_not_heard_twice() {
+fn frames_on_the_old_socket_after_the_answer_are_not_processed_twice() {
     let mut machine = machine();
     let known = welcomed(&mut machine, 1, &hello(life(10, 3), 1));
     assert_eq!(confirms(&mut machine, 1), []);
@@ -380,7 +380,7 @@ fn an_introduction_is_no_connection() {
 }
 
 #[test]
-fn a_welcome_is_from_whom_was_wanted_and_not_from_its_past() {
+fn a_welcome_is_from_the_dialled_node_and_not_an_earlier_life() {
     type Answers = fn(ConnectionId) -> Welcome;
     let cases: [(Answers, Option<Closed>); 5] = [
         (|known| welcome_of(life(11, 3), known), Some(Closed::Refused(Refusal::WrongNode(NodeId(11))))),
@@ -469,7 +469,7 @@ fn a_flood_of_silent_sockets_costs_its_own_source_only() {
 }
 
 #[test]
-fn of_one_source_those_that_have_said_who_they_are_stay_longest() {
+fn of_one_source_sockets_with_a_hello_stay_longest() {
     let mut config = Config::new("tides");
     config.strangers_max = 4;
     let mut machine = StandIn::machine(config, ME, 1);
@@ -495,7 +495,7 @@ fn of_many_sources_the_one_that_has_been_there_longest_makes_room() {
 /// A life that was only held up may have begun the connection that it was offered. The dialler that names the offer may reach a later life, which
 /// knows nothing of it: that is met then, and what the earlier one hears is that it is stale, not that the other side has given up.
 #[test]
-fn an_offer_says_to_which_life_it_was_made() {
+fn an_offer_names_the_life_to_which_it_was_made() {
     let mut machine = machine();
     let offered = welcomed(&mut machine, 1, &hello(life(10, 1), 1));
     machine.closed(NOW, SocketId(1));
@@ -595,7 +595,7 @@ fn a_node_that_ends_each_socket_is_dialled_at_a_steady_pace() {
 
 /// Who only asks who is here would dial again for a connection, and find no room then.
 #[test]
-fn a_node_without_room_says_so_to_who_asks_who_it_is() {
+fn a_node_without_room_reports_it_to_an_identity_request() {
     let mut config = Config::new("tides");
     config.peers_max = 1;
     let mut machine = StandIn::machine(config, ME, 1);
@@ -616,7 +616,7 @@ fn names_unknown(node: u128, connection: u128) -> Hello {
 /// While both have dialled, the node whose own socket is not kept says what it does not know, so that one of the two is answered; and takes
 /// no answer that names it. Of up to eight connections: the other node could name any number.
 #[test]
-fn what_a_node_says_not_to_know_it_takes_from_no_answer() {
+fn a_connection_declared_unknown_is_taken_from_no_answer() {
     const MAX: u128 = 8;
     for (answered, is_taken) in [(1, false), (MAX, false), (MAX + 1, true), (100, true)] {
         let mut machine = machine();

@@ -141,7 +141,7 @@ fn welcome(me: Life, resume: Resume) -> Answer {
 
 /// Whatever the peer has said once and somebody says again: a node that cannot sign for the peer ends nothing and takes nothing over.
 #[test]
-fn hello_that_is_said_again_without_the_key_changes_nothing() {
+fn a_replayed_hello_without_the_key_changes_nothing() {
     let (mut node, carrier, resume) = Node::connected();
     let mut attempt = 2;
     for guess in [

@@ -110,7 +110,7 @@ fn beats(mut bytes: &[u8]) -> usize {
 }
 
 #[test]
-fn idle_connections_are_looked_at_together_and_say_little() {
+fn idle_connections_are_served_together_and_send_little() {
     let mut star = Star::new(PEERS);
     star.pass(10 * SECOND);
     star.woken.clear();
@@ -126,7 +126,7 @@ fn idle_connections_are_looked_at_together_and_say_little() {
 }
 
 #[test]
-fn who_says_something_each_tenth_of_a_second_does_not_beat() {
+fn a_peer_that_sends_each_tenth_of_a_second_sends_no_heartbeats() {
     let mut star = Star::new(1);
     star.pass(10 * SECOND);
     assert!(star.beats.iter().all(|beats| *beats >= 9), "{:?}", star.beats);

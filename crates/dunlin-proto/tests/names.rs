@@ -234,7 +234,7 @@ fn names_are_checked() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_and_told_what_is_there() {
+fn a_mismatch_is_refused_with_the_existing_face() {
     let expecting = |face, shared, expects| Declaration { face, shared, expects, schema: Bytes::from_static(b"f64") };
     let cases = [
         // Two of a face that is not shared.
@@ -370,7 +370,7 @@ fn sharing_and_what_is_expected() {
 }
 
 #[test]
-fn a_home_is_told_of_every_shared_partner() {
+fn a_home_is_notified_of_every_shared_partner() {
     let (sender, receiver) = (shared(Face::Sender), face(Face::Receiver));
     let mut server = Server::new();
     server.declare(1, 1, &sender);
@@ -606,7 +606,7 @@ fn leases_end_without_a_tick_too() {
 
 /// Any member can say that an end of its own was joined elsewhere, where nothing of the kind has happened.
 #[test]
-fn what_is_said_to_be_joined_shuts_nobody_out_of_a_name() {
+fn a_claimed_join_excludes_no_other_from_a_name() {
     for hostile in [face(Face::Sender), shared(Face::Sender), shared(Face::Receiver), face(Face::Receiver)] {
         let mut server = Server::new();
         let acceptor = face(Face::Acceptor);
@@ -627,7 +627,7 @@ fn what_is_said_to_be_joined_shuts_nobody_out_of_a_name() {
 
 /// A home that a joined end of the same node names is in use, whatever else was declared.
 #[test]
-fn what_is_said_to_be_in_use_takes_nobody_from_a_name() {
+fn a_claimed_use_takes_no_holder_from_a_name() {
     let mut server = Server::new();
     let acceptor = face(Face::Acceptor);
     server.declare(1, 0, &acceptor);
@@ -640,7 +640,7 @@ fn what_is_said_to_be_in_use_takes_nobody_from_a_name() {
 
 /// A second client waits for a server that takes one: it cannot say that it has got in.
 #[test]
-fn an_end_that_waits_and_says_that_it_is_joined_is_judged() {
+fn a_waiting_end_that_claims_to_be_joined_is_checked() {
     let mut server = Server::new();
     server.declare(1, 0, &face(Face::Receiver));
     server.declare(2, 0, &face(Face::Sender));
@@ -654,7 +654,7 @@ fn an_end_that_waits_and_says_that_it_is_joined_is_judged() {
 }
 
 #[test]
-fn who_left_or_was_restarted_has_no_place() {
+fn nodes_that_left_or_restarted_keep_no_place() {
     let (sender, receiver) = (face(Face::Sender), face(Face::Receiver));
     for why in [Down::Left, Down::Restarted] {
         let mut server = Server::new();
@@ -681,7 +681,7 @@ fn who_left_or_was_restarted_has_no_place() {
 }
 
 #[test]
-fn a_server_that_takes_over_hears_all_before_it_joins() {
+fn a_server_that_takes_over_learns_all_before_it_joins() {
     let (sender, receiver) = (face(Face::Sender), face(Face::Receiver));
     let c = channel(2, 1);
     let taking_over = || {
@@ -731,7 +731,7 @@ fn a_server_that_takes_over_hears_all_before_it_joins() {
 
 /// The server before has told the client, and ended before it told the home.
 #[test]
-fn a_home_that_has_not_heard_of_its_client_is_not_refused_for_another() {
+fn a_home_without_its_client_yet_is_not_refused_for_another() {
     let (client, home) = (shared(Face::Client), face(Face::Server));
     let mut server = Server::new();
     server.registry.take_over(server.now);
@@ -813,7 +813,7 @@ fn many_clients_of_one_name_wait_at_little_cost() {
 
 /// What has gone with one node is told to each home once, and to none that still has a partner there.
 #[test]
-fn homes_hear_once_of_all_that_has_gone_with_a_node() {
+fn homes_are_notified_once_of_all_that_ended_with_a_node() {
     let mut server = Server::new();
     for home in 0..3 {
         server.declare(1, home, &shared(Face::Receiver));
@@ -830,7 +830,7 @@ fn homes_hear_once_of_all_that_has_gone_with_a_node() {
 }
 
 #[test]
-fn limits_are_told() {
+fn limits_are_reported() {
     let mut config = RegistryConfig::default();
     (config.declarations_max, config.names_max, config.bytes_max) = (2, 3, 30);
     let mut server = Server::with(config);
@@ -913,7 +913,7 @@ fn one_source_leaves_names_to_others() {
 }
 
 #[test]
-fn what_is_told_fits_a_frame() {
+fn notifications_fit_a_frame() {
     let mut server = Server::new();
     let addresses: Vec<String> = (0..16).map(|n| format!("tcp://host{n}:1")).chain(["x".repeat(256)]).rev().collect();
     server.registry.met(life(2), &addresses);
@@ -977,7 +977,7 @@ fn event(to: (u128, u64), of: u128, channel: ChannelId, face: &Declaration) -> (
 }
 
 #[test]
-fn a_directory_declares_to_every_server_and_hears_the_present_one() {
+fn a_directory_declares_to_every_server_and_follows_the_present_one() {
     let (a, b) = (NodeId(8), NodeId(9));
     let mut directory = Directory::new();
     directory.declare(Time(5), 1, "tides", face(Face::Sender), ChannelId(0));
@@ -1034,7 +1034,7 @@ fn a_directory_declares_to_every_server_and_hears_the_present_one() {
 }
 
 #[test]
-fn a_directory_tells_of_a_refusal_once_and_forgets_the_end() {
+fn a_directory_reports_a_refusal_once_and_forgets_the_end() {
     let server = NodeId(9);
     let holder = life(5);
     let there = face(Face::Sender);
@@ -1063,7 +1063,7 @@ fn a_directory_tells_of_a_refusal_once_and_forgets_the_end() {
 }
 
 #[test]
-fn a_home_hears_once_of_every_life_and_knows_when_it_is_used_up() {
+fn a_home_is_notified_once_of_every_life_until_it_is_used_up() {
     let server = NodeId(9);
     let c = channel(2, 1);
     let mut directory = Directory::new();
@@ -1182,7 +1182,7 @@ fn a_shared_face_may_have_to_have_one_holder() {
 
 /// Two parts of a network, each with a server, have joined a pair of one name each. One server cedes.
 #[test]
-fn of_two_pairs_the_second_is_told_and_goes_on() {
+fn of_two_pairs_the_second_is_notified_and_continues() {
     let (sender, receiver) = (face(Face::Sender), face(Face::Receiver));
     let (c, d) = (channel(2, 1), channel(4, 1));
     let mut server = Server::new();
@@ -1214,7 +1214,7 @@ fn of_two_pairs_the_second_is_told_and_goes_on() {
 }
 
 #[test]
-fn a_directory_tells_of_each_conflict_once() {
+fn a_directory_reports_each_conflict_once() {
     let (ceding, server) = (NodeId(8), NodeId(9));
     let (sender, c) = (face(Face::Sender), channel(2, 1));
     let mut directory = Directory::new();

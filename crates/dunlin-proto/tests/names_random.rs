@@ -500,7 +500,7 @@ fn run(seed: u64, verbose: bool) -> BTreeMap<&'static str, u64> {
 }
 
 #[test]
-fn whoever_can_be_joined_is_joined_once() {
+fn every_matching_pair_is_joined_once() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let (from, seeds) = match number("DUNLIN_SEED") {
         Some(seed) => (seed, 1),

@@ -304,7 +304,7 @@ const MOMENT: Duration = Duration::from_millis(700);
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn who_can_be_dialled_is() {
+fn a_node_that_can_be_dialled_is_dialled() {
     let mut net = Net::apart(&[(D, H)], |_, _| {});
     net.channel(D, H);
     assert_eq!(net.states(D, H), [up(H)]);
@@ -312,7 +312,7 @@ fn who_can_be_dialled_is() {
 }
 
 #[test]
-fn who_cannot_be_dialled_dials_back() {
+fn a_node_that_cannot_be_dialled_dials_back() {
     let mut net = Net::apart(&[(H, D)], |_, _| {});
     net.channel(D, H);
     net.offer(D, 1, "krill");
@@ -346,7 +346,7 @@ fn refusals_do_not_count_where_a_node_was_dialled_back() {
 
 /// No dial was made in vain: there was nothing to dial.
 #[test]
-fn who_has_no_address_dials_back() {
+fn a_node_without_an_address_dials_back() {
     let mut net = Net::apart(&[(H, D)], |node, config| config.addresses.retain(|_| node != H));
     net.at(D).introduced(id(4), id(I), &[]);
     let now = net.now;
@@ -364,7 +364,7 @@ fn who_has_no_address_dials_back() {
 }
 
 #[test]
-fn whom_nobody_can_dial_is_relayed() {
+fn a_node_that_no_peer_can_dial_is_relayed() {
     let mut net = Net::apart(&[], |_, _| {});
     net.channel(D, H);
     for n in 1..=20u64 {
@@ -423,7 +423,7 @@ fn what_was_cut_is_not_relayed_at_once() {
 
 /// Nobody can dial either, and they have no addresses.
 #[test]
-fn who_has_no_address_is_relayed() {
+fn a_node_without_an_address_is_relayed() {
     let mut net = Net::apart(&[], |node, config| config.addresses.retain(|_| node == I));
     net.channel(D, H);
     net.offer(D, 1, "krill");
@@ -457,7 +457,7 @@ fn a_dial_that_takes_long_is_not_in_vain() {
 
 /// A firewall that answers nothing.
 #[test]
-fn who_does_not_answer_is_not_waited_for() {
+fn a_helper_that_does_not_answer_is_not_waited_for() {
     let mut net = Net::apart(&[], |_, _| {});
     net.silent.extend([(D, H), (H, D)]);
     net.channel(D, H);
@@ -543,7 +543,7 @@ fn the_next_helper_is_asked() {
 }
 
 #[test]
-fn a_refusal_is_told() {
+fn a_refusal_is_reported() {
     let mut net = Net::apart(&[], |_, config| config.relays_max = 0);
     net.channel(D, H);
     net.offer(D, 1, "krill");
@@ -625,7 +625,7 @@ fn a_source_leaves_relays_to_others() {
 
 /// D is on another host, and H on the relay's, where it may listen for its host only.
 #[test]
-fn a_relay_lets_other_hosts_in_only_where_the_node_says_so() {
+fn a_relay_admits_other_hosts_only_if_the_node_allows_it() {
     for relayed in [false, true] {
         let mut net = Net::new(&[D, H, I], |node, config| config.relayed = relayed && node == H);
         net.blocked.insert((D, H));
@@ -692,7 +692,7 @@ fn a_relay_that_dies_is_replaced() {
 }
 
 #[test]
-fn a_relay_that_is_not_replaced_is_told() {
+fn the_loss_of_an_irreplaceable_relay_is_reported() {
     let mut net = Net::apart(&[], |_, _| {});
     net.channel(D, H);
     net.pass(MOMENT);
@@ -735,7 +735,7 @@ fn refusals_do_not_count_where_a_node_was_relayed() {
 
 /// When the relay leaves, or they do, nothing is left of it.
 #[test]
-fn who_leaves_is_heard() {
+fn a_relayed_goodbye_arrives() {
     for who in [D, H, I] {
         let mut net = Net::apart(&[], |_, _| {});
         net.channel(D, H);
@@ -764,7 +764,7 @@ fn who_leaves_is_heard() {
 
 /// It is tried now and then, by both, and nothing is lost on the way.
 #[test]
-fn who_can_be_dialled_later_needs_no_relay() {
+fn a_node_that_becomes_reachable_needs_no_relay() {
     for able in [(D, H), (H, D)] {
         let mut net = Net::apart(&[], |_, _| {});
         net.channel(D, H);
@@ -1032,7 +1032,7 @@ fn strangers_over_a_relay_are_strangers() {
 }
 
 #[test]
-fn who_says_hello_is_who_its_relay_says() {
+fn a_relayed_hello_must_match_its_stream() {
     for (says, admitted) in [(5, true), (6, false)] {
         let mut end = Lone::new(|_| {});
         end.says(D, Relay::From { stream: 2, node: id(5) });
@@ -1054,7 +1054,7 @@ fn who_says_hello_is_who_its_relay_says() {
 
 /// A connection that gets a relayed socket relays nothing from then on. Whoever takes that up says so: the other side may never hear the answer.
 #[test]
-fn who_is_relayed_from_now_on_relays_nothing() {
+fn a_node_that_becomes_relayed_relays_nothing() {
     let mut relay = Lone::new(|_| {});
     relay.says(D, Relay::To { stream: 2, node: id(H) });
     assert_eq!(relay.heard(H), [Relay::From { stream: 3, node: id(D) }]);

@@ -61,7 +61,7 @@ impl Pair {
 }
 
 #[test]
-fn a_home_whose_half_was_to_come_hears_that_its_node_is_lost() {
+fn a_home_that_expects_a_half_learns_that_its_node_is_lost() {
     let mut pair = Pair::new();
     let [ours, other] = [ChannelId(5), ChannelId(6)];
     let b = &mut pair.0[1];

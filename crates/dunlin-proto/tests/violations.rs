@@ -345,7 +345,7 @@ fn a_long_frame_that_may_not_come_is_refused_before_it_is_complete() {
 /// A value that was admitted for a channel that is not here: nothing of its frames is kept, in whatever parts
 /// they come, and what follows is heard.
 #[test]
-fn long_frames_that_nobody_wants_are_passed_over() {
+fn unneeded_long_frames_are_skipped() {
     const TOTAL: usize = 2 << 20;
     let nowhere = ChannelId(99);
     let announce = Memory::Announce { number: 1, channel: nowhere, kind: Kind::Offer, total: TOTAL as u64 };

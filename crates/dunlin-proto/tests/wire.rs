@@ -741,7 +741,7 @@ fn every_kind_of_frame_is_documented_in_its_lane() {
 
 /// While only one channel has a value to send, its pieces are half of `chunk_alone` long, if it does not fit in one; with others there, `chunk`.
 #[test]
-fn pieces_are_larger_where_nobody_else_waits() {
+fn pieces_are_larger_where_no_other_channel_waits() {
     let pieces = |channels: u128, length: usize| {
         let mut config = Config::new("limits");
         (config.chunk, config.chunk_alone) = (3000, 10_000);

@@ -21,7 +21,7 @@ fn clean_seeds_are_counted() {
 }
 
 #[test]
-fn a_broken_law_is_told_with_the_command_that_shows_it_again() {
+fn a_broken_law_is_reported_with_its_replay_command() {
     let (code, said) = sim("--bug newest-first --seeds 500");
     assert_eq!(code, 1, "{said}");
     let command = "replay: cargo run --release -p dunlin-sim --features planted -- ";

@@ -270,7 +270,7 @@ fn a_goodbye_follows_what_was_sent() {
 
 /// A node that left while its socket was gone took what it had sent with it.
 #[test]
-fn a_node_that_leaves_comes_back_to_say_the_rest() {
+fn a_leaving_node_reconnects_to_send_the_rest() {
     let mut pair = Pair::attached(&config(), terms(1, 1));
     pair.holds_writes = true;
     assert!(pair.nodes[0].send_on_credit(pair.now, CHANNEL, Bytes::from_static(b"egg")));
@@ -286,7 +286,7 @@ fn a_node_that_leaves_comes_back_to_say_the_rest() {
 
 /// A connection that came up after the node had left got no goodbye.
 #[test]
-fn a_late_connection_hears_the_goodbye() {
+fn a_late_connection_receives_the_goodbye() {
     let mut pair = Pair::new(&config());
     pair.nodes[1].open_home(CHANNEL, terms(1, 0), face(), false).unwrap();
     pair.knows(0, 1);
@@ -346,7 +346,7 @@ fn an_address_that_leads_home_is_only_wrong() {
 
 /// A hello that arrived after a later socket of the other side had been used ended a healthy connection.
 #[test]
-fn a_hello_that_comes_late_harms_nobody() {
+fn a_late_hello_has_no_effect() {
     let mut pair = Pair::new(&config());
     pair.nodes[1].open_home(CHANNEL, terms(4, 0), face(), false).unwrap();
     pair.knows(0, 1);
@@ -434,7 +434,7 @@ fn after_a_resume_nothing_is_left_to_acknowledge() {
 
 /// What a home had said to a half that is gone was heard by the next one: credits that nobody had granted to it.
 #[test]
-fn a_new_half_does_not_hear_what_was_said_to_the_one_before() {
+fn a_new_half_does_not_receive_messages_to_the_previous_one() {
     let mut pair = Pair::attached(&config(), terms(1, 0));
     pair.holds_writes = true;
     pair.nodes[1].credit(pair.now, CHANNEL, id(0), 2);
@@ -468,7 +468,7 @@ fn every_attachment_gets_its_own_answer() {
 
 /// A home that ended did not tell the halves that were gone; one that still waited for an outcome waited for ever.
 #[test]
-fn a_half_that_is_gone_hears_the_end_if_it_waits() {
+fn a_waiting_half_that_is_gone_receives_the_end() {
     let mut pair = Pair::attached(&config(), terms(1, 0));
     pair.offer(1, b"shoal");
     pair.nodes[0].end_proxy(pair.now, CHANNEL, End::Gone);
@@ -482,7 +482,7 @@ fn a_half_that_is_gone_hears_the_end_if_it_waits() {
 
 /// A withdrawal was answered behind the word that the channel is retired, with which the offer was settled: that broke the protocol.
 #[test]
-fn what_was_withdrawn_is_not_said_behind_the_end() {
+fn a_withdrawal_is_not_answered_after_the_end() {
     let mut pair = Pair::attached(&config(), terms(1, 0));
     pair.offer(1, b"shoal");
     pair.run();
@@ -589,7 +589,7 @@ fn values_in_pieces_have_a_bound() {
 
 /// Answers to somebody who does not read them were kept without bound.
 #[test]
-fn answers_that_nobody_reads_have_a_bound() {
+fn unread_answers_are_bounded() {
     let mut config = config();
     config.unacked_max = 1000;
     let mut prey = Prey::new(config);
@@ -734,7 +734,7 @@ fn revoking_an_unsent_grant_confuses_no_later_request() {
 
 /// A node that left waited for the grace period of a peer that was away, to tell it goodbye and nothing else.
 #[test]
-fn a_peer_that_is_away_holds_up_nobody_who_leaves() {
+fn an_absent_peer_delays_no_leaving_node() {
     let mut pair = Pair::attached(&config(), terms(1, 0));
     pair.wait(Duration::from_secs(1));
     pair.holds_dials = true;

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_are_told_unless_the_text_has_them() {
+    fn causes_are_printed_unless_the_text_has_them() {
         let cause = Broken(Some(Box::new(Broken(None, "no such file"))), "cannot read: no such file");
         let error = Broken(Some(Box::new(cause)), "no market");
         let expected = "no market\n  caused by: cannot read: no such file";

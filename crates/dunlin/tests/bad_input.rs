@@ -142,7 +142,7 @@ fn sender(schema: Bytes) -> Declaration {
 }
 
 #[test]
-fn strangers_are_told_or_shut_out() {
+fn strangers_are_refused_or_cut_off() {
     run(async {
         let mut stage = Stage::new("strangers").await?;
         let good = hello(&stage, life(1));
@@ -225,7 +225,7 @@ fn strangers_are_told_or_shut_out() {
 }
 
 #[test]
-fn who_breaks_the_protocol_is_cut_off() {
+fn a_peer_that_breaks_the_protocol_is_cut_off() {
     run(async {
         let mut stage = Stage::new("violations").await?;
         let mut events = stage.node.events();
@@ -291,7 +291,7 @@ async fn heard_while_receiving<T: Portable + std::fmt::Debug>(intruder: &mut Int
 }
 
 #[test]
-fn a_channel_survives_what_is_said_of_it() {
+fn a_channel_survives_bad_messages_about_it() {
     run(async {
         let mut stage = Stage::new("channels").await?;
         let mut rx = stage.node.receiver::<u64>("numbers").await?;
@@ -340,7 +340,7 @@ fn place(node: NodeId, key: u128) -> Bytes {
 }
 
 #[test]
-fn a_value_that_is_said_to_be_elsewhere_is_read_with_care() {
+fn a_value_claimed_to_be_elsewhere_is_read_with_care() {
     run(async {
         let mut stage = Stage::new("unread").await?;
         let mut rx = stage.node.receiver::<u64>("numbers").await?;
@@ -606,7 +606,7 @@ fn an_address_that_leads_to_no_node_is_an_error() {
 }
 
 #[test]
-fn nodes_of_different_applications_tell_each_other_so() {
+fn nodes_of_different_applications_refuse_each_other() {
     run(async {
         let mut stage = Stage::new("this").await?;
         let other = Node::builder().app("other").names("memory:names-of-other").join().await?;

@@ -76,7 +76,7 @@ fn made(
 }
 
 #[test]
-fn each_block_does_what_its_name_says_and_ends_with_its_input() {
+fn each_block_does_its_job_and_ends_with_its_input() {
     for (name, outputs, make) in blocks() {
         let expected = match name {
             "prefix" => vec![100, 1, 2, 3, 4],

@@ -96,7 +96,7 @@ fn the_default_route_has_an_address() {
 }
 
 #[test]
-fn an_address_in_use_is_told_with_where_it_was_said() {
+fn an_address_in_use_is_reported_with_its_origin() {
     run(async {
         let node = alone().listen("127.0.0.1:0").join().await?;
         let address = &node.listening()[0];
@@ -132,7 +132,7 @@ grace = "4s"
 "#;
 
 #[test]
-fn a_file_says_what_the_program_does_not() {
+fn a_file_sets_what_the_program_does_not() {
     run(async {
         let file = File::new("says", FILE);
         let here =
@@ -166,7 +166,7 @@ fn a_file_says_what_the_program_does_not() {
 
 /// What the program says of a channel is stronger.
 #[test]
-fn the_program_says_the_policy() {
+fn the_program_sets_the_policy() {
     run(async {
         let file = File::new("policy", &FILE.replace("-of-configured", "-of-policy"));
         let (here, there) =
@@ -187,7 +187,7 @@ fn the_program_says_the_policy() {
 }
 
 #[test]
-fn without_a_name_of_the_application_nobody_joins() {
+fn a_node_without_an_application_name_does_not_join() {
     run(async {
         let error = Node::builder().no_config().join().await.unwrap_err().to_string();
         assert!(error.contains("`.app(\"weather\")`") && error.contains("DUNLIN_APP"), "{error}");

@@ -49,7 +49,7 @@ async fn a_held_value_was_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn zero_patience_meets_who_waits() {
+async fn zero_patience_meets_a_waiting_receiver() {
     let (mut tx, mut rx) = channel();
     // The other deadline only keeps a failure from waiting for ever.
     let (got, sent) = par!(rx.recv().within(LONG), tx.send(1).within(Duration::ZERO));

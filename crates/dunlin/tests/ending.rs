@@ -462,7 +462,7 @@ fn a_warning_counts_the_values_if_the_runtime_ends_first() {
 
 /// A program without a subscriber of `tracing` says on its standard error that values may be lost.
 #[test]
-fn lost_values_are_told_on_standard_error() {
+fn lost_values_are_reported_on_standard_error() {
     for (role, why) in [("sender in tokio", "its runtime ended"), ("sender that is not heard", "`main` returned")] {
         let application = application();
         let stuck = Stuck::start(&application);

@@ -166,13 +166,13 @@ fn run_goodbyes(cycles: u32) {
 }
 
 #[test]
-fn nodes_that_say_hello_and_goodbye_leave_nothing() {
+fn nodes_that_connect_and_leave_leave_nothing() {
     run_goodbyes(10_000);
 }
 
 /// Takes a quarter of an hour: `cargo test --release -p dunlin --test former a_million -- --ignored --nocapture`.
 #[test]
 #[ignore = "takes too long for the gate"]
-fn a_million_nodes_that_say_hello_and_goodbye_leave_nothing() {
+fn a_million_nodes_that_connect_and_leave_leave_nothing() {
     run_goodbyes(1_000_000);
 }

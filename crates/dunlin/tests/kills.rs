@@ -478,7 +478,7 @@ fn number(variable: &str, default: u64) -> u64 {
 }
 
 #[test]
-fn whoever_is_killed_comes_back_and_nobody_hangs() {
+fn killed_nodes_come_back_and_none_hangs() {
     let (kills, seed) = (number("DUNLIN_KILLS", 4), number("DUNLIN_SEED", 1));
     println!("DUNLIN_SEED={seed} DUNLIN_KILLS={kills}");
     let mut cast = Cast::new(seed);

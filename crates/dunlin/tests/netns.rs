@@ -286,10 +286,10 @@ fn a_connection_outlives_a_link_that_comes_back() {
 
 /// The ports that the documentation promises, where certainly nobody has them.
 #[test]
-fn nodes_that_are_told_nothing_have_the_ports_of_the_documentation() {
+fn nodes_without_settings_have_the_documented_ports() {
     let link = match Link::new("ports") {
         Ok(link) => link,
-        Err(why) => return loudly(&format!("nodes_that_are_told_nothing_have_the_ports_of_the_documentation: {why}")),
+        Err(why) => return loudly(&format!("nodes_without_settings_have_the_documented_ports: {why}")),
     };
     run(&format!("ip -n {} link set lo up", link.near)).unwrap();
     run(&format!("ip -n {} route add default via 10.77.0.2", link.near)).unwrap();

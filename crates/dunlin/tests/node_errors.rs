@@ -277,7 +277,7 @@ fn a_mismatch_without_a_subscriber() {
 }
 
 #[test]
-fn a_mismatch_is_printed_if_nothing_hears_of_it() {
+fn a_mismatch_without_a_subscriber_is_printed() {
     use std::io::{BufRead, BufReader};
     use std::process::{Command, Stdio};
 

@@ -69,7 +69,7 @@ async fn until(events: &mut Receiver<NodeEvent>, text: &str) -> Result<Vec<NodeE
 }
 
 #[test]
-fn who_is_there_joins_and_leaves() {
+fn joins_and_leaves_are_events() {
     run(async {
         let [a] = nodes("joins").await?;
         let mut events = a.events();
@@ -211,7 +211,7 @@ struct Counter {
 }
 
 #[test]
-fn guests_that_nobody_receives_are_an_event() {
+fn guests_without_a_receiver_are_an_event() {
     run(async {
         let [a, b] = nodes("guests").await?;
         let mut events = a.events();
@@ -453,7 +453,7 @@ fn without_a_name_service_a_role_is_not_taken_up() {
 }
 
 #[test]
-fn an_address_in_use_is_an_error_that_says_what_to_do() {
+fn an_address_in_use_is_an_error_with_its_remedy() {
     run(async {
         let node = Node::builder().app("in use").names("memory:in-use").listen("127.0.0.1:0").join().await?;
         let taken = &node.listening()[0];

@@ -45,7 +45,7 @@ async fn quiet() {
 }
 
 #[test]
-fn a_send_to_nobody_is_not_taken_when_the_node_leaves() {
+fn an_unmatched_send_is_not_taken_when_the_node_leaves() {
     run(async {
         let [a] = nodes("r-nobody").await;
         let mut tx = a.sender::<u32>("nobody").await?;
@@ -61,7 +61,7 @@ fn a_send_to_nobody_is_not_taken_when_the_node_leaves() {
 }
 
 #[test]
-fn a_send_to_nobody_is_not_taken_when_the_node_is_dropped() {
+fn an_unmatched_send_is_not_taken_when_the_node_is_dropped() {
     run(async {
         let [a] = nodes("r-nobody-dropped").await;
         let mut tx = a.sender::<u32>("nobody").await?;
@@ -415,7 +415,7 @@ fn an_end_that_stayed_is_gone_over_there() {
 }
 
 #[test]
-fn a_home_that_does_not_fit_is_told() {
+fn a_mismatching_home_is_notified() {
     run(async {
         let [a, b] = nodes("r-home-refused").await;
         let _rx = a.receiver::<u32>("n").await?;
@@ -685,7 +685,7 @@ fn an_end_in_a_value_that_failed_fast_is_over_where_it_was_taken() {
 }
 
 #[test]
-fn a_client_that_nobody_has_come_for_hears_that_its_node_leaves() {
+fn an_unmatched_client_learns_that_its_node_leaves() {
     run(async {
         let [a] = nodes("r-client-leaves").await;
         let mut client = a.client::<Post>("nobody").await?;

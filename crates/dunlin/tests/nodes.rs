@@ -299,9 +299,9 @@ fn client_and_server_on_one_node() {
 }
 
 #[test]
-fn a_name_that_tells_the_node() {
+fn a_name_with_the_address_of_its_node() {
     run(async {
-        let [a, b] = nodes("a_name_that_tells_the_node", "127.0.0.1:0").await;
+        let [a, b] = nodes("a_name_with_the_address_of_its_node", "127.0.0.1:0").await;
         let mut rx = a.receiver::<u32>("numbers").await?;
         let mut tx = b.sender::<u32>(&format!("{}/numbers", a.addresses()[0])).await?;
         let (sent, received) = par!(tx.send(7), rx.recv());
@@ -391,7 +391,7 @@ fn a_node_that_leaves_is_lost() {
 
 /// Who leaves hears of its own connections what the others hear of theirs.
 #[test]
-fn who_leaves_hears_that_its_connections_are_over() {
+fn a_leaving_node_sees_its_connections_end() {
     run(async {
         let [a, b] = nodes("who_leaves_hears", "memory:").await;
         let mut connections = a.connections();
@@ -454,9 +454,9 @@ fn a_node_may_serve_the_names_where_it_listens() {
 }
 
 #[test]
-fn a_name_may_tell_the_node_itself() {
+fn a_name_may_have_the_address_of_the_node_itself() {
     run(async {
-        let [a] = nodes("a_name_may_tell_the_node_itself", "127.0.0.1:0").await;
+        let [a] = nodes("a_name_may_have_the_address_of_the_node_itself", "127.0.0.1:0").await;
         let mut rx = a.receiver::<u32>("numbers").await?;
         let mut tx = a.sender::<u32>(&format!("{}/numbers", a.addresses()[0])).await?;
         let (sent, received) = par!(tx.send(7), rx.recv());
@@ -885,7 +885,7 @@ impl Network for Watched {
 }
 
 #[test]
-fn a_node_listens_on_loopback_unless_it_is_told() {
+fn a_node_listens_on_loopback_by_default() {
     run(async {
         let node = Node::builder().app("loopback").names("memory:names-of-loopback").join().await?;
         let [address] = node.listening() else { panic!("{:?}", node.listening()) };
@@ -896,7 +896,7 @@ fn a_node_listens_on_loopback_unless_it_is_told() {
 }
 
 #[test]
-fn nobody_dials_on_a_caller_s_path() {
+fn no_dial_is_on_a_callers_path() {
     let watched = Watched::default();
     let node = || {
         let builder = Node::builder().app("callers").names("memory:names-of-callers").listen("watched:");

@@ -445,7 +445,7 @@ async fn listener(node: Node) -> Result {
 }
 
 #[test]
-fn a_sender_hears_that_its_receiver_was_killed_and_a_new_one_is_admitted() {
+fn a_sender_learns_that_its_receiver_was_killed_and_a_new_one_is_admitted() {
     let (application, names) = (application("killed receiver"), address());
     let sender = Actor::start(&[], "sender", &[&application, &names]);
     for _ in 0..2 {
@@ -461,7 +461,7 @@ fn a_sender_hears_that_its_receiver_was_killed_and_a_new_one_is_admitted() {
 }
 
 #[test]
-fn a_receiver_hears_that_its_sender_was_killed() {
+fn a_receiver_learns_that_its_sender_was_killed() {
     let (application, names) = (application("killed sender"), address());
     // Also if the one that is killed has served the names.
     for sender_serves in [true, false] {
@@ -510,7 +510,7 @@ async fn keeper(node: Node) -> Result {
 }
 
 #[test]
-fn a_caller_hears_that_its_server_was_killed_and_a_new_one_is_admitted() {
+fn a_caller_learns_that_its_server_was_killed_and_a_new_one_is_admitted() {
     let (application, names) = (application("killed server"), address());
     let customer = Actor::start(&[], "customer", &[&application, &names]);
     for _ in 0..2 {

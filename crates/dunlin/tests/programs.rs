@@ -332,7 +332,7 @@ mod tap {
     }
 
     #[test]
-    fn nobody_notices_the_tap() {
+    fn the_tap_is_transparent() {
         dunlin::block_on(async {
             let ((mut tx, from), (to, mut rx), (copy, mut log)) = (channel(), channel(), channel());
             let tapping = spawn(tap(from, to, copy));
@@ -378,7 +378,7 @@ mod choir {
     }
 
     #[test]
-    fn nobody_comes_between_singing_and_bowing() {
+    fn singing_and_bowing_stay_together() {
         dunlin::block_on(async {
             let (tx, mut rx) = channel();
             let singing = spawn(choir(tx));
@@ -520,7 +520,7 @@ mod scopes {
     }
 
     #[test]
-    fn everybody_leaves() {
+    fn all_parties_leave() {
         // Once the scopes are finished nobody can join as the sender of "raw": it has ended, and so do both processes.
         dunlin::block_on(run()).unwrap();
     }

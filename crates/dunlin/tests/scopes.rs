@@ -182,7 +182,7 @@ fn a_policy_may_come_with_the_second_end() {
 }
 
 #[test]
-fn one_place_says_the_policy() {
+fn one_place_sets_the_policy() {
     run(async {
         let scope = Scope::new();
         let mut declared = 0;
@@ -320,7 +320,7 @@ fn instances_share_what_they_join() {
 }
 
 #[test]
-fn the_annotation_says_the_buffering() {
+fn the_annotation_sets_the_buffering() {
     #[process]
     async fn late(
         #[receiver("in", fifo(2))] mut numbers: Receiver<u8>,
@@ -436,7 +436,7 @@ fn if_one_sibling_cannot_join_none_runs() {
 }
 
 #[test]
-fn what_cannot_join_says_so() {
+fn an_end_that_cannot_join_reports_it() {
     run(async {
         let scope = Scope::new();
         scope.name::<u8>("words", fifo(1));
@@ -581,7 +581,7 @@ fn cancel_reaches_those_within() {
 }
 
 #[test]
-fn nobody_comes_after_the_end() {
+fn no_process_joins_after_the_end() {
     run(async {
         let scope = Scope::new();
         let child = scope.child();
@@ -607,7 +607,7 @@ fn nobody_comes_after_the_end() {
 }
 
 #[test]
-fn the_first_panic_is_told() {
+fn the_first_panic_is_reported() {
     run(async {
         let scope = Scope::new();
         let (mut go, mut gone) = bell();
@@ -767,7 +767,7 @@ struct Market {
 }
 
 #[test]
-fn every_kind_of_end_hears_of_the_ending() {
+fn the_ending_reaches_every_kind_of_end() {
     run(async {
         for poisons in [true, false] {
             let scope = Scope::new();

@@ -377,7 +377,7 @@ fn a_call_goes_through_the_keeper() {
 
 /// Who shares a receiver hears at every node that the sender's node is lost, and does not take it for an end in order.
 #[test]
-fn a_lost_sender_is_heard_of_everywhere() {
+fn a_lost_sender_is_noticed_everywhere() {
     run(async {
         let [a, b, c] = nodes("a_lost_sender_is_heard_of").await;
         let mut ab = way::<Shared<Receiver<u32>>>(&a, &b, "ab").await?;
@@ -656,7 +656,7 @@ fn a_handle_that_hurries_on() {
 
 /// The claim of a face comes to a node whose last handle has just gone: it goes back, and the face with it.
 #[test]
-fn a_face_is_granted_to_who_has_gone() {
+fn a_face_is_granted_to_a_claimer_that_has_gone() {
     run(async {
         let [a, b] = nodes("a_face_is_granted").await;
         let mut ab = way::<Shared<TillClient>>(&a, &b, "ab").await?;
@@ -721,7 +721,7 @@ fn a_face_with_a_policy_of_ones_own_is_lent() {
 
 /// A face is granted to a node that has more to say, of handles that have gone on from there, than fits into its channel while its keeper stands in the line: each hears the other one.
 #[test]
-fn a_face_is_granted_to_who_has_much_to_say() {
+fn a_face_is_granted_to_a_desk_with_many_messages() {
     run(async {
         let [a, b, c] = nodes("a_face_is_granted_to_who").await;
         let mut ab = way::<Shared<TillClient>>(&a, &b, "ab").await?;
@@ -812,7 +812,7 @@ fn what_is_buffered_outlasts_a_claim_elsewhere_that_retires_the_channel() {
 
 /// The claim stays at another node, where nobody uses it: what is posted here wants it back.
 #[test]
-fn a_post_is_not_held_back_by_a_claim_that_nobody_uses() {
+fn a_post_is_not_held_back_by_an_unused_claim() {
     run(async {
         let [a, b] = nodes("a_post_is_not_held_back").await;
         let mut ab = way::<Shared<Sender<u32>>>(&a, &b, "ab").await?;

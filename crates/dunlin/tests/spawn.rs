@@ -61,7 +61,7 @@ fn a_process_is_a_branch_of_a_choice() {
 }
 
 #[test]
-fn who_waits_is_named() {
+fn the_waiting_process_is_named() {
     dunlin::block_on(async {
         let (mut tx, mut rx) = channel::<u8>();
         let (mut began, mut has_begun) = channel::<Pid>();

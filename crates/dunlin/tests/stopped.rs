@@ -40,7 +40,7 @@ fn blob(n: usize) -> Bytes {
 }
 
 #[test]
-fn a_stopped_receiver_stalls_nobody_else_and_holds_little_memory() {
+fn a_stopped_receiver_stalls_no_other_and_holds_little_memory() {
     run(|| async {
         let [a, b] = nodes("stopped", "127.0.0.1:0").await?;
         // Rendezvous and queues whose receivers have stopped: each sender has sent what it could, and is held up now.

@@ -80,7 +80,7 @@ fn cut_off_sends_and_receives_lose_nothing() {
 }
 
 #[test]
-fn deadlines_tell_the_truth() {
+fn deadlines_are_exact() {
     let (mut tx, mut rx) = channel::<u64>();
     on_two(async move {
         let sender = spawn(async move {
@@ -242,7 +242,7 @@ fn shared_ends_keep_claims_whole() {
 }
 
 #[test]
-fn a_claimer_nobody_polls_holds_others_up_for_its_patience_only() {
+fn an_unpolled_claimer_blocks_others_for_its_patience_only() {
     on_two(async {
         let (tx, _rx) = channel::<u8>();
         let mut a = tx.share();

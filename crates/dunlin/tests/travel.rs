@@ -124,7 +124,7 @@ fn a_sender_travels_in_a_ring() {
 
 /// A node that only passes an end on attaches nothing there: it keeps no half of the channel, and the other end's node hears nothing.
 #[test]
-fn who_passes_an_end_on_attaches_nothing() {
+fn forwarding_node_attaches_nothing() {
     run(async {
         let [a, b, c, d] = nodes("who_passes_an_end_on").await;
         let mut senders =
@@ -497,9 +497,9 @@ impl dunlin::Buffering for Mine {
 
 /// A sender that came through a node in between, and that nobody has used yet, hears that its receiver is gone.
 #[test]
-fn an_unused_sender_hears_the_end() {
+fn an_unused_sender_sees_the_end() {
     run(async {
-        let [a, b, c] = nodes("an_unused_sender_hears_the_end").await;
+        let [a, b, c] = nodes("an_unused_sender_sees_the_end").await;
         let mut first = way::<Sender<u32>>(&a, &b, "first").await?;
         let mut second = way::<Sender<u32>>(&b, &c, "second").await?;
         let (tx, rx) = channel::<u32>();
@@ -735,7 +735,7 @@ fn a_sender_travels_for_a_long_time() {
 
 /// What is sent on a credit has gone, whether anybody is there to receive it or not: the ends in it are dropped where it arrives.
 #[test]
-fn ends_on_credits_that_nobody_receives_are_dropped() {
+fn unreceived_ends_on_credits_are_dropped() {
     run(async {
         let [a, b] = nodes("ends_that_nobody_receives").await;
         let mut there = way::<Receiver<u32>>(&a, &b, "there").await?;

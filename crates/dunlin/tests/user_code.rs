@@ -162,22 +162,22 @@ async fn others_go_on<T: Portable>(test: &str, message: fn(u32) -> T, gate: &'st
 }
 
 #[test]
-fn a_message_that_is_long_in_writing_holds_nobody_up() {
+fn slow_encoding_delays_no_other_channel() {
     run(others_go_on("u-writing", StopsWriting, &WRITING, false));
 }
 
 #[test]
-fn a_message_that_is_long_in_writing_holds_nobody_up_at_a_node_that_was_quiet() {
+fn slow_encoding_delays_no_other_channel_of_a_quiet_node() {
     run(others_go_on("u-writing-late", StopsWritingLate, &WRITING_LATE, true));
 }
 
 #[test]
-fn a_message_that_is_long_in_reading_holds_nobody_up() {
+fn slow_decoding_delays_no_other_channel() {
     run(others_go_on("u-reading", StopsReading, &READING, false));
 }
 
 #[test]
-fn a_message_that_is_long_in_reading_holds_nobody_up_at_a_node_that_was_quiet() {
+fn slow_decoding_delays_no_other_channel_of_a_quiet_node() {
     run(others_go_on("u-reading-late", StopsReadingLate, &READING_LATE, true));
 }
 
@@ -305,7 +305,7 @@ impl Serialize for Locks {
 }
 
 #[test]
-fn a_message_that_locks_what_is_held_by_who_asks_the_node() {
+fn a_message_may_lock_what_a_caller_of_the_node_holds() {
     run(async {
         let (a, b) = (node_apart("u-locks").await, node("u-locks").await);
         let (mut tx, mut rx) = (a.sender::<Locks>("n").await?, b.receiver::<Locks>("n").await?);

@@ -90,7 +90,7 @@ async fn an_awaited_process_that_panics() {
 }
 
 #[tokio::test]
-async fn who_awaits_is_cancelled_or_panics() {
+async fn an_awaiting_process_is_cancelled_or_panics() {
     let (worker, _) = waiting(async { sleep(LONG).await }).await;
     let (waiter, wait) = waiting(worker).await;
     waiter.cancel();
@@ -296,7 +296,7 @@ async fn a_handle_that_is_not_chosen() {
 }
 
 #[tokio::test]
-async fn a_choice_that_is_dropped_tells_its_branches() {
+async fn a_dropped_choice_notifies_its_branches() {
     for at_run_time in [false, true] {
         let checked = spawn(async move {
             let me = Pid::current();

@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_terminal_one_sees_who_serves_whom() {
+    fn a_terminal_shows_which_worker_serves_which_customer() {
         let term = InMemoryTerm::new(10, 100);
         let mut tally = Tally::new(&plan());
         let mut live = Live::new(&plan(), ProgressDrawTarget::term_like(Box::new(term.clone())), Box::new(|| 100));

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_is_done_once_whoever_reports_it() {
+    fn a_job_is_done_once_with_any_reporter() {
         let mut ledger = three();
         assert_eq!([give(&mut ledger), give(&mut ledger)], [Some(10), Some(11)]);
         assert_eq!((ledger.done(11), ledger.left()), (Some(1), 2));

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn on_a_terminal_the_bar_tells_how_much_is_done() {
+    fn a_terminal_shows_progress_as_a_bar() {
         let term = InMemoryTerm::new(4, 80);
         let show = Show::new(false);
         show.begin(20, "rectangles");

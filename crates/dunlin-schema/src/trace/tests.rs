@@ -242,7 +242,7 @@ fn samples<T: Serialize + DeserializeOwned>(name: &'static str, values: &[T]) ->
 /// In CBOR a comparison without a difference means that every value is read, and a difference that some value
 /// is not. In the compact encoding what fits is read.
 #[test]
-fn the_comparison_says_what_the_codec_does() {
+fn the_comparison_agrees_with_the_codec() {
     #[derive(Serialize, Deserialize)]
     struct One {
         a: u8,

@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_told_from_what_is_none() {
+    fn invalid_addresses_are_rejected() {
         for address in
             ["localhost:7500", ":7500", "tcp:h:1", "tcp://names.example:7411", "[::1]:1", "unix:/a", "quic:h:1"]
         {

@@ -183,7 +183,7 @@ app = "sea"
 "#;
 
 #[test]
-fn who_is_said_more_exactly_is_stronger() {
+fn more_specific_sections_are_stronger() {
     let sources = search(&[], Some(SECTIONS), Some("[node.station]\nheartbeat = '3s'\ngrace = '5s'")).unwrap();
     let of = |app, node| sources.resolve(app, node).unwrap();
     let seconds = |config: &Config| config.grace.value.as_secs();
@@ -217,7 +217,7 @@ fn who_is_said_more_exactly_is_stronger() {
 }
 
 #[test]
-fn a_variable_says_which_node() {
+fn a_variable_selects_the_node() {
     let config = |node| search(&[("DUNLIN_NODE", node)], Some(SECTIONS), None)?.resolve(None, None);
     let station = config("station").unwrap();
     assert_eq!((station.grace.value.as_secs(), station.node.origin), (4, Origin::Variable("DUNLIN_NODE")));
@@ -256,7 +256,7 @@ fn variables_are_of_any_type() {
 }
 
 #[test]
-fn an_unknown_key_is_told_with_its_line() {
+fn an_unknown_key_is_reported_with_its_line() {
     assert_eq!(
         refused("\n\ngraec = '20s'"),
         r#"dunlin.toml:3: there is no key "graec" here; "grace" is the nearest. Write grace = "20s": a time from "0s" to "168h", in ms, s, m or h"#
@@ -285,7 +285,7 @@ fn an_unknown_key_is_told_with_its_line() {
 }
 
 #[test]
-fn a_value_that_is_not_accepted_is_told_with_its_line() {
+fn a_rejected_value_is_reported_with_its_line() {
     let grace = |value: &str, shown: &str| {
         let form = r#"write grace = "20s": a time from "0s" to "168h", in ms, s, m or h"#;
         let expected = format!("dunlin.toml:2: grace = {shown} is not accepted: {form}");
@@ -367,7 +367,7 @@ fn the_document_is_right() {
 }
 
 #[test]
-fn what_is_no_toml_is_told_with_its_line() {
+fn invalid_toml_is_reported_with_its_line() {
     let error = refused("app = 'weather'\ngrace = 20s\n");
     assert!(error.starts_with("dunlin.toml:2: this is no TOML: "), "{error}");
     assert!(error.ends_with(r#". Write grace = "20s": a time from "0s" to "168h", in ms, s, m or h"#), "{error}");

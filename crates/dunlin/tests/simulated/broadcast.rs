@@ -284,7 +284,7 @@ fn complete_within_does_not_wait_for_a_silent_node() {
 }
 
 #[test]
-fn who_leaves_at_once_has_left() {
+fn a_receiver_that_leaves_at_once_has_left() {
     for seed in seeds(60) {
         a_long_way(seed);
     }

@@ -154,7 +154,7 @@ fn a_call_is_a_round_trip() {
 
 /// A deadline that passes asks the home first: so the answer is true.
 #[test]
-fn a_deadline_tells_the_truth() {
+fn a_deadline_is_exact() {
     between(async |sim, a, b| {
         let (mut tx, mut rx) = connected(&a, &b, "numbers", Policy::default()).await?;
         // Nobody receives: the home gives the offer back.

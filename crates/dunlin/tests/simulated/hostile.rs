@@ -28,7 +28,7 @@ fn bytes(seed: u64) -> impl Iterator<Item = u8> {
 }
 
 #[test]
-fn a_peer_that_says_anything_harms_nothing() {
+fn an_arbitrary_peer_does_no_harm() {
     for seed in 0..300 {
         eprintln!("seed {seed}");
         node::run(&bytes(seed).take(BYTES).collect::<Vec<_>>());

@@ -110,7 +110,7 @@ fn a_sender_out_of_reach_holds_up_the_broker_for_a_while() {
 
 /// Who has ends that nobody has used takes them over as if they were, and needs the broker no more.
 #[test]
-fn ends_that_nobody_uses_do_not_hold_up_the_broker() {
+fn unused_ends_do_not_delay_the_broker() {
     run(async |sim, a, broker, c| {
         let mut ab = way::<(Sender<u32>, Receiver<u32>)>(&a, &broker, "ab").await?;
         let mut bc = way::<(Sender<u32>, Receiver<u32>)>(&broker, &c, "bc").await?;

@@ -56,7 +56,7 @@ fn heard(news: &mut Receiver<(Peer, ConnectionState)>, with: &Node) -> Vec<Conne
 }
 
 #[test]
-fn who_cannot_be_dialled_dials_back() {
+fn a_node_that_cannot_be_dialled_dials_back() {
     for seed in 0..SEEDS {
         let sim = Sim::new(seed);
         sim.run(async {
@@ -79,7 +79,7 @@ fn who_cannot_be_dialled_dials_back() {
 }
 
 #[test]
-fn whom_nobody_can_dial_is_relayed() {
+fn a_node_that_no_peer_can_dial_is_relayed() {
     for seed in 0..SEEDS {
         let sim = Sim::new(seed);
         sim.run(async {
@@ -160,7 +160,7 @@ fn names_are_joined_over_a_relay() {
 }
 
 #[test]
-fn a_relay_that_is_lost_is_told() {
+fn the_loss_of_a_relay_is_reported() {
     for seed in 0..SEEDS {
         let sim = Sim::new(seed);
         sim.run(async {

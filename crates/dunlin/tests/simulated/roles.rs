@@ -188,7 +188,7 @@ fn a_main_node_that_is_dropped_is_replaced_at_once() {
 }
 
 #[test]
-fn a_main_node_that_is_dropped_tells_its_members_and_waits_for_them() {
+fn a_dropped_main_node_notifies_its_members_and_waits_for_them() {
     run(async |sim| {
         let _names = names().await?;
         let (main, [a, b]) = nodes().await?;
@@ -210,7 +210,7 @@ fn a_main_node_that_is_dropped_tells_its_members_and_waits_for_them() {
 }
 
 #[test]
-fn members_hear_of_each_other() {
+fn members_learn_of_each_other() {
     run(async |_| {
         let (main, [a, b]) = nodes().await?;
         hears(&mut a.events(), "worker-1 has joined").await?;
@@ -286,7 +286,7 @@ fn the_main_node_leaves_last() {
 }
 
 #[test]
-fn who_does_not_leave_is_named() {
+fn a_member_that_does_not_leave_is_named() {
     run(async |sim| {
         let _names = names().await?;
         let main = builder().role(Role::Main).shutdown(Duration::from_secs(4)).named("master").join().await?;
@@ -319,7 +319,7 @@ fn who_does_not_leave_is_named() {
 
 /// The next main node has closed nothing.
 #[test]
-fn who_stays_belongs_to_the_next_main_node() {
+fn a_member_that_stays_joins_the_next_main_node() {
     run(async |_| {
         let _names = names().await?;
         let main = builder().role(Role::Main).shutdown(Duration::from_secs(1)).named("first").join().await?;
@@ -384,7 +384,7 @@ fn a_member_leaves_alone() {
 }
 
 #[test]
-fn who_joins_while_the_application_closes_waits_for_the_next_main_node() {
+fn a_member_that_joins_during_closing_waits_for_the_next_main_node() {
     run(async |sim| {
         let _names = names().await?;
         let (main, [a]) = nodes().await?;

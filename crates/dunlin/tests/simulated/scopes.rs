@@ -56,7 +56,7 @@ fn a_rule_puts_names_on_the_network() {
 }
 
 #[test]
-fn what_is_joined_by_hand_says_that_it_is_portable() {
+fn a_manual_join_declares_that_it_is_portable() {
     Sim::new(7)
         .run(async {
             let (a, b) = (Node::join("weather").await?, Node::join("weather").await?);

@@ -208,7 +208,7 @@ fn seeds(few: u64) -> std::ops::Range<u64> {
 }
 
 #[test]
-fn nobody_comes_between() {
+fn no_value_comes_between_those_of_a_claim() {
     seeds(60).for_each(a_choir);
 }
 
@@ -324,7 +324,7 @@ fn an_audience(seed: u64) {
 }
 
 #[test]
-fn each_word_is_heard_once() {
+fn each_value_is_received_once() {
     seeds(60).for_each(an_audience);
 }
 
@@ -491,7 +491,7 @@ fn a_receiver_that_moves(seed: u64) {
 }
 
 #[test]
-fn nobody_is_lost_when_a_receiver_moves() {
+fn no_sender_is_lost_when_a_receiver_moves() {
     seeds(100).for_each(a_receiver_that_moves);
 }
 

@@ -62,7 +62,7 @@ fn a_seed_is_a_run() {
 }
 
 #[test]
-fn who_stays_away_is_down() {
+fn a_node_that_stays_away_is_down() {
     let sim = Sim::new(1);
     sim.run(async {
         let a = Node::join("parted").await?;
@@ -171,7 +171,7 @@ fn two_pairs_of_a_name_meet() {
 
 #[test]
 #[should_panic(expected = "the simulation hangs, at 0ns of virtual time; who waits:\n  ")]
-fn a_deadlock_is_told() {
+fn a_deadlock_is_reported() {
     let (_tx, mut rx) = channel::<u8>();
     let _ = Sim::new(0).run(rx.recv());
 }
