@@ -8,11 +8,12 @@
 //!     cell ─ cell ─ cell
 //! ```
 //!
-//! So ends travel in messages: no agent knows the grid, and no cell knows the agents. The grid is a torus: what leaves it on one side
-//! comes back on the other.
+//! So ends travel in messages: no agent knows the grid, and no cell knows the agents. The grid is a torus:
+//! what leaves it on one side comes back on the other.
 //!
-//! Who comes to a cell first is not determined. What the cells have in the end is: an agent decides by its own numbers alone where it goes,
-//! and marks only add up. The program walks all ways once more in a plain loop, and compares.
+//! The order in which agents come to a cell is not determined. The final state of the cells is: an agent
+//! decides by its own numbers alone where it goes, and marks only add up. The program walks all ways once
+//! more in a plain loop, and compares.
 //!
 //! Run it: `cargo run --release --example agents [agents] [steps]`
 

@@ -1,4 +1,5 @@
-//! Commstime: four processes pass a number round in a circle and count; the classic measure of a communication.
+//! Commstime: four processes pass a number round in a circle and count; the classic measure of a
+//! communication.
 //!
 //! ```text
 //!     prefix ──a──▶ delta ──d──▶ consumer

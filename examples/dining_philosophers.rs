@@ -8,11 +8,13 @@
 //!   philosopher 3  fork 3  philosopher 2
 //! ```
 //!
-//! A fork is a process. Its two neighbours share the end of the channel to it, and who has claimed that end has the fork. If all took their left fork
-//! first, all could wait for their right one for ever; so everybody claims the fork with the lower number first, and philosopher 4
-//! turns the other way round than the rest. Claims are granted in the order in which they are asked for, so nobody starves.
+//! A fork is a process. Its two neighbours share the end of the channel to it, and the claimer of that end
+//! has the fork. If all took their left fork first, all could wait for their right one for ever; so each
+//! claims the fork with the lower number first, and philosopher 4 turns the other way round than the rest.
+//! Claims are granted in the order in which they are asked for, so none starves.
 //!
-//! Each fork checks that between being picked up and being put down nobody else touches it, and each philosopher counts its meals.
+//! Each fork checks that between being picked up and being put down no other touches it, and each philosopher
+//! counts its meals.
 //!
 //! Run it: `cargo run --release --example dining_philosophers [meals]`
 
@@ -28,7 +30,7 @@ enum Fork {
 
 type Hold = Shared<Sender<Fork>>;
 
-/// How often it was used by whom.
+/// How often each philosopher used it.
 async fn fork(mut hands: Receiver<Fork>) -> Result<[u32; PHILOSOPHERS]> {
     let mut meals = [0; PHILOSOPHERS];
     while let Some(touch) = hands.next().await? {
@@ -59,7 +61,7 @@ async fn philosopher(me: usize, meals: u32, mut left: Hold, mut right: Hold) -> 
     Ok(eaten)
 }
 
-/// How often each philosopher has eaten, and how often each fork was used by whom.
+/// How often each philosopher has eaten, and how often each fork was used by each.
 pub(crate) async fn dinner(meals: u32) -> Result<(Vec<u32>, Vec<[u32; PHILOSOPHERS]>)> {
     let (holds, hands): (Vec<Hold>, Vec<_>) = (0..PHILOSOPHERS)
         .map(|_| {

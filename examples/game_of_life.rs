@@ -1,8 +1,9 @@
 //! Conway's game of life, with a process for each strip of the board.
 //!
-//! All strips share the board, and two phases of one barrier keep them apart: first all of them read it, their neighbours' cells too, and then each writes its
-//! own cells. Between the phases nobody reads what another one is writing, so there is no second board and no lock. Main is
-//! one more party: it takes a picture of each generation while the others read.
+//! All strips share the board, and two phases of one barrier keep them apart: first all of them read it,
+//! their neighbours' cells too, and then each writes its own cells. Between the phases no process reads what
+//! another one is writing, so there is no second board and no lock. Main is one more party: it takes a
+//! picture of each generation while the others read.
 //!
 //! ```text
 //!     strip 0   read  ║  write  ║  read  ║  write  ║
@@ -21,8 +22,8 @@ use dunlin::prelude::*;
 
 /// The board; beyond each edge is the opposite one.
 ///
-/// Nobody writes a cell while another reads it: the barrier sees to that, and passes on what was written. Safe Rust asks
-/// for atomics all the same.
+/// No process writes a cell while another reads it: the barrier sees to that, and passes on what was written.
+/// Safe Rust asks for atomics all the same.
 struct Board {
     width: usize,
     height: usize,
@@ -66,11 +67,11 @@ async fn strip(board: Arc<Board>, rows: Range<usize>, mut phase: Barrier, genera
     for _ in 0..generations {
         let next: Vec<bool> =
             rows.clone().flat_map(|y| (0..width).map(move |x| (x, y))).map(|(x, y)| board.will_live(x, y)).collect();
-        phase.sync().await?; // nobody writes before all have read
+        phase.sync().await?; // no process writes before all have read
         for (cell, alive) in board.cells[rows.start * width..rows.end * width].iter().zip(next) {
             cell.store(alive, Relaxed);
         }
-        phase.sync().await?; // nobody reads before all have written
+        phase.sync().await?; // no process reads before all have written
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The smallest program with a node: it joins an application, says what it is called there, and leaves.
 //!
-//! It compiles next to nothing of the node (`bash .ci/run light` counts that): the node is compiled once, with the library.
+//! It compiles next to nothing of the node (`bash .ci/run light` counts that): the node is compiled once,
+//! with the library.
 //!
 //! Run it: `cargo run --release --example hello`
 

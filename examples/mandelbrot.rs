@@ -1,9 +1,11 @@
 //! The Mandelbrot set, with a process for each pixel: 250,000 of them.
 //!
-//! Every process computes its pixel and sends it over one shared end to a collector, which does not care in what order
-//! they come. When the last process has gone, so has the last holder of the end, and the collector sees the channel end.
+//! Every process computes its pixel and sends it over one shared end to a collector, which does not care in
+//! what order they come. When the last process has gone, so has the last holder of the end, and the collector
+//! sees the channel end.
 //!
-//! Run it: `cargo run --release --example mandelbrot [picture.pgm]`. Without a file it prints a small preview.
+//! Run it: `cargo run --release --example mandelbrot [picture.pgm]`. Without a file it prints a small
+//! preview.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

@@ -1,4 +1,5 @@
-//! Counts the words of a text with processes that find their channels by name in a scope, some of them on threads of their own.
+//! Counts the words of a text with processes that find their channels by name in a scope, some of them on
+//! threads of their own.
 //!
 //! ```text
 //!           ┌─▶ counter ─┐

@@ -4,9 +4,10 @@
 //!     numbers ──▶ filter 2 ──▶ filter 3 ──▶ filter 5 ──▶ … ──▶ main
 //! ```
 //!
-//! What comes out of the pipeline has passed every filter, so it is a prime, and gets a filter of its own there. When
-//! main has enough, it retires the channel it reads from. The filter above finds that closed and leaves, which closes
-//! the channel it read from itself: so the end travels up the whole chain, to the numbers.
+//! What comes out of the pipeline has passed every filter, so it is a prime, and gets a filter of its own
+//! there. When main has enough, it retires the channel it reads from. The filter above finds that closed and
+//! leaves, which closes the channel it read from itself: so the end travels up the whole chain, to the
+//! numbers.
 //!
 //! Run it: `cargo run --release --example sieve [how many]`
 
@@ -14,7 +15,7 @@ use std::time::Instant;
 
 use dunlin::prelude::*;
 
-/// 2, 3, 4 and so on, for as long as somebody takes them.
+/// 2, 3, 4 and so on, for as long as they are taken.
 async fn numbers(mut to: Sender<u64>) -> Result {
     for n in 2.. {
         to.send(n).await?;
@@ -47,7 +48,7 @@ pub(crate) async fn primes(count: usize) -> Result<Vec<u64>> {
     from.retire();
     for stage in stages {
         match stage.await? {
-            Err(error) if error.is_closed() => {} // nobody below wanted more: the end as it should be
+            Err(error) if error.is_closed() => {} // no stage below needed more: the end as it should be
             other => other?,
         }
     }

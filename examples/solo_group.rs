@@ -4,9 +4,10 @@
 //!     main ── clicks ──▶ unit 0 … unit 7 ═══ one barrier, on which all of them are enrolled
 //! ```
 //!
-//! A click sends a unit off to work alone, or back. In the group a unit waits for two things at once: the group's next step, which is
-//! a barrier, and a click. The step is an offer: all eight take it, or none does. So a unit that is clicked at the very moment of a step has either
-//! taken it with all the others, or goes alone and nobody has taken it; and whenever one of them is alone, all have counted the same steps.
+//! A click sends a unit off to work alone, or back. In the group a unit waits for two things at once: the
+//! group's next step, which is a barrier, and a click. The step is an offer: all eight take it, or none does.
+//! So a unit that is clicked at the very moment of a step has either taken it with all the others, or goes
+//! alone and no party has taken it; and whenever one of them is alone, all have counted the same steps.
 //!
 //! Run it: `cargo run --release --example solo_group [rounds]`
 //!
@@ -23,7 +24,7 @@ pub(crate) struct Steps {
     pub(crate) group: u64,
 }
 
-/// Begins alone. Ends, and so resigns, when nobody is left to click.
+/// Begins alone. Ends, and so resigns, when no party is left to click.
 async fn unit(mut group: Barrier, mut clicks: Receiver<()>, mut asked: Callee<(), Steps>) -> Result<Steps> {
     let (mut steps, mut alone) = (Steps::default(), true);
     loop {
@@ -46,7 +47,8 @@ struct Controls {
     running: Process<Result<Steps>>,
 }
 
-/// Clicks the units into the group and some of them out of it again. Returns how many steps the group had taken whenever one was alone.
+/// Clicks the units into the group and some of them out of it again. Returns how many steps the group had
+/// taken whenever one was alone.
 pub(crate) async fn work(rounds: usize) -> Result<Vec<u64>> {
     let group = barrier();
     let mut units: Vec<Controls> = (0..UNITS)
@@ -73,7 +75,7 @@ pub(crate) async fn work(rounds: usize) -> Result<Vec<u64>> {
             unit.click.send(()).await?; // returns when the unit has received it
             alone[n] = true;
         }
-        // A quiet point of the group: somebody is alone.
+        // A quiet point of the group: one unit is alone.
         let mut steps = Vec::new();
         for unit in &mut units {
             steps.push(unit.ask.call(()).await?);
@@ -86,7 +88,7 @@ pub(crate) async fn work(rounds: usize) -> Result<Vec<u64>> {
     }
     let mut done = Vec::new();
     for Controls { click, ask, running } in units {
-        drop(click); // and not `ask`, for who finds that nobody is left to ask fails
+        drop(click); // and not `ask`, which fails when no party is left to ask
         done.push(running.await??);
         drop(ask);
     }

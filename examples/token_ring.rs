@@ -5,8 +5,8 @@
 //!   └──────────────────────────────────────────────────────┘
 //! ```
 //!
-//! The leader starts the token at 0, lets it go round once so that everybody has started, and then 4096 times. So it comes home with
-//! 256 × 4097 = 1,048,832.
+//! The leader starts the token at 0, lets it go round once so that every process has started, and then 4096
+//! times. So it comes home with 256 × 4097 = 1,048,832.
 //!
 //! Run it: `cargo run --release --example token_ring [processes] [cycles]`
 
@@ -29,7 +29,7 @@ async fn leader(cycles: u64, mut from: Receiver<u64>, mut to: Sender<u64>) -> Re
     Ok((token, began.elapsed()))
 }
 
-/// The leader is number 0. When it has left, the end goes round once, and nobody is left.
+/// The leader is number 0. When it has left, the end goes round once, and no process is left.
 async fn member(number: u64, cycles: u64, from: Receiver<u64>, to: Sender<u64>) -> Result<Option<(u64, Duration)>> {
     if number == 0 {
         return leader(cycles, from, to).await.map(Some);

@@ -1,5 +1,6 @@
-//! Two nodes in two OS processes: one reads a file, the other counts the words of each line. On purpose, the socket between
-//! them is cut again and again, in the middle of whatever it carries; neither of the two has to know.
+//! Two nodes in two OS processes: one reads a file, the other counts the words of each line. On purpose, the
+//! socket between them is cut again and again, in the middle of whatever it carries; neither of the two has
+//! to know.
 //!
 //! ```text
 //!   reader ──"lines"──▶ counter
@@ -47,7 +48,8 @@ fn words(line: &str) -> usize {
     line.split_whitespace().count()
 }
 
-/// In the first process: sends the lines, receives the counts, and checks that each has come once and in order.
+/// In the first process: sends the lines, receives the counts, and checks that each has come once and in
+/// order.
 async fn reader(file: &str) -> Result {
     let text = std::fs::read_to_string(file)?;
     let lines: Vec<&str> = text.lines().collect();
@@ -97,7 +99,8 @@ async fn reader(file: &str) -> Result {
     Ok(())
 }
 
-/// What all sockets between the two processes go through: it cuts the one that carries after some hundred bytes.
+/// What all sockets between the two processes go through: it cuts the one that carries after some hundred
+/// bytes.
 struct Cable {
     /// So many bytes go before the next cut.
     left: Mutex<u64>,
@@ -110,7 +113,7 @@ impl Cable {
         Arc::new(Self { left: Mutex::new(1000), random: AtomicU64::new(seed), cuts: AtomicU64::new(0) })
     }
 
-    /// Whoever dials this port reaches that address.
+    /// A dial of this port reaches that address.
     async fn lead(self: Arc<Self>, port: TcpListener, address: String) -> Result {
         loop {
             let (near, _) = port.accept().await?;

@@ -1,4 +1,5 @@
-//! A peer says anything to a node that has ends of all kinds; nothing panics, two honest nodes go on, and nothing is left.
+//! A peer says anything to a node that has ends of all kinds; nothing panics, two honest nodes go on, and
+//! nothing is left.
 #![no_main]
 
 #[path = "../../crates/dunlin/tests/support/ends.rs"]

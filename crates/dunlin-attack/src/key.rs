@@ -1,4 +1,5 @@
-//! Keys of peers that speak the protocol by hand, written from `docs/wire.md`, so that they agree with those of nodes only if that is right.
+//! Keys of peers that speak the protocol by hand, written from `docs/wire.md`, so that they agree with those
+//! of nodes only if that is right.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

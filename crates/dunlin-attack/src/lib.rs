@@ -1,8 +1,9 @@
 //! Attacks on nodes from plain sockets.
 //!
-//! Each file in `tests/` is one kind of attack. Beside each attack stands its *honest twin*: the same shape of load from a
-//! peer that keeps to the protocol, which has to pass. A node under attack is one of dunlin's, with its defaults, on TCP; the
-//! attackers are [`Peer`]s: they speak the protocol by hand, and say what they like. `SECURITY.md` lists what is defended.
+//! Each file in `tests/` is one kind of attack. Beside each attack stands its *honest twin*: the same shape
+//! of load from a peer that keeps to the protocol, which has to pass. A node under attack is one of dunlin's,
+//! with its defaults, on TCP; the attackers are [`Peer`]s: they speak the protocol by hand, and say what they
+//! like. `SECURITY.md` lists what is defended.
 
 mod key;
 
@@ -149,7 +150,8 @@ pub fn sender_on_its_way(channel: ChannelId, [home, sponsor]: [Life; 2], trip: u
     out.freeze()
 }
 
-/// What a peer, whose life is made by [`life`], says first: to the node that it wants, or to whatever node is there if that is zero.
+/// What a peer, whose life is made by [`life`], says first: to the node that it wants, or to whatever node is
+/// there if that is zero.
 pub fn hello(application: &str, me: Life, wanted: Life) -> Hello {
     Hello {
         versions: VERSIONS,
@@ -231,7 +233,7 @@ impl Peer {
     }
 
     /// Waits for a node that dials this peer, whose life is made by [`life`], and welcomes it. Sockets that
-    /// only ask who is there are answered meanwhile.
+    /// only identity requests are answered meanwhile.
     ///
     /// # Errors
     /// Those of the system; what comes is no node.
@@ -292,7 +294,7 @@ impl Peer {
         Ok(peer)
     }
 
-    /// Who dialled: this peer, or the node that it has accepted.
+    /// Which side dialled: this peer, or the node that it has accepted.
     ///
     /// # Panics
     /// There has been no handshake.
@@ -310,7 +312,8 @@ impl Peer {
         self.say(&[first]).await
     }
 
-    /// Says `Hello`, signed by the node in whose name it is, and hears `Welcome`, which has to prove the node's id.
+    /// Says `Hello`, signed by the node in whose name it is, and hears `Welcome`, which has to prove the
+    /// node's id.
     ///
     /// # Errors
     /// Those of the system; the node closed the socket, or refuses, or proves nothing.

@@ -1,4 +1,5 @@
-//! Peers that have nodes dial for them: neither a dial-back nor the word of a name service may scan the hosts of others.
+//! Peers that have nodes dial for them: neither a dial-back nor the word of a name service may scan the hosts
+//! of others.
 
 #[path = "../../dunlin/tests/support/far.rs"]
 mod far;
@@ -30,8 +31,8 @@ fn doors() -> (TcpListener, TcpListener) {
     }
 }
 
-/// A peer asks a helper to have another node dial a third host. Only the peer's own host is dialled, which is the twin: an honest one
-/// that cannot dial that node gets its dial-back.
+/// A peer asks a helper to have another node dial a third host. Only the peer's own host is dialled, which is
+/// the twin: an honest one that cannot dial that node gets its dial-back.
 #[test]
 fn dial_backs_reach_no_other_host_than_the_askers() {
     run(async {
@@ -70,7 +71,8 @@ fn dial_backs_reach_no_other_host_than_the_askers() {
     });
 }
 
-/// A name service by hand, which knows of each of these names a node that has it, and its addresses. It does not help to reach any.
+/// A name service by hand, which knows of each of these names a node that has it, and its addresses. It does
+/// not help to reach any.
 async fn tells(mut service: Peer, known: [(&str, Life, Vec<String>); 2]) {
     loop {
         let heard = tokio::time::timeout(Duration::from_millis(100), service.hear()).await;
@@ -94,8 +96,8 @@ async fn tells(mut service: Peer, known: [(&str, Life, Vec<String>); 2]) {
     }
 }
 
-/// A name service of another host says that a server is at a third host's port, and another one at a port of this host and a unix socket of it. Only the third host is
-/// dialled: once, and then once a second.
+/// A name service of another host says that a server is at a third host's port, and another one at a port of
+/// this host and a unix socket of it. Only the third host is dialled: once, and then once a second.
 #[cfg(unix)]
 #[test]
 fn addresses_of_a_name_service_are_dialled_once_a_second_and_not_on_this_host() {

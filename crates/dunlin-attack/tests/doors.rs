@@ -24,7 +24,8 @@ const FLOOD: u64 = 1_800;
 /// More than a node has places for.
 const PLACES: u64 = 1_024;
 
-/// Opens a tenth more silent sockets a second than have to be, and counts those that are open, until it is dropped.
+/// Opens a tenth more silent sockets a second than have to be, and counts those that are open, until it is
+/// dropped.
 async fn flood(to: String, opened: watch::Sender<u64>) {
     let mut held = JoinSet::new();
     let mut pace = tokio::time::interval(Duration::from_millis(5));
@@ -65,7 +66,8 @@ fn silent_sockets_of_one_address_keep_no_other_out() {
         let flood = tokio::spawn(flood(address.clone(), counts));
         opened.wait_for(|opened| *opened > 2 * PLACES).await.unwrap();
 
-        // Of another address: each within a second. What counts is a round in which the flood was one; on a busy machine it may fall behind.
+        // Of another address: each within a second. What counts is a round in which the flood was one; on a
+        // busy machine it may fall behind.
         let (mut rounds, mut tries, mut full) = (0, 0, 0);
         while full < ROUNDS {
             let (began, before) = (Instant::now(), *opened.borrow());
@@ -104,19 +106,21 @@ fn silent_sockets_of_one_address_keep_no_other_out() {
 /// What this process has had of the processors.
 fn processor_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("the system says it");
-    // Behind the name, which may have anything in it. Linux counts hundredths of a second there, whatever its clock.
+    // Behind the name, which may have anything in it. Linux counts hundredths of a second there, whatever its
+    // clock.
     let (_, fields) = stat.rsplit_once(") ").expect("it has a name");
     let hundredths = fields.split(' ').skip(11).take(2).map(|field| field.parse::<u64>().expect("it is a number"));
     Duration::from_millis(10 * hundredths.sum::<u64>())
 }
 
-/// The twin: many honest nodes behind one address come at once, over links of 50 ms, and try again as nodes do.
+/// The twin: many honest nodes behind one address come at once, over links of 50 ms, and try again as nodes
+/// do.
 #[test]
 fn many_honest_nodes_of_one_address_join_at_once() {
     const NODES: u128 = 5_000;
     const IN_ORDER: u128 = 250;
-    /// Where other programs leave this one the processors. Else it may not take them for much longer than for as many one after the other: it is not the nodes
-    /// that are slow then.
+    /// Where other programs leave this one the processors. Else it may not take them for much longer than for
+    /// as many one after the other: it is not the nodes that are slow then.
     const AT_ONCE: Duration = Duration::from_secs(30);
     const TIMES: u32 = 6;
     // With the pauses between them so many tries take 30 seconds: the test counts them, since a busy machine

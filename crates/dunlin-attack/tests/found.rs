@@ -1,4 +1,5 @@
-//! Peers that tell a node where names are, for which it has not asked them. The allocator of this binary counts live bytes.
+//! Peers that tell a node where names are, for which it has not asked them. The allocator of this binary
+//! counts live bytes.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ static HEAP: Counting<Program> = Counting(Program::new());
 
 const OTHER: [u8; 4] = [127, 0, 0, 2];
 
-/// A partner for each of these numbers, which nobody else has named.
+/// A partner for each of these numbers, which no other peer has named.
 fn found(numbers: std::ops::Range<u64>) -> Vec<Frame> {
     let told = |n: u64| {
         let (number, channel) = (n, ChannelId(n.into()));

@@ -1,5 +1,6 @@
-//! Nodes that speak in the name of another: its id, its incarnation and its public key are known to all, and its resume points can be
-//! guessed. Without its key none of that takes its connection, ends it, or makes the node itself unwelcome.
+//! Nodes that speak in the name of another: its id, its incarnation and its public key are known to all, and
+//! its resume points can be guessed. Without its key none of that takes its connection, ends it, or makes the
+//! node itself unwelcome.
 
 use std::time::Duration;
 
@@ -63,14 +64,14 @@ impl Stage {
         }
     }
 
-    /// A hello of the honest peer, as anybody can say it that knows so much.
+    /// A hello of the honest peer, as any peer with that knowledge could send it.
     fn hello(&mut self, resume: Resume) -> Hello {
         self.attempt += 1;
         Hello { attempt: self.attempt, resume, ..hello(self.application, self.me, self.there) }
     }
 
-    /// A thief says that, and is refused. Then it says what the honest peer has signed, as if it had recorded it, and
-    /// confirms it with its own key: it is not let in.
+    /// A thief says that, and is refused. Then it says what the honest peer has signed, as if it had recorded
+    /// it, and confirms it with its own key: it is not let in.
     async fn is_not_believed(&mut self, said: Hello) {
         let mut thief = Peer::dial(THIEF, &self.address).await.unwrap();
         let refused = thief.greet_as(&said, &Key::numbered(666)).await.expect_err("it is refused");
@@ -165,7 +166,7 @@ fn names_are_not_taken_under_the_id_of_another() {
         let mut rx = server.receiver::<u32>("till").await.unwrap();
         let mut events = service.events();
 
-        // All that the server says of itself to anybody.
+        // Everything that the server tells any peer about itself.
         let mut asks = Peer::dial(THIEF, &server.addresses()[0]).await.unwrap();
         let nobody = Life { node: NodeId(0), incarnation: Incarnation(0) };
         let known = asks.greet(&hello(application, life(2), nobody)).await.unwrap();

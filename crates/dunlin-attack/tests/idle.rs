@@ -1,4 +1,5 @@
-//! Connections on which nothing is said but heartbeats: what each costs in memory, and what is left when they are gone.
+//! Connections on which nothing is said but heartbeats: what each costs in memory, and what is left when they
+//! are gone.
 #![cfg(target_os = "linux")]
 
 use std::process::Stdio;

@@ -1,4 +1,5 @@
-//! Peers that make a node keep what they send. The allocator of this binary counts live bytes; what the attackers send they keep once.
+//! Peers that make a node keep what they send. The allocator of this binary counts live bytes; what the
+//! attackers send they keep once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -56,7 +57,8 @@ async fn hear(peer: &mut Peer) -> std::io::Result<Frame> {
     }
 }
 
-/// Attaches a sender to each receiver of these names: the channels, and how many were refused since there is no room.
+/// Attaches a sender to each receiver of these names: the channels, and how many were refused since there is
+/// no room.
 async fn attach(peer: &mut Peer, names: impl Iterator<Item = String>) -> (Vec<ChannelId>, usize) {
     let (mut channels, mut full) = (Vec::new(), 0);
     for (number, name) in names.enumerate() {
@@ -133,7 +135,8 @@ fn large_values_that_are_not_announced_end_the_connection() {
     });
 }
 
-/// A peer that waits for each word announces a value of 16 MiB on each of 64 channels, of which nobody receives, and sends what it may, with the last byte or without it.
+/// A peer that waits for each answer announces a value of 16 MiB on each of 64 channels without a receive,
+/// and sends what it may, with the last byte or without it.
 async fn fills(whole: bool) {
     const LARGE: usize = 16 * MB;
     const HELD: usize = 128 * MB;
@@ -192,7 +195,8 @@ fn complete_values_that_are_not_received_are_bounded() {
     run_alone(fills(true));
 }
 
-/// The honest twin: a node sends 32 values of 16 MiB to a receiver that reads one in a while, and all of them arrive, in little memory.
+/// The honest twin: a node sends 32 values of 16 MiB to a receiver that reads one in a while, and all of them
+/// arrive, in little memory.
 #[test]
 fn a_slow_reader_gets_all_large_values() {
     const LARGE: usize = 16 * MB;
@@ -238,7 +242,7 @@ fn values_that_are_not_received_leave_room_for_those_that_are() {
                 Ok::<_, Error>(())
             }));
         }
-        // Those that came first take all the room that there is for values that nobody waits for.
+        // The first ones take all the room there is for values without a waiting receive.
         for rx in receivers[RECEIVERS / 2..].iter_mut().rev() {
             for _ in 0..3 {
                 assert_eq!(rx.recv().await.unwrap().len(), MB - 100);
@@ -305,7 +309,8 @@ fn peers_of_one_host_leave_memory_to_other_hosts() {
     });
 }
 
-/// A peer attaches to as many receivers as there are. The node has room for so many, and others still find some.
+/// A peer attaches to as many receivers as there are. The node has room for so many, and others still find
+/// some.
 #[test]
 fn attached_halves_are_bounded() {
     const RECEIVERS: usize = 1_500;
@@ -477,7 +482,8 @@ fn ends_in_messages_are_bounded() {
     }
 }
 
-/// A peer is the home of a channel of which a process of the node is the sender, and grants so many credits as no home has places: with how many sends are complete.
+/// A peer is the home of a channel of which a process of the node is the sender, and grants so many credits
+/// as no home has places: with how many sends are complete.
 async fn grants(node: &Node, names: &str, bytes: usize) -> (Peer, tokio::sync::watch::Receiver<usize>) {
     let mut peer = join(names, 2).await;
     let channel = ChannelId(1);
@@ -554,7 +560,8 @@ fn a_home_that_reads_gets_all_that_it_has_granted() {
     });
 }
 
-/// Declares so many names with schemas as long as may be: how many were admitted. There was no room for the others.
+/// Declares so many names with schemas as long as may be: how many were admitted. There was no room for the
+/// others.
 async fn declares(peer: &mut Peer, from: &str, count: u64, held: usize) -> u64 {
     let mut admitted = 0;
     for number in 0..count {
@@ -570,7 +577,8 @@ async fn declares(peer: &mut Peer, from: &str, count: u64, held: usize) -> u64 {
     admitted
 }
 
-/// Peers declare more than there is room for in all: they are told so, and honest nodes go on. What is left of them when they are gone is nothing.
+/// Peers declare more than there is room for in all: they are told so, and honest nodes go on. What is left
+/// of them when they are gone is nothing.
 #[test]
 fn declarations_are_bounded() {
     const EACH: u64 = 250;
@@ -599,7 +607,8 @@ fn declarations_are_bounded() {
     });
 }
 
-/// Peers ask without end, and read nothing of what they are answered. They are cut when it is too much, and the node has kept no more for all of them than it may.
+/// Peers ask without end, and read nothing of what they are answered. They are cut when it is too much, and
+/// the node has kept no more for all of them than it may.
 #[test]
 fn answers_that_are_not_read_are_bounded() {
     const PEERS: u128 = 8;
@@ -627,7 +636,8 @@ fn answers_that_are_not_read_are_bounded() {
         }
         let most = growth(before);
         println!("{most} bytes for answers to {PEERS} peers");
-        // Beside what may be held: 128 KiB for each, what has been read of its socket, and what the allocator's doubling costs.
+        // Beside what may be held: 128 KiB for each, what has been read of its socket, and what the
+        // allocator's doubling costs.
         assert!(most < 2 * HELD + PEERS as usize * MB / 2, "{most} bytes");
         goes_on(&node, &names, "others", 1000).await;
     });

@@ -1,4 +1,5 @@
-//! A relay on this host is a door to nodes that have none of their own: it opens for other hosts only where the node has said so.
+//! A relay on this host is a door to nodes that have none of their own: it opens for other hosts only where
+//! the node has said so.
 #![cfg(unix)]
 
 #[path = "../../dunlin/tests/support/far.rs"]
@@ -39,7 +40,8 @@ impl Drop for Folder {
     }
 }
 
-/// A stranger of another host asks the name service for a relay to a node that listens on a unix socket only. What it hears of that.
+/// A stranger of another host asks the name service for a relay to a node that listens on a unix socket only.
+/// What it hears of that.
 async fn asks(application: &str, relayed: bool) -> Relay {
     let folder = Folder::new(application);
     let (names, own) = (folder.socket("names"), folder.socket("own"));

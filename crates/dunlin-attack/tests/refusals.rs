@@ -77,7 +77,7 @@ fn refused_newcomers_are_counted_and_logged_once_for_each_source() {
                 held.push(dial(FLOODERS[(n % 2) as usize], &address).await.expect("the system has a socket"));
             }
         };
-        // The twin: as long as there are places, nobody is refused, and newcomers are let in.
+        // The twin: as long as there are places, no peer is refused, and newcomers are admitted.
         open(STRANGERS_MAX / 2).await;
         let mut joined = Vec::new();
         for n in 0..10 {
@@ -112,7 +112,7 @@ fn refused_newcomers_are_counted_and_logged_once_for_each_source() {
             before += counted;
             open(STRANGERS_MAX + REFUSED).await;
         }
-        // A newcomer of another address is let in all the same, and whoever has joined stays.
+        // A newcomer of another address is still admitted, and every joined peer stays.
         let hello = hello("refusals", life(2), there);
         Peer::join(OTHER, &address, &hello, Duration::ZERO).await.expect("there is room");
         // (A newcomer takes the place of a socket that says nothing.)

@@ -1,4 +1,5 @@
-//! Peers that have been given ends, and send them back as no honest node does: nothing is left of those at the node.
+//! Peers that have been given ends, and send them back as no honest node does: nothing is left of those at
+//! the node.
 
 use std::time::Instant;
 
@@ -57,7 +58,7 @@ fn both_ends_of_a_channel_that_come_back_unused_leave_nothing() {
         assert_eq!(message.first(), Some(&2), "both ends are in it: {message:?}");
         peer.say(&offer(back, 1, &message)).await.unwrap();
         let (mut tx, mut rx) = ends.recv().await.unwrap();
-        // They are over, or they work; whoever has them is not left waiting.
+        // They are over, or they work; their holder is not left waiting.
         let (sent, received) = par!(tx.send(7), rx.recv());
         assert_eq!(sent.is_ok(), received == Ok(7), "{sent:?}, {received:?}");
         drop((tx, rx, given, ends, peer));

@@ -18,7 +18,8 @@ const CALLS: usize = 1_000;
 /// Whatever else the machine does meanwhile it does not do in all of them.
 const ROUNDS: u128 = 4;
 
-/// So many bytes at most are read of a flood in this time: 4 KiB after each pause of 100 ms, beside what has come before it was known as one.
+/// So many bytes at most are read of a flood in this time: 4 KiB after each pause of 100 ms, beside what has
+/// come before it was known as one.
 fn slowly(time: Duration) -> u64 {
     (256 << 10) + (4 << 10) * (time.as_millis() as u64 / 100 + 1)
 }
@@ -54,7 +55,8 @@ async fn beside_a_sink(beats: &Bytes, calls: impl Future<Output = Duration>) -> 
     plain
 }
 
-/// The same beside a flood into the node. The kernel's buffers take some of it; then the node reads slower than it comes.
+/// The same beside a flood into the node. The kernel's buffers take some of it; then the node reads slower
+/// than it comes.
 async fn under_attack(node: &Node, beats: &Bytes, me: Life, calls: impl Future<Output = Duration>) -> Duration {
     let address = node.addresses()[0].clone();
     let there = Peer::who_is(OTHER, &address, "turns", life(1)).await.unwrap();

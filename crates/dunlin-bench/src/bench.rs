@@ -9,7 +9,7 @@ use crate::stressed::Shape;
 use crate::{nodes, remote};
 
 impl Bench {
-    /// What everybody is compared with.
+    /// What all participants are compared with.
     pub(crate) fn versus(&self) -> &'static str {
         match self.program {
             Program::RemoteBeside | Program::RemoteBesideTransfer => remote::OWN_SOCKET,

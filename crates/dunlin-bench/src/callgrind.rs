@@ -1,5 +1,6 @@
-//! Counts the instructions of a local communication, with a node and without: by valgrind's callgrind, as the difference of two run lengths
-//! on the thread that communicates, so that neither the start nor the node's own threads count.
+//! Counts the instructions of a local communication, with a node and without: by valgrind's callgrind, as the
+//! difference of two run lengths on the thread that communicates, so that neither the start nor the node's
+//! own threads count.
 
 use std::env;
 use std::path::Path;

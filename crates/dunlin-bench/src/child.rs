@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-/// The child that runs now. Kept here so that the Ctrl-C handler and the watchdog can end it: a signal sent to this process
-/// alone would leave it behind.
+/// The child that runs now. Kept here so that the Ctrl-C handler and the watchdog can end it: a signal sent
+/// to this process alone would leave it behind.
 static RUNNING: Mutex<Option<Child>> = Mutex::new(None);
 
 fn running() -> MutexGuard<'static, Option<Child>> {
@@ -19,7 +19,8 @@ fn running() -> MutexGuard<'static, Option<Child>> {
 /// Makes Ctrl-C end the running child and then this process, with the customary code 130.
 pub(crate) fn end_with_ctrl_c() -> anyhow::Result<()> {
     ctrlc::set_handler(|| {
-        // Held until the exit, so that the main thread does not take the death of its child for an error and go on.
+        // Held until the exit, so that the main thread does not take the death of its child for an error and
+        // go on.
         let mut child = running();
         if let Some(child) = child.as_mut() {
             // It may have ended already, which is as good.

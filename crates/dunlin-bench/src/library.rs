@@ -2,8 +2,8 @@
 
 use std::fmt::Debug;
 
-/// What [`programs`](crate::programs) need. The operations return the library's own futures, not an `async` block around
-/// them, so that nothing is measured but the library.
+/// What [`programs`](crate::programs) need. The operations return the library's own futures, not an `async`
+/// block around them, so that nothing is measured but the library.
 pub(crate) trait Library: 'static {
     /// How it is called in the report; for a buffered channel with its capacity.
     const NAME: &'static str;

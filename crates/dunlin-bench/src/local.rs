@@ -1,4 +1,5 @@
-//! The participants in this binary: which there are, and the hidden subcommand that runs one program on one of them.
+//! The participants in this binary: which there are, and the hidden subcommand that runs one program on one
+//! of them.
 
 use anyhow::{Context, bail};
 use tokio::runtime::Builder;

@@ -5,15 +5,17 @@
 //! cargo run --profile measured -p dunlin-bench -- all --json --rounds 7 > figures.jsonl
 //! ```
 //!
-//! Absolute times say little: they differ between machines, and with the load of one machine. So each round runs Go, then every
-//! other participant, and what counts is the ratio to Go of the same round, with the same number of workers.
+//! Absolute times say little: they differ between machines, and with the load of one machine. So each round
+//! runs Go, then every other participant, and what counts is the ratio to Go of the same round, with the same
+//! number of workers.
 //!
-//! Every participant is a command that runs one program and prints one number ([`participants`]). For Go and Erlang that is a
-//! small program under `peers/`, for dunlin and the other Rust channels it is this binary with its hidden subcommand `one`,
-//! so that allocator, threads and garbage are never shared. All Rust channels run the very same code ([`programs`]).
+//! Every participant is a command that runs one program and prints one number ([`participants`]). For Go and
+//! Erlang that is a small program under `peers/`, for dunlin and the other Rust channels it is this binary
+//! with its hidden subcommand `one`, so that allocator, threads and garbage are never shared. All Rust
+//! channels run the very same code ([`programs`]).
 //!
-//! A goal that is missed is shown, but never fails the run: a timed test would fail on a busy machine. A participant that
-//! crashes, hangs or loses a value does.
+//! A goal that is missed is shown, but never fails the run: a timed test would fail on a busy machine. A
+//! participant that crashes, hangs or loses a value does.
 
 mod bench;
 mod callgrind;
@@ -55,10 +57,12 @@ struct Args {
     /// Print one JSON object per line, and nothing else, to standard output
     #[arg(long, global = true)]
     json: bool,
-    /// How often each participant runs; reported is the median [default: 5], with `pony` the mean [default: 3]
+    /// How often each participant runs; reported is the median [default: 5], with `pony` the mean [default:
+    /// 3]
     #[arg(long, global = true, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
-    /// Worker threads (in Go: GOMAXPROCS, in Erlang: schedulers); `par` always has one, and `pony` one for each core unless 1 or 2 is said
+    /// Worker threads (in Go: GOMAXPROCS, in Erlang: schedulers); `par` always has one, and `pony` one for
+    /// each core unless 1 or 2 is said
     #[arg(long, global = true, default_value = "both")]
     workers: Workers,
     /// Less work per run, for a first look
@@ -70,7 +74,8 @@ struct Args {
 enum Command {
     /// Prefix, delta, successor and consumer: nanoseconds per communication
     Commstime {
-        /// With the channel from prefix to delta between two nodes, or every channel; all nodes are in one process
+        /// With the channel from prefix to delta between two nodes, or every channel; all nodes are in one
+        /// process
         #[arg(long)]
         networked: Option<Networked>,
     },
@@ -78,7 +83,8 @@ enum Command {
     Pingpong,
     /// Fair choice among eight writers, all ready or taking turns: nanoseconds per event
     Choice,
-    /// Fair choice among 8 channels with 4 writers each, and 200 with 100, judged by its log: nanoseconds per event
+    /// Fair choice among 8 channels with 4 writers each, and 200 with 100, judged by its log: nanoseconds per
+    /// event
     StressedAlt {
         /// With one channel between two nodes, or every channel; both nodes are in one process
         #[arg(long)]
@@ -122,15 +128,18 @@ enum Command {
     Moves,
     /// A choice over three nodes: messages, nanoseconds, and messages that wait for each other
     NodeChoices,
-    /// A shared end, used and claimed at other nodes than its keeper's: messages, nanoseconds, and messages that wait for each other
+    /// A shared end, used and claimed at other nodes than its keeper's: messages, nanoseconds, and messages
+    /// that wait for each other
     Claims,
     /// Named ends of one node, 1,000 and 16,000, declared and dropped: nanoseconds each
     Names,
-    /// A channel with 0 to 1024 places at a round trip of 45 ms of virtual time (feature sim): messages per second
+    /// A channel with 0 to 1024 places at a round trip of 45 ms of virtual time (feature sim): messages per
+    /// second
     Window,
     /// A farm of 25 workers at a round trip of 1 ms of virtual time (feature sim): tasks per second
     Farm,
-    /// The benches of pony, the network environment of occam-pi: throughput, overhead, processor time; with plots
+    /// The benches of pony, the network environment of occam-pi: throughput, overhead, processor time; with
+    /// plots
     Pony(pony::Pony),
     /// Runs one process of a bench of pony's
     #[command(hide = true)]
@@ -154,7 +163,7 @@ enum Workers {
 
 fn main() -> anyhow::Result<ExitCode> {
     match run(Args::parse()) {
-        // As the system ends who writes into a closed pipe.
+        // Like a program that writes into a closed pipe.
         Err(error) if error.downcast_ref().is_some_and(Unprinted::is_unread) => Ok(ExitCode::from(141)),
         done => done.map(|()| ExitCode::SUCCESS),
     }
@@ -235,7 +244,7 @@ fn run(args: Args) -> anyhow::Result<()> {
             report::print_table(&rows)?;
         }
     }
-    // Not the same as a missed goal: somebody crashed, hung, or lost a value.
+    // Not the same as a missed goal: a participant crashed, hung, or lost a value.
     anyhow::ensure!(failed == 0, "{failed} participants failed, see above");
     Ok(())
 }

@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::child;
 
-/// Somebody who takes part.
+/// A participant.
 pub(crate) struct Participant {
     pub(crate) who: &'static str,
     pub(crate) workers: usize,
@@ -24,8 +24,8 @@ pub(crate) struct Outcome {
     pub(crate) values: Vec<f64>,
 }
 
-/// Runs every participant once per round, so that a change in the machine's load meets all of them alike. One that fails is
-/// named on standard error and left out from then on.
+/// Runs every participant once per round, so that a change in the machine's load meets all of them alike. One
+/// that fails is named on standard error and left out from then on.
 pub(crate) fn interleaved(bench: &str, mut participants: Vec<Participant>, rounds: u32) -> Vec<Outcome> {
     let bar = ProgressBar::new(u64::from(rounds) * participants.len() as u64).with_style(
         ProgressStyle::with_template("{prefix} {bar:30} {pos}/{len} {elapsed} of about {duration}  {msg}")
@@ -76,7 +76,8 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     if sorted.len() % 2 == 1 { sorted[upper] } else { f64::midpoint(sorted[upper - 1], sorted[upper]) }
 }
 
-/// The median over the rounds of `ours / theirs`: unlike the ratio of two medians, it only ever compares neighbours in time.
+/// The median over the rounds of `ours / theirs`: unlike the ratio of two medians, it only ever compares
+/// neighbours in time.
 pub(crate) fn ratio(ours: &[f64], theirs: &[f64]) -> f64 {
     assert_eq!(ours.len(), theirs.len(), "rounds are compared one by one");
     let per_round: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();

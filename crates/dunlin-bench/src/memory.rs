@@ -1,4 +1,5 @@
-//! The memory of parked processes, from `/proc`: run in a fresh process each, so that no allocator has leftovers to reuse.
+//! The memory of parked processes, from `/proc`: run in a fresh process each, so that no allocator has
+//! leftovers to reuse.
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,19 +11,21 @@ use crate::library::Library;
 /// How many processes have begun to wait.
 static WAITING: AtomicU64 = AtomicU64::new(0);
 
-/// Counts one more process that begins to wait. The process is an `async` block around this and a receive, not an `async fn`:
-/// that would keep its argument twice (rust-lang/rust#62958), and it is the library that is to be measured.
+/// Counts one more process that begins to wait. The process is an `async` block around this and a receive,
+/// not an `async fn`: that would keep its argument twice (rust-lang/rust#62958), and it is the library that
+/// is to be measured.
 pub(crate) fn one_waits() {
     WAITING.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Whether all of `n` processes wait. They share a thread with the caller, so one that was counted is parked by now.
+/// Whether all of `n` processes wait. They share a thread with the caller, so one that was counted is parked
+/// by now.
 pub(crate) fn all_wait(n: u64) -> bool {
     WAITING.load(Ordering::Relaxed) == n
 }
 
-/// A place for the other ends of `n` channels. Each page of it is written to here, before the measuring begins: somebody
-/// has to hold those ends, but they are not part of the parked process.
+/// A place for the other ends of `n` channels. Each page of it is written to here, before the measuring
+/// begins: another process has to hold those ends, but they are not part of the parked process.
 pub(crate) fn places<T>(n: u64) -> Vec<Option<T>> {
     (0..n).map(|_| None).collect()
 }

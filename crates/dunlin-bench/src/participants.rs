@@ -1,4 +1,4 @@
-//! Who takes part in a bench, and with which commands.
+//! The participants of a bench, and their commands.
 
 use std::env;
 use std::process::Command;
@@ -18,7 +18,7 @@ use crate::peers::go::GO;
 use crate::program::{Bench, Program};
 use crate::remote;
 
-/// All who take part in `bench`, the one that they are compared with first.
+/// All participants of `bench`, the one that they are compared with first.
 pub(crate) fn of(bench: &Bench, workers: &[usize], foreign: &Foreign) -> anyhow::Result<Vec<Participant>> {
     if bench.program.is_over_nodes() {
         return nodes::participants(bench, workers);
@@ -53,8 +53,9 @@ pub(crate) fn of(bench: &Bench, workers: &[usize], foreign: &Foreign) -> anyhow:
         for rival in RIVALS.iter().filter(|rival| takes_part(rival, bench.program)) {
             let mut ways = vec![one(rival.who, workers)];
             if workers == 1 {
-                // tokio has two runtimes with one thread, and which is faster depends on the program. Rivals get the
-                // faster in each round; dunlin always runs on the multi-threaded one, as in most programs.
+                // tokio has two runtimes with one thread, and which is faster depends on the program. Rivals
+                // get the faster in each round; dunlin always runs on the multi-threaded one, as in most
+                // programs.
                 let mut current_thread = one(rival.who, 1);
                 current_thread.arg("--current-thread");
                 ways.push(current_thread);

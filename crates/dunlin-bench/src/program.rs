@@ -159,7 +159,8 @@ impl Program {
         counted || timed || simulated || self.networked().is_some()
     }
 
-    /// How many of its channels are between nodes of one process, if it is a program that runs without nodes too.
+    /// How many of its channels are between nodes of one process, if it is a program that runs without nodes
+    /// too.
     pub(crate) fn networked(self) -> Option<Networked> {
         match self {
             Self::CommstimeOne | Self::StressedAlt8x4One | Self::StressedAlt200x100One => Some(Networked::One),

@@ -1,7 +1,9 @@
-//! The programs, written once for all Rust channels; `peers/go/main.go` and `peers/erlang/dunlin_peer.erl` are the same.
+//! The programs, written once for all Rust channels; `peers/go/main.go` and `peers/erlang/dunlin_peer.erl`
+//! are the same.
 //!
-//! First the processes, which `dunlin_side` also runs inside `par!`, then the programs made of spawned ones. Processes end
-//! when a channel of theirs has ended, so the end of the measuring one brings down all the others.
+//! First the processes, which `dunlin_side` also runs inside `par!`, then the programs made of spawned ones.
+//! Processes end when a channel of theirs has ended, so the end of the measuring one brings down all the
+//! others.
 
 use std::time::{Duration, Instant};
 
@@ -63,8 +65,8 @@ pub(crate) async fn ping<L: Library>(mut there: L::Tx, mut back: L::Rx, n: u64) 
     }
 }
 
-/// Sends as often as the reader takes it. The reader still waits at times, when it was quicker than all the writers: in Go, with
-/// a count added to the program, at every other choice.
+/// Sends as often as the reader takes it. The reader still waits at times, when it was quicker than all the
+/// writers: in Go, with a count added to the program, at every other choice.
 pub(crate) async fn eager_writer<L: Library>(mut event: L::Tx) {
     let mut value = 0;
     while L::send(&mut event, value).await.is_ok() {
@@ -81,11 +83,12 @@ pub(crate) async fn reader_of_any<L: Library>(mut events: [L::Rx; 8], n: u64) {
 
 /// Sends one event when it has the turn, then hands the turn on. The first writer has it to begin with.
 ///
-/// Turns go from writer to writer, not through the reader, because only so should a reader of a true rendezvous have to wait
-/// each time: the writer's send returns, and the turn moves on, once the reader has its value. (Were the reader to answer
-/// the writer, the next event could be there before the reader's own send had returned.) In Go, where a send to a waiting
-/// receiver returns earlier, the reader waits at every other choice (counted), and the figure is about a tenth lower than
-/// when the reader answers. Buffered channels let several events queue up. So this program favours the peers.
+/// Turns go from writer to writer, not through the reader, because only so should a reader of a true
+/// rendezvous have to wait each time: the writer's send returns, and the turn moves on, once the reader has
+/// its value. (Were the reader to answer the writer, the next event could be there before the reader's own
+/// send had returned.) In Go, where a send to a waiting receiver returns earlier, the reader waits at every
+/// other choice (counted), and the figure is about a tenth lower than when the reader answers. Buffered
+/// channels let several events queue up. So this program favours the peers.
 pub(crate) async fn writer_in_turn<L: Library>(first: bool, mut mine: L::Rx, mut event: L::Tx, mut next: L::Tx) {
     let mut turn = if first { Some(0) } else { L::recv(&mut mine).await.value() };
     while let Some(value) = turn {
@@ -96,8 +99,9 @@ pub(crate) async fn writer_in_turn<L: Library>(first: bool, mut mine: L::Rx, mut
     }
 }
 
-/// Receives `n` values, each from another writer. A rendezvous brings them in order; where a send returns before its value is
-/// received, a choice may take them out of order, but never by more than each writer can have under way.
+/// Receives `n` values, each from another writer. A rendezvous brings them in order; where a send returns
+/// before its value is received, a choice may take them out of order, but never by more than each writer can
+/// have under way.
 pub(crate) async fn reader_of_turns<L: Library>(mut events: [L::Rx; 8], n: u64) {
     const UNDER_WAY_MAX: u64 = 2 * 8;
     for expected in 0..n {
@@ -106,7 +110,8 @@ pub(crate) async fn reader_of_turns<L: Library>(mut events: [L::Rx; 8], n: u64) 
     }
 }
 
-/// Sends the token round, first once to warm up: then all processes have run. Returns the time of `rounds` further rounds.
+/// Sends the token round, first once to warm up: then all processes have run. Returns the time of `rounds`
+/// further rounds.
 pub(crate) async fn ring_leader<L: Library>(mut input: L::Rx, mut output: L::Tx, rounds: u64) -> Duration {
     let mut start = Instant::now();
     for round in 0..=rounds {
@@ -146,7 +151,8 @@ pub(crate) fn nanoseconds_each(time: Duration, events: u64) -> f64 {
     time.as_nanos() as f64 / events as f64
 }
 
-/// Runs `program` with spawned processes and returns its figure. To be called on a worker of the runtime to be measured.
+/// Runs `program` with spawned processes and returns its figure. To be called on a worker of the runtime to
+/// be measured.
 pub(crate) async fn spawned<L: Library>(program: Program, n: u64) -> anyhow::Result<f64> {
     Ok(match program {
         Program::Commstime => nanoseconds_each(commstime::<L>(n).await, 4 * n),
@@ -224,7 +230,7 @@ async fn ring<L: Library>(n: u64) -> Duration {
     ring_leader::<L>(last, output, ring_rounds(n)).await
 }
 
-/// Spawns a process that nobody waits for.
+/// Spawns a process that is not awaited.
 fn fork<L: Library>(process: impl Future<Output = ()> + Send + 'static) {
     drop(L::spawn(process));
 }

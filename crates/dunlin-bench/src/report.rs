@@ -14,7 +14,7 @@ use crate::program::Bench;
 pub(crate) struct Unprinted(#[from] io::Error);
 
 impl Unprinted {
-    /// Whoever has read it has gone (a closed pipe): no failure.
+    /// The reader has gone (a closed pipe): no failure.
     pub(crate) fn is_unread(&self) -> bool {
         self.0.kind() == io::ErrorKind::BrokenPipe
     }
@@ -36,7 +36,7 @@ pub(crate) struct Row {
     goal: Option<Goal>,
 }
 
-/// Compares every outcome with that of Go, or of who else is there for it, with the same number of workers.
+/// Compares every outcome with that of Go, or of its substitute, with the same number of workers.
 pub(crate) fn rows(bench: &Bench, outcomes: &[Outcome]) -> Vec<Row> {
     outcomes
         .iter()

@@ -1,9 +1,11 @@
-//! Stressed alternation, after CoCoL's: many writers share each of many channels, and one fair choice reads them all.
+//! Stressed alternation, after CoCoL's: many writers share each of many channels, and one fair choice reads
+//! them all.
 //!
-//! Two runs of one program. The first is timed, and counts who was heard how often. The second keeps a log, by which it is judged:
-//! *no channel is chosen twice while another one was ready all the time*. What is ready when is known for certain only
-//! from one side: a writer notes its offer when it stands, so what is noted is there, but what is there may not be noted yet. So the judge
-//! never blames a choice for what it could not see.
+//! Two runs of one program. The first is timed, and counts how often each writer was received. The second
+//! keeps a log, by which it is judged: *no channel is chosen twice while another one was ready all the time*.
+//! What is ready when is known for certain only from one side: a writer notes its offer when it stands, so
+//! what is noted is there, but what is there may not be noted yet. So the judge never blames a choice for
+//! what it could not see.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -64,7 +66,7 @@ pub(crate) enum How {
 /// Of so many timed decisions one more is logged.
 const TIMED_PER_LOGGED: u64 = 5;
 
-/// Runs both; the figure is nanoseconds per event. Says on standard error who had which share.
+/// Runs both; the figure is nanoseconds per event. Prints each writer's share on standard error.
 pub(crate) async fn run(who: &str, how: How, shape: Shape, n: u64) -> anyhow::Result<f64> {
     let (time, counts) = network(how, local(shape), shape, writer, |events| timed_reader(events, shape, n)).await?;
     let decisions = (n / TIMED_PER_LOGGED).max(1);
@@ -77,7 +79,8 @@ pub(crate) async fn run(who: &str, how: How, shape: Shape, n: u64) -> anyhow::Re
     Ok(nanoseconds_each(time, n))
 }
 
-/// The same with some channels between nodes; spawned, and not judged: an offer that stands may yet be on its way. Says on standard error who had which share.
+/// The same with some channels between nodes; spawned, and not judged: an offer that stands may yet be on its
+/// way. Prints each share on standard error.
 pub(crate) async fn networked(channels: Channels, shape: Shape, n: u64) -> anyhow::Result<f64> {
     let reader = |events| timed_reader(events, shape, n);
     let (time, counts) = network(How::Spawned, channels, shape, writer, reader).await?;
@@ -200,8 +203,9 @@ impl Events {
     }
 }
 
-/// Makes so many decisions, beside those that let all writers begin, and judges them. Gives how many channels were known to be ready and not
-/// chosen, over all decisions: with one worker that runs the reader after every offer it is none.
+/// Makes so many decisions, beside those that let all writers begin, and judges them. Gives how many channels
+/// were known to be ready and not chosen, over all decisions: with one worker that runs the reader after
+/// every offer it is none.
 async fn logged(
     how: How,
     shape: Shape,
@@ -334,7 +338,7 @@ mod tests {
     #[test]
     fn a_fair_choice_is_fair_by_the_log() {
         for shape in [SMALL, LARGE] {
-            // Where there is nobody else to choose, there is nothing to be fair to.
+            // Without an alternative there is nothing to be fair to.
             assert!(judged(How::Par, 1, shape, Events::fair).unwrap() > 0);
             for workers in [1, 2] {
                 judged(How::Spawned, workers, shape, Events::fair).unwrap();

@@ -1,4 +1,5 @@
-//! The bench of claims from end to end: who takes part, and how many messages each claim costs. No time is judged.
+//! The bench of claims from end to end: its participants, and how many messages each claim costs. No time is
+//! judged.
 
 use std::process::Command;
 

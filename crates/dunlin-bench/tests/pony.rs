@@ -1,4 +1,5 @@
-//! Pony's benches from end to end, as short as they can be: what they print, what they draw, and what they refuse. No figure is judged.
+//! Pony's benches from end to end, as short as they can be: what they print, what they draw, and what they
+//! refuse. No figure is judged.
 #![cfg(unix)]
 
 use std::fs::{self, File};
@@ -100,7 +101,8 @@ fn overhead_counts_every_byte_of_plain_sockets() {
         // Where the system has no network namespaces, it is not said.
         if let Some(packets) = row["packets"].as_f64() {
             let network = row["network_bytes"].as_f64().expect("it comes with the packets");
-            // No packet goes without headers, and a kilobyte is one packet: so nothing but the headers, which take 52 to 84 bytes.
+            // No packet goes without headers, and a kilobyte is one packet: so nothing but the headers, which
+            // take 52 to 84 bytes.
             assert!((52.0 * packets..84.0 * packets).contains(&network), "{row}");
         }
     }
@@ -163,7 +165,7 @@ fn what_was_printed_can_be_drawn_later_and_the_last_of_the_same_counts() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("first.jsonl line 1"));
 }
 
-/// What cannot be written is told; whoever reads no more is not.
+/// Output that cannot be written is an error; a reader that has gone is not.
 #[test]
 fn output_goes_where_it_can() {
     let folder = folder("full");

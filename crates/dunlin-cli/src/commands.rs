@@ -1,4 +1,4 @@
-//! The command line: what there is, and who does it.
+//! The command line: what there is, and which module does it.
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -14,7 +14,7 @@ use crate::log;
 use crate::reach::{self, PATIENCE, can_be_dialled, plainly};
 use crate::who::{Who, visit};
 
-/// So long who listens where the names are to be served may take to say who it is.
+/// How long the listener at the address of the names may take to identify itself.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// What it takes.
@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_secs(1);
 pub enum Options {
     /// Serve an application's names, until Ctrl-C
     Serve(Serve),
-    /// List the names: who has which end, who waits for what, and for how long
+    /// List the names: which node holds which end, what is waited for, and for how long
     List(List),
 }
 
@@ -31,7 +31,8 @@ pub enum Options {
 pub struct Serve {
     #[command(flatten)]
     who: Who,
-    /// Where: "host:port", "unix:/path", "default-route". Default: what the configuration says, or the first free port from 7400 of 127.0.0.1
+    /// Where: "host:port", "unix:/path", "default-route". Default: what the configuration says, or the first
+    /// free port from 7400 of 127.0.0.1
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
 }
@@ -193,7 +194,8 @@ async fn list(options: &List, output: Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a terminal shows. Other nodes say who and where they are: it must not take that for commands.
+/// What a terminal shows. Other nodes choose their names and addresses: the terminal must not take them for
+/// commands.
 fn table(names: &NameList, app: &str) -> String {
     let of = if names.serves {
         let at = printable(names.address.as_deref().unwrap_or("no address"));

@@ -29,7 +29,7 @@ pub struct Options {
 /// Pings a node.
 ///
 /// # Errors
-/// [`Failure::Failed`], if nobody answers; [`Failure::Lost`], if nobody can be told.
+/// [`Failure::Failed`], if no node answers; [`Failure::Lost`], if the output cannot be written.
 pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
     // The node's own section may say of which application it is.
     let sources = options.who.sources()?;
@@ -94,14 +94,15 @@ fn shown(time: Duration) -> String {
     }
 }
 
-/// Where the node is: an address is one; else a node of the configuration, or who has an end of this name.
+/// Where the node is: an address is one; else a node of the configuration, or the holder of an end of this
+/// name.
 async fn address_of(node: &str, sources: &Sources, config: &Config, visitor: &Node) -> Result<String, Failure> {
     if node.contains(':') {
         return Ok(node.to_owned());
     }
     if sources.nodes(&config.app.value).iter().any(|name| name == node) {
         let of_node = sources.resolve(Some(&config.app.value), Some(node)).map_err(Failure::failed)?;
-        // Who runs the names is where they are.
+        // The node that runs the names is where they are.
         let names = of_node.names.value.iter().filter(|_| of_node.run.value.as_deref() == Some("names"));
         let said = of_node.advertise.value.iter().chain(&of_node.listen.value).chain(names);
         return said.into_iter().find(|address| can_be_dialled(address)).cloned().ok_or_else(|| {

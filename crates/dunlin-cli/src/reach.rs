@@ -14,7 +14,7 @@ pub fn can_be_dialled(address: &str) -> bool {
     !address.starts_with("default-route") && !address.starts_with("memory:") && !address.ends_with(":0")
 }
 
-/// No node answers at an address that somebody has said.
+/// No node answers at an address that was given.
 pub fn nobody(app: &str, address: &str, why: &dyn std::fmt::Display) -> Failure {
     // Once is enough.
     let mut why = why.to_string();
@@ -27,7 +27,7 @@ pub fn nobody(app: &str, address: &str, why: &dyn std::fmt::Display) -> Failure 
     Failure::failed(format_args!("nobody of the application {app:?} answers at {address} ({why}). {next}"))
 }
 
-/// Why the node at an address that somebody has said could not be asked.
+/// Why the node at an address that was given could not be asked.
 pub fn unanswered(app: &str, address: &str, why: &NameError) -> Failure {
     let plain = plainly(why);
     if !why.is_busy() {

@@ -15,7 +15,8 @@ pub struct Who {
     /// The application. Default: what the configuration says
     #[arg(long, short, value_name = "NAME")]
     pub app: Option<String>,
-    /// Read this configuration, a file or `-` for standard input, in the place of dunlin.toml and DUNLIN_CONFIG
+    /// Read this configuration, a file or `-` for standard input, in the place of dunlin.toml and
+    /// DUNLIN_CONFIG
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
@@ -68,7 +69,7 @@ pub async fn visit(config: &Config) -> Result<Node, Failure> {
 }
 
 fn visitor(config: &Config) -> NodeBuilder {
-    // Who is asked and gone is to be known as soon as an answer would be late.
+    // A node that was asked and is gone is to be noticed as soon as an answer would be late.
     let visitor = plain(config).grace(config.grace.value.min(PATIENCE));
     let visitor = visitor.listen("memory:").serve_names(false).relay(false);
     match &config.names.value {

@@ -114,7 +114,8 @@ fn config_checks_a_file() {
     assert!(runs.code == Some(1) && runs.err.starts_with(told), "{}", runs.err);
 }
 
-/// A file that a node would refuse at its start is refused by the check: with the line, and for whichever node it is.
+/// A file that a node would refuse at its start is refused by the check: with the line, and for whichever
+/// node it is.
 #[test]
 fn config_checks_settings_against_each_other() {
     let stage = Stage::new(FILE);
@@ -158,8 +159,8 @@ fn config_checks_settings_against_each_other() {
     }
 }
 
-/// Each command that reads a configuration takes it from `--config`: a file, or standard input. The file in the working
-/// directory, which is of another application, and the variable then say nothing.
+/// Each command that reads a configuration takes it from `--config`: a file, or standard input. The file in
+/// the working directory, which is of another application, and the variable then say nothing.
 #[test]
 fn config_of_a_command_can_be_named() {
     let stage = Stage::new("app = 'elsewhere'\nnames = 'unix:DIR/nothing'\n");
@@ -257,7 +258,7 @@ fn application_that_cannot_be_called_so_is_refused() {
 #[test]
 fn too_few_files_are_an_error_that_names_the_limit() {
     let stage = Stage::new(&FILE.replace("unix:DIR/names", "127.0.0.1:1"));
-    // With as many as the last have, there are enough: then nobody answers, which takes its time.
+    // With as many as the last have, there are enough: then no node answers, which takes its time.
     for files in (6..=18).step_by(2) {
         let mut command = through(&stage, &["names", "list"], &format!(r#"ulimit -n {files}; exec "$0" "$@""#));
         let told = ended(command.output().unwrap());
@@ -371,7 +372,7 @@ fn names_are_served_and_listed() {
     let mut server = stage.start(&["names", "serve"]);
     let line = server.says("serving");
     assert_eq!(line, format!("serving the names of \"weather\" at {}", stage.address("names")));
-    // Another one finds the address taken, and by whom.
+    // Another one finds the address taken, and by which process.
     let second = stage.run(&["names", "serve"]);
     assert_eq!(second.code, Some(1));
     assert!(second.err.contains("serves the names of \"weather\" already"), "{}", second.err);
@@ -525,7 +526,7 @@ fn nodes_show_joins_and_leaves() {
     );
 }
 
-/// One without a role waits for nobody: that there are no names is on its log.
+/// A node without a role waits for no other: its log reports that there are no names.
 #[test]
 fn a_node_without_names_reports_it() {
     let stage = Stage::new("app = 'weather'\nnames = '10.255.255.1:1'\n[node.p]\nlisten = 'unix:DIR/p'\n");
@@ -565,7 +566,8 @@ fn a_member_ends_with_its_main_node() {
     assert_eq!(station.ends(), Some(0));
 }
 
-/// Who comes first leaves the address of the names to the node that is to serve them, and waits for it: a program of one's own, too.
+/// A node that starts first leaves the address of the names to the node that is to serve them, and waits for
+/// it; so does a user's program.
 #[test]
 fn nodes_start_before_the_names() {
     let stage = Stage::new(&roles());
@@ -615,7 +617,7 @@ fn completions_are_for_five_shells() {
     }
 }
 
-/// Who reads no more is no failure; what cannot be written is one. With the exit codes of both.
+/// A reader that has gone is no failure; output that cannot be written is one. With the exit codes of both.
 #[test]
 fn output_goes_where_it_can() {
     let stage = Stage::new(FILE);
@@ -653,7 +655,7 @@ fn output_goes_where_it_can() {
         drop(reader);
         let run = ended(stage.command(line).stdout(closed).output().unwrap());
         assert_eq!(run.code, Some(unread), "{line:?}: {}", run.err);
-        // (Farms say there who has joined.)
+        // (Farms print there which workers have joined.)
         assert!(!run.err.contains("error") && !run.err.contains("panicked"), "{line:?}: {}", run.err);
 
         let Some(full) = full() else { continue };
@@ -668,7 +670,7 @@ fn output_goes_where_it_can() {
     }
 }
 
-/// Somebody needs it, and not what it prints.
+/// Its node is needed, and its output is not.
 #[test]
 fn a_node_that_cannot_print_reports_it_and_continues() {
     if full().is_none() {
@@ -706,7 +708,7 @@ fn errors_that_cannot_be_written_do_no_harm() {
             assert_eq!(ended(run).code, Some(code), "{line:?} {broken}");
         }
     }
-    // Nobody reads its log, nor for what it waits: it waits.
+    // Its log is not read, nor is what it waits for: it waits.
     assert!(Command::new("mkfifo").arg(stage.path().join("errors")).status().unwrap().success());
     let mut station = through(&stage, &["node", "station"], r#"exec "$0" "$@" 2>errors"#);
     station.env("RUST_LOG", "debug");
@@ -739,7 +741,7 @@ fn a_demo_that_is_stopped_shows_no_failures() {
     assert!(after.is_empty(), "{after:#?}");
 }
 
-/// Who waits for one that does not leave need not wait to the end.
+/// A process that waits for one that does not leave need not wait to the end.
 #[test]
 fn asked_twice_a_node_ends_at_once() {
     let stage = Stage::new(&roles());

@@ -1,4 +1,5 @@
-//! `dunlin demo`, as users start it: in any order of its processes, with some of them killed, ended at any moment, with bad files and addresses.
+//! `dunlin demo`, as users start it: in any order of its processes, with some of them killed, ended at any
+//! moment, with bad files and addresses.
 //!
 //! A test hears the events of the command (`--json`), and waits for them.
 #![cfg(unix)]
@@ -18,7 +19,7 @@ use dunlin_demo::demo::texts::Text;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Nobody waits longer for anything; only a bug can make it pass.
+/// No test waits longer for anything; only a bug can reach it.
 const LIMIT: Duration = Duration::from_secs(90);
 
 /// A demo that runs. Dropped, it is killed.
@@ -132,7 +133,8 @@ fn signal(name: &str, to: impl ToString) {
     assert!(status.success(), "kill -{name} {to}");
 }
 
-/// Whether a process of this number runs. (One that has ended, and whose new parent does not ask for it, does not.)
+/// Whether a process of this number runs. (One that has ended, and whose new parent does not ask for it, does
+/// not.)
 fn is_alive(pid: u64) -> bool {
     let state = Command::new("ps").args(["-o", "state=", "-p", &pid.to_string()]).output().unwrap();
     let state = String::from_utf8_lossy(&state.stdout).trim().to_owned();
@@ -157,7 +159,8 @@ fn in_any_order_it_does_what_it_does_in_one_process() {
     let inside = run(&["--inside"]);
     assert!(inside.status.success());
     assert_eq!(inside.tables().len(), 6);
-    // Customers before the broker; the broker last; the names last, when the broker has long been there, and when it has just come.
+    // Customers before the broker; the broker last; the names last, when the broker has long been there, and
+    // when it has just come.
     for (seed, places) in [
         (4, [("names", 0), ("broker", 4)]),
         (34, [("names", 3), ("broker", 7)]),
@@ -243,7 +246,8 @@ fn the_table_shows_the_direct_connections() {
     );
 }
 
-/// Not only were there direct connections: the broker's node has carried too little for it to have seen the texts.
+/// Not only were there direct connections: the broker's node has carried too little for it to have seen the
+/// texts.
 #[test]
 fn the_brokers_node_does_not_carry_the_texts() {
     let text = "the sea was boiling hot, and whether pigs have wings: ".repeat(2_000);
@@ -262,7 +266,7 @@ fn the_brokers_node_does_not_carry_the_texts() {
         assert!(carriage["sent"].as_u64().unwrap() > 0 && carriage["received"].as_u64().unwrap() > 0, "{carriage}");
     }
     assert!(carried < texts / 4, "{carried} bytes, where the texts are {texts}: {summary:#}");
-    // Nobody's text came, not even one.
+    // No customer's text came, not even one.
     assert!(carried < text.len() as u64, "{carried} bytes, where each text is {}", text.len());
 }
 
@@ -339,7 +343,7 @@ fn the_last_worker_is_killed() {
     assert_eq!((demo.all("lost").len(), demo.all("not_served").len()), (1, 1), "{:#?}", demo.events);
 }
 
-/// Who has a handle does not need it.
+/// A customer with a handle does not need the broker.
 #[test]
 fn the_broker_is_killed_after_it_has_handed_over() {
     let text = "the time has come, the walrus said, ".repeat(300);
@@ -418,7 +422,7 @@ fn it_can_be_ended_at_any_moment() {
     }
 }
 
-/// Nobody is left then who could end the others: they see to it.
+/// No process is left to end the others: they end themselves.
 #[test]
 fn the_command_itself_is_killed() {
     let mut demo = Demo::start(&["--pace", "20"]);
@@ -426,7 +430,7 @@ fn the_command_itself_is_killed() {
     let pids: Vec<u64> = demo.all("started").map(|event| event["pid"].as_u64().unwrap()).collect();
     assert_eq!(pids.len(), 8);
     drop(demo);
-    // They are nobody's children now, so there is no event to wait for.
+    // They have no parent now, so there is no event to wait for.
     let patience = Instant::now() + LIMIT;
     while pids.iter().any(|&pid| is_alive(pid)) {
         assert!(Instant::now() < patience, "some of {pids:?} are left behind");

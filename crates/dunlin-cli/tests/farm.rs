@@ -1,6 +1,7 @@
 //! The farms, as people run them: the binary, in OS processes, which come and go.
 //!
-//! A test starts them, hears what they say (`--json`), and ends them. It waits for what they say and for nothing else.
+//! A test starts them, hears what they say (`--json`), and ends them. It waits for what they say and for
+//! nothing else.
 #![cfg(unix)]
 
 use std::collections::{BTreeSet, VecDeque};
@@ -16,7 +17,7 @@ use dunlin_demo::farm::mandelbrot::{Picture, Plan};
 use dunlin_demo::farm::protocol::Job;
 use serde_json::Value;
 
-/// Nobody waits longer for anything; only a bug can make it pass.
+/// No test waits longer for anything; only a bug can reach it.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// A process of the command. Dropped, it is killed.
@@ -110,10 +111,10 @@ impl Ended {
 
 const SMALL: Plan = Plan { width: 100, height: 70, iterations_max: 200, side: 16 };
 
-/// So much that nobody does it in the time that it takes others to come and go: some seconds.
+/// More work than can be done in the time that it takes others to come and go: some seconds.
 const LARGE: Plan = Plan { width: 240, height: 180, iterations_max: 12_000, side: 8 };
 
-/// What the file has to be, drawn by nobody but this test.
+/// What the file has to be, drawn by this test alone.
 fn expected(plan: Plan) -> Vec<u8> {
     let mut picture = Picture::new(plan);
     for rectangle in plan.rectangles() {
@@ -190,7 +191,7 @@ fn the_picture_is_the_same_with_any_workers() {
 /// All but one of the workers come when everything is done: that is no error.
 #[test]
 fn workers_that_come_too_late_are_dismissed() {
-    // In one of two such runs somebody comes while the farm closes.
+    // In one of two such runs a worker joins while the farm closes.
     for sharing in ["--shared", "--multiplexed"].repeat(4) {
         let place = Place::new();
         let one = Plan { width: 1, height: 1, iterations_max: 1, side: 1 };
@@ -199,7 +200,7 @@ fn workers_that_come_too_late_are_dismissed() {
     }
 }
 
-/// The file is a picture of the Mandelbrot set, to somebody else's decoder, and by what is known of the set.
+/// The file is a picture of the Mandelbrot set, to an independent decoder, and by what is known of the set.
 #[test]
 fn the_picture_shows_the_set() {
     let place = Place::new();
@@ -217,7 +218,8 @@ fn the_picture_shows_the_set() {
         let (x, y) = ((re + 2.25) * scale, f64::from(SMALL.height) / 2.0 - im * scale);
         pixels[y.round() as usize * SMALL.width as usize + x.round() as usize] == [0; 3]
     };
-    // The middle of the cardioid, of its largest disc, of the next on the real axis, and of the one above; and beside them.
+    // The middle of the cardioid, of its largest disc, of the next on the real axis, and of the one above;
+    // and beside them.
     let inside = [(0.0, 0.0), (-1.0, 0.0), (-1.31, 0.0), (-0.1226, 0.7449)];
     let outside =
         [(-2.25, 1.05), (0.72, 1.05), (-2.25, -1.02), (0.72, -1.02), (0.4, 0.0), (-0.75, 0.5), (-0.1226, -1.0)];
@@ -234,7 +236,8 @@ fn the_picture_shows_the_set() {
     assert!(colours > 30, "{colours}");
 }
 
-/// One works; a second joins; the first leaves; a third joins and is killed while it works; the second does the rest.
+/// One works; a second joins; the first leaves; a third joins and is killed while it works; the second does
+/// the rest.
 fn workers_come_and_go(sharing: &str) {
     let place = Place::new();
     let mut farm = place.draws(LARGE, &["--workers", "0", sharing]);

@@ -15,7 +15,7 @@ use dunlin_core::{
     send_to_any, unbounded,
 };
 
-/// Two halves that nobody joins: the test is the carrier.
+/// Two halves that are not joined: the test is the carrier.
 struct Halves<T: Send + 'static> {
     tx: Sender<T>,
     outlet: Outlet<T>,
@@ -70,7 +70,8 @@ impl<T: Send + Debug + 'static> Halves<T> {
     }
 }
 
-/// The agent of a sender elsewhere asks for the next receive that waits, and hears of it once: at once if one waits already.
+/// The agent of a sender elsewhere asks for the next receive that waits, and hears of it once: at once if one
+/// waits already.
 #[test]
 fn a_carrier_that_asks_is_notified_of_a_waiting_receive() {
     let (mut halves, _) = halves_with_credits::<u8>(fifo(3));
@@ -89,7 +90,7 @@ fn a_carrier_that_asks_is_notified_of_a_waiting_receive() {
         halves.inlet.ask_awaited();
         assert_eq!(show(&all(|cx| halves.inlet.poll(cx))), "Awaited", "it waits still");
     }
-    // A value that is there is received, and nobody waits.
+    // A value that is there is received, without a wait.
     halves.inlet.ask_awaited();
     halves.inlet.push(7).unwrap();
     assert_eq!(once(halves.rx.recv()), Some(Ok(7)));
@@ -189,7 +190,8 @@ fn only_buffers_with_places_promise_credits() {
     assert_eq!((halves.inlet.credits(), halves.inlet.credits()), (3, 0), "each is promised once");
 }
 
-/// Sends on credits ask nobody; without one they wait at their own half, and can be taken back there at once.
+/// Sends on credits cross without a question; without one they wait at their own half, and can be taken back
+/// there at once.
 #[test]
 fn a_fifo_is_sent_to_without_asking() {
     let (mut h, credits) = halves_with_credits(fifo(3));
@@ -249,7 +251,8 @@ fn a_choice_with_a_credit_is_decided_here() {
     assert_eq!(show(&all(|cx| a.outlet.poll(cx))), "Sent(0) Sent(1)");
 }
 
-/// Sends that waited for the first credits: they go out on them, and those that get none are not offered any more.
+/// Sends that waited for the first credits: they go out on them, and those that get none are not offered any
+/// more.
 #[test]
 fn what_waited_before_the_first_credits_goes_out_on_them() {
     let h = halves(fifo(1));
@@ -362,7 +365,8 @@ fn credits_are_limited_to_what_the_agent_asks() {
     }
 }
 
-/// The receiver retires while values are on their way: their sends are complete, so it gets them, and then the end.
+/// The receiver retires while values are on their way: their sends are complete, so it gets them, and then
+/// the end.
 #[test]
 fn retire_waits_for_what_is_on_its_way() {
     let (mut h, _) = halves_with_credits(fifo(3));
@@ -425,14 +429,15 @@ fn poison_destroys_what_is_on_its_way() {
     assert!(h.tx.try_send(value.clone()).unwrap_err().is_closed());
 }
 
-/// Forgets a send after its first poll: it stands, and nobody waits for it.
+/// Forgets a send after its first poll: its offer stands, and no task waits for it.
 fn forget_send<T: Send + 'static>(tx: &mut Sender<T>, value: T) {
     let mut send = Box::pin(tx.send(value));
     assert!(once(send.as_mut()).is_none());
     std::mem::forget(send);
 }
 
-/// A sender that is dropped leaves a forgotten offer behind, as in one memory: `Gone` is said when that has been taken.
+/// A sender that is dropped leaves a forgotten offer behind, as in one memory: `Gone` is said when that has
+/// been taken.
 #[test]
 fn gone_is_sent_after_all_standing_offers() {
     let mut h = halves::<u8>(rendezvous());
@@ -659,7 +664,8 @@ fn settle_after_a_loss_returns_unknown() {
     assert_eq!(slot, Some(7));
 }
 
-/// A choice whose send is reserved when the receiver's node is lost: that branch runs, with Unknown, and no other one can happen.
+/// A choice whose send is reserved when the receiver's node is lost: that branch runs, with Unknown, and no
+/// other one can happen.
 #[test]
 fn a_lost_choice_is_unknown_as_a_whole() {
     let mut h = halves(rendezvous());
@@ -708,7 +714,8 @@ fn a_lost_choice_is_unknown_as_a_whole() {
     assert_eq!(slot, Some(7));
 }
 
-/// The sender's node is lost: receivers get what was admitted, not what was only offered, and then hear of it.
+/// The sender's node is lost: receivers get what was admitted, not what was only offered, and then hear of
+/// it.
 #[test]
 fn the_loss_of_a_sender_arrives_after_admitted_values() {
     let (mut h, _) = halves_with_credits(fifo(2));
@@ -769,7 +776,7 @@ fn what_is_buffered_goes_first_under_tickets_of_its_own() {
     for n in 0..3 {
         let Poll::Ready(Event::FirmOffer(ticket, value)) = next(&mut outlet) else { panic!() };
         assert_eq!(value, n);
-        // Its send was done long ago, so whatever comes of it concerns nobody.
+        // Its send completed long ago, so the outcome concerns no sender.
         match n {
             0 => outlet.failed(ticket, Some(value.into()), Why::Closed),
             _ => outlet.taken(ticket),
@@ -783,8 +790,8 @@ fn what_is_buffered_goes_first_under_tickets_of_its_own() {
     assert!(matches!(next(&mut outlet), Poll::Ready(Event::Gone)));
 }
 
-/// Values of a buffer whose receiver moved to a half with a buffer of its own: they come first, and no more are complete than
-/// the two may hold.
+/// Values of a buffer whose receiver moved to a half with a buffer of its own: they come first, and no more
+/// are complete than the two may hold.
 #[test]
 fn what_is_buffered_goes_before_what_is_sent_on_credits() {
     for places in 1..6_u32 {
@@ -812,8 +819,8 @@ fn what_is_buffered_goes_before_what_is_sent_on_credits() {
     }
 }
 
-/// The same channel ends before there are credits for all that is buffered: retired there, the rest still waits for them, and the end is said behind it;
-/// poisoned here, it is destroyed.
+/// The same channel ends before there are credits for all that is buffered: retired there, the rest still
+/// waits for them, and the end is said behind it; poisoned here, it is destroyed.
 #[test]
 fn the_end_is_sent_after_buffered_values() {
     for poisoned in [false, true] {
@@ -859,7 +866,8 @@ fn a_credit_wakes_the_carrier_of_buffered_values() {
     assert!(matches!(next(&mut outlet), Poll::Ready(Event::Sent(1))));
 }
 
-/// A carrier that did not know of the credits yet gives back what it heard before them: it goes on them, and is not lost.
+/// A carrier that did not know of the credits yet gives back what it heard before them: it goes on them, and
+/// is not lost.
 #[test]
 fn what_was_offered_before_the_credits_comes_back_and_goes_on_them() {
     let (mut tx, rx) = channel_with(fifo(2));
@@ -947,7 +955,8 @@ fn what_the_receiver_forgot_is_over_when_an_outlet_takes_its_place() {
     assert_eq!(Arc::strong_count(&task), 1, "nobody would wake it for anything");
 }
 
-/// A receiver gave its request up and asked anew while the first answer was on its way: the second waits until that has come back.
+/// A receiver gave its request up and asked anew while the first answer was on its way: the second waits
+/// until that has come back.
 #[test]
 fn a_second_request_waits_for_the_first_grant() {
     let mut h = halves(rendezvous());
@@ -1019,8 +1028,9 @@ fn what_comes_back_from_a_demand_that_is_over_is_offered_to_others() {
     }
 }
 
-/// A send whose deadline passes while a handle elsewhere has its value, and that handle is dropped: its answer to the withdrawal is that it is gone, and the send ends.
-/// (Found by `dunlin/tests/simulated/rest.rs`: it waited for ever.)
+/// A send whose deadline passes while a handle elsewhere has its value, and that handle is dropped: its
+/// answer to the withdrawal is that it is gone, and the send ends. (Found by
+/// `dunlin/tests/simulated/rest.rs`: it waited for ever.)
 #[test]
 fn a_send_that_is_late_ends_when_the_handle_that_has_its_value_is_gone() {
     struct Woken(AtomicBool);
@@ -1123,7 +1133,7 @@ fn what_is_unread_is_passed_on_without_its_value() {
     assert_eq!(show(&all(|cx| inlet.poll(cx))), "Taken(5)");
 }
 
-/// Who receives here asks for the value, which keeps its place; nobody elsewhere has it meanwhile.
+/// A receive here asks for the value, which keeps its place; no handle elsewhere has it meanwhile.
 #[test]
 fn an_unread_value_is_fetched_for_a_receiver_here() {
     let (mut inlet, there, mut here) = keeper();
@@ -1139,7 +1149,7 @@ fn an_unread_value_is_fetched_for_a_receiver_here() {
     assert_eq!(inlet.bring(5, 15), Ok(()));
     assert_eq!(inlet.bring(5, 15), Err(15), "once");
     assert!(matches!(there.reserve_unread(1), Reserved::Granted(Given::Value(15))), "it kept its place");
-    // Who had asked for it may ask for another one.
+    // The receive that had asked for it may ask for another one.
     assert_eq!(once(receive.as_mut()), None);
     assert_eq!(show(&all(|cx| inlet.poll(cx))), "Reserve(7, 2)");
     assert_eq!(inlet.grant(7, 2, 17), Ok(()));
@@ -1157,7 +1167,7 @@ fn what_could_not_be_read_is_brought() {
     there.failed(1, Some(Given::Unreadable), Why::NodeLost);
     for (number, demand) in [(5, 2), (6, 3)] {
         assert!(matches!(there.reserve_unread(demand), Reserved::Later), "{number}");
-        // Nobody turns in circles meanwhile.
+        // No task spins meanwhile.
         all(|cx| there.poll(cx));
         let heard = all(|cx| inlet.poll(cx));
         assert!(matches!(heard[..], [FromReceiver::Reserve(asked, _)] if asked == number), "{heard:?}");
@@ -1170,7 +1180,7 @@ fn what_could_not_be_read_is_brought() {
     }
 }
 
-/// Neither its node nor the handle's can be asked any more: it is over, and not somebody's for ever.
+/// Neither its node nor the handle's can be asked any more: it is over, and not kept for ever.
 #[test]
 fn an_unread_value_is_lost_with_its_holder() {
     let (mut inlet, there, mut here) = keeper();
@@ -1188,7 +1198,8 @@ fn an_unread_value_is_lost_with_its_holder() {
     assert_eq!(once(here.recv()), Some(Err(RecvError::NodeLost)));
 }
 
-/// The same of what a choice elsewhere offers: it is granted unread to who can read it, and given up without a value.
+/// The same for what a choice elsewhere offers: it is granted unread to a handle that can read it, and given
+/// up without a value.
 #[test]
 fn a_choice_is_granted_unread_to_a_handle_elsewhere_alone() {
     let (mut inlet, there, mut here) = keeper();
@@ -1209,7 +1220,8 @@ fn a_choice_is_granted_unread_to_a_handle_elsewhere_alone() {
     assert_eq!(once(receive), Some(Ok(15)));
 }
 
-/// A choice that is granted unread to one handle elsewhere is nothing for another one, who waits. (Found by `dunlin-models unreadable-chosen`: it tried again for ever.)
+/// A choice that is granted unread to one handle elsewhere is nothing for another waiting one. (Found by
+/// `dunlin-models unreadable-chosen`: it tried again for ever.)
 #[test]
 fn what_another_handle_is_granted_is_waited_for() {
     let (tx, mut agents, _here) = handles_elsewhere::<u8>(rendezvous(), 2);
@@ -1246,7 +1258,8 @@ fn what_comes_back_to_a_buffer_comes_back_in_order() {
     }
 }
 
-/// Whatever was granted, given back, received and sent meanwhile: who receives gets the oldest value that nobody has.
+/// Whatever was granted, given back, received and sent meanwhile: a receive gets the oldest value that no
+/// other handle has.
 #[test]
 fn a_receive_gets_the_oldest_value_present() {
     for seed in 1..=300_u64 {

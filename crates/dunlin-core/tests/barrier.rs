@@ -254,8 +254,8 @@ fn a_party_that_took_another_branch_has_not_arrived() {
     assert_eq!(a.phases(), 0);
 }
 
-/// The other party comes while the choice polls a branch that cannot be undone, and so is closed: the phase is complete as soon as
-/// the choice is open again, and not at all if that branch is ready.
+/// The other party comes while the choice polls a branch that cannot be undone, and so is closed: the phase
+/// is complete as soon as the choice is open again, and not at all if that branch is ready.
 #[test]
 fn a_closed_choice_is_there_when_it_is_open_again() {
     for (with_deadline, is_ready) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -286,7 +286,8 @@ fn a_closed_choice_is_there_when_it_is_open_again() {
     }
 }
 
-/// The other party comes while the choice is reserved for a receiver elsewhere, by this barrier's party's send beside it.
+/// The other party comes while the choice is reserved for a receiver elsewhere, by this barrier's party's
+/// send beside it.
 #[test]
 fn a_reserved_choice_is_there_when_it_is_given_back() {
     for (given_back, polled) in [(true, true), (true, false), (false, true)] {
@@ -470,7 +471,7 @@ fn waits_are_visible() {
     assert_eq!(lines(made), [], "timed out");
 }
 
-/// Who is not there can be told: the process that used its enrolment last.
+/// A missing party can be named: by the process that used its enrolment last.
 #[test]
 fn the_missing_party_is_named() {
     let (a, made) = (barrier(), line!());
@@ -500,8 +501,8 @@ fn the_missing_party_is_named() {
 }
 
 mod random {
-    //! Random operations of several processes at two barriers, against a model of a few lines: every answer is known, and everybody who can
-    //! go on has been woken.
+    //! Random operations of several processes at two barriers, against a model of a few lines: every answer
+    //! is known, and every process that can go on has been woken.
 
     use std::cell::{Cell, RefCell};
     use std::rc::Rc;
@@ -514,7 +515,8 @@ mod random {
     enum Op {
         Enrol(usize),
         Resign(usize),
-        /// A process that does nothing begins to sync with these parties: one outside of a choice, or several in one.
+        /// A process that does nothing begins to sync with these parties: one outside of a choice, or several
+        /// in one.
         Begin(usize, Vec<usize>, bool),
         Poll(usize),
         Drop(usize),

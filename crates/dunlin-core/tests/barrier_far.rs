@@ -1,7 +1,8 @@
-//! Barriers whose parties are at several nodes: enrolments carried by hand, under many orders of who is polled next.
+//! Barriers whose parties are at several nodes: enrolments carried by hand, under many polling orders.
 //!
-//! Every task, every channel between two nodes and every chore of theirs is polled in an order that a seed decides, so words are on their way for any time.
-//! `BARRIER_SEEDS=100000 cargo test --features serde --test barrier_far` looks longer.
+//! Every task, every channel between two nodes and every chore of theirs is polled in an order that a seed
+//! decides, so words are on their way for any time. `BARRIER_SEEDS=100000 cargo test --features serde --test
+//! barrier_far` looks longer.
 #![cfg(all(feature = "serde", not(any(loom, shuttle))))]
 
 use std::cell::{Cell, RefCell};
@@ -43,7 +44,7 @@ type Task = Pin<Box<dyn Future<Output = ()>>>;
 /// A task and whether it has been woken.
 type Begun = (Task, Arc<Flag>);
 
-/// A program on several nodes, of which one step is one poll of somebody who was woken.
+/// A program on several nodes, of which one step is one poll of a woken task.
 #[derive(Clone)]
 struct World {
     random: Random,
@@ -76,7 +77,7 @@ impl World {
         self.new.borrow_mut().push(Box::pin(task));
     }
 
-    /// Until nobody is woken any more.
+    /// Until no task is woken any more.
     fn settle(&self) {
         let mut tasks = self.tasks.take();
         for step in 0.. {
@@ -245,7 +246,8 @@ impl Progress {
         Self(Rc::new(vec![Cell::new(0); parties]))
     }
 
-    /// Party `own` has completed phase `n`, counted from 1: so everybody had come to it, and nobody has completed the next.
+    /// Party `own` has completed phase `n`, counted from 1: so every party had come to it, and none has
+    /// completed the next.
     fn complete(&self, own: usize, n: u64) {
         self.complete_unless(own, n, 0);
     }
@@ -274,7 +276,7 @@ fn all_or_none() {
                     assert_eq!(phase.phases(), n);
                     progress.complete(own, n);
                 }
-                // Nobody resigns before all are done.
+                // No party resigns before all are done.
                 assert_eq!(phase.sync().await, Ok(()));
             });
         }
@@ -378,7 +380,7 @@ fn a_sync_may_be_dropped() {
     });
 }
 
-/// Whoever resigns, of its own group the last or not, is not waited for; who enrols is.
+/// A party that resigns, of its own group the last or not, is not waited for; one that enrols is.
 #[test]
 fn parties_come_and_go() {
     under_seeds(200, |world| {
@@ -422,7 +424,8 @@ async fn come_and_go(world: World, mut phase: Barrier, depth: u32) {
     }
 }
 
-/// Two barriers, kept at different nodes, and everybody is enrolled on both, and chooses: all must choose the same, every time.
+/// Two barriers, kept at different nodes; every party is enrolled on both, and chooses: all must choose the
+/// same, every time.
 #[test]
 fn choices_agree() {
     under_seeds(166, |world| {
@@ -430,7 +433,7 @@ fn choices_agree() {
         let parties = first.len().min(second.len());
         let log: Rc<RefCell<Vec<Vec<u8>>>> = Rc::new(RefCell::new(vec![Vec::new(); parties]));
         let ready = Rc::new(Cell::new(0));
-        // The other way round, so that who keeps one is far from the other.
+        // The other way round, so that the keeper of one is far from the other.
         let second = second.into_iter().rev();
         let (mut first, mut second) = (first, second.collect::<Vec<_>>());
         first.truncate(parties);
@@ -523,7 +526,8 @@ fn ticks(world: &World, many: u64) -> Receiver<u64> {
     rx
 }
 
-/// One `sync` that is lent to choice after choice, and awaited in between: it is there in the way it is polled last.
+/// One `sync` that is lent to choice after choice, and awaited in between: it is there in the way it is
+/// polled last.
 #[test]
 fn a_sync_is_lent_to_choices() {
     under_seeds(300, |world| {
@@ -583,7 +587,8 @@ fn a_sync_is_lent_to_choices() {
     });
 }
 
-/// Choices that sync, send to each other and receive from each other, some with deadlines: nobody waits for ever, and nothing is taken twice.
+/// Choices that sync, send to each other and receive from each other, some with deadlines: none waits for
+/// ever, and nothing is taken twice.
 #[test]
 fn choices_of_all_kinds() {
     under_seeds(166, |world| {
@@ -664,7 +669,7 @@ fn two_enrolments_in_one_choice() {
     });
 }
 
-/// Who is at a node that is lost is waited for no more; and there nobody waits for ever.
+/// A party at a lost node is not waited for any more; and there no party waits for ever.
 #[test]
 fn a_node_is_lost() {
     under_seeds(133, |world| {
@@ -718,7 +723,8 @@ fn a_node_is_lost() {
     });
 }
 
-/// A choice that is reserved, and will be for long, has its other branch as soon as that is ready; there, and where the barrier is kept.
+/// A choice that is reserved, and will be for long, has its other branch as soon as that is ready; there, and
+/// where the barrier is kept.
 #[test]
 fn a_reserved_choice_calls_itself_back() {
     for (far, is_deadline) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -726,7 +732,7 @@ fn a_reserved_choice_calls_itself_back() {
         let here = barrier();
         let (there, cut) = world.carry(here.enrol());
         let (also_there, _) = world.carry(here.enrol());
-        // First comes who is to be reserved, and last who is never heard.
+        // The choice that is to be reserved comes first, and the unreachable one last.
         let (first, also) = if far { (also_there, here) } else { (here, also_there) };
         let ticks = Rc::new(RefCell::new(None));
         let (mut tx, mut rx) = channel::<u8>();
@@ -761,7 +767,8 @@ fn a_reserved_choice_calls_itself_back() {
     }
 }
 
-/// A connection is silent while a phase reserves: the choices that it holds elsewhere are let go after a while, so that others can have them.
+/// A connection is silent while a phase reserves: the choices that it holds elsewhere are let go after a
+/// while, so that others can have them.
 #[test]
 fn a_silent_connection_blocks_no_party_for_ever() {
     let world = World::new(1);
@@ -769,7 +776,7 @@ fn a_silent_connection_blocks_no_party_for_ever() {
     let (mut there, cut) = world.carry(here.enrol());
     cut.is_silent.set(true);
     let (mut tx, mut rx) = channel::<u8>();
-    // Here a choice comes first, so it is reserved first, with an offer that nobody takes yet.
+    // Here a choice comes first, so it is reserved first, with an offer that no receiver has taken yet.
     world.spawn(async move {
         let mut value = Some(7);
         let chosen = alt! { r = here.sync() => { r.unwrap(); 1 } r = tx.send_from(&mut value) => { r.unwrap(); 2 } };

@@ -367,7 +367,7 @@ fn poison_that_comes_when_all_have_it_is_for_the_next() {
     assert!(poll(&mut tx.send(2)).unwrap().unwrap_err().is_poisoned());
 }
 
-/// Who has retired has left, and what it does to its own channel then is nobody else's.
+/// A retired receiver has left, and what it does to its own channel then affects no other.
 #[test]
 fn poison_of_a_receiver_that_left_is_its_own() {
     let (mut tx, joiner) = broadcast();

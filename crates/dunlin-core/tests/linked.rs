@@ -854,7 +854,8 @@ fn choice_whose_room_has_gone_meanwhile_goes_on() {
     let choice = Choice::fair().on(tx.send_from(&mut slot), |sent| sent.is_ok()).on(never.recv(), |_| false);
     let mut choice = Box::pin(choice.into_future());
     assert!(poll(choice.as_mut()).is_pending());
-    // The buffer asks for the value and has no room for it when it is granted: the offer stands, and is received.
+    // The buffer asks for the value and has no room for it when it is granted: the offer stands, and is
+    // received.
     halves.carry();
     assert!((0..40).all(|_| poll(choice.as_mut()).is_pending()));
     let mut recv = Box::pin(rx.recv());

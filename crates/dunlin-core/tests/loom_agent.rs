@@ -129,9 +129,9 @@ fn a_choice_is_reserved_and_decided() {
     });
 }
 
-/// The request for a choice's value meets a choice that polls a foreign future: it is answered when that is done, and a
-/// reservation is asked back when the future wants its turn. It has its turn then, however soon the receiver asks again: in no
-/// order do the two go on asking.
+/// The request for a choice's value meets a choice that polls a foreign future: it is answered when that is
+/// done, and a reservation is asked back when the future wants its turn. It has its turn then, however soon
+/// the receiver asks again: in no order do the two go on asking.
 #[test]
 fn a_reservation_meets_a_foreign_branch() {
     model_within(2, || {
@@ -150,7 +150,8 @@ fn a_reservation_meets_a_foreign_branch() {
     });
 }
 
-/// The same with two receivers of one channel, of which one asks when the other's reservation was called back.
+/// The same with two receivers of one channel, of which one asks when the other's reservation was called
+/// back.
 #[test]
 fn two_receivers_meet_a_foreign_branch() {
     model_within(2, || {
@@ -205,7 +206,8 @@ fn two_agents_meet_a_foreign_branch() {
     });
 }
 
-/// The asker gives up while the answer is on its way: the choice is open again, and its other branch can happen.
+/// The asker gives up while the answer is on its way: the choice is open again, and its other branch can
+/// happen.
 #[test]
 fn a_reservation_is_aborted() {
     model_within(1, || {
@@ -233,7 +235,8 @@ fn a_reservation_is_aborted() {
     });
 }
 
-/// Both parties choose, over halves in both directions: both wait for the other's answer, and the lower gives way.
+/// Both parties choose, over halves in both directions: both wait for the other's answer, and the lower gives
+/// way.
 #[test]
 fn symmetric_pair() {
     model_within(1, || {
@@ -323,8 +326,8 @@ fn two_handles_over_one_agent() {
     });
 }
 
-/// A claim goes out while the other handle's offer is on its way: the offer is taken before what the claim sends, or is called
-/// back and offered again after it; it never comes between.
+/// A claim goes out while the other handle's offer is on its way: the offer is taken before what the claim
+/// sends, or is called back and offered again after it; it never comes between.
 #[test]
 fn a_claim_calls_back_what_is_on_its_way() {
     model_within(2, || {
@@ -350,8 +353,8 @@ fn a_claim_calls_back_what_is_on_its_way() {
     });
 }
 
-/// Patience with a receiver runs out | its grant comes, or is on its way: the value goes back and comes again, and is received
-/// once.
+/// Patience with a receiver runs out | its grant comes, or is on its way: the value goes back and comes
+/// again, and is received once.
 #[test]
 fn patience_runs_out_over_a_grant() {
     model_within(2, || {

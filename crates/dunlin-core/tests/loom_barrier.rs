@@ -1,4 +1,5 @@
-//! Loom: parties of a barrier against each other, in choices and outside of them, and against what ends a wait.
+//! Loom: parties of a barrier against each other, in choices and outside of them, and against what ends a
+//! wait.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p dunlin-core --test loom_barrier`
 #![cfg(loom)]
@@ -136,8 +137,8 @@ fn two_choices() {
     });
 }
 
-/// Two choices over two barriers in opposite order: the locks of both decisions in ascending order, or this deadlocks; both take the same
-/// barrier, or one of them is alone.
+/// Two choices over two barriers in opposite order: the locks of both decisions in ascending order, or this
+/// deadlocks; both take the same barrier, or one of them is alone.
 #[test]
 fn two_barriers_over_two_choices() {
     model_within(2, || {
@@ -151,7 +152,8 @@ fn two_barriers_over_two_choices() {
     });
 }
 
-/// A choice between two barriers, at each of which somebody waits: one of them goes on. The other goes on when the choice resigns.
+/// A choice between two barriers, at each of which a party waits: one of them goes on. The other goes on when
+/// the choice resigns.
 #[test]
 fn a_choice_between_two_waiting_parties() {
     model_within(2, || {
@@ -190,7 +192,8 @@ fn barrier_after_a_receive() {
     model_within(2, || barrier_or_channel(true));
 }
 
-/// Both parties are in choices, and one could send to the other instead: they agree on the phase or on the value.
+/// Both parties are in choices, and one could send to the other instead: they agree on the phase or on the
+/// value.
 fn agree_on_one(send_first: bool, receive_first: bool) {
     let (mut a, (mut tx, mut rx)) = (barrier(), channel());
     let mut b = a.enrol();
@@ -285,7 +288,8 @@ fn a_dropped_choice_races_the_last_arrival() {
     });
 }
 
-/// One enrols a newcomer while all others are there or come: a phase that is complete did without it, or it was there.
+/// One enrols a newcomer while all others are there or come: a phase that is complete did without it, or it
+/// was there.
 #[test]
 fn a_newcomer_races_completion() {
     model_within(2, || {
@@ -307,7 +311,7 @@ fn a_newcomer_races_completion() {
     });
 }
 
-/// Enrolled by one who waits for nobody: before the phase is complete, or after.
+/// Enrolled by a party that does not wait: before the phase is complete, or after.
 #[test]
 fn enrolled_during_completion() {
     model(|| {
@@ -327,7 +331,8 @@ fn enrolled_during_completion() {
     });
 }
 
-/// While a choice polls a foreign future it is closed: whoever comes last then does not complete the phase, and nobody comes later.
+/// While a choice polls a foreign future it is closed: a last arrival then does not complete the phase, and
+/// no other party comes later.
 #[test]
 fn a_closed_choice_is_not_missed() {
     model(|| {
@@ -417,7 +422,8 @@ fn comes_again() {
     });
 }
 
-/// The send of a choice is reserved for a receiver elsewhere, which takes it or gives it back | the other party comes.
+/// The send of a choice is reserved for a receiver elsewhere, which takes it or gives it back | the other
+/// party comes.
 fn a_reservation_races_the_last_arrival(takes: bool) {
     let (mut a, (mut tx, far)) = (barrier(), channel());
     let mut b = a.enrol();
@@ -456,7 +462,8 @@ fn a_reservation_that_is_given_back() {
     model_within(2, || a_reservation_races_the_last_arrival(false));
 }
 
-/// A phase was complete before this choice, which is told so by one branch | the offer of the other branch is taken: one of the two.
+/// A phase was complete before this choice, which is told so by one branch | the offer of the other branch is
+/// taken: one of the two.
 #[test]
 fn a_phase_of_before_races_a_take() {
     model(|| {

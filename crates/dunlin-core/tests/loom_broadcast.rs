@@ -1,4 +1,4 @@
-//! Loom: a broadcast and its receivers, in every order: who joins, leaves or poisons while a value is sent.
+//! Loom: a broadcast and its receivers, in every order: joins, leaves and poison while a value is sent.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p dunlin-core --test loom_broadcast`
 #![cfg(loom)]
@@ -43,7 +43,7 @@ fn join_races_send() {
         let got = receiver.join();
         match sent {
             Ok(()) => assert!(got.is_none() || got == Some(7)),
-            // The receiver has come, seen the joiner go, and gone: nobody is left.
+            // The receiver has come, seen the joiner go, and gone: no receiver is left.
             Err(error) => assert!(error.is_closed() && got.is_none(), "{error:?}, {began_with:?}"),
         }
     });
@@ -63,7 +63,7 @@ fn join_ends_the_wait_for_the_least_number() {
     });
 }
 
-/// Nobody comes: the last joiner goes while the value waits, or before.
+/// No receiver comes: the last joiner goes while the value waits, or before.
 #[test]
 fn the_last_joiner_goes() {
     model(|| {
@@ -75,7 +75,7 @@ fn the_last_joiner_goes() {
     });
 }
 
-/// Of two who are waited for one is there, and leaves. No joiner is left: the wait is over.
+/// Of two required receivers one is there, and leaves. No joiner is left: the wait is over.
 #[test]
 fn the_last_receiver_goes() {
     model(|| {
@@ -136,7 +136,7 @@ fn poison_races_send() {
     });
 }
 
-/// Two poison at once, and one joins: everybody hears the same.
+/// Two poison at once, and one joins: all receive the same reason.
 #[test]
 fn two_poisons_race_a_join() {
     model_within(2, || {
@@ -156,7 +156,7 @@ fn two_poisons_race_a_join() {
     });
 }
 
-/// Dropped while one takes: it has the value or nobody has.
+/// Dropped while one takes: it has the value or no receiver has.
 #[test]
 fn a_dropped_send_races_recv() {
     model(|| {

@@ -1,5 +1,5 @@
-//! Loom: one sender and one receiver, in every order: the one-slot rendezvous, the same through the queue, and a
-//! buffer of one.
+//! Loom: one sender and one receiver, in every order: the one-slot rendezvous, the same through the queue,
+//! and a buffer of one.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p dunlin-core --test loom_channel`
 #![cfg(loom)]
@@ -89,8 +89,8 @@ fn buffered_waits_for_room() {
     });
 }
 
-/// The receiver goes: before the offer, between offer and look, or after it took. The value comes back exactly when it
-/// was not taken.
+/// The receiver goes: before the offer, between offer and look, or after it took. The value comes back
+/// exactly when it was not taken.
 fn receiver_dropped_races_send((mut tx, mut rx): Ends) {
     let receiver = spawn(move || try_once(rx.recv()).and_then(Result::ok));
     let sent = block_on(tx.send(7));
@@ -202,7 +202,8 @@ fn queued_receive_dropped() {
     model(|| both_give_up(queued()));
 }
 
-/// The deadline has passed already when the offer is made: the answer is true, whether or not it is taken meanwhile.
+/// The deadline has passed already when the offer is made: the answer is true, whether or not it is taken
+/// meanwhile.
 #[test]
 fn deadline_races_take() {
     model(|| {
@@ -277,8 +278,8 @@ fn queued_retire() {
     model(|| retire_races_send_and_recv(queued()));
 }
 
-/// An extended receive takes | the send is dropped, then its sender | release: the value is in one place, and a send that
-/// waits ends only after the release.
+/// An extended receive takes | the send is dropped, then its sender | release: the value is in one place, and
+/// a send that waits ends only after the release.
 fn extended_receive_races_sender_drop((mut tx, mut rx): Ends) {
     let sender = spawn(move || {
         let mut slot = Some(7);
@@ -315,8 +316,8 @@ fn release_lets_the_sender_go((mut tx, mut rx): Ends) {
     sender.join();
 }
 
-/// The deadline of a send passes while an extended receive holds its value: the send was successful, and ends after
-/// the release, not before. If it was not taken yet, it comes back.
+/// The deadline of a send passes while an extended receive holds its value: the send was successful, and ends
+/// after the release, not before. If it was not taken yet, it comes back.
 fn deadline_waits_for_the_release((mut tx, mut rx): Ends) {
     let released = std::sync::Arc::new(loom::sync::atomic::AtomicBool::new(false));
     let seen = released.clone();
@@ -375,8 +376,8 @@ fn share_races_recv() {
     });
 }
 
-/// The queue is made while an extended receive holds the value: sharing cannot happen then, but a poison can, and comes
-/// too late for what was taken.
+/// The queue is made while an extended receive holds the value: sharing cannot happen then, but a poison can,
+/// and comes too late for what was taken.
 #[test]
 fn poison_races_release() {
     model(|| {

@@ -80,8 +80,8 @@ fn two_senders_one_receiving_choice() {
     });
 }
 
-/// Both parties send to each other and receive from each other. Both see the other's offer at once: the locks of the two
-/// decisions in ascending order, or this deadlocks; both decide, or one value is doubled.
+/// Both parties send to each other and receive from each other. Both see the other's offer at once: the locks
+/// of the two decisions in ascending order, or this deadlocks; both decide, or one value is doubled.
 fn symmetric_pair(first: bool, second: bool) {
     let ((mut tx, mut rx), (mut ty, mut ry)) = (channel(), channel());
     let other = spawn(move || send_or_receive(&mut ty, &mut rx, 2, second));
@@ -136,8 +136,8 @@ fn two_receivers_compete_for_one_choice() {
     });
 }
 
-/// The receiver takes the second offer, and then finds the first one dead, while the owner polls: the owner must say
-/// "second", though its first offer is not there any more either.
+/// The receiver takes the second offer, and then finds the first one dead, while the owner polls: the owner
+/// must say "second", though its first offer is not there any more either.
 #[test]
 fn a_dead_offer_is_not_a_taken_one() {
     model(|| {
@@ -195,8 +195,8 @@ fn choice_dropped_races_take() {
     });
 }
 
-/// While a choice polls a foreign future nobody can take its offers: a receiver that comes then is turned away, and roused
-/// when the choice is open again.
+/// While a choice polls a foreign future its offers cannot be taken: a receiver that comes then is turned
+/// away, and roused when the choice is open again.
 #[test]
 fn turned_away_is_roused() {
     model(|| {
@@ -341,8 +341,8 @@ fn offer_admitted_to_a_buffer() {
     });
 }
 
-/// An offer passed over because its choice was busy is withdrawn: a send behind it has room then, and must not
-/// wait for the next receive.
+/// An offer passed over because its choice was busy is withdrawn: a send behind it has room then, and must
+/// not wait for the next receive.
 #[test]
 fn a_send_behind_a_withdrawn_offer_is_admitted() {
     model(|| {
@@ -352,7 +352,7 @@ fn a_send_behind_a_withdrawn_offer_is_admitted() {
         tx.try_send(1).unwrap();
         tx.try_send(2).unwrap();
         let second = spawn(move || {
-            // Room for both that wait. If this send is not admitted, nobody will receive.
+            // Room for both that wait. If this send is not admitted, no receive follows.
             assert_eq!((rx.try_recv(), rx.try_recv()), (Ok(1), Ok(2)));
             block_on(other.send(3)).unwrap();
             rx
@@ -369,7 +369,8 @@ fn a_send_behind_a_withdrawn_offer_is_admitted() {
     });
 }
 
-/// The same with a receiver that waits, while another one holds a place: the value that has room now must find it.
+/// The same with a receiver that waits, while another one holds a place: the value that has room now must
+/// find it.
 #[test]
 fn a_value_behind_a_withdrawn_offer_finds_its_receiver() {
     model_within(2, || {

@@ -1,6 +1,7 @@
 //! Loom: the lock under every channel, with its real steps, and the table on top of it.
 //!
-//! Here the two modules are compiled again, with a `sync` of their own: the other models take a lock in one step.
+//! Here the two modules are compiled again, with a `sync` of their own: the other models take a lock in one
+//! step.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p dunlin-core --test loom_lock`
 #![cfg(loom)]
@@ -28,7 +29,8 @@ use lock::Lock;
 use loom_support::{model, model_within, spawn};
 use table::Table;
 
-/// What is only touched by whom the lock or its tag lets in: loom says if two touch it at once, or without order.
+/// Data touched only by the holder of the lock or its tag: loom reports two accesses at once, or without
+/// order.
 struct Plain(loom::cell::UnsafeCell<u32>);
 
 // SAFETY: that no two touch it at once is what is tested, by loom's own cell.
@@ -42,7 +44,7 @@ impl Plain {
     }
 
     fn add(&self, n: u32) -> u32 {
-        // SAFETY: as above; loom checks that nobody else is here.
+        // SAFETY: as above; loom checks that no other thread is here.
         self.0.with_mut(|value| unsafe {
             *value += n;
             *value
@@ -111,8 +113,8 @@ fn a_conditional_holder_excludes() {
     });
 }
 
-/// What a holder wrote before it set the tag is there for whoever sees the tag, without the lock: so a sender
-/// knows by one load that its offer was taken.
+/// What a holder wrote before it set the tag is visible to a thread that sees the tag, without the lock: so a
+/// sender knows by one load that its offer was taken.
 #[test]
 fn a_tag_publishes_what_came_before() {
     model(|| {

@@ -13,8 +13,8 @@ use dunlin_core::{CallError, Par, call, channel, par};
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom_support::{block_on, model, model_within, poll_once, spawn, yield_once};
 
-/// A flag that a branch waits for, and another thread raises. The waker's place is a std mutex: loom need not look into
-/// it, for it is never held across one of its steps.
+/// A flag that a branch waits for, and another thread raises. The waker's place is a std mutex: loom need not
+/// look into it, for it is never held across one of its steps.
 #[derive(Default)]
 struct Bell {
     waker: Mutex<Option<Waker>>,
@@ -46,8 +46,8 @@ impl Rung {
     }
 }
 
-/// A wake from another thread | the poll runs out of ready branches and looks into its mail: it is polled again by itself,
-/// or its task is woken after the mail is there.
+/// A wake from another thread | the poll runs out of ready branches and looks into its mail: it is polled
+/// again by itself, or its task is woken after the mail is there.
 #[test]
 fn a_wake_from_elsewhere_is_not_lost() {
     model_within(4, || {
@@ -87,7 +87,8 @@ fn a_wake_between_two_polls() {
     });
 }
 
-/// A branch that is busy with itself does not keep the mail from another: the budget ends the poll, and the wake must last.
+/// A branch that is busy with itself does not keep the mail from another: the budget ends the poll, and the
+/// wake must last.
 #[test]
 fn a_wake_while_the_budget_runs_out() {
     model(|| {
@@ -106,8 +107,8 @@ fn a_wake_while_the_budget_runs_out() {
     });
 }
 
-/// A waker outlives its `par!`, whose entry serves another one by now: a poll too many, or a branch that does not
-/// exist, and nothing worse.
+/// A waker outlives its `par!`, whose entry serves another one by now: a poll too many, or a branch that does
+/// not exist, and nothing worse.
 #[test]
 fn a_stale_wake_is_harmless() {
     model_within(2, || {

@@ -1,4 +1,5 @@
-//! Loom: a value that was posted, and its handle that is awaited, cancelled or dropped while a receive takes the value.
+//! Loom: a value that was posted, and its handle that is awaited, cancelled or dropped while a receive takes
+//! the value.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p dunlin-core --test loom_posted`
 #![cfg(loom)]
@@ -85,7 +86,7 @@ fn looked_at_while_the_channel_is_poisoned() {
     });
 }
 
-/// What waits for room is admitted, whoever looks.
+/// What waits for room is admitted, whichever side looks.
 #[test]
 fn admitted_while_the_handle_is_dropped() {
     model(|| {

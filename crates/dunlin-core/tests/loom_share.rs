@@ -32,7 +32,8 @@ fn two_senders() {
     });
 }
 
-/// A value wakes all who wait: the one that takes it, and the other, which looks again in vain and waits on.
+/// A value wakes all waiting receives: the one that takes it, and the other, which looks again in vain and
+/// waits on.
 #[test]
 fn two_receivers() {
     model_within(2, || {
@@ -190,8 +191,9 @@ fn three_receivers_have_a_value_each() {
     });
 }
 
-/// One holds the only place of a buffer by an extended receive, the other waits for a value; the release admits a send
-/// that waited for the place, and its value is the other's: nothing but the release can wake it.
+/// One holds the only place of a buffer by an extended receive, the other waits for a value; the release
+/// admits a send that waited for the place, and its value is the other's: nothing but the release can wake
+/// it.
 #[test]
 fn release_of_a_place_wakes_the_other_receiver() {
     model(|| {
@@ -240,7 +242,8 @@ fn claims_exclude_each_other() {
     });
 }
 
-/// The first in line is offered the end and dropped: before the release, while it is offered, after. The second must get it.
+/// The first in line is offered the end and dropped: before the release, while it is offered, after. The
+/// second must get it.
 #[test]
 fn a_dropped_claimer_passes_on() {
     model_within(3, || {
@@ -311,7 +314,8 @@ fn a_lone_send_beside_a_claim() {
     });
 }
 
-/// A lone receive is held back by a claim of the receiving end, a value comes, the claim ends without taking it.
+/// A lone receive is held back by a claim of the receiving end, a value comes, the claim ends without taking
+/// it.
 #[test]
 fn a_lone_receive_is_roused_when_the_claim_ends() {
     model(|| {
@@ -366,7 +370,7 @@ fn the_last_handle_ends_the_channel() {
     });
 }
 
-/// A lone operation that was forgotten holds up nobody for longer than its patience.
+/// A forgotten lone operation blocks others for no longer than its patience.
 #[test]
 fn a_forgotten_lone_send_loses_the_floor() {
     model(|| {

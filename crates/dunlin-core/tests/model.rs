@@ -1,7 +1,8 @@
 //! Random operations against models.
 //!
 //! - [`exact`]: two unshared ends; every poll must give exactly what a sequential model of a few lines gives.
-//! - [`counted`]: shared ends, claims, choices, futures that are dropped or forgotten; every value must have exactly one fate.
+//! - [`counted`]: shared ends, claims, choices, futures that are dropped or forgotten; every value must have
+//!   exactly one fate.
 //!
 //! `PROPTEST_CASES=100000 cargo test -p dunlin-core --test model` looks longer.
 #![cfg(not(loom))]
@@ -196,8 +197,8 @@ mod exact {
         full: Full,
         buffer: VecDeque<u32>,
         offer: Option<u32>,
-        /// Of two plain ends the slot is taken while an extended receive holds its value: the next offer is made by the
-        /// sender's first poll after the release.
+        /// Of two plain ends the slot is taken while an extended receive holds its value: the next offer is
+        /// made by the sender's first poll after the release.
         waits_for_the_slot: Option<u32>,
         plain: bool,
         held: Held,
@@ -480,7 +481,8 @@ mod exact {
 }
 
 mod counted {
-    //! Everything at once, in one thread: every value has exactly one fate, and it is the one its send was told.
+    //! Everything at once, in one thread: every value has exactly one fate, and it is the one its send was
+    //! told.
 
     use std::collections::BTreeMap;
     use std::sync::{Arc, Mutex, MutexGuard};
@@ -781,7 +783,7 @@ mod counted {
                 }
             }
         }
-        // Everybody gets up, then what is left in the channel is received.
+        // All are woken, then what is left in the channel is received.
         world.running.clear();
         while world.try_recv(0) {}
         let book = world.book.clone();

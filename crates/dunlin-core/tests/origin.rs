@@ -1,4 +1,5 @@
-//! The numbers of choices are in one order over several processes. In a test process of its own: an origin is set once.
+//! The numbers of choices are in one order over several processes. In a test process of its own: an origin is
+//! set once.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -6,8 +7,8 @@ use std::task::{Context, Poll, Waker};
 use dunlin_core::agent::{Event, FromReceiver, Inlet, Outlet, Reserved, set_origin};
 use dunlin_core::{alt, channel};
 
-/// A choice {send, receive}; its send is reserved for a receiver elsewhere, and it has reserved the send of the choice `theirs`
-/// elsewhere. Its number, and whether it has given that back.
+/// A choice {send, receive}; its send is reserved for a receiver elsewhere, and it has reserved the send of
+/// the choice `theirs` elsewhere. Its number, and whether it has given that back.
 fn meets(theirs: impl FnOnce(u128) -> u128) -> (u128, bool) {
     let ((mut tx, far), (near, mut rx)) = (channel(), channel());
     let (mut outlet, mut inlet) = (Outlet::new(far), Inlet::new(near));

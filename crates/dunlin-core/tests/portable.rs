@@ -616,7 +616,7 @@ fn a_hand_over_after_the_message_was_dropped_has_only_what_is_shared() {
     assert_ended(&mut others);
 }
 
-/// Holds its end in common with whoever has a clone of the `Arc`: serde's feature `rc` derives the like.
+/// Holds its end in common with every clone of the `Arc`: serde's feature `rc` derives the like.
 struct Common<E>(Arc<Mutex<Option<E>>>);
 
 impl<E: Serialize> Serialize for Common<E> {

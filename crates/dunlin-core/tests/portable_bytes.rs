@@ -1,5 +1,6 @@
-//! A carrier as a node would be one: two sides that share nothing but a pipe of bytes each way. An end inside a message becomes two
-//! agents, one on each side, whose messages go over the same pipe, with ends inside, and so on.
+//! A carrier as a node would be one: two sides that share nothing but a pipe of bytes each way. An end inside
+//! a message becomes two agents, one on each side, whose messages go over the same pipe, with ends inside,
+//! and so on.
 #![cfg(feature = "serde")]
 // Protocols that name themselves are written as their users would.
 #![allow(clippy::use_self)]
@@ -149,7 +150,8 @@ impl Side {
         let sealed = outbox.seal().unwrap();
         let own_halves: Vec<_> = self.links.values().map(Link::channel).collect();
         for end in sealed.ends() {
-            // What is reached over the pipe already would have to be passed on, and for a shared end something run: this carrier does neither.
+            // What is reached over the pipe already would have to be passed on, and for a shared end
+            // something run: this carrier does neither.
             if end.kind == EndKind::SharedSender || end.channel.is_some_and(|channel| own_halves.contains(&channel)) {
                 return Err(value);
             }
@@ -167,7 +169,7 @@ impl Side {
         Ok((Message { body, ends }, Away { value, sealed, links }))
     }
 
-    /// Reads a value. Its ends are halves of channels whose agents nobody drives yet.
+    /// Reads a value. Its ends are halves of channels whose agents are not driven yet.
     fn decode(shape: Shape, message: &Message) -> Result<(Value, Vec<(u64, AdoptedEnd)>), String> {
         let mut inbox = Inbox::default();
         for (token, end) in (0..).zip(&message.ends) {
@@ -321,7 +323,7 @@ impl Side {
                 link.arrived.remove(&number);
                 self.say(id, Frame::Released(number));
             }
-            // The value is a copy that nobody has used; it goes, and its ends with it.
+            // The value is an unused copy; it is dropped, and its ends with it.
             FromReceiver::Failed(number, _, why) => {
                 link.arrived.remove(&number);
                 let why = if why == Why::Closed { "closed" } else { "refused" };
@@ -401,7 +403,7 @@ impl Side {
             Frame::Retired => link.agent.retire(),
             Frame::Poisoned(reason, strength) => link.agent.poison(Reason::from(reason).of_strength(strength)),
             Frame::Gone => {
-                // What was on its way has met nobody.
+                // What was on its way has reached no receiver.
                 for (ticket, away) in std::mem::take(&mut link.away) {
                     link.agent.failed(ticket, Some(away.value), Why::Closed);
                 }
@@ -601,7 +603,7 @@ fn a_table_where_one_calls_and_gets_a_receiver() {
         par!(
             net.carry(),
             async {
-                // The dealer, who lets others call.
+                // The dealer, which lets others call.
                 let (caller, mut callee): (_, Callee<Join, Receiver<Turn>>) = call();
                 tx.send((caller, 1)).await.unwrap();
                 drop(tx);
@@ -769,7 +771,7 @@ fn staged_and_taken_back_nothing_has_happened() {
     let (net, mut tx, mut rx) = Net::with::<(Sender<u8>, Receiver<u8>)>();
     let ((mut a, mut a_rx), (mut b_tx, mut b)) = (channel_with(fifo(1)), channel_with(fifo(1)));
     for _ in 0..3 {
-        // On its way, and over there; nobody takes it.
+        // On its way, and over there; it is not taken.
         let mut slot = Some((a, b));
         let mut sending = Box::pin(tx.send_from(&mut slot));
         assert!(poll_once(sending.as_mut()).is_pending());
@@ -786,7 +788,7 @@ fn staged_and_taken_back_nothing_has_happened() {
         assert_eq!((a_rx.try_recv(), b.try_recv()), (Ok(1), Ok(2)));
         assert_eq!((net.links(), net.moved()), ([1, 1], [0, 0]));
     }
-    // And then somebody does.
+    // And then it is taken.
     block_on(async {
         par!(
             net.carry(),
@@ -1016,7 +1018,7 @@ fn a_receiver_that_joins_there_gets_each_value() {
             cast = cast.at_least(3);
             let got = par!(cast.send(2), here.recv(), one.recv(), two.recv());
             assert_eq!(got, (Ok(()), Ok(2), Ok(2), Ok(2)));
-            // Who is gone is not waited for; who has retired neither.
+            // A receiver that is gone is not waited for, nor is a retired one.
             cast = cast.at_least(0);
             let left = async {
                 assert_eq!(here.recv().await, Ok(3));
@@ -1034,7 +1036,7 @@ fn a_receiver_that_joins_there_gets_each_value() {
     assert_eq!(net.links(), [0, 0]);
 }
 
-/// A broadcast is not over as long as somebody there can join.
+/// A broadcast is not over as long as a joiner is left there.
 #[test]
 fn the_last_joiner_is_over_there() {
     let (net, mut tx, mut rx) = Net::with::<Joiner<u8, NoPoison>>();
@@ -1057,7 +1059,8 @@ fn the_last_joiner_is_over_there() {
     assert_eq!(net.links(), [0, 0]);
 }
 
-/// The sending end goes over, with those who have joined and what it was told; the joiner stays, and one goes after it.
+/// The sending end goes over, with the joined receivers and its settings; the joiner stays, and one goes
+/// after it.
 #[test]
 fn a_broadcast_goes_over() {
     let (net, mut tx, mut rx) = Net::with::<(Broadcast<u8>, Option<Joiner<u8>>)>();
@@ -1124,7 +1127,7 @@ fn a_broadcast_that_is_over_goes_over() {
     }
 }
 
-/// From wherever it comes, everybody hears of it, with its strength; what is too weak does nothing.
+/// From wherever it comes, every end sees it, with its strength; poison that is too weak does nothing.
 #[test]
 fn poison_goes_over() {
     for from in 0..3 {

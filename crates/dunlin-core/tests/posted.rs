@@ -1,4 +1,4 @@
-//! Sends that nobody waits for, and the sink.
+//! Sends that are not awaited, and the sink.
 #![cfg(not(any(loom, shuttle)))]
 
 mod common;

@@ -42,7 +42,8 @@ fn closed_of_both_ends() {
     assert_eq!(c1.0.load(SeqCst), 1, "the sender's closed() is not woken");
 }
 
-/// The offer failed behind the receiver's last word, and the agent did not listen any more: the send was told Ok.
+/// The offer failed behind the receiver's last word, and the agent did not listen any more: the send was told
+/// Ok.
 #[test]
 fn receiver_gone_before_the_agent_sees_the_send() {
     let (mut tx, far) = channel();
@@ -103,7 +104,8 @@ fn skip_while_reserved() {
     assert!(!(skipped && got.is_some()), "skipped, and {got:?} was received; slot {slot:?}");
 }
 
-/// A receiver that had asked for an offer was not told when that one was withdrawn, and did not ask for the next.
+/// A receiver that had asked for an offer was not told when that one was withdrawn, and did not ask for the
+/// next.
 #[test]
 fn asked_offer_withdrawn_other_choice_stands() {
     let (tx, far) = channel();
@@ -147,7 +149,7 @@ fn asked_offer_withdrawn_other_choice_stands() {
     panic!("the receiver was woken {woken} times and never got 2");
 }
 
-/// The value of a dropped send of a clone came back to nobody.
+/// The value of a dropped send of a clone was returned to no owner.
 #[test]
 fn settle_by_shared() {
     let (tx, far) = channel();
@@ -298,7 +300,8 @@ fn waker_clone_panics() {
     assert!(slot.is_some(), "the value is lost");
 }
 
-/// Mail was read only when no branch was ready, so two branches that always wake each other kept it unread for ever.
+/// Mail was read only when no branch was ready, so two branches that always wake each other kept it unread
+/// for ever.
 #[test]
 fn wakes_from_elsewhere_are_not_starved() {
     const ROUNDS_MAX: u32 = if cfg!(miri) { 2_000 } else { 5_000_000 };
@@ -349,8 +352,9 @@ fn wakes_from_elsewhere_are_not_starved() {
     assert!(rounds < 200, "the mail was read after {rounds} rounds");
 }
 
-/// A `par!` that had spent its budget woke itself, and the one around it polled it again for all of its own budget: 2,048 polls to the power of
-/// the nesting before the task's neighbours had their turn. On a tokio thread whose task had spent tokio's budget that stood still for minutes.
+/// A `par!` that had spent its budget woke itself, and the one around it polled it again for all of its own
+/// budget: 2,048 polls to the power of the nesting before the task's neighbours had their turn. On a tokio
+/// thread whose task had spent tokio's budget that stood still for minutes.
 #[test]
 fn nested_budgets_do_not_multiply() {
     const BUDGET: u32 = 50;

@@ -1,5 +1,5 @@
-//! Shuttle: barriers with more parties than loom can take, in random orders: several barriers, channels beside them, newcomers, parties that
-//! give up, leave, or are reserved for a receiver elsewhere.
+//! Shuttle: barriers with more parties than loom can take, in random orders: several barriers, channels
+//! beside them, newcomers, parties that give up, leave, or are reserved for a receiver elsewhere.
 //!
 //! `RUSTFLAGS="--cfg shuttle" cargo test --release -p dunlin-core --test shuttle_barrier`
 #![cfg(shuttle)]
@@ -161,7 +161,7 @@ fn enrolments(count: usize) -> Vec<Barrier> {
     all
 }
 
-/// Nobody begins a phase before everybody has ended the one before.
+/// No party begins a phase before all have ended the one before.
 #[test]
 fn five_parties() {
     check(500, || {
@@ -188,7 +188,7 @@ fn five_choices_at_two_barriers() {
         let pairs = enrolments(5).into_iter().zip(enrolments(5).into_iter().rev());
         let parties = pairs.map(|(a, b)| Party { barriers: vec![a, b], ..Party::default() });
         let did = all(parties.collect(), 3, false);
-        // Nobody has left before all were done, so all did the same.
+        // No party has left before all were done, so all did the same.
         for did in &did {
             assert_eq!(did.len(), 3);
         }
@@ -237,7 +237,7 @@ fn some_give_up() {
     check(500, || ring(3, 4, true, false));
 }
 
-/// Lone operations with a deadline that passes: who says that all were there was there.
+/// Lone operations with a deadline that passes: a party that reports the phase complete was there.
 #[test]
 fn deadlines() {
     check(500, || {
@@ -283,7 +283,8 @@ fn newcomers_and_leavers() {
     });
 }
 
-/// The channels beside the barrier lead elsewhere, so choices are reserved while the others are there. Time passes.
+/// The channels beside the barrier lead elsewhere, so choices are reserved while the others are there. Time
+/// passes.
 #[test]
 fn receivers_elsewhere() {
     check(200, || {

@@ -1,4 +1,5 @@
-//! Shuttle: parties too many for loom, in random orders: rings, a diamond, many senders and receivers, claims, poison.
+//! Shuttle: parties too many for loom, in random orders: rings, a diamond, many senders and receivers,
+//! claims, poison.
 //!
 //! `RUSTFLAGS="--cfg shuttle" cargo test --release -p dunlin-core --test shuttle_choice`
 #![cfg(shuttle)]
@@ -46,7 +47,7 @@ fn choose(sends: &mut [(Sender<u32>, u32)], receives: &mut [Receiver<u32>]) -> D
     did
 }
 
-/// Every value sent was received, once; nobody parted from a willing partner.
+/// Every value sent was received, once; no party gave up on a willing partner.
 fn agree(did: &[Did]) -> usize {
     let mut sent: Vec<_> = did.iter().filter_map(|d| if let Did::Sent(v) = d { Some(*v) } else { None }).collect();
     let mut got: Vec<_> = did.iter().filter_map(|d| if let Did::Received(v) = d { Some(*v) } else { None }).collect();
@@ -58,8 +59,9 @@ fn agree(did: &[Did]) -> usize {
 
 type Party = (Vec<(Sender<u32>, u32)>, Vec<Receiver<u32>>);
 
-/// Parties that share a channel for each pair in `edges`, from the first to the second; each makes one choice over all it
-/// has, and leaves. `apart`: the halves of every channel are joined by agents, on one more thread.
+/// Parties that share a channel for each pair in `edges`, from the first to the second; each makes one choice
+/// over all it has, and leaves. `apart`: the halves of every channel are joined by agents, on one more
+/// thread.
 fn parties(count: usize, edges: &[(usize, usize)], apart: bool) -> Vec<Did> {
     let mut all: Vec<Party> = (0..count).map(|_| Default::default()).collect();
     let mut agents = Vec::new();
@@ -171,8 +173,8 @@ fn four_senders_four_receivers() {
     });
 }
 
-/// The same over and over, so that what one choice leaves behind is met by the next: two sending and two receiving parties,
-/// three rounds, dead offers everywhere.
+/// The same over and over, so that what one choice leaves behind is met by the next: two sending and two
+/// receiving parties, three rounds, dead offers everywhere.
 #[test]
 fn choices_in_a_loop() {
     check(7_500, || {
@@ -293,7 +295,7 @@ fn send_to_any_in_choices() {
     });
 }
 
-/// Choices with a foreign branch that is polled often: whoever is turned away is roused.
+/// Choices with a foreign branch that is polled often: a receiver that is turned away is roused.
 #[test]
 fn busy_choices() {
     check(10_000, || {
@@ -325,7 +327,8 @@ fn busy_choices() {
     });
 }
 
-/// Lone sends, claims and claims given up, of three handles each: nobody is stuck, no value is lost, none doubled.
+/// Lone sends, claims and dropped claims, of three handles each: none is stuck, no value is lost, none
+/// doubled.
 #[test]
 fn shared_ends_and_claims() {
     check(7_500, || {
@@ -372,7 +375,8 @@ fn shared_ends_and_claims() {
             })
         };
         let receivers = vec![receive(rx.clone(), true), receive(rx, false)];
-        // Those who have the floor and those who were offered the end are all polled, but on a thread that may be late.
+        // The operations with the floor and the claimers that were offered the end are all polled, but on a
+        // thread that may be late.
         let time = thread::spawn(|| {
             for _ in 0..4 {
                 thread::yield_now();
@@ -507,7 +511,8 @@ fn drops_at_any_time() {
     });
 }
 
-/// Four receivers join and leave while values are sent; each gets those that were sent while it was there, none left out.
+/// Four receivers join and leave while values are sent; each gets those that were sent while it was there,
+/// none left out.
 #[test]
 fn a_broadcast_to_receivers_that_come_and_go() {
     for policy in [rendezvous(), fifo(1)] {
@@ -542,7 +547,8 @@ fn a_broadcast_to_receivers_that_come_and_go() {
     }
 }
 
-/// One of four poisons at any moment: the others and the sender hear of it, and a value counts as received exactly where it was.
+/// One of four poisons at any moment: the others and the sender hear of it, and a value counts as received
+/// exactly where it was.
 #[test]
 fn a_broadcast_is_poisoned() {
     check(300, || {
@@ -588,8 +594,8 @@ fn a_broadcast_is_poisoned() {
     });
 }
 
-/// Receivers elsewhere, each behind agents: one leaves, one is cut off, and so is one of the sends. Those who stay get the values in order, each
-/// once, and none is missing whose send was `Ok`.
+/// Receivers elsewhere, each behind agents: one leaves, one is cancelled, and so is one of the sends. The
+/// remaining ones get the values in order, each once, and none is missing whose send was `Ok`.
 #[test]
 fn a_broadcast_to_receivers_elsewhere() {
     check(1_000, || {
@@ -645,7 +651,8 @@ fn a_broadcast_to_receivers_elsewhere() {
     });
 }
 
-/// Three handles of a shared sender post, and cancel some; two receivers: each value is received once or comes back.
+/// Three handles of a shared sender post, and cancel some; two receivers: each value is received once or
+/// comes back.
 #[test]
 fn posts_of_several_senders() {
     for policy in [rendezvous(), fifo(2)] {

@@ -1,16 +1,17 @@
-//! The demo and the farms of the `dunlin` command: programs of many processes, which are there to be watched and
-//! read.
+//! The demo and the farms of the `dunlin` command: programs of many processes, which are there to be watched
+//! and read.
 //!
 //! - [`demo`]: a broker, workers and customers, for `dunlin demo`;
 //! - [`farm`]: a master and its workers, for `dunlin farm`, and a worker for `dunlin node`.
 //!
-//! Their components are functions of channel ends. They run in one program over local channels, or each in an OS
-//! process of its own.
+//! Their components are functions of channel ends. They run in one program over local channels, or each in an
+//! OS process of its own.
 //!
 //! # In a command
 //!
-//! Both start their OS processes from the binary that they run in, so that binary answers to two command lines:
-//! one whose first argument is [`demo::PART`], and `farm worker` with the options of [`farm::Joining`].
+//! Both start their OS processes from the binary that they run in, so that binary answers to two command
+//! lines: one whose first argument is [`demo::PART`], and `farm worker` with the options of
+//! [`farm::Joining`].
 //!
 //! ```no_run
 //! use std::process::ExitCode;

@@ -30,7 +30,8 @@ fn job(number: u64) -> Numbered<Endless> {
     Numbered { number, job: Endless }
 }
 
-/// While a worker does the first job it takes so many more as its buffer has places, and no other: all that it has not done it gives back.
+/// While a worker does the first job it takes so many more as its buffer has places, and no other: all that
+/// it has not done it gives back.
 async fn takes_ahead(buffer: usize, is_shared: bool) -> Result {
     let ((enrol, mut enrolments), (to_workers, jobs), (reports, _to_master)) = (channel(), channel(), channel());
     let shared = is_shared.then(|| SharedEnds { jobs: jobs.share(), reports: reports.share() });

@@ -1,4 +1,5 @@
-//! What the documents of `docs/` say is tested here: their blocks of Rust as doctests, their shell commands in `tests/`.
+//! What the documents of `docs/` say is tested here: their blocks of Rust as doctests, their shell commands
+//! in `tests/`.
 
 /// Every block of it is a program.
 #[cfg(doctest)]

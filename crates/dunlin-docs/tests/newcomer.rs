@@ -1,4 +1,5 @@
-//! The commands of the tutorial's first section, run as they stand there: a program of one's own, from nothing.
+//! The commands of the tutorial's first section, run as they stand there: a program of one's own, from
+//! nothing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,7 +23,7 @@ fn blocks(language: &str) -> Vec<String> {
 
 fn shell(commands: &str, folder: &Path) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
-    // Its dependencies are built once, whoever runs this.
+    // Its dependencies are built once for all runs.
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let target = root.join(target).join("newcomer");
     let output = Command::new("bash")

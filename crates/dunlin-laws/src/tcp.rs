@@ -1,12 +1,13 @@
 //! The fifth transport: two nodes in one program, over TCP on loopback.
 //!
-//! Sockets, time and the runtime's threads are real, so a seed does not determine a run, only the order of the
-//! law's own tasks. It shows that a node on tokio does what the simulated one does.
+//! Sockets, time and the runtime's threads are real, so a seed does not determine a run, only the order of
+//! the law's own tasks. It shows that a node on tokio does what the simulated one does.
 //!
-//! Quiescence is detected as follows. When the rig's tasks rest, all woken tasks of the nodes run, and neither
-//! node works on a channel, a value is sent and received each way. Everything a node had sent before has then
-//! arrived, and so has every immediate answer. If the nodes received nothing but these two values meanwhile,
-//! nothing was under way; otherwise the values are sent again. Only then is a law that expects no event judged.
+//! Quiescence is detected as follows. When the rig's tasks rest, all woken tasks of the nodes run, and
+//! neither node works on a channel, a value is sent and received each way. Everything a node had sent before
+//! has then arrived, and so has every immediate answer. If the nodes received nothing but these two values
+//! meanwhile, nothing was under way; otherwise the values are sent again. Only then is a law that expects no
+//! event judged.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;

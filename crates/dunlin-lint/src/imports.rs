@@ -289,7 +289,7 @@ mod tests {
         // What the root defines of its own is the root's.
         let files = [("lib.rs", "mod a; use crate::a::A; pub struct Own;"), ("a.rs", "use crate::Own; pub struct A;")];
         assert_eq!(cycles(&files), [["crate", "a"]]);
-        // What comes from another crate is nobody's here.
+        // What comes from another crate belongs to no module here.
         let files =
             [("lib.rs", "mod a; pub use a::A; pub use std::sync::Arc;"), ("a.rs", "use crate::Arc; pub struct A;")];
         assert_eq!(cycles(&files), Vec::<Vec<String>>::new());

@@ -11,7 +11,7 @@
 //! cargo run -p dunlin-lint -- --record  writes the figures into ratchet.toml
 //! ```
 //!
-//! - [`imports`]: who imports whom, and the cycles;
+//! - [`imports`]: which module imports which, and the cycles;
 //! - [`lines`]: comments and functions;
 //! - [`ratchet`]: the file, and what differs from it.
 

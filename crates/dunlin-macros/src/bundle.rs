@@ -216,7 +216,7 @@ impl Description {
         }
     }
 
-    /// Reads each field: nobody makes this struct, and the compiler would call it dead code.
+    /// Reads each field: this struct is never made, and the compiler would report dead code.
     fn reads(&self) -> TokenStream {
         let name = &self.name;
         let fields = self.members.iter().map(|member| &member.name);

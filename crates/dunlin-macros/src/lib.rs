@@ -248,15 +248,19 @@ pub fn test(arguments: TokenStream, function: TokenStream) -> TokenStream {
 
 /// Makes of an `async fn` a process that joins its ends in a scope by itself.
 ///
-/// What is left is a function of the parameters that are not wired, which gives what `Scope::fork` takes. Calling it does nothing yet.
+/// What is left is a function of the parameters that are not wired, which gives what `Scope::fork` takes.
+/// Calling it does nothing yet.
 ///
 /// # Wires
 ///
-/// - `#[sender("name")]`, `#[receiver("name")]`: an end of the channel of this name. The parameter's type says how it is joined:
-///   `Sender<T>` alone, `Sender<T, NoPoison>` without the power to poison, `Shared<Sender<T>>` together with others. With
-///   `#[receiver("name", fifo(4))]` the annotation says the channel's policy: at one of its ends.
-/// - `#[client("name")]`, `#[server("name")]`: a face of a bundle, or an end of a `Call`; a `Shared` one together with others.
-/// - The word `portable` behind that: the name may be one that the scope's rule gives to a node, `#[sender("name", portable)]`.
+/// - `#[sender("name")]`, `#[receiver("name")]`: an end of the channel of this name. The parameter's type
+///   says how it is joined: `Sender<T>` alone, `Sender<T, NoPoison>` without the power to poison,
+///   `Shared<Sender<T>>` together with others. With `#[receiver("name", fifo(4))]` the annotation says the
+///   channel's policy: at one of its ends.
+/// - `#[client("name")]`, `#[server("name")]`: a face of a bundle, or an end of a `Call`; a `Shared` one
+///   together with others.
+/// - The word `portable` behind that: the name may be one that the scope's rule gives to a node,
+///   `#[sender("name", portable)]`.
 /// - `#[scope]`: the scope in which it was forked, for a process that forks others.
 ///
 /// A name is an expression that gives a string, and may use the arguments: `#[sender(format!("out{n}"))]`.
@@ -265,8 +269,8 @@ pub fn test(arguments: TokenStream, function: TokenStream) -> TokenStream {
 ///
 /// # Arguments
 ///
-/// `propagate`: how the process ends, its channels end. Of a function that returns a `Result` with `dunlin::Error`, or the error of
-/// an operation:
+/// `propagate`: how the process ends, its channels end. Of a function that returns a `Result` with
+/// `dunlin::Error`, or the error of an operation:
 ///
 /// | it ends with | the channels of its ends are |
 /// |---|---|
@@ -275,14 +279,16 @@ pub fn test(arguments: TokenStream, function: TokenStream) -> TokenStream {
 /// | an error that says that a channel was poisoned | poisoned, with the same reason |
 /// | another error, or a panic | poisoned, with its text |
 ///
-/// Its ends are those that it has joined by annotation, in whatever they are: unshared, shared, a face of a bundle with all its channels. Ends
-/// that came as arguments, or that it has dropped by then, are not concerned; those without the power to poison are left. A channel is retired or poisoned for
-/// all who share an end of it: where that is too much, use `next`, and return `Ok` at the end of the input. Without the word, ends are
-/// left whatever the process returns.
+/// Its ends are those that it has joined by annotation, in whatever they are: unshared, shared, a face of a
+/// bundle with all its channels. Ends that came as arguments, or that it has dropped by then, are not
+/// concerned; those without the power to poison are left. A channel is retired or poisoned for all others
+/// that share an end of it: where that is too much, use `next`, and return `Ok` at the end of the input.
+/// Without the keyword, ends are left whatever the process returns.
 ///
 /// # What is refused
 ///
-/// Functions that are not `async`; `self`; lifetimes, and parameters that borrow: a process outlives whoever forks it.
+/// Functions that are not `async`; `self`; lifetimes, and parameters that borrow: a process outlives its
+/// forker.
 ///
 /// # Examples
 ///

@@ -1,7 +1,7 @@
 //! `#[process]`: an `async fn` becomes a function of what is not wired, which gives what a scope can fork.
 //!
-//! What `#[process] async fn indent(#[receiver("raw", fifo(4))] mut raw: Receiver<String>, by: usize) -> Result { .. }`
-//! becomes, with names shortened:
+//! What `#[process] async fn indent(#[receiver("raw", fifo(4))] mut raw: Receiver<String>, by: usize) ->
+//! Result { .. }` becomes, with names shortened:
 //!
 //! ```text
 //! fn indent(by: usize) -> impl Wired<Output = Result> {
@@ -14,8 +14,8 @@
 //! ```
 //!
 //! - The body stays an `async fn`, not a block: its mismatched types are then reported in place.
-//! - With `propagate` the body is an async block within that function, which only borrows the ends that it does not give away: so they are still there
-//!   when it has ended, and can be poisoned before they are left.
+//! - With `propagate` the body is an async block within that function, which only borrows the ends that it
+//!   does not give away: so they are still there when it has ended, and can be poisoned before they are left.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -120,7 +120,7 @@ struct Parameter {
 
 /// Where a parameter's value comes from.
 enum Wire {
-    /// Whoever calls the function.
+    /// The caller of the function.
     Argument,
     /// The scope: it is the scope.
     Scope,
@@ -194,7 +194,8 @@ impl Parameter {
             }
             Wire::Name(named) => {
                 let Named { kind, place, name, policy, portable } = &**named;
-                // The calls have the attribute's place as their own: what goes wrong while it is joined, and the wait records, name it.
+                // The calls have the attribute's place as their own: what goes wrong while it is joined, and
+                // the wait records, name it.
                 let place = *place;
                 let kind = match kind.to_string().as_str() {
                     "sender" => quote_spanned!(place=> ::dunlin::__rt::AsSender),

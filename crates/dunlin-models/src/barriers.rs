@@ -1,4 +1,5 @@
-//! Barriers whose parties are at several nodes, by the code that is used (`dunlin-core/src/barrier/`): [`live`](crate::live).
+//! Barriers whose parties are at several nodes, by the code that is used (`dunlin-core/src/barrier/`):
+//! [`live`](crate::live).
 //!
 //! Node 0 keeps the barrier. Parties are enrolled there and at other nodes, and each follows a script.
 
@@ -12,8 +13,10 @@ use crate::live::{Bounds, Gate, Ground, Laws, Node, Play};
 
 /// What is searched.
 ///
-/// A script is a text, of which each letter is something that the party does next: `s` comes to the barrier, and may give that up, `x` comes there in a choice, the other branch of which may be
-/// taken, `e` enrols another party, which does the same from there on, `A` and `B` and so on goes to node 0, 1 and so on, `.` stays enrolled. Else it resigns in the end.
+/// A script is a text, of which each letter is something that the party does next: `s` comes to the barrier,
+/// and may give that up, `x` comes there in a choice, the other branch of which may be taken, `e` enrols
+/// another party, which does the same from there on, `A` and `B` and so on goes to node 0, 1 and so on, `.`
+/// stays enrolled. Else it resigns in the end.
 #[derive(Clone, Debug, Default)]
 pub struct Scenario {
     /// What it is called.
@@ -54,7 +57,7 @@ impl Facts {
         self.broken.borrow_mut().get_or_insert(what);
     }
 
-    /// `own` has completed a phase: so everybody had come to it, and nobody has completed the next.
+    /// `own` has completed a phase: so every party had come to it, and none has completed the next.
     fn complete(&self, own: usize) {
         let mut parties = self.parties.borrow_mut();
         parties[own].done += 1;

@@ -1,7 +1,9 @@
-//! A ring of parties, each on a node of its own, each of which runs a choice again and again: to send to the next one, or to receive from the one before.
-//! `docs/choice.md`, section 3, over the protocol's own machines.
+//! A ring of parties, each on a node of its own, each of which runs a choice again and again: to send to the
+//! next one, or to receive from the one before. `docs/choice.md`, section 3, over the protocol's own
+//! machines.
 //!
-//! The choice, its channel's queue and its asks are played here; what goes between nodes, and is held to be reserved there, is the machine's.
+//! The choice, its channel's queue and its asks are played here; what goes between nodes, and is held to be
+//! reserved there, is the machine's.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -15,7 +17,8 @@ use dunlin_proto::{Action, Config, HomeHears, Machine, ProxyHears};
 use crate::explore::World;
 
 const NOW: Time = Time(0);
-/// Requests are counted up to this and then again: fewer are ever under way, and so there are not states without end.
+/// Requests are counted up to this and then again: fewer are ever under way, and so there are not states
+/// without end.
 const REQUESTS: u64 = 16;
 
 /// How many there are, and how often.
@@ -86,7 +89,7 @@ fn declaration(face: Face) -> Declaration {
 }
 
 impl Ring {
-    /// The ring, with all channels attached, and nobody polled.
+    /// The ring, with all channels attached, and no party polled.
     ///
     /// # Panics
     /// The machine does not take what is said of a channel here.
@@ -162,7 +165,7 @@ impl Ring {
         match heard {
             HomeHears::OfferedByChoice(ticket, _) => party.queue.push(ticket),
             HomeHears::Granted(ticket, request, _) => {
-                // Who gave up and has not asked anew is not here any more for it.
+                // A party that gave up and has not asked anew does not wait for it any more.
                 let asked = party.choice.as_mut().and_then(|choice| choice.asked.as_mut());
                 match asked.filter(|asked| (asked.0, asked.1) == (ticket, request)) {
                     Some(asked) => asked.2 = true,
@@ -379,7 +382,7 @@ impl World for Ring {
             return Err(what.clone());
         }
         for (me, party) in self.parties.iter().enumerate() {
-            // Whoever has received has taken a value of a choice that had been reserved for it.
+            // A receiver has taken a value of a choice that had been reserved for it.
             let taken = self.parties[(me + 1) % self.parties.len()].received.len();
             if party.sent > taken {
                 return Err(format!("{me} has sent {} values, and {taken} were received", party.sent));

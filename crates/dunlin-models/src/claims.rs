@@ -1,4 +1,5 @@
-//! Claims of a shared end whose handles are at several nodes, by the code that is used (`dunlin-core/src/share/`): [`live`](crate::live).
+//! Claims of a shared end whose handles are at several nodes, by the code that is used
+//! (`dunlin-core/src/share/`): [`live`](crate::live).
 //!
 //! Node 0 keeps the end. Users have handles there and at other nodes, and each follows a script.
 
@@ -30,9 +31,11 @@ pub enum What {
 
 /// What is searched.
 ///
-/// A script is a text, of which each letter is something that the user does next: `1` to `9` claims the end for so many values, `c` claims it and uses it for nothing, `o` is a
-/// lone operation, `e` an extended one, `x` one in a choice, `h` claims the end if that is there, in a choice that is over at once, `r` claims a receiver and retires its channel, `z` receives to the end of
-/// the channel, `A` and `B` and so on goes with its handle to node 0, 1 and so on, `.` keeps the handle to the end. In the end the handle is dropped.
+/// A script is a text, of which each letter is something that the user does next: `1` to `9` claims the end
+/// for so many values, `c` claims it and uses it for nothing, `o` is a lone operation, `e` an extended one,
+/// `x` one in a choice, `h` claims the end if that is there, in a choice that is over at once, `r` claims a
+/// receiver and retires its channel, `z` receives to the end of the channel, `A` and `B` and so on goes with
+/// its handle to node 0, 1 and so on, `.` keeps the handle to the end. In the end the handle is dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Scenario {
     /// What it is called.
@@ -60,7 +63,7 @@ pub struct Scenario {
 pub struct Facts {
     claims: Cell<u32>,
     words: Cell<u32>,
-    /// Who has a claim, by node.
+    /// The claimer, by node.
     holders: RefCell<Vec<Node>>,
     heard: RefCell<Vec<Word>>,
     /// In which claim each was heard, of a shared receiver.
@@ -79,7 +82,7 @@ pub struct Facts {
     face_lost: Cell<bool>,
     /// The keeper knows the handles that have gone on from these nodes.
     welcome: RefCell<Vec<Node>>,
-    /// Who has claimed the receiver has retired its channel.
+    /// The claimer of the receiver has retired its channel.
     retired: Cell<bool>,
     /// Nothing is buffered in it.
     is_rendezvous: Cell<bool>,
@@ -112,7 +115,7 @@ impl Facts {
     }
 }
 
-/// Somebody has the claim as long as this lives.
+/// The claim is held as long as this lives.
 struct Held(Rc<Facts>, Node);
 
 impl Held {
@@ -134,7 +137,7 @@ impl Drop for Held {
     }
 }
 
-/// One who follows a script.
+/// A user that follows a script.
 struct User {
     name: String,
     node: Node,
@@ -297,7 +300,7 @@ impl User {
         sent.is_ok()
     }
 
-    /// Whoever gives up its receive begins it anew.
+    /// A user that gives up its receive begins it anew.
     async fn receives(&self, claim: u32, mut receive: impl AsyncFnMut() -> Result<Word, RecvError>) {
         loop {
             let heard = self.gate.unless("gives up its receive", receive()).await;
@@ -535,7 +538,7 @@ impl Laws for Rc<Facts> {
                 return Err(format!("{word:?} was not sent, and it was received"));
             }
         }
-        // Nobody comes between the values of a claim.
+        // No value comes between those of a claim.
         for (at, word) in heard.iter().enumerate().filter(|(_, word)| word.1 != 0) {
             let before = heard[..at].iter().rposition(|other| other.1 == word.1);
             if before.is_some_and(|before| before + 1 != at) {

@@ -1,5 +1,5 @@
-//! Exhaustive searches of dunlin's hard protocols: every order in which messages can arrive, every moment for each thing a user can do,
-//! within small bounds.
+//! Exhaustive searches of dunlin's hard protocols: every order in which messages can arrive, every moment for
+//! each thing a user can do, within small bounds.
 //!
 //! Of ends that travel ([`travel`]) and choices ([`choices`]) the transition functions are those of
 //! `dunlin-proto`: a [`Machine`](dunlin_proto::Machine) for each node, without sockets. What is a model there

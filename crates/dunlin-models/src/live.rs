@@ -1,12 +1,16 @@
-//! The search of code that runs: tasks at several nodes, with `dunlin-core`'s own futures in them, and the words that its agents say to each other.
+//! The search of code that runs: tasks at several nodes, with `dunlin-core`'s own futures in them, and the
+//! words that its agents say to each other.
 //!
-//! A future cannot be cloned, so every way is played from its beginning. What is chosen is which word arrives next, which user goes on, when time passes, and when a
-//! node is lost. A word is on its way for any time, in order within its channel and direction.
+//! A future cannot be cloned, so every way is played from its beginning. What is chosen is which word arrives
+//! next, which user goes on, when time passes, and when a node is lost. A word is on its way for any time, in
+//! order within its channel and direction.
 //!
-//! Nobody can look into a future, but its state comes of what has happened at its node, in order. So two ways on which the same has happened at each node lead to
-//! the same state, and only one of them is followed (`Past`).
+//! A future cannot be looked into, but its state follows from what has happened at its node, in order. So two
+//! ways on which the same has happened at each node lead to the same state, and only one of them is followed
+//! (`Past`).
 //!
-//! How ends go from node to node is played: an end in a word is where the word has arrived. `travel.rs` searches that.
+//! How ends go from node to node is played: an end in a word is where the word has arrived. `travel.rs`
+//! searches that.
 
 use std::cell::{Cell, RefCell};
 use std::collections::hash_map::DefaultHasher;
@@ -33,7 +37,7 @@ use crate::explore::{Broken, Seen};
 /// A node's number.
 pub type Node = usize;
 
-/// What users send to each other: who, in which of its claims (0: in none), and which of all.
+/// What users send to each other: the user, in which of its claims (0: in none), and which of all.
 pub type Word = (u32, u32, u32);
 
 /// In which order the tasks of a node run that were woken.
@@ -53,15 +57,18 @@ pub enum Order {
 pub struct Bounds {
     /// In which order tasks run.
     pub order: Order,
-    /// How often patience may run out while something else can happen. When nothing else can it does in any case.
+    /// How often patience may run out while something else can happen. When nothing else can it does in any
+    /// case.
     pub ticks: u32,
     /// How many waits are given up.
     pub drops: u32,
     /// Which of these nodes may be lost, one of them.
     pub deaths: &'static [Node],
-    /// Values are in the words that give them back, as [`dunlin_core::agent::join`] has it; else a node keeps each until it knows what became of it, and what goes is a copy.
+    /// Values are in the words that give them back, as [`dunlin_core::agent::join`] has it; else a node keeps
+    /// each until it knows what became of it, and what goes is a copy.
     pub moves: bool,
-    /// Users' values stay where they are until it is known who receives them: what goes says where each can be read, and reading takes its time.
+    /// Users' values stay where they are until their receiver is known: the message names where each can be
+    /// read, and reading takes its time.
     pub unread: Unread,
     /// What the first words say has not been heard when the search begins.
     pub young: bool,
@@ -178,7 +185,8 @@ struct Task {
     gate: Option<Rc<Gate>>,
 }
 
-/// A node, and which of those that began there it is: the same on all ways on which the same has happened there.
+/// A node, and which of those that began there it is: the same on all ways on which the same has happened
+/// there.
 type Key = (Node, u32);
 
 /// To the receiver's half.
@@ -228,12 +236,12 @@ struct Link {
     unread: Unread,
     /// At the receiver's half: what was offered without its value.
     offered_unread: BTreeMap<u64, Word>,
-    /// What is being read there, and for which request. `None`: for who receives there.
+    /// What is being read there, and for which request. `None`: for a receive there.
     reading: BTreeMap<u64, (Option<u64>, Word)>,
     passing: Passing,
     /// It keeps none: a value that is given back is in the word that says so.
     moves: bool,
-    /// Values fit into the channel: who sends one waits for nobody.
+    /// Values fit into the channel: a send of one never waits.
     has_places: bool,
     /// Words that begin so cannot go.
     refuses: &'static [&'static str],
@@ -268,7 +276,7 @@ impl Link {
             outlet,
             inlet,
         };
-        // Whoever read the end wants nothing of its channels: so the one that it came with hears.
+        // The reader of the end needs nothing of its channels: so the one that it came with is notified.
         if link.outlet.is_none() {
             link.forth.push_back(Forth::Gone);
         }
@@ -316,7 +324,7 @@ impl Link {
                     self.reading.remove(&ticket);
                 }
                 match (event, &self.outlet) {
-                    // Nobody waits for it, which is checked; so it is the same when it comes.
+                    // No task waits for it, which is checked; so it is the same when it comes.
                     (FromReceiver::Credit(places), Some(outlet)) => outlet.credit(places),
                     (FromReceiver::Reserve(ticket, _), _) if self.offered_unread.contains_key(&ticket) => {
                         let word = self.offered_unread[&ticket];
@@ -429,7 +437,7 @@ impl Link {
     fn deliver_forth(&mut self) {
         let Some(message) = self.forth.pop_front() else { return };
         let Some(inlet) = &mut self.inlet else {
-            // Whoever would receive it is gone, and has said so.
+            // Its receiver is gone, and has reported that.
             match message {
                 Forth::Offer(ticket, value) | Forth::Grant(ticket, _, value) => {
                     self.back.push_back(Back::Said(FromReceiver::Failed(ticket, Some(value), Why::Closed)));
@@ -581,7 +589,8 @@ impl Link {
         }
     }
 
-    /// Of messages of users. Else the channel is the library's own, and nothing else at its node touches it but tasks there.
+    /// Of messages of users. Else the channel is the library's own, and nothing else at its node touches it
+    /// but tasks there.
     fn is_of_users(&self) -> bool {
         let outlet = self.outlet.as_ref().map(AnyOutlet::shape);
         outlet.or_else(|| self.inlet.as_ref().map(AnyInlet::shape)).is_some_and(|shape| shape.is::<Word>())
@@ -590,8 +599,9 @@ impl Link {
 
 /// What has happened, as far as it is not the same in another order.
 ///
-/// At each node tasks run, which may touch everything there: their order counts, and what had arrived before them. A word that has arrived and wakes nobody has touched its channel only: those
-/// of different channels may come in any order.
+/// At each node tasks run, which may touch everything there: their order counts, and what had arrived before
+/// them. A word that has arrived and wakes no task has touched its channel only: those of different channels
+/// may come in any order.
 #[derive(Clone, Default)]
 struct Past {
     ran: BTreeMap<Node, u64>,
@@ -625,7 +635,8 @@ impl Past {
     }
 }
 
-/// A value as it is sent, as JSON for people, and the channels whose ends are in it. One that cannot be written is nothing.
+/// A value as it is sent, as JSON for people, and the channels whose ends are in it. One that cannot be
+/// written is nothing.
 fn written(value: &Value) -> (Vec<u8>, String, Vec<ChannelId>) {
     let (mut outbox, mut bytes) = (Outbox::new(), Vec::new());
     if outbox.encode(|| value.write(Format::Cbor, &mut Sink::new(&mut bytes, u64::MAX))).is_err() {
@@ -688,7 +699,8 @@ impl Ground {
         self.0.borrow_mut().tasks.push((key, Task { name, future, flag: Flag::woken(), gate }));
     }
 
-    /// The end goes from one node to another, and is there at once. What is said over its channels takes its time.
+    /// The end goes from one node to another, and is there at once. What is said over its channels takes its
+    /// time.
     ///
     /// # Panics
     /// If it cannot: no other value may stand for it.
@@ -791,7 +803,7 @@ pub trait Laws {
 
 /// How a world begins.
 pub trait Play {
-    /// Who knows what must hold.
+    /// What must hold is checked here.
     type Laws: Laws;
 
     /// What may happen.
@@ -1104,7 +1116,7 @@ impl<L: Laws> Stage<L> {
         }
     }
 
-    /// All that is at this node is lost, and what it has said and nobody has heard.
+    /// All that is at this node is lost, and every message of it that has not arrived.
     fn die(&mut self, node: Node) {
         self.dead = Some(node);
         for link in self.links.values_mut().filter(|link| link.at.0 == node || link.at.1 == node) {
@@ -1190,7 +1202,7 @@ impl<L> Drop for Stage<L> {
     }
 }
 
-/// Time, and who is patient, are the program's: one search goes on at a time.
+/// Time, and patience, belong to the whole program: one search runs at a time.
 static CLOCK: Mutex<()> = Mutex::new(());
 
 /// A place on the way: what could happen there, and which of it did.
@@ -1249,7 +1261,8 @@ fn broken<P: Play>(play: &P, way: Vec<Step>) -> Box<Broken> {
     Box::new(Broken { what, way: names })
 }
 
-/// Searches all that can come of how `play` begins, up to `states_max` states, depth first. `progress` hears of every 100,000th.
+/// Searches all that can come of how `play` begins, up to `states_max` states, depth first. `progress` hears
+/// of every 100,000th.
 ///
 /// # Errors
 /// A state that breaks a law, and a way there.

@@ -7,7 +7,8 @@ use dunlin_models::scenarios;
 
 /// Searches every order of events in small worlds, with the protocol's own transitions.
 ///
-/// Prints for each scenario how many states there are; or, if a law does not hold in one, a shortest way there, and ends with 1.
+/// Prints for each scenario how many states there are; or, if a law does not hold in one, a shortest way
+/// there, and ends with 1.
 #[derive(Parser)]
 #[command(version)]
 struct Args {

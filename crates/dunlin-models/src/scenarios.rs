@@ -61,7 +61,7 @@ pub fn all() -> Vec<Search> {
     travelling.chain(looped).chain(read).chain(claimed).chain(synced).collect()
 }
 
-/// Claims of a shared end that node 0 keeps: who claims where is in the scripts.
+/// Claims of a shared end that node 0 keeps: the scripts have each claim and its node.
 fn claimed() -> Vec<claims::Scenario> {
     use claims::{Scenario, What};
     let send = Scenario::default();
@@ -578,7 +578,7 @@ fn claimed() -> Vec<claims::Scenario> {
     ]
 }
 
-/// Barriers that node 0 keeps: who comes to them where is in the scripts.
+/// Barriers that node 0 keeps: the scripts have each party and its node.
 fn synced() -> Vec<barriers::Scenario> {
     let only = |name, parties, bounds| barriers::Scenario { name, parties, bounds };
     let none = Bounds::default();
@@ -607,7 +607,8 @@ fn synced() -> Vec<barriers::Scenario> {
     ]
 }
 
-/// Choices in a ring of parties, each run more than once: one digit is the number of parties, the other how often each runs its choice.
+/// Choices in a ring of parties, each run more than once: one digit is the number of parties, the other how
+/// often each runs its choice.
 fn looped() -> Vec<choices::Scenario> {
     let base = choices::Scenario::default();
     vec![
@@ -653,7 +654,8 @@ fn read() -> Vec<reading::Scenario> {
     bases.into_iter().flat_map(|(name, channels, parties)| chances(format!("read-{name}"), channels, parties)).collect()
 }
 
-/// Ends that travel, the small ones first. The name says what is special; two digits are the sender's moves and the receiver's.
+/// Ends that travel, the small ones first. The name says what is special; two digits are the sender's moves
+/// and the receiver's.
 fn travelling() -> Vec<Scenario> {
     let base = Scenario { nodes: 3, start: (0, 1), sends: 1, window: 4, ..Scenario::default() };
     vec![

@@ -1,7 +1,8 @@
 //! One channel whose ends travel between nodes: `docs/mobility.md`.
 //!
-//! Each node has the protocol's machine and, in place of a node's bridges, a queue of what is offered at the home. Messages that carry an end go over the
-//! same wires, and are taken or refused by their receivers at any moment.
+//! Each node has the protocol's machine and, in place of a node's bridges, a queue of what is offered at the
+//! home. Messages that carry an end go over the same wires, and are taken or refused by their receivers at
+//! any moment.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -34,7 +35,7 @@ pub struct Scenario {
     pub buffer: u32,
     /// How often the sender may be sent on, and the receiver.
     pub moves: (usize, usize),
-    /// How often a message with an end may go on from the node that it has come to, before anybody there has taken it.
+    /// How often a message with an end may go on from the node that it has come to, before it is taken there.
     pub throughs: usize,
     /// How many messages with an end may be refused.
     pub refusals: usize,
@@ -44,7 +45,8 @@ pub struct Scenario {
     pub drops: (bool, bool),
     /// How many connections may be lost for good.
     pub cuts: usize,
-    /// Frames are written on sockets, at any moment and one by one; and any of these may be lost at any moment, with what is on it, and its connection go on.
+    /// Frames are written on sockets, at any moment and one by one; and any of these may be lost at any
+    /// moment, with what is on it, and its connection go on.
     pub sockets: bool,
     /// How many nodes may die.
     pub deaths: usize,
@@ -66,7 +68,7 @@ enum Item {
     Carry(u8, Carried),
     Taken(u8),
     Refused(u8),
-    /// Nobody knows whether it was taken.
+    /// It is unknown whether it was taken.
     Unknown(u8),
 }
 
@@ -79,7 +81,7 @@ enum Carried {
 /// A message that goes through a node.
 #[derive(Clone, Debug)]
 struct Through {
-    /// By whom it came, and as which one of theirs.
+    /// The node that sent it, and which of its messages that is.
     from: (usize, u8),
     /// Where it goes, and as which one of this node's.
     to: (usize, u8),
@@ -99,13 +101,14 @@ enum Fate {
     Unknown,
 }
 
-/// The value of a choice's offer has been granted under the first number; the home may have asked anew, under the second.
+/// The value of a choice's offer has been granted under the first number; the home may have asked anew, under
+/// the second.
 type Granted = (u64, Option<u64>);
 
 /// A sending half at a node.
 #[derive(Clone, Debug, Default)]
 struct Half {
-    /// Its user has it; else it is in a message, or with somebody who took it from one.
+    /// Its user has it; else it is in a message, or with the node that took it from one.
     in_hand: bool,
     open: BTreeMap<u64, u8>,
     /// Offers of choices that are reserved.
@@ -162,7 +165,7 @@ struct Node {
     dead: bool,
     /// Messages with ends that have come and wait to be taken.
     inbox: Vec<(usize, u8, Carried)>,
-    /// Messages with ends that have been sent: to whom, which, whether it is the receiver.
+    /// Messages with ends that have been sent: the target, which, whether it is the receiver.
     outbox: Vec<(usize, u8, bool, Trip)>,
     passing: Vec<Through>,
     /// Next ticket.
@@ -251,7 +254,7 @@ impl Travel {
             scenario,
         };
         let (sender, receiver) = world.scenario.start;
-        // Both are at the receiver's node at first, where nobody else knows of them.
+        // Both are at the receiver's node at first, and known to no other.
         let terms = world.terms(receiver);
         let home = &mut world.nodes[receiver];
         home.machine.pair(CHANNEL, terms);
@@ -302,7 +305,8 @@ impl Travel {
         is_some
     }
 
-    /// Whatever socket is lost now: what is written on the next one is what was on its way, and then what would have been written.
+    /// Whatever socket is lost now: what is written on the next one is what was on its way, and then what
+    /// would have been written.
     fn check_sockets(&self) -> Result<(), String> {
         for (from, to) in self.pairs() {
             let rest =
@@ -461,7 +465,7 @@ impl Travel {
         self.put((me, from.0), Item::Taken(from.1));
     }
 
-    /// It has not been taken there, or nobody knows.
+    /// It has not been taken there, or that is unknown.
     fn not_passed(&mut self, me: usize, number: u8, how: fn(u8) -> Item) {
         let passing = &mut self.nodes[me].passing;
         let Some(at) = passing.iter().position(|through| through.to.1 == number) else { return };
@@ -470,7 +474,7 @@ impl Travel {
         self.put((me, through.from.0), how(through.from.1));
     }
 
-    /// Nobody knows whether this message was taken: its end is here again, unless somebody else has it.
+    /// It is unknown whether this message was taken: its end is here again, unless another node has it.
     fn unknown(&mut self, me: usize, number: u8) {
         if self.passes(me, number).is_some() {
             return self.not_passed(me, number, Item::Unknown);
@@ -734,7 +738,8 @@ impl Travel {
         let node = &mut self.nodes[me];
         let Some(half) = node.half.as_mut().filter(|half| half.in_hand && !half.failed) else { return false };
         if buffered {
-            // A send that finds no room waits in the sender's own half: nothing of it is to be seen here, but that it is used.
+            // A send that finds no room waits in the sender's own half: nothing of it is to be seen here, but
+            // that it is used.
             if half.credits == 0 {
                 node.machine.use_sender(NOW, CHANNEL);
                 self.act(me);
@@ -843,7 +848,7 @@ impl Travel {
                     node.in_hand = true;
                 }
                 Arrival::Returned => {
-                    // If it has only gone through here, nobody here has had it.
+                    // If it has only gone through here, it was never held here.
                     if node.receiver == Receiver::None {
                         node.receiver = Receiver::Guest;
                     }
@@ -1164,7 +1169,7 @@ impl World for Travel {
                     return Err(format!("offer {ticket} of node {me} waits for ever: no receiver sees it"));
                 }
             }
-            // A choice is reserved only by who has its value.
+            // A choice is reserved only by a home that has its value.
             for ticket in half.granted.keys() {
                 let has_it = |queued: &Queued| queued.ticket == *ticket && queued.asked == Asked::Firm;
                 if !home.is_some_and(|home| self.nodes[home].queue.iter().any(has_it)) {

@@ -1,4 +1,5 @@
-//! Bugs of ends that travel that the simulator found: one scene each, played by hand. Seeds would shift with every change of the code; these stay.
+//! Bugs of ends that travel that the simulator found: one scene each, played by hand. Seeds would shift with
+//! every change of the code; these stay.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -157,7 +158,8 @@ impl Nodes {
     }
 }
 
-/// A receiver went in a circle and was given again to where it had been; the word that the first gift was settled ended the second.
+/// A receiver went in a circle and was given again to where it had been; the word that the first gift was
+/// settled ended the second.
 #[test]
 fn a_receiver_that_comes_back_by_another_way_is_answered_for() {
     let mut nodes = Nodes::new(3);
@@ -176,7 +178,8 @@ fn a_receiver_that_comes_back_by_another_way_is_answered_for() {
     assert!(nodes.home_heard(0, &HomeHears::Lapsed(End::Gone)), "{:?}", nodes.homes);
 }
 
-/// A node had a sender again after an unknown message, used it, and got the other one: the first one's offers had no outcome.
+/// A node had a sender again after an unknown message, used it, and got the other one: the first one's offers
+/// had no outcome.
 #[test]
 fn a_sender_that_is_in_use_is_not_replaced_by_its_copy() {
     let mut nodes = Nodes::new(3);
@@ -199,7 +202,8 @@ fn a_sender_that_is_in_use_is_not_replaced_by_its_copy() {
     );
 }
 
-/// A half whose end was known elsewhere, of which it had not heard, was forgotten with its offers when that end came to its node.
+/// A half whose end was known elsewhere, of which it had not heard, was forgotten with its offers when that
+/// end came to its node.
 #[test]
 fn a_replaced_half_is_notified() {
     let mut nodes = Nodes::new(3);
@@ -226,7 +230,8 @@ fn a_replaced_half_is_notified() {
     assert!(nodes.proxies.contains(&(1, lost)), "{:?}", nodes.proxies);
 }
 
-/// The receiver was at home again after an unknown message, and moved; its copy came to the new home, and took its place there.
+/// The receiver was at home again after an unknown message, and moved; its copy came to the new home, and
+/// took its place there.
 #[test]
 fn a_late_copy_of_a_receiver_is_stale() {
     let mut nodes = Nodes::new(3);
@@ -244,7 +249,8 @@ fn a_late_copy_of_a_receiver_is_stale() {
     assert_eq!(nodes.receiver_arrives(0, late, 2), Arrival::Stale);
 }
 
-/// A channel came back to a node that had been its home; a claim of the first stay was taken for one of the second.
+/// A channel came back to a node that had been its home; a claim of the first stay was taken for one of the
+/// second.
 #[test]
 fn a_claim_is_of_one_home() {
     let mut nodes = Nodes::new(3);
@@ -267,7 +273,8 @@ fn a_claim_is_of_one_home() {
     assert!(nodes.home_heard(1, &HomeHears::Arrived(None)), "{:?}", nodes.homes);
 }
 
-/// The answer to a withdrawal came late to the home (it had gone on from there), which had said by then that its receiver is elsewhere: it said it on, and broke the protocol.
+/// The answer to a withdrawal came late to the home (it had gone on from there), which had said by then that
+/// its receiver is elsewhere: it said it on, and broke the protocol.
 #[test]
 fn a_home_that_announced_its_move_answers_no_offers() {
     let mut nodes = Nodes::new(3);
@@ -308,7 +315,8 @@ fn a_home_that_ends_answers_takes() {
     assert!(nodes.proxies.contains(&(1, ProxyHears::Ended(End::Gone))), "{:?}", nodes.proxies);
 }
 
-/// The sender was lost when its new home was known and had not been installed: the home waited for it for ever.
+/// The sender was lost when its new home was known and had not been installed: the home waited for it for
+/// ever.
 #[test]
 fn a_new_home_learns_of_a_sender_lost_meanwhile() {
     let mut nodes = Nodes::new(3);
@@ -329,7 +337,8 @@ fn a_new_home_learns_of_a_sender_lost_meanwhile() {
     assert!(nodes.home_heard(2, &HomeHears::Lost(Vec::new())), "{:?}", nodes.homes);
 }
 
-/// An end was taken by a node whose connection was over when its giver was told so: the giver waited for it for ever.
+/// An end was taken by a node whose connection was over when its giver was told so: the giver waited for it
+/// for ever.
 #[test]
 fn an_end_that_went_to_a_lost_node_is_lost() {
     let mut nodes = Nodes::new(3);
@@ -347,7 +356,8 @@ fn an_end_that_went_to_a_lost_node_is_lost() {
     assert!(nodes.home_heard(0, &HomeHears::Lapsed(End::Lost)), "{:?}", nodes.homes);
 }
 
-/// The same, and the connection was up again, in another life, before its giver said so: seed 80125668 of the simulator (615b032 had it, too).
+/// The same, and the connection was up again, in another life, before its giver said so: seed 80125668 of the
+/// simulator (615b032 had it, too).
 #[test]
 fn an_end_that_went_in_an_earlier_life_of_the_connection_is_lost() {
     let mut nodes = Nodes::new(3);
@@ -370,7 +380,8 @@ fn an_end_that_went_in_an_earlier_life_of_the_connection_is_lost() {
     assert!(nodes.home_heard(0, &HomeHears::Lapsed(End::Lost)), "{:?}", nodes.homes);
 }
 
-/// What a giver has given in an earlier life of the connection it has given up: a record that waited for its word, when the end had gone on, stayed for ever.
+/// What a giver has given in an earlier life of the connection it has given up: a record that waited for its
+/// word, when the end had gone on, stayed for ever.
 #[test]
 fn an_end_that_came_in_an_earlier_life_of_the_connection_has_no_giver() {
     let mut nodes = Nodes::new(4);
@@ -400,7 +411,8 @@ fn a_home_that_has_ended_goes_with_its_receiver() {
     assert_eq!(nodes.machines[0].census().homes, 0);
 }
 
-/// What was sent on a credit came to a home that had ended, and was dropped without a word: nobody answered for the ends in it.
+/// What was sent on a credit came to a home that had ended, and was dropped in silence: no node answered for
+/// the ends in it.
 #[test]
 fn an_ended_home_receives_what_was_sent_on_credits() {
     let mut nodes = Nodes::new(2);
@@ -417,7 +429,8 @@ fn an_ended_home_receives_what_was_sent_on_credits() {
     assert_eq!((nodes.machines[0].census().homes, nodes.machines[1].census().proxies), (0, 0));
 }
 
-/// A sender whose sponsor had been an earlier life of its giver was lost: its giver, which had answered for that life, kept its record of the gift.
+/// A sender whose sponsor had been an earlier life of its giver was lost: its giver, which had answered for
+/// that life, kept its record of the gift.
 #[test]
 fn a_giver_that_answers_for_an_earlier_life_forgets_its_gift() {
     let mut nodes = Nodes::new(3);
@@ -438,7 +451,8 @@ fn a_giver_that_answers_for_an_earlier_life_forgets_its_gift() {
     assert_eq!((nodes.machines[1].census().proxies, nodes.machines[2].census().proxies), (0, 0));
 }
 
-/// A sender's channel was over while it was in a message, and then it came back by another way: its record stayed.
+/// A sender's channel was over while it was in a message, and then it came back by another way: its record
+/// stayed.
 #[test]
 fn a_sender_that_returns_to_where_its_channel_is_over_is_lost() {
     let mut nodes = Nodes::new(3);
@@ -472,8 +486,8 @@ fn a_receiver_that_returns_to_where_its_channel_is_over_is_lost() {
     assert_eq!((nodes.machines[1].census().visitors, nodes.machines[2].census().visitors), (0, 0));
 }
 
-/// A half was told `not home` by an earlier life of its home's node, asked its sponsor, which knew nothing newer, and waited for ever for a connection to the
-/// node's later life.
+/// A half was told `not home` by an earlier life of its home's node, asked its sponsor, which knew nothing
+/// newer, and waited for ever for a connection to the node's later life.
 #[test]
 fn a_half_that_asks_for_its_home_reconnects_there() {
     let mut nodes = Nodes::new(3);
@@ -494,7 +508,8 @@ fn a_half_that_asks_for_its_home_reconnects_there() {
     assert!(nodes.machines[2].model_wants(id(1)));
 }
 
-/// A receiver was at home again and in a new message when a node that it had come by told that it had lost it: the home ended, and the receiver was there.
+/// A receiver was at home again and in a new message when a node that it had come by told that it had lost
+/// it: the home ended, and the receiver was there.
 #[test]
 fn a_lapse_is_of_one_message() {
     let mut nodes = Nodes::new(3);
@@ -519,7 +534,8 @@ fn a_lapse_is_of_one_message() {
     assert!(nodes.home_heard(0, &HomeHears::Lapsed(End::Gone)), "{:?}", nodes.homes);
 }
 
-/// A receiver came home unused and left again under the same claim. Who had given it back did not know that it was taken, and fetched.
+/// A receiver came home unused and left again under the same claim. The node that had returned it did not
+/// know that it was taken, and fetched.
 #[test]
 fn a_receiver_that_has_come_home_is_not_its_givers() {
     let mut nodes = Nodes::new(3);
@@ -535,7 +551,8 @@ fn a_receiver_that_has_come_home_is_not_its_givers() {
     assert!(nodes.home_heard(2, &HomeHears::Arrived(None)), "{:?}", nodes.homes);
 }
 
-/// A sender was lost with the node that had it, and who asked for its home heard that the channel had ended in order.
+/// A sender was lost with the node that had it, and the node that asked for its home learned that the channel
+/// had ended in order.
 #[test]
 fn asking_for_the_home_of_a_lost_sender_reports_the_loss() {
     let mut nodes = Nodes::new(3);
@@ -550,7 +567,8 @@ fn asking_for_the_home_of_a_lost_sender_reports_the_loss() {
     assert!(nodes.wires[&(1, 0)].contains(&over), "{:?}", nodes.wires);
 }
 
-/// A sender went to its own node in a message over a channel with both ends there: that node waited for itself to say that it is in use.
+/// A sender went to its own node in a message over a channel with both ends there: that node waited for
+/// itself to say that it is in use.
 #[test]
 fn an_end_that_was_given_to_its_own_node_has_one_giver() {
     let mut nodes = Nodes::new(3);
@@ -568,7 +586,8 @@ fn an_end_that_was_given_to_its_own_node_has_one_giver() {
     assert_eq!(nodes.machines[1].census().visitors, 0);
 }
 
-/// A channel had ended at its home while its receiver was in a message: a sender that came then was admitted, and its offers waited for ever.
+/// A channel had ended at its home while its receiver was in a message: a sender that came then was admitted,
+/// and its offers waited for ever.
 #[test]
 fn a_home_that_has_ended_admits_no_sender_while_its_receiver_is_away() {
     let mut nodes = Nodes::new(3);
@@ -590,7 +609,8 @@ fn a_home_that_has_ended_admits_no_sender_while_its_receiver_is_away() {
     assert_eq!((nodes.machines[0].census().homes, nodes.machines[2].census().proxies), (0, 0));
 }
 
-/// An old copy of a sender came to a node that had given the one that counts away since: its record was replaced, and its home waited for it for ever.
+/// An old copy of a sender came to a node that had given the one that counts away since: its record was
+/// replaced, and its home waited for it for ever.
 #[test]
 fn a_late_copy_of_a_sender_that_has_gone_on_is_stale() {
     let mut nodes = Nodes::new(3);
@@ -606,8 +626,8 @@ fn a_late_copy_of_a_sender_that_has_gone_on_is_stale() {
     assert!(nodes.home_heard(0, &HomeHears::Ended(End::Gone)), "{:?}", nodes.homes);
 }
 
-/// An end had gone in a circle and was given to a node again before the first message there was heard to have left. The word that the first gift was settled
-/// ended the second: nobody heard what became of the end.
+/// An end had gone in a circle and was given to a node again before the first message there was heard to have
+/// left. The word that the first gift was settled ended the second: no node learned what became of the end.
 #[test]
 fn a_gift_is_settled_by_its_own_word() {
     let mut nodes = Nodes::new(3);
@@ -646,7 +666,8 @@ fn a_gift_is_settled_by_its_own_word() {
     );
 }
 
-/// An end whose home, or sponsor, had been an earlier life of its node was taken for one that is used there, and went on a credit: what was said of it came first.
+/// An end whose home, or sponsor, had been an earlier life of its node was taken for one that is used there,
+/// and went on a credit: what was said of it came first.
 #[test]
 fn an_end_that_an_earlier_life_has_used_is_a_guest() {
     let mut nodes = Nodes::new(2);
@@ -666,8 +687,8 @@ fn an_end_that_an_earlier_life_has_used_is_a_guest() {
     assert!(!machine.is_guest(CHANNEL, Which::Sender) && !machine.is_guest(CHANNEL, Which::Receiver));
 }
 
-/// A sender went on a credit, and before its message the word that its channel was over. It was passed on and used, and its home said the same; who had passed
-/// it on waited for its giver.
+/// A sender went on a credit, and before its message the word that its channel was over. It was passed on and
+/// used, and its home reported the same; the node that had passed it on waited for its giver.
 #[test]
 fn a_taker_notifies_its_giver_when_its_home_reports_the_end() {
     let mut nodes = Nodes::new(4);
@@ -687,8 +708,9 @@ fn a_taker_notifies_its_giver_when_its_home_reports_the_end() {
     assert_eq!(halves.collect::<Vec<_>>(), [0; 4], "{:?}", nodes.proxies);
 }
 
-/// A home had ended, and waited for its receiver: who had that was lost, so it was forgotten. Then, before the driver had heard so, the receiver came back by another
-/// way: it was a guest at the node that was to be its home, and was told to have lapsed.
+/// A home had ended, and waited for its receiver, whose holder was lost, so it was forgotten. Then, before
+/// the driver knew that, the receiver came back by another way: it was a guest at the node that was to be its
+/// home, and was told to have lapsed.
 #[test]
 fn a_receiver_that_comes_back_to_where_its_home_was_is_stale() {
     let mut nodes = Nodes::new(3);
@@ -710,8 +732,10 @@ fn a_receiver_that_comes_back_to_where_its_home_was_is_stale() {
     assert_eq!(left.collect::<Vec<_>>(), [(0, 0); 3]);
 }
 
-/// Its channel was over when a sender came to a node, which did not know; it went back to where it had been given, and on from there. Whoever used it asked that node, which spoke for it
-/// when it first left, and heard that it is lost; of the message by which it had come it was known only then that it was taken. Seed 200132600 of the simulator.
+/// Its channel was over when a sender came to a node, which did not know; it went back to where it had been
+/// given, and on from there. Its user asked that node, which spoke for it when it first left, and heard that
+/// it is lost; of the message by which it had come it was known only then that it was taken. Seed 200132600
+/// of the simulator.
 #[test]
 fn asking_for_a_lost_sender_finds_it_in_an_unacknowledged_message() {
     let mut nodes = Nodes::new(3);
@@ -733,8 +757,9 @@ fn asking_for_a_lost_sender_finds_it_in_an_unacknowledged_message() {
     }
 }
 
-/// A sender that had retired its channel went on while the receiver moved. Its giver heard at the new home that the channel is retired, and said so; the sender took that for the end,
-/// though it had just been admitted there: the receiver heard that it is lost.
+/// A sender that had retired its channel went on while the receiver moved. Its giver heard at the new home
+/// that the channel is retired, and said so; the sender took that for the end, though it had just been
+/// admitted there: the receiver heard that it is lost.
 #[test]
 fn a_sender_that_its_home_admits_outlives_the_word_of_its_giver() {
     // First its new home hears the sender, then its giver; and the other way round.
@@ -790,7 +815,8 @@ impl Nodes {
         nodes
     }
 
-    /// The receiver is used at node 1, where its channel has followed it, but that the sender looks there is late.
+    /// The receiver is used at node 1, where its channel has followed it, but that the sender looks there is
+    /// late.
     fn with_credits_and_a_late_take() -> Self {
         let mut nodes = Self::with_credits();
         nodes.held.push((2, 1));
@@ -806,7 +832,8 @@ impl Nodes {
     }
 }
 
-/// A new home was retired before its sender had come to it, and what that had sent on credits meanwhile was lost.
+/// A new home was retired before its sender had come to it, and what that had sent on credits meanwhile was
+/// lost.
 #[test]
 fn a_new_home_that_is_retired_gets_what_was_sent() {
     let mut nodes = Nodes::with_credits_and_a_late_take();
@@ -825,7 +852,7 @@ fn a_new_home_that_is_retired_gets_what_was_sent() {
     assert!(nodes.is_empty());
 }
 
-/// The same, and then the receiver is gone, too, or poisons the channel: nobody receives it.
+/// The same, and then the receiver is gone, too, or poisons the channel: it is not received.
 #[test]
 fn a_new_home_that_ends_after_its_retirement_reports_it() {
     for how in [End::Gone, End::Lost, poison(2)] {
@@ -845,7 +872,8 @@ fn a_new_home_that_ends_after_its_retirement_reports_it() {
     }
 }
 
-/// A sender was not sure that it had its end, and asked its home, which was retired meanwhile: what was sent on credits until the answer came was lost.
+/// A sender was not sure that it had its end, and asked its home, which was retired meanwhile: what was sent
+/// on credits until the answer came was lost.
 #[test]
 fn a_home_that_is_retired_gets_what_was_sent_in_doubt() {
     let mut nodes = Nodes::with_credits();
@@ -861,7 +889,8 @@ fn a_home_that_is_retired_gets_what_was_sent_in_doubt() {
     assert!(nodes.is_empty());
 }
 
-/// A receiver that had retired its channel waited for what was on its way, and was not told that the sender was lost.
+/// A receiver that had retired its channel waited for what was on its way, and was not told that the sender
+/// was lost.
 #[test]
 fn a_retired_home_learns_that_its_sender_is_lost() {
     let mut nodes = Nodes::with_credits();
@@ -871,7 +900,8 @@ fn a_retired_home_learns_that_its_sender_is_lost() {
     assert!(nodes.home_heard(0, &HomeHears::Lost(Vec::new())), "{:?}", nodes.homes);
 }
 
-/// Of what a sender said of the end while its home moved only the first poison was said there: a home that was immune to that heard of nothing else.
+/// Of what a sender said of the end while its home moved only the first poison was said there: a home that
+/// was immune to that heard of nothing else.
 #[test]
 fn every_ending_of_a_channel_is_sent_to_the_next_home() {
     for (first, then) in [(poison(1), End::Retired), (End::Retired, poison(1)), (poison(1), poison(255))] {
@@ -884,7 +914,8 @@ fn every_ending_of_a_channel_is_sent_to_the_next_home() {
     }
 }
 
-/// Poison that had done nothing at a home hid how the sender ended the channel then: the next home heard of that poison only.
+/// Poison that had done nothing at a home hid how the sender ended the channel then: the next home heard of
+/// that poison only.
 #[test]
 fn poison_that_may_be_too_weak_hides_no_end() {
     // Its receiver is there.
@@ -918,8 +949,8 @@ fn poison_that_may_be_too_weak_hides_no_end() {
     assert!(nodes.home_heard(1, &HomeHears::Arrived(Some(End::Lost))), "{:?}", nodes.homes);
 }
 
-/// A node that has been given a sender sends it back, and says that it has been used since: the home, which is here, knows better. It was never told of
-/// the half that was dropped for that, and stayed.
+/// A node that has been given a sender sends it back, and says that it has been used since: the home, which
+/// is here, knows better. It was never told of the half that was dropped for that, and stayed.
 #[test]
 fn a_sender_that_was_not_used_elsewhere_is_not_replaced() {
     for (lie, twice) in [(1, false), (1 << 32, false), (0, true)] {
@@ -933,7 +964,7 @@ fn a_sender_that_was_not_used_elsewhere_is_not_replaced() {
         assert_eq!(nodes.sender_arrives(0, word, 1), Arrival::Stale, "{lie}");
         nodes.run();
         assert!(nodes.machines[0].has_half(CHANNEL), "{lie}");
-        // Whoever has it drops it, or is lost: the home hears of that.
+        // Its holder drops it, or is lost: the home is notified of that.
         if twice {
             nodes.machines[0].end_proxy(NOW, CHANNEL, End::Gone);
         } else {
@@ -960,7 +991,8 @@ fn a_sender_that_was_used_elsewhere_comes_back_as_a_guest() {
     assert_eq!(nodes.machines[1].census().proxies, 0);
 }
 
-/// The same where the home is at a third node: it would never have heard of the half that was dropped. A half that is here, and that its home has admitted, is the latest.
+/// The same where the home is at a third node: it would never have heard of the half that was dropped. A half
+/// that is here, and that its home has admitted, is the latest.
 #[test]
 fn a_sender_that_a_third_node_has_admitted_is_not_replaced() {
     let mut nodes = Nodes::new(3);
@@ -985,8 +1017,9 @@ fn a_sender_that_a_third_node_has_admitted_is_not_replaced() {
     assert_eq!(nodes.machines[1].census().proxies, 0);
 }
 
-/// What a node has lent comes back, and is said to have been used since. If that is a lie the home knows only the half that was lent, and has to hear that it is over; also
-/// if it is the next home, which has not answered that half.
+/// What a node has lent comes back, and is said to have been used since. If that is a lie the home knows only
+/// the half that was lent, and has to hear that it is over; also if it is the next home, which has not
+/// answered that half.
 #[test]
 fn a_home_learns_of_a_replaced_lent_half() {
     for moves in [false, true] {
@@ -1009,7 +1042,7 @@ fn a_home_learns_of_a_replaced_lent_half() {
         assert_eq!(nodes.sender_arrives(1, word, 2), Arrival::Guest);
         nodes.held.clear();
         nodes.run();
-        // Nobody wants it.
+        // It is not needed.
         nodes.machines[1].end_proxy(NOW, CHANNEL, End::Gone);
         nodes.run();
         assert!(nodes.home_heard(home, &HomeHears::Ended(End::Lost)), "{moves}: {:?}", nodes.homes);

@@ -1,5 +1,5 @@
-//! What a node keeps for another one is within its limits, all of it is given back, and nothing waits for ever: two machines in memory, under random
-//! offers, receives, withdrawals, deaths and cut sockets.
+//! What a node keeps for another one is within its limits, all of it is given back, and nothing waits for
+//! ever: two machines in memory, under random offers, receives, withdrawals, deaths and cut sockets.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -129,7 +129,7 @@ impl World {
         self.channels[at].sent - before
     }
 
-    /// All that can happen without anybody's doing.
+    /// Everything that can happen by itself.
     fn settle(&mut self) {
         while self.step() {}
     }
@@ -287,7 +287,7 @@ impl World {
         }
     }
 
-    /// Whoever receives, and goes on receiving, receives all.
+    /// A receiver that keeps receiving receives all.
     fn receive_all(&mut self) {
         loop {
             self.settle();
@@ -405,7 +405,7 @@ proptest! {
     }
 }
 
-/// One channel is full of values as large as can be that nobody receives: all others go on.
+/// One channel is full of values as large as can be that are not received: all others go on.
 #[test]
 fn other_channels_go_on_beside_one_that_is_full() {
     let mut world = World::new();
@@ -451,7 +451,7 @@ fn large_values_that_are_not_received_leave_room_for_one_that_is() {
     assert!(world.channels.iter().all(|channel| channel.open.is_empty() && channel.sent == channel.arrived));
 }
 
-/// What small values need nobody asks for, however many there are.
+/// Small values need no permission, however many there are.
 #[test]
 fn small_values_that_are_received_are_never_announced() {
     let mut world = World::new();
@@ -468,7 +468,8 @@ fn small_values_that_are_received_are_never_announced() {
     assert!(written(&world) - before < count * frame, "{}", (written(&world) - before) / count);
 }
 
-/// A send is dropped at any moment between its announcement and its last piece: nothing stays reserved for it.
+/// A send is dropped at any moment between its announcement and its last piece: nothing stays reserved for
+/// it.
 #[test]
 fn a_withdrawn_value_leaves_no_reservation() {
     let mut world = World::new();
@@ -715,7 +716,8 @@ fn channels_of_guests_count_once_until_they_are_over() {
     assert_eq!(crowd.home.held_for(guest), 0);
 }
 
-/// An admitted value does not come because the link carries nothing at all: that is for the socket's silence to end, however short the grace.
+/// An admitted value does not come because the link carries nothing at all: that is for the socket's silence
+/// to end, however short the grace.
 #[test]
 fn a_silent_link_is_no_stalled_value() {
     let mut config = Config::new("account");
@@ -754,7 +756,8 @@ fn a_pause_of_this_node_is_no_stalled_value() {
     assert_eq!(world.channels[0].queue.len(), 1);
 }
 
-/// A home gives as many credits as there are, and reads nothing: its sender's node keeps no more than its share for each channel, and goes on once it reads.
+/// A home gives as many credits as there are, and reads nothing: its sender's node keeps no more than its
+/// share for each channel, and goes on once it reads.
 #[test]
 fn credits_beyond_what_may_be_queued_wait() {
     const MANY: u32 = 1 << 20;

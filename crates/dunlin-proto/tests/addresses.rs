@@ -440,7 +440,8 @@ fn a_helper_has_dial_backs_at_a_steady_pace() {
     assert_eq!(asks(&mut node, honest, 5_000), 1);
 }
 
-/// Of each that is asked for, an answer is owed: who asks for too many has none for the others, and asks elsewhere after its own patience.
+/// Each request is owed an answer: a node that asks for too many gets none for the others, and asks elsewhere
+/// after its own patience.
 #[test]
 fn dial_backs_that_are_answered_have_a_bound() {
     let mut node = Node::new(|_| {});
@@ -485,7 +486,7 @@ fn answers_that_a_node_does_not_read_are_within_what_is_kept() {
     }
     let left = hostile.iter().filter(|peer| node.machine.carried_by(**peer).is_some()).count();
     assert!(left < 16, "{left} are still connected");
-    // The twin: who is told little is told it, whatever the others have.
+    // The twin: a node that is told little is told it, whatever the others have.
     for number in 0..50 {
         node.machine.say_names(node.now, honest, answer(number)).unwrap();
     }

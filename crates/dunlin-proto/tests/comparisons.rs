@@ -1,4 +1,5 @@
-//! What it costs to compare the schemas that peers declare, counted in steps: two small schemas may take very many.
+//! What it costs to compare the schemas that peers declare, counted in steps: two small schemas may take very
+//! many.
 
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
@@ -13,7 +14,8 @@ const NOW: Time = Time(1000);
 const SOCKET: SocketId = SocketId(1);
 /// All comparisons of one frame may take so many.
 const STEPS_MAX: u64 = 1 << 17;
-/// A list of lists, and so on, so many times: then it begins anew. To compare it with one of another length takes as many visits as their product is, of five steps each.
+/// A list of lists, and so on, so many times: then it begins anew. To compare it with one of another length
+/// takes as many visits as their product is, of five steps each.
 const LONG: u16 = 161;
 const LONGER: u16 = 162;
 
@@ -122,7 +124,8 @@ fn told(machine: &mut Machine) -> Vec<Action> {
     std::iter::from_fn(|| machine.poll()).collect()
 }
 
-/// Two machines that are connected. The first has dialled, and the second one has homes of all these channels.
+/// Two machines that are connected. The first has dialled, and the second one has homes of all these
+/// channels.
 fn pair(homes: u128, schema: &Bytes) -> [Machine; 2] {
     let [mut a, mut b] = [machine(1), machine(2)];
     a.learn(NodeId(2), &["memory:2".to_owned()]);

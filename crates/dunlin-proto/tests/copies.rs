@@ -1,4 +1,5 @@
-//! What becomes of a value's bytes between two machines: they are not copied, and what is small goes together.
+//! What becomes of a value's bytes between two machines: they are not copied, and what is small goes
+//! together.
 
 use std::ops::Range;
 

@@ -94,7 +94,7 @@ impl Server {
         }
     }
 
-    /// Time passes until nothing is left to do: all who are there fall silent, are lost and are given up.
+    /// Time passes until nothing is left to do: all nodes fall silent, are lost and are given up.
     fn pass(&mut self, socket: SocketId) {
         while let Some(at) = self.machine.next_tick() {
             self.now = self.now.max(at);
@@ -141,8 +141,8 @@ fn a_newcomer_is_let_in_after_more_nodes_than_may_be_here_at_once() {
     }
 }
 
-/// What is there after each of three rounds is the same: no record, and as many bytes, but for how full the nodes of
-/// trees are.
+/// What is there after each of three rounds is the same: no record, and as many bytes, but for how full the
+/// nodes of trees are.
 fn assert_flat(mut server: Server, mut round: impl FnMut(&mut Server, u128)) {
     let mut after = [(0, 0, 0); 3];
     for (at, after) in after.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! Who may connect, and what those are told who may not: the tables of `docs/wire.md`.
+//! Which nodes may connect, and what the refused ones are told: the tables of `docs/wire.md`.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -167,7 +167,8 @@ fn a_node_that_does_not_belong_here_gets_the_reason() {
     refused(&mut machine, 5, &hello(life(20, 6), 1), Refusal::WrongNode(ME.node));
 }
 
-/// A machine that has a connection with node 10, and has dialled node 30 for one, and an address to learn who is there.
+/// A machine that has a connection with node 10, and has dialled node 30 for one, and an address to learn
+/// which node is there.
 fn busy_machine(config: Config) -> Machine {
     let mut machine = StandIn::machine(config, ME, 1);
     admitted(&mut machine, 1, &hello(life(10, 1), 1));
@@ -200,7 +201,7 @@ fn a_node_of_which_a_later_life_is_met_ends_all_its_connections() {
             assert_eq!(done.iter().filter(|done| **done == down).count(), 1, "{way}: {done:?}");
         }
         assert!(done.contains(&Action::Close(SocketId(1), Closed::Over)), "{way}: {done:?}");
-        // Nobody is let in any more, and nobody dialled.
+        // No node is admitted any more, and none dialled.
         refused(&mut machine, 5, &hello(life(12, 1), 1), Refusal::Busy);
         refused(&mut machine, 6, &Hello { wanted: NodeId(0), ..hello(life(12, 1), 1) }, Refusal::Busy);
         machine.connect(NOW, NodeId(10));
@@ -430,7 +431,8 @@ fn a_socket_has_so_long_for_its_handshake() {
     assert_eq!(gone, [(SocketId(1), Closed::NoHandshake)]);
 }
 
-/// How sockets from two hosts fare, in the order in which they come: the last octet of the host, and whether they say `Hello`. Which are closed.
+/// How sockets from two hosts fare, in the order in which they come: the last octet of the host, and whether
+/// they say `Hello`. Which are closed.
 fn crowd(machine: &mut Machine, sockets: impl IntoIterator<Item = (u64, u8, bool)>) -> Vec<u64> {
     let mut gone = Vec::new();
     for (socket, host, speaks) in sockets {
@@ -492,8 +494,9 @@ fn of_many_sources_the_one_that_has_been_there_longest_makes_room() {
     assert_eq!(crowd(&mut machine, [(9, 21, false)]), [4]);
 }
 
-/// A life that was only held up may have begun the connection that it was offered. The dialler that names the offer may reach a later life, which
-/// knows nothing of it: that is met then, and what the earlier one hears is that it is stale, not that the other side has given up.
+/// A life that was only held up may have begun the connection that it was offered. The dialler that names the
+/// offer may reach a later life, which knows nothing of it: that is met then, and what the earlier one hears
+/// is that it is stale, not that the other side has given up.
 #[test]
 fn an_offer_names_the_life_to_which_it_was_made() {
     let mut machine = machine();
@@ -511,8 +514,8 @@ fn an_offer_names_the_life_to_which_it_was_made() {
     refused(&mut machine, 3, &knows(hello(life(10, 1), 2), offered), Refusal::Stale(Incarnation(2)));
 }
 
-/// A connection is confirmed late: its dialler has given it up since, and says hello for another one, which is answered before that confirmation is read. What the
-/// dialler confirms last is what it goes by.
+/// A connection is confirmed late: its dialler has given it up since, and says hello for another one, which
+/// is answered before that confirmation is read. What the dialler confirms last is what it goes by.
 #[test]
 fn what_the_dialler_has_confirmed_last_is_begun() {
     let mut machine = machine();
@@ -565,7 +568,8 @@ fn an_offer_that_is_named_is_gone_on_with() {
     assert_eq!((closed(&mut machine), machine.carried_by(NodeId(10))), (stale, None));
 }
 
-/// A peer takes the connection up on each socket, and closes it: it has this node make as many sockets as it likes.
+/// A peer takes the connection up on each socket, and closes it: it has this node make as many sockets as it
+/// likes.
 #[test]
 fn a_node_that_ends_each_socket_is_dialled_at_a_steady_pace() {
     let (mut machine, mut now, mut dials) = (machine(), NOW, 0);
@@ -593,7 +597,7 @@ fn a_node_that_ends_each_socket_is_dialled_at_a_steady_pace() {
     assert!((58..=61).contains(&dials), "{dials}");
 }
 
-/// Who only asks who is here would dial again for a connection, and find no room then.
+/// A node that only asks for an identity would dial again for a connection, and find no room then.
 #[test]
 fn a_node_without_room_reports_it_to_an_identity_request() {
     let mut config = Config::new("tides");
@@ -613,8 +617,9 @@ fn names_unknown(node: u128, connection: u128) -> Hello {
     knows(hello(life(node, 1), connection as u64), ConnectionId(connection))
 }
 
-/// While both have dialled, the node whose own socket is not kept says what it does not know, so that one of the two is answered; and takes
-/// no answer that names it. Of up to eight connections: the other node could name any number.
+/// While both have dialled, the node whose own socket is not kept says what it does not know, so that one of
+/// the two is answered; and takes no answer that names it. Of up to eight connections: the other node could
+/// name any number.
 #[test]
 fn a_connection_declared_unknown_is_taken_from_no_answer() {
     const MAX: u128 = 8;
@@ -640,7 +645,8 @@ fn a_connection_declared_unknown_is_taken_from_no_answer() {
     }
 }
 
-/// The twin: where this node's own socket is kept, and where it has not said `Hello`, nothing has to be remembered.
+/// The twin: where this node's own socket is kept, and where it has not said `Hello`, nothing has to be
+/// remembered.
 #[test]
 fn what_a_node_does_not_know_is_crossed_or_forgotten() {
     let mut keeps_its_own = machine();
@@ -652,8 +658,9 @@ fn what_a_node_does_not_know_is_crossed_or_forgotten() {
     }
 }
 
-/// While a `Hello` that names what an earlier life was offered is on its way, this node answers a later life, which may have begun by that. So the answer of that
-/// life to the `Hello`, another connection, is not taken: the next one names what it was offered.
+/// While a `Hello` that names what an earlier life was offered is on its way, this node answers a later life,
+/// which may have begun by that. So the answer of that life to the `Hello`, another connection, is not taken:
+/// the next one names what it was offered.
 #[test]
 fn what_was_offered_meanwhile_comes_before_another_connection() {
     let mut machine = machine();
@@ -674,8 +681,9 @@ fn what_was_offered_meanwhile_comes_before_another_connection() {
     assert_eq!((heard.met, heard.resume.connection), (Incarnation(2), offered));
 }
 
-/// A node that was paused reads, behind the `Hello` that its dialler has gone on from, those that the dialler had given up before. They are not answered: what they
-/// would be offered would push out what the dialler has begun.
+/// A node that was paused reads, behind the `Hello` that its dialler has gone on from, those that the dialler
+/// had given up before. They are not answered: what they would be offered would push out what the dialler has
+/// begun.
 #[test]
 fn a_hello_that_comes_late_pushes_out_no_offer() {
     let mut machine = machine();
@@ -690,8 +698,8 @@ fn a_hello_that_comes_late_pushes_out_no_offer() {
     assert_eq!(welcomed(&mut machine, 15, &knows(hello(life(10, 1), 22), offered)), offered);
 }
 
-/// A connection has been given up here, its dialler says hello for it, and hears in which run it goes on. Then this node forgets it, since it needs nothing
-/// of it. The socket of the answer.
+/// A connection has been given up here, its dialler says hello for it, and hears in which run it goes on.
+/// Then this node forgets it, since it needs nothing of it. The socket of the answer.
 fn forgets_what_it_has_answered() -> (Machine, ConnectionId) {
     let mut machine = machine();
     let known = welcomed(&mut machine, 1, &hello(life(10, 1), 1));
@@ -726,8 +734,9 @@ fn the_next_run_of_a_connection_is_an_offer_as_well() {
     refused(&mut machine, 3, &knows(hello(life(10, 1), 3), known), Refusal::Forgotten);
 }
 
-/// While the confirmation of what this node has answered is on its way, this node dials itself, names the connection that it has offered, and so it begins; and
-/// is over. What comes then behind the confirmation was said in that connection, and heard.
+/// While the confirmation of what this node has answered is on its way, this node dials itself, names the
+/// connection that it has offered, and so it begins; and is over. What comes then behind the confirmation was
+/// said in that connection, and heard.
 #[test]
 fn what_has_begun_on_another_socket_and_is_over_begins_no_more() {
     let mut machine = machine();
@@ -747,8 +756,9 @@ fn what_has_begun_on_another_socket_and_is_over_begins_no_more() {
     assert_eq!(machine.carried_by(NodeId(10)), None);
 }
 
-/// An answer lay unread while this node was paused; behind it, on another socket, its writer says hello and names no connection: it has given up since what the answer names.
-/// So the answer is not taken, once: strangers may say again what a node has said before.
+/// An answer lay unread while this node was paused; behind it, on another socket, its writer says hello and
+/// names no connection: it has given up since what the answer names. So the answer is not taken, once:
+/// strangers may say again what a node has said before.
 #[test]
 fn an_answer_that_a_later_hello_does_not_know_is_not_taken() {
     let mut machine = machine();

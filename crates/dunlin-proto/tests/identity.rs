@@ -139,7 +139,8 @@ fn welcome(me: Life, resume: Resume) -> Answer {
     })
 }
 
-/// Whatever the peer has said once and somebody says again: a node that cannot sign for the peer ends nothing and takes nothing over.
+/// Whatever the peer has sent once and another node sends again: a node that cannot sign for the peer ends
+/// nothing and takes nothing over.
 #[test]
 fn a_replayed_hello_without_the_key_changes_nothing() {
     let (mut node, carrier, resume) = Node::connected();
@@ -169,7 +170,8 @@ fn a_replayed_hello_without_the_key_changes_nothing() {
     assert!(node.states().contains(&&State::Resumed), "{:?}", node.states());
 }
 
-/// What a stranger makes up in the peer's name is not answered, and no dial of this node's own gives way to it.
+/// What a stranger makes up in the peer's name is not answered, and no dial of this node's own gives way to
+/// it.
 #[test]
 fn hello_that_the_node_has_not_signed_is_refused() {
     let (mut node, carrier, resume) = Node::connected();
@@ -196,8 +198,8 @@ fn hello_that_the_node_has_not_signed_is_refused() {
     assert!(matches!(node.hears_bytes(signed.encode()).1, Answer::Welcome(_)));
 }
 
-/// Whichever of the two has the smaller id, and whenever it comes: what a stranger says in the peer's name costs this
-/// node's dial no time, no answer and no offer.
+/// Whichever of the two has the smaller id, and whenever it comes: what a stranger says in the peer's name
+/// costs this node's dial no time, no answer and no offer.
 #[test]
 fn hellos_that_are_not_signed_hold_up_no_dial() {
     for peer in [PEER, NodeId(30)] {
@@ -262,7 +264,8 @@ fn hello_with_a_key_that_is_not_the_ids_is_refused() {
     assert_eq!(node.machine.carried_by(PEER), Some(carrier));
 }
 
-/// Each node draws its id when it starts: another incarnation is not a restart, whoever has signed for it.
+/// Each node draws its id when it starts: another incarnation is not a restart, whichever node has signed for
+/// it.
 #[test]
 fn another_incarnation_of_an_id_is_refused() {
     let (mut node, carrier, resume) = Node::connected();
@@ -324,7 +327,8 @@ fn welcome_has_to_be_signed_by_the_wanted_node() {
     }
 }
 
-/// What a node says of itself at an address is signed, too; and it is nothing that a third node could be shown for a connection.
+/// What a node says of itself at an address is signed, too; and it is nothing that a third node could be
+/// shown for a connection.
 #[test]
 fn introductions_are_proved_and_prove_no_connection() {
     for (by, believed) in [(PEER, true), (THIEF, false)] {
@@ -341,7 +345,8 @@ fn introductions_are_proved_and_prove_no_connection() {
         });
         assert_eq!(told, Some(believed));
     }
-    // The dialler signs nothing in an introduction, and what is answered is signed over a hello that wants nobody.
+    // The dialler signs nothing in an introduction, and the answer is signed over a hello for no particular
+    // node.
     let mut node = Node::new();
     let asks = Hello { wanted: NodeId(0), attempt: 0, ..hello(life(PEER), 0, Resume::default()) };
     let (socket, answer) = node.hears_hello(&asks);
@@ -352,7 +357,8 @@ fn introductions_are_proved_and_prove_no_connection() {
     assert_eq!(node.machine.carried_by(PEER), None);
 }
 
-/// Only the node itself ends what stands between the two: who answers at an address that it had, or that others tell of it, does not.
+/// Only the node itself ends what stands between the two: another node that answers at an address of it, its
+/// own or one that others sent, does not.
 #[test]
 fn refusals_that_end_something_have_to_be_proved() {
     for why in
@@ -376,7 +382,8 @@ fn refusals_that_end_something_have_to_be_proved() {
     }
 }
 
-/// Hellos that a peer has said once hold up this node's own dial to that peer for a few attempts, not for ever.
+/// Hellos that a peer has said once hold up this node's own dial to that peer for a few attempts, not for
+/// ever.
 #[test]
 fn hellos_in_a_peers_name_do_not_keep_it_from_being_dialled() {
     let mut node = Node::new();
@@ -402,7 +409,7 @@ fn hellos_in_a_peers_name_do_not_keep_it_from_being_dialled() {
             continue;
         }
         let heard = Hello::decode(&mut BytesMut::from(&said[..])).unwrap().unwrap();
-        // The peer knows of no connection; and somebody says hello in its name, again and again.
+        // The peer knows of no connection; and another node sends a hello in its name, again and again.
         let answer = if heard.resume.connection.is_some() {
             Answer::Over(Refusal::Forgotten, Proof::default())
         } else {

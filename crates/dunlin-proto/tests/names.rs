@@ -1,4 +1,4 @@
-//! The name service: who is joined with whom, and who is told what.
+//! The name service: which ends are joined, and which nodes are notified of what.
 
 use std::time::Duration;
 
@@ -183,7 +183,7 @@ fn every_declaration_is_listed() {
     server.lost(1, &unreachable());
     assert_eq!(states(&server), [lights, sender(EntryState::Away), receiver(EntryState::Joined)]);
 
-    // A server that takes over admits nobody new for one lease.
+    // A server that takes over admits no new holder for one lease.
     let mut next = Server { registry: Registry::taking_over(RegistryConfig::default(), Time(0)), now: Time(1) };
     next.declare(1, 1, &face(Face::Sender));
     assert_eq!(states(&next), [sender(EntryState::Unadmitted)]);
@@ -463,7 +463,8 @@ fn an_acceptor_has_any_number_of_clients() {
     assert_eq!(server.declare(5, 1, &client)[0], found((5, 1), 8, channel(8, 1), &face(Face::Server)));
 }
 
-/// Seed 584: the acceptor is lost and its clients are shared and not; it does not come back, and a server comes.
+/// Seed 584: the acceptor is lost and its clients are shared and not; it does not come back, and a server
+/// comes.
 #[test]
 fn clients_that_wait_for_a_lost_acceptor_are_not_all_a_servers() {
     let mut server = Server::new();
@@ -537,7 +538,7 @@ fn an_unshared_pair_is_used_up() {
     assert_eq!(server.undeclare(2, 1), []);
     assert_eq!(server.declare(4, 1, &receiver)[0], found((3, 1), 4, channel(4, 1), &receiver));
 
-    // The receiver goes first: the sender that is left is nobody's.
+    // The receiver goes first: the remaining sender belongs to no pair.
     assert_eq!(server.undeclare(4, 1), []);
     assert_eq!(server.declare(5, 1, &receiver), [waits(5, 1)]);
     assert_eq!(server.declare(6, 1, &sender), [refused((6, 1), &sender, 3)]);
@@ -565,7 +566,7 @@ fn a_lost_node_keeps_its_place_for_one_lease() {
     server.declare(1, 1, &sender);
     assert_eq!(server.lost(1, &unreachable()), []);
     assert_eq!(server.waiting(), []);
-    // It is not joined, and who would be refused because of it waits.
+    // It is not joined, and an end that would be refused because of it waits.
     assert_eq!(server.declare(2, 1, &receiver), [waits(2, 1)]);
     assert_eq!(server.declare(3, 1, &sender), []);
     // It comes back, and all is as if it had never gone.
@@ -575,7 +576,7 @@ fn a_lost_node_keeps_its_place_for_one_lease() {
     assert_eq!(answers[0], refused((3, 1), &sender, 1));
     assert_eq!(answers[1..], both);
 
-    // It is lost again and has not heard the answer: it is told again, nobody is joined anew.
+    // It is lost again and has not received the answer: it is notified again, and no other is joined.
     server.lost(1, &Down::GivenUp);
     assert_eq!(server.declare_as(1, 1, &sender, Status::Known), both);
     server.lost(1, &Down::GivenUp);
@@ -689,7 +690,7 @@ fn a_server_that_takes_over_learns_all_before_it_joins() {
         server.registry = Registry::taking_over(RegistryConfig::default(), server.now);
         server
     };
-    // Strangers come first; they get what those leave who were there.
+    // Strangers come first; they get the places that the former nodes leave.
     let mut server = taking_over();
     assert_eq!(server.declare(3, 1, &sender), []);
     assert_eq!(server.declare(4, 1, &receiver), []);
@@ -699,7 +700,7 @@ fn a_server_that_takes_over_learns_all_before_it_joins() {
     assert_eq!(server.wait(LEASE)[..2], [refused((3, 1), &sender, 1), refused((4, 1), &receiver, 2)]);
     assert_eq!(server.registry.len(), 2);
 
-    // Only one of a pair had heard of it: the other is told, nobody else is joined to it.
+    // Only one of a pair knew of it: the other is notified, and no other end is joined to it.
     for home_first in [false, true] {
         for known in [Status::Known, Status::New] {
             let mut server = taking_over();
@@ -760,7 +761,8 @@ fn declaring_something_else_under_a_number_replaces_it() {
     assert_eq!((server.registry.len(), server.registry.waiting().next().unwrap().name), (1, "ebb"));
 }
 
-/// What a node's declarations take is known exactly, and one for which there is no room is refused; another one under its number is over then.
+/// What a node's declarations take is known exactly, and one for which there is no room is refused; another
+/// one under its number is over then.
 #[test]
 fn declarations_without_room_in_memory_are_refused() {
     let mut registry = Registry::new(RegistryConfig::default());
@@ -787,7 +789,8 @@ fn declarations_without_room_in_memory_are_refused() {
     assert!(registry.is_empty());
 }
 
-/// Each declaration looks at the clients that wait, and not at each beside each: with that a few thousand, of 27 bytes each, stopped a name service for minutes.
+/// Each declaration looks at the clients that wait, and not at each beside each: with that a few thousand, of
+/// 27 bytes each, stopped a name service for minutes.
 #[test]
 fn many_clients_of_one_name_wait_at_little_cost() {
     const CLIENTS: u64 = 4_000;
@@ -1139,7 +1142,7 @@ fn a_later_holder_of_a_home_joins_the_first() {
     let (says, news) = event((2, 1), 7, channel(7, 1), &shared(Face::Receiver));
     directory.heard(server, says.clone());
     directory.heard(server, says);
-    // It is no home, so nobody can be found for it.
+    // It is no home, so no partner can be found for it.
     directory.heard(server, event((2, 1), 1, channel(2, 2), &shared(Face::Sender)).0);
     assert_eq!(events(&mut directory), [news]);
     directory.server_lost();
@@ -1164,7 +1167,7 @@ fn a_shared_face_may_have_to_have_one_holder() {
         assert_eq!(server.declare(9, 1, &home), [found((1, 1), 9, c, &home), found((9, 1), 1, c, &near)]);
         assert_eq!(server.declare(2, 1, &near), [refused((2, 1), &near, 1)]);
         assert_eq!(server.declare(8, 1, &home), [refused((8, 1), &home, 9)]);
-        // The home is used up, unless its node says that nobody has attached.
+        // The home is used up, unless its node reports that no half has attached.
         assert_eq!(server.undeclare(1, 1), [gone((9, 1), 1)]);
         assert_eq!(server.declare(2, 1, &near), [waits(2, 1)]);
         let again = server.declare_as(9, 1, &home, Status::Known);
@@ -1201,7 +1204,7 @@ fn of_two_pairs_the_second_is_notified_and_continues() {
     assert_eq!(server.declare(5, 1, &sender), [refused((5, 1), &sender, 3)]);
     assert_eq!(server.declare(6, 1, &receiver), [refused((6, 1), &receiver, 4)]);
 
-    // Who was away, and another pair has come meanwhile.
+    // A node was away, and another pair has come meanwhile.
     let mut server = Server::new();
     server.declare(1, 1, &sender);
     server.declare(2, 1, &receiver);

@@ -1,5 +1,6 @@
-//! Random programs on nodes that come, go, are cut off, and whose server of names dies: once all is quiet, whoever could be joined is
-//! joined, and nobody twice. `DUNLIN_SEED=7` runs one seed and prints what happens; `DUNLIN_SEEDS=100000` runs more.
+//! Random programs on nodes that come, go, are cut off, and whose server of names dies: once all is quiet,
+//! every end that can be joined is joined, and none twice. `DUNLIN_SEED=7` runs one seed and prints what
+//! happens; `DUNLIN_SEEDS=100000` runs more.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -56,7 +57,7 @@ struct End {
     face: Declaration,
     channel: ChannelId,
     fate: Fate,
-    /// At a home: who has attached.
+    /// At a home: which half has attached.
     attached: BTreeSet<(Life, u64)>,
     used_up: bool,
     /// At a home: whose life was found, and not told gone since.
@@ -144,7 +145,7 @@ impl World {
         self.life(n) == who && self.nodes[n].ends.contains_key(&number)
     }
 
-    /// Whether somebody is at the other side of this home.
+    /// Whether a half is at the other side of this home.
     fn is_attached(&self, home: &End) -> bool {
         home.attached.iter().any(|(who, number)| self.stands(*who, *number))
     }
@@ -273,7 +274,7 @@ impl World {
         true
     }
 
-    /// Everybody declares to the server that there is.
+    /// Every node declares to the present server.
     fn heal(&mut self) {
         if !self.nodes[self.server].alive {
             self.take_over();
@@ -351,7 +352,7 @@ impl World {
             }
         }
         self.under_way.remove(&(n, n));
-        // The server says it is down; until then nobody else serves.
+        // The server reports itself down; until then no other serves.
         let (incarnation, registry) = (self.nodes[n].incarnation, None);
         self.nodes[n] = Node { alive: false, registry, ..Node::new(incarnation) };
     }
@@ -406,7 +407,7 @@ impl World {
         }
     }
 
-    /// A lease's time passes. Whoever lives is heard of before.
+    /// A lease's time passes. Living nodes report before.
     fn wait(&mut self) {
         self.heal();
         self.now = self.now + LEASE;

@@ -26,28 +26,28 @@ struct Net {
     /// Each socket's other end, and whose that is.
     ends: BTreeMap<SocketId, (usize, SocketId)>,
     next: u64,
-    /// Who cannot dial whom...
+    /// Which nodes cannot dial which...
     blocked: BTreeSet<(usize, usize)>,
     /// ... gets no answer at all, ...
     silent: BTreeSet<(usize, usize)>,
     /// ... and is refused.
     refused: BTreeSet<(usize, usize)>,
-    /// Those who dial from the host of those they dial.
+    /// Nodes that dial from the host of the dialled node.
     near: BTreeSet<(usize, usize)>,
     /// Which host the others are, for those they dial.
     sources: BTreeMap<usize, Source>,
     unanswered: Vec<DialId>,
-    /// Whose bytes to whom are held back.
+    /// Pairs of nodes whose bytes are held back.
     held: BTreeSet<(usize, usize)>,
     wire: VecDeque<(usize, usize, SocketId, Bytes)>,
     states: Vec<(usize, usize, State)>,
-    /// Who has dialled whom.
+    /// Which node has dialled which.
     dialled: Vec<(usize, usize)>,
     /// Bytes that went from one to the other.
     carried: BTreeMap<(usize, usize), usize>,
     offered: VecDeque<(u64, Bytes)>,
     taken: Vec<ProxyHears>,
-    /// Who has refused to relay for whom.
+    /// Which node has refused to relay for which.
     unrelayed: Vec<(usize, usize)>,
     /// Homes take what is offered.
     takes: bool,
@@ -98,7 +98,8 @@ impl Net {
         }
     }
 
-    /// D and H cannot dial each other, unless `dials` says who can; both have a connection to I, which has told D of H.
+    /// D and H cannot dial each other, unless `dials` names which can; both have a connection to I, which has
+    /// told D of H.
     fn apart(dials: &[(usize, usize)], change: impl Fn(usize, &mut Config)) -> Self {
         let mut net = Self::new(&[D, H, I], change);
         for pair in [(D, H), (H, D)] {
@@ -393,7 +394,7 @@ fn a_node_that_no_peer_can_dial_is_relayed() {
     assert_eq!(net.at(D).census().unacked_bytes, 0);
 }
 
-/// Whoever may help is asked again: it may have met the other node since.
+/// A helper is asked again: it may have met the other node since.
 #[test]
 fn a_helper_that_could_not_help_is_asked_again() {
     let mut net = Net::new(&[D, H, I], |_, _| {});
@@ -421,7 +422,7 @@ fn what_was_cut_is_not_relayed_at_once() {
     assert_eq!(net.at(D).relayed_by(id(H)), Some(id(I)));
 }
 
-/// Nobody can dial either, and they have no addresses.
+/// No node can dial either, and they have no addresses.
 #[test]
 fn a_node_without_an_address_is_relayed() {
     let mut net = Net::apart(&[], |node, config| config.addresses.retain(|_| node == I));
@@ -651,7 +652,7 @@ fn a_relay_admits_other_hosts_only_if_the_node_allows_it() {
     }
 }
 
-/// The twins: whoever is on the relay's host too, and nodes that are both elsewhere.
+/// The twins: a node on the relay's host too, and nodes that are both elsewhere.
 #[test]
 fn a_relay_serves_its_own_host_and_nodes_that_are_both_elsewhere() {
     for near in [vec![(D, I), (H, I)], vec![(D, I)], vec![]] {
@@ -788,7 +789,7 @@ fn a_node_that_becomes_reachable_needs_no_relay() {
     }
 }
 
-/// Somebody else answers at its address: that is no reason to leave the relay.
+/// Another node answers at its address: that is no reason to leave the relay.
 #[test]
 fn another_node_at_its_address_is_not_it() {
     let mut net = Net::apart(&[], |_, _| {});
@@ -839,7 +840,8 @@ fn hello(peer: usize, attempt: u64) -> Hello {
     }
 }
 
-/// A machine with connections to two peers whose bytes the test writes; this one's id is 9, so theirs are smaller.
+/// A machine with connections to two peers whose bytes the test writes; this one's id is 9, so theirs are
+/// smaller.
 struct Lone {
     machine: Machine,
     /// What was closed.
@@ -847,7 +849,7 @@ struct Lone {
     /// Relayed sockets that were closed.
     closed: Vec<(NodeId, NodeId, Closed)>,
     heard: BTreeMap<SocketId, Vec<Frame>>,
-    /// What it has refused, and whom.
+    /// What it has refused, and to which node.
     declined: Vec<(NodeId, Declined)>,
 }
 
@@ -1052,7 +1054,8 @@ fn a_relayed_hello_must_match_its_stream() {
     }
 }
 
-/// A connection that gets a relayed socket relays nothing from then on. Whoever takes that up says so: the other side may never hear the answer.
+/// A connection that gets a relayed socket relays nothing from then on. The node that takes that up reports
+/// it: the other side may never receive the answer.
 #[test]
 fn a_node_that_becomes_relayed_relays_nothing() {
     let mut relay = Lone::new(|_| {});
@@ -1092,7 +1095,8 @@ fn a_node_that_becomes_relayed_relays_nothing() {
     assert_eq!(relay.downs, []);
 }
 
-/// A peer that asks without end is answered as long as it reads, and what it asks others is not passed on without end.
+/// A peer that asks without end is answered as long as it reads, and what it asks others is not passed on
+/// without end.
 #[test]
 fn what_is_asked_is_bounded() {
     let mut relay = Lone::new(|_| {});
@@ -1108,7 +1112,7 @@ fn what_is_asked_is_bounded() {
     assert_eq!(relay.heard(D).len(), 5000 - 1024);
 }
 
-/// One peer asks for dial-backs of nodes that nobody here knows, or knows only by name.
+/// One peer asks for dial-backs of nodes that are unknown here, or known only by name.
 #[test]
 fn the_sixty_fifth_dial_back_at_once_is_declined() {
     let mut asked = Lone::new(|_| {});
@@ -1119,7 +1123,7 @@ fn the_sixty_fifth_dial_back_at_once_is_declined() {
     assert_eq!((&asked.declined[..], asked.machine.census().nodes), (&[][..], 2 + 64));
     asked.says(D, dial_back(164));
     assert_eq!(asked.declined, [(id(D), Declined::DialBack)]);
-    // One whose address is known is nobody's concern here either...
+    // One whose address is known is no concern here either...
     asked.machine.learn(NodeId(165), &["there".to_owned()]);
     asked.says(H, dial_back(165));
     assert_eq!(asked.declined[1..], [(id(H), Declined::DialBack)]);

@@ -83,7 +83,8 @@ fn a_home_that_expects_a_half_learns_that_its_node_is_lost() {
     assert_eq!(b.iter().filter(|action| matches!(action, Action::Home(..))).collect::<Vec<_>>(), [&lost]);
 }
 
-/// The number of a channel that is here came back from elsewhere as that of another: what is here goes on, and what came is not adopted.
+/// The number of a channel that is here came back from elsewhere as that of another: what is here goes on,
+/// and what came is not adopted.
 #[test]
 fn a_number_from_elsewhere_takes_nobodys_place() {
     let mut pair = Pair::new();
@@ -101,7 +102,8 @@ fn a_number_from_elsewhere_takes_nobodys_place() {
     assert!(pair.0[0].adopt(ChannelId(9), NodeId(2), None));
 }
 
-/// Whoever reads a value gives that up at once, and both words come together: the half that was to send it hears that nobody wants it, and nothing is left.
+/// The reader of a value gives that up at once, and both messages come together: the half that was to send it
+/// learns that it is not needed, and nothing is left.
 #[test]
 fn a_read_that_is_given_up_at_once_leaves_nothing() {
     let mut pair = Pair::new();
@@ -122,7 +124,7 @@ fn a_read_that_is_given_up_at_once_leaves_nothing() {
     assert_eq!(left, [(0, 0), (0, 0)]);
 }
 
-/// A sending half that is lost is gone as one that was dropped is, and not kept until somebody says so, too.
+/// A sending half that is lost is gone like a dropped one, and not kept until a message reports it, too.
 #[test]
 fn a_half_that_is_lost_leaves_nothing() {
     let mut pair = Pair::new();

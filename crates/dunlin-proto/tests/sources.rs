@@ -119,7 +119,7 @@ fn one_source_leaves_connections_to_others() {
     }
     // The twin: one that is connected comes back, though its source has more than its share.
     assert!(node.comes(10, host(1), 2).is_ok());
-    // Whoever leaves makes room.
+    // A node that leaves makes room.
     node.leaves(first[5]);
     assert_eq!(node.machine.census().nodes, PEERS_MAX / 4 * 3 + 8 * share(PEERS_MAX) - 1);
     assert_eq!(flood(&mut node, host(1)).len(), 0, "others have come meanwhile");
@@ -247,7 +247,7 @@ fn ends_in_messages_count_for_the_source_of_their_giver() {
     }
 }
 
-/// The twin: whoever comes through a load balancer that is trusted counts alone, so all places are theirs.
+/// The twin: a node that comes through a trusted load balancer counts alone, so all places are theirs.
 #[test]
 fn sockets_that_are_sources_of_their_own_fill_the_table() {
     let mut node = Node::new();

@@ -1,5 +1,5 @@
-//! What breaks the protocol ends the connection at once, with what was wrong, and nothing else; what may cross on its way does
-//! not. The lists are those of `docs/wire.md`.
+//! What breaks the protocol ends the connection at once, with what was wrong, and nothing else; what may
+//! cross on its way does not. The lists are those of `docs/wire.md`.
 
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, ConnectionId, Incarnation, Life, NodeId, SocketId};
@@ -306,7 +306,7 @@ fn announced_values_are_bounded() {
     assert_eq!(node.down, Some(Down::Violation("more values announced than may be".to_owned())));
 }
 
-/// What a frame says before its piece is enough to refuse it: nobody waits for the rest.
+/// What a frame has before its piece is enough to refuse it: the rest is not awaited.
 #[test]
 fn a_long_frame_that_may_not_come_is_refused_before_it_is_complete() {
     let piece = |length| Bytes::from(vec![7; length]);
@@ -405,7 +405,8 @@ fn bytes_that_are_no_frame_end_the_connection() {
     }
 }
 
-/// A peer may name any life of the connection that can be written. This node never answers with one that cannot, nor comes to one.
+/// A peer may name any life of the connection that can be written. This node never answers with one that
+/// cannot, nor comes to one.
 #[test]
 fn the_greatest_run_is_survived() {
     let greatest = |node: &Node, seen| {
@@ -489,7 +490,8 @@ fn a_request_that_was_given_up_is_not_granted() {
     assert_eq!(node.down, None);
 }
 
-/// A home asks anew while the grant is on its way, and its driver hears of the grant only then: what it declines is the first.
+/// A home asks anew while the grant is on its way, and its driver hears of the grant only then: what it
+/// declines is the first.
 #[test]
 fn a_grant_that_is_declined_leaves_the_next_request() {
     let mut node = Node::new();

@@ -86,7 +86,8 @@ impl World {
         world
     }
 
-    /// What happens until then; `values` of a megabyte are kept waiting on the bulk channel, and one ping on the other.
+    /// What happens until then; `values` of a megabyte are kept waiting on the bulk channel, and one ping on
+    /// the other.
     fn transfer(&mut self, time: u64, values: usize, pings: bool) -> usize {
         let (received, until) = (self.received, self.now + time);
         self.most_unacked = 0;
@@ -199,7 +200,8 @@ impl World {
     }
 }
 
-/// The window is made small by a reader that is slow, so that a ping need not wait for all that could be on its way.
+/// The window is made small by a reader that is slow, so that a ping need not wait for all that could be on
+/// its way.
 #[test]
 fn a_ping_beside_a_transfer_does_not_wait_for_megabytes() {
     // 1 GB/s, as between two processes of one machine: 4 MiB would be 4 ms.
@@ -218,7 +220,8 @@ fn a_ping_beside_a_transfer_does_not_wait_for_megabytes() {
     assert!(trip < 3000, "{trip} us");
 }
 
-/// Where nobody but one channel has used the connection for a time, more may be on its way, and a value goes in larger pieces: nobody waits for them. A ping ends that at once.
+/// If only one channel has used the connection for a time, more may be on its way, and a value goes in larger
+/// pieces: no other waits for them. A ping ends that at once.
 #[test]
 fn a_transfer_that_is_alone_has_more_on_its_way() {
     let is_alone = |world: &World| [0, 1].map(|at: usize| world.machines[at].is_alone(world.socket));
@@ -247,7 +250,7 @@ fn a_transfer_that_is_alone_has_more_on_its_way() {
     assert!(world.most_unacked <= 384 << 10, "{}", world.most_unacked);
     assert!(world.median_trip() < 400);
 
-    // The same in the other direction: who hears a ping gives way, too.
+    // The same in the other direction: a node that receives a ping gives way, too.
     world.transfer(2 * company, 4, false);
     assert_eq!(is_alone(&world), [true, true]);
     world.machines[0].offer(Time(world.now), PING, 1, Bytes::from_static(b"krill"));
@@ -269,7 +272,7 @@ fn a_transfer_that_is_alone_has_more_on_its_way() {
     assert_eq!(is_alone(&world), [false, false]);
 }
 
-/// The longest piece of a value is as long as what is written at once, for who is alone.
+/// The longest piece of a value is as long as what is written at once, for a channel that is alone.
 #[test]
 fn pieces_are_as_long_as_what_is_written_at_once() {
     let longest = |beside: Duration, room: usize, rate: u64| {
@@ -292,7 +295,8 @@ fn pieces_are_as_long_as_what_is_written_at_once() {
     assert_eq!(longest(company, ROOM_ALONE, 100), Some(ROOM), "it is a slow link");
 }
 
-/// With a round trip of 50 ms, `unacked_max` is on its way in each of them; alone or not, from the start or after a time in which the reader was slow.
+/// With a round trip of 50 ms, `unacked_max` is on its way in each of them; alone or not, from the start or
+/// after a time in which the reader was slow.
 #[test]
 fn a_long_link_is_full() {
     for pings in [false, true] {
@@ -310,7 +314,8 @@ fn a_long_link_is_full() {
     }
 }
 
-/// The least round trip is measured again from time to time. That costs a transfer hardly anything, and a link that has become longer is filled again.
+/// The least round trip is measured again from time to time. That costs a transfer hardly anything, and a
+/// link that has become longer is filled again.
 #[test]
 fn a_link_that_becomes_longer_is_full_again() {
     let mut world = World::new(u64::MAX, 1000);
@@ -362,7 +367,8 @@ fn small_values_do_not_wait_for_a_late_acknowledgement() {
     assert!(time <= 20_000 + 21_000, "{time} us");
 }
 
-/// What is small goes at once, also where nothing else may; but not without a limit, and not more often than others have their turn.
+/// What is small goes at once, also where nothing else may; but not without a limit, and not more often than
+/// others have their turn.
 #[test]
 fn small_values_of_others_go_before_large_ones() {
     let mut world = World::new(u64::MAX, 10).used();
@@ -413,7 +419,8 @@ fn small_values_of_others_go_before_large_ones() {
     assert!(!a.has_something(now, socket));
 }
 
-/// An acknowledgement goes alone in time for the other side's window, but not for one value that is all there: an answer may take it along.
+/// An acknowledgement goes alone in time for the other side's window, but not for one value that is all
+/// there: an answer may take it along.
 #[test]
 fn a_value_that_is_all_there_is_acknowledged_with_an_answer() {
     let mut world = World::new(u64::MAX, 10).used();

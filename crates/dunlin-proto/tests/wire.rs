@@ -1,7 +1,8 @@
-//! Frames and handshakes: what is written is read, whatever else arrives is an error or waited for, and each limit is exact.
+//! Frames and handshakes: what is written is read, whatever else arrives is an error or waited for, and each
+//! limit is exact.
 //!
-//! That nothing is allocated beyond what has arrived is in how the decoder reads: each field is split off the bytes that are
-//! there. What is tested is that a length that lies leads nowhere.
+//! That nothing is allocated beyond what has arrived is in how the decoder reads: each field is split off the
+//! bytes that are there. What is tested is that a length that lies leads nowhere.
 
 #[path = "fuzz/decoder.rs"]
 mod decoder;
@@ -209,7 +210,8 @@ fn a_piece_has_an_exact_limit() {
     }
 }
 
-/// What is relayed is told apart by its bytes, has at least one, and goes in its own lane; what is asked goes in the control lane.
+/// What is relayed is told apart by its bytes, has at least one, and goes in its own lane; what is asked goes
+/// in the control lane.
 #[test]
 fn relays_are_written_so() {
     let stream = 0x80;
@@ -373,7 +375,8 @@ fn reasons_have_an_exact_limit() {
     assert_eq!(read(&written(&poisoned(&format!("{before}ß")))), Ok(poisoned(&before)));
 
     let mut body = written(&poisoned(&longest)).slice(3..).to_vec();
-    // Two bytes of length behind the channel, the kind of end and the strength: one more, and one more byte of text.
+    // Two bytes of length behind the channel, the kind of end and the strength: one more, and one more byte
+    // of text.
     body[18] += 1;
     body.push(b'r');
     assert_eq!(read(&raw(0x27, &body)), Err(too_long("a reason", limits::TEXT + 1, limits::TEXT)));
@@ -621,8 +624,8 @@ fn speech() -> Vec<Bytes> {
     said
 }
 
-/// What a listener wants done when it hears these pieces, but for writing: that it does. `kept`: they arrive in a buffer that keeps the
-/// beginning of a frame.
+/// What a listener wants done when it hears these pieces, but for writing: that it does. `kept`: they arrive
+/// in a buffer that keeps the beginning of a frame.
 fn heard_as<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, kept: bool) -> Vec<Action> {
     let mut buffer = BytesMut::new();
     let mut listener = listener();
@@ -702,7 +705,7 @@ proptest! {
     }
 }
 
-/// Frames that somebody adds have to be added to the document too.
+/// A new frame has to be added to the document too.
 #[test]
 fn every_kind_of_frame_is_documented_in_its_lane() {
     let document = include_str!("../../../docs/wire.md");
@@ -739,7 +742,8 @@ fn every_kind_of_frame_is_documented_in_its_lane() {
     }
 }
 
-/// While only one channel has a value to send, its pieces are half of `chunk_alone` long, if it does not fit in one; with others there, `chunk`.
+/// While only one channel has a value to send, its pieces are half of `chunk_alone` long, if it does not fit
+/// in one; with others there, `chunk`.
 #[test]
 fn pieces_are_larger_where_no_other_channel_waits() {
     let pieces = |channels: u128, length: usize| {

@@ -14,7 +14,7 @@ const DOCUMENT: &str = include_str!("../../../docs/wire.md");
 const CHANNEL: ChannelId = ChannelId(0xc0ffee);
 const NAMES: [char; 2] = ['a', 'b'];
 
-/// What a machine wrote at once: who, whether it arrived, the bytes.
+/// What a machine wrote at once: the machine, whether it arrived, the bytes.
 #[derive(Debug, PartialEq, Eq)]
 struct Said {
     by: char,
@@ -22,8 +22,8 @@ struct Said {
     bytes: Vec<u8>,
 }
 
-/// The lines between ```` ```wire ```` and ```` ``` ````: `a 01 02 | what it is`, or `a! ...` for what is lost on its way. An
-/// empty line ends what was written at once.
+/// The lines between ```` ```wire ```` and ```` ``` ````: `a 01 02 | what it is`, or `a! ...` for what is
+/// lost on its way. An empty line ends what was written at once.
 fn documented() -> Vec<Said> {
     let example = DOCUMENT.split("```wire\n").nth(1).and_then(|rest| rest.split("```").next());
     let mut said: Vec<Said> = Vec::new();

@@ -415,7 +415,7 @@ fn contents(written: &Variant, read: &Variant, next: &mut Next) -> Result<(), Un
     Ok(())
 }
 
-/// Who holds the end writes what it sends: that is the reader.
+/// The holder of the end writes what it sends: that is the reader.
 fn ends(kind: EndKind, carried: &[KindId], wanted: &[KindId], next: &mut Next) {
     for (((name, holder_writes), carried), wanted) in kind.messages().iter().zip(carried).zip(wanted) {
         next.push((Follow::Kind(*carried), *wanted, *holder_writes, Segment::Message(name)));
@@ -458,7 +458,7 @@ fn size(kind: &Kind) -> usize {
     }
 }
 
-/// A name that may come from anybody, for a line of text.
+/// A name that may come from any peer, for a line of text.
 fn clean(name: &str) -> String {
     name.chars().map(|c| if c.is_control() || c == '`' { '?' } else { c }).collect()
 }

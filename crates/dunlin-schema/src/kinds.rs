@@ -128,7 +128,7 @@ pub enum EndKind {
     Broadcast = 11,
     /// What joins a broadcast.
     Joiner = 12,
-    /// What joins a broadcast for those who may not poison it.
+    /// What joins a broadcast for receivers that may not poison it.
     MeekJoiner = 13,
 }
 

@@ -116,7 +116,7 @@ fn the_compact_encoding_knows_places_only() {
     assert_eq!(read(&three, &two).unwrap(), "`Command.2`: variant `Stop` there, none here");
 }
 
-/// Who gets a sender writes what it carries, and the side that it came from reads that.
+/// The holder of a sender writes what it carries, and the side that it came from reads that.
 #[test]
 fn a_sender_turns_the_comparison_round() {
     let carrying =
@@ -217,7 +217,7 @@ fn names() -> impl Strategy<Value = Vec<String>> {
     prop::collection::vec(prop::sample::select(vec!["a", "b", "c", "d", "e", "f"]).prop_map(str::to_owned), 1..3)
 }
 
-/// Nobody has a name that somebody before has.
+/// No name is taken twice.
 fn unique<T>(mut named: Vec<T>, names: fn(&mut T) -> &mut Vec<String>) -> Vec<T> {
     let mut known = BTreeSet::new();
     named.retain_mut(|one| {

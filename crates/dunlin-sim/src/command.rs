@@ -242,7 +242,8 @@ fn note(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// The exit code of what could not be printed, if anything could not: a reader that has gone (a closed pipe) does not matter to a run that is over.
+/// The exit code of what could not be printed, if anything could not: a reader that has gone (a closed pipe)
+/// does not matter to a run that is over.
 static LOST: OnceLock<u8> = OnceLock::new();
 const UNREAD: u8 = 141;
 const UNWRITTEN: u8 = 7;
@@ -458,8 +459,8 @@ fn scaled(options: &ScaleOptions) -> u8 {
     0
 }
 
-/// Does what the options ask for, and gives the exit code, which the help explains. `program`: how it is called, for the advice to play a seed again; `json`:
-/// as if the options said so.
+/// Does what the options ask for, and gives the exit code, which the help explains. `program`: how it is
+/// called, for the advice to play a seed again; `json`: as if the options said so.
 pub fn run(mut options: Options, program: &str, json: bool) -> ExitCode {
     options.json |= json;
     if let Some(Command::Scale(scale)) = &mut options.command {

@@ -116,7 +116,8 @@ impl World {
                         let now = self.time();
                         self.procs[proc].leaving = true;
                         self.procs[proc].leave_until = self.now + self.random.between(50_000, 600_000);
-                        // What it has given away is asked to do without it. Whether there is time for that or not, it goes.
+                        // What it has given away is asked to do without it. Whether there is time for that or
+                        // not, it goes.
                         self.procs[proc].machine.hurry(now);
                         self.pump(proc);
                         let wait = self.random.below(20_000);
@@ -213,7 +214,7 @@ impl World {
         }
         self.plan.old_addresses = 0;
         self.refuses_until.fill(0);
-        // Who can always help has to be there.
+        // A helper that can always help has to be there.
         let hub = self.plan.walls.as_ref().map(|walls| &self.procs[self.current[walls.hub]]);
         if hub.is_some_and(|hub| !hub.alive || hub.leaving) {
             self.plan.walls = None;

@@ -1,14 +1,14 @@
 //! A thief: a peer that keeps to no rules, and has no key but its own.
 //!
-//! It knows all that any node knows, and more: each id, incarnation, connection and resume point. It dials nodes in the name of others, and
-//! answers dials in the place of others; it names lives that cannot be, says again what it has heard there, and leaves sockets open that say
-//! nothing more. Now and then that comes as a flood: of words, or of sockets that stay open and say nothing,
-//! many more than a node has places for. That is all the same to the innocent: their laws hold as they do
-//! without it, what it makes up is not answered, nothing that it says is believed, and none of their sockets
-//! makes room for one of its own.
+//! It knows all that any node knows, and more: each id, incarnation, connection and resume point. It dials
+//! nodes in the name of others, and answers dials in the place of others; it names lives that cannot be, says
+//! again what it has heard there, and leaves sockets open that say nothing more. Now and then that comes as a
+//! flood: of words, or of sockets that stay open and say nothing, many more than a node has places for. That
+//! is all the same to the innocent: their laws hold as they do without it, what it makes up is not answered,
+//! nothing that it says is believed, and none of their sockets makes room for one of its own.
 //!
-//! It is at no node's bound address, and says nothing of nodes that were started again: where they keep their ids, as here, that
-//! is believed without proof (`docs/wire.md`).
+//! It is at no node's bound address, and says nothing of nodes that were started again: where they keep their
+//! ids, as here, that is believed without proof (`docs/wire.md`).
 
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::Source;

@@ -1,6 +1,7 @@
 //! The laws of connections, what must come to its end, and what may be left at rest.
 //!
-//! The laws of values are checked where they happen, in `program/`: what a program is told is compared with what the other one did.
+//! The laws of values are checked where they happen, in `program/`: what a program is told is compared with
+//! what the other one did.
 
 use dunlin_proto::id::SocketId;
 use dunlin_proto::{Census, Down, State};
@@ -81,11 +82,12 @@ impl World {
         }
     }
 
-    /// A socket has taken up a connection at one side. If at the other too, then the two lives are one, and stay so.
+    /// A socket has taken up a connection at one side. If at the other too, then the two lives are one, and
+    /// stay so.
     fn join(&mut self, proc: usize, node: usize) {
         let me = self.procs[proc].node;
         if self.procs[proc].machine.relayed_by(node_id(node)).is_some() {
-            // No socket shows who is at the other side.
+            // No socket shows which node is at the other side.
             self.procs[proc].views[node].carrier = None;
             return;
         }
@@ -168,7 +170,7 @@ impl World {
         if early {
             return self.broke(format!("n{me}: the connection to n{node} ends without a cause: {why}"));
         }
-        // Whoever is at this node and has to do with that one has been told before.
+        // Every end at this node that concerns that one has been notified before.
         let half = self.channels.iter().any(|channel| {
             channel.proc == proc && channel.ended.is_none() && channel.halves.iter().any(|half| half.node == node)
         });
@@ -218,7 +220,8 @@ impl World {
             + windows * (micros(config.ack_delay) + 10 * self.plan.latency)
     }
 
-    /// Runs until there is nothing more to wait for. What it still waits for after `patience` is kept as `stuck`.
+    /// Runs until there is nothing more to wait for. What it still waits for after `patience` is kept as
+    /// `stuck`.
     pub(crate) fn wait_for(&mut self, patience: u64, what: fn(&Self) -> Option<String>) -> Option<()> {
         let until = self.now + patience;
         while let Some(missing) = what(self) {
@@ -278,7 +281,7 @@ impl World {
             .map(|proc| format!("not all that n{} has to say has been heard", proc.node))
     }
 
-    /// Everybody who is there is to meet everybody.
+    /// Every node is to meet every other.
     pub(crate) fn meet(&mut self) {
         let alive: Vec<usize> = self.current.iter().copied().filter(|proc| self.procs[*proc].alive).collect();
         for proc in &alive {
@@ -316,7 +319,7 @@ impl World {
                     }
                     [mine, theirs] => mine == theirs,
                 };
-                // The address of a node that tells nobody where it is may have been learnt by an introduction.
+                // The address of a node that it tells to no other may have been learnt by an introduction.
                 let can = |from: &Proc, to: usize| {
                     !self.plan.is_walled(from.node, to) && from.machine.addresses_of(node_id(to)).contains(&address(to))
                 };
@@ -389,7 +392,7 @@ impl World {
                 .sum();
             let census = one.machine.census();
             let node = one.node;
-            // Whoever is relayed tries now and then whether it has to be.
+            // A relayed node tries now and then whether it has to be.
             let probes = match self.plan.walls {
                 Some(_) => (census.sockets + census.relayed).saturating_sub(others).min(others),
                 None => 0,
@@ -477,7 +480,8 @@ impl World {
     }
 }
 
-/// Bytes that have not been heard. What goes over a relay is acknowledged to the relay and by it, heartbeats too: some of these are always on their way.
+/// Bytes that have not been heard. What goes over a relay is acknowledged to the relay and by it, heartbeats
+/// too: some of these are always on their way.
 fn unheard(census: &Census) -> usize {
     let heartbeats = 64 * (census.relayed + 2 * census.relays);
     if census.unacked_bytes <= heartbeats { 0 } else { census.unacked_bytes }

@@ -1,8 +1,10 @@
-//! Many nodes of `dunlin-proto` over a simulated network: virtual time, one seed, faults, and a checker of the laws.
+//! Many nodes of `dunlin-proto` over a simulated network: virtual time, one seed, faults, and a checker of
+//! the laws.
 //!
-//! [`run`] plays one seed: programs send and receive over channels while sockets are cut and nodes stop, return and leave. What every program is
-//! told is compared with what the others did. Then all faults are healed, everything has to come to its end, and nothing may
-//! be left. `docs/simulator.md` says what is checked, and how to use it.
+//! [`run`] plays one seed: programs send and receive over channels while sockets are cut and nodes stop,
+//! return and leave. What every program is told is compared with what the others did. Then all faults are
+//! healed, everything has to come to its end, and nothing may be left. `docs/simulator.md` says what is
+//! checked, and how to use it.
 
 pub mod command;
 mod coverage;

@@ -14,7 +14,7 @@ use crate::program::Outcome;
 #[derive(Debug)]
 pub(crate) struct Value {
     pub(crate) size: usize,
-    /// Whose program offered it.
+    /// The program that offered it.
     pub(crate) by: usize,
     pub(crate) choice: bool,
     pub(crate) outcome: Option<Outcome>,
@@ -22,7 +22,7 @@ pub(crate) struct Value {
     pub(crate) taken: bool,
     /// The node that has taken it.
     pub(crate) taken_at: Option<usize>,
-    /// Who has given it to whoever takes it, as that one has heard, and who has taken it, as its sender has.
+    /// The node that gave it, as the taker knows, and the node that took it, as its sender knows.
     pub(crate) giver: Option<Contact>,
     pub(crate) taker: Option<Contact>,
     pub(crate) received: bool,
@@ -50,7 +50,7 @@ pub(crate) struct Open {
 /// A sender at a process.
 #[derive(Debug, Default)]
 pub(crate) struct Half {
-    /// Its program has it; else it is in a message, or with somebody who took it from one.
+    /// Its program has it; else it is in a message, or with the node that took it from one.
     pub(crate) in_hand: bool,
     pub(crate) open: BTreeMap<usize, Open>,
     pub(crate) credits: u64,
@@ -85,7 +85,7 @@ pub(crate) enum Queued {
 pub(crate) struct Home {
     pub(crate) state: Receiver,
     pub(crate) in_hand: bool,
-    /// It stays as it came: nobody here will use it.
+    /// It stays as it came: no program here will use it.
     pub(crate) idle: bool,
     pub(crate) queue: Vec<(usize, usize, Queued)>,
     pub(crate) buffer: VecDeque<usize>,
@@ -145,7 +145,7 @@ pub(crate) struct Line {
     /// A receiver that had retired the channel has received all there was, and is gone.
     pub(crate) drained: bool,
     pub(crate) asks: u64,
-    /// Who was told to have the sender, under which number.
+    /// The nodes that were told to have the sender, under which number.
     pub(crate) admitted: BTreeMap<u64, usize>,
     /// Claims of receivers that are at their home again.
     pub(crate) void: Vec<u64>,
@@ -163,7 +163,7 @@ pub(crate) struct Cargo {
     pub(crate) line: usize,
     pub(crate) place: Place,
     pub(crate) trip: Trip,
-    /// The one who sent it knows that it was taken, and by whom.
+    /// Its sender knows that it was taken, and by which node.
     pub(crate) taker: Option<Contact>,
     /// Another one has come to where it was, so that this one is void.
     pub(crate) void: bool,

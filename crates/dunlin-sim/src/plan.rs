@@ -18,7 +18,8 @@ pub enum Kind {
     Travelling,
 }
 
-/// The settings of a run, drawn from its seed. Most runs have only some kinds of faults, so that each has its quiet surroundings.
+/// The settings of a run, drawn from its seed. Most runs have only some kinds of faults, so that each has its
+/// quiet surroundings.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) nodes: usize,
@@ -50,13 +51,14 @@ pub(crate) struct Plan {
     pub(crate) wrong_addresses: bool,
     /// Nodes that tell the others that they have bound their addresses.
     pub(crate) bound: Vec<bool>,
-    /// Nodes that nobody can dial.
+    /// Nodes that no other can dial.
     pub(crate) shy: Vec<bool>,
-    /// In some runs of three nodes or more, who cannot dial whom.
+    /// In some runs of three nodes or more, which nodes cannot dial which.
     pub(crate) walls: Option<Walls>,
     /// In some runs, a node that waits fifteen times as long as the others for a connection to come back.
     pub(crate) patient: Option<usize>,
-    /// In some runs without ends that travel, values are large and lie in buffers until they are received, and little may be kept.
+    /// In some runs without ends that travel, values are large and lie in buffers until they are received,
+    /// and little may be kept.
     pub(crate) holds: bool,
 }
 
@@ -98,7 +100,8 @@ impl Plan {
         let mut config = config(random);
         let mut value_max = 1000;
         if random.chance(12) {
-            // Pieces that are not copied behind their heads, and enough bytes for acknowledgements without delay.
+            // Pieces that are not copied behind their heads, and enough bytes for acknowledgements without
+            // delay.
             config.chunk = random.between(1500, 5000) as usize;
             config.chunk_alone = config.chunk;
             config.unacked_max = random.between(3000, 300_000) as usize;
@@ -157,7 +160,8 @@ impl Plan {
         }
     }
 
-    /// Some runs have values of which many are larger than the credit of a new connection, for nodes that keep little. `random` is not that of the plan.
+    /// Some runs have values of which many are larger than the credit of a new connection, for nodes that
+    /// keep little. `random` is not that of the plan.
     pub(crate) fn hold(&mut self, random: &mut Random) {
         if self.travels || self.walls.is_some() || !random.chance(10) {
             return;
@@ -204,11 +208,13 @@ impl Plan {
         self.config.helpers_max = random.between(1, 8) as usize;
         self.config.patience = ms(random.between(2, 60));
         self.config.redial = ms(random.between(50, 1000));
-        // What is relayed goes over sockets and in windows that stay: with room for some bytes only no handshake would come through in time.
+        // What is relayed goes over sockets and in windows that stay: with room for some bytes only no
+        // handshake would come through in time.
         self.small_buffers = 0;
         self.config.unacked_max = self.config.unacked_max.max(1500);
         self.config.unacked_min = self.config.unacked_min.max(400);
-        // What is said over a relay crosses two sockets, and each may take twenty times as long as usual: no reason to take a connection at rest for lost.
+        // What is said over a relay crosses two sockets, and each may take twenty times as long as usual: no
+        // reason to take a connection at rest for lost.
         let spare = self.config.silence.saturating_sub(2 * self.config.heartbeat);
         self.latency = self.latency.min(spare.as_micros() as u64 / 50).max(20);
         let hub = random.index(self.nodes);

@@ -1,7 +1,8 @@
-//! Many nodes, and very many ends that have travelled: what a move costs in frames and bytes, what an end costs in memory, and that nothing is left of either.
+//! Many nodes, and very many ends that have travelled: what a move costs in frames and bytes, what an end
+//! costs in memory, and that nothing is left of either.
 //!
-//! The network has delays, and no faults: those are [`run`](crate::run)'s. Every end that moves goes in a message of its own, an offer on its
-//! receiver's *mail*, a channel with a sending half at every other node.
+//! The network has delays, and no faults: those are [`run`](crate::run)'s. Every end that moves goes in a
+//! message of its own, an offer on its receiver's *mail*, a channel with a sending half at every other node.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -70,7 +71,8 @@ fn resident() -> Option<u64> {
 const ROOM: u32 = 4;
 /// So many channels are busy at once.
 const WAVE: usize = 10_000;
-/// If nothing was said for so many microseconds, nothing is to come: acknowledgements wait for less than that.
+/// If nothing was said for so many microseconds, nothing is to come: acknowledgements wait for less than
+/// that.
 const QUIET: u64 = 100_000;
 /// Marks mail among the channels.
 const MAIL: u128 = 1 << 63;
@@ -226,7 +228,7 @@ impl World {
         self.queue.push(Reverse(Entry(self.now + wait, self.order, event)));
     }
 
-    /// Until nobody has anything to say but heartbeats.
+    /// Until no machine has anything to send but heartbeats.
     fn run(&mut self) -> Result<(), String> {
         let mut quiet_from = self.now;
         let mut frames = self.frames();
@@ -350,7 +352,7 @@ impl World {
 
     // Mail.
 
-    /// Everybody with everybody, and their mail.
+    /// All pairs of nodes, and their mail.
     fn connect(&mut self) -> Result<(), String> {
         let count = self.machines.len();
         for node in 0..count {
@@ -541,7 +543,8 @@ impl World {
             HomeHears::Sent(value) => {
                 self.ends[at].received += 1;
                 self.machines[node].drained(id, 1, value.len() as u64);
-                // Of a home that has moved here, the sender hears its credits later, and of this place with them.
+                // Of a home that has moved here, the sender hears its credits later, and of this place with
+                // them.
                 self.machines[node].credit(now, id, node_id(usize::from(self.ends[at].sender)), 1);
             }
             HomeHears::Take => {

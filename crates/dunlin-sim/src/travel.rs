@@ -1,7 +1,9 @@
-//! Channels whose ends travel: programs that use them, put them into messages of other channels, and keep the books that the laws are checked by.
+//! Channels whose ends travel: programs that use them, put them into messages of other channels, and keep the
+//! books that the laws are checked by.
 //!
-//! A [`Line`] is such a channel. Both its ends begin at one node, in the hands of one process; then each is where a message has brought it. Messages are offers
-//! on *mail*: ordinary channels of `program.rs`, whose offers carry [`Cargo`].
+//! A [`Line`] is such a channel. Both its ends begin at one node, in the hands of one process; then each is
+//! where a message has brought it. Messages are offers on *mail*: ordinary channels of `program.rs`, whose
+//! offers carry [`Cargo`].
 
 use std::collections::BTreeMap;
 
@@ -385,8 +387,8 @@ impl World {
 
     // What becomes of messages with ends.
 
-    /// Some end that is here and may go, of a line from this one on, for a message that goes at once. What goes over a line is of a later one, so that no
-    /// two wait for each other.
+    /// Some end that is here and may go, of a line from this one on, for a message that goes at once. What
+    /// goes over a line is of a later one, so that no two wait for each other.
     pub(crate) fn packs_an_end(&mut self, proc: usize, from: usize) -> Vec<usize> {
         if self.healed || self.procs[proc].leaving {
             return Vec::new();
@@ -405,8 +407,8 @@ impl World {
         Vec::new()
     }
 
-    /// Whether these ends may go in a message on a credit: what is said of them overtakes values, and who only passes an end on may say that
-    /// it is settled.
+    /// Whether these ends may go in a message on a credit: frames about them overtake values, and a node that
+    /// only passes an end on may send that it is settled.
     pub(crate) fn may_go_on_a_credit(&self, cargo: &[usize]) -> bool {
         cargo.iter().all(|cargo| {
             let Cargo { place, by, line, .. } = &self.cargos[*cargo];
@@ -464,7 +466,8 @@ impl World {
             }
             self.touches(self.cargos[cargo].line, node_index(taker.node));
             if !self.healed && self.random.chance(20) {
-                // A program may be slow to hear it: meanwhile the life of the connection may end, and another one begin.
+                // A program may be slow to hear it: meanwhile the life of the connection may end, and another
+                // one begin.
                 let wait = self.random.below(50_000);
                 self.after(wait, Event::EndLeft(cargo, proc));
             } else {
@@ -851,7 +854,8 @@ impl World {
         }
     }
 
-    /// The sender of a value hears that it was taken, by this node as far as it knows: so the ends in it are there.
+    /// The sender of a value hears that it was taken, by this node as far as it knows: so the ends in it are
+    /// there.
     fn value_has_left(&mut self, at: usize, value: usize, home: Option<usize>) {
         let Value { by, taken_at, taker, ref cargo, .. } = self.lines[at].values[value];
         let cargo = cargo.clone();
@@ -999,7 +1003,7 @@ impl World {
         self.lines[at].homes.get_mut(&proc)
     }
 
-    /// Whoever gave the receiver may have asked for it to be used, which its program does not hear.
+    /// The giver of the receiver may have asked for it to be used, which its program does not see.
     fn may_be_hurried(&mut self, at: usize, proc: usize) {
         let is_guest = self.procs[proc].machine.is_guest(self.lines[at].id, Which::Receiver);
         if let Some(home) = self.home(at, proc).filter(|home| home.state == Receiver::Guest && !is_guest) {
@@ -1186,7 +1190,7 @@ impl World {
             if self.random.chance(40) {
                 return;
             }
-            // Whoever has the sender gets it; the others are not known.
+            // The holder of the sender gets it; the others are not known.
             if let Some(home) = self.home(at, proc) {
                 home.granted += 1;
             }
@@ -1225,7 +1229,8 @@ impl World {
         self.pump(proc);
     }
 
-    /// The receiver retires the channel: what stands fails, and what has been sent on credits is received yet.
+    /// The receiver retires the channel: what stands fails, and what has been sent on credits is received
+    /// yet.
     fn retires(&mut self, at: usize, proc: usize) {
         let Some(home) = self.home(at, proc).filter(|home| !home.retired && home.ended.is_none()) else { return };
         home.retired = true;
@@ -1242,7 +1247,8 @@ impl World {
         self.pump(proc);
     }
 
-    /// Its sender has heard that the channel is retired, and all that it had sent has been received: the receiver is dropped.
+    /// Its sender has heard that the channel is retired, and all that it had sent has been received: the
+    /// receiver is dropped.
     fn is_drained(&mut self, at: usize, proc: usize) {
         self.note(96, at as u64, || format!("line {at}: the receiver has received all, and is dropped"));
         self.lines[at].homes.remove(&proc);
@@ -1375,7 +1381,8 @@ impl World {
                 let claim = home.claim;
                 if home.queue.len() < before {
                     self.note(93, ticket, || format!("line {at}: {ticket} is withdrawn"));
-                    // It may have gone on to somewhere else, from where it has to come back: the receiver may have left meanwhile.
+                    // It may have gone on to somewhere else, from where it has to come back: the receiver may
+                    // have left meanwhile.
                     let wait = if self.random.chance(80) { 0 } else { self.random.below(20_000) };
                     self.after(wait, Event::LineWithdrawn(at, proc, claim, from, ticket));
                 }
@@ -1457,7 +1464,7 @@ impl World {
                 if self.lines[at].void.contains(&claim) {
                     return self.broke(format!("line {at}: a receiver is used that was at its home again"));
                 }
-                // Whoever gave it may have asked for it to be used.
+                // Its giver may have asked for it to be used.
                 if state == Receiver::Home || !in_hand {
                     return self.broke(format!("line {at}: the receiver is at home, and was {state:?}"));
                 }

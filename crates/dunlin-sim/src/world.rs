@@ -19,7 +19,8 @@ use crate::socket::{Mute, Socket, end_of};
 use crate::thief::{STRANGERS_MAX, Thief, is_thiefs};
 use crate::view::View;
 
-/// One run of a node's program: a machine, from a start to an end. A node that is started again is another one.
+/// One run of a node's program: a machine, from a start to an end. A node that is started again is another
+/// one.
 #[derive(Debug)]
 pub(crate) struct Proc {
     pub(crate) node: usize,
@@ -40,7 +41,8 @@ pub(crate) struct Proc {
     book: Vec<Vec<String>>,
 }
 
-/// What happens next. The first number is a process's, a socket's, a sender's, a channel's or a line's; a line's is followed by a process's.
+/// What happens next. The first number is a process's, a socket's, a sender's, a channel's or a line's; a
+/// line's is followed by a process's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Tick(usize),
@@ -69,7 +71,8 @@ pub(crate) enum Event {
     LineGrant(usize, usize, usize, u64),
     LineAgain(usize, usize),
     LineLeaves(usize, usize),
-    /// A program says late that a value was not taken: of which line, where, in which claim, from whom, which.
+    /// A program reports late that a value was not taken: of which line, where, in which claim, from which
+    /// node, which.
     LineWithdrawn(usize, usize, u64, NodeId, u64),
     /// The ends in an offer.
     EndsCome(usize),
@@ -170,7 +173,8 @@ pub struct Report {
     pub coverage: Coverage,
 }
 
-/// More events than this are a storm, between two to four nodes; where ends travel, there are more nodes and many more channels.
+/// More events than this are a storm, between two to four nodes; where ends travel, there are more nodes and
+/// many more channels.
 const EVENTS_MAX: u64 = 60_000;
 
 /// Runs one seed.
@@ -186,7 +190,8 @@ pub fn run_as(kind: Kind, seed: u64, trace: bool) -> Report {
     Report { seed, verdict, hash, trace: trace.unwrap_or_default(), coverage }
 }
 
-/// The machine's identity of a node. The greatest index has the smallest id, so that ids and roles are not in step.
+/// The machine's identity of a node. The greatest index has the smallest id, so that ids and roles are not in
+/// step.
 pub(crate) fn node_id(node: usize) -> NodeId {
     NodeId(((9 - node) as u128) << 96)
 }
@@ -328,7 +333,7 @@ impl World {
         }
         let mut addresses = vec![address(other)];
         if self.plan.wrong_addresses && self.random.chance(20) {
-            // Somebody else's, or its own.
+            // Another node's, or its own.
             addresses.insert(0, address(self.random.index(self.plan.nodes)));
         }
         self.procs[proc].machine.learn(node_id(other), &addresses);
@@ -341,7 +346,8 @@ impl World {
         self.pump(proc);
     }
 
-    /// The program is to reach that node. The machine knows its addresses no more if a connection with it has ended.
+    /// The program is to reach that node. The machine knows its addresses no more if a connection with it has
+    /// ended.
     pub(crate) fn reach(&mut self, proc: usize, other: usize) {
         let proc = &mut self.procs[proc];
         if proc.machine.addresses_of(node_id(other)).is_empty() && !proc.book[other].is_empty() {
@@ -349,14 +355,14 @@ impl World {
         }
     }
 
-    /// The program is to reach that node again, and says so as soon as a connection with it has ended: the machine goes
-    /// on with what it knows.
+    /// The program is to reach that node again, and says so as soon as a connection with it has ended: the
+    /// machine goes on with what it knows.
     pub(crate) fn reach_again(&mut self, proc: usize, other: usize) {
         let proc = &mut self.procs[proc];
         proc.machine.learn(node_id(other), &proc.book[other]);
     }
 
-    /// Who an event happens to.
+    /// The node to which an event happens.
     fn owner(&self, event: Event) -> Option<usize> {
         match event {
             Event::Tick(proc) | Event::Chat(proc) | Event::Travel(proc) => Some(proc),
@@ -539,11 +545,11 @@ impl World {
             self.meet();
             // Until every socket that is dead, and every dial that is late, has been noticed.
             self.run_until(self.now + micros(self.plan.config.handshake + self.plan.config.silence) + 400_000);
-            // Whoever still dials a node that is no more gives up.
+            // A node that still dials one that is no more gives up.
             if self.current.iter().any(|proc| !self.procs[*proc].alive) {
                 self.run_until(self.now + micros(self.plan.grace_max()));
             }
-            // A connection that has died meanwhile is made again only if somebody asks.
+            // A connection that has died meanwhile is made again only on request.
             for _ in 0..10 {
                 if self.unmet().is_some() && self.broken.is_none() {
                     self.meet();
@@ -552,7 +558,8 @@ impl World {
             }
             if self.wait_for(patience, Self::unmet).is_none() && self.wait_for(patience, Self::unsettled).is_none() {
                 self.resting = true;
-                // The last acknowledgements. And a hello over a relay that was on its way may have taken the place of a socket: until that is tried again, the two are relayed.
+                // The last acknowledgements. And a hello over a relay that was on its way may have taken the
+                // place of a socket: until that is tried again, the two are relayed.
                 self.run_until(self.now + 100_000);
                 if self.wait_for(patience, Self::unmet).is_none() {
                     self.run_until(self.now + 100_000);

@@ -36,7 +36,7 @@ fn a_broken_law_is_reported_with_its_replay_command() {
     assert_eq!(again, sim(replay).1, "one seed, one trace");
 }
 
-/// Who stops to read stops what only prints; a disk that is full hides no outcome.
+/// A reader that stops ends a command that only prints; a full disk hides no outcome.
 #[test]
 #[cfg(unix)]
 fn output_goes_where_it_can() {

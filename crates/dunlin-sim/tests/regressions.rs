@@ -1,5 +1,5 @@
-//! Bugs of the protocol that the simulator, or somebody's eyes, found: one scene each, played by hand with two machines. Seeds would shift with
-//! every change of the code; these stay.
+//! Bugs of the protocol that the simulator, or a review, found: one scene each, played by hand with two
+//! machines. Seeds would shift with every change of the code; these stay.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -71,7 +71,7 @@ struct Pair {
     now: Time,
     /// Ends of sockets: even ones have dialled. `None`: closed.
     ends: Vec<Option<usize>>,
-    /// Dials that nobody has answered, if they are held.
+    /// Dials that are not answered yet, if they are held.
     dials: VecDeque<(usize, DialId, usize)>,
     holds_dials: bool,
     /// Ends whose bytes are held back.
@@ -127,7 +127,7 @@ impl Pair {
         self.nodes[to].accepted(self.now, SocketId(end as u64 + 1));
     }
 
-    /// Somebody who is played by hand dials a node. Returns that node's end.
+    /// A node that is played by hand dials another one. Returns that node's end.
     fn dialled_by(&mut self, node: usize, me: Life) -> usize {
         let end = self.ends.len() + 1;
         self.ends.extend([None, Some(node)]);
@@ -234,7 +234,8 @@ impl Pair {
     }
 }
 
-/// A half that was dropped with offers behind the window said so before them, and the home called the rest a violation.
+/// A half that was dropped with offers behind the window said so before them, and the home called the rest a
+/// violation.
 #[test]
 fn a_half_is_gone_behind_its_offers() {
     let mut pair = Pair::attached(&config(), terms(1, 0));
@@ -250,7 +251,8 @@ fn a_half_is_gone_behind_its_offers() {
     assert_eq!((pair.deaths(), pair.nodes[0].census().proxies), (0, 0));
 }
 
-/// A goodbye overtook the values that waited: what was sent on credits was lost with a node that left in good order.
+/// A goodbye overtook the values that waited: what was sent on credits was lost with a node that left in good
+/// order.
 #[test]
 fn a_goodbye_follows_what_was_sent() {
     let mut pair = Pair::attached(&config(), terms(1, 3));
@@ -300,7 +302,8 @@ fn a_late_connection_receives_the_goodbye() {
     assert_eq!(pair.states(1).last(), Some(&State::Down(Down::Left)));
 }
 
-/// A restarted node was met before the first socket of a life: what waited to be said was dropped, and its proxies waited for ever.
+/// A restarted node was met before the first socket of a life: what waited to be said was dropped, and its
+/// proxies waited for ever.
 #[test]
 fn a_restart_before_the_first_socket_loses_nothing() {
     let mut pair = Pair::attached(&config(), terms(1, 0));
@@ -321,7 +324,7 @@ fn a_restart_before_the_first_socket_loses_nothing() {
     assert_eq!(pair.proxy_heard().last(), Some(&ProxyHears::Attached(terms(5, 0))));
 }
 
-/// An address that came to be known while somebody waited for a connection was not dialled.
+/// An address that became known while a connection was waited for was not dialled.
 #[test]
 fn a_late_address_is_dialled() {
     let mut pair = Pair::new(&config());
@@ -381,8 +384,9 @@ fn a_late_hello_has_no_effect() {
     }
 }
 
-/// A node went on in an earlier life, was refused by who had met the later one, and let in by who had not. There it spoke for the later one, and said that a home
-/// was not here: a sender waited for ever (seed 61193368 of 22 November 2026).
+/// A node went on in an earlier life, was refused by a node that had met the later one, and admitted by one
+/// that had not. There it spoke for the later one, and reported that a home was not here: a sender waited for
+/// ever (seed 61193368 of 22 November 2026).
 #[test]
 fn an_earlier_life_that_is_refused_ends_all_its_connections() {
     let mut pair = Pair::attached(&config(), terms(1, 0));
@@ -400,7 +404,7 @@ fn an_earlier_life_that_is_refused_ends_all_its_connections() {
     assert_eq!([1, 2].map(|other| told(&Action::Connection(id(other), down.clone()))), [1, 1], "{:?}", pair.heard);
     assert!(matches!(pair.proxy_heard().last(), Some(ProxyHears::Lost { unknown, .. }) if unknown == &[1]));
     assert!(pair.ends[somebody].is_none());
-    // Nobody is let in any more, and nobody is dialled.
+    // No node is admitted any more, and none is dialled.
     pair.dialled_by(0, Life { node: id(3), incarnation: Incarnation(1) });
     pair.holds_dials = true;
     pair.attach();
@@ -432,7 +436,7 @@ fn after_a_resume_nothing_is_left_to_acknowledge() {
     }
 }
 
-/// What a home had said to a half that is gone was heard by the next one: credits that nobody had granted to it.
+/// What a home had sent to a half that is gone reached the next one: credits that it had never been granted.
 #[test]
 fn a_new_half_does_not_receive_messages_to_the_previous_one() {
     let mut pair = Pair::attached(&config(), terms(1, 0));
@@ -450,7 +454,8 @@ fn a_new_half_does_not_receive_messages_to_the_previous_one() {
     assert_eq!(pair.deaths(), 0);
 }
 
-/// A half that went before the home had answered its attachment was forgotten; the next one got two answers, a violation.
+/// A half that went before the home had answered its attachment was forgotten; the next one got two answers,
+/// a violation.
 #[test]
 fn every_attachment_gets_its_own_answer() {
     let mut pair = Pair::new(&config());
@@ -466,7 +471,8 @@ fn every_attachment_gets_its_own_answer() {
     assert_eq!((pair.deaths(), pair.nodes[1].census().attached), (0, 1));
 }
 
-/// A home that ended did not tell the halves that were gone; one that still waited for an outcome waited for ever.
+/// A home that ended did not tell the halves that were gone; one that still waited for an outcome waited for
+/// ever.
 #[test]
 fn a_waiting_half_that_is_gone_receives_the_end() {
     let mut pair = Pair::attached(&config(), terms(1, 0));
@@ -480,7 +486,8 @@ fn a_waiting_half_that_is_gone_receives_the_end() {
     assert_eq!((census[0].proxies, census[0].offers, census[1].homes, census[1].offers), (0, 0, 0, 0));
 }
 
-/// A withdrawal was answered behind the word that the channel is retired, with which the offer was settled: that broke the protocol.
+/// A withdrawal was answered behind the word that the channel is retired, with which the offer was settled:
+/// that broke the protocol.
 #[test]
 fn a_withdrawal_is_not_answered_after_the_end() {
     let mut pair = Pair::attached(&config(), terms(1, 0));
@@ -529,7 +536,7 @@ impl Prey {
         Self { node: machine(config, 0, 1), sockets: 0 }
     }
 
-    /// Somebody of this number dials; `wanted`: a connection, not only an introduction.
+    /// A node of this number dials; `wanted`: a connection, not only an introduction.
     fn dialled_by(&mut self, number: u128, wanted: bool) -> SocketId {
         let socket = SocketId(self.sockets);
         self.sockets += 1;
@@ -554,7 +561,7 @@ impl Prey {
     }
 }
 
-/// Every stranger left a record for ever, even if it only asked who was there.
+/// Every stranger left a record for ever, even if it only asked for an identity.
 #[test]
 fn strangers_leave_no_records() {
     let mut config = config();
@@ -587,7 +594,7 @@ fn values_in_pieces_have_a_bound() {
     assert_eq!(prey.node.census().unfinished, 0);
 }
 
-/// Answers to somebody who does not read them were kept without bound.
+/// Answers to a peer that does not read them were kept without bound.
 #[test]
 fn unread_answers_are_bounded() {
     let mut config = config();
@@ -600,7 +607,8 @@ fn unread_answers_are_bounded() {
     assert!(prey.is_down());
 }
 
-/// The socket's time to shake hands was long over: the acknowledgement of a goodbye was dropped before it was written.
+/// The socket's time to shake hands was long over: the acknowledgement of a goodbye was dropped before it was
+/// written.
 #[test]
 fn the_last_word_survives_a_tick() {
     let mut prey = Prey::new(config());
@@ -614,7 +622,8 @@ fn the_last_word_survives_a_tick() {
     assert!(prey.node.fill(Time(6_000_000), socket, 100, &mut Vec::new()) > 0);
 }
 
-/// An end that came in a message and was dropped at once: its home had heard so before it could tell the terms, and the record stayed.
+/// An end that came in a message and was dropped at once: its home had heard so before it could tell the
+/// terms, and the record stayed.
 #[test]
 fn an_adopted_half_that_goes_at_once_leaves_nothing() {
     let mut pair = Pair::attached(&config(), terms(1, 0));
@@ -629,7 +638,8 @@ fn an_adopted_half_that_goes_at_once_leaves_nothing() {
     assert_eq!(pair.deaths(), 0);
 }
 
-/// A receive asked anew for an offer whose value had just come for the request before: nothing was asked, and the offer stayed reserved for ever.
+/// A receive asked anew for an offer whose value had just come for the request before: nothing was asked, and
+/// the offer stayed reserved for ever.
 #[test]
 fn a_request_anew_gives_back_what_came_for_the_one_before() {
     let mut pair = Pair::attached(&config(), terms(1, 0));
@@ -647,8 +657,9 @@ fn a_request_anew_gives_back_what_came_for_the_one_before() {
     assert_eq!(pair.home_heard().last(), Some(&HomeHears::Granted(1, 2, Bytes::from_static(b"egg"))));
 }
 
-/// The confirmation of a first socket was under way for so long that the dialler had been there with another one, and had left: it was taken for that of
-/// a new connection, and what had been said on that socket was heard twice (seed 7029823).
+/// The confirmation of a first socket was under way for so long that the dialler had been there with another
+/// one, and had left: it was taken for that of a new connection, and what had been said on that socket was
+/// heard twice (seed 7029823).
 #[test]
 fn a_late_confirmation_of_an_offer_that_was_taken_up_is_refused() {
     let (now, me) = (Time(0), Life { node: id(0), incarnation: Incarnation(1) });
@@ -690,8 +701,9 @@ fn a_late_confirmation_of_an_offer_that_was_taken_up_is_refused() {
     assert!(matches!(states[..], [State::Up(_), State::Down(Down::Left)]), "{states:?}");
 }
 
-/// A choice asked for its grant back before that had been sent, and the grant was dropped from the outbox. The abort of the next request was then
-/// taken for that of the first: the next one was granted in vain, and the offer stood for ever (seed 127995994107438).
+/// A choice asked for its grant back before that had been sent, and the grant was dropped from the outbox.
+/// The abort of the next request was then taken for that of the first: the next one was granted in vain, and
+/// the offer stood for ever (seed 127995994107438).
 #[test]
 fn revoking_an_unsent_grant_confuses_no_later_request() {
     let mut pair = Pair::attached(&config(), terms(1, 0));
@@ -714,7 +726,8 @@ fn revoking_an_unsent_grant_confuses_no_later_request() {
     assert_eq!(pair.home_heard().last(), Some(&HomeHears::Revoke(1)));
     pair.nodes[1].abort(pair.now, CHANNEL, id(0), 1);
     pair.write(home);
-    // The first abort is that of the first request: the second one is to be granted now, as long as nothing else was heard.
+    // The first abort is that of the first request: the second one is to be granted now, as long as nothing
+    // else was heard.
     while let Some(action) = pair.nodes[0].poll() {
         if let Action::Proxy(_, ProxyHears::Abort(1)) = action {
             pair.heard.push((0, action));
@@ -746,8 +759,10 @@ fn an_absent_peer_delays_no_leaving_node() {
     assert_eq!(pair.states(0).last(), Some(&State::Down(Down::Left)));
 }
 
-/// Both ends of a channel went to a node that took them and was started again, and its giver's machine had heard all of that before its program heard the first. The connection was up when that said
-/// that they had left; so nobody said that they are lost, and their home waited for a receiver that nobody had (seed 80125668 of 22 November 2026).
+/// Both ends of a channel went to a node that took them and was started again, and its giver's machine had
+/// heard all of that before its program heard the first. The connection was up when that said that they had
+/// left; so their loss was not reported, and their home waited for a receiver that did not exist (seed
+/// 80125668).
 #[test]
 fn ends_that_went_to_a_node_that_is_started_again_are_lost() {
     const LINE: ChannelId = ChannelId(9);
@@ -783,8 +798,9 @@ fn taker(heard: ProxyHears) -> Option<Contact> {
     }
 }
 
-/// Two that do not wait equally long for each other: what the sender's node had said was taken, of which it had not
-/// heard, and the receiver's node had given the connection up. Played with and without the check of its id.
+/// Two that do not wait equally long for each other: what the sender's node had said was taken, of which it
+/// had not heard, and the receiver's node had given the connection up. Played with and without the check of
+/// its id.
 fn the_impatient_one_forgets() -> Pair {
     let with_grace = |seconds| {
         let mut config = config();

@@ -15,11 +15,13 @@ fn a_move_costs_a_few_frames_and_leaves_nothing() {
         let phase = phase(&figures, name);
         phase.frames as f64 / phase.count as f64
     };
-    // The message, `Take`, `HomeIs`, `Settled`; `Superseded` where the sender's last node is not the home; half of them drain.
+    // The message, `Take`, `HomeIs`, `Settled`; `Superseded` where the sender's last node is not the home;
+    // half of them drain.
     assert_eq!(frames("messages without ends"), 2.0);
     assert_eq!(frames("senders leave their home"), 5.0);
     assert_eq!(frames("senders move, having been used"), 7.0);
-    // The message, `Fetch`, `Moving`, `Quiet`, `Take`, `State`, `HomeIs`, `Settled`; and `Where`, if `Take` is later than `State`.
+    // The message, `Fetch`, `Moving`, `Quiet`, `Take`, `State`, `HomeIs`, `Settled`; and `Where`, if `Take`
+    // is later than `State`.
     let moved = frames("receivers move");
     assert!((9.0..10.0).contains(&moved), "{moved} frames");
     // One value each, again or from the buffer.
@@ -34,7 +36,7 @@ fn a_move_costs_a_few_frames_and_leaves_nothing() {
 
 #[test]
 fn what_is_left_over_is_seen() {
-    // Who passed a sender on is not told that it is in use.
+    // A node that passed a sender on is not notified that it is in use.
     dunlin_sim::wake(Some("settled-untold"));
     let what = scale(SMALL, &mut |_| {}).unwrap_err();
     dunlin_sim::wake(None);

@@ -28,7 +28,7 @@ pub enum Failure {
     Lost(Lost),
 }
 
-/// Who has asked this process to end.
+/// What has asked this process to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// Ctrl-C.
@@ -152,7 +152,7 @@ pub struct Signals {
     interrupt: tokio::signal::unix::Signal,
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
-    /// `None`: whoever started this process wants it to outlive its terminal (`nohup`).
+    /// `None`: this process is to outlive its terminal (`nohup`).
     #[cfg(unix)]
     hang_up: Option<tokio::signal::unix::Signal>,
     #[cfg(windows)]
@@ -163,7 +163,7 @@ impl Signals {
     /// Asking this process to end does not kill it from now on.
     ///
     /// # Errors
-    /// [`Failure::Failed`], if the system tells nobody of signals.
+    /// [`Failure::Failed`], if the system reports no signals.
     pub fn hear() -> Result<Self, Failure> {
         let unheard = |error| Failure::failed(format_args!("cannot hear of signals: {error}"));
         #[cfg(unix)]

@@ -1,4 +1,5 @@
-//! What is printed: lines for people, or JSON for scripts, one object per line. (`println!` and `eprintln!` panic if they cannot.)
+//! What is printed: lines for people, or JSON for scripts, one object per line. (`println!` and `eprintln!`
+//! panic if they cannot.)
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
@@ -27,7 +28,8 @@ fn line_out(line: &str) {
     write(format!("{line}\n").as_bytes());
 }
 
-/// Writes to stdout. If that cannot be, it is said at once: many commands go on, since they do more than print.
+/// Writes to stdout. If that cannot be, it is said at once: many commands go on, since they do more than
+/// print.
 pub fn write(bytes: &[u8]) {
     let mut out = io::stdout();
     if let Err(error) = out.write_all(bytes).and_then(|()| out.flush()) {
@@ -59,14 +61,15 @@ pub fn complain(line: impl Display) {
 /// Why stdout takes no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// Whoever has read it has gone (a closed pipe): no failure.
+    /// The reader has gone (a closed pipe): no failure.
     Unread,
     /// It cannot be written, and people have been told.
     Unwritten,
 }
 
 impl Lost {
-    /// The exit code of a command that ends for this: 141 is that of whoever the system ends for a closed pipe.
+    /// The exit code of a command that ends for this: 141 is that of a process that the system ends for a
+    /// closed pipe.
     pub fn code(self) -> u8 {
         match self {
             Self::Unread => 141,

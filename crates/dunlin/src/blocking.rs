@@ -1,10 +1,12 @@
 //! Blocking calls: what would hold up a process worker runs on threads of its own, and can be asked to stop.
 //!
-//! A call runs on tokio's blocking pool: threads that are made when needed, up to a bound (`max_blocking_threads` of the runtime's
-//! builder, 512 if unset), and that never drive processes. It starts at once, or when one of them is free.
+//! A call runs on tokio's blocking pool: threads that are made when needed, up to a bound
+//! (`max_blocking_threads` of the runtime's builder, 512 if unset), and that never drive processes. It starts
+//! at once, or when one of them is free.
 //!
-//! Nothing can stop a thread from outside, so stopping is asked for, and the call looks: [`Stop::asked`]. What became of that is known exactly,
-//! because the question, each look and the return are ordered in one word:
+//! Nothing can stop a thread from outside, so stopping is asked for, and the call looks: [`Stop::asked`].
+//! What became of that is known exactly, because the question, each look and the return are ordered in one
+//! word:
 //!
 //! ```text
 //!              began            asks             looks            returns
@@ -32,9 +34,10 @@ use crate::{Error, Exit, ExitReason, world};
 
 /// Runs `call`, which may block, on a thread where it holds up no process.
 ///
-/// It starts at once, or when a thread of the pool is free, whether or not the handle is awaited. The handle gives what the call
-/// returns, can be a branch of a choice (`&mut handle`), and can [`terminate`](Blocking::terminate) the call, if that looks at its [`Stop`].
-/// Within the call, operations on ends have their blocking form, [`Deadline::wait`](crate::Deadline::wait).
+/// It starts at once, or when a thread of the pool is free, whether or not the handle is awaited. The handle
+/// gives what the call returns, can be a branch of a choice (`&mut handle`), and can
+/// [`terminate`](Blocking::terminate) the call, if that looks at its [`Stop`]. Within the call, operations on
+/// ends have their blocking form, [`Deadline::wait`](crate::Deadline::wait).
 ///
 /// A runtime that ends waits for the calls that run: one that neither returns nor looks holds up the end of
 /// [`block_on`](crate::block_on) too. Those in the queue then may or may not be run.
@@ -89,10 +92,12 @@ where
 
 /// A blocking call that was begun by [`blocking`]: await it for what it returns.
 ///
-/// Dropping the handle asks the call to stop and abandons it: if it has not started it never will, and if it runs on, nobody hears of it.
+/// Dropping the handle asks the call to stop and abandons it: if it has not started it never will, and if it
+/// runs on, its result is dropped.
 ///
 /// # Errors
-/// [`Error::Exit`], with the panic's text, if the call panicked; or that it was cancelled, if the runtime was shut down before it started.
+/// [`Error::Exit`], with the panic's text, if the call panicked; or that it was cancelled, if the runtime was
+/// shut down before it started.
 ///
 /// # Cancel safety
 /// Awaiting through `&mut` loses nothing: what the call returns stays until it is taken.
@@ -101,12 +106,13 @@ where
 /// When polled again after it was ready.
 ///
 /// # Waits
-/// Who awaits it has a line in the [wait records](crate::waits). The call is a process of its own there, also while it is queued.
+/// An awaiting process has a line in the [wait records](crate::waits). The call is a process of its own
+/// there, also while it is queued.
 #[must_use = "dropping it asks the call to stop"]
 pub struct Blocking<R> {
     task: tokio::task::JoinHandle<Option<(R, Phase)>>,
     call: Arc<Call<R>>,
-    /// It did not return, as whoever terminated it has found out.
+    /// It did not return, as its termination has found out.
     failed: Option<Exit>,
     pid: Pid,
     made: &'static Location<'static>,
@@ -122,8 +128,8 @@ pub enum Ended<R> {
     Terminated,
     /// It was asked, but returned without having looked: this is all of its work.
     JustFinished(R),
-    /// It has not stopped: it said before that it was [finishing](Stop::finishing), or did not return before the deadline given to the
-    /// termination, or it panicked. Await it for what it returns, or for the panic.
+    /// It has not stopped: it said before that it was [finishing](Stop::finishing), or did not return before
+    /// the deadline given to the termination, or it panicked. Await it for what it returns, or for the panic.
     Finishing(Blocking<R>),
     /// No thread had been free for it, and now it will never start.
     NeverStarted,
@@ -132,8 +138,8 @@ pub enum Ended<R> {
 impl<R> Blocking<R> {
     /// Asks the call to stop and waits for what becomes of that.
     ///
-    /// A call that neither looks nor returns keeps this waiting. With a deadline (`.within(duration)`), it is then given back
-    /// as [`Ended::Finishing`].
+    /// A call that neither looks nor returns keeps this waiting. With a deadline (`.within(duration)`), it is
+    /// then given back as [`Ended::Finishing`].
     ///
     /// # Cancel safety
     /// Once polled, the call has been asked. Dropped, the call is abandoned, as by dropping the handle.
@@ -308,7 +314,7 @@ type Body<R> = Box<dyn FnOnce(&Stop) -> R + Send>;
 /// What a call shares with its handle.
 struct Call<R> {
     stop: Stop,
-    /// Whoever takes it decides: a thread, that the call is started; who terminates, that it never is.
+    /// The side that takes it decides: a thread, that the call is started; a termination, that it never is.
     body: Mutex<Option<Body<R>>>,
 }
 
@@ -354,7 +360,8 @@ impl Stop {
         self.leave(Phase::Asked, Phase::Heeded) || self.phase() == Phase::Heeded
     }
 
-    /// Waits until the call is asked to stop: `true`, and it counts as seen. `false`: only with a deadline, that it has passed.
+    /// Waits until the call is asked to stop: `true`, and it counts as seen. `false`: only with a deadline,
+    /// that it has passed.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it has seen nothing.
@@ -379,8 +386,9 @@ impl Stop {
         Requested { stop: self, ticket: None, made: Location::caller(), watch: Watch::default() }
     }
 
-    /// Says that from here on the call goes to its end: who asks it to stop after this hears so at once ([`Ended::Finishing`]), and
-    /// [`asked`](Self::asked) stays false. `false`: it has been asked already, counts as having seen it, and should stop.
+    /// Declares that from here on the call goes to its end: a request to stop after this returns at once
+    /// ([`Ended::Finishing`]), and [`asked`](Self::asked) stays false. `false`: it has been asked already,
+    /// counts as having seen it, and should stop.
     ///
     /// # Examples
     /// ```

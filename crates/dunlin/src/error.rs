@@ -9,7 +9,8 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 
 /// What went wrong, without the value that was not sent.
 ///
-/// Every error of an operation converts into it with `?`. Keep the operation's own error where the value is wanted back.
+/// Every error of an operation converts into it with `?`. Keep the operation's own error where the value is
+/// wanted back.
 ///
 /// # Examples
 /// ```

@@ -1,7 +1,7 @@
 //! dunlin: one concurrency model inside a program and between programs.
 //!
-//! A *process* is light and owns its state; it talks over *channels*. A channel is synchronous: a send that returns
-//! `Ok` has been received.
+//! A *process* is light and owns its state; it talks over *channels*. A channel is synchronous: a send that
+//! returns `Ok` has been received.
 //!
 //! ```
 //! use dunlin::prelude::*;
@@ -22,15 +22,18 @@
 //! ```
 //!
 //! # Map
-//! - the core, from the crate `dunlin-core`: [`channel`], [`alt!`], [`Choice`], [`par!`], [`Shared`], [`barrier()`], [`call`], [`waits`];
+//! - the core, from the crate `dunlin-core`: [`channel`], [`alt!`], [`Choice`], [`par!`], [`Shared`],
+//!   [`barrier()`], [`call`], [`waits`];
 //! - [`spawn`], [`Process`], [`Exit`]: processes on tokio's worker threads;
-//! - [`Scope`], [`process`](macro@process): named channels that processes join by themselves, and waiting for those processes;
+//! - [`Scope`], [`process`](macro@process): named channels that processes join by themselves, and waiting for
+//!   those processes;
 //! - [`blocking`](blocking()), [`Blocking`], [`Stop`]: calls that block, on threads of their own;
 //! - [`Node`](node::Node), [`node`]: the program as a member of an application, and channels, calls and
 //!   bundles by name between programs;
 //! - [`Bundle`](macro@Bundle), [`ToServer`], [`ToClient`], [`Call`]: channels that belong together, as a
 //!   struct with two faces;
-//! - [`blocks`]: small processes and shapes that programs are made of: delta, merge, tap, pipeline, ring, farm;
+//! - [`blocks`]: small processes and shapes that programs are made of: delta, merge, tap, pipeline, ring,
+//!   farm;
 //! - [`Deadline`]: `.within(duration)`, `.by(instant)` on every operation, and `.wait()` for threads;
 //!   [`sleep`], [`Timer`], [`interval`]. [`send_to_any`] is no operation of one end and has none of these: it
 //!   is a branch of an [`alt!`] beside a [`sleep`];
@@ -110,7 +113,7 @@ pub use world::future;
 /// dunlin::laws! {
 ///     mod shed_load;
 ///     policy: ShedLoad { high: 3 },
-///     room: 3,                       // it keeps so many values that nobody has received,
+///     room: 3,                       // it keeps so many values that are not received,
 ///     full: DropsOldest,             // and this is what it does with one more
 /// }
 ///

@@ -60,8 +60,8 @@ fn has_room_for_files() -> io::Result<()> {
 /// What a program is told that gets no runtime.
 const NO_RUNTIME: &str = "the operating system gives no threads, or no files, for a runtime";
 
-/// Runs `future` to its end on a new runtime with a worker for each core. When it returns, processes that still run are
-/// cancelled.
+/// Runs `future` to its end on a new runtime with a worker for each core. When it returns, processes that
+/// still run are cancelled.
 ///
 /// Before that, each node that has joined an application in this runtime and has not left leaves, also if
 /// `future` panics: first the other nodes acknowledge what its ends have sent. All nodes together may take

@@ -15,11 +15,12 @@ use dunlin_core::waits::{Doing, Identities, Pid, Watch};
 use crate::scope::ScopeError;
 use crate::world::{self, Canceller, NoOutput};
 
-/// Starts a process: `future` runs on the worker threads of the tokio runtime this is called in, from now on and
-/// whether or not the handle is awaited.
+/// Starts a process: `future` runs on the worker threads of the tokio runtime this is called in, from now on
+/// and whether or not the handle is awaited.
 ///
 /// # Panics
-/// Outside a tokio runtime: call it from within [`#[dunlin::main]`](macro@crate::main), [`block_on`](crate::block_on), or a runtime of your own.
+/// Outside a tokio runtime: call it from within [`#[dunlin::main]`](macro@crate::main),
+/// [`block_on`](crate::block_on), or a runtime of your own.
 ///
 /// # Examples
 /// ```
@@ -72,14 +73,15 @@ struct Who {
 
 /// A process that was started: await it for its exit.
 ///
-/// Dropping the handle detaches the process, which runs on. Awaiting gives what the process returned, or the [`Exit`]
-/// that says why it returned nothing. It can be a branch of a choice, as `&mut process`.
+/// Dropping the handle detaches the process, which runs on. Awaiting gives what the process returned, or the
+/// [`Exit`] that says why it returned nothing. It can be a branch of a choice, as `&mut process`.
 ///
 /// # Cancel safety
 /// Awaiting through `&mut` loses nothing: the exit stays until it is taken.
 ///
 /// # Waits
-/// Who awaits it has a line in the [wait records](crate::waits): for which process, started where, since when.
+/// An awaiting process has a line in the [wait records](crate::waits): for which process, started where,
+/// since when.
 pub struct Process<T> {
     task: world::Task<T>,
     who: Who,
@@ -103,8 +105,8 @@ impl<T> Process<T> {
         self.who.name.as_deref()
     }
 
-    /// Ends the process at its next await, dropping all it holds. Its exit is [`ExitReason::Cancelled`] unless it ends
-    /// by itself before that. Twice is harmless.
+    /// Ends the process at its next await, dropping all it holds. Its exit is [`ExitReason::Cancelled`]
+    /// unless it ends by itself before that. Twice is harmless.
     pub fn cancel(&self) {
         self.task.abort();
     }

@@ -22,8 +22,8 @@ pub type Instant = tokio::time::Instant;
 
 /// Deadlines for operations, and their blocking form.
 pub trait Deadline: Operation {
-    /// Does this operation for at most `patience`: then it ends with a timeout error that tells the truth, and a send has its
-    /// value back.
+    /// Does this operation for at most `patience`: then it ends with a timeout error that tells the truth,
+    /// and a send has its value back.
     ///
     /// A patience of zero still gives a receiver that is already waiting the chance to take the value: until
     /// it has been polled, or for a millisecond; for up to 5 ms where threads wait for a processor.
@@ -57,7 +57,8 @@ pub trait Deadline: Operation {
         self.until(Sleep { watched: None, ..sleep_until(instant) })
     }
 
-    /// Does this operation, blocking the calling thread: for threads outside the runtime, and the bodies of blocking calls.
+    /// Does this operation, blocking the calling thread: for threads outside the runtime, and the bodies of
+    /// blocking calls.
     ///
     /// # Panics
     /// Within async code: it would hold up all processes that its thread drives.
@@ -186,7 +187,7 @@ impl fmt::Debug for Sleep {
 
 /// Waits for `duration`, counted from the first poll, to the nearest millisecond.
 ///
-/// Who waits has a line in the [wait records](crate::waits): for a timer, made where, since when.
+/// A waiting process has a line in the [wait records](crate::waits): for a timer, made where, since when.
 ///
 /// # Panics
 /// When polled outside a tokio runtime with time.
@@ -252,8 +253,8 @@ impl Future for Sleep {
     }
 }
 
-/// Tokio's own panic would name a line of this file. So does this one, since a poll has no line of the user's,
-/// which the text begins with.
+/// Tokio's own panic would name a line of this file. So does this one, since a poll has no line of the
+/// user's, which the text begins with.
 #[cold]
 fn no_timers(made: Option<&'static Location<'static>>) -> ! {
     let which = made.map_or_else(|| "a deadline".to_owned(), |made| format!("{made}: the timer that is made here"));
@@ -506,14 +507,15 @@ impl Branch for Tick<'_> {
 
 const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
-/// How often the wait records' clock moves. It also bounds how late a claim that was offered in vain moves on.
+/// How often the wait records' clock moves. It also bounds how late a claim that was offered in vain moves
+/// on.
 const TICK: Duration = Duration::from_millis(5);
 
-/// Starts the thread that moves the clock of the wait records, and of patience with those who were offered a claim and do
-/// not take it, once in a program.
+/// Starts the thread that moves the clock of the wait records, and of patience with waiters that were offered
+/// a claim and do not take it, once in a program.
 ///
-/// [`spawn`](crate::spawn()), [`block_on`](crate::block_on), [`sleep`] and [`Deadline`] do that. Call it in a program that uses none of them, only
-/// channels on a runtime of its own.
+/// [`spawn`](crate::spawn()), [`block_on`](crate::block_on), [`sleep`] and [`Deadline`] do that. Call it in a
+/// program that uses none of them, only channels on a runtime of its own.
 pub fn start_clock() {
     keep_ticking();
 }
@@ -529,7 +531,8 @@ pub(crate) fn keep_ticking() {
         dunlin_core::__rt::set_turn_timer(end_turn_later);
         TICKER.runs.store(true, Ordering::Release);
         let ticker = std::thread::Builder::new().name("dunlin-tick".into()).spawn(|| TICKER.run());
-        // Without the thread everything works but the ages in the wait records, and patience with sleeping claimers.
+        // Without the thread everything works but the ages in the wait records, and patience with sleeping
+        // claimers.
         if let Err(error) = ticker {
             TICKER.stopped();
             eprintln!("dunlin: no thread for the clock of the wait records: {error}");

@@ -1,4 +1,5 @@
-//! What a program has around it: tasks, timers and chance. They are tokio's and the system's, or a simulation's.
+//! What a program has around it: tasks, timers and chance. They are tokio's and the system's, or a
+//! simulation's.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -393,8 +394,8 @@ mod node {
         Own::Tokio(tokio::spawn(future))
     }
 
-    /// What was woken last may run on any thread. Tokio keeps it for the thread that woke it, until that has done what it does, and lets no other steal
-    /// it; but of two only the last.
+    /// What was woken last may run on any thread. Tokio keeps it for the thread that woke it, until that has
+    /// done what it does, and lets no other steal it; but of two only the last.
     pub(crate) fn let_anybody_run_it() {
         if super::is_simulated() {
             // It has one thread.
@@ -444,7 +445,8 @@ mod node {
             return sim.random();
         }
         let mut bytes = [0; 16];
-        // Without a source of randomness two channels could be taken for each other: nothing sensible can go on.
+        // Without a source of randomness two channels could be taken for each other: nothing sensible can go
+        // on.
         getrandom::fill(&mut bytes).expect("the system has no source of randomness");
         u128::from_ne_bytes(bytes)
     }

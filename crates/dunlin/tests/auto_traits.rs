@@ -1,7 +1,8 @@
 //! Send, Sync and Unpin of every public type, for messages that are both, neither, or only `Send`.
 //!
-//! A channel carries its message to another thread, so an end is `Send` and `Sync` exactly when the message is `Send`; that the message
-//! be `Sync` is never asked. What holds a message by itself (errors, guards) is what the message is.
+//! A channel carries its message to another thread, so an end is `Send` and `Sync` exactly when the message
+//! is `Send`; that the message be `Sync` is never asked. What holds a message by itself (errors, guards) is
+//! what the message is.
 
 use std::cell::Cell;
 use std::future::Ready;

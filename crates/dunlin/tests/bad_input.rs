@@ -1,5 +1,5 @@
-//! What a node hears over a real socket from somebody who does not keep to the protocol. It answers, or closes, and tells its user
-//! why; its other connections live on: all the while two nodes play ping-pong.
+//! What a node receives over a real socket from a peer that does not keep to the protocol. It answers, or
+//! closes, and tells its user why; its other connections live on: all the while two nodes play ping-pong.
 #![cfg(feature = "net")]
 
 use std::time::Duration;
@@ -21,7 +21,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// The node that hears it all, with a friend. Both have their names from a third node, so that this one has a registry of its own.
+/// The node that hears it all, with a friend. Both have their names from a third node, so that this one has a
+/// registry of its own.
 struct Stage {
     node: Node,
     connections: Receiver<(Peer, ConnectionState)>,
@@ -107,7 +108,7 @@ fn run(test: impl Future<Output = Result>) {
 /// From where they dial.
 const ELSEWHERE: [u8; 4] = [127, 0, 0, 1];
 
-/// Asks who is there.
+/// Asks for the identity of the node.
 fn hello(stage: &Stage, me: Life) -> Hello {
     dunlin_attack::hello(stage.node.application(), me, ANY)
 }
@@ -167,7 +168,7 @@ fn strangers_are_refused_or_cut_off() {
         stage.goes_on().await;
         assert_eq!(last_words(stage.address(), &encoded[..encoded.len() - 1]).await.len(), 0);
 
-        // A peer that could be a node is told why not, and this one's program that somebody was there.
+        // A peer that could be a node gets the reason, and this one's program an event.
         let mut events = stage.node.events();
         let mut old = BytesMut::from(&encoded[..]);
         old[MAGIC.len() + 3..][..4].copy_from_slice(&[0xEE, 0, 0xEE, 1]);
@@ -197,7 +198,7 @@ fn strangers_are_refused_or_cut_off() {
         // A former life, and an earlier attempt, come too late.
         let mut events = stage.node.events();
         let intruder = meet(&stage, Life { incarnation: Incarnation(5), ..life(1) }).await;
-        // The node has read the confirmation, too. (Those who were there before are told of first.)
+        // The node has read the confirmation, too. (Earlier nodes are reported first.)
         let met = |peer: &Peer| peer.to_string() == intruder.me().node.to_string();
         while !matches!(events.recv().await?, NodeEvent::Joined { peer, .. } if met(&peer)) {}
         let answer = Answer::decode(&mut last_words(stage.address(), &encoded).await);
@@ -210,7 +211,8 @@ fn strangers_are_refused_or_cut_off() {
         let replayed = Hello { me: intruder.me(), wanted: me.node, ..good.clone() };
         let answer = Answer::decode(&mut last_words(stage.address(), &signed(&replayed)).await);
         assert_eq!(answer, Ok(Some(Answer::Refused(Refusal::Late))));
-        // Nor is there a later one, since each node draws its id when it starts; nor a node with the key of another.
+        // Nor is there a later one, since each node draws its id when it starts; nor a node with the key of
+        // another.
         let later = Life { incarnation: Incarnation(u64::MAX), ..intruder.me() };
         let later = Hello { me: later, wanted: me.node, ..good.clone() };
         let answer = Answer::decode(&mut last_words(stage.address(), &signed(&later)).await);
@@ -302,7 +304,8 @@ fn a_channel_survives_bad_messages_about_it() {
         // Of channels that are not there nothing is heard.
         intruder.say(&offer(ChannelId(99), 1, &seven)).await.unwrap();
         intruder.say(&[Frame::ToHome(ChannelId(99), ToHome::Withdraw(1))]).await.unwrap();
-        // A value that is none: CBOR of a text, no CBOR, a message without a byte behind its ends, an end of no kind.
+        // A value that is none: CBOR of a text, no CBOR, a message without a byte behind its ends, an end of
+        // no kind.
         for (ticket, bytes) in [(1, &[0, 0x61, b'x'][..]), (2, &[0, 0xFF]), (3, &[0]), (4, &[1, 77]), (5, &[0, 7, 7])] {
             intruder.say(&offer(channel, ticket, &Bytes::from_static(bytes))).await.unwrap();
             let heard = heard_while_receiving(&mut intruder, &mut rx).await;
@@ -351,7 +354,7 @@ fn a_value_claimed_to_be_elsewhere_is_read_with_care() {
         };
         let (here, nowhere) = (intruder.me().node, life(2).node);
 
-        // Nobody says where.
+        // The place is not given.
         for (ticket, bytes) in [(1, Bytes::new()), (2, Bytes::from_static(b"there")), (3, place(NodeId(0), 1))] {
             intruder.say(&[unread(ticket, bytes)]).await.unwrap();
             let heard = intruder.hear_at_last().await.unwrap();
@@ -359,7 +362,7 @@ fn a_value_claimed_to_be_elsewhere_is_read_with_care() {
                 matches!(heard, Frame::FromHome(_, FromHome::Failed(failed, Failure::Undecodable(_))) if failed == ticket)
             );
         }
-        // Nobody is asked before somebody receives.
+        // No peer is asked before a receive.
         let ends = Bytes::from_static(&[1, 77]);
         for (ticket, answer) in [(4, Some(ends)), (5, Some(Bytes::from_static(&[0, 0x61]))), (6, None)] {
             let (got, ()) = par!(rx.recv().within(Duration::from_secs(10)), async {
@@ -394,7 +397,7 @@ fn a_value_claimed_to_be_elsewhere_is_read_with_care() {
             loop {
                 match intruder.hear_at_last().await.unwrap() {
                     Frame::FromHome(_, FromHome::Failed(7, Failure::Undecodable(_))) => break,
-                    // It asks whom it knows to help.
+                    // It asks the nodes that it knows to help.
                     Frame::Relay(_) => {}
                     heard => panic!("{heard:?}"),
                 }
@@ -402,7 +405,7 @@ fn a_value_claimed_to_be_elsewhere_is_read_with_care() {
             intruder.say(&offer(channel, 8, &Bytes::from_static(&[0, 8]))).await.unwrap();
         });
         assert_eq!(got, Ok(8));
-        // Who asks for what is not there hears so.
+        // A request for what is not there gets that answer.
         intruder.say(&[Frame::Read(ChannelId(50), Read { key: 1, value_max: 100 })]).await.unwrap();
         loop {
             match intruder.hear_at_last().await.unwrap() {
@@ -441,7 +444,7 @@ fn a_conversation_that_ends_anywhere_leaves_nothing_behind() {
             intruder.write(&conversation[..end.min(conversation.len())]).await?;
             let all = end >= conversation.len();
             if all {
-                // Who was faster?
+                // Which was faster?
                 let received = rx.recv().await;
                 if let Ok(received) = &received {
                     assert_eq!(*received, text);
@@ -471,7 +474,8 @@ fn a_conversation_that_ends_anywhere_leaves_nothing_behind() {
 #[derive(Debug, Serialize, Deserialize)]
 struct Nest(Vec<Self>);
 
-/// What says nothing that can be read, or takes long to compare, is refused: by whoever serves the name, and by the home.
+/// A schema that cannot be read, or takes long to compare, is refused: by the server of the name, and by the
+/// home.
 #[test]
 fn hostile_schemas_are_refused() {
     run(async {
@@ -579,7 +583,7 @@ fn an_address_that_leads_to_no_node_is_an_error() {
             (Bytes::new(), "closed"),
             (version, "it speaks protocol versions 60928 to 60929"),
             (application("krill"), "it belongs to the application \"krill\""),
-            // No node has a second life here: who says so does not part this one from the others.
+            // No node has a second life here: a peer that claims one does not part this node from the others.
             (Answer::Refused(Refusal::Stale(Incarnation(u64::MAX))).encode(), "a later life of this node has been met"),
         ] {
             let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -632,7 +636,7 @@ fn a_port_in_use_is_an_error() {
     });
 }
 
-/// Each would make the node keep something of nodes that nobody has asked for.
+/// Each would make the node keep something of nodes that were not asked for.
 #[test]
 fn an_answer_of_a_name_service_that_was_not_asked_breaks_the_protocol() {
     run(async {

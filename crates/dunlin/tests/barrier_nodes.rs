@@ -1,4 +1,5 @@
-//! Barriers whose parties are at several nodes: phases, choices at two nodes at once, enrolments that go on, and nodes that are lost.
+//! Barriers whose parties are at several nodes: phases, choices at two nodes at once, enrolments that go on,
+//! and nodes that are lost.
 #![cfg(feature = "net")]
 
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use dunlin::{Barrier, SyncError, barrier};
 mod support;
 use support::{carry, nodes, run};
 
-/// Three nodes with two parties each: nobody begins a step before all have done the one before.
+/// Three nodes with two parties each: no party begins a step before all have done the one before.
 #[test]
 fn phases_of_three_nodes() {
     run(async {
@@ -54,7 +55,7 @@ fn an_enrolment_goes_home_and_on() {
         let mut goes = stays.enrol();
         for round in 0..10 {
             for (stop, (from, to)) in [(&a, &b), (&b, &c), (&c, &a)].into_iter().enumerate() {
-                // (Who takes a name again has to wait until it is free.)
+                // (A node that takes a name again has to wait until it is free.)
                 goes = carry(goes, from, to, &format!("way {round} {stop}")).await?;
                 let waits = stays.sync().within(Duration::from_millis(2)).await;
                 assert_eq!(waits, Err(SyncError::TimedOut));
@@ -78,7 +79,8 @@ fn an_enrolment_goes_home_and_on() {
     });
 }
 
-/// Choices at three nodes between two barriers, which are kept at two of them, and a channel: all choose the same barrier, every time.
+/// Choices at three nodes between two barriers, which are kept at two of them, and a channel: all choose the
+/// same barrier, every time.
 #[test]
 fn choices_at_several_nodes_agree() {
     run(async {
@@ -188,7 +190,8 @@ fn an_enrolment_goes_on() {
     });
 }
 
-/// Who is enrolled at a node that leaves is not waited for; and there it is told that who keeps the barrier is lost.
+/// A party enrolled at a node that leaves is not waited for; and there it learns that the keeper of the
+/// barrier is lost.
 #[test]
 fn a_node_is_lost() {
     run(async {

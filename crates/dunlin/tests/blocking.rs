@@ -1,5 +1,5 @@
-//! Blocking calls: where they run, how they end, and what is known of one that was asked to stop. By events: a call says over
-//! a channel how far it is.
+//! Blocking calls: where they run, how they end, and what is known of one that was asked to stop. By events:
+//! a call says over a channel how far it is.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -201,7 +201,7 @@ fn threads_of_a_call_may_all_wait() {
                 }
             });
         });
-        // They are no processes, so their lines say who made them wait, not who they are: the place in this file.
+        // They are no processes, so their lines show what made them wait: the place in this file.
         let waiting = || {
             let all = waits::snapshot();
             all.iter().filter(|wait| wait.doing == Doing::Stop && wait.who == Pid::OUTSIDE).count()

@@ -412,7 +412,8 @@ fn a_farm_takes_no_more_jobs_than_it_has_room_for() {
             for n in 0..6 {
                 jobs.send(n).await.unwrap();
             }
-            // Five results wait, or are held up by the first; with the one that is being done it is two for each worker.
+            // Five results wait, or are held up by the first; with the one that is being done it is two for
+            // each worker.
             until(&mut progress, |now| now.done == 5 && now.busy == 1).await;
             let refused = jobs.send(6).within(Duration::ZERO).await;
             assert!(refused.unwrap_err().is_timed_out());

@@ -1,4 +1,5 @@
-//! Broadcasts over nodes: receivers, joiners and the sending end that travel, poison, policies that cannot go, and nodes that are lost.
+//! Broadcasts over nodes: receivers, joiners and the sending end that travel, poison, policies that cannot
+//! go, and nodes that are lost.
 #![cfg(feature = "net")]
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -23,7 +24,8 @@ async fn all(mut rx: Receiver<u32>) -> Vec<u32> {
     got
 }
 
-/// Receivers joined at three nodes, and one that joined here and went: all have returned each value when it is sent.
+/// Receivers joined at three nodes, and one that joined here and went: all have returned each value when it
+/// is sent.
 #[test]
 fn receivers_of_three_nodes() {
     run(async {
@@ -57,7 +59,8 @@ fn receivers_of_three_nodes() {
     });
 }
 
-/// A value is sent when those elsewhere have returned it, or left, and not before; who joins meanwhile gets the next one.
+/// A value is sent when the receivers elsewhere have returned it, or left, and not before; one that joins
+/// meanwhile gets the next value.
 #[test]
 fn all_elsewhere_have_returned_it() {
     run(async {
@@ -98,7 +101,8 @@ async fn until(is_so: impl Fn() -> bool) {
     }
 }
 
-/// The sending end goes round: its receivers follow it nowhere and lose nothing, and joiners lead to it from wherever they are.
+/// The sending end goes round: its receivers follow it nowhere and lose nothing, and joiners lead to it from
+/// wherever they are.
 #[test]
 fn the_sending_end_goes_round() {
     run(async {
@@ -126,7 +130,7 @@ fn the_sending_end_goes_round() {
         }
         drop((one, two, joiner));
         drop(more);
-        // At the other two nodes nobody can join any more, and all have left.
+        // At the other two nodes no receiver can join any more, and all have left.
         until(|| clock.is_closed()).await;
         assert!(clock.send(9).await.unwrap_err().is_closed());
         Ok(())
@@ -164,7 +168,8 @@ fn poison_is_everybodys() {
     });
 }
 
-/// The receivers and joiners of a node that is lost have left; and if the sending end's node is, receivers hear it.
+/// The receivers and joiners of a node that is lost have left; and if the sending end's node is, receivers
+/// hear it.
 #[test]
 fn a_node_is_lost() {
     run(async {
@@ -175,7 +180,7 @@ fn a_node_is_lost() {
         let at_c = carry(joiner, &a, &c, "ac").await?;
         let (mut two, mut three) = (at_b.join(), at_c.join());
         assert_eq!(par!(clock.send(1), two.recv(), three.recv()), (Ok(()), Ok(1), Ok(1)));
-        // The one at `b` may have left before this send begins, and then nobody else comes.
+        // The one at `b` may have left before this send begins, and then no other comes.
         let mut clock = clock.at_least(1);
         let (left, sent, got) = par!(b.leave(), clock.send(2), three.recv());
         left?;

@@ -1,6 +1,7 @@
 //! The byte budget of a channel bounds the memory of the node that buffers its values. The allocator of this
-//! binary counts live bytes; the sender is another process, so that only the receiver's node is counted. Each receiver is a process of its own, too: what the
-//! system's allocator has kept of the values of another would not be seen to be taken.
+//! binary counts live bytes; the sender is another process, so that only the receiver's node is counted. Each
+//! receiver is a process of its own, too: what the system's allocator has kept of the values of another would
+//! not be seen to be taken.
 #![cfg(feature = "net")]
 
 #[path = "support/actor.rs"]
@@ -63,11 +64,12 @@ fn least(budget: u64) -> u64 {
     budget / 3
 }
 
-/// The allocator of glibc keeps what was given back in an arena for each thread: some megabytes on a busy machine, whatever the budget, which come and go
-/// with the scheduler. One shows what the values take.
+/// The allocator of glibc keeps what was given back in an arena for each thread: some megabytes on a busy
+/// machine, whatever the budget, which come and go with the scheduler. One shows what the values take.
 const ONE_ARENA: &[&str] = if cfg!(target_os = "linux") { &["env", "MALLOC_ARENA_MAX=1"] } else { &[] };
 
-/// Memory of the system's that this process has in use, or has had at most. Where the system does not say it, nothing.
+/// Memory of the system's that this process has in use, or has had at most. Where the system does not say it,
+/// nothing.
 fn resident() -> (u64, u64) {
     #[cfg(target_os = "linux")]
     return dunlin_attack::resident();
@@ -75,8 +77,8 @@ fn resident() -> (u64, u64) {
     return (0, 0);
 }
 
-/// Fills a buffer with values of one size, until sends find no room: says the peak growth of this node, that of the memory that the system gives it, and how
-/// many values it held.
+/// Fills a buffer with values of one size, until sends find no room: says the peak growth of this node, that
+/// of the memory that the system gives it, and how many values it held.
 async fn fills(size: usize, policy: Policy, budget: u64) -> Result {
     let names = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
     let node = Node::builder().app("buffered").names(&names).buffered_max_bytes(budget).join().await?;

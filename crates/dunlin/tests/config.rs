@@ -53,7 +53,8 @@ fn a_node_without_an_address_takes_a_port_of_loopback() {
     });
 }
 
-/// The default route is this machine's: others cannot be asked here, but this machine's address can be dialled.
+/// The default route is this machine's: others cannot be asked here, but this machine's address can be
+/// dialled.
 #[test]
 fn the_default_route_has_an_address() {
     run(async {
@@ -146,7 +147,7 @@ fn a_file_sets_what_the_program_does_not() {
         let there = Node::builder().config(&file.0)?.join().await?;
         assert_eq!(there.config().grace.value, Duration::from_secs(3));
         let mut tx = there.sender::<Vec<u8>>("readings").await?;
-        // It has two places, and nobody receives.
+        // It has two places, and no receive.
         tx.send(vec![1; 100]).await?;
         tx.send(vec![2; 100]).await?;
         assert!(tx.try_send(vec![3; 100]).is_err());
@@ -212,7 +213,7 @@ fn a_name_of_the_application_that_is_not_allowed_is_refused() {
     });
 }
 
-/// Ports are taken again soon: who comes to an old address must not be taken for who was there.
+/// Ports are taken again soon: a node at an old address must not be taken for the former one.
 #[test]
 fn another_node_at_an_old_address_is_another_node() {
     run(async {

@@ -1,5 +1,5 @@
-//! Two nodes under load while the sockets between them are cut, half-closed, stalled and slowed down by a proxy: nothing is
-//! lost, doubled or out of order, and what a send says of its value is true.
+//! Two nodes under load while the sockets between them are cut, half-closed, stalled and slowed down by a
+//! proxy: nothing is lost, doubled or out of order, and what a send says of its value is true.
 //!
 //! The full size, in release mode:
 //!
@@ -85,7 +85,8 @@ async fn received_blobs(mut rx: Receiver<Vec<u8>>) -> Result<u64> {
     Ok(expected)
 }
 
-/// Sends each number with a deadline that it may or may not keep. Returns those that were received, as far as the sender was told.
+/// Sends each number with a deadline that it may or may not keep. Returns those that were received, as far as
+/// the sender was told.
 async fn hurry(mut tx: Sender<u64>, load: Arc<Load>) -> Result<Vec<u64>> {
     let mut told = Vec::new();
     for n in 0.. {
@@ -217,7 +218,8 @@ fn nothing_is_lost_doubled_or_out_of_order() {
         let proxy = Proxy::new(seed, cuts);
         let builder = || {
             let builder = Node::builder().app("cuts").names("memory:names-of-cuts").listen("127.0.0.1:0");
-            // Cut often enough, dialling again lasts so long that the third node would be asked to relay, where nothing is cut.
+            // Cut often enough, dialling again lasts so long that the third node would be asked to relay,
+            // where nothing is cut.
             builder.heartbeat(Duration::from_millis(100)).grace(Duration::from_secs(30)).relay(false)
         };
         // Names come from a third node, so that the two meet over the proxy alone.

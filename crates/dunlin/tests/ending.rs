@@ -20,7 +20,8 @@ use actor::{Actor, say};
 
 const COUNT: u32 = 100;
 
-/// The bytes of one, where all together are more than sockets take, and less than a node queues for one that reads nothing.
+/// The bytes of one, where all together are more than sockets take, and less than a node queues for one that
+/// reads nothing.
 const LARGE: usize = 40_000;
 
 /// An application that no other test has, and an address for its names that was free a moment ago.

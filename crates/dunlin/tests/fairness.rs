@@ -8,8 +8,8 @@ use std::task::Poll;
 use dunlin::prelude::*;
 use dunlin::{Instant, sleep_until};
 
-/// A timer, a process and a blocking call that have ended stand beside a receive that is always ready, each at
-/// every place.
+/// A timer, a process and a blocking call that have ended stand beside a receive that is always ready, each
+/// at every place.
 #[test]
 fn timers_processes_and_blocking_calls_share_by_lot_and_pass_over_no_receive() {
     const CHOICES: usize = 100_000;

@@ -51,12 +51,14 @@ async fn live_bytes(clients: impl Fn() -> usize) -> usize {
     least
 }
 
-/// After so many of so many clients, or nodes, what is live stays as it is: 10^4 of them, and in a short test a tenth.
+/// After so many of so many clients, or nodes, what is live stays as it is: 10^4 of them, and in a short test
+/// a tenth.
 fn first_of(cycles: u32) -> u32 {
     10_000.min(cycles / 10)
 }
 
-/// So many clients first, and then `cycles` in ten rounds. Returns what is live after the first and after the last.
+/// So many clients first, and then `cycles` in ten rounds. Returns what is live after the first and after the
+/// last.
 async fn rounds(first: u32, cycles: u32) -> Result<(usize, usize)> {
     let names = builder().listen("memory:").join().await?;
     let mut guests = names.acceptor::<Till>("till").await?;
@@ -112,7 +114,8 @@ fn a_hundred_thousand_clients_that_have_left_leave_nothing() {
 
 // From plain sockets.
 
-/// A node that joins, and says goodbye. Each comes from one of 200 addresses: a port that was used rests for a minute.
+/// A node that joins, and says goodbye. Each comes from one of 200 addresses: a port that was used rests for
+/// a minute.
 async fn comes_and_goes(me: u128, first: &Hello, address: &str) -> Result {
     let key = Key::numbered(me);
     // ([`life`] keeps something of each.)
@@ -170,7 +173,8 @@ fn nodes_that_connect_and_leave_leave_nothing() {
     run_goodbyes(10_000);
 }
 
-/// Takes a quarter of an hour: `cargo test --release -p dunlin --test former a_million -- --ignored --nocapture`.
+/// Takes a quarter of an hour: `cargo test --release -p dunlin --test former a_million -- --ignored
+/// --nocapture`.
 #[test]
 #[ignore = "takes too long for the gate"]
 fn a_million_nodes_that_connect_and_leave_leave_nothing() {

@@ -1,21 +1,28 @@
-//! Four OS processes, each a node, of which one after the other is killed at a random moment and started again.
+//! Four OS processes, each a node, of which one after the other is killed at a random moment and started
+//! again.
 //!
 //! - *names* serves the names, and nothing else.
-//! - The *broker* makes one channel after the other, and hands its ends to the other two. That is a *session*.
+//! - The *broker* makes one channel after the other, and hands its ends to the other two. That is a
+//!   *session*.
 //! - The *producer* sends so many values, the *consumer* receives them; then both ask for the next session.
 //! - In every third session both share a sender to the broker, and claim it again and again for a few values.
 //!
-//! Each declares its names anew for each session, so that each session needs all four to begin, and only two to go on. What has to hold, whoever is killed:
+//! Each declares its names anew for each session, so that each session needs all four to begin, and only two
+//! to go on. What has to hold, whichever is killed:
 //!
-//! - nobody hangs: if a new session takes too long to come about the test fails, with what each process waits for;
+//! - none hangs: if a new session takes too long to come about the test fails, with what each process waits
+//!   for;
 //! - a session that both have attached to goes on to its end without broker and names;
-//! - what is claimed is free again when its claimer is killed, and while it is claimed nobody comes between;
-//! - a session that is broken off has a typed outcome at both ends, and nothing that its sender was told to be received is missing;
-//! - nobody but the killed one ends, and once that one is back a whole new session comes about.
+//! - what is claimed is free again when its claimer is killed, and while it is claimed no value comes
+//!   between;
+//! - a session that is broken off has a typed outcome at both ends, and nothing that its sender was told to
+//!   be received is missing;
+//! - only the killed process ends, and once it is back a whole new session comes about.
 //!
-//! `DUNLIN_KILLS` says how many are killed, `DUNLIN_SEED` whom and when.
+//! `DUNLIN_KILLS` is how many are killed; `DUNLIN_SEED` draws which and when.
 //!
-//! What the two do with their ends is in [`produces`], [`consumes`] and [`claims`], what of it the test allows in [`Cast::judge`].
+//! What the two do with their ends is in [`produces`], [`consumes`] and [`claims`], what of it the test
+//! allows in [`Cast::judge`].
 #![cfg(feature = "net")]
 
 #[path = "support/actor.rs"]
@@ -42,8 +49,8 @@ const STEP: u64 = 8;
 const PLACES: usize = 4;
 /// So many are sent in one claim.
 const CLAIMED: u64 = 4;
-/// Somebody hangs if a new session takes longer to come about. (A connection is given up after half a second, and a name that its dead holder has 3
-/// seconds later.)
+/// A process hangs if a new session takes longer to come about. (A connection is given up after half a
+/// second, and a name that its dead holder has 3 seconds later.)
 const PATIENCE: Duration = Duration::from_secs(30);
 
 // The processes.
@@ -78,7 +85,8 @@ fn a_role() {
     .unwrap();
 }
 
-/// A thread, so that it answers whatever the others wait for: says who waits for what. And it ends the process when the test is no more.
+/// A thread, so that it answers whatever the others wait for: lists each waiting process. It ends the process
+/// when the test is no more.
 fn answer_to_the_test(node: &Node) {
     static NODE: OnceLock<Node> = OnceLock::new();
     NODE.set(node.clone()).unwrap();
@@ -107,7 +115,7 @@ where
     }
 }
 
-/// What somebody gets for a session.
+/// What a role gets for a session.
 #[derive(Serialize, Deserialize)]
 enum Part {
     Sends(Sender<u64>),
@@ -141,7 +149,7 @@ async fn broker(node: &Node, life: &str) -> Result {
     Ok(())
 }
 
-/// Hands a part to whoever has this role, until somebody has it.
+/// Hands a part to the process with this role, until it has it.
 async fn hand(node: &Node, session: &str, role: &str, part: Part) -> Result {
     let mut message = (session.to_owned(), part);
     loop {
@@ -246,7 +254,7 @@ const BROKER: usize = 1;
 const PRODUCER: usize = 2;
 const CONSUMER: usize = 3;
 
-/// What somebody said in which life; `None`: the process has ended.
+/// What a process reported in which life; `None`: it has ended.
 type Heard = (usize, u32, Option<String>);
 
 struct Party {
@@ -279,7 +287,7 @@ struct Cast {
     sessions: HashMap<String, Session>,
     /// Until then a new session has to be whole.
     deadline: Instant,
-    /// Who was killed last.
+    /// The process that was killed last.
     victim: Option<usize>,
     /// What was said and done lately.
     log: VecDeque<String>,
@@ -327,7 +335,7 @@ impl Cast {
     }
 
     fn note(&mut self, what: String) {
-        // Who asks again and again for a name that somebody has is to leave room for the others.
+        // A process that asks again and again for a taken name is to leave room for the others.
         if self.log.iter().rev().take(PARTIES.len()).any(|line| *line == what) {
             return;
         }
@@ -350,7 +358,7 @@ impl Cast {
         self.parties[who] = Party { child, life };
     }
 
-    /// The next thing that somebody says who is alive.
+    /// The next report of a living process.
     fn hear(&mut self) -> (usize, String) {
         loop {
             let patience = self.deadline.saturating_duration_since(Instant::now());

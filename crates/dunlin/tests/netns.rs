@@ -1,5 +1,5 @@
-//! Nodes in network namespaces: two with a real link between them that goes down and comes up, and some at ports that nobody else has. Linux, and root only:
-//! elsewhere a test says that it was skipped.
+//! Nodes in network namespaces: two with a real link between them that goes down and comes up, and some at
+//! ports that no other node has. Linux, and root only: elsewhere a test says that it was skipped.
 #![cfg(all(feature = "net", target_os = "linux"))]
 
 #[path = "support/actor.rs"]
@@ -14,7 +14,8 @@ use actor::{Actor, say};
 use dunlin::node::ConnectionState;
 use dunlin::prelude::*;
 
-/// Longer than the link is down when it comes back: that is as short as two nodes take to notice and this test to hear of it.
+/// Longer than the link is down when it comes back: that is as short as two nodes take to notice and this
+/// test to hear of it.
 const GRACE: Duration = Duration::from_secs(5);
 
 const NEAR: &str = "10.77.0.1:7500";
@@ -63,7 +64,8 @@ fn a_role() {
     .unwrap();
 }
 
-/// Says where it listens and where it finds the names, if it is told no more than this: an application, and perhaps where.
+/// Says where it listens and where it finds the names, if it is told no more than this: an application, and
+/// perhaps where.
 async fn by_default(knows: &[String]) -> Result {
     let mut builder = Node::builder().app(&knows[0]).no_config();
     if let [_, names, listen] = knows {
@@ -98,7 +100,8 @@ async fn leaves_the_names(knows: &[String]) -> Result {
     Ok(())
 }
 
-/// Asks for the names for as long as somebody who types a command waits, and says what it hears; then again, until there are names.
+/// Asks for the names for as long as a user waits for a command, and prints the answer; then again, until
+/// there are names.
 async fn waits_for_the_names(knows: &[String]) -> Result {
     let builder = Node::builder().app(&knows[0]).no_config();
     // It waits three and a half of these for the answer of whatever is at a port.
@@ -284,7 +287,7 @@ fn a_connection_outlives_a_link_that_comes_back() {
     assert!(sender.end().success() && receiver.end().success());
 }
 
-/// The ports that the documentation promises, where certainly nobody has them.
+/// The documented ports, which are certainly free.
 #[test]
 fn nodes_without_settings_have_the_documented_ports() {
     let link = match Link::new("ports") {
@@ -311,7 +314,8 @@ fn nodes_without_settings_have_the_documented_ports() {
     }
 }
 
-/// At the port before a name service's another one appears. The first leaves the names to it if both are of one user, whose folder they have in common.
+/// At the port before a name service's another one appears. The first leaves the names to it if both are of
+/// one user, whose folder they have in common.
 #[test]
 fn names_at_default_ports_are_left_to_services_of_the_same_user_only() {
     const TEST: &str = "names_at_default_ports_are_left_to_services_of_the_same_user_only";
@@ -370,8 +374,9 @@ impl Drop for Host {
     }
 }
 
-/// A name service that has no room, or does not answer for a moment, is still that of its application: a program that
-/// comes then says so and waits. With a service of its own at the next port there would be two networks.
+/// A name service that has no room, or does not answer for a moment, is still that of its application: a
+/// program that comes then says so and waits. With a service of its own at the next port there would be two
+/// networks.
 #[test]
 fn a_name_service_that_is_busy_or_stopped_is_waited_for() {
     const TEST: &str = "a_name_service_that_is_busy_or_stopped_is_waited_for";
@@ -403,7 +408,7 @@ fn a_name_service_that_is_busy_or_stopped_is_waited_for() {
     assert_eq!(found.unwrap(), "uses the names at 127.0.0.1:7400");
 }
 
-/// The honest twins: whatever else listens there, and says nothing, holds nobody up; nor does another application's
+/// The honest twins: another silent listener there delays no node; nor does another application's
 /// name service that does not answer.
 #[test]
 fn what_listens_at_a_default_port_and_is_no_name_service_is_passed_by() {

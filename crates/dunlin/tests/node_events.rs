@@ -1,4 +1,5 @@
-//! What a node's program hears of it, as events; and people, by `tracing`. Two applications in one program. What is not there.
+//! What a node's program hears of it, as events; and people, by `tracing`. Two applications in one program.
+//! What is not there.
 #![cfg(feature = "net")]
 
 use std::fmt;
@@ -91,7 +92,7 @@ fn joins_and_leaves_are_events() {
             let joined = NodeEvent::Joined { peer, name: peer.to_string() };
             assert!(at(&NodeEvent::Connection(peer, ConnectionState::Up)) < at(&joined));
         }
-        // Who asks later is told who is there.
+        // A later subscriber gets the present members.
         let mut late = a.events();
         let mut there = [late.try_recv().unwrap().to_string(), late.try_recv().unwrap().to_string()];
         there.sort();
@@ -281,7 +282,7 @@ fn strangers_are_an_event() {
             .collect();
         assert_eq!(told, [(address.clone(), "it belongs to the application \"strangers\"".to_owned())]);
 
-        // Who says nothing takes a place, and there are so many.
+        // A silent socket takes a place, and there are so many.
         let mut silent = Vec::new();
         for _ in 0..1030 {
             silent.push(TcpStream::connect(address).await?);
@@ -372,8 +373,8 @@ async fn a_node_without_files_tries_again_each_20_ms() {
     assert_eq!(told.count(), 2, "one for each spell");
 }
 
-/// A server says over a network that it is at an address of this host. Its client does not dial that, which is an event with the setting that
-/// allows it; where it is allowed the two meet, and nothing is told.
+/// A server says over a network that it is at an address of this host. Its client does not dial that, which
+/// is an event with the setting that allows it; where it is allowed the two meet, and nothing is told.
 #[test]
 fn an_address_of_this_host_that_is_not_dialled_is_an_event() {
     for dials in [false, true] {
@@ -409,7 +410,7 @@ fn an_address_of_this_host_that_is_not_dialled_is_an_event() {
     }
 }
 
-/// Where nobody is, and nobody may be.
+/// An address without a node, where none may be.
 struct Nowhere;
 
 impl Network for Nowhere {
@@ -703,7 +704,8 @@ impl Two {
     }
 }
 
-/// Claims the face and uses all its ends: also again, with a claim that stays, and with more in a row than are on their way at once.
+/// Claims the face and uses all its ends: also again, with a claim that stays, and with more in a row than
+/// are on their way at once.
 async fn uses(client: &mut Shared<MillClient>, server: &mut MillServer, at: At) -> Result {
     for n in 0..3 {
         let mut claim = client.claim().await?;
@@ -720,7 +722,8 @@ async fn uses(client: &mut Shared<MillClient>, server: &mut MillServer, at: At) 
     Ok(())
 }
 
-/// A face goes to who claims it. Where it cannot, since it has been at nodes of another application, it is used from there, and stays: whoever claims it in turn, and wherever its other side is.
+/// A face goes to its claimer. Where it cannot, since it has been at nodes of another application, it is used
+/// from there, and stays: for claimers in turn, and wherever its other side is.
 #[test]
 fn a_shared_face_serves_two_applications() {
     const ORDERS: [&[At]; 3] = [
@@ -755,7 +758,8 @@ fn a_shared_face_serves_two_applications() {
     });
 }
 
-/// A handle that came over one application is refused by another one, in which nobody reaches the node that keeps its end: it comes back, and it and all others are as before.
+/// A handle that came over one application is refused by another one, in which no node reaches the keeper of
+/// its end: it is returned, and it and all others are as before.
 #[test]
 fn a_handle_goes_on_in_its_own_application_only() {
     run(async {
@@ -878,7 +882,8 @@ struct Hoist {
     rope: ToServer<Sender<u32>>,
 }
 
-/// What goes over a face that is used from another application: large values and those of choices, what is given up, and an end, if it is of the application in which the face has been.
+/// What goes over a face that is used from another application: large values and those of choices, what is
+/// given up, and an end, if it is of the application in which the face has been.
 #[test]
 fn a_face_that_is_lent_carries_what_others_do() {
     run(async {
@@ -914,7 +919,7 @@ fn a_face_that_is_lent_carries_what_others_do() {
             assert_eq!(given_up.into_value(), [n]);
             let received = claim.unload.recv().within(Duration::from_millis(5)).await;
             assert_eq!(received, Err(RecvError::TimedOut));
-            // Nobody has received what the server sends now: it is there for the next.
+            // What the server sends now is not received: it is there for the next.
             drop(claim);
             let (sent, received) = par!(server.unload.send(vec![n]), async {
                 here.claim().await?.unload.recv().await.map_err(Error::from)
@@ -935,7 +940,7 @@ fn a_face_that_is_lent_carries_what_others_do() {
         assert!(sent.is_ok() && received.is_ok());
         drop(claim);
 
-        // Who has it ends a channel for all.
+        // Its holder ends a channel for all.
         let claim = at_baker.claim().await?;
         claim.load.retire();
         assert_eq!(server.load.recv().await, Err(RecvError::Closed));
@@ -972,7 +977,7 @@ fn a_face_that_is_lent_outlives_its_claimer() {
     });
 }
 
-/// A face that nobody can use from elsewhere: an enrolment is of one.
+/// A face that cannot be used from elsewhere: an enrolment belongs to one node.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Oath {
     say: Sender<u32>,
@@ -1005,7 +1010,7 @@ impl dunlin::Lend for Oath {
     }
 }
 
-/// A face that can neither go to who would claim it, nor be used from there, says so, and stays.
+/// A face that can neither go to its claimer nor be used from there is refused, and stays.
 #[test]
 fn a_face_that_cannot_serve_two_applications_stays() {
     run(async {
@@ -1041,7 +1046,7 @@ fn a_face_that_cannot_serve_two_applications_stays() {
             swears(&mut here).await?;
             swears(&mut at_mill).await?;
         }
-        // Also who has asked while it was claimed elsewhere, and whose wait was given up.
+        // Also a claim that waited while it was claimed elsewhere, and was dropped.
         let held = at_mill.claim().await?;
         let given_up = also_there.claim().within(Duration::from_millis(5)).await;
         assert_eq!(given_up.err(), Some(ClaimError::TimedOut));
@@ -1142,7 +1147,8 @@ fn keeps() -> &'static Arc<Keeps> {
     })
 }
 
-/// A node of this application that dials from this address, is admitted, and then does not keep to the protocol.
+/// A node of this application that dials from this address, is admitted, and then does not keep to the
+/// protocol.
 async fn violate(to: &str, from: Ipv4Addr, app: &str, me: u128) -> Result {
     let mut peer = Peer::meet(from.octets(), to, app, life(me)).await?;
     // It has confirmed, and then says nothing that is a frame.
@@ -1190,8 +1196,8 @@ fn refusals_do_not_flood_the_log() {
     });
 }
 
-/// What is no node, and what proves nothing, has a line for each address that it comes from; a node of another application, which only looks for its own, has
-/// one for those who look closely.
+/// What is no node, and what proves nothing, has a line for each address that it comes from; a node of
+/// another application, which only looks for its own, has one for a close look.
 #[test]
 fn strangers_have_a_line_each_and_do_not_flood_the_log() {
     let keeps = keeps();

@@ -382,7 +382,7 @@ fn a_channel_that_is_retired_before_its_home_is_known() {
     });
 }
 
-/// Writes an end that somebody else holds too.
+/// Writes an end that is also held elsewhere.
 struct Sneaky(Arc<Mutex<Sender<u32>>>);
 
 impl serde::Serialize for Sneaky {
@@ -526,7 +526,7 @@ fn client_joins_the_next_server_if_the_first_is_lost_before_it_answers() {
     });
 }
 
-/// Whoever is polled first is known here.
+/// The first to be polled is known here.
 fn run_alone(test: impl Future<Output = Result>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let limit = Duration::from_secs(60);
@@ -705,7 +705,7 @@ fn an_unmatched_client_learns_that_its_node_leaves() {
     });
 }
 
-/// A network on which nobody answers.
+/// A network on which no node answers.
 struct Nowhere;
 
 impl Network for Nowhere {
@@ -749,7 +749,7 @@ static READS: Mutex<bool> = Mutex::new(false);
 static MAY_READ: Condvar = Condvar::new();
 static IS_READ: AtomicBool = AtomicBool::new(false);
 
-/// A receiver, and what holds up who reads it, if it is not zero.
+/// A receiver, and what delays its reader, if it is not zero.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 struct Late(#[serde(deserialize_with = "late")] u8, Receiver<u32>);
 
@@ -757,13 +757,15 @@ fn late<'de, D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Resul
     let n = <u8 as serde::Deserialize>::deserialize(deserializer)?;
     if n > 0 {
         IS_READ.store(true, Ordering::SeqCst);
-        // Nobody else is to wait for it: the other node's task may have been woken here last, and tokio keeps that for this thread.
+        // No other task is to wait for it: the other node's task may have been woken here last, and tokio
+        // keeps that for this thread.
         tokio::task::block_in_place(|| drop(MAY_READ.wait_while(READS.lock().unwrap(), |reads| !*reads).unwrap()));
     }
     Ok(n)
 }
 
-/// A message on a credit was read when the connection by which it had come was over, and up again. The receiver in it waited for ever for its sender, which had been told that it is lost.
+/// A message on a credit was read when the connection by which it had come was over, and up again. The
+/// receiver in it waited for ever for its sender, which had been told that it is lost.
 #[test]
 fn an_end_that_is_read_in_the_next_life_of_the_connection_is_lost() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
@@ -795,7 +797,7 @@ fn an_end_that_is_read_in_the_next_life_of_the_connection_is_lost() {
         Result::<()>::Ok(())
     };
     let ended = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(30), test).await });
-    // Whoever still reads, if the test has failed, is not waited for.
+    // A reader that is left, if the test has failed, is not waited for.
     runtime.shutdown_background();
     ended.expect("the test hangs").unwrap();
 }

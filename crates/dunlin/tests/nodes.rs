@@ -389,7 +389,7 @@ fn a_node_that_leaves_is_lost() {
     });
 }
 
-/// Who leaves hears of its own connections what the others hear of theirs.
+/// A leaving node sees the end of its own connections as the others see that of theirs.
 #[test]
 fn a_leaving_node_sees_its_connections_end() {
     run(async {
@@ -402,7 +402,7 @@ fn a_leaving_node_sees_its_connections_end() {
             assert_eq!(peer, b.me());
             heard.push(state);
         }
-        // It may have been up before anybody looked.
+        // It may have been up before the watch began.
         heard.retain(|state| *state != ConnectionState::Up);
         assert_eq!(heard, [ConnectionState::Down(dunlin::node::Down::Leaving)]);
         drop((rx, tx));
@@ -472,7 +472,7 @@ fn others_dial_what_is_advertised() {
         let port = std::net::TcpListener::bind("127.0.0.1:0")?;
         let advertised = port.local_addr()?.to_string();
         let node = || Node::builder().app("others_dial_what_is_advertised").names("memory:names-of-advertised");
-        // Whoever serves the names has met the others already, and so need not dial them.
+        // The server of the names has met the others already, and so need not dial them.
         let names = node().listen("memory:").join().await?;
         let _here = names.receiver::<u32>("others").await?;
         let a = node().listen("127.0.0.1:0").advertise(&advertised).join().await?;
@@ -492,7 +492,7 @@ fn others_dial_what_is_advertised() {
 #[test]
 fn what_was_declared_to_a_node_stays_when_it_serves_the_names() {
     run(async {
-        // Whoever asks here for the names gets no answer.
+        // A request for the names gets no answer here.
         let port = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let names = port.local_addr()?.to_string();
         let app = "what_was_declared_to_a_node_stays";
@@ -530,7 +530,8 @@ fn poison_before_the_receiver_is_there() {
     });
 }
 
-/// Whoever declares a shared end has a handle of it, at any node; the first keeps it, and when it is gone it can be had anew.
+/// Each declaration of a shared end gives a handle of it, at any node; the first node keeps it, and when it
+/// is gone the end can be declared anew.
 #[test]
 fn a_shared_end_has_handles_at_several_nodes() {
     run(async {
@@ -549,7 +550,7 @@ fn a_shared_end_has_handles_at_several_nodes() {
             sent?;
             assert_eq!(received?, n);
         }
-        // A claim keeps away whoever else has a handle.
+        // A claim holds back all other handles.
         let [_, _, one, other] = &mut handles[..] else { unreachable!() };
         let (claimed, lone, got) = par!(
             async {
@@ -569,7 +570,7 @@ fn a_shared_end_has_handles_at_several_nodes() {
         let got = got?;
         assert!(got == [10, 11, 12] || got == [12, 10, 11], "{got:?}");
 
-        // All handles are gone, and so is the end: who declares it next has it.
+        // All handles are gone, and so is the end: the next declaration has it.
         drop(handles);
         for rx in &mut receivers {
             assert_eq!(rx.recv().await, Err(RecvError::Closed));
@@ -584,7 +585,7 @@ fn a_shared_end_has_handles_at_several_nodes() {
     });
 }
 
-/// Who is to have a shared end with others, and finds it held alone, is refused; and the other way round.
+/// A shared declaration of an end that is held alone is refused; and the other way round.
 #[test]
 fn a_shared_end_and_one_that_is_not_do_not_fit() {
     run(async {
@@ -627,7 +628,8 @@ fn a_shared_end_whose_keeper_is_gone_can_be_had_anew() {
     });
 }
 
-/// A shared face is declared once: who declares it again is told so, and what to do. An acceptor has as many clients as there come.
+/// A shared face is declared once: a second declaration is refused, with the remedy. An acceptor has as many
+/// clients as there come.
 #[test]
 fn a_shared_face_is_declared_once() {
     run(async {
@@ -709,7 +711,7 @@ async fn carried(parcel: Parcel, tx: &mut Sender<Parcel>, rx: &mut Receiver<Parc
     received.unwrap()
 }
 
-/// A place for a reply may go on: who accepted a call lets a third node answer it.
+/// A place for a reply may go on: the accepter of a call lets a third node answer it.
 #[test]
 fn a_place_for_a_reply_goes_on() {
     run(async {
@@ -759,7 +761,8 @@ fn a_value_that_is_too_large_stays_at_its_sender() {
     });
 }
 
-/// A place in a buffer was promised beforehand, so its send is over before anybody looks at the value: both ends are told.
+/// A place in a buffer was promised beforehand, so its send is over before the value is encoded: both ends
+/// are notified.
 #[test]
 fn a_value_that_is_too_large_for_a_promised_place_poisons_its_channel() {
     run(async {
@@ -774,7 +777,8 @@ fn a_value_that_is_too_large_for_a_promised_place_poisons_its_channel() {
         assert!(why.as_str().contains("1001 bytes") && why.as_str().contains("at most 1000"), "{why}");
         let sent = tx.send(vec![2; 10]).await;
         assert_eq!(sent, Err(SendError::NotTaken { value: vec![2; 10], why: Why::Poisoned(why) }));
-        // The `Ok` of the send was too early, so `flush` does not say it again; once it has been told, it is not repeated.
+        // The `Ok` of the send was too early, so `flush` does not say it again; once it has been told, it is
+        // not repeated.
         let Err(Error::Node(NodeError::Unwritten { count: 1, values })) = a.flush().await else { panic!("flushed") };
         assert_eq!(values[0].name.as_deref(), Some("blobs"));
         assert!(values[0].why.contains("1001 bytes") && values[0].why.contains("at most 1000"), "{:?}", values[0]);
@@ -812,7 +816,7 @@ fn a_value_that_could_not_be_written_is_an_error_of_leave() {
     });
 }
 
-/// Who has nothing to do with a node has no connection to it; who has two things, has one.
+/// A node without a channel to another has no connection to it; one with two channels has one.
 #[test]
 fn a_connection_is_made_when_it_is_needed() {
     run(async {
@@ -903,7 +907,7 @@ fn no_dial_is_on_a_callers_path() {
         builder.network(watched.clone()).join()
     };
     let mut calls = Box::pin(async {
-        // Who serves the names has met both, so they dial each other over what is watched.
+        // The server of the names has met both, so they dial each other over what is watched.
         let names = node().await?;
         while !names.serves_names() {
             tokio::task::yield_now().await;
@@ -930,7 +934,7 @@ fn no_dial_is_on_a_callers_path() {
     assert!(!dials.is_empty() && !dials.contains(&true), "{dials:?}");
 }
 
-/// So programs can be started before the name service, whoever is to be that.
+/// So programs can be started before the name service, whichever node that is to be.
 #[test]
 fn a_node_that_may_not_serve_names_waits_for_one_that_does() {
     run(async {
@@ -951,8 +955,8 @@ fn a_node_that_may_not_serve_names_waits_for_one_that_does() {
     });
 }
 
-/// Two nodes start at one path at the same time, a hundred times: one of them serves the names, and the other one finds it. In every second round the path has the
-/// socket of a program that has died.
+/// Two nodes start at one path at the same time, a hundred times: one of them serves the names, and the other
+/// one finds it. In every second round the path has the socket of a program that has died.
 #[cfg(unix)]
 #[test]
 fn of_two_nodes_that_start_at_one_path_one_serves_the_names() {

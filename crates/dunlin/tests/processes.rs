@@ -1,6 +1,8 @@
-//! Nodes in OS processes of their own: the programs 8, 9, 12 and 13 of the API, and what the others hear when one is killed.
+//! Nodes in OS processes of their own: the programs 8, 9, 12 and 13 of the API, and what the others hear when
+//! one is killed.
 //!
-//! The test is the parent of all; it only starts them, hears what they say on their standard output, and kills.
+//! The test is the parent of all; it only starts them, hears what they say on their standard output, and
+//! kills.
 #![cfg(feature = "net")]
 
 #[path = "support/actor.rs"]
@@ -59,7 +61,7 @@ fn a_role() {
     .unwrap();
 }
 
-/// A node that serves the names if it is the first, and soon gives up whoever is lost.
+/// A node that serves the names if it is the first, and soon gives up lost ones.
 async fn node(application: &str, names: &str) -> Result<Node> {
     let builder = Node::builder().app(application).names(names);
     Ok(builder.heartbeat(Duration::from_millis(100)).grace(Duration::from_millis(500)).join().await?)
@@ -69,7 +71,7 @@ async fn node(application: &str, names: &str) -> Result<Node> {
 
 const VOICES: usize = 3;
 
-/// Hands out handles of one sender, and hears who has it.
+/// Hands out handles of one sender, and records their holders.
 async fn stage(node: Node) -> Result {
     let (tx, mut rx) = channel::<String>();
     let tx = tx.share();
@@ -84,7 +86,7 @@ async fn stage(node: Node) -> Result {
     }
     for n in 0..VOICES {
         assert!(heard.contains(&format!("{n} tunes")), "{heard:?}");
-        // Nobody, in any process, comes between.
+        // No other value, in any process, comes between.
         let sings = heard.iter().position(|line| *line == format!("{n} sings")).expect("it sings");
         assert_eq!(heard[sings + 1], format!("{n} bows"), "{heard:?}");
     }
@@ -263,7 +265,8 @@ struct Table {
     watch: Call<(), Receiver<Turn>>,
 }
 
-/// Each guest gets a card and a seat; once it has played its own card, and has heard that the game is over, it leaves.
+/// Each guest gets a card and a seat; once it has played its own card, and has heard that the game is over,
+/// it leaves.
 async fn dealer(node: Node) -> Result {
     let mut guests = node.acceptor::<Table>("table").await?;
     say("open");
@@ -325,7 +328,8 @@ fn guests_of_an_acceptor_send_and_receive_ends() {
     assert!(dealer.end().success());
 }
 
-// Program 13 as it is written: a seat goes in a turn, and its own receiver in the reply. Both are at the player.
+// Program 13 as it is written: a seat goes in a turn, and its own receiver in the reply. Both are at the
+// player.
 
 #[derive(Bundle)]
 struct Seats {
@@ -395,9 +399,9 @@ fn a_seat_and_its_receiver_go_to_the_same_guest() {
     assert!(player.end().success());
 }
 
-// Whoever is killed.
+// The process that is killed.
 
-/// Sends 0, 1, 2, ... as often as there is somebody new to receive.
+/// Sends 0, 1, 2, ... as often as a new receiver comes.
 async fn sender(node: Node) -> Result {
     for _ in 0..2 {
         let mut tx = node.sender::<u64>("numbers").await?;
@@ -453,7 +457,8 @@ fn a_sender_learns_that_its_receiver_was_killed_and_a_new_one_is_admitted() {
         let receiver = Actor::start(&[], "receiver", &[&application, &names, "3"]);
         assert_eq!(receiver.hear(), "received");
         drop(receiver); // kills it
-        // Perhaps the fourth had not been offered over there; and if the third's receipt was not heard of, nobody can know.
+        // Perhaps the fourth had not been offered over there; and if the third's receipt did not arrive, its
+        // outcome is unknown.
         let outcome = sender.hear();
         assert!(["2: Unknown", "3: Unknown", "3: NodeLost"].contains(&&*outcome), "{outcome}");
     }

@@ -291,7 +291,7 @@ mod fates {
             Ok(()) => Ok(()), // a receive has returned it
             Err(SendError::NotTaken { value, why: Why::TimedOut }) => Ok(later.push(value)),
             Err(SendError::NotTaken { value, why }) => Ok(println!("{}: {why:?}", value.0)),
-            Err(unknown @ SendError::Unknown { .. }) => Err(unknown.into()), // its node died: nobody can know
+            Err(unknown @ SendError::Unknown { .. }) => Err(unknown.into()), // its node died: the outcome is unknown
         }
     }
     async fn hurry(shop: &mut Sender<Order>, order: Order) -> Result<Option<Order>> {
@@ -365,7 +365,7 @@ mod choir {
                 spawn(async move {
                     tx.send(format!("{n} tunes")).await?; // claims for one message
                     let mut stage = tx.claim().within(Duration::from_secs(1)).await?;
-                    stage.send(format!("{n} sings")).await?; // nobody, on any node, comes between
+                    stage.send(format!("{n} sings")).await?; // no other value, on any node, comes between
                     stage.send(format!("{n} bows")).await?;
                     Ok::<_, Error>(())
                 })
@@ -425,8 +425,8 @@ mod market {
         Ok(shop.till.receipt.recv().await?)
     }
     async fn keeper(mut shop: ShopServer) -> Result {
-        // `depot` is a `Till` of its own beside `till`: without a process that receives from `depot.pay` the customer's send there
-        // would wait for ever.
+        // `depot` is a `Till` of its own beside `till`: without a process that receives from `depot.pay` the
+        // customer's send there would wait for ever.
         let mut depot = std::mem::replace(&mut shop.depot, Till::pair().1);
         spawn(async move { depot.pay.recv().await });
         loop {
@@ -481,7 +481,8 @@ mod ending {
 
     #[test]
     fn builds_and_ends() {
-        // The worker waits for more, or for its channel's end: dropping `tx` at the end of `build` comes after the await.
+        // The worker waits for more, or for its channel's end: dropping `tx` at the end of `build` comes
+        // after the await.
         dunlin::block_on(async {
             let ((mut tx, rx), (next, mut out)) = (channel(), channel());
             let worker = spawn(stage(rx, next.into()));
@@ -521,7 +522,8 @@ mod scopes {
 
     #[test]
     fn all_parties_leave() {
-        // Once the scopes are finished nobody can join as the sender of "raw": it has ended, and so do both processes.
+        // Once the scopes are finished no process can join as the sender of "raw": it has ended, and so do
+        // both processes.
         dunlin::block_on(run()).unwrap();
     }
 }
@@ -569,7 +571,7 @@ mod cells {
         let (tx, clock) = broadcast::<u64>();
         let phase = barrier();
         spawn(cell(phase.enrol(), quit, clock.join()));
-        tx.at_least(1).send(0).await?; // to all who have joined by now
+        tx.at_least(1).send(0).await?; // to all receivers that have joined by now
         Ok(())
     }
 
@@ -589,7 +591,7 @@ mod cells {
             let too_few = tx.send(0).within(Duration::from_millis(1)).await;
             assert!(too_few.is_err_and(|error| error.is_timed_out()));
             let (mut quit, quitted) = channel();
-            let phase = barrier(); // nobody else syncs, so the cell only hears the clock
+            let phase = barrier(); // no other party syncs, so the cell only sees the clock
             let leaver = spawn(cell(phase.enrol(), quitted, clock.join()));
             let readers: Vec<_> = (0..2)
                 .map(|_| {

@@ -1,5 +1,5 @@
-//! Programs of different age: version n with n - 1, over two nodes. What one side writes and the other one can read passes; anything else is refused when the second
-//! end is declared, with the difference.
+//! Programs of different age: version n with n - 1, over two nodes. What one side writes and the other one
+//! can read passes; anything else is refused when the second end is declared, with the difference.
 #![cfg(all(feature = "net", feature = "macros"))]
 
 use std::time::Duration;
@@ -206,11 +206,11 @@ fn what_cannot_be_read_is_refused_with_the_difference() {
         assert!(text.starts_with("\"changed\": ") && text.contains(expected), "{text}");
         assert_eq!(difference(second), "`Order.items[].price`: u32 there, text here");
 
-        // Whoever comes second hears it, so the other way round as well.
+        // The second declaration gets the refusal, so the other way round as well.
         let _rx = one.receiver::<before::Order>("gone").await?;
         let second = two.sender::<changed::Order<changed::Free>>("gone").await;
         assert_eq!(difference(second), "`Order.items[].price`: a required field there, no such field here");
-        // A field that goes does not matter to who has it no more.
+        // A removed field does not matter to the side that no longer has it.
         let _tx = one.sender::<before::Order>("free").await?;
         let _rx = two.receiver::<changed::Order<changed::Free>>("free").await?;
 

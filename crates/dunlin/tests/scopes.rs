@@ -38,7 +38,7 @@ fn any_end_first() {
         assert_eq!((waiting[0].declared.line(), waiting[0].declared.file()), (at, file!()));
         assert!(waiting[0].to_string().contains("a channel of `u8`"), "{}", waiting[0]);
 
-        // Who waits for it is seen to wait, on a channel made where the name was said first.
+        // A waiting process is shown, on a channel made where the name was first used.
         let id = rx.id();
         let reader = spawn(async move { rx.recv().await });
         let wait = loop {
@@ -142,7 +142,7 @@ fn children_inherit_and_the_isolated_do_not() {
         tx.send('x').await?;
         assert_eq!(isolated.child().receiver::<char>("n").await?.recv().await?, 'x');
 
-        // What nobody declared is where it was joined first.
+        // An undeclared name was declared where it was joined first.
         let _tx = child.sender::<u8>("m").await?;
         let _other = scope.sender::<u8>("m").await?;
         assert_eq!((child.waiting().len(), scope.waiting().len()), (1, 1));
@@ -340,7 +340,7 @@ fn the_annotation_sets_the_buffering() {
         let mut tx = scope.sender::<u8>("in").await?;
         let out = scope.receiver::<u8>("out").await?;
         tx.send(1).within(SOON).await?;
-        tx.send(2).within(SOON).await?; // nobody has received the first
+        tx.send(2).within(SOON).await?; // the first is not received yet
         assert_eq!(tx.try_send(3).unwrap_err().why(), Some(&Why::WouldBlock));
         go.send(()).await?;
         // Of four values one is in the buffer behind it, one in its hand, and two in the buffer before it.
@@ -391,7 +391,8 @@ fn none_runs_before_all_siblings_have_joined() {
                 }
             }
             has_joined.recv().await?;
-            // Another process that is started now comes after them: were they let through, the first would have run.
+            // Another process that is started now comes after them: were they let through, the first would
+            // have run.
             for _ in 0..100 {
                 spawn(async {}).await?;
             }
@@ -588,7 +589,7 @@ fn no_process_joins_after_the_end() {
         let mut rx = child.receiver::<u8>("n").await?;
         let _tx = scope.sender::<u8>("m").await?;
         scope.finish(SOON).await?;
-        assert_eq!(rx.next().await?, None); // nobody can join the sender any more
+        assert_eq!(rx.next().await?, None); // the sender cannot be joined any more
         for scope in [&scope, &child, &scope.child()] {
             let exit = scope.fork(async {}).await.unwrap_err();
             assert_eq!(not_started(exit), ScopeError::Finished);
@@ -772,7 +773,7 @@ fn the_ending_reaches_every_kind_of_end() {
         for poisons in [true, false] {
             let scope = Scope::new();
             let process = scope.fork(holds_all());
-            // Nobody else has let go of these, and one of them is claimed meanwhile.
+            // The other handles of these are still held, and one of them is claimed meanwhile.
             let _others = (
                 scope.receiver::<u8>("shared in").shared().await?,
                 scope.client::<Call<u8, u8>>("shared asks").shared().await?,

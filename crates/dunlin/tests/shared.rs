@@ -1,4 +1,5 @@
-//! Shared ends whose handles are at several nodes: lone operations, claims, faces, and nodes that are lost with a claim.
+//! Shared ends whose handles are at several nodes: lone operations, claims, faces, and nodes that are lost
+//! with a claim.
 #![cfg(feature = "net")]
 
 use std::time::Duration;
@@ -31,7 +32,7 @@ fn a_handle_of_a_sender_elsewhere_sends_alone() {
             passes(there.send(2 * n), &mut rx, 2 * n).await?;
             passes(here.send(2 * n + 1), &mut rx, 2 * n + 1).await?;
         }
-        // What nobody receives comes back.
+        // An unreceived value is returned.
         let given_up = there.send(99).within(Duration::from_millis(20)).await.unwrap_err();
         assert_eq!(given_up.into_value(), 99);
         drop(here);
@@ -73,7 +74,7 @@ fn a_claim_holds_all_others_back() {
         x?;
         y?;
         z?;
-        // Nobody comes between the five of one claim.
+        // No other value comes between the five of one claim.
         let mut heard = heard?;
         heard.retain(|value| value % 1000 != 99);
         for five in heard.chunks(5) {
@@ -260,7 +261,7 @@ fn a_claim_is_released_when_its_node_is_lost() {
         passes(here.send(2), &mut rx, 2).await?;
         assert!(stage.send(3).await.is_err());
         drop(stage);
-        // Who kept the end is gone for the other one.
+        // The keeper of the end is gone for the other one.
         let refused = loop {
             // What it had claimed it may claim again, for nothing, until it hears of that.
             match at_b.claim().await {
@@ -312,7 +313,8 @@ fn the_receiver_of_a_shared_sender_is_elsewhere() {
     });
 }
 
-/// A value with an end in it goes through the keeper, which does not receive it: the first one is said anew, so that it can.
+/// A value with an end in it goes through the keeper, which does not receive it: the first one is said anew,
+/// so that it can.
 #[test]
 fn an_end_goes_through_the_keeper() {
     run(async {
@@ -343,7 +345,8 @@ fn an_end_goes_through_the_keeper() {
     });
 }
 
-/// A client that is shared at one node, its handle at another, and the server at a third: replies find their way.
+/// A client that is shared at one node, its handle at another, and the server at a third: replies find their
+/// way.
 #[test]
 fn a_call_goes_through_the_keeper() {
     run(async {
@@ -363,7 +366,7 @@ fn a_call_goes_through_the_keeper() {
             served?;
             assert_eq!(replied.map_err(|error| Error::other(error.to_string()))?, n + 1);
         }
-        // Who serves dies with a request in hand: its caller hears of it.
+        // The server dies with a request in hand: its caller is notified.
         let (called, request) = par!(at_b.call(9), async {
             drop(callee.accept().await);
             drop(callee);
@@ -375,7 +378,8 @@ fn a_call_goes_through_the_keeper() {
     });
 }
 
-/// Who shares a receiver hears at every node that the sender's node is lost, and does not take it for an end in order.
+/// Each holder of a shared receiver learns at every node that the sender's node is lost, and does not take it
+/// for an end in order.
 #[test]
 fn a_lost_sender_is_noticed_everywhere() {
     run(async {
@@ -396,7 +400,8 @@ fn a_lost_sender_is_noticed_everywhere() {
     });
 }
 
-/// A lone send is an offer and its answer; claims that follow each other at one node cost nothing; one that alternates costs what its words do.
+/// A lone send is an offer and its answer; claims that follow each other at one node cost nothing; one that
+/// alternates costs what its words do.
 #[test]
 fn what_shared_ends_cost() {
     run(async {
@@ -434,7 +439,8 @@ fn what_shared_ends_cost() {
             }
             with_send = with_send.min(heard() - before);
 
-            // Claim, Granted, Recall, Return, and for each that its place in its channel's buffer is free again.
+            // Claim, Granted, Recall, Return, and for each that its place in its channel's buffer is free
+            // again.
             drop(at_a.claim().await?);
             let before = heard();
             for _ in 0..10 {
@@ -482,7 +488,8 @@ fn a_handle_that_went_on_needs_only_the_keeper() {
     });
 }
 
-/// The only handle of an end goes round: to another node, on to a third, and home to where the end is kept, where it costs nothing any more.
+/// The only handle of an end goes round: to another node, on to a third, and home to where the end is kept,
+/// where it costs nothing any more.
 #[test]
 fn the_only_handle_goes_round() {
     run(async {
@@ -571,7 +578,8 @@ fn handles_of_all_kinds_go_home() {
     });
 }
 
-/// A handle that is read where its end is kept, as another type than that has, works there. It cannot go on, and is not lost.
+/// A handle that is read where its end is kept, as another type than that has, works there. It cannot go on,
+/// and is not lost.
 #[test]
 fn a_handle_comes_home_as_another_type() {
     #[derive(serde::Serialize, serde::Deserialize, Debug)]
@@ -605,7 +613,8 @@ fn a_handle_comes_home_as_another_type() {
     });
 }
 
-/// A handle goes on from a node that has asked for the claim, is still waiting for it, and has no other handle: the keeper hears of both.
+/// A handle goes on from a node that has asked for the claim, is still waiting for it, and has no other
+/// handle: the keeper hears of both.
 #[test]
 fn a_handle_goes_on_while_its_node_waits_for_a_claim() {
     run(async {
@@ -628,7 +637,8 @@ fn a_handle_goes_on_while_its_node_waits_for_a_claim() {
     });
 }
 
-/// The only handle goes from node to node without being used, so that no node is welcomed before it has gone on.
+/// The only handle goes from node to node without being used, so that no node is welcomed before it has gone
+/// on.
 #[test]
 fn a_handle_that_hurries_on() {
     run(async {
@@ -691,7 +701,8 @@ impl dunlin::Buffering for Newest {
     }
 }
 
-/// A receiver of a channel with a policy of one's own cannot leave its node: a face with one in it stays, and is used from elsewhere.
+/// A receiver of a channel with a policy of one's own cannot leave its node: a face with one in it stays, and
+/// is used from elsewhere.
 #[test]
 fn a_face_with_a_policy_of_ones_own_is_lent() {
     run(async {
@@ -719,7 +730,8 @@ fn a_face_with_a_policy_of_ones_own_is_lent() {
     });
 }
 
-/// A face is granted to a node that has more to say, of handles that have gone on from there, than fits into its channel while its keeper stands in the line: each hears the other one.
+/// A face is granted to a node that has more to say, of handles that have gone on from there, than fits into
+/// its channel while its keeper stands in the line: each hears the other one.
 #[test]
 fn a_face_is_granted_to_a_desk_with_many_messages() {
     run(async {
@@ -754,7 +766,7 @@ fn a_face_is_granted_to_a_desk_with_many_messages() {
     });
 }
 
-/// Who has claimed a receiver at another node retires it: for all, and what was held there goes on.
+/// The claimer of a receiver at another node retires it: for all, and what was held there continues.
 #[test]
 fn a_claim_elsewhere_retires_the_channel() {
     run(async {
@@ -776,7 +788,8 @@ fn a_claim_elsewhere_retires_the_channel() {
     });
 }
 
-/// The same with values in the buffer, and a send that waits: that is refused, and handles there receive what is buffered, then the end.
+/// The same with values in the buffer, and a send that waits: that is refused, and handles there receive what
+/// is buffered, then the end.
 #[test]
 fn what_is_buffered_outlasts_a_claim_elsewhere_that_retires_the_channel() {
     run(async {
@@ -810,7 +823,7 @@ fn what_is_buffered_outlasts_a_claim_elsewhere_that_retires_the_channel() {
     });
 }
 
-/// The claim stays at another node, where nobody uses it: what is posted here wants it back.
+/// The claim stays at another node, unused: a post here takes it back.
 #[test]
 fn a_post_is_not_held_back_by_an_unused_claim() {
     run(async {
@@ -847,7 +860,8 @@ struct Office {
     back: Flip<Share<Desk>>,
 }
 
-/// What comes to the desk is answered there, and twice that is asked at the other side's. At `other` a handle of that other one goes to, and is used.
+/// What comes to the desk is answered there, and twice that is asked at the other side's. At `other` a handle
+/// of that other one goes to, and is used.
 async fn clerk(mut office: OfficeServer, other: Option<&mut Way<Shared<DeskClient>>>) -> Result {
     let mut back = office.back;
     if let Some(way) = other {
@@ -886,7 +900,7 @@ async fn visitors(office: OfficeClient) -> Result {
     one.and(two).and(answered)
 }
 
-/// A bundle by a name: whoever has a shared face in it shares it there, and can send handles of it on.
+/// A bundle by a name: the holder of a shared face in it shares it there, and can send handles of it on.
 #[test]
 fn a_named_bundle_has_a_shared_face() {
     run(async {

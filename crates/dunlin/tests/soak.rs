@@ -1,10 +1,12 @@
-//! A bank and its customers, each an OS process, over sockets that a proxy cuts, half-closes and stalls, while customers are killed
-//! (`kill -9`) or stopped for a while, and the bank is stopped, too.
+//! A bank and its customers, each an OS process, over sockets that a proxy cuts, half-closes and stalls,
+//! while customers are killed (`kill -9`) or stopped for a while, and the bank is stopped, too.
 //!
-//! A customer has one *session* with the bank after the other: it pays 0, 1, 2, ... and has a receipt for each. What has to hold:
+//! A customer has one *session* with the bank after the other: it pays 0, 1, 2, ... and has a receipt for
+//! each. What has to hold:
 //!
 //! - the bank takes what is paid in order, and nothing twice;
-//! - it has taken what a customer was told to be received, and at most one payment more, of which the customer was told nothing;
+//! - it has taken what a customer was told to be received, and at most one payment more, of which the
+//!   customer was told nothing;
 //! - whatever happens to one customer, the others go on, and it has a session again when it is back;
 //! - the bank, which also serves the names, holds as much memory at the end as after a sixth of the time.
 //!
@@ -66,7 +68,8 @@ fn a_role() {
             "customer" => {
                 let life: u64 = life.parse().expect("a number");
                 for session in life << 24.. {
-                    // A node of its own for each session: what is left of the one before is the bank's affair.
+                    // A node of its own for each session: what is left of the one before is the bank's
+                    // affair.
                     let node = builder().names(names).serve_names(false).join().await?;
                     pays(&node, session).await;
                     let _ = node.leave().await;
@@ -265,7 +268,7 @@ impl Town {
         sessions.map(|(number, session)| format!("{number:x}, {} payments", session.told)).collect()
     }
 
-    /// Something happens to somebody.
+    /// An event of one participant.
     fn harm(&mut self) {
         let who = self.below(CUSTOMERS as u64 + 1) as usize;
         let now = Instant::now();

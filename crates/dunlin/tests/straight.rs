@@ -1,4 +1,5 @@
-//! Large values for a receiver that several nodes share go straight from their sender's node to the one that receives them, and not through the one that keeps the receiver.
+//! Large values for a receiver that several nodes share go straight from their sender's node to the one that
+//! receives them, and not through the one that keeps the receiver.
 #![cfg(feature = "net")]
 
 use std::time::Duration;
@@ -23,7 +24,7 @@ fn value(number: u8) -> Bytes {
     vec![number; LARGE].into()
 }
 
-/// The keeper is `a`, the sender at `b`, who receives at `c`.
+/// The keeper is `a`, the sender at `b`, the receiver at `c`.
 #[test]
 fn they_do_not_pass_the_keeper() {
     run(async {
@@ -36,7 +37,8 @@ fn they_do_not_pass_the_keeper() {
     });
 }
 
-/// The same of one that has gone on from `d`: by the keeper its channel is joined with the agent of a handle of its own.
+/// The same of one that has gone on from `d`: by the keeper its channel is joined with the agent of a handle
+/// of its own.
 #[test]
 fn nor_do_those_for_a_handle_that_went_on() {
     run(async {
@@ -53,7 +55,8 @@ fn nor_do_those_for_a_handle_that_went_on() {
     });
 }
 
-/// The keeper has a node in each of two applications: the sender is in one, who receives in the other, which cannot read at the sender's.
+/// The keeper has a node in each of two applications: the sender is in one, the receiver in the other, which
+/// cannot read at the sender's.
 #[test]
 fn they_go_through_a_keeper_that_is_in_both_applications() {
     run(async {
@@ -72,7 +75,8 @@ fn they_go_through_a_keeper_that_is_in_both_applications() {
     });
 }
 
-/// Twenty values, of which the keeper has the first one at most. On a slow machine it may have to pass that one on twice.
+/// Twenty values, of which the keeper has the first one at most. On a slow machine it may have to pass that
+/// one on twice.
 async fn come_straight(mut tx: Sender<Bytes>, mut there: Shared<Receiver<Bytes>>, [a, b, c]: [&Node; 3]) -> Result {
     let (sent, got) = par!(
         async {
@@ -94,13 +98,15 @@ async fn come_straight(mut tx: Sender<Bytes>, mut there: Shared<Receiver<Bytes>>
     sent?;
     assert_eq!(got?, (0..20).collect::<Vec<u8>>());
     let (through, straight) = (said(c, a), said(c, b));
-    // The first one has come before the sender was told that receivers are elsewhere. Whoever does not come for it in time is passed over, and asks again.
+    // The first one has come before the sender knew that receivers are elsewhere. A late claimer is passed
+    // over, and asks again.
     assert!(through < 4 * LARGE as u64, "{through} bytes came through the keeper, {straight} straight");
     assert!(straight >= 19 * LARGE as u64, "{straight} bytes came straight");
     Ok(())
 }
 
-/// Five for the first claimer, five for the next, and so on: what is on its way to one who gives its claim up goes to the next.
+/// Five for the first claimer, five for the next, and so on: what is on its way to a claimer that gives its
+/// claim up goes to the next.
 #[test]
 fn claimers_at_two_nodes_have_five_each() {
     run(async {
@@ -145,7 +151,7 @@ fn claimers_at_two_nodes_have_five_each() {
     });
 }
 
-/// Who receives at the keeper's own node gets them as well, and each is received once.
+/// Receivers at the keeper's own node get them as well, and each is received once.
 #[test]
 fn the_keeper_receives_too() {
     run(async {
@@ -162,7 +168,7 @@ fn the_keeper_receives_too() {
             }
             Ok::<_, dunlin::Error>(got)
         };
-        // One first, that is read elsewhere, and one for who receives here.
+        // One first, that is read elsewhere, and one for a receive here.
         let (sent, got) = par!(tx.send((0, value(0))), there.recv());
         sent?;
         assert_eq!(got?.0, 0);

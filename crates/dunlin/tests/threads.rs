@@ -1,4 +1,5 @@
-//! The laws under real threads: tokio with two workers, processes that are cut off at any moment, values counted. No test sleeps.
+//! The laws under real threads: tokio with two workers, processes that are cut off at any moment, values
+//! counted. No test sleeps.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -265,7 +266,8 @@ async fn futures_poll<F: Future + Unpin>(mut future: F) -> Option<F::Output> {
     .await
 }
 
-/// Sender and receiver meet while the receiver ends the channel by `end`: the slot tells what the receiver got.
+/// Sender and receiver meet while the receiver ends the channel by `end`: the slot tells what the receiver
+/// got.
 fn race_with(end: fn(Receiver<u64>), policy: fn() -> dunlin::Policy) {
     on_two(async move {
         for round in 0..VALUES / 3 {
@@ -506,7 +508,7 @@ fn choices_at_barriers_get_on() {
             loop {
                 match tokio::time::timeout(Duration::from_secs(10), has_gone_on.changed()).await {
                     Ok(Ok(())) => {}
-                    // Nobody is left to tell.
+                    // No one is left to notify.
                     Ok(Err(_)) => break,
                     Err(_) => {
                         let waits = dunlin::waits::snapshot();

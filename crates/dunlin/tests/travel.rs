@@ -122,7 +122,8 @@ fn a_sender_travels_in_a_ring() {
     });
 }
 
-/// A node that only passes an end on attaches nothing there: it keeps no half of the channel, and the other end's node hears nothing.
+/// A node that only passes an end on attaches nothing there: it keeps no half of the channel, and the other
+/// end's node hears nothing.
 #[test]
 fn forwarding_node_attaches_nothing() {
     run(async {
@@ -131,7 +132,8 @@ fn forwarding_node_attaches_nothing() {
             [way::<Sender<u32>>(&a, &b, "sab").await?, way(&b, &c, "sbc").await?, way(&a, &d, "sad").await?];
         let mut receivers =
             [way::<Receiver<u32>>(&a, &b, "rab").await?, way(&b, &c, "rbc").await?, way(&a, &d, "rad").await?];
-        // What is said of the end before this one may still be on its way; and on a slow machine an end may rest for too long.
+        // What is said of the end before this one may still be on its way; and on a slow machine an end may
+        // rest for too long.
         let (mut heard, mut attached) = ([u64::MAX; 2], [usize::MAX; 2]);
         for _ in 0..200 {
             if (heard, attached) == ([0, 0], [0, 0]) {
@@ -461,7 +463,8 @@ fn named_ends_go_on() {
     });
 }
 
-/// Whoever has sent an end on may declare its name anew at once: before the send is complete the name is free.
+/// A node that has sent an end on may declare its name anew at once: before the send is complete the name is
+/// free.
 #[test]
 fn the_name_of_an_end_that_has_gone_on_is_free() {
     run(async {
@@ -495,7 +498,7 @@ impl dunlin::Buffering for Mine {
     }
 }
 
-/// A sender that came through a node in between, and that nobody has used yet, hears that its receiver is gone.
+/// A sender that came through a node in between, and is still unused, learns that its receiver is gone.
 #[test]
 fn an_unused_sender_sees_the_end() {
     run(async {
@@ -532,7 +535,8 @@ enum Loop {
     Number(u32),
 }
 
-/// In one program it waits for who cannot come, and a deadline gives it back; a channel of nodes refuses it.
+/// In one program it waits for an impossible receiver, and a deadline returns it; a channel of nodes refuses
+/// it.
 #[test]
 fn a_receiver_does_not_go_over_its_own_channel() {
     run(async {
@@ -587,7 +591,7 @@ fn ends_move_with_the_buffer_that_they_are_in() {
     });
 }
 
-/// What a reply brings is there, though whoever replied has gone on.
+/// The ends in a reply are there, though the replying process has gone on.
 #[test]
 fn ends_come_in_replies() {
     run(async {
@@ -614,7 +618,8 @@ fn ends_come_in_replies() {
     });
 }
 
-/// Both ends of a channel in one message: it is a channel where they arrive, with what was buffered, and from there they go on.
+/// Both ends of a channel in one message: it is a channel where they arrive, with what was buffered, and from
+/// there they go on.
 #[test]
 fn both_ends_go_in_one_message() {
     run(async {
@@ -733,7 +738,8 @@ fn a_sender_travels_for_a_long_time() {
     });
 }
 
-/// What is sent on a credit has gone, whether anybody is there to receive it or not: the ends in it are dropped where it arrives.
+/// What is sent on a credit has gone, whether it is received or not: the ends in it are dropped where it
+/// arrives.
 #[test]
 fn unreceived_ends_on_credits_are_dropped() {
     run(async {
@@ -792,7 +798,8 @@ fn ends_on_credits_that_cannot_be_read_are_dropped() {
     });
 }
 
-/// An end in a value that is complete when it is sent is this node's before that can be received: so it goes on at once, and nothing of it is left behind.
+/// An end in a value that is complete when it is sent is this node's before that can be received: so it goes
+/// on at once, and nothing of it is left behind.
 #[test]
 fn an_end_that_came_on_a_credit_goes_on_at_once() {
     run(async {
@@ -822,7 +829,7 @@ fn an_end_that_came_on_a_credit_goes_on_at_once() {
     });
 }
 
-/// Who has received an end sends it on at once, before its giver has heard that it was received.
+/// The receiver of an end sends it on at once, before its giver knows that it was received.
 #[test]
 fn an_end_goes_on_as_soon_as_it_is_received() {
     run(async {
@@ -853,7 +860,8 @@ fn an_end_goes_on_as_soon_as_it_is_received() {
     });
 }
 
-/// A receiver whose sender has gone goes into a message that is complete when it is sent: that the channel has ended is said when its new home is there.
+/// A receiver whose sender has gone goes into a message that is complete when it is sent: that the channel
+/// has ended is said when its new home is there.
 #[test]
 fn a_receiver_without_a_sender_goes_on_a_credit() {
     run(async {

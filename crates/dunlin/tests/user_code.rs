@@ -1,4 +1,5 @@
-//! A node runs code of its users: messages are written, read and dropped. Whatever that does, it holds up or fails its own channel only.
+//! A node runs code of its users: messages are written, read and dropped. Whatever that does, it holds up or
+//! fails its own channel only.
 #![cfg(feature = "net")]
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -33,7 +34,7 @@ async fn node_apart(test: &'static str) -> Node {
     runtime.spawn(node(test)).await.unwrap()
 }
 
-/// Stops whoever comes until it is opened.
+/// Stops every caller until it is opened.
 struct Gate {
     open: Mutex<bool>,
     opened: Condvar,
@@ -84,7 +85,8 @@ macro_rules! stops {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-                // A node asks what the type wants to read before there is anything, and would be held up here.
+                // A node asks what the type wants to read before there is anything, and would be held up
+                // here.
                 let n = u32::deserialize(deserializer)?;
                 if $reading {
                     $gate.pass();
@@ -108,7 +110,8 @@ stops!(StopsReading, READING, writing: false, reading: true, dropping: false);
 stops!(StopsWritingLate, WRITING_LATE, writing: true, reading: false, dropping: false);
 stops!(StopsReadingLate, READING_LATE, writing: false, reading: true, dropping: false);
 
-/// Channels on the same connection, in both directions, and on another one go on while `gate` holds one of `T` up; so does the node.
+/// Channels on the same connection, in both directions, and on another one go on while `gate` holds one of
+/// `T` up; so does the node.
 ///
 /// `late`: the nodes have been quiet before.
 async fn others_go_on<T: Portable>(test: &str, message: fn(u32) -> T, gate: &'static Gate, late: bool) -> Result {
@@ -130,7 +133,7 @@ async fn others_go_on<T: Portable>(test: &str, message: fn(u32) -> T, gate: &'st
         assert_eq!((sent?, received?), ((), n));
     }
     if late {
-        // So long that nobody looks any more whether tasks are held up: somebody has to be called anew.
+        // So long that no watch for delayed tasks runs any more: it has to be started anew.
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let held = tokio::spawn(async move {
@@ -149,7 +152,8 @@ async fn others_go_on<T: Portable>(test: &str, message: fn(u32) -> T, gate: &'st
         assert_eq!((sent?, received?), ((), n));
         assert_eq!((a.waiting(), b.waiting()), (vec![], vec![]));
     }
-    // Longer than what counts as silence: what is to be seen is that nothing happens, and a thread that is held up has no virtual time.
+    // Longer than what counts as silence: what is to be seen is that nothing happens, and a thread that is
+    // held up has no virtual time.
     tokio::time::sleep(Duration::from_millis(2000)).await;
     assert!(!held.is_finished());
     gate.open();
@@ -231,7 +235,7 @@ fn while_a_message_is_written_its_receiver_goes_on_and_the_ends_go_there() {
         assert_eq!((sent?, received?), ((), 1));
         let (sent, received) = par!(says.send(2), hears.recv());
         assert_eq!((sent?, received?), ((), 2));
-        // Nobody has broken the protocol.
+        // No peer has broken the protocol.
         for connections in &mut connections {
             while let Ok((_, state)) = connections.try_recv() {
                 assert_eq!(state, dunlin::node::ConnectionState::Up);
@@ -292,7 +296,7 @@ fn end_whose_channel_is_over_before_its_message_has_been_written_goes_all_the_sa
 static GUARDED: Mutex<u32> = Mutex::new(0);
 static COME: AtomicBool = AtomicBool::new(false);
 
-/// It locks what somebody holds who speaks to the node.
+/// It locks what a caller of the node holds.
 #[derive(Debug, Deserialize)]
 struct Locks;
 
@@ -330,7 +334,7 @@ fn a_message_may_lock_what_a_caller_of_the_node_holds() {
     });
 }
 
-/// A message that panics where its type says; and then it does so in nobody's place.
+/// A message that panics where its type decides; and then it does so in no caller.
 macro_rules! panics {
     ($name:ident, writing: $writing:expr, reading: $reading:expr, dropping: $dropping:expr) => {
         #[derive(Debug)]
@@ -353,7 +357,7 @@ macro_rules! panics {
 
         impl Drop for $name {
             fn drop(&mut self) {
-                // Only in a task of the node, where nobody of the test would hear it.
+                // Only in a task of the node, where the test would not see it.
                 let here = std::thread::current().name() == Some("the node's");
                 assert!(!here || !$dropping(self.0) || std::thread::panicking(), "no dropping");
             }

@@ -1,5 +1,5 @@
-//! Every wait visible, beyond channels (those are laws): who waits, for what, since when, and that the line is gone afterwards,
-//! however the wait ended.
+//! Every wait visible, beyond channels (those are laws): the process, for what, since when, and that the line
+//! is gone afterwards, however the wait ended.
 //!
 //! All on one thread, so a process that was spawned has been polled once the test has given way.
 
@@ -23,7 +23,7 @@ fn doing(who: Pid) -> Vec<Doing> {
     lines(who).into_iter().map(|wait| wait.doing).collect()
 }
 
-/// Lets everybody else run until they wait.
+/// Lets all other tasks run until they wait.
 async fn settle() {
     for _ in 0..10 {
         tokio::task::yield_now().await;
@@ -47,7 +47,7 @@ where
     (process, wait)
 }
 
-/// Polls once, for nobody.
+/// Polls once, with a waker that does nothing.
 fn poll<F: Future + Unpin>(future: &mut F) -> std::task::Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -134,7 +134,7 @@ async fn a_poll_through_a_borrow_is_shown_until_the_next_use() {
         drop(worker);
         assert_eq!(lines(me), [], "forgotten, and then dropped what it waited for");
 
-        // Whoever polls it next is shown in the place of the one who gave up, and not with the age of that one.
+        // The next poller is shown in place of the one that gave up, and not with its age.
         let mut worker = spawn(pending::<()>());
         assert!(poll(&mut worker).is_pending());
         (me, lines(me)[0].since, worker)

@@ -1,5 +1,5 @@
-//! Shared ends that the first of three nodes keeps, used and claimed at the others. One value goes over the channel for each event, so what a claim adds is what the
-//! event costs more than [`PLAIN`].
+//! Shared ends that the first of three nodes keeps, used and claimed at the others. One value goes over the
+//! channel for each event, so what a claim adds is what the event costs more than [`PLAIN`].
 
 use std::time::Duration;
 

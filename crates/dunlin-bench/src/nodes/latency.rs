@@ -24,9 +24,11 @@ fn simulation(round_trip: Duration) -> Sim {
     sim
 }
 
-/// Messages per second of a channel with so many places; without any it is a rendezvous. Its receiver receives all the time.
+/// Messages per second of a channel with so many places; without any it is a rendezvous. Its receiver
+/// receives all the time.
 pub(super) fn window(who: &str, places: u64) -> Result<f64> {
-    // A sender that waits for nothing but places: so many for each round trip. One message is under way in a rendezvous.
+    // A sender that waits for nothing but places: so many for each round trip. One message is under way in a
+    // rendezvous.
     let bound = places.max(1) as f64 / FAR.as_secs_f64();
     match who {
         BOUND => return Ok(bound),
@@ -69,7 +71,8 @@ pub(super) fn farm(who: &str, tasks: u64) -> Result<f64> {
         None => (who, Worker::AsksLast),
     };
     match who {
-        // A worker says what came of a task, and hears that this was received; the next task has come meanwhile.
+        // A worker says what came of a task, and hears that this was received; the next task has come
+        // meanwhile.
         BOUND => Ok(WORKERS as f64 / NEAR.as_secs_f64()),
         MULTIPLEXED => sim.run(multiplexed(&sim, tasks, worker)),
         SHARED_TASKS => sim.run(shared(&sim, tasks, worker, false)),
@@ -104,7 +107,7 @@ impl Worker {
     }
 }
 
-/// Gives tasks for as long as somebody takes them.
+/// Gives tasks as long as a worker takes them.
 async fn feed(mut tasks: Sender<u64>) {
     for task in 0.. {
         if tasks.send(task).await.is_err() {
@@ -113,7 +116,8 @@ async fn feed(mut tasks: Sender<u64>) {
     }
 }
 
-/// At the farmer's node a process for each worker takes tasks from a channel that they share, and hands them on; the farmer receives from all workers.
+/// At the farmer's node a process for each worker takes tasks from a channel that they share, and hands them
+/// on; the farmer receives from all workers.
 async fn multiplexed(sim: &Sim, tasks: u64, worker: Worker) -> Result<f64> {
     let nodes = simulated(1 + WORKERS as usize, None).await?;
     let (to_feeders, feeders) = channel::<u64>();
@@ -131,10 +135,11 @@ async fn multiplexed(sim: &Sim, tasks: u64, worker: Worker) -> Result<f64> {
     of_all(sim, tasks, results).await
 }
 
-/// All workers receive from one channel, whose receiver they share; their results have a channel each, or share one too.
+/// All workers receive from one channel, whose receiver they share; their results have a channel each, or
+/// share one too.
 async fn shared(sim: &Sim, tasks: u64, worker: Worker, is_all_shared: bool) -> Result<f64> {
     let nodes = simulated(1 + WORKERS as usize, None).await?;
-    // A rendezvous with somebody elsewhere takes a round trip, and the farmer would make one after the other.
+    // A rendezvous with another node takes a round trip, and the farmer would make one after the other.
     let (to_workers, given) = channel_with::<u64>(fifo(WORKERS as usize));
     let given = given.share();
     let (done, mut result) = channel::<u64>();

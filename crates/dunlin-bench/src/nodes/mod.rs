@@ -1,7 +1,10 @@
-//! Programs over several nodes in one process: over loopback TCP, or, with the feature `sim`, over a simulated network in virtual time.
+//! Programs over several nodes in one process: over loopback TCP, or, with the feature `sim`, over a
+//! simulated network in virtual time.
 //!
-//! - [`moves`]: what it costs to send an end to another node; [`choices`]: what a choice costs over nodes; [`claims`]: what a claim of a shared end costs. All in messages, in time over TCP, and in virtual
-//!   time, where a way takes a millisecond and nothing else takes any: so their figure there is how many messages wait for each other;
+//! - [`moves`]: what it costs to send an end to another node; [`choices`]: what a choice costs over nodes;
+//!   [`claims`]: what a claim of a shared end costs. All in messages, in time over TCP, and in virtual time,
+//!   where a way takes a millisecond and nothing else takes any: so their figure there is how many messages
+//!   wait for each other;
 //! - [`names`]: what a named end costs its node, declared and dropped;
 //! - [`networked`]: commstime and the stressed alternation with one or all of their channels between nodes;
 //! - [`latency`]: the window of a channel, and a farm, where only the way takes time.
@@ -36,7 +39,7 @@ pub(crate) use moves::VALUE;
 pub(crate) use names::RECEIVERS;
 pub(crate) use networked::{LOCAL, REMOC};
 
-/// What nobody can do better: it is computed.
+/// A bound that no implementation can beat: it is computed.
 pub(crate) const BOUND: &str = "bound";
 /// Of the window.
 const FIFO: &str = "dunlin";
@@ -58,7 +61,8 @@ const SHARED_AHEAD: &str = "dunlin, tasks and results shared, a buffer of 1";
 struct Spent {
     events: u64,
     time: Duration,
-    /// Numbered frames that the nodes have heard from each other: all of the protocol but acknowledgements and heartbeats.
+    /// Numbered frames that the nodes have heard from each other: all of the protocol but acknowledgements
+    /// and heartbeats.
     messages: u64,
 }
 
@@ -67,7 +71,8 @@ fn heard(nodes: &[Node]) -> u64 {
     nodes.iter().map(Node::heard).sum()
 }
 
-/// So long nothing happens before and after what is measured: whatever is still to be said of it is said then.
+/// So long nothing happens before and after what is measured: whatever is still to be said of it is said
+/// then.
 const QUIET: Duration = Duration::from_millis(200);
 
 /// A channel by this name from one node to another.
@@ -201,7 +206,7 @@ async fn joined(
     Ok(nodes)
 }
 
-/// All who take part in `bench`, the one that they are compared with first.
+/// All participants of `bench`, the one that they are compared with first.
 pub(crate) fn participants(bench: &Bench, workers: &[usize]) -> Result<Vec<Participant>> {
     let this_binary = env::current_exe().context("cannot find this binary")?;
     let who: &[&'static str] = match bench.program {

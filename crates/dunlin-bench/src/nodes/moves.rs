@@ -1,4 +1,5 @@
-//! An end goes round three nodes; the other end of its channel is at a fourth. And a value goes to a handle of a shared receiver, with its sender at another node than the keeper's.
+//! An end goes round three nodes; the other end of its channel is at a fourth. And a value goes to a handle
+//! of a shared receiver, with its sender at another node than the keeper's.
 
 use std::time::Duration;
 

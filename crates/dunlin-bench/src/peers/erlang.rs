@@ -1,4 +1,5 @@
-//! Erlang: processes and asynchronous messages, also between nodes, `peers/erlang/dunlin_peer.erl`, compiled so that the BEAM's JIT is used.
+//! Erlang: processes and asynchronous messages, also between nodes, `peers/erlang/dunlin_peer.erl`, compiled
+//! so that the BEAM's JIT is used.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,7 +19,8 @@ pub(crate) struct Erlang {
 impl Erlang {
     pub(super) fn build(sources: &Path, out: &Path) -> anyhow::Result<Self> {
         compile(Command::new("erlc").arg("-o").arg(out).arg(sources.join("dunlin_peer.erl")))?;
-        // `erlc` alone is not enough: there are installations of the compiler without the command that runs programs.
+        // `erlc` alone is not enough: there are installations of the compiler without the command that runs
+        // programs.
         compile(Command::new("erl").args(["-noshell", "-eval", "halt()."]))?;
         Ok(Self { modules: out.to_owned() })
     }
@@ -47,7 +49,8 @@ impl Erlang {
     }
 }
 
-/// `erl` as a node that can have others beside it, with a port mapper of its own on a free port, which ends with it.
+/// `erl` as a node that can have others beside it, with a port mapper of its own on a free port, which ends
+/// with it.
 fn distributed() -> Command {
     const SCRIPT: &str = "
         epmd -address 127.0.0.1 & epmd=$!

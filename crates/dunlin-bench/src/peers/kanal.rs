@@ -10,8 +10,9 @@ pub(crate) struct Kanal;
 
 impl Library for Kanal {
     const NAME: &'static str = "kanal(0)";
-    // Its receive, when dropped after a sender has handed it a value, drops that value (`impl Drop for ReceiveFuture` in
-    // 0.1.1), so a choice over such receives loses events. Tried with `choice-waits`: the third event received was the 23rd sent.
+    // Its receive, when dropped after a sender has handed it a value, drops that value (`impl Drop for
+    // ReceiveFuture` in 0.1.1), so a choice over such receives loses events. Tried with `choice-waits`: the
+    // third event received was the 23rd sent.
     const CHOOSES: bool = false;
     type Tx = AsyncSender<u64>;
     type Rx = AsyncReceiver<u64>;

@@ -1,4 +1,5 @@
-//! Those dunlin is compared with: Go and Erlang as programs of their own, the Rust channels as [`Library`] each.
+//! Those dunlin is compared with: Go and Erlang as programs of their own, the Rust channels as [`Library`]
+//! each.
 //!
 //! [`Library`]: crate::library::Library
 

@@ -1,4 +1,5 @@
-//! tokio's `mpsc` with its least capacity of 1, which is not a rendezvous: a send returns when the value is in the buffer.
+//! tokio's `mpsc` with its least capacity of 1, which is not a rendezvous: a send returns when the value is
+//! in the buffer.
 
 use std::fmt::Debug;
 

@@ -34,14 +34,15 @@ pub(super) struct Row {
     sender_us: f64,
     receiver_us: f64,
     runs: Vec<f64>,
-    /// The plain sockets that do the same, and how many microseconds this is more: the median over the rounds.
+    /// The plain sockets that do the same, and how many microseconds this is more: the median over the
+    /// rounds.
     vs: Option<String>,
     more_us: Option<f64>,
     #[serde(flatten)]
     how: How,
 }
 
-/// Who does the same over plain sockets.
+/// The peer that does the same over plain sockets.
 fn versus(who: &str) -> Option<&'static str> {
     match who {
         DUNLIN => Some(TCP_ACKED),

@@ -1,7 +1,8 @@
-//! A network of its own for one run, in which a packet is no larger than on Ethernet, and what it has carried. Linux only.
+//! A network of its own for one run, in which a packet is no larger than on Ethernet, and what it has
+//! carried. Linux only.
 //!
-//! Loopback carries packets of 64 KiB, and those of everybody. A network namespace has a loopback of its own, whose packets can be kept to 1500 bytes; what
-//! it has carried is in `/proc/net/dev`.
+//! Loopback carries packets of 64 KiB, and those of every process. A network namespace has a loopback of its
+//! own, whose packets can be kept to 1500 bytes; what it has carried is in `/proc/net/dev`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,7 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use super::error::PonyError;
 
-/// What a packet has on Ethernet beside what loopback counts: its frame's header and check sequence. (Preamble and gap, 20 more, are left out.)
+/// What a packet has on Ethernet beside what loopback counts: its frame's header and check sequence.
+/// (Preamble and gap, 20 more, are left out.)
 pub(super) const ETHERNET: u64 = 14 + 4;
 
 /// Runs what follows it where only it is.
@@ -53,7 +55,7 @@ impl Sub for Carried {
 
 /// How a command is started in a network of its own: what goes before it.
 pub(super) fn enter(binary: &Path) -> Result<Vec<OsString>, PonyError> {
-    // As a user who is nobody outside, or else as who may do it anyway.
+    // As a user without rights outside, or else as a user with the right to do it.
     let ways: [&[&str]; 2] = [&["--user", "--map-root-user", "--net"], &["--net"]];
     let mut why = String::new();
     for way in ways {

@@ -1,10 +1,12 @@
-//! The benches of pony, the network environment of occam-pi (Schweigler and Sampson, CPA 2006), with dunlin's nodes and with plain sockets: throughput, overhead, and
-//! processor time for each send.
+//! The benches of pony, the network environment of occam-pi (Schweigler and Sampson, CPA 2006), with dunlin's
+//! nodes and with plain sockets: throughput, overhead, and processor time for each send.
 //!
-//! As in pony's own programs (`bmthroughput.occ` in KRoC's sources), workers at nodes of their own send to a master as fast as it takes, each over a channel of its own; the
-//! master makes a fair choice among all, and counts. Nodes are processes of the system.
+//! As in pony's own programs (`bmthroughput.occ` in KRoC's sources), workers at nodes of their own send to a
+//! master as fast as it takes, each over a channel of its own; the master makes a fair choice among all, and
+//! counts. Nodes are processes of the system.
 //!
-//! - [`mod@run`]: one run, whatever is measured; [`task`]: what its processes are told; [`over_dunlin`], [`over_tcp`]: what the processes do; [`link`]: a network whose packets are counted;
+//! - [`mod@run`]: one run, whatever is measured; [`task`]: what its processes are told; [`over_dunlin`],
+//!   [`over_tcp`]: what the processes do; [`link`]: a network whose packets are counted;
 //! - [`throughput`], [`overhead`], [`cpu`]: what is run for each of them, and its rows; [`plot`]: SVG.
 
 mod cpu;
@@ -47,9 +49,11 @@ pub(crate) struct Pony {
 
 #[derive(Subcommand)]
 enum PonyCommand {
-    /// Workers at many nodes send to one master as fast as it takes: megabytes and messages per second, mean of the rounds
+    /// Workers at many nodes send to one master as fast as it takes: megabytes and messages per second, mean
+    /// of the rounds
     Throughput {
-        /// What is varied: 1 to 25 nodes with 2 workers each and 100 KB; 1 B to 1 MB from 50 workers at one node; or 1 to 500 workers at one node, 50 KB
+        /// What is varied: 1 to 25 nodes with 2 workers each and 100 KB; 1 B to 1 MB from 50 workers at one
+        /// node; or 1 to 500 workers at one node, 50 KB
         #[arg(long)]
         vary: throughput::Vary,
         #[command(flatten)]
@@ -57,7 +61,8 @@ enum PonyCommand {
         #[command(flatten)]
         svg: Svg,
     },
-    /// Bytes on the wire beside those of the messages, 1 B to 1 MB: what dunlin adds, and what the network does
+    /// Bytes on the wire beside those of the messages, 1 B to 1 MB: what dunlin adds, and what the network
+    /// does
     Overhead {
         #[command(flatten)]
         options: Options,
@@ -235,7 +240,7 @@ impl Sweep {
         }
     }
 
-    /// For each point all who take part, those that others are compared with first.
+    /// For each point all participants, those that others are compared with first.
     fn points(self, how: &How, at: Option<&[usize]>) -> Result<Vec<Vec<Task>>, PonyError> {
         match self {
             Self::Throughput(vary) => throughput::points(vary, how, at),
@@ -244,7 +249,7 @@ impl Sweep {
         }
     }
 
-    /// Of all who took part at one point.
+    /// Of all participants at one point.
     fn rows(self, how: &How, outcomes: &[(Task, Vec<Measured>)]) -> Vec<Row> {
         match self {
             Self::Throughput(vary) => throughput::rows(vary, how, outcomes).into_iter().map(Row::Throughput).collect(),
@@ -444,7 +449,7 @@ mod tests {
         options: Options,
     }
 
-    /// Nodes, workers at each, bytes of an item and items of each point, and how it is measured, if nobody says otherwise.
+    /// Nodes, workers at each, bytes of an item and items of each point, and the default way of measuring.
     fn usual(sweep: Sweep) -> (Vec<[usize; 4]>, How) {
         let common = Common { json: false, rounds: None, quick: false, threads: None };
         let options = Line::parse_from([""]).options;

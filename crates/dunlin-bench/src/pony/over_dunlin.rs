@@ -69,7 +69,7 @@ async fn receive<M: Portable>(task: Task, node: Node, counts: Counts, size: fn(&
 }
 
 async fn send<M: Portable + Clone + Sync>(task: Task, node: Node, gate: Gate, message: M) -> Result<()> {
-    // Before anybody sends: who is busy with the first ones does not get to the others.
+    // Before the first send: a task busy with the first ones does not get to the others.
     let mut outputs = Vec::new();
     for worker in 0..task.workers {
         outputs.push(node.sender::<M>(&name(task.role, worker)).await?);

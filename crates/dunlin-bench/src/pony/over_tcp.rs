@@ -1,8 +1,9 @@
-//! What plain sockets of tokio's do of the same: with one for each worker, or with one for each node, as somebody would write it who has no channels.
+//! The same over plain sockets of tokio's: one for each worker, or one for each node, as a program without
+//! channels would do it.
 //!
 //! A message has its length in four bytes before it; on a socket that several workers use, the worker's
-//! number is its first four bytes. There, a task writes for all of them, small messages together; and all who
-//! read, read as much as is there.
+//! number is its first four bytes. There, a task writes for all of them, small messages together; and all
+//! that read, read as much as is there.
 //!
 //! Two do more, as a channel has to. [`ANSWERED`]: each message is answered by its worker's number, those
 //! that were read together in one piece, and a worker sends the next when its last was answered. [`OWNED`]:
@@ -60,7 +61,7 @@ pub(super) async fn master(task: Task, listener: std::net::TcpListener, counts: 
     }
     let (size, is_mux) = (task.payload(), task.who == MUX);
     let (sockets, size_max) = if is_mux { (task.nodes, NUMBER + size) } else { (task.nodes * task.workers, size) };
-    // Before anybody receives: who is busy with the first ones does not get to the others.
+    // Before the first receive: a task busy with the first ones does not get to the others.
     let mut inputs = Vec::new();
     for _ in 0..sockets {
         let input = over_tcp::input(&listener, size_max, task.who == TCP_ACKED).await?;

@@ -21,10 +21,12 @@ pub(super) struct Row {
     size: usize,
     who: String,
     messages: u64,
-    /// Bytes for each message that the program adds, in both directions: frames, encodings, answers; of plain sockets the length.
+    /// Bytes for each message that the program adds, in both directions: frames, encodings, answers; of plain
+    /// sockets the length.
     own_bytes: f64,
     own_percent: f64,
-    /// Bytes for each message that the network adds, in both directions: headers of TCP, IP and Ethernet, and acknowledgements. `None` where they could not be counted.
+    /// Bytes for each message that the network adds, in both directions: headers of TCP, IP and Ethernet, and
+    /// acknowledgements. `None` where they could not be counted.
     network_bytes: Option<f64>,
     network_percent: Option<f64>,
     /// Packets for each message, in both directions.

@@ -86,7 +86,7 @@ pub(super) fn svg(chart: &Chart) -> String {
         out.stroke((LEFT, at), (RIGHT, at), "stroke=\"#c00\" stroke-dasharray=\"2 3\"");
         out.text(LEFT + 6.0, at - 5.0, "fill=\"#c00\"", says);
     }
-    // Each keeps its colour, whoever else is missing.
+    // Each keeps its colour, whichever others are missing.
     let drawn = chart.series.iter().enumerate().filter(|(_, series)| !series.points.is_empty());
     for (slot, (number, series)) in drawn.enumerate() {
         let colour = COLOURS[number % COLOURS.len()];

@@ -1,7 +1,9 @@
-//! One run: a master, nodes in processes of their own, workers at them that send to the master as fast as it takes. What all of pony's benches measure is what
-//! happens at the master in a time, or what so many messages have cost.
+//! One run: a master, nodes in processes of their own, workers at them that send to the master as fast as it
+//! takes. What all of pony's benches measure is what happens at the master in a time, or what so many
+//! messages have cost.
 //!
-//! The master leads: it starts the nodes, by this binary's hidden subcommand, and prints a [`Measured`]. It reads the clock on its main thread, which does nothing else.
+//! The master leads: it starts the nodes, by this binary's hidden subcommand, and prints a [`Measured`]. It
+//! reads the clock on its main thread, which does nothing else.
 
 use std::io::Write;
 use std::io::stdout;
@@ -27,7 +29,7 @@ use crate::remote::{self, free_port, on_workers};
 
 /// So long nothing happens before and after what is counted: whatever is still to be said of it is said then.
 const QUIET: Duration = Duration::from_millis(300);
-/// So long everybody has to say something: with 500 workers this takes seconds.
+/// How long each participant may take to report: with 500 workers this takes seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often the main thread looks whether that is so.
 const LOOK: Duration = Duration::from_millis(5);

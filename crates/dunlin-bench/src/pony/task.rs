@@ -31,7 +31,8 @@ pub(crate) struct Task {
     /// Seconds
     #[arg(long)]
     pub(super) window: f64,
-    /// In place of a window: messages of each worker, and as many to warm up. What they have cost on the wire is counted
+    /// In place of a window: messages of each worker, and as many to warm up. What they have cost on the wire
+    /// is counted
     #[arg(long, default_value_t = 0)]
     pub(super) count: u64,
     /// In a network of its own: what it has carried is counted too

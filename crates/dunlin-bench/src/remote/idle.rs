@@ -1,7 +1,7 @@
 //! Thousands of connections on which nothing is said but heartbeats: the processor time that they cost.
 //!
-//! The leader is what is measured: a node, or a bare loop over epoll that reads what comes and writes a heartbeat to
-//! each socket once a second. The other side has the peers, which do the same to either.
+//! The leader is what is measured: a node, or a bare loop over epoll that reads what comes and writes a
+//! heartbeat to each socket once a second. The other side has the peers, which do the same to either.
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,8 @@
 //! Programs whose processes are in several processes of the operating system, which speak over loopback TCP.
 //!
-//! The hidden subcommand `side` runs one participant: as the leader it starts the other sides, this binary again ([`sides`]), measures, and
-//! prints its figure. All participants have the same runtime, with as many workers, and as many processes of the system.
+//! The hidden subcommand `side` runs one participant: as the leader it starts the other sides, this binary
+//! again ([`sides`]), measures, and prints its figure. All participants have the same runtime, with as many
+//! workers, and as many processes of the system.
 //!
 //! - [`programs`]: what the sides do, for those that have channels;
 //! - [`over_dunlin`], [`over_remoc`]: their channels; [`over_tcp`]: the sockets that they are compared with;
@@ -94,7 +95,7 @@ fn figure(side: &Side) -> anyhow::Result<f64> {
     }
 }
 
-/// Runs `root` as a task of a runtime like everybody's.
+/// Runs `root` as a task of a runtime like every participant's.
 pub(crate) fn on_workers<T: Send + 'static>(
     threads: usize,
     root: impl Future<Output = anyhow::Result<T>> + Send + 'static,
@@ -108,7 +109,7 @@ pub(crate) fn on_workers<T: Send + 'static>(
     result
 }
 
-/// All who take part in `bench`, the one that they are compared with first.
+/// All participants of `bench`, the one that they are compared with first.
 pub(crate) fn participants(bench: &Bench, workers: &[usize], foreign: &Foreign) -> anyhow::Result<Vec<Participant>> {
     let this_binary = env::current_exe().context("cannot find this binary")?;
     let side = |who: &'static str, workers: usize| {

@@ -68,7 +68,7 @@ pub(crate) async fn join(names: &str) -> Result<Node> {
     Ok(Node::builder().app("dunlin-bench").names(names).join().await?)
 }
 
-/// Where this run's name service is: where nobody else has one.
+/// Where this run's name service is: where no other process has one.
 pub(super) fn names(side: &Side) -> Result<String> {
     Ok(if side.leads() { format!("127.0.0.1:{}", free_port()?) } else { side.names.clone() })
 }
@@ -142,7 +142,8 @@ async fn throughput<M: Message + Portable>(side: &Side, node: &Node) -> Result<D
     Ok(Duration::ZERO)
 }
 
-/// What all bytes in both directions are more than the messages, in percent of these. Handshakes, names and heartbeats count.
+/// What all bytes in both directions are more than the messages, in percent of these. Handshakes, names and
+/// heartbeats count.
 async fn overhead<M: Message + Portable>(side: &Side, node: &Node) -> Result<f64> {
     throughput::<M>(side, node).await?;
     let messages = (super::programs::warm_up(side.n) + side.n) * side.size as u64;

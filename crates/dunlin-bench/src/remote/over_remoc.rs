@@ -1,4 +1,5 @@
-//! remoc: its base channel over a socket, which is the least that its remote channels can be. A send returns when its message is on the way.
+//! remoc: its base channel over a socket, which is the least that its remote channels can be. A send returns
+//! when its message is on the way.
 
 use std::net::SocketAddr;
 
@@ -48,7 +49,8 @@ async fn accept<There: RemoteSend, Back: RemoteSend>(
     channels(listener.accept().await?.0).await
 }
 
-/// Both ends of a channel over a socket of its own. What is not used of the socket's two channels is kept all the same.
+/// Both ends of a channel over a socket of its own. What is not used of the socket's two channels is kept all
+/// the same.
 pub(crate) async fn pair(listener: &TcpListener) -> Result<(base::Sender<u64>, Kept)> {
     let address = listener.local_addr()?;
     let (dialled, accepted) = tokio::try_join!(dial::<u64, u64>(address), accept::<u64, u64>(listener))?;
@@ -110,7 +112,8 @@ fn run_with<M: Message + RemoteSend>(side: &Side) -> Result<f64> {
     })
 }
 
-/// The sides are consumer, prefix, delta, successor. What is not used of a socket's two channels is kept all the same.
+/// The sides are consumer, prefix, delta, successor. What is not used of a socket's two channels is kept all
+/// the same.
 async fn commstime(side: &Side, listener: &TcpListener, all: &[SocketAddr]) -> Result<f64> {
     let input = || accept::<u64, u64>(listener);
     let output = |role: usize| dial::<u64, u64>(all[role]);

@@ -1,5 +1,6 @@
-//! Sockets of tokio's, with `TCP_NODELAY`: a message is its length in four bytes and then its bytes. Buffers are used again, a message is
-//! written in one piece, and read together with the next one's length: one call to the kernel each, where the kernel allows it.
+//! Sockets of tokio's, with `TCP_NODELAY`: a message is its length in four bytes and then its bytes. Buffers
+//! are used again, a message is written in one piece, and read together with the next one's length: one call
+//! to the kernel each, where the kernel allows it.
 
 use std::net::SocketAddr;
 use std::time::Instant;

@@ -119,7 +119,7 @@ pub(crate) async fn sink<M: Message>(mut input: impl Rx<M>, mut done: impl Tx<u6
         }
         done.send(count).await?;
     }
-    // Whoever ended now would end its connection with what it has just said.
+    // A process that ended now would end its connection with what it has just sent.
     std::future::pending().await
 }
 

@@ -1,4 +1,5 @@
-//! The sides of a remote program: the leader starts the others, and tells all where the others are. They end with it.
+//! The sides of a remote program: the leader starts the others, and tells all where the others are. They end
+//! with it.
 
 use std::env;
 use std::io::{BufRead, BufReader, Write, stdin};
@@ -14,7 +15,8 @@ pub(crate) struct Sides {
 }
 
 impl Sides {
-    /// Starts sides 1 to `count` - 1 of a program, if this is the leader: by its own arguments, and `--role` and `--names`.
+    /// Starts sides 1 to `count` - 1 of a program, if this is the leader: by its own arguments, and `--role`
+    /// and `--names`.
     pub(crate) fn start(leads: bool, count: usize, names: &str) -> anyhow::Result<Self> {
         let this_binary = env::current_exe().context("cannot find this binary")?;
         let mut children = Vec::new();
@@ -31,8 +33,9 @@ impl Sides {
         Ok(Self { children })
     }
 
-    /// Tells the others where this side is, and returns where all are, the leader first. Waits for all of them. At a side that does not lead,
-    /// `told` is called with each line that the leader [tells](Self::tell) it later.
+    /// Tells the others where this side is, and returns where all are, the leader first. Waits for all of
+    /// them. At a side that does not lead, `told` is called with each line that the leader
+    /// [tells](Self::tell) it later.
     pub(crate) fn meet(
         &mut self,
         leads: bool,
@@ -86,7 +89,7 @@ impl Drop for Sides {
     }
 }
 
-/// A port that nobody has now.
+/// A free port.
 pub(crate) fn free_port() -> anyhow::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }

@@ -1,4 +1,5 @@
-//! The command in a folder of its own, without the configuration and the variables of whoever runs the tests.
+//! The command in a folder of its own, without the configuration and the variables of the user that runs the
+//! tests.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -28,7 +28,7 @@ impl Wakes {
     }
 }
 
-/// One poll, of which nobody is told more.
+/// One poll, whose wakes are ignored.
 pub fn poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     dunlin_core::__rt::renew();
     output(Pin::new(future).poll(&mut Context::from_waker(Waker::noop())))

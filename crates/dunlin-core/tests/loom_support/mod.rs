@@ -39,8 +39,8 @@ pub fn model_within(preemptions: usize, f: impl Fn() + Sync + Send + 'static) {
     eprintln!("{name}: {} executions, {:.1} s", executions.load(Relaxed), began.elapsed().as_secs_f64());
 }
 
-/// Wakes a loom thread. (Not `park`: loom's `unpark` also lets a thread go that waits for something else. Not its
-/// `Notify`, nor its `join`: they print a line of debugging each time.)
+/// Wakes a loom thread. (Not `park`: loom's `unpark` also lets a thread go that waits for something else. Not
+/// its `Notify`, nor its `join`: they print a line of debugging each time.)
 struct Signal {
     woken: loom::sync::Mutex<bool>,
     changed: Condvar,

@@ -1,4 +1,5 @@
-//! The broker: brings a customer and a worker together, and has nothing to do with what they say to each other.
+//! The broker: brings a customer and a worker together, and has nothing to do with what they say to each
+//! other.
 
 use std::collections::VecDeque;
 
@@ -14,7 +15,8 @@ enum Word {
     Gone(String),
 }
 
-/// Serves all who come in, until nobody holds the other end of `open`. Then all handles that are here are dropped, which their workers hear.
+/// Serves all that come in, until the other end of `open` has no holder. Then all handles here are dropped,
+/// which ends their workers.
 pub async fn broker(mut visitors: Receiver<EntranceServer>, mut open: Receiver<()>, mut said: Reporter) {
     let (registry, mut registrations) = channel();
     let registry: Registry = registry.share();
@@ -170,7 +172,7 @@ mod tests {
             Ok(worker)
         }
 
-        /// Whom a new customer is given.
+        /// The worker that a new customer is given.
         async fn appoints(&mut self, lost: Option<&str>) -> Result<String> {
             let mut customer = self.visitor("customer").await?;
             let call = customer.worker.call(wish("customer", lost));
@@ -223,7 +225,7 @@ mod tests {
         dunlin::block_on(async {
             let mut office = Office::open();
             let mut impatient = office.visitor("impatient").await?;
-            // (The broker tells of a wish only if somebody was lost.)
+            // (The broker reports a request only if a part was lost.)
             let heard = Event::Gone { visitor: "somebody".to_owned(), says: "impatient".to_owned() };
             alt! {
                 _ = future(impatient.worker.call(wish("impatient", Some("somebody")))) => panic!("there is no worker"),

@@ -7,7 +7,8 @@ use super::protocol::{Appointment, DeskClient, EntranceClient, Piece, Wish};
 use super::texts::Text;
 use super::words::{WordTable, pieces};
 
-/// Has its texts counted, one after the other. `pace` is how long it waits before each piece, for those who want to watch.
+/// Has its texts counted, one after the other. `pace` is how long it waits before each piece, for a visible
+/// pace.
 ///
 /// # Errors
 /// The broker did not answer the customer's first words; `patience` is how long it may take.

@@ -1,4 +1,4 @@
-//! What users see of the demo: who serves whom while it runs, and a table of what came of it.
+//! What users see of the demo: which worker serves which customer while it runs, and a table of the results.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -51,7 +51,7 @@ impl Display {
     /// Shows what a part says.
     ///
     /// # Errors
-    /// Nobody reads it any more, or it cannot be written.
+    /// Its reader has gone, or it cannot be written.
     pub(super) fn hear(&mut self, said: &Said) -> Result<(), Lost> {
         self.tally.hear(said);
         match &mut self.view {
@@ -482,7 +482,7 @@ mod tests {
             assert_eq!(code(&tally, &Ending::Done), expected);
             assert_eq!(code(&tally, &Ending::Stopped(130)), 130);
             assert_eq!(code(&tally, &Ending::Failed("no more".to_owned())), 1);
-            // And those who read it are told.
+            // And those that read it are notified.
             let report = report(&tally, false, Duration::ZERO, usize::MAX);
             assert_eq!(report.contains(" exact "), exact, "{report}");
             assert_eq!(report.contains(" WRONG "), !exact, "{report}");

@@ -11,7 +11,7 @@ use super::words::WordTable;
 /// Something has happened, at this part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Said {
-    /// Whom it has happened to: "broker", "worker 1", "customer 2", ...
+    /// The part to which it has happened: "broker", "worker 1", "customer 2", ...
     pub part: String,
     /// What.
     #[serde(flatten)]
@@ -37,21 +37,21 @@ pub enum Event {
     },
     /// The broker has a worker's handle: the worker has time.
     Registered {
-        /// Whose.
+        /// The worker of the handle.
         worker: String,
     },
     /// The broker has handed it on.
     Appointed {
-        /// Whose.
+        /// The worker of the handle.
         worker: String,
-        /// To whom.
+        /// The customer that gets it.
         customer: String,
     },
     /// The broker has heard that a visitor is gone.
     Gone {
-        /// Who.
+        /// The visitor.
         visitor: String,
-        /// Who says so.
+        /// The part that reports it.
         says: String,
     },
     /// The broker goes. It has no end on which a text could come.
@@ -68,7 +68,7 @@ pub enum Event {
     Begins {
         /// Its name.
         file: String,
-        /// To whom.
+        /// The worker that receives it.
         worker: String,
         /// How long it is.
         bytes: u64,
@@ -86,7 +86,7 @@ pub enum Event {
     Served {
         /// Of this text.
         file: String,
-        /// By whom.
+        /// The worker that counted it.
         worker: String,
         /// How long it was.
         bytes: u64,
@@ -109,12 +109,12 @@ pub enum Event {
     },
     /// The handle is the worker's again: it has gone back over itself.
     Returned {
-        /// Whose.
+        /// The worker of the handle.
         worker: String,
     },
     /// The handle has not gone back.
     NotReturned {
-        /// Whose.
+        /// The worker of the handle.
         worker: String,
         /// Why.
         why: String,
@@ -146,14 +146,14 @@ pub enum Event {
     },
     /// A worker has a customer.
     Counts {
-        /// Whose text.
+        /// The customer whose text it counts.
         customer: String,
         /// Its name.
         file: String,
     },
     /// A worker has counted a text, and the customer has the table.
     Counted {
-        /// Whose.
+        /// The customer of the text.
         customer: String,
         /// Its name.
         file: String,
@@ -162,7 +162,7 @@ pub enum Event {
         /// How much that was.
         bytes: u64,
     },
-    /// A worker's handle is lost, with whoever had it: it makes another one.
+    /// A worker's handle is lost with its holder: the worker makes another one.
     HandleLost {
         /// Why.
         why: String,
@@ -195,7 +195,7 @@ pub enum Event {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Outcome {
-    /// Nobody can know whether the worker has received this piece; those before it, it has.
+    /// It is unknown whether the worker has received this piece; it has received those before it.
     Unknown {
         /// Its number, from 0.
         piece: u64,
@@ -237,9 +237,9 @@ impl fmt::Display for Outcome {
 /// A connection of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connection {
-    /// With whom.
+    /// The node at its other end.
     pub node: String,
-    /// By a socket between the two, or by way of whom.
+    /// By a socket between the two, or the node that relays.
     pub route: String,
 }
 
@@ -272,7 +272,7 @@ impl Reporter {
         &self.part
     }
 
-    /// Tells it, if anybody still wants to know.
+    /// Prints it, if the reader is still there.
     pub async fn say(&mut self, event: Event) {
         let _ = self.to.send(Said { part: self.part.clone(), event }).await;
     }

@@ -15,7 +15,7 @@ pub async fn run(plan: &Plan, said: Shared<Sender<Said>>) {
     let (open, opened) = channel::<()>();
     let mut visitors = Some((visitors, opened));
     let (mut customers, mut others) = (Vec::new(), Vec::new());
-    // Nobody can come in before the broker is there, so those who are to be started before it wait here.
+    // No part can come in before the broker is there, so those that are started before it wait here.
     let mut early = Vec::new();
     for part in plan.parts.iter().cloned() {
         let reporter = Reporter::new(&part.name, &said);

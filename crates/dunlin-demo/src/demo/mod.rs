@@ -1,7 +1,8 @@
 //! `dunlin demo`: a broker, workers and customers, each an OS process of its own.
 //!
 //! - [`protocol`]: what they say to each other;
-//! - [`broker`], [`worker`], [`customer`]: the parts: functions of their ends, which know nothing of nodes and processes;
+//! - [`broker`], [`worker`], [`customer`]: the parts: functions of their ends, which know nothing of nodes
+//!   and processes;
 //! - [`plan`]: which parts there are, and in which order they start;
 //! - [`inside`]: the parts in one program, over local channels;
 //! - [`processes`]: the parts in processes of their own, which `part` runs: over nodes;
@@ -55,7 +56,8 @@ pub struct Options {
     /// Count the words of the files of this folder [default: some poems]
     #[arg(long, value_name = "DIR")]
     pub files: Option<PathBuf>,
-    /// Wait so long before each piece of a text (a text has about a hundred) [default: 15 on a terminal, else 0]
+    /// Wait so long before each piece of a text (a text has about a hundred) [default: 15 on a terminal, else
+    /// 0]
     #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u64).range(..=10_000))]
     pub pace: Option<u64>,
     /// Where the demo's name service listens [default: a free port of this machine]
@@ -83,7 +85,8 @@ fn place(text: &str) -> Result<String, String> {
     }
 }
 
-/// Runs `dunlin demo`. What it returns is 0 if all texts were counted exactly, 1 if not, or if that could not be written, 2 if there is nothing to count.
+/// Runs `dunlin demo`. What it returns is 0 if all texts were counted exactly, 1 if not, or if that could not
+/// be written, 2 if there is nothing to count.
 pub fn run(options: &Options, json: bool) -> ExitCode {
     let texts = match &options.files {
         None => Text::shipped(),

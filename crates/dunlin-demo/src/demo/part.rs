@@ -1,7 +1,8 @@
 //! One part, in a process of its own: what `dunlin demo` starts.
 //!
-//! The parent says on the standard input what to do, in one line; "close" in another ends the names and the broker in order; its end ends everything at once: so a
-//! part does not outlive its parent, however that ends. What happens goes to the standard output, a JSON object in each line.
+//! The parent says on the standard input what to do, in one line; "close" in another ends the names and the
+//! broker in order; its end ends everything at once: so a part does not outlive its parent, however that
+//! ends. What happens goes to the standard output, a JSON object in each line.
 
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
@@ -91,9 +92,9 @@ async fn run(task: Task, closed: Receiver<()>) -> Result<(), String> {
     let tx = tx.share();
     let mut said = Reporter::new(&task.part.name, &tx);
     let is_names = task.part.role == Role::Names;
-    // What somebody's configuration says of other applications is nothing to the demo.
+    // A user's configuration of other applications does not concern the demo.
     let builder = Node::builder().no_config().app(&task.application).names(&task.names);
-    // That the connections are direct is to be seen: nobody relays.
+    // The connections are to be visibly direct: no node relays.
     let builder = builder.grace(GRACE).heartbeat(HEARTBEAT).relay(false).serve_names(is_names);
     let joined = builder.listen(if is_names { &task.names } else { "127.0.0.1:0" }).join().await;
     let node = joined.as_ref().ok().cloned();
@@ -103,7 +104,7 @@ async fn run(task: Task, closed: Receiver<()>) -> Result<(), String> {
             let (name, address) = (node.me().to_string(), node.listening()[0].clone());
             said.say(Event::Joined { node: name, address }).await;
             let played = take_part(&node, &task, closed, said.clone()).await;
-            // Whoever is killed does not leave in order, and those who stay do not mind.
+            // A killed part does not leave in order, and the remaining ones tolerate that.
             played.and(node.leave().await.map_err(|error| error.to_string()))
         }
         Err(error) => Err(error.to_string()),
@@ -159,7 +160,8 @@ async fn take_part(node: &Node, task: &Task, mut closed: Receiver<()>, said: Rep
     }
 }
 
-/// Writes what is said; beside what a customer says of being served, with whom its node is connected; and when the broker goes, what its node has carried.
+/// Writes events; beside a customer's event of being served, the node it is connected with; and when the
+/// broker leaves, what its node has carried.
 fn write(mut said: Receiver<Said>, node: Option<Node>) {
     let mut out = std::io::stdout().lock();
     while let Ok(Some(said)) = said.next().wait() {

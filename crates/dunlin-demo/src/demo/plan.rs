@@ -36,7 +36,8 @@ pub enum Role {
 pub struct Plan {
     /// The parts, in the order in which they are started.
     pub parts: Vec<Part>,
-    /// Whether each process is started only when the one before has joined. (To join one needs no names, and no broker.)
+    /// Whether each process is started only when the one before has joined. (To join one needs no names, and
+    /// no broker.)
     pub in_turn: bool,
     /// So long a customer waits before each piece of a text.
     pub pace: Duration,

@@ -18,9 +18,10 @@ use super::part::{PART, Task};
 use super::plan::{Part, Plan, Role};
 use super::signals;
 
-/// So long the parts may say nothing, before the demo is given up: longer than anything takes when all goes well.
+/// So long the parts may say nothing, before the demo is given up: longer than anything takes when all goes
+/// well.
 const SILENCE: Duration = Duration::from_secs(30);
-/// So long those may say nothing who have lost their broker. Connections are over after less.
+/// How long parts that have lost their broker may be silent. Connections are over after less.
 const WITHOUT_BROKER: Duration = Duration::from_secs(6);
 /// So long parts may take to leave when they are told to end at once. Then they are killed.
 const LEAVING: Duration = Duration::from_secs(3);
@@ -30,7 +31,7 @@ const LEAVING: Duration = Duration::from_secs(3);
 pub enum Ending {
     /// All parts have come to their ends.
     Done,
-    /// By a signal, or since nobody can be told any more; the code is what the shell expects.
+    /// By a signal, or because its output cannot be read any more; the code is what the shell expects.
     Stopped(u8),
     /// It could not go on.
     Failed(String),
@@ -86,8 +87,8 @@ impl Process {
     }
 }
 
-/// Runs the parts of a plan, each in a process, until all have ended: there is none left when this returns. `names`: where the name service is to listen.
-/// If `hear` fails, they are ended.
+/// Runs the parts of a plan, each in a process, until all have ended: there is none left when this returns.
+/// `names`: where the name service is to listen. If `hear` fails, they are ended.
 ///
 /// # Cancel safety
 /// Dropped, it kills the processes.
@@ -96,7 +97,8 @@ pub async fn run(plan: &Plan, names: Option<&str>, mut hear: impl FnMut(&Said) -
     let mut signals = signals::signals();
     let application = format!("demo {:016x}", random());
     let address = names.map_or_else(free_address, str::to_owned);
-    // Before eight processes say each in its own way that they cannot find it. (It is closed again at once, for the process that serves the names.)
+    // Before eight processes say each in its own way that they cannot find it. (It is closed again at once,
+    // for the process that serves the names.)
     if let Err(error) = Networks::default().listen(&address).await {
         return Ending::Unbegun(elsewhere(&error));
     }
@@ -131,7 +133,7 @@ pub async fn run(plan: &Plan, names: Option<&str>, mut hear: impl FnMut(&Said) -
             signal = signals.recv() => if let Ok(code) = signal {
                 stop = Some(Ending::Stopped(code));
                 if is_stopping {
-                    // Somebody is impatient.
+                    // A second signal.
                     kill_at = Some(Instant::now());
                 }
             },
@@ -144,7 +146,7 @@ pub async fn run(plan: &Plan, names: Option<&str>, mut hear: impl FnMut(&Said) -
                     if matches!(said.event, Event::Joined { .. }) {
                         start_next(&mut processes, &said.part);
                     }
-                    // Of those who were told to end, some miss others, and have nothing to say that is news.
+                    // Of the parts that were told to end, some miss others, and have nothing new to report.
                     let misses = matches!(
                         said.event,
                         Event::Failed { .. } | Event::Lost { .. } | Event::NotServed { .. } | Event::NotReturned { .. }
@@ -200,7 +202,8 @@ fn elsewhere(why: &dyn std::fmt::Display) -> String {
     format!("{why}: choose another address with --names, or leave that out")
 }
 
-/// Starts the next process, if this part, which has joined or ended, is that of the last one that was started.
+/// Starts the next process, if this part, which has joined or ended, is that of the last one that was
+/// started.
 fn start_next(processes: &mut [Process], part: &str) {
     let Some(last) = processes.iter().rposition(|process| process.is_started) else { return };
     if processes[last].part.name == part
@@ -210,7 +213,8 @@ fn start_next(processes: &mut [Process], part: &str) {
     }
 }
 
-/// When there are no customers any more, or no workers, the broker is not needed; and when all others have gone, neither are the names.
+/// When there are no customers any more, or no workers, the broker is not needed; and when all others have
+/// gone, neither are the names.
 fn close_in_order(processes: &mut [Process]) {
     let ended = |processes: &[Process], who: fn(&Role) -> bool| {
         processes.iter().all(|process| process.has_ended || !who(&process.part.role))
@@ -249,7 +253,7 @@ async fn tend(index: usize, task: Task, mut orders: Receiver<Order>, mut news: S
                         Ok(Order::Leave) => drop(input.take()),
                         Ok(Order::Kill) => drop(child.start_kill()),
                         Ok(Order::Start) => {}
-                        // Nobody wants it any more.
+                        // It is not needed any more.
                         Err(_) => break child.kill().await.and(child.wait().await),
                     }
                 }
@@ -295,7 +299,7 @@ async fn pass_on(says: impl AsyncRead + Unpin, part: String, mut news: Shared<Se
     }
 }
 
-/// An address of this machine that was free a moment ago: of those that the system gives to nobody who does not ask for them.
+/// An address of this machine that was free a moment ago: of those that the system assigns only on request.
 fn free_address() -> String {
     let ports = (0..100).map(|_| 20_000 + (random() % 12_000) as u16);
     let free = ports.map(|port| TcpListener::bind(("127.0.0.1", port))).find_map(Result::ok);
@@ -303,7 +307,7 @@ fn free_address() -> String {
     free.map_or_else(|_| "127.0.0.1:7400".to_owned(), |address| address.to_string())
 }
 
-/// A number that nobody can guess, and that no other run has.
+/// A number that cannot be guessed, and that no other run has.
 fn random() -> u64 {
     RandomState::new().hash_one(())
 }

@@ -5,7 +5,7 @@
 //!          ── name, handle ─────▶               Registry: shared by all workers, and claimed for these two messages
 //! customer ── wish ─────────────▶ broker
 //!          ◀── a worker's handle ─
-//!          ── text, piece by piece ───────▶ worker      Desk: directly, whoever handed the handle on
+//!          ── text, piece by piece ───────▶ worker      Desk: directly, whichever part handed the handle on
 //!          ◀── table of words ────────────
 //!          ── the handle, over itself ────▶             and the worker registers it again
 //! ```
@@ -29,10 +29,10 @@ pub struct Entrance {
 /// A handle of the way to the broker that all workers share.
 pub type Registry = Shared<Sender<Registration>>;
 
-/// A registration is two messages, so a worker claims the [`Registry`] for them: nobody comes between.
+/// A registration is two messages, so a worker claims the [`Registry`] for them: no other comes between.
 #[derive(Serialize, Deserialize)]
 pub enum Registration {
-    /// First: who it is.
+    /// First: its name.
     Name(String),
     /// Then: its handle.
     Handle(Handle),
@@ -41,7 +41,7 @@ pub enum Registration {
 /// What a customer asks the broker.
 #[derive(Serialize, Deserialize)]
 pub struct Wish {
-    /// Who asks.
+    /// The customer that asks.
     pub customer: String,
     /// A worker that has got lost with a text of this customer.
     pub lost: Option<String>,
@@ -50,13 +50,14 @@ pub struct Wish {
 /// What the broker answers.
 #[derive(Serialize, Deserialize)]
 pub struct Appointment {
-    /// Who it is.
+    /// Its name.
     pub worker: String,
     /// Its handle.
     pub handle: Handle,
 }
 
-/// Who holds it is served by the worker that has made it. There is one of each worker, and it goes round: worker, broker, customer, worker.
+/// Its holder is served by the worker that made it. Each worker has one, which goes round: worker, broker,
+/// customer, worker.
 #[derive(Serialize, Deserialize)]
 pub struct Handle {
     /// The customer's side of the desk.
@@ -79,7 +80,7 @@ pub struct Desk {
 pub enum Piece {
     /// A text begins.
     Begin {
-        /// Whose.
+        /// The customer.
         customer: String,
         /// Its name.
         file: String,

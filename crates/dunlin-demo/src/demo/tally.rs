@@ -75,7 +75,7 @@ pub(super) struct Link {
 /// What the broker's node and another have carried between them.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Carried {
-    /// Whose node it is.
+    /// The part whose node it is.
     pub(super) part: String,
     pub(super) sent: u64,
     pub(super) received: u64,

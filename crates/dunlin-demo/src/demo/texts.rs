@@ -47,7 +47,8 @@ impl Text {
         SHIPPED.iter().map(|(name, _)| Self::Shipped((*name).to_owned())).collect()
     }
 
-    /// The files of a folder, by name: not what is in folders in it, nor what begins with a dot. What cannot be read is among them: whoever is to read it says so.
+    /// The files of a folder, by name: without those in its folders, and without names that begin with a dot.
+    /// Unreadable files are among them: the customer that is to read one reports it.
     ///
     /// # Errors
     /// As of [`std::fs::read_dir`].

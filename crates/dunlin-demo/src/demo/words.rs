@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// How often each word is in a text. A word is what stands between characters that are neither letters nor digits; capitals count as small letters.
+/// How often each word is in a text. A word is what stands between characters that are neither letters nor
+/// digits; capitals count as small letters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct WordTable(BTreeMap<String, u64>);
@@ -64,7 +65,8 @@ impl Counter {
     }
 }
 
-/// A text in about a hundred pieces, which may end in the middle of a word: of at least 64 bytes and at most a mebibyte each.
+/// A text in about a hundred pieces, which may end in the middle of a word: of at least 64 bytes and at most
+/// a mebibyte each.
 pub fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let size = text.len().div_ceil(100).clamp(64, 1 << 20);
     let mut rest = text;
@@ -82,7 +84,8 @@ mod tests {
 
     #[test]
     fn a_text_in_pieces_has_the_words_that_it_has() {
-        // The last letter of a Greek word has a small form of its own, so a word is not to be made small in parts.
+        // The last letter of a Greek word has a small form of its own, so a word is not to be made small in
+        // parts.
         let text = "Tyger, tyger: 2 'tygers'. ὈΔΥΣΣΕΎΣ ὈΔΥΣΣΕΎΣ, naïve\u{a0}Straße--and\nmore";
         let expected = WordTable::of(text);
         assert_eq!((expected.words(), expected.distinct()), (10, 8));

@@ -1,4 +1,4 @@
-//! A worker: counts the words of texts, for whoever holds its handle.
+//! A worker: counts the words of texts, for the holder of its handle.
 
 use dunlin::prelude::*;
 
@@ -41,12 +41,14 @@ pub async fn worker(mut entrance: EntranceClient, patience: Duration, mut said: 
                 break error;
             }
         };
-        // The broker has closed, and has dropped the handle; or whoever had it is lost. If there is no broker any more, registering tells.
+        // The broker has closed, and has dropped the handle; or its holder is lost. If there is no broker any
+        // more, registering shows it.
         lost = Some(why);
     }
 }
 
-/// An end is where it was used last, and until then the node before answers for it. So a worker uses what has come home, and the customer may go.
+/// An end is where it was used last, and until then the node before answers for it. So a worker uses what has
+/// come home, and the customer may go.
 async fn comes_home(client: &mut DeskClient, desk: &mut DeskServer) -> Result {
     let (sent, received) = par!(client.text.send(Piece::Home), desk.text.recv());
     sent?;

@@ -17,7 +17,7 @@ use super::protocol::Part;
 pub(super) const APPLICATION: &str = "dunlin-farm";
 /// The name of the door.
 const DOOR: &str = "door";
-/// Where a farm is if nobody says otherwise: after the ports of the name services.
+/// The default address of a farm: after the ports of the name services.
 pub(super) const ADDRESS: &str = "127.0.0.1:7416";
 
 /// What is to be had at the door of a farm.
@@ -46,11 +46,11 @@ impl From<Part<Package>> for Calling {
 /// Where workers come in: the bundle that a farm's node has an acceptor of.
 #[derive(Debug, Bundle)]
 pub(super) struct Door {
-    /// What whoever has come in is given.
+    /// What a worker that has come in is given.
     pub(super) calling: ToClient<Calling>,
 }
 
-/// The master's node: it serves the names itself, and lets in whoever comes, be it to hear that all `is_over`.
+/// The master's node: it serves the names itself, and admits every worker, even if all `is_over`.
 ///
 /// # Errors
 /// It cannot listen there.
@@ -67,14 +67,14 @@ pub(super) async fn opens(address: &str, grace: Duration, calling: Calling, is_o
 }
 
 async fn welcomes(mut guest: Guest<DoorServer>, calling: Calling) {
-    // Who has gone again needs nothing.
+    // A worker that has left again needs nothing.
     let _ = guest.calling.send(calling).await;
 }
 
 /// A worker's node, and what it is to do.
 ///
 /// # Errors
-/// Nobody answers at the address; or who does has no farm.
+/// No node answers at the address, or the one that does has no farm.
 pub(super) async fn enters(address: &str, grace: Duration) -> Result<(Node, Calling)> {
     // Else it would wait for one without a word.
     Networks::default().dial(address).await?;

@@ -21,13 +21,14 @@ use super::worker::{Leave, worker};
 /// So long what has been told to end may take to do so.
 const ENDING: Duration = Duration::from_secs(10);
 
-/// Who works on a farm, and how they are reached: the options that all farms have.
+/// The workers of a farm, and how they are reached: the options that all farms have.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Hands {
-    /// How many workers to start, each a process of the system. Default: one for each core. With 0 it waits for workers to join
+    /// How many workers to start, each a process of the system. Default: one for each core. With 0 it waits
+    /// for workers to join
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=512))]
     pub workers: Option<u16>,
-    /// Start the workers in this process instead: no sockets, and nobody can join
+    /// Start the workers in this process instead: no sockets, and no other worker can join
     #[arg(long, conflicts_with_all = ["listen", "grace"])]
     pub inside: bool,
     /// All workers share one channel of jobs, and one of results
@@ -113,12 +114,13 @@ where
 enum Crew {
     /// In this process.
     Inside,
-    /// Each in its own; the node is theirs to join. Whether all is over, those hear who come then.
+    /// Each in its own; the node is theirs to join. Workers that come later learn whether all is over.
     Processes(Node, Vec<Child>, Arc<AtomicBool>),
 }
 
 impl Crew {
-    /// Starts the workers, which take part as soon as the master runs. `leave`: when they are to leave, if they are in this process.
+    /// Starts the workers, which take part as soon as the master runs. `leave`: when they are to leave, if
+    /// they are in this process.
     async fn start<J: Job>(hands: &Hands, part: Part<J>, leave: &Leave, show: &Show) -> Result<Self, Failure>
     where
         Calling: From<Part<J>>,
@@ -163,14 +165,15 @@ impl Crew {
         }
     }
 
-    /// Who comes from now on has nothing to do.
+    /// A worker that comes from now on has nothing to do.
     fn close(&self) {
         if let Self::Processes(_, _, is_over) = self {
             is_over.store(true, Ordering::Release);
         }
     }
 
-    /// Waits until all processes have ended, as they have been told to, and leaves. (Before that, who comes only now would find nobody to tell it.)
+    /// Waits until all processes have ended, as they were asked to, and leaves. (Before that, a late worker
+    /// would find no master.)
     async fn end(self, show: &Show) {
         let Self::Processes(node, children, _) = self else { return };
         let ended = async {

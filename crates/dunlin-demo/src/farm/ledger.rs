@@ -1,4 +1,4 @@
-//! Who has to do what: the master's book.
+//! What each worker has to do: the master's book.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -6,7 +6,7 @@ use super::protocol::{Job, Numbered};
 
 /// The jobs of one run: which are to be given out, which are out, and which are done.
 ///
-/// A job is done once, whoever reports it, and however often it was given out.
+/// A job is done once, whichever worker reports it, and however often it was given out.
 #[derive(Debug)]
 pub(super) struct Ledger<J> {
     first: u64,
@@ -38,7 +38,7 @@ impl<J: Job> Ledger<J> {
         self.left
     }
 
-    /// The next that somebody is to do.
+    /// The next job to be given out.
     pub(super) fn give(&mut self) -> Option<Numbered<J>> {
         loop {
             let index = self.to_give.pop_front()?;
@@ -61,7 +61,8 @@ impl<J: Job> Ledger<J> {
         Some(index)
     }
 
-    /// These have to be done by others. They come last: in a shared farm some of them may be in good hands, and done until then.
+    /// These have to be done by others. They come last: in a shared farm some of them may be in good hands,
+    /// and done until then.
     pub(super) fn back(&mut self, numbers: impl IntoIterator<Item = u64>) -> usize {
         let before = self.to_give.len();
         for number in numbers {

@@ -1,4 +1,4 @@
-//! The master: gives out jobs, and gathers what comes of them, whoever comes and goes meanwhile.
+//! The master: gives out jobs, and gathers the results, whichever workers come and go meanwhile.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,8 @@ pub enum Sharing {
     Multiplexed,
 }
 
-/// So many jobs wait in the channel of a shared farm: as a rendezvous, each would keep the master for a round trip.
+/// So many jobs wait in the channel of a shared farm: as a rendezvous, each would keep the master for a round
+/// trip.
 const AHEAD: usize = 16;
 
 /// What a master tells while it works.
@@ -44,7 +45,8 @@ pub enum Event<R> {
         worker: u64,
         /// What it was called.
         name: String,
-        /// So many jobs are given to others. (In a shared farm nobody knows which it had: all that were out, unless they are done first.)
+        /// So many jobs are given to others. (In a shared farm it is not known which it had: all that were
+        /// out, unless they are done first.)
         back: usize,
     },
     /// A job is done.
@@ -102,7 +104,8 @@ enum Heard<J: Job> {
 }
 
 impl<J: Job> Master<J> {
-    /// A master without workers: they come with a copy of its [part](Self::part). `buffer`: so many jobs may wait at each, beside the one that it does.
+    /// A master without workers: they come with a copy of its [part](Self::part). `buffer`: so many jobs may
+    /// wait at each, beside the one that it does.
     pub fn new(sharing: Sharing, buffer: usize) -> Self {
         let (enrol, enrolments) = channel();
         let (common, shared) = match sharing {
@@ -172,7 +175,7 @@ impl<J: Job> Master<J> {
         }
         // One that is done, and those that wait for it.
         let room = self.part.buffer + 1;
-        // Always to who has least, so that at the end nobody has many while others have none.
+        // Always to the worker with least, so that at the end none has many while others have none.
         while let Some(desk) = self
             .workers
             .iter_mut()

@@ -1,8 +1,9 @@
 //! `dunlin farm`: a master divides work among workers, which may be anywhere, and come and go as they like.
 //!
-//! - `protocol.rs`: what they say to each other; [`master`], [`mod@worker`]: the two components, `ledger.rs` the master's book. They know ends, and nothing of nodes;
-//! - `door.rs`: how they find each other over nodes; `hands.rs`: a farm from its opening to its end, and the workers
-//!   that it starts itself; `show.rs`: what people and scripts see;
+//! - `protocol.rs`: what they say to each other; [`master`], [`mod@worker`]: the two components, `ledger.rs`
+//!   the master's book. They know ends, and nothing of nodes;
+//! - `door.rs`: how they find each other over nodes; `hands.rs`: a farm from its opening to its end, and the
+//!   workers that it starts itself; `show.rs`: what people and scripts see;
 //! - [`mandelbrot`], [`fourier`]: the work, and the two commands.
 
 mod door;
@@ -40,7 +41,8 @@ const CLOSING: Duration = Duration::from_millis(200);
 pub enum Farm {
     /// Draw the Mandelbrot set on a farm of workers, which may come and go meanwhile
     Mandelbrot(mandelbrot::Args),
-    /// Compute a Fourier series on a farm of workers, in different numbers of packages, and print how long that takes
+    /// Compute a Fourier series on a farm of workers, in different numbers of packages, and print how long
+    /// that takes
     Fourier(fourier::Args),
     /// Join a farm that runs, whichever it is; Ctrl-C leaves it in order
     Worker(Joining),
@@ -90,7 +92,8 @@ impl Farm {
     }
 }
 
-/// A channel that ends when this process is asked to end: then all leave in order. And what has asked, once it has. Asked again, it ends at once.
+/// A channel that ends when this process is asked to end: then all leave in order. And what has asked, once
+/// it has. Asked again, it ends at once.
 fn interrupted() -> Result<(Leave, Arc<OnceLock<Signal>>), Failure> {
     let ((stay, leave), signal) = (channel(), Arc::new(OnceLock::new()));
     let (mut signals, asked) = (Signals::hear()?, signal.clone());
@@ -145,7 +148,7 @@ async fn works<J: Job>(part: Part<J>, args: &Joining, leave: &Leave, show: &Show
         .map(|number| {
             let name = format!("{host}process {} number {number}", std::process::id());
             let mut told = told.clone();
-            // Nobody waits for those who listen.
+            // The farm does not wait for its observers.
             let tell = move |what| drop(told.send_nowait((number, what)));
             spawn(worker(part.clone(), name, leave.clone(), tell))
         })
@@ -177,8 +180,8 @@ async fn works<J: Job>(part: Part<J>, args: &Joining, leave: &Leave, show: &Show
     Ok(ended)
 }
 
-/// What `dunlin node` runs of the farms: a worker, of one farm after the other, of those that come to its node's
-/// names. It does not return unless it fails.
+/// What `dunlin node` runs of the farms: a worker, of one farm after the other, of those that come to its
+/// node's names. It does not return unless it fails.
 ///
 /// # Errors
 /// [`Failure::Failed`], if the node is not one of the application that all farms are.
@@ -223,7 +226,7 @@ pub async fn serve(node: Node, output: Output) -> Result<(), Failure> {
 /// Gives the number of jobs that it has done.
 async fn serves<J: Job>(part: Part<J>, node: &Node, output: Output) -> Result<u64> {
     output.say(&json!({ "event": "enrolled" }), || "working for a farm".to_owned());
-    // Nobody asks it to leave: it is dropped then, and what it had is given to others.
+    // It is not asked to leave: it is dropped then, and its jobs are given to others.
     let (_stay, leave) = channel();
     let done = Arc::new(AtomicU64::new(0));
     let counted = done.clone();

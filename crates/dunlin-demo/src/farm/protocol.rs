@@ -1,4 +1,5 @@
-//! What a master and its workers say to each other. Nothing here knows of nodes: the same ends work inside a program, and between programs.
+//! What a master and its workers say to each other. Nothing here knows of nodes: the same ends work inside a
+//! program, and between programs.
 //!
 //! ```text
 //! shared                                            multiplexed
@@ -10,7 +11,8 @@
 //!   one channel back, whose sender they share        which sends its server's face to the master
 //! ```
 //!
-//! In both each worker *enrols*, and says its farewell on a channel of its own: that channel ends without one when the worker is lost.
+//! In both each worker *enrols*, and says its farewell on a channel of its own: that channel ends without one
+//! when the worker is lost.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -27,7 +29,8 @@ pub trait Job: Portable + Clone + fmt::Debug + Sync {
     /// Does it, and looks now and then whether it is to stop. `None`: it has stopped before its end.
     fn work(&self, is_asked: &dyn Fn() -> bool) -> Option<Self::Outcome>;
 
-    /// Whether it takes longer than about half a millisecond, so that it must not hold up what else the worker's thread does.
+    /// Whether it takes longer than about half a millisecond, so that it must not hold up what else the
+    /// worker's thread does.
     fn is_long(&self) -> bool;
 }
 
@@ -74,7 +77,8 @@ pub struct Enrolment<J: Job> {
 
 /// What a worker and the master of a multiplexed farm have between them: the worker is the client.
 ///
-/// (A bundle with a parameter, which `#[derive(Bundle)]` does not make.) The factory's policy is that of the jobs' channel.
+/// (A bundle with a parameter, which `#[derive(Bundle)]` does not make.) The factory's policy is that of the
+/// jobs' channel.
 #[derive(Debug)]
 pub struct Desk<J>(PhantomData<J>);
 
@@ -123,7 +127,7 @@ pub struct Part<J: Job> {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct SharedEnds<J: Job> {
-    /// What is to be done, by whoever takes it.
+    /// What is to be done, by the worker that takes it.
     pub jobs: Shared<Receiver<Numbered<J>>>,
     /// What has come of it.
     pub reports: Shared<Sender<Report<J::Outcome>>>,

@@ -1,4 +1,5 @@
-//! What people and scripts see: a bar and lines on the standard error, or one JSON object per line on the standard output.
+//! What people and scripts see: a bar and lines on the standard error, or one JSON object per line on the
+//! standard output.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;

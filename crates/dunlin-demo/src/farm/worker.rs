@@ -1,4 +1,5 @@
-//! A worker: takes jobs, does them, reports. It comes when it likes, and goes when it is told to, and what it has not done then others do.
+//! A worker: takes jobs, does them, reports. It comes when it likes, and goes when it is told to, and what it
+//! has not done then others do.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -35,8 +36,8 @@ pub enum Told {
     Reported,
 }
 
-/// Works until the farm has nothing more to do, or `leave` ends. Then it stops, gives back what it has not done, and returns when
-/// the master knows.
+/// Works until the farm has nothing more to do, or `leave` ends. Then it stops, gives back what it has not
+/// done, and returns when the master knows.
 ///
 /// # Errors
 /// The farm's node is lost; or a job has panicked. Others do what it had taken.
@@ -155,7 +156,8 @@ async fn works<J: Job>(
     let mut computing: Option<Computing<J>> = None;
     let mut unreceived = VecDeque::new();
     'next: loop {
-        // It outlives the choices that it loses: else what another node has on its way to it is sent back each time.
+        // It outlives the choices that it loses: else what another node has on its way to it is sent back
+        // each time.
         let mut next = jobs.next();
         loop {
             while computing.is_none()
@@ -179,7 +181,8 @@ async fn works<J: Job>(
                         continue 'next;
                     }
                     None => {
-                        // The last may have been received, and that is still to be heard. If not, nobody wants them.
+                        // The last may have been received, which is not known yet. If not, they are not
+                        // needed.
                         for posted in unreceived {
                             if posted.await.is_ok() {
                                 tell(Told::Reported);

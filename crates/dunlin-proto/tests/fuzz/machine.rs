@@ -1,5 +1,5 @@
-//! One machine, driven by any bytes: sockets, what arrives on them (valid frames, and anything), time, and what its own side
-//! says.
+//! One machine, driven by any bytes: sockets, what arrives on them (valid frames, and anything), time, and
+//! what its own side says.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub(crate) fn run(data: &[u8]) {
 /// One end of a socket: the driver's.
 #[derive(Debug, Default)]
 struct Socket {
-    /// Whether this node has dialled, and whom.
+    /// Whether this node has dialled, and which node.
     dialled: Option<DialId>,
     /// What the machine has written and is no whole message yet.
     written: BytesMut,
@@ -98,8 +98,8 @@ impl World {
         }
     }
 
-    /// Two nodes are connected. Two channels have their homes here, and each of them a node that may send, with
-    /// one credit; one has its home there.
+    /// Two nodes are connected. Two channels have their homes here, and each of them a node that may send,
+    /// with one credit; one has its home there.
     fn begin(&mut self) {
         let face =
             || Declaration { face: Face::Sender, shared: false, expects: Expected::Unknown, schema: Bytes::new() };
@@ -415,7 +415,8 @@ impl World {
 
     /// Does what the machine wants until it wants nothing.
     fn settle(&mut self) {
-        // One thing leads to few others: what arrives in one piece to one action a frame, each of at least two bytes.
+        // One thing leads to few others: what arrives in one piece to one action a frame, each of at least
+        // two bytes.
         let most = 1000 + 2 * self.arrived + 100 * self.asked;
         let mut done = 0;
         while let Some(action) = self.machine.poll() {
@@ -466,7 +467,8 @@ impl World {
             }
             // As a node says that has nothing under this key.
             Action::Read(_, channel, _) => self.machine.end_proxy(self.now, channel, End::Gone),
-            // A half has gone to another node, which has it beside those that it has attached itself: of a home there is one at most.
+            // A half has gone to another node, which has it beside those that it has attached itself: of a
+            // home there is one at most.
             Action::Home(_, _, HomeHears::Take) => self.given += 1,
             Action::Home(..)
             | Action::Proxy(..)
@@ -517,7 +519,7 @@ impl World {
         }
     }
 
-    /// All sockets are lost and nobody comes again: then nothing is left but what this node's own side has.
+    /// All sockets are lost and none comes again: then nothing is left but what this node's own side has.
     fn end(&mut self) {
         while let Some((id, _)) = self.sockets.pop_first() {
             self.machine.closed(self.now, id);

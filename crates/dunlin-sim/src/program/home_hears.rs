@@ -105,7 +105,7 @@ impl World {
                     return self.broke("a value that nobody sent");
                 };
                 if self.channels[at].ended.as_ref().is_some_and(|(how, _)| *how != End::Retired) {
-                    // Nobody receives it.
+                    // It is not received.
                     return self.ends_arrive_late(self.offers[offer].cargo.clone(), proc, giver);
                 }
                 if !self.arrives(at, from_proc, offer, Some(&value)) {
@@ -130,7 +130,7 @@ impl World {
                 self.channels[at].buffer.push_back(offer);
                 self.offers[offer].giver = Some(giver);
                 if !self.healed && !self.offers[offer].cargo.is_empty() && self.random.chance(20) {
-                    // As who took them, its program may be slow to say so.
+                    // Like the takers, its program may be slow to report it.
                     let wait = self.random.below(50_000);
                     self.after(wait, Event::EndsCome(offer));
                 } else {
@@ -193,7 +193,7 @@ impl World {
                 known.sort_unstable();
                 let event = self.coverage.events;
                 let settled = |offer: &u64| known.contains(offer) || self.offers[*offer as usize].decided_in == event;
-                // What came as the channel ended was told to nobody.
+                // What came as the channel ended was reported to no program.
                 let has_ended = self.channels[at].ended.is_some();
                 if !known.iter().all(|offer| stood.contains(offer)) || !(has_ended || stood.iter().all(settled)) {
                     return self.broke(format!("channel {at} loses {stood:?} of n{from}, and knows of {known:?}"));
@@ -244,7 +244,8 @@ impl World {
         }
     }
 
-    /// An offer or a value arrives at its home: of the right life, once, whole, in order, and while it stands.
+    /// An offer or a value arrives at its home: of the right life, once, whole, in order, and while it
+    /// stands.
     fn arrives(&mut self, at: usize, from_proc: usize, offer: usize, bytes: Option<&Bytes>) -> bool {
         let before = self.broken.is_some();
         let Some(entry) = self.offers.get(offer) else {
@@ -257,7 +258,8 @@ impl World {
         } else if arrived {
             self.broke(format!("{offer} arrives twice"));
         } else if outcome == Some(Outcome::NotTaken) && self.senders[sender].stage != Stage::Over {
-            // If the sender is over, the home has not heard of it yet; it must not take it, and `happens` checks.
+            // If the sender is over, the home has not heard of it yet; it must not take it, and `happens`
+            // checks.
             self.broke(format!("{offer} arrives, and its sender was told that it is not taken"));
         } else if bytes.is_some_and(|bytes| *bytes != value(offer, size)) {
             self.broke(format!("the value of {offer} has changed on its way"));

@@ -1,4 +1,5 @@
-//! What runs on the nodes: senders that offer, and homes that take. The homes are a small honest model of a channel's queue.
+//! What runs on the nodes: senders that offer, and homes that take. The homes are a small honest model of a
+//! channel's queue.
 //!
 //! - here: their books; [`setting_up`]: how they are set up;
 //! - [`sending`]: what senders do; [`sender_hears`]: what they hear, and whether it is true;
@@ -29,7 +30,7 @@ pub(crate) enum AtHome {
     Asked(u64),
     Granted(u64),
     Held,
-    /// Its sender was told what became of it, or there is nobody to tell.
+    /// Its sender was told the outcome, or there is no sender any more.
     Done,
 }
 
@@ -60,13 +61,14 @@ pub(crate) struct Offer {
     pub(crate) withdrawing: bool,
     pub(crate) failed_by_home: bool,
     pub(crate) outcome: Option<Outcome>,
-    /// The event in which the home's program last decided about it. What its machine had heard by then may still come.
+    /// The event in which the home's program last decided about it. What its machine had heard by then may
+    /// still come.
     pub(crate) decided_in: u64,
     /// Its place among what went on credit.
     pub(crate) number: u64,
     /// The ends in it.
     pub(crate) cargo: Vec<usize>,
-    /// Who has given them, as the home has heard, and who has taken them, as the sender has.
+    /// The node that gave them, as the home knows, and the node that took them, as the sender knows.
     pub(crate) giver: Option<Contact>,
     pub(crate) taker: Option<Contact>,
 }
@@ -90,7 +92,8 @@ pub(crate) enum Stage {
         since: u64,
     },
     Attached,
-    /// The home has retired the channel. What it has credits for may still be sent; then it says that it is gone.
+    /// The home has retired the channel. What it has credits for may still be sent; then it says that it is
+    /// gone.
     Closing,
     Over,
 }
@@ -154,7 +157,8 @@ fn value(offer: usize, size: usize) -> Bytes {
     Bytes::from(bytes)
 }
 
-/// Whether this value is offered, or granted, unread. Nobody here reads: in its place there comes what says where it can be read, and that is what is sent here.
+/// Whether this value is offered, or granted, unread. No node here reads: in its place comes the address
+/// where it can be read, and that is what is sent here.
 pub(crate) fn goes_unread(ticket: u64) -> bool {
     ticket % 4 == 3
 }

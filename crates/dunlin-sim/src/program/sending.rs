@@ -37,7 +37,7 @@ impl World {
 
     /// The channel was retired: the last values on credits, and then the end.
     fn closes(&mut self, at: usize) {
-        // Who has retired it before says nothing behind that.
+        // A sender that has retired it before sends nothing after that.
         let retired = self.senders[at].ended.contains(&End::Retired);
         while !retired
             && self.senders[at].credits > 0

@@ -18,8 +18,8 @@ use crate::{Receiver, SendError, Sender};
 /// It receives the next value when both have the last one.
 ///
 /// # Errors
-/// As [all blocks](super#how-they-end). When one output has ended in order, the other still gets the value in hand before this
-/// returns; poison of one does not wait for the other.
+/// As [all blocks](super#how-they-end). When one output has ended in order, the other still gets the value in
+/// hand before this returns; poison of one does not wait for the other.
 ///
 /// # Cancel safety
 /// Dropped, it leaves its channels; a value in hand is dropped.
@@ -86,14 +86,15 @@ async fn send_both<T: Clone>(one: &mut Sender<T>, other: &mut Sender<T>, value: 
 ///          1 2 3
 /// ```
 ///
-/// The receive is [extended](crate::Receiver::recv_extended): a send into the tap ends when what comes out of it was received. So a
-/// rendezvous through a tap is a rendezvous still, and nobody notices that it is there, but by the time that the watcher takes.
+/// The receive is [extended](crate::Receiver::recv_extended): a send into the tap ends when what comes out of
+/// it was received. So a rendezvous through a tap is a rendezvous still, and only the time that the watcher
+/// takes shows that it is there.
 ///
 /// A watcher that leaves is not missed: the tap goes on without it.
 ///
 /// # Errors
-/// As [all blocks](super#how-they-end). A send whose value the tap had in hand has been received, by the tap: it was `Ok`, and the
-/// value is in this error.
+/// As [all blocks](super#how-they-end). A send whose value the tap had in hand has been received, by the tap:
+/// it was `Ok`, and the value is in this error.
 ///
 /// # Cancel safety
 /// Dropped, it leaves its channels; a value in hand is dropped.

@@ -12,7 +12,7 @@ use crate::{Error, Reason, Receiver, RecvError, SendError, Sender, Why};
 /// use dunlin::prelude::*;
 /// # dunlin::block_on(async {
 /// let ((mut tx, rx), (ty, ry)) = (channel(), channel());
-/// drop(ry); // nobody wants what comes out
+/// drop(ry); // the output is not needed
 /// let (stopped, sent) = par!(identity(rx, ty), tx.send("krill"));
 /// let Err(BlockError::Send(error)) = stopped else { unreachable!() };
 /// assert!(sent.is_ok() && error.is_closed());
@@ -35,7 +35,7 @@ impl<T> BlockError<T> {
         }
     }
 
-    /// Whether an output had ended in order: nobody wanted more.
+    /// Whether an output had ended in order: no more was needed.
     pub fn is_closed(&self) -> bool {
         matches!(self, Self::Send(error) if error.is_closed())
     }

@@ -1,4 +1,4 @@
-//! A farm: workers who share the jobs.
+//! A farm: workers that share the jobs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -12,7 +12,8 @@ use crate::{
     spawn,
 };
 
-/// So many results for each worker may wait to be received, or for an earlier one to be sent; then the farm takes no more jobs.
+/// So many results for each worker may wait to be received, or for an earlier one to be sent; then the farm
+/// takes no more jobs.
 const WAITING_PER_WORKER: usize = 2;
 
 /// Does `work` on each of `jobs`, on at most `workers` at once, and sends what it makes to `results`.
@@ -26,19 +27,23 @@ const WAITING_PER_WORKER: usize = 2;
 ///                               progress
 /// ```
 ///
-/// Each job is done by a process of its own ([`spawn`](crate::spawn)), so on all of the runtime's threads; the farm itself is where the returned
-/// [`Farm`] is awaited or spawned. Results come as they are ready, or [in the order of the jobs](Farm::in_order). A job is taken when a worker is
-/// free for it; if nobody receives the results, no more than two for each worker are kept before the farm takes no more jobs.
+/// Each job is done by a process of its own ([`spawn`](crate::spawn)), so on all of the runtime's threads;
+/// the farm itself is where the returned [`Farm`] is awaited or spawned. Results come as they are ready, or
+/// [in the order of the jobs](Farm::in_order). A job is taken when a worker is free for it; if the results
+/// are not received, no more than two for each worker are kept before the farm takes no more jobs.
 ///
 /// When the jobs have ended in order and all results are sent, it returns `Ok`.
 ///
 /// # Errors
 /// [`FarmError`], with the results that were not sent:
 /// - the results' channel has ended in order: the farm ends the jobs' channel;
-/// - one of the two channels was poisoned, or has otherwise not ended in order: the other is poisoned with the same reason;
-/// - `work` panicked: both are poisoned, and [`FarmError::error`] is the [`Exit`](crate::Exit) of its process. Its job is lost with it.
+/// - one of the two channels was poisoned, or has otherwise not ended in order: the other is poisoned with
+///   the same reason;
+/// - `work` panicked: both are poisoned, and [`FarmError::error`] is the [`Exit`](crate::Exit) of its
+///   process. Its job is lost with it.
 ///
-/// The channels hear of it as soon as the farm does. It returns when the jobs that were being done have ended, so that nothing else is lost.
+/// The channels hear of it as soon as the farm does. It returns when the jobs that were being done have
+/// ended, so that nothing else is lost.
 ///
 /// # Cancel safety
 /// Dropped, it leaves its channels and cancels the jobs that are being done.
@@ -109,8 +114,8 @@ impl<J, R, W> Farm<J, R, W> {
         self
     }
 
-    /// Gives a receiver of how far the farm has come: always the newest, whatever was missed. The farm does not wait for whoever
-    /// watches. It ends with the farm.
+    /// Gives a receiver of how far the farm has come: always the newest, whatever was missed. The farm does
+    /// not wait for a slow watches. It ends with the farm.
     ///
     /// # Examples
     /// ```
@@ -214,7 +219,7 @@ async fn worker<J, R, W, F>(
     }
 }
 
-/// A process that is cancelled when nobody awaits it any more.
+/// A process that is cancelled when it is not awaited any more.
 struct Cancelled<T>(Process<T>);
 
 impl<T> Drop for Cancelled<T> {
@@ -280,7 +285,7 @@ impl<J: Send, R: Send> Farmer<J, R> {
     async fn run(mut self) -> Result<(), FarmError<R>> {
         let mut slot = None;
         let Err(error) = self.work(&mut slot).await else { return Ok(()) };
-        // At once: nobody else is to wait for the jobs that are being done.
+        // At once: no other is to wait for the jobs that are being done.
         match reason(&error) {
             None => self.jobs.retire(),
             Some(reason) => poison_all(&reason, [&self.jobs as &dyn Poison, &self.results]),

@@ -181,8 +181,8 @@ where
 /// ```
 ///
 /// # Errors
-/// As [all blocks](super#how-they-end). The value in the error is the sum that was not sent; its second half is also the
-/// first half of the next sum, which there will not be.
+/// As [all blocks](super#how-they-end). The value in the error is the sum that was not sent; its second half
+/// is also the first half of the next sum, which there will not be.
 ///
 /// # Panics
 /// Where `+` does: when the sum does not fit, in a build with overflow checks.
@@ -223,7 +223,8 @@ pub async fn pairs<T: Add<Output = T> + Clone>(mut from: Receiver<T>, mut to: Se
     pass_on(ended, [&from as &dyn Poison, &to])
 }
 
-/// Passes on what comes from any of `inputs`, by a fair choice. An input that has ended is left out; when all have, it returns.
+/// Passes on what comes from any of `inputs`, by a fair choice. An input that has ended is left out; when all
+/// have, it returns.
 ///
 /// ```text
 ///         ┌───────┐

@@ -12,14 +12,16 @@ use crate::{Par, Receiver, Sender, channel};
 ///         └─────────┘   └─────────┘   └─────────┘
 /// ```
 ///
-/// `process` is called once for each stage, in order, with its two ends. Await the [`Par`]: it runs them side by side in this task, and gives
-/// what each has returned. For stages that compute, have `process` give `spawn(..)`, and they run on all workers.
+/// `process` is called once for each stage, in order, with its two ends. Await the [`Par`]: it runs them side
+/// by side in this task, and gives what each has returned. For stages that compute, have `process` give
+/// `spawn(..)`, and they run on all workers.
 ///
-/// The channels between the stages have no buffer. When the input ends, the stages end in order, one after the other; when the output
-/// ends, each stage finds its own output closed, and has the value that it was about to send.
+/// The channels between the stages have no buffer. When the input ends, the stages end in order, one after
+/// the other; when the output ends, each stage finds its own output closed, and has the value that it was
+/// about to send.
 ///
 /// # Panics
-/// Without stages: nobody would connect `from` and `to`. Use [`identity`](super::identity) for that.
+/// Without stages nothing would connect `from` and `to`. Use [`identity`](super::identity) for that.
 ///
 /// # Examples
 /// What neither 2 nor 3 nor 5 divides:
@@ -78,7 +80,8 @@ pub fn pipeline<T, S, F: Future>(
     processes.into_iter().collect()
 }
 
-/// A ring of processes, each of which receives from the one before, and the first from the last: made of `members` by `process`.
+/// A ring of processes, each of which receives from the one before, and the first from the last: made of
+/// `members` by `process`.
 ///
 /// ```text
 ///    ┌──────────┐   ┌──────────┐   ┌──────────┐
@@ -87,11 +90,13 @@ pub fn pipeline<T, S, F: Future>(
 ///  └────────────────────────────────────────────┘
 /// ```
 ///
-/// `process` is called once for each member, in order, with its two ends. Await the [`Par`]: it runs them side by side in this task, and
-/// gives what each has returned. For members that compute, have `process` give `spawn(..)`.
+/// `process` is called once for each member, in order, with its two ends. Await the [`Par`]: it runs them
+/// side by side in this task, and gives what each has returned. For members that compute, have `process` give
+/// `spawn(..)`.
 ///
-/// The channels have no buffer: members that all send first wait for each other for ever. Let one of them begin, or let each do both at once,
-/// `par!(to.send(..), from.recv())`. The ring ends when one member leaves: its neighbours find their channels closed, and so on round.
+/// The channels have no buffer: members that all send first wait for each other for ever. Let one of them
+/// begin, or let each do both at once, `par!(to.send(..), from.recv())`. The ring ends when one member
+/// leaves: its neighbours find their channels closed, and so on round.
 ///
 /// One member has itself for a neighbour.
 ///

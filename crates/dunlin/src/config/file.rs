@@ -11,7 +11,7 @@ use super::error::ConfigError;
 use super::keys::{self, AnyKey, Raw, nearest};
 use super::origin::Origin;
 
-/// Whom a section is for. `None`: for all.
+/// What a section is for. `None`: for all nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Section {
     pub(super) application: Option<String>,
@@ -62,8 +62,8 @@ const STDIN: &str = "-";
 /// So many bytes a configuration may have.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// Why a configuration that lies in the working directory is not to be read: another user has put it there, or
-/// could have. It says which names this node believes and where it listens.
+/// Why a configuration that lies in the working directory is not to be read: another user has put it there,
+/// or could have. It says which names this node believes and where it listens.
 #[cfg(unix)]
 pub(super) fn distrust(me: Owner, owner: Owner, mode: u32) -> Option<&'static str> {
     if owner.user != me.user && owner.user != 0 {
@@ -74,7 +74,7 @@ pub(super) fn distrust(me: Owner, owner: Owner, mode: u32) -> Option<&'static st
     is_shared.then_some("other users can write it")
 }
 
-/// Whose a file is, or who a process is for files.
+/// The owner of a file, or the user of a process.
 #[cfg(unix)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owner {
@@ -127,7 +127,7 @@ fn read(path: &Path, chosen: Chosen) -> Result<Vec<u8>, ConfigError> {
     Ok(bytes)
 }
 
-/// Without waiting for whoever writes into a pipe.
+/// Without waiting for a writer of a pipe.
 fn open(path: &Path) -> io::Result<std::fs::File> {
     let mut options = OpenOptions::new();
     #[cfg(unix)]
@@ -188,7 +188,7 @@ impl File {
         here.filter_map(|entry| entry.at.channel.as_deref())
     }
 
-    /// Those for whom it says something: one for each setting.
+    /// The nodes that it concerns: one for each setting.
     pub(super) fn sections(&self) -> impl Iterator<Item = &Section> {
         self.entries.iter().map(|entry| &entry.at.section)
     }
@@ -237,7 +237,7 @@ impl Reading<'_> {
     }
 
     fn section(&mut self, table: &DeTable<'_>, section: &Section) -> Result<(), ConfigError> {
-        // Which keys there are depends on whom the section is for.
+        // Which keys there are depends on what the section is for.
         let mut known: Vec<&'static dyn AnyKey> = keys::SETTINGS.to_vec();
         let mut tables = vec!["channels"];
         if section.application.is_none() {

@@ -86,7 +86,7 @@ pub(super) const NAMES: Key<String> = Key {
     name: "names",
     variable: Some("DUNLIN_NAMES"),
     form: r#"names = "tcp://names.example:7411": the address of the name service, "host:port", "unix:/path", "memory:name" or "default-route:7400""#,
-    // Nobody could find them at any free port.
+    // No node could find them at just any free port.
     read: |raw| {
         let is_place = |address: &String| is_address(address) || default_route(address).is_some();
         text(raw).filter(|address| is_place(address) && !address.ends_with(":0"))

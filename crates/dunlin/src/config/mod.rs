@@ -1,16 +1,19 @@
 //! The configuration of nodes: files, variables of the environment, and where each value came from.
 //!
-//! A [`Node`](crate::node::Node) that joins reads it for everything that the program has not said. From the strongest to the weakest:
+//! A [`Node`](crate::node::Node) that joins reads it for everything that the program has not said. From the
+//! strongest to the weakest:
 //!
 //! 1. what the program says: [`NodeBuilder`](crate::node::NodeBuilder);
 //! 2. variables: `DUNLIN_NAMES`, `DUNLIN_LISTEN`, ... (an empty one says nothing);
 //! 3. `dunlin.toml` in the working directory;
-//! 4. `dunlin.toml` in the folder of the user's configuration: `$XDG_CONFIG_HOME/dunlin/`, or else `~/.config/dunlin/`; on Windows `%APPDATA%\dunlin\`;
+//! 4. `dunlin.toml` in the folder of the user's configuration: `$XDG_CONFIG_HOME/dunlin/`, or else
+//!    `~/.config/dunlin/`; on Windows `%APPDATA%\dunlin\`;
 //! 5. defaults.
 //!
-//! `DUNLIN_CONFIG=path`, or [`NodeBuilder::config`](crate::node::NodeBuilder::config), names one file in the place of 3 and 4. Within a file, what is said of a node within an
-//! application is stronger than what is said of the node, that than what is said of the application, and that than what is said of all.
-//! In a simulation nothing is read.
+//! `DUNLIN_CONFIG=path`, or [`NodeBuilder::config`](crate::node::NodeBuilder::config), names one file in the
+//! place of 3 and 4. Within a file, what is said of a node within an application is stronger than what is
+//! said of the node, that than what is said of the application, and that than what is said of all. In a
+//! simulation nothing is read.
 //!
 //! ```toml
 //! app = "weather"
@@ -55,7 +58,8 @@ use crate::node::Role;
 /// So many bytes of a channel's values may lie at its receiver's node, unless a setting says otherwise.
 pub(crate) const BUFFERED_MAX: u64 = 16 << 20;
 
-/// Values of so many bytes or more are offered unread, unless a setting says otherwise: smaller ones are through the keeper before they would be asked for.
+/// Values of so many bytes or more are offered unread, unless a setting says otherwise: smaller ones are
+/// through the keeper before they would be asked for.
 pub(crate) const STRAIGHT_MIN: u64 = 64 << 10;
 
 /// The file's name, in the working directory and in the user's folder.
@@ -75,13 +79,15 @@ pub struct ChannelConfig {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// The application's name. Empty: nobody has said it.
+    /// The application's name. Empty: it is not set.
     pub app: Setting<String>,
     /// Which node's section counts.
     pub node: Setting<Option<String>>,
-    /// Where the name service is. `None`: at the first of [`NAMES_PORTS`](crate::node::NAMES_PORTS) on loopback that has this application's.
+    /// Where the name service is. `None`: at the first of [`NAMES_PORTS`](crate::node::NAMES_PORTS) on
+    /// loopback that has this application's.
     pub names: Setting<Option<String>>,
-    /// Where the node listens. Empty: at the first free of [`LISTEN_PORTS`](crate::node::LISTEN_PORTS) on loopback.
+    /// Where the node listens. Empty: at the first free of [`LISTEN_PORTS`](crate::node::LISTEN_PORTS) on
+    /// loopback.
     pub listen: Setting<Vec<String>>,
     /// What others are told to dial. Empty: where it listens.
     pub advertise: Setting<Vec<String>>,
@@ -97,7 +103,7 @@ pub struct Config {
     pub buffered_max_bytes: Setting<u64>,
     /// So much it keeps for other nodes in all. `None`: a quarter of the machine's memory.
     pub held_max_bytes: Setting<Option<u64>>,
-    /// Values of so many bytes or more do not come through here to who receives them elsewhere.
+    /// Values of so many bytes or more do not come through here to receivers elsewhere.
     pub straight_min_bytes: Setting<u64>,
     /// Whether it relays for others.
     pub relay: Setting<bool>,
@@ -105,13 +111,15 @@ pub struct Config {
     pub dial_local: Setting<bool>,
     /// Whether a relay on its own host may let nodes of other hosts come to it.
     pub relayed: Setting<bool>,
-    /// Each socket from these addresses counts as a source of its own: they are routers or load balancers, which stand for many hosts.
+    /// Each socket from these addresses counts as a source of its own: they are routers or load balancers,
+    /// which stand for many hosts.
     pub trusted_sources: Setting<Vec<IpNet>>,
     /// What it is in its application.
     pub role: Setting<Option<Role>>,
     /// What `dunlin node` runs as this node.
     pub run: Setting<Option<String>>,
-    /// The node that is to serve the application's names: the first whose section says `run = "names"`. The others then leave them to it.
+    /// The node that is to serve the application's names: the first whose section says `run = "names"`. The
+    /// others then leave them to it.
     pub names_node: Option<String>,
     /// What is said of channels, by their names.
     pub channels: BTreeMap<String, ChannelConfig>,
@@ -152,7 +160,7 @@ impl Default for Config {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Value {
-    /// Nobody said anything: what that means, in words.
+    /// Not set: what that means, in words.
     Unset(&'static str),
     /// Text; a time is text too.
     Text(String),
@@ -218,7 +226,8 @@ fn held_least(message_max_bytes: u64) -> u64 {
 }
 
 impl Config {
-    /// Checks the settings that have to fit each other. `NodeBuilder::join` does, when the program has said what it says.
+    /// Checks the settings that have to fit each other. `NodeBuilder::join` does, when the program has said
+    /// what it says.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         Together {
             message_max_bytes: self.message_max_bytes.clone(),
@@ -229,7 +238,8 @@ impl Config {
         .check()
     }
 
-    /// `held_max_bytes`, or what a node of this machine takes where nothing is said of it: a quarter of the memory.
+    /// `held_max_bytes`, or what a node of this machine takes where nothing is said of it: a quarter of the
+    /// memory.
     pub(crate) fn held_max(&self) -> u64 {
         let of_memory = || held_least(self.message_max_bytes.value).max(crate::node::memory_here() / 4);
         self.held_max_bytes.value.unwrap_or_else(of_memory)
@@ -356,12 +366,12 @@ fn users_file(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
 }
 
 impl Sources {
-    /// Reads what a node reads by itself: the variables, and the file that `DUNLIN_CONFIG` names, or else `dunlin.toml` in the working
-    /// directory and in the user's folder.
+    /// Reads what a node reads by itself: the variables, and the file that `DUNLIN_CONFIG` names, or else
+    /// `dunlin.toml` in the working directory and in the user's folder.
     ///
     /// # Errors
-    /// [`ConfigError`]. Only the file that `DUNLIN_CONFIG` names has to be there. On unix, one in the working directory is refused if another user but root owns it or
-    /// its folder, or can write them.
+    /// [`ConfigError`]. Only the file that `DUNLIN_CONFIG` names has to be there. On unix, one in the working
+    /// directory is refused if another user but root owns it or its folder, or can write them.
     pub fn search() -> Result<Self, ConfigError> {
         Self::search_in(&surroundings())
     }
@@ -398,13 +408,14 @@ impl Sources {
         names.into_iter().collect()
     }
 
-    /// What the files say that nodes run (`run = "..."`), and where: for whoever knows what can be run.
+    /// What nodes run by the files (`run = "..."`), and where: for a program that knows what can be run.
     pub fn runs(&self) -> Vec<Setting<String>> {
         let said = self.files.iter().flat_map(File::runs);
         said.filter_map(|(raw, origin)| Some(Setting { value: (keys::RUN.read)(raw)?, origin })).collect()
     }
 
-    /// The variables of the environment that begin as those of `dunlin` and are none of them: slips, perhaps. With the one that is nearest, if one is near.
+    /// The variables of the environment that begin as those of `dunlin` and are none of them: slips, perhaps.
+    /// With the one that is nearest, if one is near.
     pub fn unknown_variables() -> Vec<(String, Option<&'static str>)> {
         let known = || keys::variables().chain([NODE, CONFIG, crate::watchdog::VARIABLE]);
         let all = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
@@ -412,9 +423,9 @@ impl Sources {
         unknown.map(|name| (nearest(&name, known()), name)).map(|(near, name)| (name, near)).collect()
     }
 
-    /// Checks what each section comes to with those that are weaker, as a node does when it joins: `held_max_bytes` against
-    /// `message_max_bytes`, and how many addresses others are told. A node's section is of the application that it or
-    /// the file says.
+    /// Checks what each section comes to with those that are weaker, as a node does when it joins:
+    /// `held_max_bytes` against `message_max_bytes`, and how many addresses others are told. A node's section
+    /// is of the application that it or the file says.
     ///
     /// # Errors
     /// [`ConfigError::Invalid`].
@@ -524,7 +535,7 @@ impl Sources {
         }
     }
 
-    /// A variable that names a node which nobody knows has a slip in it.
+    /// A variable that names an unknown node is misspelt.
     fn is_there(&self, name: &str, app: &str) -> Result<(), ConfigError> {
         let nodes = self.nodes(app);
         if nodes.iter().any(|node| node == name) {

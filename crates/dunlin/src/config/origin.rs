@@ -18,7 +18,7 @@ pub enum Origin {
         /// The line, from 1.
         line: usize,
     },
-    /// Nobody said anything.
+    /// Not set anywhere.
     Default,
 }
 

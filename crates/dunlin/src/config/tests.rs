@@ -202,7 +202,7 @@ fn more_specific_sections_are_stronger() {
     // One that no file knows has the settings of all.
     assert_eq!(seconds(&of(None, Some("boat"))), 2);
     assert_eq!(sources.nodes("weather"), ["ship", "station"]);
-    // Who serves the names follows from all sections, whichever node asks.
+    // The server of the names follows from all sections, whichever node asks.
     assert_eq!(of(None, Some("boat")).names_node.as_deref(), Some("station"));
     assert_eq!(of(Some("other"), None).names_node, None);
 
@@ -384,7 +384,8 @@ fn invalid_toml_is_reported_with_its_line() {
     assert!(error.starts_with("dunlin.toml:1: this is no TOML: ") && !error.contains("Write"), "{error}");
 }
 
-/// Whatever is no regular file is refused at once: a pipe without a writer would hang, and a device never ends.
+/// Whatever is no regular file is refused at once: a pipe without a writer would hang, and a device never
+/// ends.
 #[cfg(unix)]
 #[test]
 fn only_regular_files_are_read() {
@@ -427,7 +428,7 @@ fn a_found_configuration_that_others_can_write_is_refused() {
                 "{error}"
             );
         }
-        // A file that is named is read, whoever may write it.
+        // A file that is named is read, whichever users may write it.
         assert_eq!(refused(Chosen::Named), None);
         assert_eq!(refused(Chosen::Users), None);
     }
@@ -481,8 +482,9 @@ fn files_of_more_than_a_mebibyte_are_refused() {
     assert!(error.contains("large.toml") && error.contains("1 MiB"), "{error}");
 }
 
-/// Four times as many sections take about four times as long to read, to check, and to resolve for a node: sixteen times
-/// if each step walked over all of them. (Of three runs the fastest: other processes take turns, too.)
+/// Four times as many sections take about four times as long to read, to check, and to resolve for a node:
+/// sixteen times if each step walked over all of them. (Of three runs the fastest: other processes take
+/// turns, too.)
 #[test]
 fn many_sections_take_no_longer_each() {
     let few = (1..=3).map(|_| read_sections(3_000)).min().unwrap();

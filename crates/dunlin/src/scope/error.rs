@@ -46,7 +46,7 @@ pub enum ScopeError {
         /// Where it was to be joined again.
         wanted_at: At,
     },
-    /// All who shared the face have left, so its channel is over.
+    /// All holders of the face have left, so its channel is over.
     #[error(
         "all who shared the {face} of {name:?} have left it: what joins one name is forked together (`fork_all`, `fork_n`)"
     )]
@@ -69,13 +69,14 @@ pub enum ScopeError {
         /// Where another one was.
         wanted_at: At,
     },
-    /// The scope, or one around it, was finished: nobody forks or joins there any more.
+    /// The scope, or one around it, was finished: nothing forks or joins there any more.
     #[error("the scope is finished: nobody forks or joins there any more")]
     Finished,
     /// A process that was forked together with this one ended before it had joined its ends.
     #[error("a process forked together with this one ended before it had joined its ends")]
     Sibling,
-    /// The scope's rule gives the name to a node, and this end was not said to carry what can leave the program.
+    /// The scope's rule gives the name to a node, and this end was not said to carry what can leave the
+    /// program.
     #[error(
         "{name:?} is on the network by the scope's rule, but {carries} (joined at {wanted_at}) was not said to be portable: write `.portable()`, or `#[sender(\"name\", portable)]`"
     )]
@@ -99,7 +100,7 @@ pub enum ScopeError {
 pub enum FinishError {
     /// These had not ended when the deadline passed. They run on.
     Stragglers {
-        /// Who, in the order in which they were forked.
+        /// The processes, in the order in which they were forked.
         stragglers: Vec<Straggler>,
         /// How long they were waited for.
         patience: Duration,

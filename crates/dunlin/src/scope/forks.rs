@@ -1,4 +1,4 @@
-//! Who was forked in a scope, and waiting for their ends.
+//! The processes forked in a scope, and waiting for their ends.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -18,7 +18,8 @@ use crate::spawn::{NotStarted, panic_text};
 use crate::world::{Canceller, Timer};
 use crate::{Exit, ExitReason, Process};
 
-/// The processes of one scope and of those within it. A process stands in the list of its own scope, and of all around it.
+/// The processes of one scope and of those within it. A process stands in the list of its own scope, and of
+/// all around it.
 #[derive(Default)]
 pub(super) struct Forks {
     around: Option<Arc<Self>>,
@@ -30,7 +31,7 @@ struct State {
     /// In the order in which they were forked.
     live: BTreeMap<u64, Arc<Fork>>,
     finished: bool,
-    /// They were waited for in vain: nobody lets them run on by forgetting the scope.
+    /// They were waited for in vain: forgetting the scope does not let them run on.
     overdue: bool,
     failure: Option<FinishError>,
     waiting: Vec<Waker>,
@@ -103,7 +104,7 @@ impl Forks {
         std::iter::successors(Some(self), |forks| forks.around.as_deref())
     }
 
-    /// Nobody is forked here any more.
+    /// Nothing is forked here any more.
     pub(super) fn is_finished(&self) -> bool {
         self.levels().any(|forks| lock(&forks.state).finished)
     }
@@ -192,7 +193,8 @@ impl Enrolled {
         self.forks.fails(&FinishError::Panicked(self.fork.exit(reason)));
     }
 
-    /// It cannot begin, and ends at this await. Of one that was refused the scope hears nothing: it was finished before.
+    /// It cannot begin, and ends at this await. Of one that was refused the scope hears nothing: it was
+    /// finished before.
     pub(super) fn give_up(&self, why: ScopeError) {
         if self.fork.not_started.set(why.clone()).is_ok() {
             self.forks.fails(&FinishError::NotStarted(self.fork.exit(ExitReason::NotStarted(why.into()))));

@@ -1,7 +1,8 @@
 //! Names that a rule gives to a node.
 //!
-//! A name's type is known where it is joined, and whether it can leave the program is known only there. So who joins an end that may come from a
-//! node says that it is portable, and so brings along how a node is asked for it ([`Ask`](super::names::Ask)).
+//! A name's type is known where it is joined, and whether it can leave the program is known only there. So a
+//! join of an end that may come from a node says that it is portable, and so brings along how a node is asked
+//! for it ([`Ask`](super::names::Ask)).
 
 #[cfg(feature = "net")]
 pub use rule::Askable;

@@ -29,7 +29,8 @@ impl<E: FromScope<K>, K: 'static> Join<E, K> {
         Self { scope: scope.clone(), wanted, ask: None, kind: PhantomData }
     }
 
-    /// The end may come from another program: the name may be one that the scope's [rule](Scope::network) gives to a node.
+    /// The end may come from another program: the name may be one that the scope's [rule](Scope::network)
+    /// gives to a node.
     #[cfg(feature = "net")]
     pub fn portable(self) -> Self
     where
@@ -58,8 +59,8 @@ pub fn join<E: FromScope<K>, K: 'static>(scope: &Scope, name: &str) -> Join<E, K
 macro_rules! policy_of {
     ($($end:ty, $kind:ty;)*) => { $(
         impl<T: Send + 'static> Join<$end, $kind> {
-            /// The channel's policy, if it was not declared with the name. It may be said with either end, and in one place only.
-            /// Of a name that is on the network only the receiver's counts.
+            /// The channel's policy, if it was not declared with the name. It may be said with either end,
+            /// and in one place only. Of a name that is on the network only the receiver's counts.
             #[track_caller]
             pub fn policy(mut self, policy: impl Into<Policy>) -> Self {
                 self.wanted.policy = Some((policy.into(), Location::caller()));

@@ -4,11 +4,13 @@
 //! - [`Wired`], [`wired`]: what is forked; `#[process]` makes one of a function;
 //! - [`Place`]: where what is forked runs;
 //! - [`Join`]: an end that is to be joined by hand; [`FromScope`]: what can be;
-//! - [`ScopeError`], [`FinishError`], [`Straggler`], [`WaitingName`]: what can go wrong, and who waits.
+//! - [`ScopeError`], [`FinishError`], [`Straggler`], [`WaitingName`]: what can go wrong, and which processes
+//!   wait.
 //!
 //! In the folder: `names.rs` has the table of names, `joining.rs` an end that is to be joined, `starting.rs`
-//! how processes are forked, `wired.rs` what a fork does before and after its body, `forks.rs` who has not
-//! ended, `place.rs` where they run, `hook.rs` how a node is asked for names that a rule gives to it.
+//! how processes are forked, `wired.rs` what a fork does before and after its body, `forks.rs` which
+//! processes have not ended, `place.rs` where they run, `hook.rs` how a node is asked for names that a rule
+//! gives to it.
 
 mod error;
 mod forks;
@@ -45,19 +47,21 @@ pub use wired::{Wired, wired};
 
 /// Names that processes join, and the processes that were forked among them.
 ///
-/// A *name* stands for a channel, or for a bundle. Whoever joins a face of it gets an end, whichever comes first: until somebody has joined
-/// the other face, operations wait, visibly ([`waiting`](Self::waiting)). A face is joined once, or by many who all take it
-/// [shared](Join::shared); it is left when what was joined is dropped, so at the latest when its process ends, and for good.
+/// A *name* stands for a channel, or for a bundle. Joining a face of it gives an end, in any order: until the
+/// other face is joined, operations wait, visibly ([`waiting`](Self::waiting)). A face is joined once, or by
+/// many that all take it [shared](Join::shared); it is left when what was joined is dropped, so at the latest
+/// when its process ends, and for good.
 ///
-/// A [`child`](Self::child) looks up the names that it does not have in the scope around it; an [`isolated`](Self::isolated) one does not. What
-/// nobody has declared is made in the scope where it is joined first: declare what several scopes are to share in the one around them.
+/// A [`child`](Self::child) looks up the names that it does not have in the scope around it; an
+/// [`isolated`](Self::isolated) one does not. What is not declared is made in the scope where it is joined
+/// first: declare what several scopes are to share in the one around them.
 ///
-/// *Forking* starts a process that joins its ends in the scope and then runs. [`finish`](Self::finish) waits for all of them, and for those of
-/// the scopes within, and names those that do not end in time.
+/// *Forking* starts a process that joins its ends in the scope and then runs. [`finish`](Self::finish) waits
+/// for all of them, and for those of the scopes within, and names those that do not end in time.
 ///
-/// Cloning gives another handle of the same scope. Dropping the last one detaches the processes, which run on; but those for whom
-/// a `finish` has waited in vain are cancelled. The ends that nobody has joined are dropped with it, so whoever waits for them sees the
-/// channel's end.
+/// Cloning gives another handle of the same scope. Dropping the last one detaches the processes, which run
+/// on; but those for which a `finish` has waited in vain are cancelled. The unjoined ends are dropped with
+/// it, so an operation that waits for them sees the channel's end.
 ///
 /// # Examples
 /// ```
@@ -91,8 +95,8 @@ pub use wired::{Wired, wired};
 /// ```
 ///
 /// # Source
-/// Scopes, wiring by name, and processes that leave and retire what they joined: CoCoL (Skovhede and Vinter, 2015). Forks that
-/// are waited for: FORKING of occam-pi (Barnes, 2003).
+/// Scopes, wiring by name, and processes that leave and retire what they joined: CoCoL (Skovhede and Vinter,
+/// 2015). Forks that are waited for: FORKING of occam-pi (Barnes, 2003).
 #[derive(Clone)]
 pub struct Scope {
     inner: Arc<Inner>,
@@ -143,17 +147,18 @@ impl Scope {
         self.within(true, self.inner.site.clone())
     }
 
-    /// A scope within this one with its own names only, and no [rule](Self::network) from here. What is forked there is
-    /// still waited for by [`finish`](Self::finish) here.
+    /// A scope within this one with its own names only, and no [rule](Self::network) from here. What is
+    /// forked there is still waited for by [`finish`](Self::finish) here.
     pub fn isolated(&self) -> Self {
         self.within(false, self.inner.site.clone())
     }
 
-    /// A [`child`](Self::child) whose processes, and those of the scopes within it, run at this place. What they
-    /// [`spawn`](crate::spawn()) runs there too, and ends with the place.
+    /// A [`child`](Self::child) whose processes, and those of the scopes within it, run at this place. What
+    /// they [`spawn`](crate::spawn()) runs there too, and ends with the place.
     ///
     /// # Panics
-    /// [`Place::current`] outside a tokio runtime; [`Place::workers`] if the operating system gives no threads.
+    /// [`Place::current`] outside a tokio runtime; [`Place::workers`] if the operating system gives no
+    /// threads.
     ///
     /// # Examples
     /// ```
@@ -184,12 +189,15 @@ impl Scope {
 
     // ---- names
 
-    /// Says that a name stands, in this scope and those that inherit from it, for a channel of `T` with this policy.
+    /// Says that a name stands, in this scope and those that inherit from it, for a channel of `T` with this
+    /// policy.
     ///
-    /// Names need not be declared, but then are made where they are first joined, as rendezvous unless one of the ends has a policy.
+    /// Names need not be declared, but then are made where they are first joined, as rendezvous unless one of
+    /// the ends has a policy.
     ///
     /// # Panics
-    /// If the name stands for something else here, or has a policy from another place, or was in use without one.
+    /// If the name stands for something else here, or has a policy from another place, or was in use without
+    /// one.
     #[track_caller]
     pub fn name<T: Send + 'static>(&self, name: &str, policy: impl Into<Policy>) -> &Self {
         self.declare(name, What::channel::<T>(), Some(policy.into()))
@@ -216,7 +224,8 @@ impl Scope {
     /// The sending end of the channel of this name.
     ///
     /// # Errors
-    /// [`ScopeError`], when it is awaited: the name stands for something else, the end was joined, the scope is finished.
+    /// [`ScopeError`], when it is awaited: the name stands for something else, the end was joined, the scope
+    /// is finished.
     ///
     /// # Examples
     /// ```
@@ -233,7 +242,7 @@ impl Scope {
     /// let error = scope.receiver::<u8>("numbers").await.unwrap_err();
     /// assert!(matches!(error, ScopeError::Taken { .. }));
     /// let error = scope.receiver::<char>("numbers").await.unwrap_err();
-    /// assert!(matches!(error, ScopeError::Type { .. })); // says what it is, where that was said, and who wanted what
+    /// assert!(matches!(error, ScopeError::Type { .. })); // names the type, where it was declared, and what each join expected
     /// # Ok::<(), Error>(())
     /// # }).unwrap();
     /// ```
@@ -277,14 +286,14 @@ impl Scope {
         Join::new(self, name, Location::caller())
     }
 
-    /// Puts the names that `rule` is true of on the network: their ends are asked of `node`, from now on, in this scope and those that
-    /// inherit from it.
+    /// Puts the names that `rule` is true of on the network: their ends are asked of `node`, from now on, in
+    /// this scope and those that inherit from it.
     ///
-    /// Processes do not notice: what was joined in the program is then joined in the application. But what such a name carries must be
-    /// [`Portable`](crate::Portable), and who joins it says so: an annotation with the word `portable`, a call with
-    /// [`.portable()`](Join::portable). Where no rule holds that says nothing. A shared end is asked for once,
-    /// and shared by those who join it by this rule; whether other programs may hold it too is up to the node:
-    /// see [`Naming::shared`](crate::node::Naming::shared).
+    /// Processes do not notice: what was joined in the program is then joined in the application. But what
+    /// such a name carries must be [`Portable`](crate::Portable), and the join declares it: an annotation
+    /// with the word `portable`, a call with [`.portable()`](Join::portable). Where no rule holds that says
+    /// nothing. A shared end is asked for once, and shared by all that join it by this rule; whether other
+    /// programs may hold it too is up to the node: see [`Naming::shared`](crate::node::Naming::shared).
     ///
     /// # Examples
     /// ```
@@ -357,8 +366,8 @@ impl Scope {
         lock(&self.inner.names).join(wanted).map(Joined::Here)
     }
 
-    /// The names of this scope of which one end has been joined here, and the other not: every wait is visible. Those of the
-    /// scopes around and within it, and those on the network, are not among them.
+    /// The names of this scope of which one end has been joined here, and the other not: every wait is
+    /// visible. Those of the scopes around and within it, and those on the network, are not among them.
     pub fn waiting(&self) -> Vec<WaitingName> {
         lock(&self.inner.names).waiting()
     }
@@ -369,14 +378,17 @@ impl Scope {
         self.inner.forks.cancel();
     }
 
-    /// Nobody forks or joins any more, here or in a scope within; then waits, for at most `patience`, for all that were forked.
+    /// From now on nothing forks or joins, here or in a scope within; then waits, for at most `patience`, for
+    /// all that were forked.
     ///
-    /// Ends that nobody has joined are dropped: who waits for somebody to join the other end of a name sees the channel's end.
+    /// Unjoined ends are dropped: a process that waits for the other end of a name sees the channel's end.
     ///
     /// # Errors
-    /// [`Error::Finish`](crate::Error::Finish). [`FinishError::Stragglers`] names those that have not ended, and what each waits on. They run on; who wants to wait longer can finish
-    /// again, [`cancel`](Self::cancel) ends them, and so does dropping the last handle of the scope. If all have ended,
-    /// [`FinishError::Panicked`] or [`FinishError::NotStarted`] says what went wrong first. What processes return is for who awaits them.
+    /// [`Error::Finish`](crate::Error::Finish). [`FinishError::Stragglers`] names those that have not ended,
+    /// and what each waits on. They run on; to wait longer, finish again, [`cancel`](Self::cancel) ends them,
+    /// and so does dropping the last handle of the scope. If all have ended, [`FinishError::Panicked`] or
+    /// [`FinishError::NotStarted`] reports what went wrong first. What processes return goes to the code that
+    /// awaits them.
     ///
     /// # Cancel safety
     /// Can be asked again. Once it has been polled the scope is finished.
@@ -406,7 +418,7 @@ impl Scope {
 }
 
 impl Inner {
-    /// Nobody joins any more, here or within.
+    /// Nothing joins any more, here or within.
     fn close(&self) {
         let unjoined = lock(&self.names).close();
         drop(unjoined);

@@ -1,8 +1,9 @@
 //! The names of a scope: each stands for a channel, or a bundle, whose two faces are joined in any order.
 //!
-//! What joins first makes the channel and leaves its other face in the table, so operations on an end whose other face nobody has
-//! joined wait as on any channel. A face is taken alone, once, or shared: then the table keeps a weak handle from which others are
-//! made, so that the channel ends when the last of those who share it has left.
+//! The first join makes the channel and leaves its other face in the table, so operations on an end whose
+//! other face is not joined wait as on any channel. A face is taken alone, once, or shared: then the table
+//! keeps a weak handle from which others are made, so that the channel ends when the last of its holders has
+//! left.
 
 use std::any::{Any, TypeId, type_name};
 use std::collections::HashMap;
@@ -64,12 +65,12 @@ impl fmt::Debug for What {
 
 /// What becomes of one face of a name.
 pub enum Seat<E> {
-    /// Nobody has joined it.
+    /// It is not joined.
     Free(E),
     Alone(At),
     /// A `WeakShared<E>`: in a box, as not every `E` can be shared.
     Shared(Box<dyn Any + Send>, At),
-    /// Nobody can join it any more.
+    /// It cannot be joined any more.
     Closed,
 }
 
@@ -114,7 +115,7 @@ trait AnyFaces: Any + Send {
     fn as_any(&mut self) -> &mut dyn Any;
     /// Whether the sender's or client's, and the receiver's or server's, has not been joined.
     fn free(&self) -> (bool, bool);
-    /// What nobody has joined, to be dropped.
+    /// The unjoined ends, to be dropped.
     fn close(&mut self) -> Box<dyn Any + Send>;
 }
 
@@ -235,7 +236,7 @@ impl Names {
             && existed
             && let Some((policy, wanted_at)) = &entry.policy
         {
-            // The other face was joined before anybody had said it.
+            // The other face was joined before it was declared.
             let is_set = matches!(&*seat, Seat::Free(end) if E::set_policy(end, policy));
             if !is_set {
                 let wanted_at = *wanted_at;
@@ -283,7 +284,7 @@ impl Names {
         self.entries.get(&wanted.name).map_or(Ok(()), |entry| entry.check(&wanted.name, what, wanted.at))
     }
 
-    /// Nobody joins any more. What nobody has joined is to be dropped, outside the lock.
+    /// Nothing joins any more. The unjoined ends are to be dropped, outside the lock.
     pub(super) fn close(&mut self) -> Vec<Box<dyn Any + Send>> {
         self.closed = true;
         self.entries.values_mut().filter_map(|entry| entry.faces.as_mut()).map(|faces| faces.close()).collect()
@@ -316,7 +317,7 @@ impl Names {
 pub struct WaitingName {
     /// The name.
     pub name: String,
-    /// Which end nobody has joined: `sender`, `receiver`, `client` or `server`.
+    /// Which end is not joined: `sender`, `receiver`, `client` or `server`.
     pub missing: &'static str,
     /// What the name stands for.
     pub carries: String,
@@ -332,9 +333,9 @@ impl fmt::Display for WaitingName {
 
 /// Why a seat could not be taken.
 pub enum Refusal {
-    /// Somebody has it.
+    /// It is held.
     Taken(At, bool),
-    /// All who shared it have left.
+    /// All its holders have left.
     Left,
     /// The scope is finished.
     Closed,
@@ -385,8 +386,8 @@ impl<E: End<Link: Send + Sync> + Send + 'static> Seat<E> {
 
 /// What can be joined under a name of a scope, as `K`.
 ///
-/// A `Sender<T>`, `Sender<T, NoPoison>` or `Shared<Sender<T>>` as a sender, and the same of receivers; as a client or server a face of a
-/// bundle, or a `Shared` one.
+/// A `Sender<T>`, `Sender<T, NoPoison>` or `Shared<Sender<T>>` as a sender, and the same of receivers; as a
+/// client or server a face of a bundle, or a `Shared` one.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be joined here",
     label = "this is not what the attribute gives",

@@ -6,7 +6,8 @@ use tokio::runtime::{Builder, EnterGuard, Handle, Runtime};
 
 use crate::world;
 
-/// Where, and with how many worker threads, what is forked in a scope runs: see [`Scope::on`](crate::Scope::on).
+/// Where, and with how many worker threads, what is forked in a scope runs: see
+/// [`Scope::on`](crate::Scope::on).
 ///
 /// In a simulation all places are the simulation's one thread.
 #[derive(Clone, Debug)]
@@ -21,8 +22,8 @@ enum Kind {
 }
 
 impl Place {
-    /// A runtime of the scope's own, with so many worker threads. It is shut down when the scope's last handle and the last process
-    /// that was forked there are gone.
+    /// A runtime of the scope's own, with so many worker threads. It is shut down when the scope's last
+    /// handle and the last process that was forked there are gone.
     ///
     /// # Panics
     /// If `count` is 0.
@@ -32,7 +33,8 @@ impl Place {
         Self(Kind::Workers { count, name: "dunlin-scope".to_owned() })
     }
 
-    /// The worker threads of a [`workers`](Self::workers) get this name. Other places have their names already.
+    /// The worker threads of a [`workers`](Self::workers) get this name. Other places have their names
+    /// already.
     pub fn named(self, name: &str) -> Self {
         match self.0 {
             Kind::Workers { count, .. } => Self(Kind::Workers { count, name: name.to_owned() }),
@@ -40,12 +42,13 @@ impl Place {
         }
     }
 
-    /// A tokio runtime that is there. Whoever has it shuts it down.
+    /// A tokio runtime that is there. Its owner shuts it down.
     pub fn handle(runtime: Handle) -> Self {
         Self(Kind::Handle(runtime))
     }
 
-    /// The tokio runtime in which [`Scope::on`](crate::Scope::on) is called: what is forked from elsewhere goes there too.
+    /// The tokio runtime in which [`Scope::on`](crate::Scope::on) is called: what is forked from elsewhere
+    /// goes there too.
     pub fn current() -> Self {
         Self(Kind::Current)
     }

@@ -10,27 +10,30 @@ use crate::Process;
 impl Scope {
     /// Starts a process in this scope: first it joins its ends, then it runs.
     ///
-    /// Ends of this program are joined within this call, so those of two forks are joined in their order; only a [node](Self::network)
-    /// is waited for by the process itself. The handle need not be kept.
+    /// Ends of this program are joined within this call, so those of two forks are joined in their order;
+    /// only a [node](Self::network) is waited for by the process itself. The handle need not be kept.
     ///
-    /// If it cannot join an end, or the scope is finished, the process does not run: its exit, and [`finish`](Self::finish), say
-    /// [`NotStarted`](crate::ExitReason::NotStarted).
+    /// If it cannot join an end, or the scope is finished, the process does not run: its exit, and
+    /// [`finish`](Self::finish), say [`NotStarted`](crate::ExitReason::NotStarted).
     ///
     /// # Panics
-    /// As [`spawn`](crate::spawn()), unless the scope has a [place](Self::on); and if what is evaluated to join panics, such as a policy.
+    /// As [`spawn`](crate::spawn()), unless the scope has a [place](Self::on); and if what is evaluated to
+    /// join panics, such as a policy.
     #[track_caller]
     pub fn fork<W: Wired>(&self, process: W) -> Process<W::Output> {
         self.start_alone(None, process, Location::caller())
     }
 
-    /// [`fork`](Self::fork) with a name for the process, which the wait records, its exit and [`finish`](Self::finish) show.
+    /// [`fork`](Self::fork) with a name for the process, which the wait records, its exit and
+    /// [`finish`](Self::finish) show.
     #[track_caller]
     pub fn fork_named<W: Wired>(&self, name: &str, process: W) -> Process<W::Output> {
         self.start_alone(Some(name), process, Location::caller())
     }
 
-    /// [`fork`](Self::fork) in an [isolated](Self::isolated) scope of its own: the process sees no name of this one, and nobody else sees
-    /// its. An end of such a name is over at once, unless the process keeps its `#[scope]` and joins the other.
+    /// [`fork`](Self::fork) in an [isolated](Self::isolated) scope of its own: the process sees no name of
+    /// this one, and no other process sees its. An end of such a name is over at once, unless the process
+    /// keeps its `#[scope]` and joins the other.
     #[track_caller]
     pub fn fork_isolated<W: Wired>(&self, process: W) -> Process<W::Output> {
         self.isolated().start_alone(None, process, Location::caller())
@@ -41,8 +44,9 @@ impl Scope {
         Prepared::new(self, name, process, &Gate::new(1), at).start(at)
     }
 
-    /// [`fork`](Self::fork)s several processes, none of which runs before all have joined their ends: so none can leave a shared end, and end
-    /// its channel, before the others have come. If one cannot join an end, none of them runs.
+    /// [`fork`](Self::fork)s several processes, none of which runs before all have joined their ends: so none
+    /// can leave a shared end, and end its channel, before the others have come. If one cannot join an end,
+    /// none of them runs.
     ///
     /// Takes a tuple of up to eight, an array or a `Vec`, and gives their handles in the same form.
     ///
@@ -60,7 +64,7 @@ impl Scope {
     ///     while words.next().await?.is_some() {
     ///         n += 1;
     ///     }
-    ///     Ok(n) // when the last who says something has left
+    ///     Ok(n) // when the last writer has left
     /// }
     /// # dunlin::block_on(async {
     /// let scope = Scope::new();

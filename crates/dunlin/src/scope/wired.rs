@@ -54,7 +54,8 @@ impl<F: Future<Output: Send + 'static> + Send + 'static> Wired for F {
 
 /// A process wired by hand: `join` joins the ends it needs and gives the process's body.
 ///
-/// What `join` does until it gives the body is done before the process, or one that was forked together with it, runs.
+/// What `join` does until it gives the body is done before the process, or one that was forked together with
+/// it, runs.
 ///
 /// # Examples
 /// ```
@@ -114,7 +115,7 @@ where
     }
 }
 
-/// Where those who are forked together wait until all have joined their ends.
+/// Where siblings wait until all have joined their ends.
 pub(super) struct Gate(Mutex<GateState>);
 
 struct GateState {
@@ -143,7 +144,7 @@ impl Gate {
     }
 }
 
-/// One of those who are awaited at the gate. Dropped before it has come, nobody goes through.
+/// One of the siblings awaited at the gate. Dropped before it has come, none goes through.
 struct Ticket(Option<Arc<Gate>>);
 
 impl Ticket {

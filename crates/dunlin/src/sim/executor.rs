@@ -29,8 +29,9 @@ pub(crate) fn current() -> Option<Arc<Shared>> {
     CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
 }
 
-/// Held by the simulation that runs. The core has one coarse time and one list of those whose patience runs for the whole process: another simulation on
-/// another thread would move the one, and take the other away while it looks.
+/// Held by the simulation that runs. The core has one coarse time and one list of those whose patience runs
+/// for the whole process: another simulation on another thread would move the one, and take the other away
+/// while it looks.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// `shared` runs on this thread until the guard is dropped. Waits until no other thread's does.
@@ -198,7 +199,7 @@ impl Shared {
         number
     }
 
-    /// Runs a task; whoever has the handle gets its output.
+    /// Runs a task; its handle gets the output.
     pub(crate) fn spawn<F>(self: &Arc<Self>, future: F) -> Task<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
@@ -251,7 +252,8 @@ impl Shared {
         }
     }
 
-    /// Nobody can go on: time passes to the next timer. `false`: there is none, or it is farther away than `horizon`.
+    /// No task can go on: time passes to the next timer. `false`: there is none, or it is farther away than
+    /// `horizon`.
     pub(super) fn pass_time(&self, horizon: Duration) -> bool {
         let due: Vec<Waker> = {
             let mut timers = lock(&self.timers);
@@ -351,7 +353,7 @@ impl<F: Future> Future for Guarded<F> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        // As tokio does: whoever awaits the task hears of its panic.
+        // As tokio does: an awaiting task gets its panic.
         match catch_unwind(AssertUnwindSafe(|| self.future.as_mut().poll(cx))) {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(output)) => self.end(Ok(output)),

@@ -1,12 +1,14 @@
-//! Simulations: whole programs in virtual time, with a network that misbehaves, and everything that happens follows from a seed.
+//! Simulations: whole programs in virtual time, with a network that misbehaves, and everything that happens
+//! follows from a seed.
 //!
-//! Within [`Sim::run`] a program runs on one thread. [`spawn`](crate::spawn()), [`sleep`](crate::sleep()), deadlines and
-//! [`Node`](crate::node::Node)s are used as ever; none of them touches tokio, the clock or a real network. Time stands still while
-//! anybody can go on, and then jumps to the next timer. Which task goes on first, how long bytes are under way, and where they are
-//! split, the seed says: a run that has failed is run again with its seed.
+//! Within [`Sim::run`] a program runs on one thread. [`spawn`](crate::spawn()), [`sleep`](crate::sleep()),
+//! deadlines and [`Node`](crate::node::Node)s are used as ever; none of them touches tokio, the clock or a
+//! real network. Time stands still while any task can go on, and then jumps to the next timer. Which task
+//! goes on first, how long bytes are under way, and where they are split, the seed says: a run that has
+//! failed is run again with its seed.
 //!
 //! # Examples
-//! A connection is cut while a send is under way, and nobody notices; then it stays away:
+//! A connection is cut while a send is under way, and no process notices; then it stays away:
 //! ```
 //! use dunlin::prelude::*;
 //! use dunlin::sim::Sim;
@@ -42,11 +44,12 @@
 //! ```
 //!
 //! # What is not simulated
-//! - [`blocking`](crate::blocking()) calls, and all that tokio itself offers: they panic, as there is no tokio runtime.
+//! - [`blocking`](crate::blocking()) calls, and all that tokio itself offers: they panic, as there is no
+//!   tokio runtime.
 //! - Threads: all of a simulation is on one.
 //! - `Instant::now()`: it is real. Use [`Sim::now`] with [`sleep_until`](crate::sleep_until) and `by`.
-//! - [Claims](crate::Claim) of a sleeping process move on with the virtual time, which is the whole program's: a second simulation at the same
-//!   time in another thread moves it too.
+//! - [Claims](crate::Claim) of a sleeping process move on with the virtual time, which is the whole
+//!   program's: a second simulation at the same time in another thread moves it too.
 
 mod executor;
 mod network;
@@ -71,7 +74,8 @@ pub struct Sim {
     limit: Duration,
 }
 
-/// A virtual hour: no test of a program takes longer, but one that hangs does, since nodes always have something to wait for.
+/// A virtual hour: no test of a program takes longer, but one that hangs does, since nodes always have
+/// something to wait for.
 const LIMIT: Duration = Duration::from_secs(3600);
 
 impl Sim {
@@ -86,12 +90,13 @@ impl Sim {
         self
     }
 
-    /// Runs `future` to its end, and with it what it spawns. What was spawned and still runs, goes on in the next `run` of the same
-    /// simulation, or is dropped with it.
+    /// Runs `future` to its end, and with it what it spawns. What was spawned and still runs, goes on in the
+    /// next `run` of the same simulation, or is dropped with it.
     ///
     /// # Panics
-    /// If nobody can go on any more, or virtual time has passed the [limit](Self::limit): the text says who waits for what. If a
-    /// task of a node panics: what a process of yours panics of is in its [`Exit`](crate::Exit).
+    /// If no task can go on any more, or virtual time has passed the [limit](Self::limit): the text lists
+    /// each waiting process. If a task of a node panics: what a process of yours panics of is in its
+    /// [`Exit`](crate::Exit).
     pub fn run<F: Future>(&self, future: F) -> F::Output {
         let _running = executor::enter(&self.shared);
         let main = self.shared.main();
@@ -121,8 +126,8 @@ impl Sim {
         format!("the simulation hangs, at {:?} of virtual time; who waits:{}", self.elapsed(), lines.concat())
     }
 
-    /// A plain socket to a node's address in the simulation that runs, from a host of its own: for peers that are not dunlin's,
-    /// and say what they like. It is cut and parted from nothing.
+    /// A plain socket to a node's address in the simulation that runs, from a host of its own: for peers that
+    /// are not dunlin's, and say what they like. It is cut and parted from nothing.
     ///
     /// # Errors
     /// No process listens there.
@@ -145,7 +150,8 @@ impl Sim {
         self.shared.instant()
     }
 
-    /// From now on bytes, and attempts to dial, are under way for a time between these two. Default: 0.1 to 2 ms.
+    /// From now on bytes, and attempts to dial, are under way for a time between these two. Default: 0.1 to 2
+    /// ms.
     pub fn delay(&self, min: Duration, max: Duration) {
         self.shared.network().delay(min, max);
     }
@@ -160,8 +166,8 @@ impl Sim {
         self.shared.below(n)
     }
 
-    /// For another executor that has this simulation among its tasks: takes one step, if there is one to take before `horizon` of virtual
-    /// time has passed. `false`: there is none, and `cx` will be woken.
+    /// For another executor that has this simulation among its tasks: takes one step, if there is one to take
+    /// before `horizon` of virtual time has passed. `false`: there is none, and `cx` will be woken.
     #[doc(hidden)]
     pub fn step(&self, cx: &Context<'_>, horizon: Duration) -> bool {
         let _running = executor::enter(&self.shared);

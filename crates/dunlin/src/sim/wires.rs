@@ -1,4 +1,4 @@
-//! What lies between the nodes of a simulation: who listens, who is kept from whom, and what is under way.
+//! What lies between the nodes of a simulation: listeners, blocked pairs, and what is under way.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
@@ -22,7 +22,7 @@ pub(super) struct State {
     /// Each socket's two directions.
     pub(super) sockets: Vec<(Pair, [Weak<Mutex<Pipe>>; 2])>,
     pub(super) parted: BTreeSet<Pair>,
-    /// Who cannot dial whom.
+    /// Which nodes cannot dial which.
     pub(super) blocked: BTreeSet<(Host, Host)>,
     pub(super) delay: (u64, u64),
 }

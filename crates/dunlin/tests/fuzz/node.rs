@@ -1,11 +1,11 @@
-//! A node beside a peer that says anything: frames, values with ends in them, and bytes that are none of these. Virtual
-//! time, and everything follows from the bytes.
+//! A node beside a peer that says anything: frames, values with ends in them, and bytes that are none of
+//! these. Virtual time, and everything follows from the bytes.
 //!
-//! What the peer says is made so that much of it is nearly right: it speaks of channels that it has heard of, and says
-//! again, with a few bytes changed, values that the node has written itself.
+//! What the peer says is made so that much of it is nearly right: it speaks of channels that it has heard of,
+//! and says again, with a few bytes changed, values that the node has written itself.
 //!
-//! What has to hold: nothing panics, the two honest nodes go on talking, and nothing is left of it all once the peer has
-//! gone.
+//! What has to hold: nothing panics, the two honest nodes go on talking, and nothing is left of it all once
+//! the peer has gone.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -33,8 +33,8 @@ const APPLICATION: &str = "fuzz";
 /// The peer says and waits at most so often: what follows from more bytes than that is as good as none.
 const STEPS_MAX: usize = 200;
 
-/// So many values are sent on without a pause. On the credits of a peer that has a place for any number of them a send
-/// waits for nothing, and no time would pass.
+/// So many values are sent on without a pause. On the credits of a peer that has a place for any number of
+/// them a send waits for nothing, and no time would pass.
 const GIVEN_AT_ONCE: u32 = 256;
 
 /// What goes in a message: an end of any kind, several, or none.
@@ -115,7 +115,8 @@ async fn talk(node: &Node, friend: &Node, pings: Arc<AtomicU64>) -> Result<Proce
     }))
 }
 
-/// Ends that the friend makes, whose other ends stay with it: what the peer is lent of these has its home, or its other half, at a third node.
+/// Ends that the friend makes, whose other ends stay with it: what the peer is lent of these has its home, or
+/// its other half, at a third node.
 struct Borrowed {
     asks: Sender<u32>,
     ends: Receiver<Parcel>,
@@ -370,7 +371,7 @@ impl<'a> Peer<'a> {
         self.u.choose_index(below).map_err(io::Error::other)
     }
 
-    /// Asks who is there, and shakes hands.
+    /// Asks for the identity of the node, and shakes hands.
     async fn dial(&mut self) -> io::Result<()> {
         let me = life((0xBAD << 100) + u128::from(self.number));
         let first = Hello { nonce: u128::from(self.attempt), ..hello(APPLICATION, me, ANY) };
@@ -518,8 +519,8 @@ impl<'a> Peer<'a> {
         Ok(vec![Frame::ToHome(channel, ToHome::Value { head, total, first: value.into() })])
     }
 
-    /// Any frame, of a channel that is known. What is seldom said of itself, since it ends the connection: words about
-    /// the connection, and what the machine's own fuzzing is about.
+    /// Any frame, of a channel that is known. What is seldom said of itself, since it ends the connection:
+    /// words about the connection, and what the machine's own fuzzing is about.
     fn frame(&mut self) -> io::Result<Frame> {
         let frame = messages::frame(&mut self.u).map_err(io::Error::other)?;
         let theirs = |channel: ChannelId| Self::nth(&self.theirs, channel.0);

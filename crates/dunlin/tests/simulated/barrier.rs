@@ -1,4 +1,4 @@
-//! Barriers over nodes under random schedules and cuts: everybody has taken the same phases in the same
+//! Barriers over nodes under random schedules and cuts: all parties have taken the same phases in the same
 //! order, whatever else they chose from, and each value was sent and received once.
 
 use std::sync::{Arc, Mutex};
@@ -29,7 +29,7 @@ impl Log {
         f(&mut self.0.lock().unwrap())
     }
 
-    /// Nobody is more than a phase ahead of anybody.
+    /// No party is more than a phase ahead of another.
     fn took(&self, party: usize, barrier: u8) {
         self.with(|log| {
             log.taken[party].push(barrier);
@@ -55,7 +55,7 @@ struct Party {
     rx: Receiver<u32>,
 }
 
-/// Everybody uses both barriers, in choices with each other, with values that come and go, and with
+/// Every process uses both barriers, in choices with each other, with values that come and go, and with
 /// deadlines.
 async fn party(sim: &Sim, party: &mut Party, log: &Log) -> Result {
     let Party { number, one, two, tx, rx } = party;

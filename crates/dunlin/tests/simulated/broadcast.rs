@@ -1,6 +1,6 @@
 //! Broadcasts over nodes under random schedules and cuts: joiners and receivers are at four nodes and go on,
 //! the sending end goes round; each receiver gets what was sent while it was there, in order and once, and a
-//! value is sent when all who had joined have returned it or left.
+//! value is sent when all that had joined have returned it or left.
 
 use std::sync::{Arc, Mutex};
 
@@ -69,7 +69,7 @@ impl World<'_> {
                     self.log.with(|log| {
                         log.sent.push(value);
                         if !self.buffered {
-                            // Whoever was there has it, and nothing later.
+                            // Every receiver that was there has it, and nothing later.
                             assert!(log.got.iter().all(|(got, _)| got.last().is_none_or(|last| *last <= value)));
                         }
                     });
@@ -78,7 +78,7 @@ impl World<'_> {
             self.pause(3_000).await;
         }
         self.log.with(|log| log.over = true);
-        // All leave, and nobody can join any more: that is heard.
+        // All leave, and none can join any more: the sender sees that.
         let mut waited = 0;
         while !clock.is_closed() {
             assert!(waited < 10_000, "{clock:?}");

@@ -1,7 +1,7 @@
 //! Choices that meet over four nodes, both sides choosing, again and again: sends, receives, extended
 //! receives, lone sends of a shared end, claims, calls that are accepted, timers. In three of four seeds
 //! their ends go from node to node between the choices. Each send that happened is received once, each that
-//! did not has its value, and nobody waits for ever.
+//! did not has its value, and none waits for ever.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -104,7 +104,7 @@ async fn chooser(sim: &Sim, nodes: &[Node], mut ends: Ends, moves: bool, log: Lo
         let claims = !lone && sim.below(3) == 0;
         let asks = sim.below(3) == 0;
         let (posted, question) = (log.word(), log.word());
-        // A call is no branch; who serves it chooses.
+        // A call is no branch; its server chooses.
         if asks {
             match caller.call(question).within(wait).await {
                 Ok(answer) => assert_eq!(answer, question + 1),
@@ -150,7 +150,7 @@ async fn chooser(sim: &Sim, nodes: &[Node], mut ends: Ends, moves: bool, log: Lo
             ask = callee.accept() => match ask {
                 Ok(ask) => {
                     let question = *ask;
-                    // Whoever asked may have given up.
+                    // The caller may have given up.
                     let _ = ask.reply(question + 1);
                 }
                 Err(RecvError::Closed) => sleep(wait).await,
@@ -165,7 +165,7 @@ async fn chooser(sim: &Sim, nodes: &[Node], mut ends: Ends, moves: bool, log: Lo
     Ok(())
 }
 
-/// What was sent was received. Else its other end has gone, and nothing else has happened: nobody is lost
+/// What was sent was received. Else its other end has gone, and nothing else has happened: no node is lost
 /// here.
 fn is_open(sent: Result<(), SendError<()>>) -> Result<bool> {
     match sent {

@@ -81,7 +81,7 @@ fn many_sends_at_once_are_one_round_trip() {
     });
 }
 
-/// The places of a FIFO are promised beforehand: a send that has one asks nobody.
+/// The places of a FIFO are promised beforehand: a send that has one needs no answer.
 #[test]
 fn a_fifo_with_room_costs_no_time() {
     between(async |sim, a, b| {
@@ -99,7 +99,7 @@ fn a_fifo_with_room_costs_no_time() {
     });
 }
 
-/// A choice over offers that have come takes one at once: nobody is asked, and only that one's sender is
+/// A choice over offers that have come takes one at once: no sender is asked, and only that one's sender is
 /// told.
 #[test]
 fn a_choice_of_receives_costs_nothing_more() {
@@ -157,7 +157,7 @@ fn a_call_is_a_round_trip() {
 fn a_deadline_is_exact() {
     between(async |sim, a, b| {
         let (mut tx, mut rx) = connected(&a, &b, "numbers", Policy::default()).await?;
-        // Nobody receives: the home gives the offer back.
+        // There is no receive: the home gives the offer back.
         let began = sim.elapsed();
         assert!(tx.send(1).within(ONE_WAY * 5).await.unwrap_err().is_timed_out());
         assert_eq!(sim.elapsed() - began, ONE_WAY * 7);

@@ -1,5 +1,5 @@
-//! A node beside a peer that says anything. What `fuzz/fuzz_targets/node.rs` does for long, with any bytes, is done here
-//! with its corpus, and with bytes that a small generator makes.
+//! A node beside a peer that says anything. What `fuzz/fuzz_targets/node.rs` does for long, with any bytes,
+//! is done here with its corpus, and with bytes that a small generator makes.
 
 use std::fs;
 use std::path::Path;

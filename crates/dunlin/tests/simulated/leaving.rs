@@ -79,7 +79,7 @@ fn a_broker_passes_on_a_sender() {
     });
 }
 
-/// A sender that nobody uses, at a node that the broker cannot reach any more, holds it up only so long.
+/// An unused sender, at a node that the broker cannot reach any more, delays it only so long.
 #[test]
 fn a_sender_out_of_reach_holds_up_the_broker_for_a_while() {
     run(async |sim, a, broker, c| {
@@ -108,7 +108,7 @@ fn a_sender_out_of_reach_holds_up_the_broker_for_a_while() {
     });
 }
 
-/// Who has ends that nobody has used takes them over as if they were, and needs the broker no more.
+/// A holder of unused ends takes them over as if they were used, and needs the broker no more.
 #[test]
 fn unused_ends_do_not_delay_the_broker() {
     run(async |sim, a, broker, c| {
@@ -231,7 +231,7 @@ fn a_message_that_waits_has_gone_before_its_node() {
     });
 }
 
-/// Whoever replies does not wait until that is heard.
+/// A reply does not wait until it has arrived.
 #[test]
 fn a_broker_replies_with_an_end() {
     run(async |_, a, broker, c| {

@@ -100,7 +100,7 @@ fn a_pair_that_is_not_taken_stays() {
     });
 }
 
-/// Nothing is left of what nobody wants.
+/// Nothing is left of unneeded ends.
 #[test]
 fn a_pair_that_is_dropped_is_over() {
     run(true, async |sim, a, b, way| {

@@ -1,4 +1,4 @@
-//! Nodes that cannot dial each other: who has brought them together asks for a dial-back, or relays.
+//! Nodes that cannot dial each other: their introducer asks for a dial-back, or relays.
 
 use std::io;
 
@@ -95,7 +95,7 @@ fn a_node_that_no_peer_can_dial_is_relayed() {
                 assert_eq!(route(one, other).unwrap().to_string(), format!("relayed by {}", i.me()));
             }
             assert_eq!(heard(&mut news, h), [ConnectionState::Up, ConnectionState::Relayed(i.me())]);
-            // The relay's sockets are cut, and nobody notices.
+            // The relay's sockets are cut, and no process notices.
             for n in 50..90 {
                 let cut = sim.below(3);
                 let (sent, (received, ())) = par!(tx.send(n), async {
@@ -175,7 +175,7 @@ fn the_loss_of_a_relay_is_reported() {
             sim.part(h, i);
             let (sent, received) = par!(tx.send(3), async {
                 let error = rx.recv().await.unwrap_err();
-                // It has been received by nobody.
+                // It has not been received.
                 drop(rx);
                 error
             });
@@ -238,7 +238,7 @@ fn a_node_may_refuse_to_relay() {
             drop(rx);
             let refused = loop {
                 if let (peer, ConnectionState::Down(why)) = news.recv().await? {
-                    // They have never met: nobody knows which life of it that would be.
+                    // They have never met: it is unknown which life of it that would be.
                     assert_eq!(peer.to_string(), h.me().to_string());
                     break why;
                 }
@@ -252,7 +252,7 @@ fn a_node_may_refuse_to_relay() {
     }
 }
 
-/// Memory, in which nobody can dial those whose address begins with "closed".
+/// Memory, in which addresses that begin with "closed" cannot be dialled.
 struct Walled;
 
 impl Network for Walled {

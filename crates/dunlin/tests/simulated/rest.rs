@@ -1,4 +1,4 @@
-//! At rest nothing is left: whatever ends of channels have been through, when nobody has one any more all
+//! At rest nothing is left: whatever ends of channels have been through, when none has a holder any more all
 //! nodes have forgotten them.
 
 use std::sync::{Arc, Mutex};

@@ -461,7 +461,7 @@ fn a_receiver_goes_on_with_what_is_buffered() {
 }
 
 /// Ends in messages that are complete when they are sent, over a channel whose receiver moves and then ends:
-/// whoever has the other ends hears of it.
+/// the holders of the other ends notice.
 #[test]
 fn ends_on_their_way_to_a_channel_that_ends_are_dropped() {
     for_all(0..60, &(), |sim, seed| {
@@ -590,7 +590,7 @@ fn a_sender_that_has_retired_its_channel_comes_back() {
 }
 
 /// A sender that was only passed on, in a message that is complete when it is sent: what is said of it must
-/// not come before it does. Here it has been given by a node that is lost, so that nobody will say any more
+/// not come before it does. Here it has been given by a node that is lost, so no node will report
 /// that it is settled.
 #[test]
 fn a_sender_that_was_passed_on_goes_over_a_buffer() {

@@ -48,7 +48,7 @@ async fn nodes<const N: usize>() -> Result<(Node, [Node; N])> {
     Ok((main, members.try_into().unwrap()))
 }
 
-/// Who has joined and left, and what befell the main node; in the order in which it was told.
+/// Which members have joined and left, and the fate of the main node; in the order of the events.
 fn news(events: &mut Receiver<NodeEvent>) -> Vec<String> {
     let all = std::iter::from_fn(|| events.try_recv().ok());
     let of_roles = |event: &NodeEvent| !matches!(event, NodeEvent::Connection(..));
@@ -127,7 +127,7 @@ fn there_is_one_main_node() {
             panic!("there is a main node already")
         };
         assert_eq!((application, holder), ("roles".to_owned(), main.me().to_string()));
-        // Who is refused is gone, and the one that there is does not notice.
+        // The refused node is gone, and the present one does not notice.
         let member = member("worker").await?;
         assert_eq!(main.members().len(), 1);
         member.leave().await?;
@@ -151,7 +151,7 @@ fn a_main_node_that_is_lost_is_replaced() {
             let lost = hears(events, "the main node, master, is gone; waiting for the next").await?;
             assert_eq!(lost, NodeEvent::MainLost { peer: main.me(), name: "master".to_owned() });
         }
-        // Who was there was known from the main node only.
+        // The members were known from the main node only.
         assert_eq!((news(&mut a.events()), news(&mut b.events())), (Vec::new(), Vec::new()));
         assert!((15..25).contains(&seconds(sim, began)));
         let next = builder().role(Role::Main).named("next").join().await?;
@@ -371,7 +371,7 @@ fn a_member_leaves_alone() {
         hears(&mut events, "worker-0 has left").await?;
         assert!(seconds(sim, began) < 1);
         assert_eq!(main.members(), []);
-        // Between two main nodes there is nobody to tell.
+        // Between two main nodes there is none to report to.
         let b = member("between").await?;
         let mut of_b = b.events();
         drop(main);

@@ -40,7 +40,7 @@ fn a_rule_puts_names_on_the_network() {
                 here.network(&a, public);
                 there.network(&b, public);
                 there.name::<String>("lines", fifo(1));
-                here.name::<u8>("lines", fifo(1)); // nobody on the other node hears of it
+                here.name::<u8>("lines", fifo(1)); // unknown to the other node
                 // The rule holds in the scopes within.
                 let sending = here.child().fork(thermometer());
                 there.fork(display());

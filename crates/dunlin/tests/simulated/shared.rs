@@ -1,5 +1,5 @@
 //! Shared ends over several nodes under random schedules, deadlines, drops, choices, and connections that are
-//! cut: nobody comes between the values of a claim, and each send that is `Ok` is received once.
+//! cut: no other comes between the values of a claim, and each send that is `Ok` is received once.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use dunlin::{RecvError, Why};
 
 use crate::support::{Wanderer, carry, nothing_is_left};
 
-/// What a value is: who sent it, in which of its claims (0: in none), and which of all it is.
+/// A value: its sender, in which of its claims (0: in none), and which of all it is.
 type Word = (u32, u32, u32);
 
 #[derive(Default)]
@@ -41,7 +41,7 @@ impl Shout {
     fn became<T: std::fmt::Debug>(&self, word: Word, sent: Result<(), SendError<T>>) {
         let sent = match sent {
             Ok(()) => true,
-            // Nobody fails here, and nobody goes before all has been said.
+            // No process fails here, and none ends before all values are sent.
             Err(SendError::NotTaken { why: Why::TimedOut, .. }) => false,
             Err(error) => panic!("{word:?}: {error:?}"),
         };
@@ -62,7 +62,7 @@ impl Shout {
             let heard = times.get(&word).copied().unwrap_or(0);
             assert_eq!(log.sent.get(&word).map(|sent| usize::from(*sent)), Some(heard), "word {word}, seed {seed}");
         }
-        // Nobody comes between the words of a claim.
+        // No other value comes between those of a claim.
         let mut last: BTreeMap<u32, usize> = BTreeMap::new();
         for (at, (_, claim, word)) in log.heard.iter().enumerate() {
             if *claim != 0
@@ -430,7 +430,7 @@ fn a_stage_of_two_towns(seed: u64) {
     .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     said.check(seed);
     told.check(seed);
-    // Who claims next gets what comes next, also if somebody has given up a receive.
+    // The next claimer gets what comes next, also if a receive has been dropped.
     let heard = &told.0.lock().unwrap().heard;
     assert!(heard.is_sorted_by_key(|word| word.2), "seed {seed}: not in order: {heard:?}");
 }

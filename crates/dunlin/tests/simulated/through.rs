@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::support::{carry, nothing_is_left};
 
-/// An end that travels; whoever has it hears, says or asks a number with it.
+/// An end that travels; its holder receives, sends or asks a number with it.
 #[derive(Debug, Serialize, Deserialize)]
 enum Cargo {
     Says(Sender<u32>),
@@ -138,7 +138,7 @@ impl Log {
         }
     }
 
-    /// As `became`, where nodes are lost: who is told that nobody knows has it back, and so may have who
+    /// As `became`, where nodes are lost: a sender with an unknown outcome has it back, and so may have the
     /// received it. One of them can use it.
     fn may_have_become(&self, number: u32, sent: Result<(), SendError<Parcel>>, stub: Stub) {
         let value = match sent {
@@ -385,8 +385,8 @@ fn ends_go_through_the_keeper_of_a_shared_sender() {
     });
 }
 
-/// The keeper, or who receives, is lost at any moment: nobody waits for ever, and what is known to have been
-/// sent was received, once.
+/// The keeper, or the receiver's node, is lost at any moment: none waits for ever, and what is known to have
+/// been sent was received, once.
 #[test]
 fn a_node_is_lost_while_ends_go_through() {
     for_all_seeds(100, |sim, log| {
@@ -448,7 +448,7 @@ fn a_node_is_lost_while_ends_go_through() {
     });
 }
 
-/// It was refused for this reason, and nobody has received it: the end in it is where it was and works.
+/// It was refused for this reason, and not received: the end in it is where it was and works.
 async fn is_refused(
     sends: impl Future<Output = Result<(), SendError<Parcel>>>,
     receives: impl Operation<Output = Result<Parcel, RecvError>>,

@@ -126,7 +126,7 @@ fn two_pairs_of_a_name_meet() {
             }
             let (mut of_a, mut of_c, mut of_d) = (a.conflicts(), c.conflicts(), d.conflicts());
 
-            // They meet: the first service's are believed, and who has come second hears of it.
+            // They meet: the first service's are believed, and the second ones are notified.
             halves.iter().for_each(|(one, other)| sim.heal(one, other));
             let (of_c, of_d) = par!(of_c.recv(), of_d.recv());
             let (of_c, of_d) = (of_c?, of_d?);
@@ -141,13 +141,13 @@ fn two_pairs_of_a_name_meet() {
             assert_eq!((sent?, received?), ((), 3));
             let (sent, received) = par!(other_tx.send(4), other_rx.recv());
             assert_eq!((sent?, received?), ((), 4));
-            // What was not joined: one fits nobody, the other is found by who comes to the first.
+            // Of the unjoined ends: one fits no other, the other is found by those that come to the first.
             let error = other_lone.send(5).await.unwrap_err();
             assert!(error.to_string().contains("an unshared sender (cbor) does not fit beside it"), "{error}");
             let mut early = b.sender::<u32>("late").await?;
             let (sent, received) = par!(early.send(6), late.recv());
             assert_eq!((sent?, received?), ((), 6));
-            // Who is asked at its address has what it had.
+            // The node that is asked at its address has what it had.
             for (node, rx) in [&c, &d].into_iter().zip(&mut called) {
                 let mut tx = a.sender::<u32>(&format!("{}/called at {}", node.addresses()[0], node.me())).await?;
                 let (sent, received) = par!(tx.send(7), rx.recv());
@@ -348,7 +348,7 @@ fn a_channel_is_retired_behind_what_was_sent_also_when_its_receiver_moves() {
     }
 }
 
-/// Once the message with it has been taken, whoever has sent it may declare the name anew, though the channel
+/// Once the message with it has been taken, its sender may declare the name anew, though the channel
 /// goes on elsewhere.
 #[test]
 fn the_name_of_an_end_that_has_gone_on_is_free() {

@@ -1,5 +1,5 @@
-//! Tests that need nodes in OS processes of their own: the test starts its own binary again, with a role, and hears what it says on its
-//! standard output.
+//! Tests that need nodes in OS processes of their own: the test starts its own binary again, with a role, and
+//! hears what it says on its standard output.
 //!
 //! The binary has an ignored test `a_role` that plays the role that [`role`] tells.
 
@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Nobody waits longer for anything; only a bug can make it pass.
+/// No test waits longer for anything; only a bug can reach it.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A process that plays a role. Dropped, it is killed without a warning: on Unix by the signal 9.
@@ -47,7 +47,8 @@ pub(crate) fn start(
     // (It ends with the process.)
     std::thread::spawn(move || {
         for line in lines.map_while(Result::ok) {
-            // The rest is of the test harness, which on a machine with one processor begins the line with the test's name.
+            // The rest is of the test harness, which on a machine with one processor begins the line with the
+            // test's name.
             if let Some((_, said)) = line.split_once("SAYS ") {
                 hear(Some(said.to_owned()));
             }
@@ -88,7 +89,7 @@ impl Drop for Actor {
     }
 }
 
-/// In the process: its role, and what it was told. `None`: somebody runs all tests, the ignored too.
+/// In the process: its role, and its task. `None`: all tests are run, the ignored too.
 pub(crate) fn role() -> Option<(String, Vec<String>)> {
     let knows = std::env::var("DUNLIN_TEST_KNOWS").ok()?;
     Some((std::env::var("DUNLIN_TEST_ROLE").ok()?, knows.lines().map(str::to_owned).collect()))

@@ -6,7 +6,7 @@ use std::time::Duration;
 use dunlin::node::Records;
 use dunlin::prelude::*;
 
-/// Nobody waits longer for anything; only a bug can make it pass.
+/// No test waits longer for anything; only a bug can reach it.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs a test of nodes.
@@ -86,7 +86,8 @@ impl<E> DerefMut for Wanderer<E> {
     }
 }
 
-/// In a simulation: so long nodes may need to forget what is over, if another one has been lost. Else it takes some round trips.
+/// In a simulation: so long nodes may need to forget what is over, if another one has been lost. Else it
+/// takes some round trips.
 const FORGETS: Duration = Duration::from_secs(60);
 
 /// In a simulation: waits until nothing is left at these nodes of any channel.

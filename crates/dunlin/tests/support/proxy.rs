@@ -1,5 +1,5 @@
-//! A TCP proxy between nodes under test, which does to sockets what networks do: it cuts them at any byte, closes one direction,
-//! stalls, delays, and delivers in small pieces.
+//! A TCP proxy between nodes under test, which does to sockets what networks do: it cuts them at any byte,
+//! closes one direction, stalls, delays, and delivers in small pieces.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 enum Fault {
     /// Both directions at once.
     Cut,
-    /// One direction is closed; the other goes on for as long as somebody uses it.
+    /// One direction is closed; the other stays open as long as it is used.
     HalfClose,
     /// One direction carries nothing any more, and stays open.
     Stall,
@@ -32,8 +32,8 @@ struct Fate {
     delay: Duration,
 }
 
-/// ... or the first so many of them. A timer takes 1 ms at least: a socket that lives for 100 KB, in pieces of 3 bytes that all come later, would
-/// hold up the test for half a minute.
+/// ... or the first so many of them. A timer takes 1 ms at least: a socket that lives for 100 KB, in pieces
+/// of 3 bytes that all come later, would hold up the test for half a minute.
 const DELAYS: u32 = 200;
 
 /// How often each fault has happened.
@@ -72,7 +72,7 @@ impl Port {
         tokio::spawn(async move {
             loop {
                 let (near, _) = listener.accept().await.unwrap();
-                // Without it the near socket is dropped: nobody is there.
+                // Without it the near socket is dropped: no node is there.
                 if let Ok(far) = TcpStream::connect(&address).await {
                     tokio::spawn(proxy.clone().link(near, far));
                 }
@@ -138,7 +138,7 @@ impl Proxy {
         let _ = tokio::try_join!(there, back);
     }
 
-    /// Passes on what arrives. `Err`: the socket is cut, or was closed by who uses it.
+    /// Passes on what arrives. `Err`: the socket is cut, or was closed by its user.
     async fn carry(
         &self,
         mut from: OwnedReadHalf,

@@ -1,4 +1,5 @@
-//! `dunlin farm fourier`: the coefficients of a Fourier series, in more or fewer packages. What it measures is what the farm itself takes.
+//! `dunlin farm fourier`: the coefficients of a Fourier series, in more or fewer packages. What it measures
+//! is what the farm itself takes.
 
 mod series;
 
@@ -16,12 +17,13 @@ use super::worker::Leave;
 
 pub use series::{Coefficients, KNOWN, PERIOD, Package, coefficient};
 
-/// The trapeziums with which the first coefficients are compared with the known ones, and how near they must be: the rule's own error is a
-/// third of that.
+/// The trapeziums with which the first coefficients are compared with the known ones, and how near they must
+/// be: the rule's own error is a third of that.
 const CHECKED_WITH: u64 = 1000;
 const NEAR: f64 = 1e-4;
 
-/// Computes a Fourier series on a farm of workers, in different numbers of packages, and prints how long that takes
+/// Computes a Fourier series on a farm of workers, in different numbers of packages, and prints how long that
+/// takes
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// How many coefficients
@@ -35,7 +37,7 @@ pub struct Args {
     #[arg(long, value_name = "N,..", value_delimiter = ',', default_values_t = [10, 100, 1_000],
         value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub trapeziums: Vec<u64>,
-    /// Who works
+    /// The workers
     #[command(flatten)]
     pub hands: Hands,
 }
@@ -50,7 +52,7 @@ impl Args {
     }
 }
 
-/// Has the series computed by whoever takes part.
+/// Has the series computed by all workers.
 ///
 /// # Errors
 /// A worker has sent too few coefficients; and see [`Master::run`].
@@ -109,7 +111,7 @@ pub(super) async fn run(args: Args, leave: &Leave, show: &Show) -> Result<Outcom
                     "off": run.off, "sum": run.sum,
                 }));
                 runs.push(run);
-                // The others are for nobody.
+                // The others are not needed.
                 if is_written().is_err() {
                     return Ok(runs);
                 }

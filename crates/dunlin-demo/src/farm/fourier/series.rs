@@ -12,8 +12,9 @@ pub const PERIOD: f64 = 2.0;
 
 /// Some coefficients of the series of (x+1)^x over 0 to 2, by the trapezium rule.
 ///
-/// They are counted a₀, a₁, b₁, a₂, b₂ and so on, where aₙ is the integral of f(x)·cos(πnx), bₙ that of f(x)·sin(πnx), and a₀ half of its. With
-/// the job's number it is a request of 40 bytes, in which every number has 8.
+/// They are counted a₀, a₁, b₁, a₂, b₂ and so on, where aₙ is the integral of f(x)·cos(πnx), bₙ that of
+/// f(x)·sin(πnx), and a₀ half of its. With the job's number it is a request of 40 bytes, in which every
+/// number has 8.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Package {
     /// The number of the first coefficient.
@@ -85,10 +86,11 @@ fn trapezium_rule(trapeziums: u64, to: f64, f: impl Fn(f64) -> f64) -> f64 {
     (f64::midpoint(f(0.0), f(to)) + inner) * width
 }
 
-/// The first coefficients, by the trapezium rule with 20,000 and with 40,000 trapeziums, and Richardson's extrapolation.
+/// The first coefficients, by the trapezium rule with 20,000 and with 40,000 trapeziums, and Richardson's
+/// extrapolation.
 ///
-/// (Those that are known as the reference values of Java Grande's benchmark *Series*, 2.8729524964837996 and so on, are 0.3 to 1.6 per cent away: its
-/// rule leaves the last inner point out. A test shows that.)
+/// (Those that are known as the reference values of Java Grande's benchmark *Series*, 2.8729524964837996 and
+/// so on, are 0.3 to 1.6 per cent away: its rule leaves the last inner point out. A test shows that.)
 pub const KNOWN: [f64; 7] = [
     2.881_918_137_544_813,
     1.134_035_595_673_666,

@@ -39,7 +39,7 @@ pub struct Args {
     /// Where the picture goes, a PNG file
     #[arg(long, value_name = "FILE", default_value = "mandelbrot.png")]
     pub out: PathBuf,
-    /// Who works
+    /// The workers
     #[command(flatten)]
     pub hands: Hands,
 }
@@ -60,7 +60,7 @@ impl Args {
     }
 }
 
-/// Has the picture drawn by whoever takes part.
+/// Has the picture drawn by all workers.
 ///
 /// # Errors
 /// A worker has sent a rectangle of the wrong size; and see [`Master::run`].

@@ -118,8 +118,8 @@ fn colour(count: u16, max: u16) -> [u8; 3] {
     }
 }
 
-/// A file that is to have the picture: it is written beside its place, and put there when it is complete. What is no file of a folder, such as a device or a
-/// pipe, is written itself.
+/// A file that is to have the picture: it is written beside its place, and put there when it is complete.
+/// What is no file of a folder, such as a device or a pipe, is written itself.
 #[derive(Debug)]
 pub struct Target {
     file: File,
@@ -144,7 +144,7 @@ impl Target {
             if there.is_dir() {
                 return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a directory"));
             }
-            // Who may not write the file may not replace it either.
+            // A user that may not write the file may not replace it either.
             let file = File::options().append(true).open(&path)?;
             if !there.is_file() {
                 return Ok(Self { file, place: None });

@@ -26,7 +26,8 @@ pub struct Rectangle {
     pub iterations_max: u16,
 }
 
-/// How many iterations each pixel takes to leave the circle, row by row: two bytes for each, the lower one first.
+/// How many iterations each pixel takes to leave the circle, row by row: two bytes for each, the lower one
+/// first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts(pub Bytes);
 
