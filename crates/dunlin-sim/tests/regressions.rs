@@ -386,7 +386,7 @@ fn a_late_hello_has_no_effect() {
 
 /// A node went on in an earlier life, was refused by a node that had met the later one, and admitted by one
 /// that had not. There it spoke for the later one, and reported that a home was not here: a sender waited for
-/// ever (seed 61193368 of 22 November 2026).
+/// ever (seed 61193368).
 #[test]
 fn an_earlier_life_that_is_refused_ends_all_its_connections() {
     let mut pair = Pair::attached(&config(), terms(1, 0));

@@ -1,5 +1,6 @@
 //! Nodes in network namespaces: two with a real link between them that goes down and comes up, and some at
-//! ports that no other node has. Linux, and root only: elsewhere a test says that it was skipped.
+//! ports that no other node has. Linux, and root only: elsewhere a test prints that it was
+//! skipped, and appends its name to the file `DUNLIN_SKIPPED`.
 #![cfg(all(feature = "net", target_os = "linux"))]
 
 #[path = "support/actor.rs"]
@@ -206,9 +207,14 @@ fn run(command: &str) -> Result<(), String> {
     }
 }
 
-/// Past the harness, which shows only what tests that fail have printed.
-fn loudly(what: &str) {
+/// Reports a test that cannot run here, past the harness, which shows only the output of failing tests.
+fn report_skipped(what: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED {what}");
+    // The gate lists the skipped tests at its end.
+    if let Some(list) = std::env::var_os("DUNLIN_SKIPPED") {
+        let list = std::fs::OpenOptions::new().append(true).create(true).open(list);
+        writeln!(list.expect("DUNLIN_SKIPPED is a file"), "{what}").expect("DUNLIN_SKIPPED can be written");
+    }
 }
 
 /// Two namespaces with a link. Dropped, they are gone.
@@ -254,11 +260,11 @@ impl Drop for Link {
 fn a_connection_outlives_a_link_that_comes_back() {
     let link = match Link::new("outlives") {
         Ok(link) => link,
-        Err(why) => return loudly(&format!("a_connection_outlives_a_link_that_comes_back: {why}")),
+        Err(why) => return report_skipped(&format!("a_connection_outlives_a_link_that_comes_back: {why}")),
     };
     let netem = format!("tc -n {} qdisc add dev dunlin root netem delay 3ms 1ms loss 2%", link.near);
     if let Err(why) = run(&netem) {
-        loudly(&format!("delay and loss on the link: {why}"));
+        report_skipped(&format!("delay and loss on the link: {why}"));
     }
     let start = |namespace: &str, role| Actor::start(&["ip", "netns", "exec", namespace], role, &[]);
     let receiver = start(&link.far, "receiver");
@@ -292,7 +298,7 @@ fn a_connection_outlives_a_link_that_comes_back() {
 fn nodes_without_settings_have_the_documented_ports() {
     let link = match Link::new("ports") {
         Ok(link) => link,
-        Err(why) => return loudly(&format!("nodes_without_settings_have_the_documented_ports: {why}")),
+        Err(why) => return report_skipped(&format!("nodes_without_settings_have_the_documented_ports: {why}")),
     };
     run(&format!("ip -n {} link set lo up", link.near)).unwrap();
     run(&format!("ip -n {} route add default via 10.77.0.2", link.near)).unwrap();
@@ -323,7 +329,7 @@ fn names_at_default_ports_are_left_to_services_of_the_same_user_only() {
     for (whose, leaves) in [("another", "keeps the names"), ("own", "leaves the names")] {
         let link = match Link::new(whose) {
             Ok(link) => link,
-            Err(why) => return loudly(&format!("{TEST}: {why}")),
+            Err(why) => return report_skipped(&format!("{TEST}: {why}")),
         };
         run(&format!("ip -n {} link set lo up", link.near)).unwrap();
         let user = |name: &str| {
@@ -382,7 +388,7 @@ fn a_name_service_that_is_busy_or_stopped_is_waited_for() {
     const TEST: &str = "a_name_service_that_is_busy_or_stopped_is_waited_for";
     let host = match Host::new("busy") {
         Ok(host) => host,
-        Err(why) => return loudly(&format!("{TEST}: {why}")),
+        Err(why) => return report_skipped(&format!("{TEST}: {why}")),
     };
     let busy = host.start("stranger", &["busy"]);
     assert_eq!(busy.hear(), "listens");
@@ -415,7 +421,7 @@ fn what_listens_at_a_default_port_and_is_no_name_service_is_passed_by() {
     const TEST: &str = "what_listens_at_a_default_port_and_is_no_name_service_is_passed_by";
     let host = match Host::new("passed") {
         Ok(host) => host,
-        Err(why) => return loudly(&format!("{TEST}: {why}")),
+        Err(why) => return report_skipped(&format!("{TEST}: {why}")),
     };
     for (role, knows) in [("stranger", "silent"), ("stopped", "another")] {
         let other = host.start(role, &[knows]);
