@@ -37,7 +37,7 @@ async fn fork(mut hands: Receiver<Fork>) -> Result<[u32; PHILOSOPHERS]> {
         let Fork::PickUp(who) = touch else { return Err(Error::other("put down without being picked up")) };
         match hands.recv().await? {
             Fork::PutDown(same) if same == who => meals[who] += 1,
-            _ => return Err(Error::other(format!("somebody else has touched the fork of philosopher {who}"))),
+            _ => return Err(Error::other(format!("another philosopher has touched the fork of philosopher {who}"))),
         }
     }
     Ok(meals)

@@ -56,7 +56,7 @@ fn home(ended: impl IntoIterator<Item = Result<Option<(u64, Duration)>>>) -> Res
     for ended in ended {
         token = ended?.or(token);
     }
-    token.ok_or_else(|| Error::other("nobody led the ring"))
+    token.ok_or_else(|| Error::other("no process led the ring"))
 }
 
 #[dunlin::main]

@@ -26,25 +26,25 @@ pub struct Args {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show each value of the configuration, and where it came from
+    /// Show each value of the configuration and its origin
     Config(config::Options),
     /// Serve an application's names, or list them
     #[command(subcommand)]
     Names(names::Options),
     /// Measure round trips to a node
     Ping(ping::Options),
-    /// Run a node of the configuration, until Ctrl-C
+    /// Run a node of the configuration until Ctrl-C
     Node(node::Options),
-    /// Play nodes of the protocol over a simulated network, with faults, and check its laws
+    /// Run the protocol over a simulated network with faults, and check its laws
     Sim(sim::Options),
-    /// Farms: a master divides work among workers, which may be anywhere, and come and go as they like
+    /// Run a farm: a master divides work among workers, which may join and leave at any time
     #[command(subcommand)]
     Farm(farm::Farm),
-    /// Watch a broker bring customers and workers together, each a process of its own
+    /// Run a demo: a broker connects customers with workers, each a process of its own
     Demo(demo::Options),
-    /// Print the completions for a shell
+    /// Print completions for a shell
     Completions {
-        /// For which shell
+        /// The shell
         shell: Shell,
     },
 }

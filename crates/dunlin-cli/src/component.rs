@@ -21,7 +21,7 @@ pub struct Component {
     pub name: &'static str,
     /// What it does, in a few words.
     pub about: &'static str,
-    /// What its node has to be told, beside the configuration.
+    /// What its node needs beside the configuration.
     pub prepare: fn(NodeBuilder, &Config) -> NodeBuilder,
     /// Runs it.
     pub run: fn(Node, Output) -> Running,
@@ -31,7 +31,7 @@ pub struct Component {
 pub static COMPONENTS: &[Component] = &[
     Component {
         name: "nothing",
-        about: "only be a node of the application: its connections, its relaying",
+        about: "be a node of the application: connect and relay",
         prepare: |builder, _| builder,
         run: |_, _| Box::pin(std::future::pending()),
     },
@@ -47,7 +47,7 @@ pub static COMPONENTS: &[Component] = &[
     },
     Component {
         name: "farm-worker",
-        about: "work for the farms that open at the names of this node, one after the other",
+        about: "work for one farm after the other at this node's names",
         // The master serves the names: this node waits for it.
         prepare: |builder, _| builder.serve_names(false),
         run: |node, output| Box::pin(farm::serve(node, output)),
@@ -57,7 +57,7 @@ pub static COMPONENTS: &[Component] = &[
 /// The component that a configuration names there.
 ///
 /// # Errors
-/// [`Failure::Failed`], with those that there are.
+/// [`Failure::Failed`], with a list of all components.
 pub fn find(name: &str, said: &Origin) -> Result<Component, Failure> {
     COMPONENTS.iter().find(|component| component.name == name).copied().ok_or_else(|| {
         let known: Vec<String> =

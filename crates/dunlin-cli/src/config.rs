@@ -16,7 +16,7 @@ use crate::who::Who;
 pub struct Options {
     #[command(flatten)]
     who: Who,
-    /// Of the node that has the section [node.NAME]
+    /// The node, with the section [node.NAME]
     #[arg(long, value_name = "NAME")]
     node: Option<String>,
     /// Only check this file
@@ -87,7 +87,7 @@ pub fn run(options: &Options, output: Output) -> Result<(), Failure> {
 /// Whether a node has a section.
 ///
 /// # Errors
-/// [`Failure::Line`], if it has none: with those that there are.
+/// [`Failure::Line`], if it has none: with a list of the sections.
 pub fn is_there(sources: &Sources, app: &str, node: &str) -> Result<(), Failure> {
     let nodes = sources.nodes(app);
     if nodes.iter().any(|name| name == node) {

@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// What it takes.
 #[derive(Debug, Subcommand)]
 pub enum Options {
-    /// Serve an application's names, until Ctrl-C
+    /// Serve an application's names until Ctrl-C
     Serve(Serve),
     /// List the names: which node holds which end, what is waited for, and for how long
     List(List),
@@ -31,7 +31,7 @@ pub enum Options {
 pub struct Serve {
     #[command(flatten)]
     who: Who,
-    /// Where: "host:port", "unix:/path", "default-route". Default: what the configuration says, or the first
+    /// The address: "host:port", "unix:/path", "default-route". Default: from the configuration, or the first
     /// free port from 7400 of 127.0.0.1
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
@@ -42,7 +42,7 @@ pub struct Serve {
 pub struct List {
     #[command(flatten)]
     who: Who,
-    /// Ask the node at this address, for the names that it knows. Default: the application's name service
+    /// Ask the node at this address for the names that it knows. Default: the application's name service
     #[arg(long, value_name = "ADDR")]
     at: Option<String>,
 }
@@ -116,7 +116,7 @@ fn already(node: &str, app: &str, at: &str) -> Failure {
     ))
 }
 
-/// It goes on for ever.
+/// It never returns without an error.
 ///
 /// # Errors
 /// [`Failure::Failed`], if another node serves them.
@@ -144,7 +144,7 @@ pub async fn ask(config: &Config, node: &Node) -> Result<NameList, Failure> {
         let app = &config.app.value;
         if is_busy {
             return Failure::failed(format_args!(
-                "the name service {at} refuses this connection ({why}). Try again; its log says which limit was reached"
+                "the name service {at} refuses this connection ({why}). Try again; its log names the limit"
             ));
         }
         Failure::failed(format_args!(

@@ -21,7 +21,7 @@ pub struct Options {
     /// The node: its address, its name in the configuration, or a name that one of its ends has
     #[arg(value_name = "ADDRESS|NAME")]
     node: String,
-    /// How many round trips
+    /// The number of round trips
     #[arg(long, short, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     count: u32,
 }

@@ -24,7 +24,7 @@ pub fn nobody(app: &str, address: &str, why: &dyn std::fmt::Display) -> Failure 
     // Another node may have said the address.
     let (address, why) = (printable(address), printable(&why));
     let next = "Is a node of the application there? `dunlin names list` shows where nodes are";
-    Failure::failed(format_args!("nobody of the application {app:?} answers at {address} ({why}). {next}"))
+    Failure::failed(format_args!("no node of application {app:?} at {address} ({why}). {next}"))
 }
 
 /// Why the node at an address that was given could not be asked.
@@ -34,7 +34,7 @@ pub fn unanswered(app: &str, address: &str, why: &NameError) -> Failure {
         return nobody(app, address, &plain);
     }
     Failure::failed(format_args!(
-        "the node at {} refuses this connection ({}). Try again; its log says which limit was reached",
+        "the node at {} refuses this connection ({}). Try again; its log names the limit",
         printable(address),
         printable(&plain)
     ))

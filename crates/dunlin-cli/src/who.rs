@@ -12,11 +12,10 @@ use crate::reach::PATIENCE;
 /// Options of all commands that are about an application.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Who {
-    /// The application. Default: what the configuration says
+    /// The application. Default: from the configuration
     #[arg(long, short, value_name = "NAME")]
     pub app: Option<String>,
-    /// Read this configuration, a file or `-` for standard input, in the place of dunlin.toml and
-    /// DUNLIN_CONFIG
+    /// Read this configuration, a file or `-` for standard input, instead of dunlin.toml and DUNLIN_CONFIG
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
@@ -37,7 +36,7 @@ impl Who {
     /// What that comes to for a node.
     ///
     /// # Errors
-    /// [`Failure::Failed`]: a variable says what is not accepted.
+    /// [`Failure::Failed`]: a variable has a value that is not accepted.
     pub fn config(&self, sources: &Sources, node: Option<&str>) -> Result<Config, Failure> {
         if let Some(app) = self.app.as_ref().filter(|app| !is_application(app)) {
             let what = "is not accepted: write 1 to 64 bytes, without control characters";

@@ -431,7 +431,7 @@ fn pings_go_to_an_address_a_node_or_the_holder_of_a_name() {
     let stage = Stage::new(FILE);
     let nobody = stage.run(&["ping", "station"]);
     assert_eq!((nobody.code, nobody.out.as_str()), (Some(1), ""));
-    let told = |at| format!("error: nobody of the application \"weather\" answers at {at} (No such file");
+    let told = |at| format!("error: no node of application \"weather\" at {at} (No such file");
     assert!(nobody.err.starts_with(&told(stage.address("station"))), "{}", nobody.err);
     // The node that runs the names is where they are.
     let nobody = stage.run(&["ping", "hub"]);
@@ -476,7 +476,7 @@ fn pings_go_to_an_address_a_node_or_the_holder_of_a_name() {
     // Another application's is none.
     let other = stage.run(&["ping", &stage.address("station"), "--app", "sea"]);
     assert_eq!(other.code, Some(1));
-    assert!(other.err.contains("nobody of the application \"sea\" answers"), "{}", other.err);
+    assert!(other.err.contains("no node of application \"sea\" at"), "{}", other.err);
     assert_eq!(station.ends_with("-TERM"), Some(143));
 }
 
@@ -490,7 +490,7 @@ fn a_ping_does_not_wait_for_ever() {
     let mut ping = started(aloud(&stage, &["ping", "station", "--count", "1000000000"]));
     ping.says("1: ");
     station.signal("-STOP");
-    ping.says("nobody of the application");
+    ping.says("no node of application");
     assert_eq!(ping.ends(), Some(1));
 }
 
@@ -750,7 +750,7 @@ fn asked_twice_a_node_ends_at_once() {
     hub.says("station has joined");
     station.signal("-STOP");
     hub.signal("-INT");
-    hub.says("Ctrl-C again ends this one at once");
+    hub.says("press Ctrl-C again to quit now");
     // It would wait ten seconds for its member, and then five for what that has not heard.
     let asked = std::time::Instant::now();
     assert_eq!(hub.ends_with("-INT"), Some(130));

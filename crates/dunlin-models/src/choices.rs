@@ -187,7 +187,7 @@ impl Ring {
                 }
             }
             HomeHears::Attached => return,
-            other => self.broken = Some(format!("the home of {me} hears {other:?}")),
+            other => self.broken = Some(format!("the home of {me} gets {other:?}")),
         }
         self.parties[me].woken = true;
     }
@@ -227,7 +227,7 @@ impl Ring {
                 }
             }
             ProxyHears::Attached(_) => {}
-            other => self.broken = Some(format!("the sender of {me} hears {other:?}")),
+            other => self.broken = Some(format!("the sender of {me} gets {other:?}")),
         }
     }
 

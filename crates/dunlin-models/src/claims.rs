@@ -542,7 +542,7 @@ impl Laws for Rc<Facts> {
         for (at, word) in heard.iter().enumerate().filter(|(_, word)| word.1 != 0) {
             let before = heard[..at].iter().rposition(|other| other.1 == word.1);
             if before.is_some_and(|before| before + 1 != at) {
-                return Err(format!("somebody came between the values of claim {}: {heard:?}", word.1));
+                return Err(format!("another value came between those of claim {}: {heard:?}", word.1));
             }
         }
         let heard_in = self.heard_in.borrow();
@@ -567,7 +567,7 @@ impl Laws for Rc<Facts> {
         if dead.is_none() {
             for (word, sent) in &*self.sent.borrow() {
                 if *sent == Some(true) && !heard.iter().any(|other| other.2 == *word) {
-                    return Err(format!("value {word} was sent, and nobody has received it"));
+                    return Err(format!("value {word} was sent and not received"));
                 }
             }
         }

@@ -1175,7 +1175,7 @@ impl<L: Laws> Stage<L> {
             }
             Step::Run(key) => write!(name, "{} runs", self.tasks[&key].name),
             Step::Dies(node) => write!(name, "{node} is lost"),
-            Step::Hears(node) => write!(name, "{node} hears of it"),
+            Step::Hears(node) => write!(name, "{node} learns of it"),
             Step::Tick => write!(name, "patience runs out"),
         };
         name

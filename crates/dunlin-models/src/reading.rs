@@ -294,7 +294,7 @@ impl Reading {
                 }
                 return;
             }
-            other => return self.fail(format!("the home of {channel} hears {other:?}")),
+            other => return self.fail(format!("the home of {channel} gets {other:?}")),
         }
         self.wake_watchers(channel);
     }
@@ -448,7 +448,7 @@ impl Reading {
                 let open: Vec<_> = self.channels[channel].unsettled.keys().copied().collect();
                 open.into_iter().for_each(|ticket| self.settle(channel, ticket, Fate::Failed));
             }
-            other => self.fail(format!("the sender of {channel} hears {other:?}")),
+            other => self.fail(format!("the sender of {channel} gets {other:?}")),
         }
     }
 
@@ -878,7 +878,7 @@ impl World for Reading {
             then(format!("{} -> {}: {:?}", wire.0, wire.1, words[0]), &|world| world.deliver(*wire));
         }
         for (node, pair) in &self.unheard {
-            then(format!("{node} hears that the connection of {pair:?} is lost"), &|world| {
+            then(format!("{node} learns that the connection of {pair:?} is lost"), &|world| {
                 world.hears_loss(*node, *pair);
             });
         }

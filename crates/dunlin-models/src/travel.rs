@@ -639,9 +639,11 @@ impl Travel {
         known.0 = fate;
         match fate {
             Fate::Received if !received => {
-                self.broken = Some(format!("value {value} is told as received, and was not"))
+                self.broken = Some(format!("value {value} is reported as received, and was not"))
             }
-            Fate::NotTaken if received => self.broken = Some(format!("value {value} is told as not taken, and was")),
+            Fate::NotTaken if received => {
+                self.broken = Some(format!("value {value} is reported as not taken, and was"))
+            }
             _ => {}
         }
     }
@@ -717,7 +719,8 @@ impl Travel {
                     false
                 });
                 if let Some(ticket) = unheard.filter(|_| !self.scenario.slow) {
-                    self.broken = Some(format!("nothing is told of offer {ticket} of node {me}, which is lost"));
+                    self.broken =
+                        Some(format!("the outcome of offer {ticket} is not reported of node {me}, which is lost"));
                 }
                 for (value, fate) in fates {
                     self.fate(value, fate);
@@ -997,7 +1000,7 @@ impl World for Travel {
         for me in (0..self.nodes.len()).filter(|me| !self.nodes[*me].dead) {
             let node = &self.nodes[me];
             if let Some(action) = node.told.front() {
-                add(format!("{me} hears {action:?}"), &mut |world| {
+                add(format!("{me} gets {action:?}"), &mut |world| {
                     if let Some(action) = world.nodes[me].told.pop_front() {
                         world.hear(me, action);
                     }
@@ -1193,19 +1196,22 @@ impl World for Travel {
             }
             let has_half = node.half.as_ref().is_some_and(|half| half.in_hand);
             if census.proxies > 0 && !has_half && !unused_sender {
-                return Err(format!("node {me} keeps a half that nobody has: {}", node.machine.model_state(CHANNEL)));
+                return Err(format!("node {me} keeps a half without a holder: {}", node.machine.model_state(CHANNEL)));
             }
             if census.visitors > 0 && guest.is_none() {
                 return Err(format!(
-                    "node {me} keeps a receiver that nobody has: {}",
+                    "node {me} keeps a receiver without a holder: {}",
                     node.machine.model_state(CHANNEL)
                 ));
             }
             if census.homes > 0 && node.receiver != Receiver::Home {
-                return Err(format!("node {me} keeps a home of nobody: {}", node.machine.model_state(CHANNEL)));
+                return Err(format!(
+                    "node {me} keeps a home without a receiver: {}",
+                    node.machine.model_state(CHANNEL)
+                ));
             }
             if node.receiver == Receiver::Home && !node.in_hand && guest.is_none() {
-                return Err(format!("node {me} waits for a receiver that nobody has"));
+                return Err(format!("node {me} waits for a receiver without a holder"));
             }
         }
         if !self.faults && !self.dropped {
@@ -1216,7 +1222,7 @@ impl World for Travel {
                     return Err(format!("value {value} is lost"));
                 }
                 if *fate == Fate::Unknown {
-                    return Err(format!("nobody knows of value {value}, and nothing has failed"));
+                    return Err(format!("the outcome of value {value} is unknown, and nothing has failed"));
                 }
             }
             if !self.nodes.iter().any(|node| node.in_hand)

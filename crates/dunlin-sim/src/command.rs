@@ -35,35 +35,35 @@ const HAS_NO_BUGS: bool = cfg!(not(feature = "planted"));
 pub struct Options {
     #[command(subcommand)]
     command: Option<Command>,
-    /// How many seeds to play
+    /// The number of seeds to run
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
     /// The first seed
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// Wake one of the planted bugs
+    /// Activate one of the planted bugs
     #[arg(long, value_name = "NAME", conflicts_with = "bugs", hide = HAS_NO_BUGS)]
     bug: Option<String>,
-    /// Wake each planted bug in turn, and say how many seeds it took to find it
+    /// Activate each planted bug in turn, and print how many seeds it took to find it
     #[arg(long, hide = HAS_NO_BUGS)]
     bugs: bool,
-    /// Only runs with ends that travel, and 3 to 6 nodes
+    /// Only runs with ends that move, and 3 to 6 nodes
     #[arg(long)]
     travelling: bool,
     /// Print the outcome as JSON
     #[arg(long)]
     json: bool,
-    /// Print all that happens
+    /// Print every event
     #[arg(long)]
     trace: bool,
-    /// How many threads share the seeds
+    /// The number of threads that share the seeds
     #[arg(long, default_value_t = std::thread::available_parallelism().map_or(1, |n| n.get() as u64))]
     threads: u64,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Spread very many ends over many nodes by moves, and measure what a move and an end cost
+    /// Spread very many ends over many nodes by moves, and measure the cost of a move and an end
     ///
     /// Without faults. Ends with 1 if something is left over when all is at rest.
     Scale(ScaleOptions),
@@ -71,13 +71,13 @@ enum Command {
 
 #[derive(Args, Debug)]
 struct ScaleOptions {
-    /// How many nodes, all connected with each other: 4 to 1000
+    /// The number of nodes, all connected with each other: 4 to 1000
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u16).range(4..=1000))]
     nodes: u16,
-    /// How many ends, senders and receivers together: at least 2
+    /// The number of ends, senders and receivers together: at least 2
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(2..))]
     ends: u32,
-    /// Where its chance comes from
+    /// The seed of all random choices
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Print the figures as JSON

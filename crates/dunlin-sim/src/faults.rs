@@ -55,7 +55,7 @@ impl World {
                 let (from, to) = (self.random.index(self.plan.nodes), self.random.index(self.plan.nodes));
                 if from != to && self.mutes[from][to] == Mute::None {
                     self.met(fault, from, to, None);
-                    self.note(62, (from * 8 + to) as u64, || format!("-- n{from} is not heard by n{to}"));
+                    self.note(62, (from * 8 + to) as u64, || format!("-- n{from} is not received by n{to}"));
                     self.mutes[from][to] = match fault {
                         Fault::Stall => Mute::Stalled,
                         Fault::Vanish => Mute::Vanish,

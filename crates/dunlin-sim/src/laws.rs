@@ -52,7 +52,7 @@ impl World {
                 }
                 if late {
                     self.broke(format!(
-                        "n{me}: the connection to n{node} has its grace period anew, and has heard nothing"
+                        "n{me}: the connection to n{node} has its grace period anew, and has received nothing"
                     ));
                 }
             }
@@ -180,7 +180,7 @@ impl World {
                 && self.procs[self.channels[sender.channel].proc].node == node
         });
         if half || sender {
-            return self.broke(format!("n{me}: the connection to n{node} is over, and not all its ends were told"));
+            return self.broke(format!("n{me}: the connection to n{node} is over, and not all its ends were notified"));
         }
         // A channel that has ended hears nothing of it.
         for channel in &mut self.channels {
@@ -278,7 +278,7 @@ impl World {
                 let relays = census.relayed + census.relays > 0;
                 !proc.machine.is_flushed() && (!relays || census.unsaid > 0 || unheard(&census) > 0)
             })
-            .map(|proc| format!("not all that n{} has to say has been heard", proc.node))
+            .map(|proc| format!("not all messages of n{} have arrived", proc.node))
     }
 
     /// Every node is to meet every other.
@@ -444,7 +444,7 @@ impl World {
         }
         if let Some(node) = self.procs[proc].views.iter().position(|view| view.lost_told) {
             let me = self.procs[proc].node;
-            self.broke(format!("n{me}: a channel is told that n{node} is lost, and the connection is not over"));
+            self.broke(format!("n{me}: a channel is notified that n{node} is lost, and the connection is not over"));
         }
         if self.procs[proc].replaced
             && let Some(node) = self.procs[proc].views.iter().position(|view| view.state != Standing::Idle)

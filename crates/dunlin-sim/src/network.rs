@@ -368,7 +368,7 @@ impl World {
         if was == Mute::None {
             return;
         }
-        self.note(7, (from * 8 + to) as u64, || format!("n{from} is heard by n{to} again"));
+        self.note(7, (from * 8 + to) as u64, || format!("n{from} is received by n{to} again"));
         for socket in 0..self.sockets.len() {
             let entry = &self.sockets[socket];
             let Some(side) = (0..2).find(|side| entry.nodes[1 - side] == from && entry.nodes[*side] == to) else {

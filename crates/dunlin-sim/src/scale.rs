@@ -299,7 +299,7 @@ impl World {
                 Action::Home(channel, from, HomeHears::Offered(letter, _)) => self.opens(node, channel, from, letter),
                 Action::Home(_, _, HomeHears::Attached) | Action::Proxy(_, ProxyHears::Attached(_)) => {}
                 Action::Proxy(_, ProxyHears::Taken(letter, taker)) => self.has_left(node, letter, taker),
-                other => self.broke(format!("node {node} is told {other:?}, and nothing has failed")),
+                other => self.broke(format!("node {node} gets {other:?}, and nothing has failed")),
             }
         }
         if let Some(Time(due)) = self.machines[node].next_tick() {
@@ -527,7 +527,7 @@ impl World {
                 }
             }
             ProxyHears::Taken(..) | ProxyHears::Departed | ProxyHears::Credit(_) | ProxyHears::Ended(_) => {}
-            other => self.broke(format!("channel {at}: its sender at node {node} is told {other:?}")),
+            other => self.broke(format!("channel {at}: its sender at node {node} gets {other:?}")),
         }
     }
 
@@ -562,7 +562,7 @@ impl World {
                 self.machines[node].install(now, id);
             }
             HomeHears::Ended(how) => self.machines[node].end_home(now, id, how),
-            other => self.broke(format!("channel {at}: its home at node {node} is told {other:?}, by {from}")),
+            other => self.broke(format!("channel {at}: its home at node {node} gets {other:?}, by {from}")),
         }
     }
 

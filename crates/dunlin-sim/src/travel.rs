@@ -450,7 +450,7 @@ impl World {
     fn receiver_is_here(&mut self, at: usize, proc: usize) {
         let stand = self.procs[proc].machine.stand(self.lines[at].id);
         let Some(home) = self.home(at, proc) else {
-            return self.claims_loss(at, "the receiver is here again, and somebody else has had it".to_owned());
+            return self.claims_loss(at, "the receiver is here again, and another process has had it".to_owned());
         };
         home.in_hand = true;
         if home.state == Receiver::Guest && !stand.visitor {
@@ -501,7 +501,7 @@ impl World {
         match outcome {
             Outcome::Taken | Outcome::Sent => match taker {
                 Some(taker) => self.ends_left(cargo, proc, taker),
-                None => self.broke(format!("cargo {cargo:?} is told to be taken, and not by whom")),
+                None => self.broke(format!("cargo {cargo:?} is reported as taken, without its taker")),
             },
             Outcome::NotTaken => cargo.into_iter().for_each(|cargo| self.end_stays(cargo, proc)),
             Outcome::Nobody => {}
@@ -627,13 +627,13 @@ impl World {
                 {
                     return;
                 }
-                heard => return self.broke(format!("line {at}: a sender that is not there hears {heard:?}")),
+                heard => return self.broke(format!("line {at}: a sender that is not there gets {heard:?}")),
             }
         }
         let (id, now) = (self.lines[at].id, self.time());
         match heard {
             ProxyHears::Attached(_) | ProxyHears::Rejected(_) => {
-                self.broke(format!("line {at}: a sender that was not attached hears {heard:?}"));
+                self.broke(format!("line {at}: a sender that was not attached gets {heard:?}"));
             }
             ProxyHears::Taken(ticket, taker) => {
                 self.value_taken_by(at, ticket, taker);
@@ -644,7 +644,7 @@ impl World {
                 let taken = self.lines[at].values.get(ticket as usize).is_some_and(|value| value.taken);
                 match self.half(at, proc).and_then(|half| half.open.get_mut(&(ticket as usize))) {
                     Some(open) if !open.held && taken => open.held = true,
-                    _ => return self.broke(format!("line {at}: {ticket} is told to be held, and is not")),
+                    _ => return self.broke(format!("line {at}: {ticket} is reported as held, and is not")),
                 }
                 let home = self.half(at, proc).and_then(|half| half.home);
                 self.value_has_left(at, ticket as usize, home);
@@ -660,7 +660,7 @@ impl World {
             ProxyHears::Failed(ticket, why) => {
                 let known = self.lines[at].values.get(ticket as usize);
                 if !known.is_some_and(|value| value.failed_by_home) && why != Failure::Closed {
-                    self.broke(format!("line {at}: {ticket} failed ({why:?}), and nobody failed it"));
+                    self.broke(format!("line {at}: {ticket} failed ({why:?}), without a failure"));
                 }
                 self.value_told(at, proc, ticket, Outcome::NotTaken);
             }
@@ -670,7 +670,7 @@ impl World {
             ProxyHears::Withdrawn(ticket) => {
                 let open = self.half(at, proc).and_then(|half| half.open.get(&(ticket as usize)));
                 if open.is_some_and(|open| !open.withdrawing && !open.granted) {
-                    self.broke(format!("line {at}: {ticket} is withdrawn, and nobody asked"));
+                    self.broke(format!("line {at}: {ticket} is withdrawn without a request"));
                 }
                 self.value_told(at, proc, ticket, Outcome::NotTaken);
             }
@@ -747,9 +747,9 @@ impl World {
                 let is_said = said.receiver_said.contains(&how) || (said.drained && how == End::Gone);
                 if !is_said && !said.sender_said.contains(&how) {
                     if how != End::Lost {
-                        return self.broke(format!("line {at}: the sender hears {how:?}, and nobody has said so"));
+                        return self.broke(format!("line {at}: the sender gets {how:?} without a cause"));
                     }
-                    self.claims_loss(at, format!("the sender hears {how:?}"));
+                    self.claims_loss(at, format!("the sender gets {how:?}"));
                 }
                 self.half_over(at, proc, Some(Outcome::NotTaken));
                 if self.procs[proc].machine.has_half(id) && how == End::Retired {
@@ -765,15 +765,15 @@ impl World {
                     let (_, _, open) = self.orphans.remove(orphan);
                     self.claims_loss(at, "another sender has taken the place of this one".to_owned());
                     if !unknown.is_empty() || !taken.is_empty() || not_taken.len() != open.len() {
-                        self.broke(format!("line {at}: of {open:?} it is told that {not_taken:?} are not taken"));
+                        self.broke(format!("line {at}: of {open:?} it is reported that {not_taken:?} are not taken"));
                     }
                     not_taken.into_iter().for_each(|value| self.value_concluded(at, value as usize, Outcome::NotTaken));
                 } else {
                     if self.lines[at].receiver_said.is_empty() && self.lines[at].sender_said.is_empty() {
-                        self.claims_loss(at, "the sender hears that its home is lost".to_owned());
+                        self.claims_loss(at, "the sender learns that its home is lost".to_owned());
                     }
                     if !unknown.is_empty() {
-                        self.claims_loss(at, format!("nobody knows of {unknown:?}"));
+                        self.claims_loss(at, format!("the outcome of {unknown:?} is unknown"));
                     }
                     for (tickets, outcome) in
                         [(unknown, Outcome::Unknown), (not_taken, Outcome::NotTaken), (taken, Outcome::Taken)]
@@ -793,7 +793,7 @@ impl World {
         let number = stand.transfer.max(std::mem::take(&mut half.doubt));
         let before = self.lines[at].admitted.insert(number, proc);
         if let Some(before) = before.filter(|before| *before != proc) {
-            self.broke(format!("line {at}: processes {before} and {proc} are both told to have sender {number}"));
+            self.broke(format!("line {at}: processes {before} and {proc} are both given sender {number}"));
         }
     }
 
@@ -815,7 +815,9 @@ impl World {
         for value in open.into_keys() {
             match outcome {
                 Some(outcome) => self.value_concluded(at, value, outcome),
-                None => self.broke(format!("line {at}: the sender is over, and of {value} nothing was told")),
+                None => {
+                    self.broke(format!("line {at}: the sender is over, and the outcome of {value} was not reported"))
+                }
             }
         }
         if !in_hand {
@@ -836,7 +838,7 @@ impl World {
         let Some(half) = self.half(at, proc) else { return };
         let home = half.home;
         if half.open.remove(&value).is_none() {
-            return self.broke(format!("line {at}: {ticket} is told to be {outcome:?}, and is not open"));
+            return self.broke(format!("line {at}: {ticket} is reported as {outcome:?}, and is not open"));
         }
         // The last of a sender that has been dropped.
         if !half.in_hand && half.open.is_empty() && !self.procs[proc].machine.has_half(self.lines[at].id) {
@@ -864,13 +866,13 @@ impl World {
             _ if taken_at.is_none() => {}
             Some(taker) if taken_at == told && home == told => self.ends_left(cargo, by, taker),
             _ => self.broke(format!(
-                "line {at}: {value} was taken at {taken_at:?}, and its sender hears {told:?}, and thinks {home:?}"
+                "line {at}: {value} was taken at {taken_at:?}, and its sender gets {told:?}, and thinks {home:?}"
             )),
         }
     }
 
     fn value_concluded(&mut self, at: usize, value: usize, outcome: Outcome) {
-        self.note(82, value as u64, || format!("line {at}: {value} is told to be {outcome:?}"));
+        self.note(82, value as u64, || format!("line {at}: {value} is reported as {outcome:?}"));
         let known = &mut self.lines[at].values[value];
         let (before, taken) = (known.outcome, known.taken);
         known.outcome = Some(outcome);
@@ -878,8 +880,8 @@ impl World {
             _ if before.is_some() => {
                 self.broke(format!("line {at}: {value} has two outcomes: {before:?} and {outcome:?}"));
             }
-            Outcome::Taken if !taken => self.broke(format!("line {at}: {value} is told to be taken, and is not")),
-            Outcome::NotTaken if taken => self.broke(format!("line {at}: {value} is told not to be taken, and is")),
+            Outcome::Taken if !taken => self.broke(format!("line {at}: {value} is reported as taken, and is not")),
+            Outcome::NotTaken if taken => self.broke(format!("line {at}: {value} is reported as not taken, and is")),
             _ => {}
         }
         let known = &self.lines[at].values[value];
@@ -1072,7 +1074,7 @@ impl World {
         if std::mem::replace(&mut known.taken, true) {
             self.broke(format!("line {at}: {value} is taken twice"));
         } else if outcome == Some(Outcome::NotTaken) {
-            self.broke(format!("line {at}: {value} is taken, and was told not to be"));
+            self.broke(format!("line {at}: {value} is taken, and was reported as not taken"));
         }
     }
 
@@ -1286,7 +1288,7 @@ impl World {
             // It has been dropped here.
             return match heard {
                 HomeHears::Arrived(_) | HomeHears::Empty | HomeHears::Leave => {
-                    self.broke(format!("line {at}: a receiver that is not there hears {heard:?}"));
+                    self.broke(format!("line {at}: a receiver that is not there gets {heard:?}"));
                 }
                 _ => {}
             };
@@ -1354,7 +1356,7 @@ impl World {
             }
             HomeHears::Sent(value) => {
                 self.procs[proc].machine.drained(self.lines[at].id, 1, value.len() as u64);
-                let Some(first) = value.first_chunk() else { return self.broke("a value that nobody sent") };
+                let Some(first) = value.first_chunk() else { return self.broke("a value that was not sent") };
                 let number = u32::from_le_bytes(*first) as usize;
                 if !self.check_bytes(at, number as u64, &value) {
                     return;
@@ -1479,7 +1481,7 @@ impl World {
                 if how == End::Lost {
                     self.claims_loss(at, "the receiver is lost".to_owned());
                 } else if !self.lines[at].receiver_said.contains(&how) {
-                    self.broke(format!("line {at}: the receiver lapses ({how:?}), and nobody has dropped it"));
+                    self.broke(format!("line {at}: the receiver lapses ({how:?}), without a drop"));
                 }
                 if self.home(at, proc).is_some_and(|home| home.in_hand) {
                     return self.broke(format!("line {at}: the receiver lapses ({how:?}), and is here"));
@@ -1508,9 +1510,9 @@ impl World {
 
     fn sender_ended(&mut self, at: usize, how: &End) {
         if *how == End::Lost {
-            self.claims_loss(at, "the receiver hears that its sender is lost".to_owned());
+            self.claims_loss(at, "the receiver learns that its sender is lost".to_owned());
         } else if !self.lines[at].sender_said.contains(how) {
-            self.broke(format!("line {at}: the receiver hears {how:?}, and the sender has not said so"));
+            self.broke(format!("line {at}: the receiver gets {how:?}, and the sender has not sent that"));
         }
     }
 
@@ -1614,7 +1616,7 @@ impl World {
                     ));
                 }
                 if stand.visitor && !guest {
-                    wrong.push(format!("line {at}: at rest n{node} keeps a receiver that nobody has"));
+                    wrong.push(format!("line {at}: at rest n{node} keeps a receiver without a holder"));
                 }
                 let is_home = home.is_some_and(|home| home.state == Receiver::Home);
                 if stand.home.is_some() != is_home {
@@ -1624,7 +1626,7 @@ impl World {
                     ));
                 }
                 if is_home && home.is_some_and(|home| !home.in_hand) && !guest {
-                    wrong.push(format!("line {at}: at rest n{node} waits for a receiver that nobody has"));
+                    wrong.push(format!("line {at}: at rest n{node} waits for a receiver without a holder"));
                 }
                 if stand.known && !receivers().any(|_| true) {
                     wrong.push(format!("line {at}: at rest n{node} has a sender whose receiver is nowhere"));

@@ -497,7 +497,7 @@ impl World {
                 Action::Connection(node, state) => self.connection_changed(proc, node_index(node), state),
                 Action::Home(channel, from, heard) => self.home_hears(proc, channel, from, heard),
                 Action::Proxy(channel, heard) => self.proxy_hears(proc, channel, heard),
-                Action::Read(..) => self.broke("a value is read, and nobody reads here"),
+                Action::Read(..) => self.broke("a value is read, and no program reads here"),
                 Action::Names(life, said) => self.names_heard(proc, life, said),
                 Action::ClosedRelayed(_, _, why) => self.made_room(proc, &why),
                 Action::Unrelayed(_) | Action::Declined(..) => {}

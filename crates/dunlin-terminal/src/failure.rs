@@ -165,7 +165,7 @@ impl Signals {
     /// # Errors
     /// [`Failure::Failed`], if the system reports no signals.
     pub fn hear() -> Result<Self, Failure> {
-        let unheard = |error| Failure::failed(format_args!("cannot hear of signals: {error}"));
+        let unheard = |error| Failure::failed(format_args!("cannot register for signals: {error}"));
         #[cfg(unix)]
         {
             use tokio::signal::unix::{SignalKind, signal};
@@ -219,7 +219,7 @@ async fn says_how_to_end<T>() -> T {
     dunlin::sleep(SOON).await;
     // On a thread of its own: a standard error that nothing reads would hold up the signals.
     std::thread::spawn(|| {
-        complain("leaving still: other nodes have not ended, or not heard all. Ctrl-C again ends this one at once");
+        complain("waiting for other nodes to finish; press Ctrl-C again to quit now");
     });
     std::future::pending().await
 }

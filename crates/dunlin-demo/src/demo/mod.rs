@@ -47,29 +47,28 @@ use texts::Text;
 are connected directly. The customer sends a text, gets the table of its words, and sends the handle back over one of the handle's own channels."
 )]
 pub struct Options {
-    /// How many customers
+    /// The number of customers
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
     pub customers: u16,
-    /// How many workers
+    /// The number of workers
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=100))]
     pub workers: u16,
     /// Count the words of the files of this folder [default: some poems]
     #[arg(long, value_name = "DIR")]
     pub files: Option<PathBuf>,
-    /// Wait so long before each piece of a text (a text has about a hundred) [default: 15 on a terminal, else
-    /// 0]
+    /// The pause before each piece of a text, of about a hundred [default: 15 on a terminal, else 0]
     #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u64).range(..=10_000))]
     pub pace: Option<u64>,
-    /// Where the demo's name service listens [default: a free port of this machine]
+    /// The address of the demo's name service [default: a free port of this machine]
     #[arg(long, value_name = "HOST:PORT", value_parser = place)]
     pub names: Option<String>,
     /// Run all parts in this process, over local channels
     #[arg(long, conflicts_with = "names")]
     pub inside: bool,
-    /// Start the parts in an order that follows from this number, each when the one before has joined
+    /// Start the parts one after the other, in an order drawn from this seed
     #[arg(long, value_name = "SEED", hide = true)]
     pub order: Option<u64>,
-    /// So long the parts wait for the name service and the broker, in seconds
+    /// How long the parts wait for the name service and the broker, in seconds
     #[arg(long, value_name = "SECONDS", hide = true, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     pub patience: u64,
 }

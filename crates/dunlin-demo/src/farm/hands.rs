@@ -24,11 +24,11 @@ const ENDING: Duration = Duration::from_secs(10);
 /// The workers of a farm, and how they are reached: the options that all farms have.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Hands {
-    /// How many workers to start, each a process of the system. Default: one for each core. With 0 it waits
-    /// for workers to join
+    /// The number of workers to start, each a process of the system. Default: one for each core. With 0 it
+    /// waits for workers to join
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=512))]
     pub workers: Option<u16>,
-    /// Start the workers in this process instead: no sockets, and no other worker can join
+    /// Start the workers in this process instead, without sockets; no other worker can join
     #[arg(long, conflicts_with_all = ["listen", "grace"])]
     pub inside: bool,
     /// All workers share one channel of jobs, and one of results
@@ -37,13 +37,13 @@ pub struct Hands {
     /// Each worker has two channels of its own, and the master chooses among them (the default)
     #[arg(long)]
     pub multiplexed: bool,
-    /// So many jobs wait at each worker, beside the one that it does
+    /// The number of jobs that wait at each worker
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(0..=1024))]
     pub buffer: u16,
-    /// Where workers can join: an address of this machine, or unix:PATH
+    /// The address where workers join, of this machine, or unix:PATH
     #[arg(long, value_name = "ADDRESS", default_value = ADDRESS)]
     pub listen: String,
-    /// After so many seconds without a connection a worker is lost, and others do its jobs
+    /// Seconds without a connection after which a worker is lost, and others do its jobs
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
     pub grace: f64,
 }
@@ -57,7 +57,7 @@ impl Hands {
     /// What is wrong with them, if anything is.
     pub(super) fn wrong(&self) -> Option<String> {
         (self.inside && self.workers == Some(0))
-            .then(|| "with --inside nobody can join, and --workers 0 starts nobody: give it at least 1".to_owned())
+            .then(|| "with --inside no worker can join, and --workers 0 starts none: use at least 1".to_owned())
     }
 
     fn sharing(&self) -> Sharing {

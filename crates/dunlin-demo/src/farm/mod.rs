@@ -39,28 +39,27 @@ const CLOSING: Duration = Duration::from_millis(200);
 /// The farms
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum Farm {
-    /// Draw the Mandelbrot set on a farm of workers, which may come and go meanwhile
+    /// Draw the Mandelbrot set on a farm of workers, which may join and leave meanwhile
     Mandelbrot(mandelbrot::Args),
-    /// Compute a Fourier series on a farm of workers, in different numbers of packages, and print how long
-    /// that takes
+    /// Compute a Fourier series on a farm of workers, in different numbers of packages, and print the times
     Fourier(fourier::Args),
-    /// Join a farm that runs, whichever it is; Ctrl-C leaves it in order
+    /// Join a running farm of either kind; Ctrl-C leaves it in order
     Worker(Joining),
 }
 
 /// A worker's options.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Joining {
-    /// Where the farm is
+    /// The address of the farm
     #[arg(long, value_name = "ADDRESS", default_value = ADDRESS)]
     pub at: String,
-    /// How many workers to be
+    /// The number of workers
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=512))]
     pub workers: u16,
-    /// After so many seconds without a connection the farm is lost
+    /// Seconds without a connection after which the farm is lost
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0, value_parser = seconds)]
     pub grace: f64,
-    /// Say nothing but errors
+    /// Print only errors
     #[arg(long)]
     pub quiet: bool,
 }

@@ -58,13 +58,13 @@ impl World {
     }
 
     pub(crate) fn names_heard(&mut self, proc: usize, from: Life, said: Names) {
-        let Names::BadName { number } = said else { return self.broke(format!("nobody said {said:?}")) };
+        let Names::BadName { number } = said else { return self.broke(format!("{said:?} was not sent")) };
         let (epoch, count) = (number >> 32, number & 0xffff_ffff);
         let node = node_index(from.node);
         let view = &mut self.procs[proc].views[node];
         let life = view.life;
         if life != from.incarnation.0 {
-            return self.broke(format!("n{node}/{} is heard while n{node}/{life} is known", from.incarnation.0));
+            return self.broke(format!("n{node}/{} is received while n{node}/{life} is known", from.incarnation.0));
         }
         let right = match view.hears {
             None => count == 0,
@@ -72,7 +72,7 @@ impl World {
         };
         let before = view.hears.replace((epoch, count + 1));
         if !right {
-            self.broke(format!("of n{node}, message {epoch}/{count} is heard after {before:?}"));
+            self.broke(format!("of n{node}, message {epoch}/{count} is received after {before:?}"));
         }
     }
 }

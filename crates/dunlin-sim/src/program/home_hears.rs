@@ -16,7 +16,7 @@ impl World {
         let from = node_index(giver.node);
         let found = self.channels.iter().position(|known| known.id == channel && known.proc == proc);
         let Some(at) = found else {
-            return self.broke(format!("a channel that is not there hears {heard:?}"));
+            return self.broke(format!("a channel that is not there gets {heard:?}"));
         };
         let life = self.procs[proc].views[from].life;
         let half = self.channels[at].halves.iter().position(|half| half.node == from);
@@ -35,7 +35,8 @@ impl World {
                 return;
             }
             if heard != HomeHears::Attached {
-                return self.broke(format!("channel {at} hears from n{from}, which is not attached: {heard:?}"));
+                return self
+                    .broke(format!("channel {at} gets a message from n{from}, which is not attached: {heard:?}"));
             }
             let Some(from_proc) = self.proc_of(from, life) else {
                 return self.broke(format!("channel {at} is attached by n{from}, which is not connected"));
@@ -87,7 +88,7 @@ impl World {
                     if self.offers[offer].decided_in == self.coverage.events {
                         return;
                     }
-                    return self.broke(format!("{offer} is granted to request {request}, which nobody made"));
+                    return self.broke(format!("{offer} is granted to request {request}, which was never made"));
                 }
                 if bytes != value(offer, self.offers[offer].size) {
                     return self.broke(format!("the value of {offer} has changed on its way"));
@@ -102,7 +103,7 @@ impl World {
                     self.procs[proc].machine.drained(self.channels[at].id, 1, value.len() as u64);
                 }
                 let Some(offer) = offer_in(&value).filter(|offer| *offer < self.offers.len()) else {
-                    return self.broke("a value that nobody sent");
+                    return self.broke("a value that was not sent");
                 };
                 if self.channels[at].ended.as_ref().is_some_and(|(how, _)| *how != End::Retired) {
                     // It is not received.
@@ -169,7 +170,7 @@ impl World {
                 // A half answers poison by itself.
                 let poisoned = matches!(self.channels[at].ended, Some((End::Poisoned(_), _)));
                 if !(said || poisoned && how == End::Gone) {
-                    return self.broke(format!("channel {at} hears {how:?} of n{from}, which has not said so"));
+                    return self.broke(format!("channel {at} gets {how:?} of n{from}, which has not sent that"));
                 }
                 if how == End::Gone {
                     self.channels[at].halves[half].gone = true;
@@ -210,7 +211,7 @@ impl World {
             | HomeHears::Empty
             | HomeHears::Arrived(_)
             | HomeHears::Lapsed(_)
-            | HomeHears::Failed(_)) => self.broke(format!("channel {at}, which does not travel, hears {heard:?}")),
+            | HomeHears::Failed(_)) => self.broke(format!("channel {at}, which does not travel, gets {heard:?}")),
         }
         self.tidy(at);
     }
@@ -249,7 +250,7 @@ impl World {
     fn arrives(&mut self, at: usize, from_proc: usize, offer: usize, bytes: Option<&Bytes>) -> bool {
         let before = self.broken.is_some();
         let Some(entry) = self.offers.get(offer) else {
-            self.broke(format!("{offer} arrives, and nobody offered it"));
+            self.broke(format!("{offer} arrives, and was not offered"));
             return false;
         };
         let (sender, size, arrived, outcome) = (entry.sender, entry.size, entry.arrived, entry.outcome);
@@ -260,7 +261,7 @@ impl World {
         } else if outcome == Some(Outcome::NotTaken) && self.senders[sender].stage != Stage::Over {
             // If the sender is over, the home has not heard of it yet; it must not take it, and `happens`
             // checks.
-            self.broke(format!("{offer} arrives, and its sender was told that it is not taken"));
+            self.broke(format!("{offer} arrives, and was reported as not taken"));
         } else if bytes.is_some_and(|bytes| *bytes != value(offer, size)) {
             self.broke(format!("the value of {offer} has changed on its way"));
         } else if let Some((how, event)) = &self.channels[at].ended

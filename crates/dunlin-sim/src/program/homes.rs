@@ -177,7 +177,7 @@ impl World {
             return self.broke(format!("{offer} is taken twice"));
         }
         if self.offers[offer].outcome == Some(Outcome::NotTaken) {
-            return self.broke(format!("{offer} is taken, and was told not to be"));
+            return self.broke(format!("{offer} is taken, and was reported as not taken"));
         }
         if let Some(choice) = self.offers[offer].choice
             && let Some(other) = self.choices[choice].offers.iter().find(|other| self.offers[**other].taken)

@@ -16,7 +16,7 @@ impl World {
             sender.proc == proc && self.channels[sender.channel].id == channel && sender.stage != Stage::Over
         });
         let Some(at) = found else {
-            return self.broke(format!("a sender that is over hears {heard:?}"));
+            return self.broke(format!("a sender that is over gets {heard:?}"));
         };
         match heard {
             ProxyHears::Attached(terms) => {
@@ -48,7 +48,7 @@ impl World {
                     return self.broke(format!("{offer} is held, and is not open"));
                 }
                 if !self.offers[offer].taken {
-                    return self.broke(format!("{offer} is told to be held, and no receive has it"));
+                    return self.broke(format!("{offer} is reported as held, and no receive has it"));
                 }
                 self.offers[offer].held_told = true;
                 self.offers[offer].taker = Some(taker);
@@ -62,7 +62,7 @@ impl World {
                     self.broke(format!("{ticket} is released, and was not held"));
                 }
                 if self.offers.get(ticket as usize).is_some_and(|offer| offer.at_home != AtHome::Done) {
-                    self.broke(format!("{ticket} is told to be released, and is not"));
+                    self.broke(format!("{ticket} is reported as released, and is not"));
                 }
                 self.told(at, ticket, Outcome::Taken);
             }
@@ -71,14 +71,14 @@ impl World {
                 let max = self.plan.value_max;
                 let too_large = why == Failure::TooLarge { max } && self.offers[offer].size as u64 > max;
                 if !too_large && !self.offers[offer].failed_by_home {
-                    self.broke(format!("{offer} failed ({why:?}), and nobody failed it"));
+                    self.broke(format!("{offer} failed ({why:?}), without a failure"));
                 }
                 self.told(at, ticket, Outcome::NotTaken);
             }
             ProxyHears::Onward(_) | ProxyHears::Unread(_) => self.broke("a value goes on, and none here does"),
             ProxyHears::Withdrawn(ticket) => {
                 if !self.offers[ticket as usize].withdrawing {
-                    self.broke(format!("{ticket} is withdrawn, and nobody asked"));
+                    self.broke(format!("{ticket} is withdrawn without a request"));
                 }
                 self.told(at, ticket, Outcome::NotTaken);
             }
@@ -95,7 +95,7 @@ impl World {
             ProxyHears::Ended(how) => {
                 let channel = &self.channels[self.senders[at].channel];
                 if channel.ended.as_ref().is_none_or(|(ended, _)| *ended != how) {
-                    return self.broke(format!("sender {at} hears {how:?}, and the channel has not ended so"));
+                    return self.broke(format!("sender {at} gets {how:?}, and the channel has not ended so"));
                 }
                 if how == End::Retired && !self.senders[at].gone {
                     let open: Vec<usize> = self.open_offers(at).collect();
@@ -113,7 +113,7 @@ impl World {
                 {
                     for ticket in tickets {
                         if !self.is_open(at, ticket) {
-                            return self.broke(format!("{ticket} is told to be {outcome:?}, and is not open"));
+                            return self.broke(format!("{ticket} is reported as {outcome:?}, and is not open"));
                         }
                         self.conclude(ticket as usize, outcome);
                     }
@@ -124,7 +124,7 @@ impl World {
                 self.sender_over(at, None);
             }
             heard @ (ProxyHears::Moved(..) | ProxyHears::Home(..) | ProxyHears::Rests | ProxyHears::Departed) => {
-                self.broke(format!("sender {at}, which does not travel, hears {heard:?}"));
+                self.broke(format!("sender {at}, which does not travel, gets {heard:?}"));
             }
         }
     }
@@ -135,7 +135,7 @@ impl World {
 
     fn told(&mut self, at: usize, ticket: u64, outcome: Outcome) {
         if !self.is_open(at, ticket) {
-            return self.broke(format!("{ticket} is told to be {outcome:?}, and is not open"));
+            return self.broke(format!("{ticket} is reported as {outcome:?}, and is not open"));
         }
         self.conclude(ticket as usize, outcome);
         self.forget_if_gone(at);
@@ -144,13 +144,13 @@ impl World {
     /// What the sender of an offer is told in the end: once, and true.
     pub(super) fn conclude(&mut self, offer: usize, outcome: Outcome) {
         let (taken, before) = (self.offers[offer].taken, self.offers[offer].outcome);
-        self.note(20, offer as u64, || format!("{offer} is told to be {outcome:?}"));
+        self.note(20, offer as u64, || format!("{offer} is reported as {outcome:?}"));
         if before.is_some() {
             return self.broke(format!("{offer} has two outcomes: {before:?} and {outcome:?}"));
         }
         match outcome {
-            Outcome::Taken if !taken => return self.broke(format!("{offer} is told to be taken, and is not")),
-            Outcome::NotTaken if taken => return self.broke(format!("{offer} is told not to be taken, and is")),
+            Outcome::Taken if !taken => return self.broke(format!("{offer} is reported as taken, and is not")),
+            Outcome::NotTaken if taken => return self.broke(format!("{offer} is reported as not taken, and is")),
             _ => {}
         }
         self.offers[offer].outcome = Some(outcome);

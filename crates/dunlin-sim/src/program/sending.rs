@@ -381,7 +381,7 @@ impl World {
         for offer in open {
             match outcome {
                 Some(outcome) => self.conclude(offer, outcome),
-                None => self.broke(format!("the connection died, and of {offer} nothing was told")),
+                None => self.broke(format!("the connection died, and the outcome of {offer} was not reported")),
             }
         }
         if self.channels[self.senders[at].channel].mail && !self.healed {

@@ -259,7 +259,7 @@ impl Config {
         let number = |number: &u64| Value::Number(*number);
         let mut rows = vec![
             row("app", &self.app, |app| match app.as_str() {
-                "" => Value::Unset("none: a node has to be told"),
+                "" => Value::Unset("none: required"),
                 app => Value::Text(app.to_owned()),
             }),
             row("node", &self.node, text("none")),

@@ -86,7 +86,7 @@ fn without_files_and_variables_there_are_defaults() {
     assert_eq!(
         shown,
         [
-            "app = (none: a node has to be told)",
+            "app = (none: required)",
             "node = (none)",
             "names = (127.0.0.1, the first of the ports 7400 to 7415 that has the application's)",
             "listen = (127.0.0.1, the first free port from 7500)",

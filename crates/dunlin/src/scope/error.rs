@@ -48,7 +48,7 @@ pub enum ScopeError {
     },
     /// All holders of the face have left, so its channel is over.
     #[error(
-        "all who shared the {face} of {name:?} have left it: what joins one name is forked together (`fork_all`, `fork_n`)"
+        "all holders of the {face} of {name:?} have left it: fork together what joins one name (`fork_all`, `fork_n`)"
     )]
     Left {
         /// The name.
@@ -70,7 +70,7 @@ pub enum ScopeError {
         wanted_at: At,
     },
     /// The scope, or one around it, was finished: nothing forks or joins there any more.
-    #[error("the scope is finished: nobody forks or joins there any more")]
+    #[error("the scope is finished: nothing can fork or join there any more")]
     Finished,
     /// A process that was forked together with this one ended before it had joined its ends.
     #[error("a process forked together with this one ended before it had joined its ends")]

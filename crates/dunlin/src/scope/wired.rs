@@ -325,7 +325,7 @@ pub enum Ending {
 
 /// What a process may return whose ending is told to its channels.
 #[diagnostic::on_unimplemented(
-    message = "how a process ends cannot be told from a `{Self}`",
+    message = "a `{Self}` does not show how a process ends",
     note = "`#[process(propagate)]` is for functions that return a `Result` whose error is dunlin's: `dunlin::Error`, or one of an operation"
 )]
 pub trait Propagates {
@@ -344,7 +344,7 @@ impl<T, E: Cause> Propagates for Result<T, E> {
 
 /// An error that may say that a channel had ended, and how.
 #[diagnostic::on_unimplemented(
-    message = "how a process ends cannot be told from a `{Self}`",
+    message = "a `{Self}` does not show how a process ends",
     note = "`#[process(propagate)]` is for functions that return a `Result` whose error is dunlin's: `dunlin::Error`, or one of an operation"
 )]
 pub trait Cause: fmt::Display {

@@ -123,7 +123,7 @@ impl Sim {
     fn hangs(&self) -> String {
         let waits = dunlin_core::waits::snapshot();
         let lines: Vec<String> = waits.iter().map(|wait| format!("\n  {wait}")).collect();
-        format!("the simulation hangs, at {:?} of virtual time; who waits:{}", self.elapsed(), lines.concat())
+        format!("the simulation hangs, at {:?} of virtual time; waiting:{}", self.elapsed(), lines.concat())
     }
 
     /// A plain socket to a node's address in the simulation that runs, from a host of its own: for peers that

@@ -132,7 +132,7 @@ impl network::Network for Simulated {
             }
             let mut state = lock(&self.sim.wires().0);
             let refused = |why| error(io::ErrorKind::ConnectionRefused, format!("cannot dial `{address}`: {why}"));
-            let backlog = state.listeners.get(address).cloned().ok_or_else(|| refused("nobody listens there"))?;
+            let backlog = state.listeners.get(address).cloned().ok_or_else(|| refused("no listener there"))?;
             let there = lock(&backlog).host;
             if state.parted.contains(&pair(self.host, there)) {
                 let text = format!("cannot dial `{address}`: the two nodes are parted");

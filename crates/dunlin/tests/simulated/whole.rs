@@ -170,7 +170,7 @@ fn two_pairs_of_a_name_meet() {
 }
 
 #[test]
-#[should_panic(expected = "the simulation hangs, at 0ns of virtual time; who waits:\n  ")]
+#[should_panic(expected = "the simulation hangs, at 0ns of virtual time; waiting:\n  ")]
 fn a_deadlock_is_reported() {
     let (_tx, mut rx) = channel::<u8>();
     let _ = Sim::new(0).run(rx.recv());

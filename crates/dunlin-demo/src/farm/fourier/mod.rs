@@ -26,14 +26,14 @@ const NEAR: f64 = 1e-4;
 /// takes
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// How many coefficients
+    /// The number of coefficients
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub coefficients: u64,
-    /// Into how many packages they are divided: a run for each
+    /// The number of packages into which they are divided: a run for each
     #[arg(long, value_name = "N,..", value_delimiter = ',', default_values_t = [1, 10, 100, 1_000, 10_000],
         value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub packages: Vec<u64>,
-    /// How finely the function is integrated: for each a run with each number of packages
+    /// The number of trapeziums of the integration: for each a run with each number of packages
     #[arg(long, value_name = "N,..", value_delimiter = ',', default_values_t = [10, 100, 1_000],
         value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub trapeziums: Vec<u64>,

@@ -24,19 +24,19 @@ const RECTANGLES_MAX: u64 = 1_000_000;
 /// Draws the Mandelbrot set on a farm of workers, which may come and go meanwhile
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Of the picture, in pixels
+    /// In pixels
     #[arg(long, value_name = "PIXELS", default_value_t = 1280, value_parser = clap::value_parser!(u32).range(1..=16384))]
     pub width: u32,
-    /// Of the picture, in pixels
+    /// In pixels
     #[arg(long, value_name = "PIXELS", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=16384))]
     pub height: u32,
-    /// After so many iterations a point counts as one of the set
+    /// Iterations after which a point counts as one of the set
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u16).range(1..))]
     pub iterations: u16,
-    /// The side of the rectangles that the picture is divided into
+    /// The side of the rectangles into which the picture is divided
     #[arg(long, value_name = "PIXELS", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub rectangle: u32,
-    /// Where the picture goes, a PNG file
+    /// The picture, a PNG file
     #[arg(long, value_name = "FILE", default_value = "mandelbrot.png")]
     pub out: PathBuf,
     /// The workers
