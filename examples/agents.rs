@@ -3,7 +3,7 @@
 //! ```text
 //!     cell ─ cell ─ cell
 //!      │      │      │         An agent stands at a cell: it holds the door of that cell, a shared end that calls it.
-//!     cell ─ cell ─ cell       It calls the cell to leave its mark and to say where it wants to go, and the reply is the
+//!     cell ─ cell ─ cell       It calls the cell to leave its mark and its next direction, and the reply is the
 //!      │      │      │         door of the neighbour there.
 //!     cell ─ cell ─ cell
 //! ```
@@ -21,7 +21,7 @@ use std::time::Instant;
 
 use dunlin::prelude::*;
 
-/// The grid has so many cells on each side.
+/// The grid has this many cells on each side.
 pub(crate) const SIDE: usize = 16;
 
 /// East, south, west, north: columns and rows to go.
@@ -33,7 +33,7 @@ fn neighbour(cell: usize, direction: usize) -> usize {
     (cell / SIDE + rows) % SIDE * SIDE + (cell % SIDE + columns) % SIDE
 }
 
-/// What an agent says to the cell where it stands.
+/// What an agent sends the cell where it stands.
 struct Visit {
     mark: u64,
     direction: usize,
@@ -75,7 +75,7 @@ async fn agent(number: u64, steps: usize, mut at: Door) -> Result {
     Ok(())
 }
 
-/// The marks of all cells when so many agents have gone so many steps.
+/// The marks of all cells when this many agents have gone this many steps.
 pub(crate) async fn walked(agents: u64, steps: usize) -> Result<Vec<u64>> {
     let (doors, visits): (Vec<_>, Vec<_>) = (0..SIDE * SIDE)
         .map(|_| {

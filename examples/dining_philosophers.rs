@@ -43,7 +43,7 @@ async fn fork(mut hands: Receiver<Fork>) -> Result<[u32; PHILOSOPHERS]> {
     Ok(meals)
 }
 
-/// Thinks and eats so many times; gives how often it has eaten.
+/// Thinks and eats this many times; returns how often it has eaten.
 async fn philosopher(me: usize, meals: u32, mut left: Hold, mut right: Hold) -> Result<u32> {
     // The forks are numbered round the table, so for all but the last the left one is the lower.
     let (first, second) = if me < PHILOSOPHERS - 1 { (&mut left, &mut right) } else { (&mut right, &mut left) };

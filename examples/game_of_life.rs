@@ -23,7 +23,7 @@ use dunlin::prelude::*;
 /// The board; beyond each edge is the opposite one.
 ///
 /// No process writes a cell while another reads it: the barrier sees to that, and passes on what was written.
-/// Safe Rust asks for atomics all the same.
+/// Safe Rust asks for atomics even so.
 struct Board {
     width: usize,
     height: usize,
@@ -76,7 +76,7 @@ async fn strip(board: Arc<Board>, rows: Range<usize>, mut phase: Barrier, genera
     Ok(())
 }
 
-/// Plays so many generations with so many strips, and gives a picture of each, the first one included.
+/// Plays this many generations with this many strips, and returns a picture of each, the first one included.
 pub(crate) async fn play(picture: &str, strips: usize, generations: usize) -> Result<Vec<String>> {
     let board = Arc::new(Board::new(picture));
     let mut phase = barrier();

@@ -1,4 +1,4 @@
-//! The smallest program with a node: it joins an application, says what it is called there, and leaves.
+//! The smallest program with a node: it joins an application, prints its name there, and leaves.
 //!
 //! It compiles next to nothing of the node (`bash .ci/run light` counts that): the node is compiled once,
 //! with the library.

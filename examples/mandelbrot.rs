@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use dunlin::prelude::*;
 
-/// After so many iterations a point counts as one of the set.
+/// After this many iterations a point counts as one of the set.
 const ITERATIONS_MAX: u8 = 255;
 
 /// How many iterations of z² + c it takes `c` to leave the circle of radius 2.

@@ -43,7 +43,7 @@ async fn adder(#[receiver("counts")] mut counts: Receiver<usize>) -> Result<usiz
     Ok(sum)
 }
 
-/// How many words `text` has, counted by so many processes on two threads.
+/// How many words `text` has, counted by this many processes on two threads.
 pub(crate) async fn words(text: &str, counters: usize) -> Result<usize> {
     let scope = Scope::new();
     scope.name::<usize>("counts", fifo(1)); // here, so that the place within shares it

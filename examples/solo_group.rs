@@ -65,7 +65,7 @@ pub(crate) async fn work(rounds: usize) -> Result<Vec<u64>> {
             unit.click.send(()).await?;
             *alone = false;
         }
-        // All eight are in the group: it goes on by itself.
+        // All eight are in the group: it runs by itself.
         let before = seen[round - 1];
         while units[round % UNITS].ask.call(()).await?.group < before + round as u64 {}
         // Others in each round: the bits of a multiple of an odd number.

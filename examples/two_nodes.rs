@@ -102,7 +102,7 @@ async fn reader(file: &str) -> Result {
 /// What all sockets between the two processes go through: it cuts the one that carries after some hundred
 /// bytes.
 struct Cable {
-    /// So many bytes go before the next cut.
+    /// The bytes that go before the next cut.
     left: Mutex<u64>,
     random: AtomicU64,
     cuts: AtomicU64,
@@ -146,7 +146,7 @@ impl Cable {
         }
     }
 
-    /// How many of so many bytes still go.
+    /// How many of this many bytes still go.
     fn allowed(&self, bytes: usize) -> usize {
         let mut left = self.left.lock().expect("nobody panics with it");
         if (bytes as u64) < *left {

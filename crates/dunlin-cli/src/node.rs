@@ -1,4 +1,4 @@
-//! `dunlin node`: a node of the configuration, and what that says it runs.
+//! `dunlin node`: a node of the configuration, and what it runs.
 
 use clap::Args;
 use dunlin::node::{Node, NodeEvent};

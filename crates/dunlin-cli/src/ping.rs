@@ -31,7 +31,7 @@ pub struct Options {
 /// # Errors
 /// [`Failure::Failed`], if no node answers; [`Failure::Lost`], if the output cannot be written.
 pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
-    // The node's own section may say of which application it is.
+    // The node's own section may name its application.
     let sources = options.who.sources()?;
     let config = options.who.config(&sources, None)?;
     let is_of_one = config.app.value.is_empty() && sources.nodes("").contains(&options.node);

@@ -6,7 +6,7 @@ use dunlin::node::NameError;
 use dunlin_terminal::failure::Failure;
 use dunlin_terminal::output::printable;
 
-/// So long an answer may take.
+/// How long an answer may take.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Whether it is an address of one place, at a port that is known.
@@ -21,7 +21,7 @@ pub fn nobody(app: &str, address: &str, why: &dyn std::fmt::Display) -> Failure 
     for said in [format!("{address}: "), format!("cannot connect to `{address}`: ")] {
         why = why.replace(&said, "");
     }
-    // Another node may have said the address.
+    // The address may be from another node.
     let (address, why) = (printable(address), printable(&why));
     let next = "Is a node of the application there? `dunlin names list` shows where nodes are";
     Failure::failed(format_args!("no node of application {app:?} at {address} ({why}). {next}"))

@@ -2,7 +2,7 @@
 //!
 //! What [`Joined`](crate::Joined) does within one call are messages here, in order in each direction, each
 //! delivered some polls later: requests cross with their withdrawals, and the end of one side with what the
-//! other has just said. It follows the table in `dunlin_core::agent` as a node does.
+//! other has just sent. It follows the table in `dunlin_core::agent` as a node does.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

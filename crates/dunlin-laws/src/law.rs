@@ -52,7 +52,7 @@ impl<X: Transport> Law<X> {
     }
 }
 
-/// `laws![applies; name: "what it says"; ...]`
+/// `laws![applies; name: "the law in one line"; ...]`
 macro_rules! laws {
     ($($name:ident if $applies:expr $(, needs [$($feature:ident),+])? $(, at most $seeds:literal)? $(, at one node: $because:literal)? => $says:literal;)+) => {
         vec![$(
@@ -109,7 +109,7 @@ impl<'a, X: Transport> Cx<'a, X> {
     /// A receiver that was made here, at the other side.
     ///
     /// # Panics
-    /// If the transport cannot do that: the law must say that it needs [`Feature::Stretched`].
+    /// If the transport cannot do that: the law must declare that it needs [`Feature::Stretched`].
     pub fn stretch<T: Portable>(&self, receiver: Receiver<T>) -> Receiver<T> {
         let there = self.transport.stretch(receiver, &mut |work| {
             self.rig.spawn_boxed(work);
@@ -155,7 +155,7 @@ impl<'a, X: Transport> Cx<'a, X> {
     /// A call channel with the caller at this side, of two.
     ///
     /// # Panics
-    /// If the transport has none: the law must say that it needs [`Feature::Calls`].
+    /// If the transport has none: the law must declare that it needs [`Feature::Calls`].
     pub fn call_from<Q: Portable, A: Portable>(&self, side: usize) -> (Caller<Q, A>, Callee<Q, A>) {
         let ends = self.transport.call_from(side, &mut |work| {
             self.rig.spawn_boxed(work);

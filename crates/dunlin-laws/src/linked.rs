@@ -75,7 +75,7 @@ struct World {
     channels: Cell<u64>,
 }
 
-/// One in so many steps of the wire cuts it.
+/// One in this many steps of the wire cuts it.
 const CUTS: u64 = 60;
 
 impl Transport for Linked {
@@ -97,7 +97,7 @@ impl Transport for Linked {
 
     fn end(&self) {
         let Some(world) = self.world.replace(None) else { return };
-        // What is left to say is carried by nothing any more: a half that would still wait for it is one too
+        // Nothing carries what is left to send any more: a half that would still wait for it is one too
         // many.
         drop(world);
     }

@@ -96,7 +96,7 @@ fn number(name: &str) -> Option<u64> {
 
 /// Runs `laws` over `kinds` on `transport`.
 ///
-/// `DUNLIN_SEED=n` runs one seed, `DUNLIN_SEEDS=n` so many, `DUNLIN_LAW=part` the laws whose name has it.
+/// `DUNLIN_SEED=n` runs one seed, `DUNLIN_SEEDS=n` that many, `DUNLIN_LAW=part` the laws whose name has it.
 pub fn run<X: Transport>(transport: &X, kinds: &[Kind], laws: &[Law<X>]) -> Report {
     listen();
     let only = std::env::var("DUNLIN_LAW").unwrap_or_default();

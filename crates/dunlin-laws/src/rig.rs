@@ -22,7 +22,7 @@ pub type Boxed<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 /// More polls than any law needs: a law that gets here does not terminate.
 const POLLS_MAX: u32 = 500_000;
 
-/// One in so many polls goes to a task that was not woken.
+/// One in this many polls goes to a task that was not woken.
 const SPURIOUS: u64 = 7;
 
 /// Numbers from a seed: splitmix64 (Steele, Lea and Flood, 2014).

@@ -33,12 +33,12 @@ struct World {
     names: std::sync::atomic::AtomicU32,
 }
 
-/// A law at rest stays at rest for so long: nothing that has to do with a channel takes longer, and
+/// A law at rest stays at rest for this long: nothing that concerns a channel takes longer, and
 /// heartbeats come later.
 const REST: Duration = Duration::from_secs(100);
 const HEARTBEAT: Duration = Duration::from_secs(10_000);
 
-/// One in so many steps cuts the socket.
+/// One in this many steps cuts the socket.
 const CUTS: u64 = 150;
 
 impl World {

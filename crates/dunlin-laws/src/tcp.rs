@@ -26,10 +26,10 @@ use crate::transport::{Background, Feature, Transport};
 /// What a node receives for a value each way: an offer, and the notice that its own was taken.
 const HEARD: u64 = 2;
 
-/// More rounds than any exchange takes: nodes that still speak then do so for ever.
+/// More rounds than any exchange takes: nodes that still send then do so for ever.
 const ROUNDS_MAX: u32 = 10_000;
 
-/// After so many turns of the runtime's one worker every task that was woken before has run: in a turn it
+/// After this many turns of the runtime's one worker every task that was woken before has run: in a turn it
 /// runs all that it has, or 61 of them.
 const TURNS: u32 = 4;
 
@@ -137,7 +137,7 @@ impl Tcp {
         Self { name, world, own, next: Cell::new(0), random: RefCell::new(crate::rig::Random::new(0)) }
     }
 
-    /// Waits until what is asked for is so: it takes some round trips, and no event says when.
+    /// Waits until the condition holds: it takes some round trips, and no event marks it.
     fn until(&self, so: impl Fn() -> bool) -> bool {
         let began = std::time::Instant::now();
         while !so() {

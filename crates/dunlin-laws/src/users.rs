@@ -46,7 +46,7 @@
 //! that have this network.
 //!
 //! What is broken is printed with the command that runs it again. `DUNLIN_SEED=7` runs one seed,
-//! `DUNLIN_SEEDS=500` so many in place of 50, `DUNLIN_LAW=part` the laws whose name has that in it. (A
+//! `DUNLIN_SEEDS=500` that many in place of 50, `DUNLIN_LAW=part` the laws whose name has that in it. (A
 //! network of your own has its own time, so there a seed is not a run.)
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -60,7 +60,7 @@ use crate::report::{Report, run};
 use crate::tcp::Tcp;
 use crate::transport::Transport;
 
-/// The largest buffer that the laws fill. One that always has room says [`NO_BOUND`].
+/// The largest buffer that the laws fill. One that always has room uses [`NO_BOUND`].
 pub const ROOM_MAX: usize = 6;
 
 /// Runs the laws for a policy over `transport`. `command` is what runs them again.

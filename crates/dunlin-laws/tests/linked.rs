@@ -23,7 +23,7 @@ fn two_links_whose_wire_is_cut() {
     judge(&Linked::default());
 }
 
-/// A number of its own, and so much beside it.
+/// A number of its own, and some bytes beside it.
 type Message = (u64, Vec<u8>);
 
 /// What one seed's processes have sent and received, in order, on each channel.
@@ -116,7 +116,7 @@ impl Seeded {
 }
 
 /// Random programs of two processes over two links whose wire is cut: each value whose send was `Ok` is
-/// received once, and in order, and no other one. `DUNLIN_PROGRAMS=100000` runs so many.
+/// received once, and in order, and no other one. `DUNLIN_PROGRAMS=100000` runs that many.
 #[test]
 fn random_programs_lose_and_double_nothing() {
     let number = |name: &str| std::env::var(name).ok().map(|n| n.parse::<u64>().expect("a number"));

@@ -89,7 +89,7 @@ fn a_policy_that_breaks_its_declaration_is_found() {
     // It has one place less than declared, and one more.
     assert_broken(&broken(Then { room: 2, ..honest.clone() }, 3, Full::Waits), "capacity_is_exact");
     assert_broken(&broken(Then { room: 4, ..honest.clone() }, 3, Full::Waits), "capacity_is_exact");
-    // When it is full, it does something else than declared.
+    // When it is full, it does not do what it declares.
     assert_broken(&broken(Then { admit: Admit::DropThis, ..honest.clone() }, 3, Full::Waits), "capacity_is_exact");
     assert_broken(&broken(Then { admit: Admit::DropThis, ..honest.clone() }, 3, Full::Refuses), "back_when_refused");
     assert_broken(

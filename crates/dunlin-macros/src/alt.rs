@@ -233,7 +233,7 @@ fn ends_an_arm(body: &Expr) -> bool {
     }
 }
 
-/// Parses a `T`, or else blames the token that is there, or `before` if none is.
+/// Parses a `T`; an error blames the token that is there, or `before` if none is.
 fn expect<T: Parse>(input: ParseStream<'_>, before: &impl ToTokens, what: &str) -> Result<T> {
     if input.is_empty() {
         return Err(Error::new_spanned(before, what));
@@ -367,7 +367,7 @@ impl Branch {
         quote_spanned!(Span::mixed_site()=> #seen;)
     }
 
-    /// Whether the operation ends in `.await`. What an `async fn` returns may be a branch all the same.
+    /// Whether the operation ends in `.await`. The result of an `async fn` may still be a branch.
     fn is_awaited(&self) -> bool {
         fn is_awaited(operation: &Expr) -> bool {
             match operation {
@@ -450,7 +450,7 @@ fn drop_all<'a>(outputs: impl Iterator<Item = &'a &'a Ident>) -> TokenStream {
     if outputs.peek().is_none() {
         return TokenStream::new();
     }
-    // Of some operations the output needs no drop, and clippy would say so to users.
+    // Of some operations the output needs no drop, and clippy would warn users of that.
     quote_spanned!(Span::mixed_site()=> #[allow(clippy::drop_non_drop)] ::core::mem::drop((#(#outputs,)*));)
 }
 

@@ -1,10 +1,10 @@
-//! For tests of refusals: what an error says, and the words of the source that it points at.
+//! For tests of refusals: the text of an error, and the words of the source that it points at.
 
 use proc_macro2::TokenStream;
 
 pub(crate) type Blame = (String, String);
 
-/// What `expand` says against `source`.
+/// The errors of `expand` against `source`.
 pub(crate) fn blame(source: &str, expand: fn(TokenStream) -> syn::Result<TokenStream>) -> Blame {
     let tokens = source.parse().expect(source);
     match expand(tokens) {

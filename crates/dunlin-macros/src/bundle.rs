@@ -14,7 +14,7 @@
 //! (`referral: ToClient<ShopClient>`) would need its own size to know its fields.
 //!
 //! The serde implementations are unconditional. As `where <field's end>: Portable`, the bounds of a face that
-//! carries itself (`referral: ToClient<ShopClient>`) would have no end (E0275). So the author says
+//! carries itself (`referral: ToClient<ShopClient>`) would have no end (E0275). So the author declares
 //! `#[bundle(local)]` when the messages cannot travel. The messages are checked beside the implementations,
 //! each once. Whether dunlin was built with serde is known to dunlin only, so they come from its macro
 //! `__face_serde!`, which is empty without.
@@ -33,7 +33,7 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
     Description::of(parse2(input)?).map(|description| description.expand())
 }
 
-/// What the author's struct says.
+/// The content of the author's struct.
 struct Description {
     name: Ident,
     visibility: Visibility,

@@ -27,7 +27,7 @@ mod process;
 
 /// Waits for several operations and takes exactly one: occam's `ALT`.
 ///
-/// Called as `alt!`, a wrapper that `dunlin` and `dunlin_core` each define to say where their
+/// Called as `alt!`, a wrapper that `dunlin` and `dunlin_core` each define to name where their
 /// support code is: `alt! { .. }` becomes `__alt! { ($crate) .. }`.
 ///
 /// # Syntax
@@ -70,7 +70,7 @@ mod process;
 /// # Cancel safety
 ///
 /// An `alt!` dropped while it waits has taken nothing: no message is lost, each slot given to
-/// `send_from` holds its value (over a connection: once `settle` has said so), and only the places
+/// `send_from` holds its value (over a connection: once `settle` has returned it), and only the places
 /// in the queues are given up. What `future(f)` had done by then stays done; it is the one branch
 /// that a choice cannot undo, chosen or not. Once a body has begun it is as cancel safe as the code
 /// in it.
@@ -139,7 +139,7 @@ pub fn __alt(input: TokenStream) -> TokenStream {
 ///
 /// - `#[policy(expression)]` on a field: the policy of this field's channels, anything that is
 ///   `Into<Policy>`, such as `fifo(8)`. Evaluated anew for each pair. Without it, they are as the
-///   factory given to `Pairing::pair` says (a rendezvous, for `Shop::pair()`).
+///   factory given to `Pairing::pair` has (a rendezvous, for `Shop::pair()`).
 /// - `#[bundle(local)]` on the struct: the faces stay on this node and are not serialised. Needed
 ///   if the messages cannot be.
 ///
@@ -254,8 +254,8 @@ pub fn test(arguments: TokenStream, function: TokenStream) -> TokenStream {
 /// # Wires
 ///
 /// - `#[sender("name")]`, `#[receiver("name")]`: an end of the channel of this name. The parameter's type
-///   says how it is joined: `Sender<T>` alone, `Sender<T, NoPoison>` without the power to poison,
-///   `Shared<Sender<T>>` together with others. With `#[receiver("name", fifo(4))]` the annotation says the
+///   determines how it is joined: `Sender<T>` alone, `Sender<T, NoPoison>` without the power to poison,
+///   `Shared<Sender<T>>` together with others. With `#[receiver("name", fifo(4))]` the annotation sets the
 ///   channel's policy: at one of its ends.
 /// - `#[client("name")]`, `#[server("name")]`: a face of a bundle, or an end of a `Call`; a `Shared` one
 ///   together with others.
@@ -275,8 +275,8 @@ pub fn test(arguments: TokenStream, function: TokenStream) -> TokenStream {
 /// | it ends with | the channels of its ends are |
 /// |---|---|
 /// | `Ok` | left, as always |
-/// | an error that says that a channel had ended in order | retired |
-/// | an error that says that a channel was poisoned | poisoned, with the same reason |
+/// | an error of a channel that had ended in order | retired |
+/// | an error of a channel that was poisoned | poisoned, with the same reason |
 /// | another error, or a panic | poisoned, with its text |
 ///
 /// Its ends are those that it has joined by annotation, in whatever they are: unshared, shared, a face of a

@@ -14,7 +14,7 @@ pub(crate) enum Role {
 }
 
 /// The expansion, or an error beside an empty function of the same name: the compiler need not
-/// say as well that `main` is missing.
+/// report as well that `main` is missing.
 pub(crate) fn expand(role: Role, arguments: TokenStream, function: TokenStream) -> TokenStream {
     let function: ItemFn = match parse2(function) {
         Ok(function) => function,
@@ -59,7 +59,7 @@ fn try_expand(role: Role, arguments: TokenStream, mut function: ItemFn) -> Resul
     // The body stays an `async fn`, not a block: its mismatched types are then reported in place.
     let (signature, body) = (&function.sig, &function.block);
     let name = &signature.ident;
-    // Without a runtime a program ends; a test fails, and others go on.
+    // Without a runtime a program ends; a test fails, and others run.
     let run = match role {
         Role::Main if name == "main" => quote!(::dunlin::__rt::main(#workers, #name())),
         _ => quote!(::dunlin::__rt::block_on_workers(#workers, #name())),
@@ -90,7 +90,7 @@ fn reports(role: Role, signature: &Signature) -> bool {
     let ReturnType::Type(_, output) = &signature.output else { return false };
     ends && match &**output {
         Type::Never(_) => false,
-        // (The compiler wants a test with `#[should_panic]` to return `()`.)
+        // (The compiler requires a test with `#[should_panic]` to return `()`.)
         Type::Tuple(tuple) => !tuple.elems.is_empty(),
         _ => true,
     }

@@ -1,4 +1,4 @@
-//! Where generated tokens say that they come from: errors about them should point at users' code.
+//! The origin of generated tokens: errors about them should point at users' code.
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::ToTokens;

@@ -42,7 +42,7 @@ pub(crate) fn expand(arguments: TokenStream, function: TokenStream) -> Result<To
     Ok(expand_checked(propagate, function, &parameters))
 }
 
-/// What the attribute itself says.
+/// The content of the attribute itself.
 #[derive(Default)]
 struct Arguments {
     propagate: bool,
@@ -292,7 +292,7 @@ fn expand_checked(propagate: bool, mut function: ItemFn, parameters: &[Parameter
     let given = parameters.iter().filter_map(Parameter::given);
     let joins: Vec<_> = parameters.iter().filter_map(|parameter| parameter.join(&scope)).collect();
     let passed = parameters.iter().map(|parameter| &parameter.name);
-    // That the body is no `Send` future is said of the function's name.
+    // An error for a body that is no `Send` future is placed at the function's name.
     let wired = placed(quote_spanned!(ours=> ::dunlin::__rt::named), &name);
     quote_spanned! {ours=>
         #(#attributes)*
@@ -322,9 +322,9 @@ fn propagated(function: &ItemFn, parameters: &[Parameter], text: &str, returned:
         let tether = placed(quote_spanned!(ours=> <#of as ::dunlin::__rt::Tethered>::tether), of);
         quote_spanned!(ours=> #tether(&#name, &mut #tethers);)
     });
-    // That nothing can be told from what is returned is said of its type.
+    // An error for a result that does not show the ending is placed at its type.
     let propagating = placed(quote_spanned!(ours=> ::dunlin::__rt::propagating), returned);
-    // The first statement tells the block's type before `?` and `return` ask for it.
+    // The first statement fixes the block's type before `?` and `return` need it.
     quote_spanned! {ours=>
         #[allow(unused_mut)]
         let mut #tethers = ::std::vec::Vec::new();

@@ -194,7 +194,7 @@ fn hostile_schemas_are_refused_before_they_take_memory() {
     assert!(matches!(decode(&[0x81, 0, 0]), Err(SchemaError::Overlong(_))));
     let long = [&[1, 1, 1, 24, 1, b'x'][..], &vec![0; limits::BYTES]].concat();
     assert!(matches!(Schema::decode(&long), Err(SchemaError::TooLong { .. })));
-    // Options of each other have no end, and are compared all the same.
+    // Options of each other have no end, and are still compared.
     let circle = cbor(&[Kind::Option(1), Kind::Option(0)]);
     assert_eq!(read(&circle, &cbor(&[Kind::Option(0)])), None);
     assert_eq!(read(&circle, &cbor(&[U32])).unwrap(), "an option there, u32 here");

@@ -8,10 +8,10 @@ use dunlin::node::Node;
 
 use crate::output::{Lost, complain, is_written};
 
-/// After so long of leaving it is said how to end at once.
+/// How long leaving may take before the way to quit is printed.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Why a command ends early. Its text says what to do next.
+/// Why a command ends early. Its text has the next step.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The command line asks for what is not there: exit code 2.
@@ -75,7 +75,7 @@ impl From<Lost> for Failure {
 /// What a command that was a node has come to: an interrupt is only one after an orderly leave.
 ///
 /// # Errors
-/// Those of the command; else that it did not leave in order.
+/// Those of the command; otherwise that it did not leave in order.
 pub fn after_leaving(ended: Result<(), Failure>, left: dunlin::Result) -> Result<(), Failure> {
     match ended {
         Ok(()) | Err(Failure::Interrupted(_)) => left.map_err(Failure::failed).and(ended),
@@ -100,7 +100,7 @@ pub fn exit(result: Result<(), Failure>) -> ExitCode {
     }
 }
 
-/// So many files a runtime and a node open where they could only panic without them.
+/// The files that a runtime and a node open where they could only panic without them.
 #[cfg(unix)]
 const FILES: usize = 16;
 
@@ -214,7 +214,7 @@ impl Signals {
     }
 }
 
-/// Most leave before it says anything.
+/// Most leave before it prints anything.
 async fn says_how_to_end<T>() -> T {
     dunlin::sleep(SOON).await;
     // On a thread of its own: a standard error that nothing reads would hold up the signals.
@@ -224,7 +224,7 @@ async fn says_how_to_end<T>() -> T {
     std::future::pending().await
 }
 
-/// Whether this process was started to ignore SIGHUP, as by `nohup`, as far as the system says so.
+/// Whether this process was started to ignore SIGHUP, as by `nohup`, as far as the system shows it.
 #[cfg(unix)]
 fn ignores_hang_up() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -15,7 +15,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Prints a result: the object as JSON, or else the text.
+    /// Prints a result: the object as JSON, or the text.
     pub fn say(self, object: &impl Serialize, text: impl FnOnce() -> String) {
         match serde_json::to_string(object) {
             Ok(line) if self.json => line_out(&line),
@@ -28,7 +28,7 @@ fn line_out(line: &str) {
     write(format!("{line}\n").as_bytes());
 }
 
-/// Writes to stdout. If that cannot be, it is said at once: many commands go on, since they do more than
+/// Writes to stdout. A failure is reported at once: many commands continue, since they do more than
 /// print.
 pub fn write(bytes: &[u8]) {
     let mut out = io::stdout();
@@ -45,7 +45,7 @@ pub fn lose(error: &io::Error) {
     }
 }
 
-/// Whether all that was printed has been written: for what need not go on if it has not.
+/// Whether all that was printed has been written: for a command that need not continue if it has not.
 ///
 /// # Errors
 /// [`Lost`].
@@ -63,7 +63,7 @@ pub fn complain(line: impl Display) {
 pub enum Lost {
     /// The reader has gone (a closed pipe): no failure.
     Unread,
-    /// It cannot be written, and people have been told.
+    /// It cannot be written, and that has been reported.
     Unwritten,
 }
 

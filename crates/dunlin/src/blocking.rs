@@ -128,7 +128,7 @@ pub enum Ended<R> {
     Terminated,
     /// It was asked, but returned without having looked: this is all of its work.
     JustFinished(R),
-    /// It has not stopped: it said before that it was [finishing](Stop::finishing), or did not return before
+    /// It has not stopped: it was already [finishing](Stop::finishing), or did not return before
     /// the deadline given to the termination, or it panicked. Await it for what it returns, or for the panic.
     Finishing(Blocking<R>),
     /// No thread had been free for it, and now it will never start.
@@ -287,7 +287,7 @@ enum Phase {
     Asked,
     /// It was asked, and has seen it.
     Heeded,
-    /// It was not asked before it said that it cannot be stopped any more.
+    /// It was asked only after it had declared that it cannot be stopped any more.
     Finishing,
     /// It has returned.
     Over,
@@ -305,7 +305,7 @@ enum Asked {
     BeforeStart,
     /// It is finishing.
     TooLate,
-    /// Its return will tell, or has told.
+    /// Its return will decide, or has decided.
     InTime,
 }
 
@@ -319,7 +319,7 @@ struct Call<R> {
 }
 
 impl<R> Call<R> {
-    /// Does the call, on a thread of the pool, and tells in which phase it returned.
+    /// Runs the call, on a thread of the pool, and reports in which phase it returned.
     fn run(&self) -> Option<(R, Phase)> {
         let body = lock(&self.body).take()?;
         let value = body(&self.stop);
@@ -354,8 +354,8 @@ impl Stop {
         Self { phase: AtomicU8::new(Phase::Running as u8), waiting: Mutex::default() }
     }
 
-    /// Whether the call has been asked to stop. Cheap: a load. Once this has said yes the call counts as
-    /// [terminated](Ended::Terminated), and what it returns is dropped.
+    /// Whether the call has been asked to stop. Cheap: a load. Once this has returned `true` the call counts
+    /// as [terminated](Ended::Terminated), and what it returns is dropped.
     pub fn asked(&self) -> bool {
         self.leave(Phase::Asked, Phase::Heeded) || self.phase() == Phase::Heeded
     }

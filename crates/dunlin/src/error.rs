@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::{BroadcastError, CallError, ClaimError, CompleteError, MessageId, RecvError, SendError, SyncError, Why};
 
-/// `Result<(), dunlin::Error>` unless said otherwise.
+/// `Result<(), dunlin::Error>` by default.
 pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 
 /// What went wrong, without the value that was not sent.
@@ -58,7 +58,7 @@ pub enum Error {
     /// A node could not join, or did not leave in order.
     #[cfg(feature = "net")]
     Node(crate::node::NodeError),
-    /// The operating system said no.
+    /// The operating system refused.
     Io(std::io::Error),
     /// Any other error, of a program's own.
     Other(Box<dyn std::error::Error + Send + Sync>),

@@ -107,7 +107,7 @@ pub use world::future;
 
 /// Runs the laws of dunlin's channels for a policy, or over a network, of your own, as tests of your crate.
 ///
-/// Needs the crate `dunlin-laws` among the `dev-dependencies`; its module `users` says more.
+/// Needs the crate `dunlin-laws` among the `dev-dependencies`; see its module `users`.
 ///
 /// ```text
 /// dunlin::laws! {

@@ -75,7 +75,7 @@ impl<T: Termination> ReportText for &Outcome<Result<T, &str>> {
     }
 }
 
-/// Anything else ends as it does without dunlin.
+/// Any other program ends as it does without dunlin.
 pub trait ReportOther {
     /// What `main`, or the test, returns.
     type Output;
@@ -155,7 +155,7 @@ mod tests {
         let expected = "no market\n  caused by: cannot read: no such file";
         assert_eq!(told(&error.to_string(), error.source()), expected);
 
-        // A text that only mentions it does not tell it.
+        // A text that only mentions the cause does not print it.
         let error = Broken(Some(Box::new(Broken(None, "7"))), "cannot read line 7 of 9");
         assert_eq!(told(&error.to_string(), error.source()), "cannot read line 7 of 9\n  caused by: 7");
 

@@ -1,4 +1,4 @@
-//! Running a program: a tokio runtime with the defaults that dunlin programs want.
+//! Running a program: a tokio runtime with the defaults of dunlin programs.
 
 use std::future::Future;
 use std::io;
@@ -57,7 +57,7 @@ fn has_room_for_files() -> io::Result<()> {
     Ok(())
 }
 
-/// What a program is told that gets no runtime.
+/// The message of a program that gets no runtime.
 const NO_RUNTIME: &str = "the operating system gives no threads, or no files, for a runtime";
 
 /// Runs `future` to its end on a new runtime with a worker for each core. When it returns, processes that
@@ -93,7 +93,7 @@ pub fn block_on_workers<F: Future>(workers: Option<usize>, future: F) -> F::Outp
     }
 }
 
-/// What `#[dunlin::main]` expands to: a program that gets no runtime says so and ends.
+/// What `#[dunlin::main]` expands to: a program that gets no runtime prints why and ends.
 #[doc(hidden)]
 #[track_caller]
 pub fn main<F: Future>(workers: Option<usize>, future: F) -> F::Output {

@@ -74,7 +74,7 @@ struct Who {
 /// A process that was started: await it for its exit.
 ///
 /// Dropping the handle detaches the process, which runs on. Awaiting gives what the process returned, or the
-/// [`Exit`] that says why it returned nothing. It can be a branch of a choice, as `&mut process`.
+/// [`Exit`] with the reason why it returned nothing. It can be a branch of a choice, as `&mut process`.
 ///
 /// # Cancel safety
 /// Awaiting through `&mut` loses nothing: the exit stays until it is taken.

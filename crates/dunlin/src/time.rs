@@ -22,7 +22,7 @@ pub type Instant = tokio::time::Instant;
 
 /// Deadlines for operations, and their blocking form.
 pub trait Deadline: Operation {
-    /// Does this operation for at most `patience`: then it ends with a timeout error that tells the truth,
+    /// Does this operation for at most `patience`: then it ends with a timeout error that is exact,
     /// and a send has its value back.
     ///
     /// A patience of zero still gives a receiver that is already waiting the chance to take the value: until
@@ -110,7 +110,7 @@ pub trait CompleteWithin: Sized {
     /// have not received it.
     ///
     /// Then the value is withdrawn from them. Of receivers at other nodes it is asked whether they have
-    /// received it, and their answers are awaited for 250 ms: so the send ends at the latest so much after
+    /// received it, and their answers are awaited for 250 ms: so the send ends at the latest that long after
     /// `patience`, whether a node is silent or not. All stay joined, and the next value goes to them too.
     ///
     /// The wait for [enough receivers](crate::Broadcast::at_least) comes before, and is bounded by
@@ -261,8 +261,8 @@ fn no_timers(made: Option<&'static Location<'static>>) -> ! {
     panic!("{which} was polled outside of a tokio runtime: use `#[dunlin::main]` or `dunlin::block_on`");
 }
 
-/// Ready, but as any timer it takes from the budget that tokio gives the task: else a loop of such would
-/// never end its poll.
+/// Ready, but like any timer it takes from the budget that tokio gives the task: otherwise a loop of such
+/// would never end its poll.
 fn poll_at_once(cx: &mut Context<'_>) -> Poll<()> {
     std::task::ready!(world::poll_budget(cx));
     tokio::task::coop::poll_proceed(cx).map(|proceeded| proceeded.made_progress())
@@ -576,7 +576,7 @@ struct Due {
 }
 
 /// The thread is so late only where threads wait for a processor. Those of the receivers do too then, so the
-/// turns go on, but not beyond [`TURN_MAX`].
+/// turns continue, but not beyond [`TURN_MAX`].
 const LATE: Duration = Duration::from_micros(200);
 
 impl Due {

@@ -22,7 +22,7 @@ use dunlin_core::waits::activity::{self, Activity};
 use dunlin_core::waits::{self, Known, Pid, Wait};
 use tokio::runtime::Handle;
 
-/// The variable that turns the watchdog off, or says after how many seconds it suspects something.
+/// The variable that turns the watchdog off, or sets after how many seconds it suspects something.
 pub(crate) const VARIABLE: &str = "DUNLIN_WATCHDOG";
 
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -222,7 +222,7 @@ fn all_waits() -> String {
 }
 
 /// The waits, by process, and below those of a process what it is; also the processes without a wait, of
-/// which `others` is said.
+/// which `others` is printed.
 fn tell(text: &mut String, waits: Vec<Wait>, processes: &[Known], others: &str) {
     let mut by_process = BTreeMap::<Pid, Vec<Wait>>::new();
     for wait in waits {

@@ -66,8 +66,8 @@ fn is_tokio_spent() -> bool {
     !tokio::task::coop::has_budget_remaining()
 }
 
-/// Has the task give way if tokio's budget is spent: a choice that polls something of tokio's would else take
-/// it for not ready.
+/// Has the task give way if tokio's budget is spent: a choice that polls something of tokio's would otherwise
+/// take it for not ready.
 pub(crate) fn poll_budget(cx: &Context<'_>) -> Poll<()> {
     if is_tokio_spent() {
         give_way_to_runtime(cx);
@@ -126,7 +126,7 @@ impl<F: Future> Future for Budgeted<F> {
 ///
 /// The word marks the one kind of branch whose side effects a choice cannot undo: a future that was polled
 /// and not chosen is dropped, with whatever it had begun. While it waits, its line in the
-/// [wait records](crate::waits) says "a future", and where it was named; what it waits for itself may have
+/// [wait records](crate::waits) shows "a future", and where it was named; what it waits for itself may have
 /// lines of its own.
 ///
 /// # Examples
@@ -294,7 +294,7 @@ where
     Task::Tokio(tokio::spawn(future))
 }
 
-/// Tokio's own panic does not say what to do about it.
+/// Tokio's own panic does not name the remedy.
 #[track_caller]
 pub(crate) fn needs_runtime(what: &str) {
     // (In a task it is cheaper to see that it is one.)

@@ -111,7 +111,7 @@ fn drop_panics_in_release<X: Transport>(cx: &Cx<'_, X>) {
     assert!(send.out().is_ok());
 }
 
-/// A buffer of one that panics when told to.
+/// A buffer of one that panics on demand.
 #[derive(Clone)]
 struct Moody(Arc<AtomicBool>);
 

@@ -278,7 +278,7 @@ fn a_face_sleeper_is_passed_over<X: Transport>(cx: &Cx<'_, X>) {
     let held = cx.now(a.claim()).expect("free");
     let (mut second, mut third, mut fourth) = (cx.begin(b.claim()), cx.begin(c.claim()), cx.begin(d.claim()));
     let began = waits::tick();
-    // The clock is the whole program's: other laws let it go on too, and nothing is known then.
+    // The clock is the whole program's: other laws advance it too, so its value is not known then.
     let calm = |passed: u32| waits::tick().wrapping_sub(began) == passed;
     drop(held);
     assert!(second.is_woken());

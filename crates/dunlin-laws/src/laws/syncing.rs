@@ -476,7 +476,7 @@ fn two_mixed_choices_agree<X: Transport>(cx: &Cx<'_, X>) {
 /// What one process sent and received.
 type Done = (Vec<u64>, Vec<u64>);
 
-/// Chooses over all it has until it has done so much; one that was cut off begins anew.
+/// Chooses over all its ends for a number of rounds; a choice that was cancelled begins anew.
 async fn process(
     first: u64,
     rounds: u64,

@@ -206,7 +206,7 @@ fn parked_receivers_pass_wakes_on<X: Transport>(cx: &Cx<'_, X>) {
     let send = cx.begin(tx.send(1));
     let woken = parked.iter().filter(|recv| recv.is_woken()).count();
     assert!(woken > 0);
-    // Over nodes others must be asked whether they want it, and a receiver that is asked has longer to
+    // Over nodes other receivers must be asked whether they take it, and each has longer to
     // answer.
     let ticks = if cx.transport.has_nodes() { PATIENCE_TICKS + 1 } else { 1 };
     assert!(woken <= 16 || ticks > 1, "{woken} were woken for one value");

@@ -1,9 +1,9 @@
-//! Draws the kinds of a type by asking its [`Deserialize`](serde::Deserialize) what it wants to read.
+//! Derives the kinds of a type by asking its [`Deserialize`](serde::Deserialize) what it reads.
 //!
 //! A `Deserialize` asks for what it expects, step by step. The tracer calls it again and again: each pass
 //! follows one path to a part that is not known yet, notes what is asked for there, and ends with an error.
 //! It leads a struct to its fields one by one, since no other field is needed for that, and an enum to its
-//! variants. It makes a value up only where the type does not go on without one: for the places of a tuple
+//! variants. It makes a value up only where the type does not continue without one: for the places of a tuple
 //! before the one of interest, and for the required fields of a struct, to find out which others may be
 //! missing.
 //!
@@ -36,7 +36,7 @@ use crate::limits;
 const PASSES_MAX: usize = 1 << 14;
 /// How deep types and made-up values may nest.
 const DEPTH_MAX: usize = 96;
-/// The most places of a tuple. A longer one is an array, and opaque: its name tells its type and length.
+/// The most places of a tuple. A longer one is an array, and opaque: its name has its type and length.
 const PLACES_MAX: usize = 64;
 
 impl Schema {
@@ -451,7 +451,7 @@ impl Kinds {
 /// Why a pass ended.
 #[derive(Debug)]
 enum Halt {
-    /// The pass has reached its end, or cannot go on.
+    /// The pass has reached its end, or cannot continue.
     Here,
     /// The type misses this field.
     Missing(&'static str),
@@ -1251,7 +1251,7 @@ impl<'de> de::VariantAccess<'de> for EndAccess<'_> {
         let part = self.message.ok_or(Halt::Here)?;
         let declared = type_name::<S::Value>();
         self.trace.parts[part].declared = declared_name(declared);
-        // As in `Schema::of`. The seed does not say whether the type is `'static`, so there is no `TypeId`.
+        // As in `Schema::of`. The seed does not show whether the type is `'static`, so there is no `TypeId`.
         if declared == type_name::<Bytes>() || declared == type_name::<Vec<u8>>() {
             return At { trace: self.trace, part, makes: false }.plain(Kind::Raw);
         }

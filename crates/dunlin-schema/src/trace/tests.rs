@@ -1,4 +1,4 @@
-//! What the tracer finds, and that the comparison says what the codec does.
+//! What the tracer finds, and that the comparison agrees with the codec.
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU32;

@@ -90,7 +90,7 @@ async fn send_both<T: Clone>(one: &mut Sender<T>, other: &mut Sender<T>, value: 
 /// it was received. So a rendezvous through a tap is a rendezvous still, and only the time that the watcher
 /// takes shows that it is there.
 ///
-/// A watcher that leaves is not missed: the tap goes on without it.
+/// A watcher that leaves is not missed: the tap continues without it.
 ///
 /// # Errors
 /// As [all blocks](super#how-they-end). A send whose value the tap had in hand has been received, by the tap:

@@ -1,4 +1,4 @@
-//! How a block stops before the end of its input, and how others hear of it.
+//! How a block stops before the end of its input, and how others learn of it.
 
 use std::fmt;
 

@@ -12,7 +12,7 @@ use crate::{
     spawn,
 };
 
-/// So many results for each worker may wait to be received, or for an earlier one to be sent; then the farm
+/// This many results for each worker may wait to be received, or for an earlier one to be sent; then the farm
 /// takes no more jobs.
 const WAITING_PER_WORKER: usize = 2;
 
@@ -42,8 +42,8 @@ const WAITING_PER_WORKER: usize = 2;
 /// - `work` panicked: both are poisoned, and [`FarmError::error`] is the [`Exit`](crate::Exit) of its
 ///   process. Its job is lost with it.
 ///
-/// The channels hear of it as soon as the farm does. It returns when the jobs that were being done have
-/// ended, so that nothing else is lost.
+/// The channels end as soon as the farm does. It returns when the jobs that were being done have
+/// ended, so that no other result is lost.
 ///
 /// # Cancel safety
 /// Dropped, it leaves its channels and cancels the jobs that are being done.
@@ -196,7 +196,7 @@ where
     }
 }
 
-/// What a worker tells: the job's number, and what became of it.
+/// A worker's report: the job's number, and the outcome.
 type Finished<R> = (u64, Result<R, Exit>);
 
 /// Does one job after the other, each in a process of its own.
@@ -244,7 +244,7 @@ impl<R> Waiting<R> {
         }
     }
 
-    /// The one to send when so many were sent.
+    /// The one to send when this many were sent.
     fn next(&mut self, sent: u64) -> Option<R> {
         match self {
             Self::Ready(results) => results.pop_front(),
@@ -292,7 +292,7 @@ impl<J: Send, R: Send> Farmer<J, R> {
         }
         while self.progress.busy > 0 {
             let finished = self.done.recv().await;
-            // A second panic says no more than the first.
+            // A second panic has no more information than the first.
             let _ = self.hear(finished);
         }
         let unsent = slot.into_iter().chain(self.waiting.into_results()).collect();

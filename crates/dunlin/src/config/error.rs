@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::origin::Origin;
 
-/// Why there is no configuration. Its text says where, and what is accepted there.
+/// Why there is no configuration. Its text has the place, and what is accepted there.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -55,7 +55,7 @@ pub enum ConfigError {
         /// How many bytes there may be.
         max: u64,
     },
-    /// What a file or a variable says is not accepted.
+    /// The value of a file or variable is not accepted.
     #[error("{origin}: {what}")]
     Invalid {
         /// Where it stands: file and line, or the variable.

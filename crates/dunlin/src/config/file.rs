@@ -1,4 +1,4 @@
-//! One file: all that it says, checked.
+//! One file: its whole content, checked.
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
@@ -59,11 +59,11 @@ pub(super) enum Chosen {
 /// The path that means standard input.
 const STDIN: &str = "-";
 
-/// So many bytes a configuration may have.
+/// The most bytes of a configuration.
 const BYTES_MAX: u64 = 1 << 20;
 
 /// Why a configuration that lies in the working directory is not to be read: another user has put it there,
-/// or could have. It says which names this node believes and where it listens.
+/// or could have. It decides which names this node believes and where it listens.
 #[cfg(unix)]
 pub(super) fn distrust(me: Owner, owner: Owner, mode: u32) -> Option<&'static str> {
     if owner.user != me.user && owner.user != 0 {
@@ -175,14 +175,14 @@ impl File {
         Ok(file)
     }
 
-    /// What it says of a setting, in this section.
+    /// Its value of a setting, in this section.
     pub(super) fn find(&self, section: &Section, channel: Option<&str>, key: &'static str) -> Option<(&Raw, Origin)> {
         let at = At { section: section.clone(), channel: channel.map(str::to_owned), key };
         let entry = &self.entries[*self.places.get(&at)?];
         Some((&entry.raw, Origin::File { path: self.path.clone(), line: entry.line }))
     }
 
-    /// The channels that this section says something of.
+    /// The channels that this section configures.
     pub(super) fn channels(&self, section: &Section) -> impl Iterator<Item = &str> {
         let here = self.entries.iter().filter(move |entry| entry.at.section == *section);
         here.filter_map(|entry| entry.at.channel.as_deref())
@@ -193,7 +193,7 @@ impl File {
         self.entries.iter().map(|entry| &entry.at.section)
     }
 
-    /// What it says that nodes run, and where.
+    /// What nodes run, and where that is set.
     pub(super) fn runs(&self) -> impl Iterator<Item = (&Raw, Origin)> {
         let runs = self.entries.iter().filter(|entry| entry.at.key == keys::RUN.name);
         runs.map(|entry| (&entry.raw, Origin::File { path: self.path.clone(), line: entry.line }))
@@ -204,7 +204,7 @@ impl File {
     }
 }
 
-/// The line, from 1, of what begins so many bytes after the beginning.
+/// The line, from 1, of the byte at this offset.
 fn line(text: &[u8], at: usize) -> usize {
     1 + text.iter().take(at).filter(|byte| **byte == b'\n').count()
 }
@@ -334,7 +334,7 @@ fn form_of(key: &str) -> &'static str {
     }
 }
 
-/// What is said of a value that is not accepted.
+/// The error for a value that is not accepted.
 pub(super) fn refused(name: &str, raw: &Raw, form: &str) -> String {
     format!("{name} = {raw} is not accepted: write {form}")
 }

@@ -218,7 +218,7 @@ pub(super) const POLICY: Key<(String, Policy)> = Key {
 
 pub(super) const CHANNEL_MESSAGE_MAX_BYTES: Key<u64> = Key { variable: None, ..MESSAGE_MAX_BYTES };
 
-/// What a node can be told.
+/// The settings of a node.
 pub(super) static SETTINGS: [&dyn AnyKey; 15] = [
     &NAMES,
     &LISTEN,
@@ -237,7 +237,7 @@ pub(super) static SETTINGS: [&dyn AnyKey; 15] = [
     &ROLE,
 ];
 
-/// All that can be said, of nodes and channels.
+/// All settings, of nodes and channels.
 pub(super) fn all() -> impl Iterator<Item = &'static dyn AnyKey> {
     let others: [&'static dyn AnyKey; 2] = [&APP, &RUN];
     SETTINGS.iter().copied().chain(others).chain(CHANNEL)
@@ -248,12 +248,12 @@ pub(super) fn variables() -> impl Iterator<Item = &'static str> {
     all().filter_map(AnyKey::variable)
 }
 
-/// What a channel can be told.
+/// The settings of a channel.
 pub(super) static CHANNEL: [&dyn AnyKey; 2] = [&POLICY, &CHANNEL_MESSAGE_MAX_BYTES];
 
 const BYTES_MAX: u64 = 1 << 40;
 
-/// So many addresses a node tells others (`limits::ADDRESSES` of the wire), of so many bytes each.
+/// The most addresses that a node sends others (`limits::ADDRESSES` of the wire), and the most bytes of each.
 pub(super) const ADDRESSES_MAX: usize = 8;
 const ADDRESS_MAX: usize = 255;
 

@@ -1,18 +1,18 @@
 //! The configuration of nodes: files, variables of the environment, and where each value came from.
 //!
-//! A [`Node`](crate::node::Node) that joins reads it for everything that the program has not said. From the
+//! A [`Node`](crate::node::Node) that joins reads it for every setting that the program has not set. From the
 //! strongest to the weakest:
 //!
-//! 1. what the program says: [`NodeBuilder`](crate::node::NodeBuilder);
-//! 2. variables: `DUNLIN_NAMES`, `DUNLIN_LISTEN`, ... (an empty one says nothing);
+//! 1. the program: [`NodeBuilder`](crate::node::NodeBuilder);
+//! 2. variables: `DUNLIN_NAMES`, `DUNLIN_LISTEN`, ... (an empty one is ignored);
 //! 3. `dunlin.toml` in the working directory;
-//! 4. `dunlin.toml` in the folder of the user's configuration: `$XDG_CONFIG_HOME/dunlin/`, or else
+//! 4. `dunlin.toml` in the folder of the user's configuration: `$XDG_CONFIG_HOME/dunlin/`, or
 //!    `~/.config/dunlin/`; on Windows `%APPDATA%\dunlin\`;
 //! 5. defaults.
 //!
 //! `DUNLIN_CONFIG=path`, or [`NodeBuilder::config`](crate::node::NodeBuilder::config), names one file in the
-//! place of 3 and 4. Within a file, what is said of a node within an application is stronger than what is
-//! said of the node, that than what is said of the application, and that than what is said of all. In a
+//! place of 3 and 4. Within a file, the section of a node within an application is stronger than that
+//! of the node, that than the one of the application, and that than the settings for all. In a
 //! simulation nothing is read.
 //!
 //! ```toml
@@ -55,17 +55,17 @@ pub use origin::{Origin, Setting};
 
 use crate::node::Role;
 
-/// So many bytes of a channel's values may lie at its receiver's node, unless a setting says otherwise.
+/// The bytes of a channel's values that may stay at its receiver's node, by default.
 pub(crate) const BUFFERED_MAX: u64 = 16 << 20;
 
-/// Values of so many bytes or more are offered unread, unless a setting says otherwise: smaller ones are
+/// Values of this many bytes or more are offered unread, by default: smaller ones are
 /// through the keeper before they would be asked for.
 pub(crate) const STRAIGHT_MIN: u64 = 64 << 10;
 
 /// The file's name, in the working directory and in the user's folder.
 const FILE: &str = "dunlin.toml";
 
-/// What is said of a channel.
+/// The settings of a channel.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ChannelConfig {
@@ -89,25 +89,25 @@ pub struct Config {
     /// Where the node listens. Empty: at the first free of [`LISTEN_PORTS`](crate::node::LISTEN_PORTS) on
     /// loopback.
     pub listen: Setting<Vec<String>>,
-    /// What others are told to dial. Empty: where it listens.
+    /// The addresses that others dial. Empty: where it listens.
     pub advertise: Setting<Vec<String>>,
-    /// For so long a connection may be without a socket.
+    /// How long a connection may be without a socket.
     pub grace: Setting<Duration>,
     /// So far apart two refusals at an address of the node's own have to be, until others take it for dead.
     pub refused: Setting<Duration>,
-    /// How often the node says that it lives.
+    /// The interval between heartbeats.
     pub heartbeat: Setting<Duration>,
     /// The largest encoded message that it accepts.
     pub message_max_bytes: Setting<u64>,
-    /// So much may lie in the buffer of a channel here.
+    /// The bytes that the buffer of a channel may take here.
     pub buffered_max_bytes: Setting<u64>,
-    /// So much it keeps for other nodes in all. `None`: a quarter of the machine's memory.
+    /// The bytes that it keeps for all other nodes. `None`: a quarter of the machine's memory.
     pub held_max_bytes: Setting<Option<u64>>,
-    /// Values of so many bytes or more do not come through here to receivers elsewhere.
+    /// Values of this many bytes or more do not come through here to receivers elsewhere.
     pub straight_min_bytes: Setting<u64>,
     /// Whether it relays for others.
     pub relay: Setting<bool>,
-    /// Whether addresses of this host are dialled that others have told over a network.
+    /// Whether to dial addresses of this host that peers sent over a network.
     pub dial_local: Setting<bool>,
     /// Whether a relay on its own host may let nodes of other hosts come to it.
     pub relayed: Setting<bool>,
@@ -118,10 +118,10 @@ pub struct Config {
     pub role: Setting<Option<Role>>,
     /// What `dunlin node` runs as this node.
     pub run: Setting<Option<String>>,
-    /// The node that is to serve the application's names: the first whose section says `run = "names"`. The
+    /// The node that is to serve the application's names: the first whose section has `run = "names"`. The
     /// others then leave them to it.
     pub names_node: Option<String>,
-    /// What is said of channels, by their names.
+    /// The settings of channels, by their names.
     pub channels: BTreeMap<String, ChannelConfig>,
     /// The files that were read, from the strongest to the weakest.
     pub files: Vec<PathBuf>,
@@ -173,7 +173,7 @@ pub enum Value {
 }
 
 impl fmt::Display for Value {
-    /// As it stands in a file; what is not said, in brackets.
+    /// As in a file; unset values in brackets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unset(means) => write!(f, "({means})"),
@@ -220,14 +220,14 @@ impl Together {
     }
 }
 
-/// What `held_max_bytes` has to be at least, with messages of up to so many bytes.
+/// The least `held_max_bytes` for messages of up to this many bytes.
 fn held_least(message_max_bytes: u64) -> u64 {
     message_max_bytes.saturating_mul(4)
 }
 
 impl Config {
-    /// Checks the settings that have to fit each other. `NodeBuilder::join` does, when the program has said
-    /// what it says.
+    /// Checks the settings that depend on each other. `NodeBuilder::join` does, with the settings of the
+    /// program.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         Together {
             message_max_bytes: self.message_max_bytes.clone(),
@@ -238,7 +238,7 @@ impl Config {
         .check()
     }
 
-    /// `held_max_bytes`, or what a node of this machine takes where nothing is said of it: a quarter of the
+    /// `held_max_bytes`, or its default for a node of this machine: a quarter of the
     /// memory.
     pub(crate) fn held_max(&self) -> u64 {
         let of_memory = || held_least(self.message_max_bytes.value).max(crate::node::memory_here() / 4);
@@ -333,7 +333,7 @@ pub struct Sources {
     variables: Variables,
 }
 
-/// The variables that say something.
+/// The variables that are set.
 type Variables = BTreeMap<&'static str, String>;
 
 /// Where a search looks.
@@ -366,7 +366,7 @@ fn users_file(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
 }
 
 impl Sources {
-    /// Reads what a node reads by itself: the variables, and the file that `DUNLIN_CONFIG` names, or else
+    /// Reads what a node reads by itself: the variables, and the file that `DUNLIN_CONFIG` names, or
     /// `dunlin.toml` in the working directory and in the user's folder.
     ///
     /// # Errors
@@ -424,8 +424,8 @@ impl Sources {
     }
 
     /// Checks what each section comes to with those that are weaker, as a node does when it joins:
-    /// `held_max_bytes` against `message_max_bytes`, and how many addresses others are told. A node's section
-    /// is of the application that it or the file says.
+    /// `held_max_bytes` against `message_max_bytes`, and the number of addresses that others get. A node's
+    /// section belongs to the application that it or the file names.
     ///
     /// # Errors
     /// [`ConfigError::Invalid`].
@@ -454,10 +454,10 @@ impl Sources {
         Ok(())
     }
 
-    /// What follows for a node: of this application, and of this name, if the program says them.
+    /// The configuration of a node: of this application, and of this name, if the program has them.
     ///
     /// # Errors
-    /// [`ConfigError::Invalid`], if a variable says what is not accepted.
+    /// [`ConfigError::Invalid`], if a variable has a value that is not accepted.
     pub fn resolve(&self, app: Option<&str>, node: Option<&str>) -> Result<Config, ConfigError> {
         let mut config =
             Config { files: self.files.iter().map(|file| file.path.clone()).collect(), ..Config::default() };
@@ -466,7 +466,7 @@ impl Sources {
         }
         config.node.overridden(node.map(|node| Some(node.to_owned())));
         let name = config.node.value.clone();
-        // Sections of an application say nothing of which it is.
+        // Sections of an application do not set its name.
         let app_sections = sections("", name.as_deref());
         config.app = self.find(&keys::APP, &app_sections, None)?.unwrap_or(config.app);
         config.app.overridden(app);
@@ -512,7 +512,7 @@ impl Sources {
         Ok(config)
     }
 
-    /// The strongest that says something of a setting.
+    /// The strongest source of a setting.
     fn find<T>(
         &self,
         key: &Key<T>,
@@ -554,7 +554,7 @@ impl Sources {
 /// What a node runs that serves the names.
 pub(crate) const NAMES: &str = "names";
 
-/// Where something is said of a node, or of any: from the strongest to the weakest.
+/// The sections that concern a node, from the strongest to the weakest.
 fn sections(app: &str, node: Option<&str>) -> Vec<Section> {
     let of = |application: Option<&str>, node: Option<&str>| Section {
         application: application.map(str::to_owned),
@@ -571,7 +571,7 @@ fn sections(app: &str, node: Option<&str>) -> Vec<Section> {
 /// The variable that names the file.
 const CONFIG: &str = "DUNLIN_CONFIG";
 
-/// The variable that says which node's section counts.
+/// The variable that selects the node's section.
 const NODE: &str = "DUNLIN_NODE";
 
 fn some<T>(setting: Setting<T>) -> Setting<Option<T>> {

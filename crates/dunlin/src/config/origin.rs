@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
-    /// The program said it.
+    /// Set by the program.
     Code,
     /// This variable of the environment.
     Variable(&'static str),
@@ -47,7 +47,7 @@ impl<T> Setting<T> {
         Self { value, origin: Origin::Default }
     }
 
-    /// The program has said it, if it has.
+    /// The program has set it, if it has.
     pub(crate) fn overridden(&mut self, said: Option<impl Into<T>>) {
         if let Some(said) = said {
             *self = Self { value: said.into(), origin: Origin::Code };

@@ -67,7 +67,7 @@ fn each_layer_is_stronger_than_the_next() {
     assert_eq!((config.app.value.as_str(), place(&config.app.origin)), ("sea", "the program".to_owned()));
     assert_eq!((config.grace.value, place(&config.grace.origin)), (ms(3000), "DUNLIN_GRACE".to_owned()));
     assert_eq!((config.heartbeat.value, place(&config.heartbeat.origin)), (ms(200), "here.toml:3".to_owned()));
-    // An empty variable says nothing.
+    // An empty variable is ignored.
     assert_eq!((config.relay.value, place(&config.relay.origin)), (false, "here.toml:4".to_owned()));
     let buffered = &config.buffered_max_bytes;
     assert_eq!((buffered.value, place(&buffered.origin)), (1000, "user.toml:5".to_owned()));
@@ -194,9 +194,9 @@ fn more_specific_sections_are_stronger() {
     assert_eq!(station.names.value.as_deref(), Some("unix:/run/station"));
     assert_eq!((station.run.value.as_deref(), place(&station.heartbeat.origin)), (Some("names"), "user.toml:2".into()));
     assert_eq!(station.listen.value, ["127.0.0.1:7501", "default-route:7502"]);
-    // Another application's section says nothing; one for the node in any application does.
+    // Another application's section is ignored; one for the node in any application is not.
     assert_eq!(seconds(&of(Some("other"), Some("station"))), 3);
-    // The node's section says which application it is.
+    // The node's section sets its application.
     let ship = of(None, Some("ship"));
     assert_eq!((ship.app.value.as_str(), seconds(&ship)), ("sea", 10));
     // One that no file knows has the settings of all.
@@ -274,7 +274,7 @@ fn an_unknown_key_is_reported_with_its_line() {
         refused("[nodes.a]\nrun = 'x'"),
         "dunlin.toml:1: there is no key \"nodes\" here; \"node\" is the nearest. Write a section, [node.worker]"
     );
-    // Only a node's section says what runs, and an application's not which it is.
+    // Only a node's section sets what runs, and an application's does not set its name.
     assert!(refused("run = 'names'").starts_with(r#"dunlin.toml:1: there is no key "run" here; there are: app, "#));
     assert!(
         refused("[application.a]\napp = 'b'")
@@ -334,7 +334,7 @@ fn a_rejected_value_is_reported_with_its_line() {
     }
 }
 
-/// What `docs/config.md` says is so.
+/// What `docs/config.md` documents holds.
 #[test]
 fn the_document_is_right() {
     let document = include_str!("../../../../docs/config.md");

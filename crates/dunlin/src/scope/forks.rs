@@ -134,7 +134,7 @@ impl Forks {
         Ok(enrolled)
     }
 
-    /// One that could not even be enrolled: its process only tells why.
+    /// One that could not even be enrolled: its process only reports why.
     pub(super) fn refused(self: &Arc<Self>, name: Option<String>, made: At, why: ScopeError) -> Enrolled {
         let fork = Fork {
             name,
@@ -193,7 +193,7 @@ impl Enrolled {
         self.forks.fails(&FinishError::Panicked(self.fork.exit(reason)));
     }
 
-    /// It cannot begin, and ends at this await. Of one that was refused the scope hears nothing: it was
+    /// It cannot begin, and ends at this await. The scope is not notified of a refused one: it was
     /// finished before.
     pub(super) fn give_up(&self, why: ScopeError) {
         if self.fork.not_started.set(why.clone()).is_ok() {

@@ -1,7 +1,7 @@
 //! Names that a rule gives to a node.
 //!
 //! A name's type is known where it is joined, and whether it can leave the program is known only there. So a
-//! join of an end that may come from a node says that it is portable, and so brings along how a node is asked
+//! join of an end that may come from a node declares that it is portable, and so includes how a node is asked
 //! for it ([`Ask`](super::names::Ask)).
 
 #[cfg(feature = "net")]

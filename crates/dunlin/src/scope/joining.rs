@@ -39,7 +39,8 @@ impl<E: FromScope<K>, K: 'static> Join<E, K> {
         Self { ask: Some(super::hook::Askable::ASK), ..self }
     }
 
-    /// Many may join this end: each gets a handle of it, and it is left when all have left. All say so.
+    /// Many may join this end: each gets a handle of it, and it is left when all have left. All must declare
+    /// it.
     pub fn shared(self) -> Join<Shared<E>, K>
     where
         E: End,
@@ -59,8 +60,8 @@ pub fn join<E: FromScope<K>, K: 'static>(scope: &Scope, name: &str) -> Join<E, K
 macro_rules! policy_of {
     ($($end:ty, $kind:ty;)*) => { $(
         impl<T: Send + 'static> Join<$end, $kind> {
-            /// The channel's policy, if it was not declared with the name. It may be said with either end,
-            /// and in one place only. Of a name that is on the network only the receiver's counts.
+            /// The channel's policy, if it was not declared with the name. It may be declared with either
+            /// end, and in one place only. Of a name that is on the network only the receiver's counts.
             #[track_caller]
             pub fn policy(mut self, policy: impl Into<Policy>) -> Self {
                 self.wanted.policy = Some((policy.into(), Location::caller()));

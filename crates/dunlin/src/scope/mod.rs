@@ -291,9 +291,10 @@ impl Scope {
     ///
     /// Processes do not notice: what was joined in the program is then joined in the application. But what
     /// such a name carries must be [`Portable`](crate::Portable), and the join declares it: an annotation
-    /// with the word `portable`, a call with [`.portable()`](Join::portable). Where no rule holds that says
-    /// nothing. A shared end is asked for once, and shared by all that join it by this rule; whether other
-    /// programs may hold it too is up to the node: see [`Naming::shared`](crate::node::Naming::shared).
+    /// with the word `portable`, a call with [`.portable()`](Join::portable). Where no rule holds that
+    /// declaration nothing. A shared end is asked for once, and shared by all that join it by this rule;
+    /// whether other programs may hold it too is up to the node: see
+    /// [`Naming::shared`](crate::node::Naming::shared).
     ///
     /// # Examples
     /// ```

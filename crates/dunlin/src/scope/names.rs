@@ -160,7 +160,8 @@ impl Entry {
         })
     }
 
-    /// `false`: there is one from elsewhere. The same place may say it often: each of several processes does.
+    /// `false`: there is one from elsewhere. The same place may declare it often: each of several processes
+    /// does.
     fn set_policy(&mut self, policy: &(Policy, At)) -> Result<bool, At> {
         match &self.policy {
             None => {
@@ -247,7 +248,7 @@ impl Names {
         E::take(seat, at).map_err(|refusal| refusal.of(name, E::FACE, at))
     }
 
-    /// What a node is to be told of the name: the policy.
+    /// What a node needs to know of the name: the policy.
     #[cfg(feature = "net")]
     fn policy(&self, wanted: &Wanted) -> Policy {
         let declared = self.entries.get(&wanted.name).and_then(|entry| entry.policy.as_ref());
@@ -321,7 +322,7 @@ pub struct WaitingName {
     pub missing: &'static str,
     /// What the name stands for.
     pub carries: String,
-    /// Where that was said first.
+    /// Where it was declared first.
     pub declared: At,
 }
 

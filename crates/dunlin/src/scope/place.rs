@@ -22,7 +22,7 @@ enum Kind {
 }
 
 impl Place {
-    /// A runtime of the scope's own, with so many worker threads. It is shut down when the scope's last
+    /// A runtime of the scope's own, with this many worker threads. It is shut down when the scope's last
     /// handle and the last process that was forked there are gone.
     ///
     /// # Panics

@@ -45,7 +45,7 @@
 //! #[process]
 //! async fn f<T: Send>(value: T) {}
 //! ```
-//! An ending that cannot be told:
+//! An ending that is not visible:
 //! ```compile_fail,E0277
 //! # use dunlin::prelude::*;
 //! #[process(propagate)]

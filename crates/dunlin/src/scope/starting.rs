@@ -14,7 +14,7 @@ impl Scope {
     /// only a [node](Self::network) is waited for by the process itself. The handle need not be kept.
     ///
     /// If it cannot join an end, or the scope is finished, the process does not run: its exit, and
-    /// [`finish`](Self::finish), say [`NotStarted`](crate::ExitReason::NotStarted).
+    /// [`finish`](Self::finish), report [`NotStarted`](crate::ExitReason::NotStarted).
     ///
     /// # Panics
     /// As [`spawn`](crate::spawn()), unless the scope has a [place](Self::on); and if what is evaluated to

@@ -233,7 +233,7 @@ pin_project_lite::pin_project! {
         stage: Stage<B>,
         ticket: Ticket,
         gate: Arc<Gate>,
-        // Its drop tells the scope that the process has ended.
+        // Its drop notifies the scope that the process has ended.
         enrolled: Enrolled,
         // Keeps the place open.
         site: Option<Arc<Site>>,
@@ -323,7 +323,7 @@ pub enum Ending {
     Poisoned(Reason),
 }
 
-/// What a process may return whose ending is told to its channels.
+/// What a process may return to end its channels in the same way.
 #[diagnostic::on_unimplemented(
     message = "a `{Self}` does not show how a process ends",
     note = "`#[process(propagate)]` is for functions that return a `Result` whose error is dunlin's: `dunlin::Error`, or one of an operation"
@@ -342,7 +342,7 @@ impl<T, E: Cause> Propagates for Result<T, E> {
     }
 }
 
-/// An error that may say that a channel had ended, and how.
+/// An error that may report that a channel had ended, and how.
 #[diagnostic::on_unimplemented(
     message = "a `{Self}` does not show how a process ends",
     note = "`#[process(propagate)]` is for functions that return a `Result` whose error is dunlin's: `dunlin::Error`, or one of an operation"

@@ -329,7 +329,7 @@ struct Ending<T> {
     waker: Option<Waker>,
 }
 
-/// A task that says how it ended, also if it panicked or was dropped.
+/// A task that reports how it ended, also if it panicked or was dropped.
 struct Guarded<F: Future> {
     future: Pin<Box<F>>,
     ending: Arc<Mutex<Ending<F::Output>>>,

@@ -4,8 +4,8 @@
 //! Within [`Sim::run`] a program runs on one thread. [`spawn`](crate::spawn()), [`sleep`](crate::sleep()),
 //! deadlines and [`Node`](crate::node::Node)s are used as ever; none of them touches tokio, the clock or a
 //! real network. Time stands still while any task can go on, and then jumps to the next timer. Which task
-//! goes on first, how long bytes are under way, and where they are split, the seed says: a run that has
-//! failed is run again with its seed.
+//! goes on first, how long bytes are under way, and where they are split, follows from the seed: a run that
+//! has failed is run again with its seed.
 //!
 //! # Examples
 //! A connection is cut while a send is under way, and no process notices; then it stays away:
@@ -84,13 +84,13 @@ impl Sim {
         Self { shared: Shared::new(seed), limit: LIMIT }
     }
 
-    /// So much virtual time [`run`](Self::run) may take before it counts as hanging. Default: one hour.
+    /// How much virtual time [`run`](Self::run) may take before it counts as hanging. Default: one hour.
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Runs `future` to its end, and with it what it spawns. What was spawned and still runs, goes on in the
+    /// Runs `future` to its end, and with it what it spawns. Spawned tasks that still run, continue in the
     /// next `run` of the same simulation, or is dropped with it.
     ///
     /// # Panics
@@ -127,7 +127,7 @@ impl Sim {
     }
 
     /// A plain socket to a node's address in the simulation that runs, from a host of its own: for peers that
-    /// are not dunlin's, and say what they like. It is cut and parted from nothing.
+    /// are not dunlin's, and send anything. It is cut and parted from nothing.
     ///
     /// # Errors
     /// No process listens there.

@@ -14,7 +14,7 @@ use super::wires::{Backlog, Host, Pipe, Pipes, pair, wake};
 use crate::lock::lock;
 use crate::node::network::{self, BoxFuture, Listener, Socket};
 
-/// So many bytes may be under way in one direction of a socket.
+/// The bytes that may be under way in one direction of a socket.
 const PIPE_BYTES: usize = 64 << 10;
 
 /// What a simulation's owner can do to its network.
@@ -127,7 +127,7 @@ impl network::Network for Simulated {
                     return std::future::pending().await;
                 }
                 let text = format!("cannot dial `{address}`: a firewall is in between");
-                // (A refusal would say that no process listens there.)
+                // (A refusal would mean that no process listens there.)
                 return Err(error(io::ErrorKind::HostUnreachable, text));
             }
             let mut state = lock(&self.sim.wires().0);
@@ -256,7 +256,7 @@ impl AsyncRead for End {
             pipe.reader = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        // Often all of it, and else a part: of one byte, or of any number.
+        // Often all of it, and otherwise a part: of one byte, or of any number.
         let most = piece.len().min(buf.remaining());
         let count = match this.sim.below(4) {
             0 => 1 + this.sim.below(most as u64) as usize,
