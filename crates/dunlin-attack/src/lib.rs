@@ -69,7 +69,7 @@ pub fn needs_files(count: u64) {
 fn allow_files() -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    // Some systems refuse what is more than their own maximum, though no hard limit says so: then the limit
+    // Some systems refuse what is more than their own maximum, though no hard limit shows it: then the limit
     // stays.
     let is_raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
     if is_raised { maximum } else { current }
@@ -104,7 +104,7 @@ pub fn bytes_of(frames: &[Frame]) -> BytesMut {
     out
 }
 
-/// One face of a name, of a peer that says nothing of its messages.
+/// One face of a name, of a peer that does not describe its messages.
 pub fn face(face: Face) -> Declaration {
     Declaration { face, shared: false, expects: Expected::Unknown, schema: Bytes::new() }
 }
@@ -321,7 +321,7 @@ impl Peer {
         self.greet_as(hello, &Key::of(hello.me.node)).await
     }
 
-    /// The same, signed with this key: the peer may not have that of the node in whose name it speaks.
+    /// The same, signed with this key: the peer may not have that of the node whose name it uses.
     ///
     /// # Errors
     /// Those of [`greet`](Self::greet).
@@ -361,8 +361,8 @@ impl Peer {
         self.stream.write_all(bytes).await
     }
 
-    /// Says something of a channel that does not exist, and waits until the node has said something behind
-    /// the handshake, which it does only on a socket that it has taken up: that it has heard it. What it says
+    /// Sends a frame of a channel that does not exist, and waits until the node has sent something behind the
+    /// handshake, which it does only on a socket that it has taken up: so it has received it. What it sends
     /// is still to be [heard](Self::hear).
     ///
     /// # Errors
@@ -404,7 +404,7 @@ impl Peer {
         }
     }
 
-    /// The same, however long that takes: meanwhile the peer says that it lives.
+    /// The same, however long that takes: meanwhile the peer sends heartbeats.
     ///
     /// # Errors
     /// Those of [`hear`](Self::hear).

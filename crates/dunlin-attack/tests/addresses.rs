@@ -96,8 +96,8 @@ async fn tells(mut service: Peer, known: [(&str, Life, Vec<String>); 2]) {
     }
 }
 
-/// A name service of another host says that a server is at a third host's port, and another one at a port of
-/// this host and a unix socket of it. Only the third host is dialled: once, and then once a second.
+/// A name service of another host reports that a server is at a third host's port, and another one at a port
+/// of this host and a unix socket of it. Only the third host is dialled: once, and then once a second.
 #[cfg(unix)]
 #[test]
 fn addresses_of_a_name_service_are_dialled_once_a_second_and_not_on_this_host() {

@@ -72,7 +72,7 @@ fn a_server_that_goes_without_an_answer_leaves_name_and_client_usable() {
     });
 }
 
-/// The twin: a client whose ends were in use hears that its server is lost, and the name is free for both
+/// The twin: a client whose ends were in use learns that its server is lost, and the name is free for both
 /// faces.
 #[test]
 fn a_client_in_use_sees_its_server_end_and_the_name_is_free_again() {

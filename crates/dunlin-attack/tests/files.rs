@@ -1,5 +1,5 @@
-//! A process that may open few files: one host does not take them all, and a node that has none left says so,
-//! and accepts again once it can. How long it waits between two tries is tested in `node_events.rs` of
+//! A process that may open few files: one host does not take them all, and a node that has none left reports
+//! it, and accepts again once it can. How long it waits between two tries is tested in `node_events.rs` of
 //! `dunlin`.
 #![cfg(target_os = "linux")]
 
@@ -138,7 +138,7 @@ fn one_host_leaves_files_to_others() {
     });
 }
 
-/// The twin: as many nodes as there are files for come, and nothing is said.
+/// The twin: as many nodes as there are files for come, and nothing is reported.
 #[test]
 fn a_node_with_enough_files_reports_nothing() {
     run(async {

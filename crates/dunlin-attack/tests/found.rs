@@ -92,7 +92,7 @@ fn unrequested_partners_are_not_kept_and_end_the_connection() {
             let hello = hello("found", life(100 + u128::from(n)), there);
             let mut flooder = Peer::join(OTHER, &address, &hello, Duration::ZERO).await.unwrap();
             flood.spawn(async move {
-                // It begins when it is a member: a stranger is not heard at all.
+                // It begins when it is a member: a stranger is ignored.
                 flooder.hear().await.expect("it is let in");
                 for first in (0..EACH).step_by(PIECE as usize) {
                     let first = n * EACH + first;

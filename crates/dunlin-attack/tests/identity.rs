@@ -1,4 +1,4 @@
-//! Nodes that speak in the name of another: its id, its incarnation and its public key are known to all, and
+//! Nodes that use the name of another: its id, its incarnation and its public key are known to all, and
 //! its resume points can be guessed. Without its key none of that takes its connection, ends it, or makes the
 //! node itself unwelcome.
 
@@ -70,8 +70,8 @@ impl Stage {
         Hello { attempt: self.attempt, resume, ..hello(self.application, self.me, self.there) }
     }
 
-    /// A thief says that, and is refused. Then it says what the honest peer has signed, as if it had recorded
-    /// it, and confirms it with its own key: it is not let in.
+    /// A thief sends that, and is refused. Then it sends what the honest peer has signed, as if it had
+    /// recorded it, and confirms it with its own key: it is not let in.
     async fn is_not_believed(&mut self, said: Hello) {
         let mut thief = Peer::dial(THIEF, &self.address).await.unwrap();
         let refused = thief.greet_as(&said, &Key::numbered(666)).await.expect_err("it is refused");
@@ -142,7 +142,7 @@ fn incarnations_of_another_node_cannot_be_used_up() {
             let mut thief = Peer::dial(THIEF, &stage.address).await.unwrap();
             let refused = thief.greet(&said).await.expect_err("it is refused");
             assert!(refused.to_string().starts_with("another life of this node is known"), "{refused}");
-            // The node's program hears of it.
+            // The node's program learns of it.
             loop {
                 if let NodeEvent::Stranger { from, why } = events.recv().await.unwrap() {
                     assert!(from.contains("127.0.0.2") && why.starts_with("another life"), "{from}: {why}");

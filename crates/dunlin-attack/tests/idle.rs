@@ -1,4 +1,4 @@
-//! Connections on which nothing is said but heartbeats: what each costs in memory, and what is left when they
+//! Connections on which nothing is sent but heartbeats: what each costs in memory, and what is left when they
 //! are gone.
 #![cfg(target_os = "linux")]
 
@@ -69,7 +69,7 @@ fn an_idle_connection_costs_little_and_leaves_nothing() {
         let each = resident().0.saturating_sub(before) / PEERS as u64;
         println!("{each} bytes for each connection");
         assert!(each <= 12 << 10, "{each} bytes");
-        // The twin: a node that comes beside them, and says something, is heard.
+        // The twin: a node that comes beside them, and sends something, is served.
         let friend = Node::builder().app("idle").names(names).serve_names(false).listen("memory:").join();
         let friend = friend.await.expect("it joins");
         let mut rx = node.receiver::<u32>("tides").await.expect("there is room");
@@ -83,7 +83,7 @@ fn an_idle_connection_costs_little_and_leaves_nothing() {
         while !node.peers().is_empty() {
             connections.recv().await.expect("the node lives");
         }
-        // The node gives memory back when they have gone; no event says so.
+        // The node gives memory back when they have gone; no event marks it.
         let left = || resident().0.saturating_sub(before) / PEERS as u64;
         let until = Instant::now() + Duration::from_secs(20);
         while left() > 2 << 10 {

@@ -15,7 +15,7 @@ static HEAP: Counting<Program> = Counting(Program::new());
 
 const OTHER: [u8; 4] = [127, 0, 0, 3];
 
-/// A pause in which a home that has room would have said so.
+/// A pause in which a home that has room would have reported it.
 const QUIET: Duration = Duration::from_secs(1);
 
 async fn node(application: &str, buffered_max: u64) -> (Node, String) {

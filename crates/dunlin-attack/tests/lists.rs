@@ -17,7 +17,7 @@ const NAMES: usize = 65_000;
 const ASKERS: usize = 12;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Registers names, and says that the peer lives, until it is dropped.
+/// Registers names, and sends the peer's heartbeats, until it is dropped.
 async fn registers(
     from: [u8; 4],
     address: String,
@@ -188,7 +188,7 @@ fn silent_inquirers_of_one_source_keep_no_other_from_the_names() {
         let mut asks = other.inquire(Some(&address), patience).await.expect("it is there");
         let names = asks.names(patience).await.expect("it answers though others receive nothing");
         assert_eq!(names.node, node.me().to_string());
-        // The inquirer whose page gave way is told later.
+        // The inquirer whose page gave way is notified later.
         while !matches!(events.recv().await.expect("the node lives"), NodeEvent::Limit(Limit::Lists { .. })) {}
         assert_eq!(node.refusals().lists, 1, "{:?}", node.refusals());
         drop((peer, node));

@@ -46,7 +46,7 @@ fn sender() -> Declaration {
     Declaration { face: Face::Sender, shared: false, expects: Expected::Unknown, schema: Bytes::new() }
 }
 
-/// The next frame that says something. Meanwhile the peer says that it lives.
+/// The next frame with an effect. Meanwhile the peer sends heartbeats.
 async fn hear(peer: &mut Peer) -> std::io::Result<Frame> {
     loop {
         match tokio::time::timeout(Duration::from_millis(500), peer.hear()).await {
@@ -158,7 +158,7 @@ async fn fills(whole: bool) {
         Frame::Memory(Memory::Announce { number, channel: *channel, kind: Kind::Offer, total })
     };
     peer.say(&channels.iter().enumerate().map(announce).collect::<Vec<_>>()).await.unwrap();
-    // What is admitted is told at once; then nothing more is.
+    // Admissions are sent at once; then nothing more is.
     let mut admitted = 0;
     while let Ok(frame) = tokio::time::timeout(Duration::from_millis(500), peer.hear()).await {
         if let Frame::Memory(Memory::Admit(number)) = frame.unwrap() {
@@ -279,8 +279,8 @@ fn peers_of_one_host_leave_memory_to_other_hosts() {
             let (channels, full) = attach(&mut peer, std::iter::once(format!("r{n}"))).await;
             assert_eq!(full, 0, "a half of peer {n}");
             let announce = Memory::Announce { number: 0, channel: channels[0], kind: Kind::Offer, total: MB as u64 };
-            // The node answers in this order: it has looked for room for the value before it says that a name
-            // waits.
+            // The node answers in this order: it has looked for room for the value before it reports that a
+            // name waits.
             let name = format!("a name of peer {n}");
             let declare =
                 Names::Declare { number: 1, name, channel: ChannelId(1), face: sender(), status: Status::New };
@@ -536,7 +536,7 @@ fn a_home_that_reads_gets_all_that_it_has_granted() {
         let before = HEAP.0.forget_peak();
         let (mut peer, _sent) = grants(&node, &names, 1 << 10).await;
         let (mut arrived, mut bytes) = (0, 0);
-        // Of the numbered frames the first few were heard before.
+        // Of the numbered frames the first few were received before.
         let mut seen = 0;
         while arrived < VALUES {
             let frame = hear(&mut peer).await.unwrap();

@@ -1,5 +1,5 @@
 //! A relay on this host is a door to nodes that have none of their own: it opens for other hosts only where
-//! the node has said so.
+//! the node allows it.
 #![cfg(unix)]
 
 #[path = "../../dunlin/tests/support/far.rs"]
@@ -41,7 +41,7 @@ impl Drop for Folder {
 }
 
 /// A stranger of another host asks the name service for a relay to a node that listens on a unix socket only.
-/// What it hears of that.
+/// The answers that it gets.
 async fn asks(application: &str, relayed: bool) -> Relay {
     let folder = Folder::new(application);
     let (names, own) = (folder.socket("names"), folder.socket("own"));

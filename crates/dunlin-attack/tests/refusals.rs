@@ -85,7 +85,7 @@ fn refused_newcomers_are_counted_and_logged_once_for_each_source() {
             joined.push(Peer::join(OTHER, &address, &hello, Duration::ZERO).await.expect("there is room"));
         }
         for peer in &mut joined {
-            // The node says nothing before it has read the last word of the handshake.
+            // The node sends nothing before it has read the last message of the handshake.
             peer.hear().await.expect("the connection stays");
         }
         assert_eq!(node.refusals().handshakes, 0);
@@ -115,7 +115,7 @@ fn refused_newcomers_are_counted_and_logged_once_for_each_source() {
         // A newcomer of another address is still admitted, and every joined peer stays.
         let hello = hello("refusals", life(2), there);
         Peer::join(OTHER, &address, &hello, Duration::ZERO).await.expect("there is room");
-        // (A newcomer takes the place of a socket that says nothing.)
+        // (A newcomer takes the place of a socket that sends nothing.)
         let all = node.refusals().handshakes;
         // What is still to be written to the log is written before the node has left.
         drop((joined, held));

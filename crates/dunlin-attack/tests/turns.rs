@@ -1,4 +1,4 @@
-//! Peers that take a node's turns: a flood of frames that say nothing.
+//! Peers that take a node's turns: a flood of frames without effect.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -45,7 +45,7 @@ pub(crate) trait Library: 'static {
     }
 }
 
-/// What a receive returns, whichever way the library says that the channel has ended.
+/// What a receive returns, whichever way the library reports that the channel has ended.
 pub(crate) trait Received {
     /// The value, or `None` when the channel has ended.
     fn value(self) -> Option<u64>;

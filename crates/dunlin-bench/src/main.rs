@@ -62,7 +62,7 @@ struct Args {
     #[arg(long, global = true, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
     /// Worker threads (in Go: GOMAXPROCS, in Erlang: schedulers); `par` always has one, and `pony` one for
-    /// each core unless 1 or 2 is said
+    /// each core unless 1 or 2 is given
     #[arg(long, global = true, default_value = "both")]
     workers: Workers,
     /// Less work per run, for a first look
@@ -118,7 +118,7 @@ enum Command {
     RemoteBeside,
     /// Local commstime beside a node, and beside a remote ping: nanoseconds per communication
     LocalBeside,
-    /// 5,000 connections on which nothing is said but heartbeats: processor time
+    /// 5,000 connections on which nothing is sent but heartbeats: processor time
     Idle,
     /// All between processes of the system, and local-beside
     Remote,

@@ -189,7 +189,7 @@ impl Events {
         events.try_into().map_or_else(Self::Many, Self::Eight)
     }
 
-    /// The number of the writer that was heard.
+    /// The number of the writer whose value was received.
     async fn choose(&mut self) -> anyhow::Result<usize> {
         let heard = match self {
             Self::Eight(events) => Dunlin::choose(events).await,

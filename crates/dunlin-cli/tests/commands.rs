@@ -160,7 +160,7 @@ fn config_checks_settings_against_each_other() {
 }
 
 /// Each command that reads a configuration takes it from `--config`: a file, or standard input. The file in
-/// the working directory, which is of another application, and the variable then say nothing.
+/// the working directory, which is of another application, and the variable then have no effect.
 #[test]
 fn config_of_a_command_can_be_named() {
     let stage = Stage::new("app = 'elsewhere'\nnames = 'unix:DIR/nothing'\n");
@@ -751,7 +751,7 @@ fn asked_twice_a_node_ends_at_once() {
     station.signal("-STOP");
     hub.signal("-INT");
     hub.says("press Ctrl-C again to quit now");
-    // It would wait ten seconds for its member, and then five for what that has not heard.
+    // It would wait ten seconds for its member, and then five for what that has not acknowledged.
     let asked = std::time::Instant::now();
     assert_eq!(hub.ends_with("-INT"), Some(130));
     assert!(asked.elapsed() < std::time::Duration::from_secs(5), "{:?}", asked.elapsed());

@@ -26,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(90);
 struct Demo {
     child: Child,
     lines: mpsc::Receiver<String>,
-    /// All it has said so far.
+    /// All it has printed so far.
     events: Vec<Value>,
     /// Where it runs, and its folder for temporary files: both empty.
     folder: TempDir,
@@ -258,7 +258,7 @@ fn the_brokers_node_does_not_carry_the_texts() {
     let summary = demo.summary();
     let texts = (names.len() * text.len()) as u64;
     let carried = summary["carried_bytes"].as_u64().unwrap();
-    // All that it does is there: it has heard from all others, and spoken to them.
+    // All that it does is there: it has received from all others, and sent to them.
     let carriages = summary["carried"].as_array().unwrap();
     let parts: Vec<&str> = carriages.iter().map(|carriage| carriage["part"].as_str().unwrap()).collect();
     assert_eq!(parts, ["customer 1", "customer 2", "names", "worker 1", "worker 2"]);

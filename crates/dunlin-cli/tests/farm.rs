@@ -67,7 +67,7 @@ impl Run {
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
     }
 
-    /// Ends by itself: with what it has said since it was last heard, and the errors.
+    /// Ends by itself: with what it has printed since it was last read, and the errors.
     fn end(mut self) -> Ended {
         let mut said: Vec<Value> = self.heard.drain(..).collect();
         loop {
@@ -89,7 +89,7 @@ impl Drop for Run {
     }
 }
 
-/// All that a process has said.
+/// All that a process has sent.
 #[derive(Debug)]
 struct Ended {
     status: ExitStatus,

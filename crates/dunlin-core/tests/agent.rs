@@ -59,19 +59,19 @@ fn show<E: Debug>(events: &[E]) -> String {
 }
 
 impl<T: Send + Debug + 'static> Halves<T> {
-    /// What the sender's half has to say.
+    /// What the sender's half has to send.
     fn sender_says(&mut self) -> String {
         show(&all(|cx| self.outlet.poll(cx)))
     }
 
-    /// What the receiver's half has to say.
+    /// What the receiver's half has to send.
     fn receiver_says(&mut self) -> String {
         show(&all(|cx| self.inlet.poll(cx)))
     }
 }
 
-/// The agent of a sender elsewhere asks for the next receive that waits, and hears of it once: at once if one
-/// waits already.
+/// The agent of a sender elsewhere asks for the next receive that waits, and learns of it once: at once if
+/// one waits already.
 #[test]
 fn a_carrier_that_asks_is_notified_of_a_waiting_receive() {
     let (mut halves, _) = halves_with_credits::<u8>(fifo(3));
@@ -421,7 +421,7 @@ fn poison_destroys_what_is_on_its_way() {
     drop(h.rx);
     let Some(dunlin_core::agent::Event::Sent(sent)) = all(|cx| h.outlet.poll(cx)).pop() else { unreachable!() };
     assert_eq!((h.inlet.push(sent), Arc::strong_count(&value)), (Ok(0), 1));
-    // Or the agent that had not heard of it.
+    // Or the agent that had not learned of it.
     h.outlet.credit(1);
     h.tx.try_send(value.clone()).unwrap();
     drop(h.outlet);
@@ -525,7 +525,7 @@ fn a_forgotten_choice_is_carried_to_its_end() {
     assert_eq!(once(receive), Some(Err(RecvError::Closed)));
 }
 
-/// The receiver is gone before the offer comes: it fails where it comes, and the answer is heard.
+/// The receiver is gone before the offer comes: it fails where it comes, and the answer is received.
 #[test]
 fn an_offer_that_meets_the_end_comes_back() {
     type End = fn(Receiver<u8>) -> Option<Receiver<u8>>;
@@ -552,7 +552,7 @@ fn an_offer_that_meets_the_end_comes_back() {
     }
 }
 
-/// What happened to a channel before it was stretched is heard afterwards.
+/// What happened to a channel before its ends were apart is reported afterwards.
 #[test]
 fn agents_receive_what_happened_before_they_were_added() {
     let before = |act: fn(&mut Sender<u8>)| {
@@ -625,7 +625,7 @@ fn a_lost_receiver_leaves_three_outcomes() {
     assert!(once(h.tx.send(1)).unwrap().unwrap_err().is_closed());
 }
 
-/// A send that was dropped, or forgotten, and then lost: `settle` says so, and gives the value.
+/// A send that was dropped, or forgotten, and then lost: `settle` reports it, and gives the value.
 #[test]
 fn settle_after_a_loss_returns_unknown() {
     for forget in [false, true] {
@@ -714,7 +714,7 @@ fn a_lost_choice_is_unknown_as_a_whole() {
     assert_eq!(slot, Some(7));
 }
 
-/// The sender's node is lost: receivers get what was admitted, not what was only offered, and then hear of
+/// The sender's node is lost: receivers get what was admitted, not what was only offered, and then learn of
 /// it.
 #[test]
 fn the_loss_of_a_sender_arrives_after_admitted_values() {
@@ -769,7 +769,7 @@ fn what_is_buffered_goes_first_under_tickets_of_its_own() {
         other => panic!("{other:?}"),
     });
     assert_eq!(offered.map(|(_, value)| value), [0, 1, 2]);
-    // What comes back stands as it did, in its place: it is said again.
+    // What comes back stands as it did, in its place: it is sent again.
     for (ticket, value) in offered {
         outlet.give_back(ticket, value);
     }
@@ -820,7 +820,7 @@ fn what_is_buffered_goes_before_what_is_sent_on_credits() {
 }
 
 /// The same channel ends before there are credits for all that is buffered: retired there, the rest still
-/// waits for them, and the end is said behind it; poisoned here, it is destroyed.
+/// waits for them, and the end is sent after it; poisoned here, it is destroyed.
 #[test]
 fn the_end_is_sent_after_buffered_values() {
     for poisoned in [false, true] {
@@ -893,7 +893,7 @@ fn what_was_offered_before_the_credits_comes_back_and_goes_on_them() {
     assert!(next(&mut outlet).is_pending());
 }
 
-/// A policy of the sender's own half says nothing any more once the receiver has moved.
+/// A policy of the sender's own half has no effect any more once the receiver has moved.
 #[test]
 fn the_receivers_policy_stays_behind_when_it_moves() {
     for policy in [fifo(2), unbounded(), overwrite_oldest(2), overwrite_newest(2), drop_newest(2)] {
@@ -1348,7 +1348,7 @@ fn a_fair_choice_over_halves_serves_all_alike() {
     assert!(counts.iter().all(|count| count.abs_diff(200) <= 8), "{counts:?}");
 }
 
-/// A look for the end takes nothing of what an agent has to say, and is woken for the end.
+/// A look for the end takes nothing of what an agent has to send, and is woken for the end.
 #[test]
 fn looking_for_the_end_takes_no_event_and_is_woken() {
     struct Woken(AtomicBool);
@@ -1370,7 +1370,7 @@ fn looking_for_the_end_takes_no_event_and_is_woken() {
     drop(std::mem::replace(&mut halves.rx, channel().1));
     assert!(woken.0.swap(false, Relaxed));
     assert!(halves.inlet.poll_gone(&cx).is_ready());
-    // Looked for twice, and still to be heard.
+    // Looked for twice, and still to be received.
     assert!(halves.outlet.poll_gone(&cx).is_ready());
     assert_eq!((halves.sender_says().as_str(), halves.receiver_says().as_str()), ("Gone", "Gone"));
 }

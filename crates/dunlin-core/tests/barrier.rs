@@ -707,7 +707,7 @@ mod random {
     }
 
     fn config(cases: u32) -> ProptestConfig {
-        // What `PROPTEST_CASES` says goes before this number.
+        // What `PROPTEST_CASES` sets goes before this number.
         let given = std::env::var("PROPTEST_CASES").is_ok();
         let config =
             ProptestConfig { max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() };

@@ -283,7 +283,7 @@ fn all_or_none() {
     });
 }
 
-/// A deadline tells the truth: `Ok` is one phase, and `TimedOut` is none.
+/// A deadline is exact: `Ok` is one phase, and `TimedOut` is none.
 #[test]
 fn deadlines_are_exact() {
     let (timed_out, just_in_time) = (Cell::new(0), Rc::new(Cell::new(0)));
@@ -814,7 +814,7 @@ fn a_silent_connection_blocks_no_party_for_ever() {
     world.run();
 }
 
-/// A choice that is reserved when the node that keeps the barrier is lost ends, and says so.
+/// A choice that is reserved when the node that keeps the barrier is lost ends, and reports it.
 #[test]
 fn a_reserved_choice_ends_with_its_keeper() {
     let world = World::new(1);

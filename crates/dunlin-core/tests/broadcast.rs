@@ -810,7 +810,7 @@ fn run(buffered: bool, ops: &[Op]) -> Result<(), TestCaseError> {
 }
 
 fn config() -> ProptestConfig {
-    // What `PROPTEST_CASES` says goes before this number.
+    // What `PROPTEST_CASES` sets goes before this number.
     let given = std::env::var("PROPTEST_CASES").is_ok();
     let config = ProptestConfig { max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() };
     if given { config } else { ProptestConfig { cases: 1_000, ..config } }

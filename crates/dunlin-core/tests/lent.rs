@@ -125,7 +125,7 @@ fn a_send_that_an_extended_receive_holds_between_two_choices_is_done_with_the_re
     assert_eq!(poll(&mut choice), Some(Some(Ok(()))));
 }
 
-/// It waited behind an offer that was forgotten, and was told that it is sent.
+/// It waited behind an offer that was forgotten, and was reported as sent.
 #[test]
 fn a_send_behind_a_forgotten_one_is_offered_in_a_choice() {
     let ((mut tx, mut rx), mut slot) = (channel(), Some(7));

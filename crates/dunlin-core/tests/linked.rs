@@ -18,7 +18,7 @@ use dunlin_core::{
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What a half has said and the other one has not heard.
+/// What a half has sent and the other one has not received.
 #[derive(Default)]
 struct Way(Mutex<Vec<Word>>);
 
@@ -68,7 +68,7 @@ fn over_a_link<T: Portable>() -> (Sender<T>, Receiver<T>, Arc<Halves>) {
     (tx, rx, halves)
 }
 
-/// The sending half has not heard yet how its home takes values.
+/// The sending half has not received yet how its home takes values.
 fn not_opened<T: Portable>(policy: Policy) -> (Sender<T>, Receiver<T>, Arc<Halves>) {
     let terms = Terms { format: Format::Cbor, value_max: 1 << 20, is_message: false };
     let ((tx, far), (near, rx)) = (channel(), channel_with(policy));

@@ -130,7 +130,7 @@ fn a_choice_is_reserved_and_decided() {
 }
 
 /// The request for a choice's value meets a choice that polls a foreign future: it is answered when that is
-/// done, and a reservation is asked back when the future wants its turn. It has its turn then, however soon
+/// done, and a reservation is asked back when the future needs its turn. It has its turn then, however soon
 /// the receiver asks again: in no order do the two go on asking.
 #[test]
 fn a_reservation_meets_a_foreign_branch() {

@@ -106,7 +106,7 @@ fn leave_races_send() {
     });
 }
 
-/// One poisons: the other has the value or hears of it, and the sender says how many got the value.
+/// One poisons: the other has the value or learns of it, and the sender says how many got the value.
 #[test]
 fn poison_races_send() {
     model_within(2, || {
@@ -175,7 +175,7 @@ fn a_dropped_send_races_recv() {
     });
 }
 
-/// The broadcast goes while one joins: it hears of the end.
+/// The broadcast goes while one joins: it learns of the end.
 #[test]
 fn the_sender_goes_while_one_joins() {
     model(|| {

@@ -107,7 +107,7 @@ fn queued_receiver_dropped() {
     model(|| receiver_dropped_races_send(queued()));
 }
 
-/// The sender goes while a receive watches or begins to: it hears of the end.
+/// The sender goes while a receive watches or begins to: it learns of the end.
 fn sender_dropped_races_recv((tx, mut rx): Ends) {
     let sender = spawn(move || drop(tx));
     assert_eq!(block_on(rx.recv()), Err(RecvError::Closed));

@@ -121,7 +121,7 @@ fn offer_both(tx: &mut Sender<u32>, ty: &mut Sender<u32>) -> u32 {
     sent
 }
 
-/// Two receivers compete for one choice with two offers: one gets a value, the other hears of the end.
+/// Two receivers compete for one choice with two offers: one gets a value, the other learns of the end.
 #[test]
 fn two_receivers_compete_for_one_choice() {
     model_within(2, || {
@@ -408,7 +408,7 @@ fn extended_receive_of_a_choice() {
 }
 
 /// A ring of three, each sends to the next and receives from the one before: two of them meet, the third
-/// hears that they have gone.
+/// learns that they have gone.
 #[test]
 fn ring_of_three() {
     model_within(2, || {

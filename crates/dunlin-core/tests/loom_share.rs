@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use dunlin_core::{PATIENCE_TICKS, RecvError, alt, channel, channel_with, fifo, waits};
 use loom_support::{block_on, forget_after_one_poll, model, model_within, poll_once, spawn, try_once};
 
-/// Two handles offer side by side; the receiver takes both, and each hears of its own.
+/// Two handles offer side by side; the receiver takes both, and each learns of its own.
 #[test]
 fn two_senders() {
     model_within(2, || {
@@ -69,7 +69,7 @@ fn two_receivers_of_a_buffer() {
     });
 }
 
-/// One value for two: one receives, the other hears of the end.
+/// One value for two: one receives, the other learns of the end.
 #[test]
 fn one_value_for_two_receivers() {
     model_within(2, || {

@@ -132,7 +132,7 @@ fn poll_once<T>(future: &mut Running<T>) -> Option<T> {
 }
 
 fn config(cases: u32) -> ProptestConfig {
-    // What `PROPTEST_CASES` says goes before this number.
+    // What `PROPTEST_CASES` sets goes before this number.
     let given = std::env::var("PROPTEST_CASES").is_ok();
     let config = ProptestConfig { max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() };
     if given { config } else { ProptestConfig { cases, ..config } }
@@ -277,7 +277,7 @@ mod exact {
         }
     }
 
-    /// A slot that says what was left in it.
+    /// A slot that reports what was left in it.
     struct Slot(Option<u32>, Rc<Cell<Option<u32>>>);
 
     impl Drop for Slot {

@@ -180,7 +180,7 @@ fn a_panicking_waker_leaves_no_receiver_of_a_broadcast_asleep() {
     }
 }
 
-/// A receiver poisons its broadcast; its own sender's waker panics, and the other receivers hear of the
+/// A receiver poisons its broadcast; its own sender's waker panics, and the other receivers learn of the
 /// poison all the same.
 #[test]
 fn a_panicking_waker_keeps_no_poison_from_a_broadcast() {

@@ -97,7 +97,7 @@ enum Link {
     In(InLink),
 }
 
-/// One side: a table of agents, and what it has to say.
+/// One side: a table of agents, and what it has to send.
 struct Side {
     links: BTreeMap<u64, Link>,
     next_link: u64,
@@ -369,7 +369,7 @@ impl Side {
         match self.links.get_mut(&id) {
             Some(Link::Out(_)) => self.hear_far_receiver(id, frame),
             Some(Link::In(_)) => self.hear_far_sender(id, frame),
-            // It has ended here, and said so.
+            // It has ended here, and reported it.
             None => {}
         }
         self.tidy(id);

@@ -42,8 +42,8 @@ fn closed_of_both_ends() {
     assert_eq!(c1.0.load(SeqCst), 1, "the sender's closed() is not woken");
 }
 
-/// The offer failed behind the receiver's last word, and the agent did not listen any more: the send was told
-/// Ok.
+/// The offer failed behind the receiver's last message, and the agent did not listen any more: the send was
+/// told Ok.
 #[test]
 fn receiver_gone_before_the_agent_sees_the_send() {
     let (mut tx, far) = channel();
@@ -197,7 +197,7 @@ fn forgotten_send_to_any() {
     assert_eq!(slot, Some(1));
 }
 
-/// An offer made while a claim was out was told twice, and its ghost stranded a receiver.
+/// An offer made while a claim was out was announced twice, and its ghost stranded a receiver.
 #[test]
 fn offered_twice_after_a_claim() {
     let (tx, far) = channel();

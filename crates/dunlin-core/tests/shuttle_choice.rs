@@ -547,7 +547,7 @@ fn a_broadcast_to_receivers_that_come_and_go() {
     }
 }
 
-/// One of four poisons at any moment: the others and the sender hear of it, and a value counts as received
+/// One of four poisons at any moment: the others and the sender learn of it, and a value counts as received
 /// exactly where it was.
 #[test]
 fn a_broadcast_is_poisoned() {

@@ -50,7 +50,7 @@ fn what_is_not_allowed_is_found() {
     }
 }
 
-/// A crate that is published depends on nothing that is not, and says what a registry asks for.
+/// A crate that is published depends on nothing that is not, and has what a registry asks for.
 #[test]
 fn what_is_published_is_whole() {
     let metadata = MetadataCommand::new()

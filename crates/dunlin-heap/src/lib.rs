@@ -19,7 +19,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What is told of each block that is taken from the heap, and given back.
+/// What is called for each block that is taken from the heap, and given back.
 pub trait Counter {
     /// `bytes` more are in use.
     fn taken(&self, bytes: usize);

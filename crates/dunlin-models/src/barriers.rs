@@ -32,7 +32,7 @@ pub struct Scenario {
 struct Party {
     name: String,
     node: Node,
-    /// The node by which its enrolment came, which speaks for it.
+    /// The node by which its enrolment came, which answers for it.
     by: Option<Node>,
     /// How many phases it has completed.
     done: u64,

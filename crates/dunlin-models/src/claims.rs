@@ -66,7 +66,7 @@ pub struct Facts {
     /// The claimer, by node.
     holders: RefCell<Vec<Node>>,
     heard: RefCell<Vec<Word>>,
-    /// In which claim each was heard, of a shared receiver.
+    /// In which claim each was received, of a shared receiver.
     heard_in: RefCell<Vec<(u32, Word)>>,
     /// What became of each: sent, not, or one of both.
     sent: RefCell<BTreeMap<u32, Option<bool>>>,
@@ -286,7 +286,7 @@ impl Used for Face {
 }
 
 impl User {
-    /// Its node has reason to say that the end is lost.
+    /// Its node has reason to report that the end is lost.
     fn is_cut_off(&self) -> bool {
         let Some(dead) = self.facts.died.get() else { return false };
         let is_on_the_way = self.came_by == Some(dead) && !self.facts.welcome.borrow().contains(&dead);
@@ -316,7 +316,7 @@ impl User {
         }
     }
 
-    /// A receive says that nothing more comes.
+    /// A receive reports that nothing more comes.
     fn ended(&self, error: &RecvError) {
         let is_retired = self.facts.retired.get() && *error == RecvError::Closed;
         if !is_retired && self.facts.died.get().is_none() {

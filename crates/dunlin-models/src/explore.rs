@@ -50,7 +50,8 @@ pub struct Broken {
     pub way: Vec<String>,
 }
 
-/// Searches all that can come of `start`, up to `states_max` states. `progress` hears of every 100,000th.
+/// Searches all that can come of `start`, up to `states_max` states. `progress` is called for every
+/// 100,000th.
 ///
 /// States are told apart by 64-bit hashes: two that share one are taken for the same.
 ///

@@ -5,7 +5,7 @@
 //! `dunlin-proto`: a [`Machine`](dunlin_proto::Machine) for each node, without sockets. What is a model there
 //! is only the users and a channel's queue. Of channels over links ([`reading`]) everything but the words is.
 //! Of claims ([`claims`]) and barriers ([`barriers`]) it is the futures of `dunlin-core` that are run
-//! ([`live`]). `cargo run --release -p dunlin-models --features search -- --list` says what there is to
+//! ([`live`]). `cargo run --release -p dunlin-models --features search -- --list` lists what there is to
 //! search.
 //!
 //! Without the feature `search` the crate is empty: a build of the whole workspace has the protocol that

@@ -1,5 +1,5 @@
 //! The search of code that runs: tasks at several nodes, with `dunlin-core`'s own futures in them, and the
-//! words that its agents say to each other.
+//! words that its agents send each other.
 //!
 //! A future cannot be cloned, so every way is played from its beginning. What is chosen is which word arrives
 //! next, which user goes on, when time passes, and when a node is lost. A word is on its way for any time, in
@@ -70,7 +70,7 @@ pub struct Bounds {
     /// Users' values stay where they are until their receiver is known: the message names where each can be
     /// read, and reading takes its time.
     pub unread: Unread,
-    /// What the first words say has not been heard when the search begins.
+    /// The first words have not been received when the search begins.
     pub young: bool,
     /// Faces cannot go to these nodes: their ends are used from there.
     pub lends: &'static [Node],
@@ -218,7 +218,7 @@ enum Back {
 #[derive(Clone, Default)]
 struct Passing(Rc<RefCell<BTreeMap<PassedOn, Word>>>);
 
-/// A channel whose ends are at two nodes: its agents, and what they have said.
+/// A channel whose ends are at two nodes: its agents, and what they have sent.
 struct Link {
     outlet: Option<AnyOutlet>,
     inlet: Option<AnyInlet>,
@@ -239,14 +239,14 @@ struct Link {
     /// What is being read there, and for which request. `None`: for a receive there.
     reading: BTreeMap<u64, (Option<u64>, Word)>,
     passing: Passing,
-    /// It keeps none: a value that is given back is in the word that says so.
+    /// It keeps none: a value that is given back is in the word that reports it.
     moves: bool,
     /// Values fit into the channel: a send of one never waits.
     has_places: bool,
     /// Words that begin so cannot go.
     refuses: &'static [&'static str],
     receiver_gone: bool,
-    /// The node at the other side is lost, and that was not heard yet.
+    /// The node at the other side is lost, and that was not received yet.
     lost: bool,
 }
 
@@ -292,7 +292,7 @@ impl Link {
         }
     }
 
-    /// Hears what the agents that were woken have to say. `true`: there was something.
+    /// Collects what the agents that were woken have to send. `true`: there was something.
     fn pump(&mut self) -> bool {
         let mut busy = false;
         while self.outlet.is_some() && self.flags.0.0.swap(false, Relaxed) {
@@ -488,7 +488,7 @@ impl Link {
         }
     }
 
-    /// Behind what the receiver's half has said already.
+    /// Behind what the receiver's half has sent already.
     fn say_back(&mut self, message: Back) {
         self.flags.1.0.store(true, Relaxed);
         self.pump();
@@ -682,7 +682,7 @@ impl Ground {
         self.begin(node, name.into(), Box::pin(future), None);
     }
 
-    /// Runs a user at `node`, which goes on when the search says so.
+    /// Runs a user at `node`, which proceeds when the search decides.
     pub fn user<F: Future<Output = ()> + 'static>(
         &self,
         node: Node,
@@ -920,7 +920,7 @@ impl<L: Laws> Stage<L> {
     fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         for (key, link) in &self.links {
-            // What can be heard of a node that is lost was on its way before.
+            // What can be learned of a node that is lost was on its way before.
             if !link.forth.is_empty() && !link.lost {
                 steps.push(Step::Forth(*key));
             }
@@ -1042,7 +1042,7 @@ impl<L: Laws> Stage<L> {
         }
     }
 
-    /// By a planted bug: where else this link's next word is heard.
+    /// By a planted bug: where else this link's next word is received.
     fn heard_too(&self, key: Key) -> Vec<Key> {
         let Plant::ToAll(begin) = self.bounds.plant else { return Vec::new() };
         let link = &self.links[&key];

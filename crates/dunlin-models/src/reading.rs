@@ -313,7 +313,7 @@ impl Reading {
         self.wake_watchers(channel);
     }
 
-    /// Gives up what this party has asked for, if `only` says so.
+    /// Gives up what this party has asked for, if `only` allows it.
     fn release_asks(&mut self, me: usize, only: impl Fn(&Offer) -> bool) {
         for channel in 0..self.channels.len() {
             for at in 0..self.channels[channel].offers.len() {

@@ -1,4 +1,4 @@
-//! What is searched: each scenario says what users may do and what may happen to them, and how often.
+//! What is searched: each scenario defines what users may do and what may happen to them, and how often.
 
 use crate::barriers;
 use crate::choices::{self, Ring};
@@ -654,7 +654,7 @@ fn read() -> Vec<reading::Scenario> {
     bases.into_iter().flat_map(|(name, channels, parties)| chances(format!("read-{name}"), channels, parties)).collect()
 }
 
-/// Ends that travel, the small ones first. The name says what is special; two digits are the sender's moves
+/// Ends that travel, the small ones first. The name has what is special; two digits are the sender's moves
 /// and the receiver's.
 fn travelling() -> Vec<Scenario> {
     let base = Scenario { nodes: 3, start: (0, 1), sends: 1, window: 4, ..Scenario::default() };

@@ -52,7 +52,7 @@ pub struct Scenario {
     pub deaths: usize,
     /// Frames are written as late as can be, so that some overtake others.
     pub lazy: bool,
-    /// What a machine tells its node is heard by that later, at any moment.
+    /// An event of a machine is processed by its node later, at any moment.
     pub slow: bool,
     /// So many offers of the sender may stand at its home.
     pub window: u32,
@@ -86,7 +86,7 @@ struct Through {
     /// Where it goes, and as which one of this node's.
     to: (usize, u8),
     trip: Trip,
-    /// What it says of its end, as it came.
+    /// The fields of its end, as they came.
     what: Carried,
     /// It has been taken there, which this node has yet to heed.
     taken: bool,
@@ -151,7 +151,7 @@ struct Queued {
 #[derive(Clone, Debug)]
 struct Node {
     machine: Machine,
-    /// What the machine has told, and the node has not heard.
+    /// The events of the machine that the node has not processed.
     told: VecDeque<Action>,
     queue: VecDeque<Queued>,
     receiver: Receiver,
@@ -180,7 +180,7 @@ pub struct Travel {
     scenario: Scenario,
     nodes: Vec<Node>,
     wires: BTreeMap<(usize, usize), VecDeque<Item>>,
-    /// What is said behind the machine's frames.
+    /// What is sent after the machine's frames.
     carries: BTreeMap<(usize, usize), VecDeque<Item>>,
     fates: Vec<(Fate, bool)>,
     received: Vec<u8>,
@@ -344,7 +344,7 @@ impl Travel {
         self.cut.contains(&(a.min(b), a.max(b)))
     }
 
-    /// What the machines have said goes on its way.
+    /// What the machines have sent goes on its way.
     fn write(&mut self, from: usize) {
         for to in 0..self.nodes.len() {
             if to == from || self.scenario.sockets || (self.scenario.lazy && !self.is_cut(from, to)) {
@@ -648,7 +648,7 @@ impl Travel {
         }
     }
 
-    /// What a half hears that it has no offers for is of another half, which was here before.
+    /// An event for which a half has no offers is for another half, which was here before.
     fn proxy(&mut self, me: usize, heard: ProxyHears) {
         let node = &mut self.nodes[me];
         let Some(half) = &mut node.half else { return };

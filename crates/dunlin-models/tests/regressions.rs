@@ -165,7 +165,7 @@ fn a_receiver_that_comes_back_by_another_way_is_answered_for() {
     let mut nodes = Nodes::new(3);
     assert_eq!(nodes.move_receiver(0, 1), Arrival::Guest);
     assert_eq!(nodes.move_receiver(1, 2), Arrival::Guest);
-    // What node 1 says to node 2 is late: that its gift is settled.
+    // What node 1 sends to node 2 is late: that its gift is settled.
     nodes.held.push((1, 2));
     assert_eq!(nodes.move_receiver(2, 0), Arrival::Returned);
     nodes.run();
@@ -202,7 +202,7 @@ fn a_sender_that_is_in_use_is_not_replaced_by_its_copy() {
     );
 }
 
-/// A half whose end was known elsewhere, of which it had not heard, was forgotten with its offers when that
+/// A half whose end was known elsewhere, without its knowledge, was forgotten with its offers when that
 /// end came to its node.
 #[test]
 fn a_replaced_half_is_notified() {
@@ -273,8 +273,8 @@ fn a_claim_is_of_one_home() {
     assert!(nodes.home_heard(1, &HomeHears::Arrived(None)), "{:?}", nodes.homes);
 }
 
-/// The answer to a withdrawal came late to the home (it had gone on from there), which had said by then that
-/// its receiver is elsewhere: it said it on, and broke the protocol.
+/// The answer to a withdrawal came late to the home (it had gone on from there), which had announced by then
+/// that its receiver is elsewhere: it said it on, and broke the protocol.
 #[test]
 fn a_home_that_announced_its_move_answers_no_offers() {
     let mut nodes = Nodes::new(3);
@@ -325,7 +325,7 @@ fn a_new_home_learns_of_a_sender_lost_meanwhile() {
     nodes.run();
     nodes.move_receiver(0, 2);
     nodes.machines[2].use_receiver(NOW, CHANNEL);
-    // What arrives at node 2 is heard by its machine, and its driver is slow.
+    // What arrives at node 2 is received by its machine, and its driver is slow.
     nodes.held.push((0, 2));
     nodes.run();
     for frame in nodes.wires.remove(&(0, 2)).expect("the state is there") {
@@ -356,8 +356,8 @@ fn an_end_that_went_to_a_lost_node_is_lost() {
     assert!(nodes.home_heard(0, &HomeHears::Lapsed(End::Lost)), "{:?}", nodes.homes);
 }
 
-/// The same, and the connection was up again, in another life, before its giver said so: seed 80125668 of the
-/// simulator (615b032 had it, too).
+/// The same, and the connection was up again, in another life, before its giver reported it: seed 80125668 of
+/// the simulator (615b032 had it, too).
 #[test]
 fn an_end_that_went_in_an_earlier_life_of_the_connection_is_lost() {
     let mut nodes = Nodes::new(3);
@@ -459,7 +459,7 @@ fn a_sender_that_returns_to_where_its_channel_is_over_is_lost() {
     nodes.move_sender(0, 1);
     nodes.machines[1].use_sender(NOW, CHANNEL);
     nodes.run();
-    // Node 1 has not heard that its message was taken.
+    // Node 1 has not learned that its message was taken.
     let (place, trip) = nodes.pack_sender(1);
     assert_eq!(nodes.sender_arrives(2, place, 1), Arrival::Guest);
     nodes.lose(1, 0);
@@ -568,7 +568,7 @@ fn asking_for_the_home_of_a_lost_sender_reports_the_loss() {
 }
 
 /// A sender went to its own node in a message over a channel with both ends there: that node waited for
-/// itself to say that it is in use.
+/// itself to report that it is in use.
 #[test]
 fn an_end_that_was_given_to_its_own_node_has_one_giver() {
     let mut nodes = Nodes::new(3);
@@ -626,7 +626,7 @@ fn a_late_copy_of_a_sender_that_has_gone_on_is_stale() {
     assert!(nodes.home_heard(0, &HomeHears::Ended(End::Gone)), "{:?}", nodes.homes);
 }
 
-/// An end had gone in a circle and was given to a node again before the first message there was heard to have
+/// An end had gone in a circle and was given to a node again before the first message there was known to have
 /// left. The word that the first gift was settled ended the second: no node learned what became of the end.
 #[test]
 fn a_gift_is_settled_by_its_own_word() {
@@ -733,9 +733,9 @@ fn a_receiver_that_comes_back_to_where_its_home_was_is_stale() {
 }
 
 /// Its channel was over when a sender came to a node, which did not know; it went back to where it had been
-/// given, and on from there. Its user asked that node, which spoke for it when it first left, and heard that
-/// it is lost; of the message by which it had come it was known only then that it was taken. Seed 200132600
-/// of the simulator.
+/// given, and on from there. Its user asked that node, which spoke for it when it first left, and learned
+/// that it is lost; of the message by which it had come it was known only then that it was taken. Seed
+/// 200132600 of the simulator.
 #[test]
 fn asking_for_a_lost_sender_finds_it_in_an_unacknowledged_message() {
     let mut nodes = Nodes::new(3);
@@ -758,8 +758,8 @@ fn asking_for_a_lost_sender_finds_it_in_an_unacknowledged_message() {
 }
 
 /// A sender that had retired its channel went on while the receiver moved. Its giver heard at the new home
-/// that the channel is retired, and said so; the sender took that for the end, though it had just been
-/// admitted there: the receiver heard that it is lost.
+/// that the channel is retired, and reported it; the sender took that for the end, though it had just been
+/// admitted there: the receiver learned that it is lost.
 #[test]
 fn a_sender_that_its_home_admits_outlives_the_word_of_its_giver() {
     // First its new home hears the sender, then its giver; and the other way round.
@@ -783,7 +783,7 @@ fn is_retired_at_its_new_home(held: [(usize, usize); 2]) {
     nodes.run();
     nodes.machines[3].use_sender(NOW, CHANNEL);
     nodes.run();
-    // The home has left, of which the giver has not heard, and the sender has asked it.
+    // The home has left, which the giver does not know, and the sender has asked it.
     for held in held {
         nodes.held = vec![held];
         nodes.run();
@@ -901,7 +901,7 @@ fn a_retired_home_learns_that_its_sender_is_lost() {
 }
 
 /// Of what a sender said of the end while its home moved only the first poison was said there: a home that
-/// was immune to that heard of nothing else.
+/// was immune to that was notified of nothing else.
 #[test]
 fn every_ending_of_a_channel_is_sent_to_the_next_home() {
     for (first, then) in [(poison(1), End::Retired), (End::Retired, poison(1)), (poison(1), poison(255))] {
@@ -914,7 +914,7 @@ fn every_ending_of_a_channel_is_sent_to_the_next_home() {
     }
 }
 
-/// Poison that had done nothing at a home hid how the sender ended the channel then: the next home heard of
+/// Poison that had done nothing at a home hid how the sender ended the channel then: the next home learned of
 /// that poison only.
 #[test]
 fn poison_that_may_be_too_weak_hides_no_end() {
@@ -949,8 +949,8 @@ fn poison_that_may_be_too_weak_hides_no_end() {
     assert!(nodes.home_heard(1, &HomeHears::Arrived(Some(End::Lost))), "{:?}", nodes.homes);
 }
 
-/// A node that has been given a sender sends it back, and says that it has been used since: the home, which
-/// is here, knows better. It was never told of the half that was dropped for that, and stayed.
+/// A node that has been given a sender sends it back, and reports that it has been used since: the home,
+/// which is here, knows better. It was never told of the half that was dropped for that, and stayed.
 #[test]
 fn a_sender_that_was_not_used_elsewhere_is_not_replaced() {
     for (lie, twice) in [(1, false), (1 << 32, false), (0, true)] {
@@ -991,8 +991,8 @@ fn a_sender_that_was_used_elsewhere_comes_back_as_a_guest() {
     assert_eq!(nodes.machines[1].census().proxies, 0);
 }
 
-/// The same where the home is at a third node: it would never have heard of the half that was dropped. A half
-/// that is here, and that its home has admitted, is the latest.
+/// The same where the home is at a third node: it would never have learned of the half that was dropped. A
+/// half that is here, and that its home has admitted, is the latest.
 #[test]
 fn a_sender_that_a_third_node_has_admitted_is_not_replaced() {
     let mut nodes = Nodes::new(3);
@@ -1018,7 +1018,7 @@ fn a_sender_that_a_third_node_has_admitted_is_not_replaced() {
 }
 
 /// What a node has lent comes back, and is said to have been used since. If that is a lie the home knows only
-/// the half that was lent, and has to hear that it is over; also if it is the next home, which has not
+/// the half that was lent, and has to learn that it is over; also if it is the next home, which has not
 /// answered that half.
 #[test]
 fn a_home_learns_of_a_replaced_lent_half() {

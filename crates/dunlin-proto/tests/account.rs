@@ -38,7 +38,7 @@ fn declared(face: Face) -> Declaration {
 /// What is offered on a channel and what lies at its home.
 #[derive(Default)]
 struct Channel {
-    /// Offers that the sender has not heard of, and their lengths.
+    /// Offers that the sender has not learned of, and their lengths.
     open: BTreeMap<Ticket, usize>,
     next: Ticket,
     credits: u32,
@@ -238,7 +238,7 @@ impl World {
         }
         if channel.credits > 0 {
             channel.credits -= 1;
-            // The machine may have heard that the channel is over, and the sender not yet.
+            // The machine may have learned that the channel is over, and the sender not yet.
             let sent = self.machines[SENDER].send_on_credit(now, id(at), value);
             assert!(sent || channel.over);
             channel.sent += usize::from(sent);
@@ -306,7 +306,7 @@ impl World {
         self.machines[HOME].end_home(self.time(), id(at), End::Gone);
     }
 
-    /// The sender stays until it hears of what it has offered.
+    /// The sender stays until it learns of what it has offered.
     fn end_proxy(&mut self, at: usize) {
         self.channels[at].gone = true;
         self.machines[SENDER].end_proxy(self.time(), id(at), End::Gone);
@@ -553,8 +553,8 @@ impl Crowd {
         self.run(at, most, &mut |_| {});
     }
 
-    /// What this peer and the node have to say to each other, until so many bytes have come from the peer;
-    /// what others have to say meanwhile waits.
+    /// What this peer and the node have to send each other, until so many bytes have come from the peer;
+    /// what others have to send meanwhile waits.
     fn run(&mut self, at: usize, most: usize, hear: &mut dyn FnMut(ProxyHears)) {
         let (socket, now) = (SocketId(at as u64), self.now);
         let mut left = most;

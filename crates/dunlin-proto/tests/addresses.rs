@@ -204,7 +204,7 @@ fn no_more_is_dialled_at_once_on_the_word_of_others_than_64_and_8_of_a_node() {
     assert!((60..=65).contains(&node.dials.len()), "{}", node.dials.len());
 }
 
-/// Others have said eight addresses each at which a node is not, and go on to. What another source says is
+/// Others have sent eight addresses each at which a node is not, and go on to. What another source sends is
 /// dialled all the same, and that source is asked to help.
 #[test]
 fn addresses_and_introducers_of_one_source_leave_room_to_those_of_others() {
@@ -253,7 +253,7 @@ fn an_address_that_is_new_comes_before_those_that_were_dialled_in_vain() {
 }
 
 /// A peer names many nodes that are not there, as those where ends are. Each address is dialled once a
-/// second, and all of them together at a pace; what another source has said is dialled beside them.
+/// second, and all of them together at a pace; what another source has sent is dialled beside them.
 #[test]
 fn failing_addresses_of_one_source_are_dialled_at_a_pace() {
     let in_vain = |peers: &[(NodeId, u8)]| {
@@ -340,7 +340,7 @@ fn this_host_is_dialled_on_the_word_of_this_host_only() {
         assert_eq!(address, "127.0.0.1:1");
         assert_eq!(node.machine.may_dial_here(dial), may, "its own word, near: {near}, setting: {dial_local}");
     }
-    // The twin: the program may say so.
+    // The twin: the program may report it.
     let mut node = Node::new(|_| {});
     node.machine.learn(WANTED, &named(&["127.0.0.1:22"]));
     node.machine.connect(node.now, WANTED);
@@ -372,7 +372,7 @@ fn dial_backs_go_to_the_host_that_the_helper_sees() {
     assert_eq!(asks(Some("10.0.0.9"), &["unix:/run/docker.sock"]), (Vec::new(), refused));
 }
 
-/// Each address once; and the answer says nothing of what was there, not even by its time.
+/// Each address once; and the answer reveals nothing of what was there, not even by its time.
 #[test]
 fn a_failed_dial_back_is_reported_at_a_fixed_time() {
     let told_at = |fails: &dyn Fn(&mut Node, DialId), addresses: &[&str]| {

@@ -51,7 +51,7 @@ fn the_decoder_s_corpus_has_poison_of_every_place() {
     let mut met = BTreeSet::new();
     for entry in fs::read_dir(folder("decoder")).unwrap() {
         let mut rest = Bytes::from(fs::read(entry.unwrap().path()).unwrap());
-        // The first byte says what the rest is taken for: of these, frames.
+        // The first byte selects how the rest is read: of these, as frames.
         if rest.is_empty() || rest.split_to(1)[0] % 3 != 0 {
             continue;
         }

@@ -183,7 +183,7 @@ impl Net {
         }
     }
 
-    /// When a node was told that the connection is over, and why.
+    /// When a node was notified that the connection is over, and why.
     fn down(&self, me: usize) -> Option<(Time, &Down)> {
         self.states[me].iter().find_map(|(at, state)| match state {
             State::Down(why) => Some((*at, why)),

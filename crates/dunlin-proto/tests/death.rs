@@ -1,4 +1,4 @@
-//! Which refusals say that a node has ended before its grace period is over, and which do not.
+//! Which refusals prove that a node has ended before its grace period is over, and which do not.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -372,8 +372,8 @@ fn refusals_before_and_after_a_socket_are_not_two() {
     assert!(!net.is_down(), "{:?}", net.states);
 }
 
-/// A sender here asks its sponsor where its home is, after that home has said that it is not at the node that
-/// is dead then: the ask is no reason to dial that node again.
+/// A sender here asks its sponsor where its home is, after that home has reported that it is not at the node
+/// that is dead then: the ask is no reason to dial that node again.
 #[test]
 fn a_dead_node_is_not_dialled_while_another_one_is_asked() {
     for near in [false, true] {
@@ -408,7 +408,7 @@ fn a_dead_node_is_not_dialled_while_another_one_is_asked() {
     }
 }
 
-/// The other side dials while a dial to it is on its way. What comes of that says nothing of the next loss.
+/// The other side dials while a dial to it is on its way. Its outcome has no bearing on the next loss.
 #[test]
 fn a_refusal_that_comes_while_a_socket_is_up_does_not_count() {
     let mut net = Net::new(false, |_, _| {});

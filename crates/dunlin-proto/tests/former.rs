@@ -294,7 +294,7 @@ fn waits_for_a_word_of_an_end_are_few() {
     }
     let grown = HEAP.0.held() - before;
     assert!(grown < 4096, "{grown} bytes");
-    // Of more nodes each is told that it waits in vain.
+    // Of more nodes each is notified that it waits in vain.
     let others: Vec<usize> = (100..140)
         .map(|node| {
             let socket = server.joins(node);

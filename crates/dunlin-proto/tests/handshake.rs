@@ -119,7 +119,7 @@ fn says(machine: &mut Machine, socket: u64, frame: &Frame) {
     machine.received(NOW, SocketId(socket), bytes.freeze());
 }
 
-/// The machine has said hello on this socket, and that node answers. Returns what it says.
+/// The machine has sent hello on this socket, and that node answers. Returns what it sends.
 fn answers(machine: &mut Machine, socket: u64, by: NodeId, answer: Answer) -> Answer {
     let mut said = Vec::new();
     machine.fill(NOW, SocketId(socket), 1 << 16, &mut said);
@@ -278,7 +278,7 @@ fn states(machine: &mut Machine) -> Vec<State> {
 #[test]
 fn a_dial_gives_way_to_a_socket_that_is_about_to_be_confirmed() {
     let other = life(10, 1);
-    // The dial is answered before or after this side has said hello.
+    // The dial is answered before or after this side has sent hello.
     for is_said in [false, true] {
         let mut machine = machine();
         if is_said {
@@ -356,7 +356,7 @@ fn frames_on_the_old_socket_after_the_answer_are_not_processed_twice() {
     };
     assert_eq!(say(&mut machine, 1, 0..3), 3);
     assert_eq!(confirms(&mut machine, 2), [(SocketId(1), Closed::Superseded)]);
-    // The answer has said that nothing was seen: all is said again.
+    // The answer has shown that nothing was seen: all is sent again.
     let acknowledged = |machine: &mut Machine| {
         machine.tick(Time(1_000_000));
         let mut out = Vec::new();
@@ -617,7 +617,7 @@ fn names_unknown(node: u128, connection: u128) -> Hello {
     knows(hello(life(node, 1), connection as u64), ConnectionId(connection))
 }
 
-/// While both have dialled, the node whose own socket is not kept says what it does not know, so that one of
+/// While both have dialled, the node whose own socket is not kept names what it does not know, so that one of
 /// the two is answered; and takes no answer that names it. Of up to eight connections: the other node could
 /// name any number.
 #[test]
@@ -758,7 +758,7 @@ fn what_has_begun_on_another_socket_and_is_over_begins_no_more() {
 
 /// An answer lay unread while this node was paused; behind it, on another socket, its writer says hello and
 /// names no connection: it has given up since what the answer names. So the answer is not taken, once:
-/// strangers may say again what a node has said before.
+/// strangers may replay what a node has sent before.
 #[test]
 fn an_answer_that_a_later_hello_does_not_know_is_not_taken() {
     let mut machine = machine();

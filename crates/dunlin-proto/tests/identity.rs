@@ -187,7 +187,7 @@ fn hello_that_the_node_has_not_signed_is_refused() {
         Hello { nonce: 7, ..signed.clone() },
     ] {
         assert_eq!(node.hears_bytes(claims.encode()).1, Answer::Refused(Refusal::Unproven), "{claims:?}");
-        // Nor what the peer has said to a third node.
+        // Nor what the peer has sent to a third node.
         let wanted = NodeId(21);
         let to_another = sign_hello(&StandIn::of(PEER), Hello { wanted, ..claims });
         let (_, answer) = node.hears_bytes(Hello { wanted: ME, ..to_another }.encode());
@@ -382,7 +382,7 @@ fn refusals_that_end_something_have_to_be_proved() {
     }
 }
 
-/// Hellos that a peer has said once hold up this node's own dial to that peer for a few attempts, not for
+/// Hellos that a peer has sent once hold up this node's own dial to that peer for a few attempts, not for
 /// ever.
 #[test]
 fn hellos_in_a_peers_name_do_not_keep_it_from_being_dialled() {

@@ -1,4 +1,4 @@
-//! Connections on which nothing is said: how often a node has to look at them, and what is written.
+//! Idle connections: how often a node has to look at them, and what is written.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

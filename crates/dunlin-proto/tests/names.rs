@@ -307,7 +307,7 @@ fn a_declaration_on_lease_is_notified_when_it_is_back() {
     server.declare(1, 4, &there);
     server.lost(1, &unreachable());
     assert_eq!(server.declare(2, 5, &unfitting), []);
-    // It is back, and hears of it now.
+    // It is back, and learns of it now.
     assert!(server.declare(1, 4, &there).contains(&unfit((1, 4), &unfitting, 2)));
 }
 
@@ -605,7 +605,7 @@ fn leases_end_without_a_tick_too() {
     assert_eq!(server.declare(2, 1, &face(Face::Sender)), [waits(2, 1)]);
 }
 
-/// Any member can say that an end of its own was joined elsewhere, where nothing of the kind has happened.
+/// Any member can report that an end of its own was joined elsewhere, where nothing of the kind has happened.
 #[test]
 fn a_claimed_join_excludes_no_other_from_a_name() {
     for hostile in [face(Face::Sender), shared(Face::Sender), shared(Face::Receiver), face(Face::Receiver)] {
@@ -639,7 +639,7 @@ fn a_claimed_use_takes_no_holder_from_a_name() {
     assert!(answers.contains(&found((2, 0), 1, channel(1, 0), &acceptor)), "{answers:?}");
 }
 
-/// A second client waits for a server that takes one: it cannot say that it has got in.
+/// A second client waits for a server that takes one: it cannot claim to have got in.
 #[test]
 fn a_waiting_end_that_claims_to_be_joined_is_checked() {
     let mut server = Server::new();
@@ -665,7 +665,7 @@ fn nodes_that_left_or_restarted_keep_no_place() {
         assert!(server.registry.is_empty());
         assert_eq!(server.declare(2, 1, &sender), [waits(2, 1)]);
     }
-    // Its next life is heard, or met, before the connection says so.
+    // Its next life is seen, or met, before the connection reports it.
     for met in [false, true] {
         let mut server = Server::new();
         server.declare(1, 1, &sender);
@@ -999,7 +999,7 @@ fn a_directory_declares_to_every_server_and_follows_the_present_one() {
     assert_eq!(events(&mut directory), [DirectoryEvent::Waiting { number: 1 }]);
     assert!(directory.waiting().next().unwrap().admitted);
 
-    // The server goes; what was to be said to it goes too, and what it says late.
+    // The server goes; messages to it go too, and what it sends late.
     directory.declare(Time(6), 2, "ebb", face(Face::Client), ChannelId(0));
     directory.server_lost();
     assert_eq!((said(&mut directory), directory.server()), (vec![], None));
@@ -1191,7 +1191,7 @@ fn of_two_pairs_the_second_is_notified_and_continues() {
     let mut server = Server::new();
     server.declare(1, 1, &sender);
     server.declare(2, 1, &receiver);
-    // None of the first pair hears of anything.
+    // None of the first pair learns of anything.
     assert_eq!(server.declare_as(3, 1, &sender, Status::Joined(d)), [refused((3, 1), &sender, 1)]);
     let answers = server.declare_as(4, 1, &receiver, Status::Joined(d));
     assert_eq!(answers, [found((4, 1), 3, d, &sender), refused((4, 1), &receiver, 2)]);
@@ -1246,7 +1246,7 @@ fn a_directory_reports_each_conflict_once() {
     assert_eq!(directory.len(), 1);
 }
 
-/// A server of names that finds ever other partners, or names ever other holders, is heard up to a limit.
+/// A server of names that finds ever other partners, or names ever other holders, is followed up to a limit.
 #[test]
 fn what_a_server_can_make_a_directory_keep_is_bounded() {
     let (server, home) = (NodeId(9), face(Face::Receiver));

@@ -234,7 +234,7 @@ impl Net {
         }
     }
 
-    /// The other end hears that it is closed, behind what is under way.
+    /// The other end learns that it is closed, behind what is under way.
     fn close(&mut self, socket: SocketId) {
         let now = self.now;
         if let Some((to, there)) = self.ends.remove(&socket) {
@@ -326,7 +326,7 @@ fn a_node_that_cannot_be_dialled_dials_back() {
     assert_eq!(net.at(I).census().relays, 0);
 }
 
-/// The node that wanted to be dialled has told where: that says nothing of a proxy that may be there.
+/// The node to be dialled has sent its address: that says nothing of a proxy that may be there.
 #[test]
 fn refusals_do_not_count_where_a_node_was_dialled_back() {
     for wants_itself in [false, true] {
@@ -438,7 +438,7 @@ fn a_node_without_an_address_is_relayed() {
 fn a_dial_that_takes_long_is_not_in_vain() {
     let mut net = Net::apart(&[], |_, _| {});
     net.silent.insert((D, H));
-    // What I says to H does not arrive.
+    // What I sends to H does not arrive.
     net.held.insert((I, H));
     let now = net.now;
     net.at(D).connect(now, id(H));
@@ -855,7 +855,7 @@ struct Lone {
 
 const NOW: Time = Time(0);
 
-/// The first frame of the dialling side, which has said this and was answered so.
+/// The first frame of the dialling side, which has sent this `Hello` and got this answer.
 fn confirmation(hello: &Hello, answer: &[u8]) -> Bytes {
     let answer = Answer::decode(&mut BytesMut::from(answer)).expect("it is one").expect("it is whole");
     let mut bytes = BytesMut::new();
@@ -1024,7 +1024,7 @@ fn strangers_over_a_relay_are_strangers() {
     // The relay only passes bytes on: each refusal is told here.
     let refused = (id(D), id(5), Closed::Crowded);
     assert_eq!(std::mem::take(&mut end.closed), [refused.clone(), refused]);
-    // They say nothing.
+    // They send nothing.
     end.machine.tick(NOW + SECOND);
     end.settle();
     assert_eq!(end.machine.census().relayed, 0);

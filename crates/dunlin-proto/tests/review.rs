@@ -20,7 +20,7 @@ fn declared(face: Face) -> Declaration {
     Declaration { face, shared: false, expects: Expected::Unknown, schema: Bytes::new() }
 }
 
-/// Two machines and the socket between them. Gives what each was told that is not about sockets.
+/// Two machines and the socket between them. Gives what each was notified that is not about sockets.
 struct Pair([Machine; 2]);
 
 impl Pair {

@@ -126,7 +126,7 @@ fn one_source_leaves_connections_to_others() {
     assert_eq!(flood(&mut node, host(11)).len(), share(PEERS_MAX));
 }
 
-/// A host with more members than sockets may be without a handshake: each relays one that says nothing. They
+/// A host with more members than sockets may be without a handshake: each relays one that sends nothing. They
 /// are one source, whose oldest makes room; another host's socket, which was there before all of them, stays.
 #[test]
 fn members_that_relay_are_one_source() {
@@ -211,7 +211,7 @@ impl Node {
 }
 
 /// Ends that come in messages count for the source of their giver until they are over here, whatever that
-/// giver, or one with another id, does; the other side hears of those for which there is no room. Afterwards
+/// giver, or one with another id, does; the other side learns of those for which there is no room. Afterwards
 /// nothing counts.
 #[test]
 fn ends_in_messages_count_for_the_source_of_their_giver() {

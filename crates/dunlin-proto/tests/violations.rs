@@ -48,7 +48,7 @@ struct Node {
     machine: Machine,
     /// What the first peer has become.
     down: Option<Down>,
-    /// What it calls the connections, in the order in which it has said so.
+    /// What it calls the connections, in the order of their events.
     connections: Vec<ConnectionId>,
     /// What it has answered last.
     answer: Option<Answer>,
@@ -269,7 +269,7 @@ fn what_may_cross_on_its_way_breaks_nothing() {
         &[attach(), value(Head::Offer(1), 101, b"x"), Frame::Cut(HERE), offer(1)],
         &[attach(), gone(), attach(), gone()],
         &[attach(), attach()],
-        // The other side has yet to hear that the channel is over, or what has been admitted.
+        // The other side has yet to learn that the channel is over, or what has been admitted.
         &[
             Frame::Memory(Memory::Announce { number: 1, channel: nowhere, kind: Kind::Offer, total: 1 << 30 }),
             to_nowhere(ToHome::Value { head: Head::Offer(1), total: 1 << 30, first: Bytes::from_static(b"x") }),
@@ -343,7 +343,7 @@ fn a_long_frame_that_may_not_come_is_refused_before_it_is_complete() {
 }
 
 /// A value that was admitted for a channel that is not here: nothing of its frames is kept, in whatever parts
-/// they come, and what follows is heard.
+/// they come, and what follows is received.
 #[test]
 fn unneeded_long_frames_are_skipped() {
     const TOTAL: usize = 2 << 20;
@@ -480,7 +480,7 @@ fn what_is_held_is_released_after_the_end() {
     }
 }
 
-/// Both requests may have arrived before the driver hears of the first.
+/// Both requests may have arrived before the driver learns of the first.
 #[test]
 fn a_request_that_was_given_up_is_not_granted() {
     let mut node = Node::new();
@@ -490,7 +490,7 @@ fn a_request_that_was_given_up_is_not_granted() {
     assert_eq!(node.down, None);
 }
 
-/// A home asks anew while the grant is on its way, and its driver hears of the grant only then: what it
+/// A home asks anew while the grant is on its way, and its driver learns of the grant only then: what it
 /// declines is the first.
 #[test]
 fn a_grant_that_is_declined_leaves_the_next_request() {

@@ -328,7 +328,7 @@ fn a_link_that_becomes_longer_is_full_again() {
     assert!(received >= 190 * 4 * MB, "{received} bytes in 200 round trips");
 }
 
-/// What was measured on a socket says nothing of the next.
+/// What was measured on a socket does not apply to the next.
 #[test]
 fn a_new_socket_begins_anew() {
     let mut world = World::new(100, 10);

@@ -124,7 +124,7 @@ impl Pair {
         self.settle();
     }
 
-    /// `a` writes what it has to say, and none of it arrives: the socket is lost.
+    /// `a` writes what it has to send, and none of it arrives: the socket is lost.
     fn lose(&mut self) {
         while !self.write(0, usize::MAX, false).is_empty() {}
         let socket = self.socket.take().expect("there is a socket");

@@ -460,7 +460,7 @@ fn scaled(options: &ScaleOptions) -> u8 {
 }
 
 /// Does what the options ask for, and gives the exit code, which the help explains. `program`: how it is
-/// called, for the advice to play a seed again; `json`: as if the options said so.
+/// called, for the advice to play a seed again; `json`: as if the options had it.
 pub fn run(mut options: Options, program: &str, json: bool) -> ExitCode {
     options.json |= json;
     if let Some(Command::Scale(scale)) = &mut options.command {

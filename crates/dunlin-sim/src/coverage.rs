@@ -111,7 +111,7 @@ pub enum Met {
     Reserved,
     /// A value in an extended receive.
     Held,
-    /// A value that was taken, of which its sender has not heard.
+    /// A taken value whose sender does not know it yet.
     Taken,
     /// A withdrawal that has not been answered.
     Withdrawing,
@@ -230,13 +230,13 @@ pub struct Coverage {
     pub relayed: u64,
     /// Lives that ended since dials were refused.
     pub died: u64,
-    /// Earlier lives that heard that they are replaced.
+    /// Earlier lives that learned that they are replaced.
     pub replaced: u64,
     /// Channels with ends that travel whose receiver retired them.
     pub retired: u64,
-    /// What a peer without a key has said in the name of a node.
+    /// What a peer without a key has sent in the name of a node.
     pub thefts: u64,
-    /// Floods of that, and of sockets that say nothing.
+    /// Floods of that, and of sockets that send nothing.
     pub floods: u64,
     /// The most bytes that a node kept for others, where values are held.
     pub held: u64,

@@ -2,13 +2,13 @@
 //!
 //! It knows all that any node knows, and more: each id, incarnation, connection and resume point. It dials
 //! nodes in the name of others, and answers dials in the place of others; it names lives that cannot be, says
-//! again what it has heard there, and leaves sockets open that say nothing more. Now and then that comes as a
-//! flood: of words, or of sockets that stay open and say nothing, many more than a node has places for. That
-//! is all the same to the innocent: their laws hold as they do without it, what it makes up is not answered,
-//! nothing that it says is believed, and none of their sockets makes room for one of its own.
+//! again what it has heard there, and leaves sockets open that send nothing more. Now and then that comes as
+//! a flood: of words, or of sockets that stay open and send nothing, many more than a node has places for.
+//! That is all the same to the innocent: their laws hold as they do without it, what it makes up is not
+//! answered, nothing that it says is believed, and none of their sockets makes room for one of its own.
 //!
-//! It is at no node's bound address, and says nothing of nodes that were started again: where they keep their
-//! ids, as here, that is believed without proof (`docs/wire.md`).
+//! It is at no node's bound address, and sends nothing of nodes that were started again: where they keep
+//! their ids, as here, that is believed without proof (`docs/wire.md`).
 
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::Source;
@@ -49,7 +49,7 @@ impl World {
         }
     }
 
-    /// It dials, and says nothing.
+    /// It dials, and sends nothing.
     fn thief_waits(&mut self, proc: usize) {
         let (now, socket, node) = (self.time(), self.thiefs_socket(), self.procs[proc].node);
         self.note(42, proc as u64, || format!("the thief dials n{node}"));
@@ -96,7 +96,7 @@ impl World {
         self.thief_says(proc, &hello.encode(), false);
     }
 
-    /// It says this, which is signed by the node in whose name it speaks, or is not.
+    /// It sends this, signed by the node whose name it uses, or not.
     fn thief_says(&mut self, proc: usize, said: &Bytes, is_signed: bool) {
         let Ok(Some(hello)) = Hello::decode(&mut BytesMut::from(&said[..])) else { return };
         let (me, node) = (self.procs[proc].machine.me(), hello.me.node);
@@ -133,7 +133,7 @@ impl World {
         self.pump(proc);
     }
 
-    /// In the name of that node: what it may have said last, or what it never says.
+    /// In the name of that node: what it may have sent last, or what it never sends.
     fn thiefs_hello(&mut self, node: NodeId, incarnation: u64, to: Life, stands: Option<ConnectionId>) -> Hello {
         let incarnation = match self.random.index(4) {
             0 => incarnation + 1,

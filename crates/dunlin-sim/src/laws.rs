@@ -480,8 +480,8 @@ impl World {
     }
 }
 
-/// Bytes that have not been heard. What goes over a relay is acknowledged to the relay and by it, heartbeats
-/// too: some of these are always on their way.
+/// Bytes that have not been received. What goes over a relay is acknowledged to the relay and by it,
+/// heartbeats too: some of these are always on their way.
 fn unheard(census: &Census) -> usize {
     let heartbeats = 64 * (census.relayed + 2 * census.relays);
     if census.unacked_bytes <= heartbeats { 0 } else { census.unacked_bytes }

@@ -3,7 +3,7 @@
 //!
 //! [`run`] plays one seed: programs send and receive over channels while sockets are cut and nodes stop,
 //! return and leave. What every program is told is compared with what the others did. Then all faults are
-//! healed, everything has to come to its end, and nothing may be left. `docs/simulator.md` says what is
+//! healed, everything has to come to its end, and nothing may be left. `docs/simulator.md` lists what is
 //! checked, and how to use it.
 
 pub mod command;

@@ -31,7 +31,7 @@ pub(crate) struct Value {
     pub(crate) cargo: Vec<usize>,
 }
 
-/// An offer that its sender has not heard the end of.
+/// An offer whose outcome its sender does not have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Open {
     pub(crate) choice: bool,
@@ -94,13 +94,13 @@ pub(crate) struct Home {
     pub(crate) held: Option<(usize, usize)>,
     /// How the sender has ended the channel.
     pub(crate) ended: Option<End>,
-    /// It has said that the receiver is elsewhere.
+    /// It has reported that the receiver is elsewhere.
     pub(crate) left: bool,
-    /// It has said that the channel is over.
+    /// It has reported that the channel is over.
     pub(crate) over: bool,
     /// It is to be retired as soon as it is at home.
     pub(crate) retires: bool,
-    /// It has retired the channel, and receives what was sent before the sender has heard that.
+    /// It has retired the channel, and receives what was sent before the sender has learned that.
     pub(crate) retired: bool,
     /// What the message that brought it said of it.
     pub(crate) claim: u64,

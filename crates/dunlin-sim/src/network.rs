@@ -291,7 +291,7 @@ impl World {
         }
     }
 
-    /// One end is closed; the other hears of it behind all bytes.
+    /// One end is closed; the other learns of it behind all bytes.
     pub(crate) fn end_side(&mut self, socket: usize, side: usize) {
         let entry = &mut self.sockets[socket];
         entry.open[side] = false;

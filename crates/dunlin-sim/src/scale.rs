@@ -329,7 +329,7 @@ impl World {
         }
     }
 
-    /// All numbered frames that were heard over connections.
+    /// All numbered frames that were received over connections.
     fn frames(&self) -> u64 {
         self.machines.iter().map(Machine::heard).sum()
     }

@@ -90,7 +90,7 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// Whether its dialler has said, and the other side has read, that the handshake is over.
+    /// Whether its dialler has sent the end of the handshake, and the other side has read it.
     pub(crate) fn is_confirmed(&self) -> bool {
         self.pipes[0].handshake(0).is_some_and(|bytes| self.pipes[0].delivered >= bytes)
     }

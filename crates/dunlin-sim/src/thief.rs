@@ -17,7 +17,7 @@ pub(crate) struct Thief {
     pub(crate) sockets: u64,
     /// Sockets that it has left open, and whose process has them.
     pub(crate) open: Vec<(usize, SocketId)>,
-    /// What nodes have said to it, which they took for another one: that node, and the words.
+    /// What nodes have sent to it, which they took for another one: that node, and the words.
     pub(crate) heard: Vec<(usize, Bytes)>,
 }
 

@@ -279,7 +279,7 @@ impl World {
         if half.failed {
             self.lines[at].halves.remove(&proc);
         } else {
-            // What is open stays so, and is heard of yet.
+            // What is open stays so, and is still to be reported.
             half.in_hand = false;
             if half.open.is_empty() {
                 self.lines[at].halves.remove(&proc);
@@ -806,7 +806,7 @@ impl World {
         self.after(wait, Event::LineGrant(at, proc, value, request));
     }
 
-    /// A sender hears that it is over: what is still open has this outcome.
+    /// A sender learns that it is over: what is still open has this outcome.
     fn half_over(&mut self, at: usize, proc: usize, outcome: Option<Outcome>) {
         let Some(half) = self.half(at, proc) else { return };
         half.failed = true;
@@ -856,7 +856,7 @@ impl World {
         }
     }
 
-    /// The sender of a value hears that it was taken, by this node as far as it knows: so the ends in it are
+    /// The sender of a value learns that it was taken, by this node as far as it knows: so the ends in it are
     /// there.
     fn value_has_left(&mut self, at: usize, value: usize, home: Option<usize>) {
         let Value { by, taken_at, taker, ref cargo, .. } = self.lines[at].values[value];
@@ -1029,7 +1029,7 @@ impl World {
                 match state {
                     Queued::Waiting | Queued::Granted => {
                         let extended = self.random.chance(25);
-                        // What the machine has to say next may lead to the next receive.
+                        // What the machine has to send next may lead to the next receive.
                         self.received(at, value);
                         self.takes(at, proc, from, value, extended);
                         break;
@@ -1249,7 +1249,7 @@ impl World {
         self.pump(proc);
     }
 
-    /// Its sender has heard that the channel is retired, and all that it had sent has been received: the
+    /// Its sender has learned that the channel is retired, and all that it had sent has been received: the
     /// receiver is dropped.
     fn is_drained(&mut self, at: usize, proc: usize) {
         self.note(96, at as u64, || format!("line {at}: the receiver has received all, and is dropped"));

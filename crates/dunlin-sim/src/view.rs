@@ -19,14 +19,14 @@ pub(crate) struct View {
     pub(crate) dialling: bool,
     /// When it was first lost in this life.
     pub(crate) lost_at: Option<u64>,
-    /// When it was first lost since something was heard that is no handshake.
+    /// When it was first lost since something other than a handshake was received.
     pub(crate) first_lost: Option<u64>,
     /// The lives of this connection, counted, and the socket that carried the present one last.
     pub(crate) lives: u32,
     pub(crate) carrier: Option<usize>,
     /// The life at the other side that is this one's: its process, and which of its lives.
     pub(crate) joined: Option<(usize, u32)>,
-    /// A channel was told of a death that the connection has not told yet.
+    /// A channel was notified of a death that the connection has not reported yet.
     pub(crate) lost_told: bool,
     /// Lives that this side ended for a reason of its own, and those it ended because the other side had.
     pub(crate) ended: u32,

@@ -64,7 +64,7 @@ pub(crate) enum Event {
     Fault,
     Restart(usize),
     Unmute(usize, usize),
-    /// A process says that it leaves.
+    /// A process announces that it leaves.
     Leave(usize),
     Exit(usize),
     Travel(usize),
@@ -127,7 +127,7 @@ pub(crate) struct World {
     pub(crate) cargos: Vec<Cargo>,
     /// What a sender had open that another one of its line has replaced.
     pub(crate) orphans: Vec<(usize, usize, Vec<usize>)>,
-    /// Lines of which something was told that only a loss explains.
+    /// Lines with an event that only a loss explains.
     pub(crate) claims: Vec<(usize, String)>,
     /// Nodes between which a connection has failed for good, or of which one has died.
     pub(crate) failed: BTreeSet<(usize, usize)>,
@@ -355,8 +355,8 @@ impl World {
         }
     }
 
-    /// The program is to reach that node again, and says so as soon as a connection with it has ended: the
-    /// machine goes on with what it knows.
+    /// The program is to reach that node again, and reports that as soon as a connection with it has ended:
+    /// the machine goes on with what it knows.
     pub(crate) fn reach_again(&mut self, proc: usize, other: usize) {
         let proc = &mut self.procs[proc];
         proc.machine.learn(node_id(other), &proc.book[other]);

@@ -1,4 +1,4 @@
-//! The program as one runs it: what it says first and last, and its exit codes.
+//! The program as it is run: what it prints first and last, and its exit codes.
 
 use std::process::Command;
 

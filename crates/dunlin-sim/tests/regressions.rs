@@ -234,8 +234,8 @@ impl Pair {
     }
 }
 
-/// A half that was dropped with offers behind the window said so before them, and the home called the rest a
-/// violation.
+/// A half that was dropped with offers behind the window reported the drop before them, and the home called
+/// the rest a violation.
 #[test]
 fn a_half_is_gone_behind_its_offers() {
     let mut pair = Pair::attached(&config(), terms(1, 0));
@@ -354,7 +354,7 @@ fn a_late_hello_has_no_effect() {
     pair.nodes[1].open_home(CHANNEL, terms(4, 0), face(), false).unwrap();
     pair.knows(0, 1);
     pair.knows(1, 0);
-    // Node 1 dials, and says hello; node 0 is told of the socket only at the end.
+    // Node 1 dials, and sends hello; node 0 is notified of the socket only at the end.
     pair.holds_dials = true;
     pair.nodes[1].connect(pair.now, id(0));
     pair.run();
@@ -727,7 +727,7 @@ fn revoking_an_unsent_grant_confuses_no_later_request() {
     pair.nodes[1].abort(pair.now, CHANNEL, id(0), 1);
     pair.write(home);
     // The first abort is that of the first request: the second one is to be granted now, as long as nothing
-    // else was heard.
+    // else was received.
     while let Some(action) = pair.nodes[0].poll() {
         if let Action::Proxy(_, ProxyHears::Abort(1)) = action {
             pair.heard.push((0, action));
@@ -760,8 +760,8 @@ fn an_absent_peer_delays_no_leaving_node() {
 }
 
 /// Both ends of a channel went to a node that took them and was started again, and its giver's machine had
-/// heard all of that before its program heard the first. The connection was up when that said that they had
-/// left; so their loss was not reported, and their home waited for a receiver that did not exist (seed
+/// processed all of that before its program saw the first. The connection was up when that reported that they
+/// had left; so their loss was not reported, and their home waited for a receiver that did not exist (seed
 /// 80125668).
 #[test]
 fn ends_that_went_to_a_node_that_is_started_again_are_lost() {
@@ -798,8 +798,8 @@ fn taker(heard: ProxyHears) -> Option<Contact> {
     }
 }
 
-/// Two that do not wait equally long for each other: what the sender's node had said was taken, of which it
-/// had not heard, and the receiver's node had given the connection up. Played with and without the check of
+/// Two that do not wait equally long for each other: what the sender's node had sent was taken, which it
+/// did not know, and the receiver's node had given the connection up. Played with and without the check of
 /// its id.
 fn the_impatient_one_forgets() -> Pair {
     let with_grace = |seconds| {
@@ -879,7 +879,7 @@ fn an_answer_that_was_not_confirmed_is_gone_on_from() {
         pair.close(0);
         pair.close(1);
         if dialler == 1 {
-            // The other side wants the connection as well, and comes first.
+            // The other side needs the connection as well, and comes first.
             pair.nodes[1].connect(pair.now, id(0));
             pair.run();
             pair.dials.retain(|(by, ..)| *by == 1);

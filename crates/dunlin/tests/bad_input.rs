@@ -113,7 +113,7 @@ fn hello(stage: &Stage, me: Life) -> Hello {
     dunlin_attack::hello(stage.node.application(), me, ANY)
 }
 
-/// A peer that has shaken hands, and then says what it likes.
+/// A peer that has shaken hands, and then sends anything.
 async fn meet(stage: &Stage, me: Life) -> Intruder {
     Intruder::meet(ELSEWHERE, stage.address(), stage.node.application(), me).await.unwrap()
 }
@@ -137,7 +137,7 @@ async fn rest(stream: &mut TcpStream) -> BytesMut {
     heard
 }
 
-/// A sender that says so of its messages.
+/// A sender that describes its messages so.
 fn sender(schema: Bytes) -> Declaration {
     Declaration { schema, ..face(Face::Sender) }
 }
@@ -301,7 +301,7 @@ fn a_channel_survives_bad_messages_about_it() {
         let channel = intruder.attach(1, "numbers").await.unwrap();
         let seven = Bytes::from_static(&[0, 7]);
 
-        // Of channels that are not there nothing is heard.
+        // Of channels that are not there nothing is received.
         intruder.say(&offer(ChannelId(99), 1, &seven)).await.unwrap();
         intruder.say(&[Frame::ToHome(ChannelId(99), ToHome::Withdraw(1))]).await.unwrap();
         // A value that is none: CBOR of a text, no CBOR, a message without a byte behind its ends, an end of
@@ -331,7 +331,7 @@ fn a_channel_survives_bad_messages_about_it() {
     });
 }
 
-/// What says that the value under this key can be read at that node.
+/// The message that the value under this key can be read at that node.
 fn place(node: NodeId, key: u128) -> Bytes {
     let mut out = BytesMut::new();
     out.put_u128(node.0);
@@ -453,7 +453,7 @@ fn a_conversation_that_ends_anywhere_leaves_nothing_behind() {
                     assert_eq!(received, Err(RecvError::Closed));
                 }
                 stage.goes_on().await;
-                // It has not acknowledged anything: it has to be given up before all is heard that was said.
+                // It has not acknowledged anything: it has to be given up before all of that is received.
                 drop(intruder);
                 return stage.close().await;
             }

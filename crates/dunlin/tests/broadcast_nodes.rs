@@ -137,7 +137,7 @@ fn the_sending_end_goes_round() {
     });
 }
 
-/// From whichever end and node: all hear of it, with its strength.
+/// From whichever end and node: all see it, with its strength.
 #[test]
 fn poison_is_everybodys() {
     run(async {
@@ -206,7 +206,7 @@ impl dunlin::Buffering for Mine {
     }
 }
 
-/// What the other node may not know stays, and says so; it works as before.
+/// What the other node may not know stays, with an error; it works as before.
 #[test]
 fn a_policy_of_ones_own_stays() {
     run(async {

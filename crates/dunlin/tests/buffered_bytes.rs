@@ -18,7 +18,7 @@ static HEAP: Counting<Program> = Counting(Program::new());
 
 /// A send that takes longer waits for room, or the machine is busy.
 const STALLED: Duration = Duration::from_millis(500);
-/// So many such sends in succession say that there is no room, if the memory is taken that there has to be
+/// So many such sends in succession show that there is no room, if the memory is taken that there has to be
 /// room for...
 const STALLS: u32 = 2;
 /// ... and so many if it is not.

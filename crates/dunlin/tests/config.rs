@@ -158,7 +158,7 @@ fn a_file_sets_what_the_program_does_not() {
         let told = par!(tx.send(vec![4; 101]), readings.recv()).1.unwrap_err();
         let RecvError::Poisoned(why) = told else { panic!("{told}") };
         assert!(why.as_str().contains("101 bytes") && why.as_str().contains("at most 100"), "{why}");
-        // Its send had returned `Ok`: the node that leaves says what has become of that.
+        // Its send had returned `Ok`: the leaving node reports its outcome.
         let lost = there.leave().await.expect_err("a value was not written");
         assert!(matches!(lost, dunlin::Error::Node(NodeError::Unwritten { count: 1, .. })), "{lost}");
         here.leave().await

@@ -1,5 +1,5 @@
 //! A process that is killed without a warning is noticed by the nodes of its host long before the grace
-//! period is over: dials are refused where it listened. A proxy that refuses says nothing of the node behind
+//! period is over: dials are refused where it listened. A proxy that refuses shows nothing of the node behind
 //! it.
 #![cfg(feature = "net")]
 
@@ -53,7 +53,7 @@ fn a_role() {
 }
 
 /// A network that notes when a node has reached another one: a socket that the node dialled was answered,
-/// and the node has handled the answer. Refusals at an address where the node was not reached say nothing.
+/// and the node has handled the answer. Refusals at an address where the node was not reached show nothing.
 struct Reaches<N>(N, watch::Sender<bool>);
 
 impl<N: Network> Reaches<N> {
@@ -323,7 +323,7 @@ impl Proxy {
 
 #[test]
 fn a_proxy_that_refuses_for_a_while_goes_unnoticed() {
-    // Of an address where a node listens itself such refusals would say that it has ended: many times over,
+    // Of an address where a node listens itself such refusals would prove that it has ended: many times over,
     // since the default is a second between two of them.
     const OUTAGE: Duration = Duration::from_secs(5);
     dunlin::block_on(async {

@@ -285,7 +285,7 @@ async fn join_as(application: &(String, String), role: Role, name: &str) -> Resu
     Ok(builder.role(role).named(name).join().await?)
 }
 
-/// How the node of this name goes, as `node` is told of it: whether in order.
+/// How the node of this name goes, as `node` is notified of it: whether in order.
 async fn goes(node: &Node, name: &str) -> Result<bool> {
     let mut events = node.events();
     loop {
@@ -331,7 +331,7 @@ fn a_member_whose_last_handle_is_dropped_has_left() {
     .unwrap();
 }
 
-/// Its members hear that the application closes, and have a moment to leave.
+/// Its members learn that the application closes, and have a moment to leave.
 #[test]
 fn a_main_node_whose_main_returns_waits_for_its_members() {
     let application = application();

@@ -342,7 +342,7 @@ fn streams_sinks_claims_and_barriers_give_way() {
     assert!(most <= FEW, "{most}");
 }
 
-/// So many sends in a row have to reach the receiver, or as many as `DUNLIN_IN_A_ROW` says, without a miss
+/// So many sends in a row have to reach the receiver, or as many as `DUNLIN_IN_A_ROW` sets, without a miss
 /// before. Without turns 0.62 and 0.73 of them did; beside other programs some do not, since a turn is
 /// bounded by time and the receiver's thread may wait longer for a processor.
 const REACHED_IN_A_ROW: usize = 100;

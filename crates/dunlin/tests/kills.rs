@@ -99,7 +99,7 @@ fn answer_to_the_test(node: &Node) {
     });
 }
 
-/// Declares an end. A name is held until the loss of its holder has been noticed, or its end was heard of.
+/// Declares an end. A name is held until the loss of its holder has been noticed, or its end is known.
 async fn declare<'a, E>(naming: impl Fn() -> Naming<'a, E>) -> Result<E>
 where
     E: Kind<End = E> + 'a,

@@ -16,7 +16,7 @@ use dunlin::node::ConnectionState;
 use dunlin::prelude::*;
 
 /// Longer than the link is down when it comes back: that is as short as two nodes take to notice and this
-/// test to hear of it.
+/// test to learn of it.
 const GRACE: Duration = Duration::from_secs(5);
 
 const NEAR: &str = "10.77.0.1:7500";
@@ -275,7 +275,7 @@ fn a_connection_outlives_a_link_that_comes_back() {
 
     for _ in 0..3 {
         link.set("down");
-        // Nothing says that the link is down but the silence.
+        // Only the silence shows that the link is down.
         hear(&sender, &["Lost"]);
         hear(&receiver, &["Lost"]);
         link.set("up");
@@ -381,7 +381,7 @@ impl Drop for Host {
 }
 
 /// A name service that has no room, or does not answer for a moment, is still that of its application: a
-/// program that comes then says so and waits. With a service of its own at the next port there would be two
+/// program that comes then logs that and waits. With a service of its own at the next port there would be two
 /// networks.
 #[test]
 fn a_name_service_that_is_busy_or_stopped_is_waited_for() {

@@ -225,7 +225,7 @@ fn the_first_end_is_notified_of_a_mismatch_and_keeps_its_name() {
         let mut tx = c.sender::<u32>("readings").await?;
         let (sent, received) = par!(tx.send(7), rx.recv());
         assert_eq!((sent, received), (Ok(()), Ok(7)));
-        // It was told once.
+        // It was notified once.
         assert!(
             !std::iter::from_fn(|| events.try_recv().ok()).any(|event| matches!(event, NodeEvent::Mismatch { .. }))
         );

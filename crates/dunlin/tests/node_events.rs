@@ -1,4 +1,4 @@
-//! What a node's program hears of it, as events; and people, by `tracing`. Two applications in one program.
+//! What a node's program learns of it, as events; and people, by `tracing`. Two applications in one program.
 //! What is not there.
 #![cfg(feature = "net")]
 
@@ -263,7 +263,7 @@ fn strangers_are_an_event() {
         assert!(from.contains(&browser.local_addr()?.to_string()), "{from}");
         assert!(!why.is_empty());
 
-        // Each hears of the other once.
+        // Each learns of the other once.
         let other = builder("others").join().await?;
         let mut unwelcome = other.events();
         let mut errors = Vec::new();
@@ -1151,7 +1151,7 @@ fn keeps() -> &'static Arc<Keeps> {
 /// protocol.
 async fn violate(to: &str, from: Ipv4Addr, app: &str, me: u128) -> Result {
     let mut peer = Peer::meet(from.octets(), to, app, life(me)).await?;
-    // It has confirmed, and then says nothing that is a frame.
+    // It has confirmed, and then sends nothing that is a frame.
     peer.write(&[0xFF; 16]).await?;
     while peer.hear().await.is_ok() {}
     Ok(())

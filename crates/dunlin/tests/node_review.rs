@@ -354,7 +354,7 @@ fn a_channel_that_is_poisoned_before_its_home_has_answered() {
         assert!(poll_once(&mut sending).await.is_pending());
         drop(sending);
         tx.poison("no krill");
-        // What was offered stands at its home until that has heard that it is asked back.
+        // What was offered stands at its home until that has learned that it is asked back.
         let mut received = rx.recv().await;
         if received == Ok(1) {
             received = rx.recv().await;
@@ -535,7 +535,7 @@ fn run_alone(test: impl Future<Output = Result>) {
 
 #[test]
 fn a_client_whose_acceptor_is_gone_when_it_comes_is_turned_away() {
-    // Before its node has heard of the guest, and when the guest waits to be received.
+    // Before its node has learned of the guest, and when the guest waits to be received.
     for before in [true, false] {
         run_alone(async {
             let test = format!("r-turned-away-{before}");

@@ -799,7 +799,7 @@ fn a_value_that_could_not_be_written_is_an_error_of_leave() {
         a.flush().await?;
         let two_flush = a.clone();
         assert_eq!(tx.send(vec![1; 1001]).await, Ok(()));
-        // Both hear of it that began before one of them was told.
+        // Both that began before the first notification learn of it.
         let (one, other) = par!(a.flush(), two_flush.flush());
         for flushed in [one, other] {
             assert!(matches!(flushed, Err(Error::Node(NodeError::Unwritten { count: 1, .. }))), "{flushed:?}");

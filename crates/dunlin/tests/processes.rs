@@ -265,7 +265,7 @@ struct Table {
     watch: Call<(), Receiver<Turn>>,
 }
 
-/// Each guest gets a card and a seat; once it has played its own card, and has heard that the game is over,
+/// Each guest gets a card and a seat; once it has played its own card, and has learned that the game is over,
 /// it leaves.
 async fn dealer(node: Node) -> Result {
     let mut guests = node.acceptor::<Table>("table").await?;

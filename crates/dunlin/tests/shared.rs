@@ -263,7 +263,7 @@ fn a_claim_is_released_when_its_node_is_lost() {
         drop(stage);
         // The keeper of the end is gone for the other one.
         let refused = loop {
-            // What it had claimed it may claim again, for nothing, until it hears of that.
+            // What it had claimed it may claim again, for nothing, until it learns of that.
             match at_b.claim().await {
                 Ok(claim) => drop(claim),
                 Err(refused) => break refused,
@@ -412,7 +412,7 @@ fn what_shared_ends_cost() {
         let mut at_b = along(at_a.clone(), &mut ab).await?;
         passes(at_b.send(0), &mut rx, 0).await?;
         let heard = || a.heard() + b.heard();
-        // What was said before may be heard only now: what counts is the least of several.
+        // Earlier messages may arrive only now: what counts is the least of several.
         let (mut lone, mut again, mut with_send, mut in_turn) = (u64::MAX, u64::MAX, u64::MAX, u64::MAX);
         for _ in 0..20 {
             // Before each is counted, a send: its answer comes after all that was said before.
@@ -614,7 +614,7 @@ fn a_handle_comes_home_as_another_type() {
 }
 
 /// A handle goes on from a node that has asked for the claim, is still waiting for it, and has no other
-/// handle: the keeper hears of both.
+/// handle: the keeper learns of both.
 #[test]
 fn a_handle_goes_on_while_its_node_waits_for_a_claim() {
     run(async {
@@ -722,8 +722,8 @@ fn a_face_with_a_policy_of_ones_own_is_lent() {
             till.pay.send(7).await?;
             assert_eq!(server.pay.recv().await?, 7);
             drop(till);
-            // A value that was received elsewhere keeps its place in the buffer until the keeper hears of it:
-            // then there is room for three.
+            // A value that was received elsewhere keeps its place in the buffer until the keeper learns of
+            // it: then there is room for three.
             drop(at_a.claim().await?);
         }
         Ok(())

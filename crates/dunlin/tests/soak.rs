@@ -42,9 +42,9 @@ const APPLICATION: &str = "soak";
 const CUSTOMERS: usize = 3;
 /// So many a customer makes, and then leaves and joins again.
 const PAYMENTS: u64 = 400;
-/// A peer that is not heard of for so long is given up: some of those that are stopped.
+/// A silent peer is given up after this time: some of those that are stopped.
 const GRACE: Duration = Duration::from_secs(2);
-/// A customer that makes no progress for so long, though all processes run, hangs.
+/// A customer that makes no progress for this long, though all processes run, hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Memory may grow by so much, beside a tenth: what the allocator keeps in hand.
 const SLACK: usize = 4 << 20;
@@ -133,7 +133,7 @@ async fn pays(node: &Node, session: u64) {
 struct Session {
     /// So many payments the customer was told to be received, when it said so last.
     told: u64,
-    /// It has said so at the end.
+    /// It has printed that at the end.
     is_over: bool,
     /// So many the bank has taken.
     taken: Option<u64>,
@@ -243,7 +243,7 @@ impl Town {
                 assert_eq!(session.taken.replace(count), None, "session {number} has ended twice");
                 self.payments += count;
             }
-            // The bank may have heard that there was one, or not.
+            // The bank may have learned that there was one, or not.
             "unheard" => drop(self.sessions.remove(&number)),
             _ => panic!("{said}"),
         }

@@ -14,7 +14,7 @@ use support::{carry, nodes, run};
 
 const LARGE: usize = 300_000;
 
-/// How many bytes this node has said to that one, and heard from it.
+/// How many bytes this node has sent to that one, and received from it.
 fn said(node: &Node, to: &Node) -> u64 {
     let with = node.traffic().into_iter().find(|(peer, _)| *peer == to.me());
     with.map_or(0, |(_, traffic)| traffic.written + traffic.read)

@@ -445,7 +445,7 @@ struct Asks {
     node: Option<Node>,
 }
 
-/// What a type reads is what it says it writes.
+/// A type reads what it declares to write.
 impl From<usize> for Asks {
     fn from(_: usize) -> Self {
         Self { node: None }

@@ -386,7 +386,7 @@ mod tests {
     }
 
     pub(crate) fn all() {
-        // A program that says nothing would be waited for until the machine is switched off.
+        // A silent program would be waited for until the machine is switched off.
         std::thread::spawn(|| {
             std::thread::sleep(Duration::from_secs(120));
             eprintln!("a program has not said what was expected of it within two minutes");

@@ -71,7 +71,7 @@ pub(super) fn farm(who: &str, tasks: u64) -> Result<f64> {
         None => (who, Worker::AsksLast),
     };
     match who {
-        // A worker says what came of a task, and hears that this was received; the next task has come
+        // A worker sends the result of a task, and learns that it was received; the next task has come
         // meanwhile.
         BOUND => Ok(WORKERS as f64 / NEAR.as_secs_f64()),
         MULTIPLEXED => sim.run(multiplexed(&sim, tasks, worker)),

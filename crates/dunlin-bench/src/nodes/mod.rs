@@ -61,17 +61,17 @@ const SHARED_AHEAD: &str = "dunlin, tasks and results shared, a buffer of 1";
 struct Spent {
     events: u64,
     time: Duration,
-    /// Numbered frames that the nodes have heard from each other: all of the protocol but acknowledgements
+    /// Numbered frames that the nodes have received from each other: all of the protocol but acknowledgements
     /// and heartbeats.
     messages: u64,
 }
 
-/// All that `nodes` have heard from each other.
+/// All that `nodes` have received from each other.
 fn heard(nodes: &[Node]) -> u64 {
     nodes.iter().map(Node::heard).sum()
 }
 
-/// So long nothing happens before and after what is measured: whatever is still to be said of it is said
+/// How long nothing happens before and after what is measured: all messages about it are sent then
 /// then.
 const QUIET: Duration = Duration::from_millis(200);
 

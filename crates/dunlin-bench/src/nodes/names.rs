@@ -30,7 +30,7 @@ pub(super) async fn run(who: &str, node: Node, n: u64, now: impl Fn() -> Duratio
         }
         _ => bail!("there are no ends of {who:?}"),
     }
-    // What the ends had to say is said before.
+    // What the ends had to send is said before.
     node.leave().await?;
     Ok(now() - began)
 }

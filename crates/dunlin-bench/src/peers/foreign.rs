@@ -16,7 +16,7 @@ pub(crate) struct Foreign {
 }
 
 impl Foreign {
-    /// Builds what can be built, beside this binary in the target folder; says so on standard error where
+    /// Builds what can be built, beside this binary in the target folder; reports it on standard error where
     /// something cannot.
     pub(crate) fn build() -> anyhow::Result<Self> {
         let this_binary = env::current_exe().context("cannot find this binary")?;

@@ -53,7 +53,7 @@ fn versus(who: &str) -> Option<&'static str> {
 
 /// Bytes of an item.
 const ITEMS: [usize; 3] = [1, 1_000, 1_000_000];
-/// Larger ones say nothing new.
+/// Larger ones add nothing new.
 const MESSAGE_MAX: usize = 10_000_000;
 
 pub(super) fn points(vary: Vary, how: &How, asked: Option<&[usize]>) -> Result<Vec<Vec<Task>>, PonyError> {

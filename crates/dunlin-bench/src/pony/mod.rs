@@ -102,7 +102,7 @@ struct Options {
     /// Only these points of the sweep, as 1,5,25. Default: the usual ones
     #[arg(long, value_delimiter = ',', value_name = "N,...")]
     at: Option<Vec<usize>>,
-    /// Seconds before it is measured, from when all workers have been heard
+    /// Seconds before it is measured, from when a message of each worker has been received
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     warm_up: Option<f64>,
     /// Seconds for which it is measured

@@ -11,7 +11,7 @@ pub(super) struct Chart {
     pub(super) x: Axis,
     pub(super) y: Axis,
     pub(super) series: Vec<Series>,
-    /// A line across, and what it says.
+    /// A line across, and its label.
     pub(super) goal: Option<(f64, String)>,
 }
 

@@ -27,14 +27,14 @@ use crate::remote::counted::Counted;
 use crate::remote::sides::Sides;
 use crate::remote::{self, free_port, on_workers};
 
-/// So long nothing happens before and after what is counted: whatever is still to be said of it is said then.
+/// How long nothing happens before and after what is counted: all messages about it are sent then.
 const QUIET: Duration = Duration::from_millis(300);
 /// How long each participant may take to report: with 500 workers this takes seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often the main thread looks whether that is so.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What the master tells the nodes.
+/// What the master sends the nodes.
 const GO: &str = "go";
 const USAGE: &str = "usage";
 

@@ -62,7 +62,7 @@ impl Counts {
         self.0.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// How many workers have been heard.
+    /// How many workers have been received from.
     pub(super) fn heard(&self) -> usize {
         self.0.iter().filter(|count| count.load(Ordering::Relaxed) > 0).count()
     }

@@ -1,4 +1,4 @@
-//! Thousands of connections on which nothing is said but heartbeats: the processor time that they cost.
+//! Thousands of connections on which nothing is sent but heartbeats: the processor time that they cost.
 //!
 //! The leader is what is measured: a node, or a bare loop over epoll that reads what comes and writes a
 //! heartbeat to each socket once a second. The other side has the peers, which do the same to either.
@@ -19,7 +19,7 @@ pub(crate) const NODE: &str = "dunlin";
 
 pub(super) const ALL: [&str; 2] = [EPOLL, NODE];
 
-/// So long it is measured, and so long all is idle before.
+/// How long it is measured, and how long all is idle before.
 const MEASURED: Duration = Duration::from_secs(10);
 const SETTLES: Duration = Duration::from_secs(3);
 

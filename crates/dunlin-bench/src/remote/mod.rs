@@ -6,7 +6,7 @@
 //!
 //! - [`programs`]: what the sides do, for those that have channels;
 //! - [`over_dunlin`], [`over_remoc`]: their channels; [`over_tcp`]: the sockets that they are compared with;
-//! - [`idle`]: connections on which nothing is said;
+//! - [`idle`]: connections on which nothing is sent;
 //! - [`beside`]: a ping beside a transfer, and local work beside a ping; [`counted`]: the bytes on the wire.
 
 mod beside;

@@ -91,7 +91,7 @@ pub(crate) async fn pong<M>(mut input: impl Rx<M>, mut output: impl Tx<M>) -> Re
     }
 }
 
-/// Sends messages until the other side says that it has them all.
+/// Sends messages until the other side reports that it has them all.
 pub(crate) async fn stream<M: Message>(
     mut output: impl Tx<M>,
     mut done: impl Rx<u64>,

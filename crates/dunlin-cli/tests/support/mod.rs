@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// So long anything may take; then a test fails.
+/// How long anything may take; then a test fails.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// A folder with `dunlin.toml`, in which the command runs.

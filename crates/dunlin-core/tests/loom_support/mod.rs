@@ -20,7 +20,7 @@ pub fn model(f: impl Fn() + Sync + Send + 'static) {
     model_within(3, f);
 }
 
-/// Runs `f` in every order with at most this many preemptions, or as many as `LOOM_MAX_PREEMPTIONS` says.
+/// Runs `f` in every order with at most this many preemptions, or as many as `LOOM_MAX_PREEMPTIONS` sets.
 #[track_caller]
 pub fn model_within(preemptions: usize, f: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();

@@ -1,7 +1,7 @@
 //! What the shuttle models share: how one is run, and a `block_on` that shuttle can see.
 //!
 //! Orders are drawn from fixed seeds, so a run is the same every time; `SHUTTLE_ITERATIONS` and
-//! `SHUTTLE_SEED` say otherwise. A failure prints its schedule, some lines of hexadecimal digits:
+//! `SHUTTLE_SEED` override it. A failure prints its schedule, some lines of hexadecimal digits:
 //! `SHUTTLE_REPLAY="<those>"` with `--exact <test>` replays it.
 #![allow(dead_code, unreachable_pub)] // every file of models includes this, and uses some of it
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)] // a clock, to say how long a model took, and its name

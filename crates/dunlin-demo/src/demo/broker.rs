@@ -9,7 +9,7 @@ use dunlin::{Reply, unbounded};
 use super::event::{Event, Reporter};
 use super::protocol::{Appointment, EntranceServer, Handle, Registration, Registry, Wish};
 
-/// What the porter of a visitor tells the broker.
+/// What the porter of a visitor reports to the broker.
 enum Word {
     Wishes(Wish, Reply<Appointment>),
     Gone(String),
@@ -133,7 +133,7 @@ mod tests {
     use super::super::protocol::{Desk, Entrance, EntranceClient};
     use super::*;
 
-    /// A broker at work, and what it says.
+    /// A broker at work, and its events.
     struct Office {
         door: Sender<EntranceServer>,
         said: Receiver<Said>,

@@ -47,7 +47,7 @@ pub enum Event {
         /// The customer that gets it.
         customer: String,
     },
-    /// The broker has heard that a visitor is gone.
+    /// The broker has learned that a visitor is gone.
     Gone {
         /// The visitor.
         visitor: String,

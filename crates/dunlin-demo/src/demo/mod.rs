@@ -1,6 +1,6 @@
 //! `dunlin demo`: a broker, workers and customers, each an OS process of its own.
 //!
-//! - [`protocol`]: what they say to each other;
+//! - [`protocol`]: what they send each other;
 //! - [`broker`], [`worker`], [`customer`]: the parts: functions of their ends, which know nothing of nodes
 //!   and processes;
 //! - [`plan`]: which parts there are, and in which order they start;

@@ -27,10 +27,10 @@ pub const PART: &str = "demo-part";
 
 /// What the entrance is called.
 const BROKER: &str = "broker";
-/// A connection without a socket for so long is over. All are on one machine.
+/// A connection without a socket for this long is over. All are on one machine.
 const GRACE: Duration = Duration::from_secs(2);
 const HEARTBEAT: Duration = Duration::from_millis(300);
-/// So long a part may take to leave when its parent is gone.
+/// How long a part may take to leave when its parent is gone.
 const LAST: Duration = Duration::from_secs(2);
 
 /// What the parent says first.

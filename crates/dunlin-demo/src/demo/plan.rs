@@ -39,9 +39,9 @@ pub struct Plan {
     /// Whether each process is started only when the one before has joined. (To join one needs no names, and
     /// no broker.)
     pub in_turn: bool,
-    /// So long a customer waits before each piece of a text.
+    /// How long a customer waits before each piece of a text.
     pub pace: Duration,
-    /// So long the parts wait for the name service and the broker.
+    /// How long the parts wait for the name service and the broker.
     pub patience: Duration,
 }
 

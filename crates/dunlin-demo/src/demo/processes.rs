@@ -18,7 +18,7 @@ use super::part::{PART, Task};
 use super::plan::{Part, Plan, Role};
 use super::signals;
 
-/// So long the parts may say nothing, before the demo is given up: longer than anything takes when all goes
+/// How long the parts may send nothing, before the demo is given up: longer than anything takes when all goes
 /// well.
 const SILENCE: Duration = Duration::from_secs(30);
 /// How long parts that have lost their broker may be silent. Connections are over after less.
@@ -258,7 +258,7 @@ async fn tend(index: usize, task: Task, mut orders: Receiver<Order>, mut news: S
                     }
                 }
             };
-            // What it has said before comes before that it has ended.
+            // Its output comes before the event that it has ended.
             for reader in [says, complains].into_iter().flatten() {
                 let _ = reader.await;
             }

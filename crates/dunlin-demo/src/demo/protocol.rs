@@ -1,4 +1,4 @@
-//! What broker, workers and customers say to each other.
+//! What broker, workers and customers send each other.
 //!
 //! ```text
 //!   worker ── hello, registry ──▶ broker        Entrance: how one comes in

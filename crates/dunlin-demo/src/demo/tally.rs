@@ -1,4 +1,4 @@
-//! What came of each text, from what the parts have said.
+//! The outcome of each text, from the events of the parts.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub(super) struct Tally {
     nodes: Nodes,
     /// Of the broker.
     pub(super) appointments: u64,
-    /// What its node and others have carried between them, if it has said so.
+    /// What its node and others have carried between them, if it has reported it.
     pub(super) carried: Option<Vec<Carried>>,
     pub(super) returned: u64,
     /// Parts that could not go on, or ended as they should not.
@@ -116,7 +116,7 @@ impl Tally {
         link(&self.nodes, worker, connected)
     }
 
-    /// How many bytes the broker's node has carried, if it has said so.
+    /// How many bytes the broker's node has carried, if it has reported it.
     pub(super) fn carried_bytes(&self) -> Option<u64> {
         let carried = self.carried.as_ref()?;
         Some(carried.iter().map(|carried| carried.sent + carried.received).sum())

@@ -27,7 +27,7 @@ pub enum Text {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Unreadable {
-    /// The operating system says so.
+    /// The operating system's error.
     #[error("{why}")]
     Io {
         /// Why.

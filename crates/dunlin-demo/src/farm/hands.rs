@@ -103,7 +103,7 @@ where
         never = future(watched) => never,
     };
     show.end();
-    // Before the workers hear that it is over: one that waits for the next farm comes again at once.
+    // Before the workers learn that it is over: one that waits for the next farm comes again at once.
     crew.close();
     dismiss(master).await;
     crew.end(show).await;

@@ -154,11 +154,11 @@ impl<J: Job> Master<J> {
         Ok(())
     }
 
-    /// Sends the workers home, and returns when all have said farewell or are lost.
+    /// Sends the workers home, and returns when all have sent a farewell or are lost.
     pub async fn dismiss(self) {
         let Self { enrolments, workers, common, part, .. } = self;
         drop((enrolments, common, part));
-        // All hear of it at once.
+        // All learn of it at once.
         let farewells: Vec<Receiver<Farewell>> = workers.into_iter().map(|worker| worker.farewell).collect();
         for mut farewell in farewells {
             let _ = farewell.recv().await;

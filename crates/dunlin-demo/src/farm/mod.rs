@@ -1,6 +1,6 @@
 //! `dunlin farm`: a master divides work among workers, which may be anywhere, and come and go as they like.
 //!
-//! - `protocol.rs`: what they say to each other; [`master`], [`mod@worker`]: the two components, `ledger.rs`
+//! - `protocol.rs`: what they send each other; [`master`], [`mod@worker`]: the two components, `ledger.rs`
 //!   the master's book. They know ends, and nothing of nodes;
 //! - `door.rs`: how they find each other over nodes; `hands.rs`: a farm from its opening to its end, and the
 //!   workers that it starts itself; `show.rs`: what people and scripts see;
@@ -33,7 +33,7 @@ use protocol::{Job, Part};
 use show::Show;
 use worker::{Ended, Leave, Told, worker};
 
-/// After so long a worker looks again whether a farm that closes is gone.
+/// After this long a worker looks again whether a farm that closes is gone.
 const CLOSING: Duration = Duration::from_millis(200);
 
 /// The farms

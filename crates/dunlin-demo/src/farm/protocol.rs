@@ -1,4 +1,4 @@
-//! What a master and its workers say to each other. Nothing here knows of nodes: the same ends work inside a
+//! What a master and its workers send each other. Nothing here knows of nodes: the same ends work inside a
 //! program, and between programs.
 //!
 //! ```text

@@ -6,7 +6,7 @@ use dunlin_proto::wire::codec::{self, Next};
 use dunlin_proto::wire::handshake::{Answer, Hello};
 use dunlin_proto::wire::limits;
 
-/// The first byte says what the rest is taken for.
+/// The first byte selects how the rest is read.
 ///
 /// # Panics
 /// The decoder does, or what it accepts is not what the encoder writes.

@@ -48,7 +48,7 @@ struct Socket {
     written: BytesMut,
     /// The handshake has been written.
     opened: bool,
-    /// What the machine has said, if it has dialled.
+    /// What the machine has sent, if it has dialled.
     hello: Bytes,
     /// What it has answered.
     answer: Option<Answer>,
@@ -278,7 +278,7 @@ impl World {
             Answer::Welcome(welcome) => Answer::Welcome(Welcome { version: VERSIONS.1, ..welcome }),
             refused => refused,
         };
-        // Most of them are proved, by the node that says so.
+        // Most of them are proved, by the node itself.
         let answer = match (&answer, self.sockets.get(&socket)) {
             (Answer::Welcome(Welcome { me, .. }), Some(socket)) if u8::arbitrary(u)? < 240 => {
                 prove(&StandIn::of(me.node), &socket.hello, answer)
@@ -465,7 +465,7 @@ impl World {
                     State::Down(_) => {}
                 }
             }
-            // As a node says that has nothing under this key.
+            // As a node answers that has nothing under this key.
             Action::Read(_, channel, _) => self.machine.end_proxy(self.now, channel, End::Gone),
             // A half has gone to another node, which has it beside those that it has attached itself: of a
             // home there is one at most.

@@ -1,4 +1,4 @@
-//! What homes hear of their senders, and whether that was said.
+//! What homes learn of their senders, and whether it is true.
 
 use bytes::Bytes;
 use dunlin_proto::HomeHears;
@@ -259,7 +259,7 @@ impl World {
         } else if arrived {
             self.broke(format!("{offer} arrives twice"));
         } else if outcome == Some(Outcome::NotTaken) && self.senders[sender].stage != Stage::Over {
-            // If the sender is over, the home has not heard of it yet; it must not take it, and `happens`
+            // If the sender is over, the home has not learned of it yet; it must not take it, and `happens`
             // checks.
             self.broke(format!("{offer} arrives, and was reported as not taken"));
         } else if bytes.is_some_and(|bytes| *bytes != value(offer, size)) {

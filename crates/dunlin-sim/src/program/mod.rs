@@ -4,7 +4,7 @@
 //! - here: their books; [`setting_up`]: how they are set up;
 //! - [`sending`]: what senders do; [`sender_hears`]: what they hear, and whether it is true;
 //! - [`homes`]: what homes do; [`home_hears`]: what they hear;
-//! - [`chat`]: what nodes say to each other.
+//! - [`chat`]: what nodes send each other.
 
 mod chat;
 mod home_hears;
@@ -92,8 +92,8 @@ pub(crate) enum Stage {
         since: u64,
     },
     Attached,
-    /// The home has retired the channel. What it has credits for may still be sent; then it says that it is
-    /// gone.
+    /// The home has retired the channel. What it has credits for may still be sent; then it reports that it
+    /// is gone.
     Closing,
     Over,
 }

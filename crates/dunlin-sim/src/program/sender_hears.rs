@@ -1,4 +1,4 @@
-//! What senders hear of their home, and whether that is true.
+//! What senders learn of their home, and whether that is true.
 
 use dunlin_proto::ProxyHears;
 use dunlin_proto::id::ChannelId;

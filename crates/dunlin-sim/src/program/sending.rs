@@ -374,7 +374,7 @@ impl World {
         }
     }
 
-    /// The sender hears that it is over: every offer that was open has this outcome, except those named.
+    /// The sender learns that it is over: every offer that was open has this outcome, except those named.
     pub(super) fn sender_over(&mut self, at: usize, outcome: Option<Outcome>) {
         self.senders[at].stage = Stage::Over;
         let open: Vec<usize> = self.open_offers(at).collect();

@@ -1,7 +1,7 @@
 //! A node beside a peer that says anything: frames, values with ends in them, and bytes that are none of
 //! these. Virtual time, and everything follows from the bytes.
 //!
-//! What the peer says is made so that much of it is nearly right: it speaks of channels that it has heard of,
+//! What the peer says is made so that much of it is nearly right: it names channels that it has learned of,
 //! and says again, with a few bytes changed, values that the node has written itself.
 //!
 //! What has to hold: nothing panics, the two honest nodes go on talking, and nothing is left of it all once
@@ -299,7 +299,7 @@ struct Peer<'a> {
     resume: Resume,
     /// Channels whose home is the node, or has been.
     theirs: BTreeSet<ChannelId>,
-    /// Channels of which this peer is the home, for the node has said so.
+    /// Channels of which this peer is the home, since the node has sent it.
     own: BTreeSet<ChannelId>,
     /// What the node has written as values.
     values: Vec<Bytes>,

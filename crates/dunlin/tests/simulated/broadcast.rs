@@ -228,7 +228,7 @@ fn a_long_way(seed: u64) {
 }
 
 /// One of the receivers' nodes is silent, and one receiver does not receive: the send ends soon after its
-/// bound, and says what it knows of each.
+/// bound, and prints what it knows of each.
 #[test]
 fn complete_within_does_not_wait_for_a_silent_node() {
     for seed in seeds(20) {

@@ -19,7 +19,7 @@ const N: usize = 4;
 /// So many choices each process makes.
 const ROUNDS: usize = 40;
 
-/// What was sent, and how often it was heard.
+/// What was sent, and how often it was received.
 #[derive(Default)]
 struct Words {
     last: Word,

@@ -116,8 +116,8 @@ fn unanswered_client_of_senders_only_joins_when_the_server_can_be_reached() {
     });
 }
 
-/// Whenever the server is lost: the client joins the next one, or hears that its server is lost, and its name
-/// is free for a new client.
+/// Whenever the server is lost: the client joins the next one, or learns that its server is lost, and its
+/// name is free for a new client.
 #[test]
 fn name_is_never_stuck_after_its_server_is_lost() {
     let mut ends = [0, 0];

@@ -150,7 +150,7 @@ fn names_are_joined_over_a_relay() {
             assert_eq!(route(&d, &h), Some(Route::Relayed(i.me())));
             let once = [ConnectionState::Up, ConnectionState::Relayed(i.me())];
             assert_eq!(heard(&mut news, &h), once, "it has not stood still; with seed {seed}");
-            // All that was said is heard before they leave.
+            // All messages are received before they leave.
             d.leave().await?;
             h.leave().await?;
             i.leave().await

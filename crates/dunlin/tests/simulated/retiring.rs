@@ -260,7 +260,7 @@ fn a_sender_is_lost_whose_channel_was_retired() {
                 for other in &nodes[1..] {
                     sim.part(&nodes[0], other);
                 }
-                // All, or it hears that there may have been more.
+                // All, or it learns that there may have been more.
                 let mut received = Vec::new();
                 let how = loop {
                     match rx.recv().await {
@@ -391,7 +391,7 @@ fn a_sender_poisons_its_channel_while_its_receiver_moves() {
                     other => panic!("{other:?}, {received:?}"),
                 }
                 if let (Some(mut tx), 2 | 3) = (tx, then) {
-                    // Until the receiver's node has said that this was enough.
+                    // Until the receiver's node has reported that this was enough.
                     loop {
                         match tx.send(9).await {
                             Ok(()) if then == 2 => {}

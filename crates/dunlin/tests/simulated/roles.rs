@@ -1,4 +1,4 @@
-//! A main node and its members: joining, shutdown, and what they hear of each other; in virtual time.
+//! A main node and its members: joining, shutdown, and what they learn of each other; in virtual time.
 
 use std::sync::{Arc, Mutex};
 
@@ -575,7 +575,7 @@ fn a_main_node_that_was_replaced_waits_for_its_name() {
         }
         sleep(Duration::from_secs(10)).await;
         assert_eq!((main.members().len(), next.members().len()), (0, 1));
-        // It is told once. Then the name is free.
+        // It is notified once. Then the name is free.
         assert_eq!(news(&mut of_main), [""; 0]);
         drop(next);
         hears(&mut of_a, "master has joined").await?;

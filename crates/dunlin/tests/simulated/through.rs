@@ -85,7 +85,7 @@ impl Parcel {
             Cargo::Deep(mut ends) => {
                 let Some((2, Some(mut to))) = ends.pop() else { return Err(wrong(ends)) };
                 let (tx, mut rx) = channel();
-                // What comes back is dropped, and `rx` hears of that.
+                // What comes back is dropped, and `rx` learns of that.
                 let sends = async { to.send(tx).await.map_err(|error| wrong(error.why())) };
                 let (sent, heard) = par!(sends, rx.recv());
                 sent?;
@@ -169,7 +169,7 @@ impl Log {
                 let dropped = self.dropped.clone();
                 self.uses(async move {
                     match stub.used(number).await {
-                        // It has heard of that.
+                        // It has learned of that.
                         Err(_) if dropped.lock().unwrap().contains(&number) => Ok(()),
                         used => used,
                     }

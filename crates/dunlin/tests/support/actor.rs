@@ -1,5 +1,5 @@
 //! Tests that need nodes in OS processes of their own: the test starts its own binary again, with a role, and
-//! hears what it says on its standard output.
+//! reads what it prints on its standard output.
 //!
 //! The binary has an ignored test `a_role` that plays the role that [`role`] tells.
 
