@@ -12,7 +12,7 @@ use dunlin::prelude::*;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 thread_local! {
-    /// Whose poll this thread is in.
+    /// The end whose poll this thread runs.
     static POLLED: Cell<&'static str> = const { Cell::new("a task of the node") };
 }
 
@@ -28,7 +28,7 @@ async fn polled_as<F: Future>(end: &'static str, future: F) -> F::Output {
     .await
 }
 
-/// How often something was done in a poll of the end whose it is, and elsewhere.
+/// How often something was done in a poll of its own end, and elsewhere.
 #[derive(Default)]
 struct Tally {
     own: AtomicUsize,
@@ -96,13 +96,13 @@ async fn two_nodes(test: &str) -> (Node, Node) {
     (node("memory:").await.unwrap(), node("memory:").await.unwrap())
 }
 
-/// On one thread, so that it is known who is polled when.
+/// On one thread, so that each poll's end is known.
 fn run(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), test).await.expect("the test hangs") });
 }
 
-/// Carries so many values, and checks that each was written, read and dropped once, by its own ends.
+/// Carries this many values, and checks that each was written, read and dropped once, by its own ends.
 async fn carry(tx: &mut Sender<Krill>, rx: &mut Receiver<Krill>, values: u32) {
     WRITTEN.take();
     READ.take();
@@ -126,7 +126,7 @@ fn each_value_is_written_read_and_dropped_once_in_polls_of_its_ends() {
         let (a, b) = two_nodes("own_polls").await;
         let (tx, rx) = tokio::join!(a.sender::<Krill>("krill"), b.receiver::<Krill>("krill"));
         let (mut tx, mut rx) = (tx.unwrap(), rx.unwrap());
-        // What is sent while the ends find each other goes by the node's tasks.
+        // A value sent while the ends find each other goes by the node's tasks.
         carry(&mut tx, &mut rx, 2).await;
         carry(&mut tx, &mut rx, 100).await;
         assert_eq!(WRITTEN.take(), (100, 0), "written");
@@ -145,7 +145,7 @@ fn each_value_is_written_read_and_dropped_once_in_polls_of_its_ends() {
         tokio::join!(choice, receive);
         assert_eq!((WRITTEN.take(), READ.take()), ((1, 0), (1, 0)), "a choice's");
 
-        // What is dropped while nobody has it comes back, and is dropped by its owner.
+        // A value that is dropped before a receive takes it is returned, and dropped by its owner.
         {
             let mut send = pin!(tx.send(Krill::new(8)));
             let polled = polled_as("sender", std::future::poll_fn(|cx| Poll::Ready(send.as_mut().poll(cx)))).await;
