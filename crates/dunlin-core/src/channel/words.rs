@@ -170,6 +170,6 @@ pub struct Terms {
     pub value_max: u64,
     /// A value is a message of a node: [`Bytes`] and `Vec<u8>` are what they are, and anything else has a
     /// byte before it, zero, which says that no ends come with it. An agent [stands
-    /// by](crate::agent::Outlet::link).
+    /// by](crate::carrier::AnyOutlet::link).
     pub is_message: bool,
 }

@@ -197,9 +197,8 @@ impl<T> Queue<T> {
         if self.find(ticket).is_none() {
             return;
         }
-        match &mut self.outlet {
-            Some(outlet) => outlet.tell(FromSender::Revoke(ticket), &mut after.wakes),
-            None => {}
+        if let Some(outlet) = &mut self.outlet {
+            outlet.tell(FromSender::Revoke(ticket), &mut after.wakes);
         }
     }
 
