@@ -133,7 +133,7 @@ impl EndWaker {
 
     /// Wakes the task that carries the end's connection, to do what the machine says.
     pub(super) fn wake_carrier(&self) {
-        let carrier = lock(&self.carrier).clone();
+        let carrier = lock(&self.carrier).clone().filter(|bell| !lock(&bell.stirred).closed);
         if let Some(bell) = carrier.or_else(|| self.common.upgrade()) {
             bell.ring();
         }

@@ -18,8 +18,24 @@ use crate::node::bell::EndWaker;
 use crate::node::codec::Encoding;
 use crate::node::id::Half;
 
-/// So often an agent stands by: where it has had to go on so many times, it will have to again.
-pub(super) const LINKS_MAX: u8 = 4;
+/// What is tried in vain, or given up again, is not tried for ever: an agent that has had to go on four times, or
+/// could not stand by 64 times, will not.
+#[derive(Default)]
+pub(super) struct Tries(u8);
+
+impl Tries {
+    const MAX: u8 = 64;
+    const OF_A_LINK: u8 = 16;
+
+    pub(super) fn is_worth_one(&self) -> bool {
+        self.0 < Self::MAX
+    }
+
+    /// `is_linked`: the agent stands by.
+    pub(super) fn count(&mut self, is_linked: bool) {
+        self.0 += if is_linked { Self::OF_A_LINK } else { 1 };
+    }
+}
 
 /// The machine of a node, for what is said to it in the polls of ends.
 pub(in crate::node) trait Machines: Send + Sync {

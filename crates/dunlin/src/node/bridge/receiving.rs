@@ -14,7 +14,7 @@ use dunlin_proto::wire::{End, Failure, Poison, Terms, Which};
 use dunlin_proto::{HomeHears, Machine, ProxyHears};
 
 use super::Bridge;
-use super::link::{LINKS_MAX, terms};
+use super::link::{Tries, terms};
 use super::words::{failure, full_poison, poison, reason};
 use crate::node::budget::Budget;
 use crate::node::codec::{self, Encoding};
@@ -47,8 +47,7 @@ pub(crate) struct ReceivingBridge {
     parting: Option<Box<Parting>>,
     /// The agent stands by, or has gone on and not taken over.
     is_linked: bool,
-    /// How often it has.
-    links: u8,
+    tries: Tries,
     /// Something has been settled: the agent may stand by.
     has_settled: bool,
 }
@@ -127,7 +126,7 @@ impl ReceivingBridge {
             told_retired: false,
             parting: None,
             is_linked: false,
-            links: 0,
+            tries: Tries::default(),
             has_settled: false,
         }
     }
@@ -137,14 +136,12 @@ impl ReceivingBridge {
         let (Some(inlet), Some(from)) = (&self.inlet, self.from) else { return };
         let is_plain = self.lends && !self.visits && self.unread == Unread::Unsaid && !self.told_retired;
         let is_open = self.parting.is_some() || self.values.as_ref().is_some_and(|values| !values.is_empty());
-        if self.is_linked || self.links >= LINKS_MAX || !is_plain || is_open {
+        if self.is_linked || !self.tries.is_worth_one() || !is_plain || is_open {
             return;
         }
-        if let Some(link) = says.link(Some(from))
-            && inlet.link(terms(self.encoding, u64::MAX), link)
-        {
-            self.is_linked = true;
-            self.links += 1;
+        if let Some(link) = says.link(Some(from)) {
+            self.is_linked = inlet.link(terms(self.encoding, u64::MAX), link);
+            self.tries.count(self.is_linked);
         }
     }
 

@@ -16,7 +16,7 @@ use dunlin_proto::wire::{Declaration, End, Failure, Rejection, Terms, Which};
 use dunlin_proto::{HomeHears, ProxyHears};
 
 use super::Bridge;
-use super::link::{LINKS_MAX, MachineLink, terms};
+use super::link::{MachineLink, Tries, terms};
 use super::words::{full_poison, poison, reason, why_failed};
 use crate::node::codec::Encoding;
 use crate::node::driver::Locked;
@@ -98,8 +98,7 @@ pub(crate) struct SendingBridge {
     unread_min: u64,
     /// The agent stands by, or has gone on and not taken over.
     link: Option<Arc<MachineLink>>,
-    /// How often it has.
-    links: u8,
+    tries: Tries,
 }
 
 impl SendingBridge {
@@ -124,7 +123,7 @@ impl SendingBridge {
             onward: false,
             unread_min: 0,
             link: None,
-            links: 0,
+            tries: Tries::default(),
         }
     }
 
@@ -134,15 +133,13 @@ impl SendingBridge {
         let (Some(outlet), Some(value_max)) = (&self.outlet, self.value_max) else { return };
         let is_plain = !self.is_reply && !self.fail_fast && !self.onward && self.unread_min == 0;
         let is_open = self.has_offers() || !self.later.is_empty() || !self.early_ends.is_empty();
-        if self.link.is_some() || self.links >= LINKS_MAX || !is_plain || is_open || self.gone || self.retires {
+        if self.link.is_some() || !self.tries.is_worth_one() || !is_plain || is_open || self.gone || self.retires {
             return;
         }
-        if let Some(link) = says.link(None)
-            && outlet.link(terms(self.encoding, value_max.saturating_sub(OVERHEAD)), link.clone())
-        {
-            self.link = Some(link);
-            self.links += 1;
-        }
+        let Some(link) = says.link(None) else { return };
+        let is_linked = outlet.link(terms(self.encoding, value_max.saturating_sub(OVERHEAD)), link.clone());
+        self.tries.count(is_linked);
+        self.link = Some(link).filter(|_| is_linked);
     }
 
     /// Nothing is said to the machine any more.
