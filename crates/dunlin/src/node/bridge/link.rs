@@ -18,8 +18,8 @@ use crate::node::bell::EndWaker;
 use crate::node::codec::Encoding;
 use crate::node::id::Half;
 
-/// What is tried in vain, or given up again, is not tried for ever: an agent that has had to go on four times,
-/// or could not stand by 64 times, will not.
+/// What is tried in vain, or given up again, is not tried for ever: an agent that has had to go on four
+/// times, or could not stand by 64 times, will not.
 #[derive(Default)]
 pub(super) struct Tries(u8);
 

@@ -511,7 +511,7 @@ impl ReceivingBridge {
             },
             HomeHears::GrantedUnread(ticket, request, bytes) => match Reading::parse(bytes.clone()) {
                 Some(reading) => {
-                    // Before somebody passes it on. It is forgotten if nobody does.
+                    // Before it is passed on. It is forgotten if that does not happen.
                     self.announce(ticket, Some(Arriving::unread(bytes, self.encoding)), giver, says);
                     if self.inlet.as_ref().is_none_or(|inlet| !inlet.grant_unread(ticket, request)) {
                         self.forget(ticket, says);
@@ -613,7 +613,7 @@ impl ReceivingBridge {
                 self.say_unread(says);
             }
             HomeHears::Leave => {
-                // Nobody receives here; but what was received before has to be said first.
+                // Nothing is received here; but what was received before has to be said first.
                 self.flush(says);
                 says.speak(|locked| locked.state.machine.leave_home(locked.now, channel));
             }

@@ -40,9 +40,9 @@ pub(in crate::node) fn why_failed(why: Failure, bytes: u64) -> Why {
         Failure::OwnChannel => Why::OwnChannel,
         Failure::TooLarge { max } => Why::TooLarge { bytes, bytes_max: max },
         Failure::Undecodable(text) => Why::Unsendable(text.into()),
-        // Whoever kept the value says so; without it nothing had been sent.
+        // The node that kept the value reports it; without that nothing had been sent.
         Failure::Unknown => Why::NodeLost,
-        // Of who was to read it: others may.
+        // By the receiver that was to read it: others may.
         Failure::Unread => Why::NodeLost,
     }
 }
