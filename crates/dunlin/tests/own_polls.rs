@@ -157,3 +157,41 @@ fn each_value_is_written_read_and_dropped_once_in_polls_of_its_ends() {
         b.leave().await.unwrap();
     });
 }
+
+/// The tasks of a runtime that is dropped end in any order and at once: a send that is withdrawn may find
+/// nothing left of its node but what it speaks to.
+#[test]
+fn a_runtime_may_be_dropped_while_sends_wait() {
+    const CHANNELS: usize = 16;
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for _ in 0..150 {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+            runtime.block_on(async {
+                let (a, b) = two_nodes("dropped").await;
+                for channel in 0..CHANNELS {
+                    let name = format!("krill {channel}");
+                    let (tx, rx) = tokio::join!(a.sender::<u32>(&name), b.receiver::<u32>(&name));
+                    let (mut tx, mut rx) = (tx.unwrap(), rx.unwrap());
+                    let (first, received) = tokio::join!(tx.send(0), rx.recv());
+                    assert_eq!((first, received), (Ok(()), Ok(0)));
+                    tokio::spawn(async move {
+                        tx.send(1).await.unwrap();
+                        drop(tx);
+                    });
+                    tokio::spawn(async move {
+                        std::future::pending::<()>().await;
+                        drop(rx);
+                    });
+                }
+                tokio::spawn(async move {
+                    std::future::pending::<()>().await;
+                    drop((a, b));
+                });
+            });
+            drop(runtime);
+        }
+        done.send(()).unwrap();
+    });
+    is_done.recv_timeout(Duration::from_secs(60)).expect("a runtime does not end");
+}

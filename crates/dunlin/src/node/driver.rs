@@ -128,13 +128,7 @@ enum Errand {
 pub(crate) struct Driver {
     /// Which node of this program it is: no two have one number.
     pub(super) number: u64,
-    clock: Clock,
-    /// When the clock was last read.
-    read: AtomicU64,
-    state: Mutex<State>,
-    /// How often it was locked.
-    #[cfg(test)]
-    pub(super) locks: AtomicU64,
+    guarded: Arc<Guarded>,
     /// What the hub is to do, said where it may be locked.
     errands: Mutex<Vec<Errand>>,
     /// No handle of the node is left: what has to be done for it to leave.
@@ -150,48 +144,76 @@ pub(crate) struct Driver {
     pub(crate) log: Log,
 }
 
+/// The state of a node and its clock. The links of channels know this part only: one that is the last to let go
+/// of it does so while a channel is locked, so nothing of users, and no end, may be left in it then.
+pub(super) struct Guarded {
+    clock: Clock,
+    /// When the clock was last read.
+    read: AtomicU64,
+    state: Mutex<State>,
+    /// How often it was locked.
+    #[cfg(test)]
+    pub(super) locks: AtomicU64,
+}
+
+impl Guarded {
+    fn locked(&self) -> MutexGuard<'_, State> {
+        #[cfg(test)]
+        self.locks.fetch_add(1, Ordering::Relaxed);
+        lock(&self.state)
+    }
+
+    fn now(&self) -> Time {
+        let now = self.clock.now();
+        self.read.store(now.0, Ordering::Relaxed);
+        now
+    }
+}
+
 impl Driver {
     pub(crate) fn new(machine: Machine, networks: Networks, dial_max: Duration, hub: Hub, log: Log) -> Arc<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         Arc::new(Self {
             number: COUNT.fetch_add(1, Ordering::Relaxed),
             log,
-            clock: Clock::new(),
-            read: AtomicU64::new(0),
-            state: Mutex::new(State {
-                machine,
-                stretched: BTreeMap::new(),
-                by_core: BTreeMap::new(),
-                first: BTreeMap::new(),
-                awaited: BTreeMap::new(),
-                arriving: BTreeMap::new(),
-                passing: BTreeMap::new(),
-                returned: BTreeMap::new(),
-                kept: Kept::default(),
-                shelf: Shelf::default(),
-                late: BTreeMap::new(),
-                sockets: BTreeMap::new(),
-                next_socket: 0,
-                trim: Trim::default(),
-                parting: BTreeMap::new(),
-                dials: Vec::new(),
-                alarm: None,
-                hub_alarm: None,
-                hub: Some(Box::new(hub)),
-                buffered_max: BUFFERED_MAX,
-                straight_min: STRAIGHT_MIN,
-                trusted_sources: Vec::new(),
-                flushed: Vec::new(),
-                settled: Vec::new(),
-                flushes: Vec::new(),
-                unwritten: Losses::default(),
-                garbage: Vec::new(),
-                clearing: 0,
-                resting: VecDeque::new(),
-                lines: Vec::new(),
+            guarded: Arc::new(Guarded {
+                clock: Clock::new(),
+                read: AtomicU64::new(0),
+                #[cfg(test)]
+                locks: AtomicU64::new(0),
+                state: Mutex::new(State {
+                    machine,
+                    stretched: BTreeMap::new(),
+                    by_core: BTreeMap::new(),
+                    first: BTreeMap::new(),
+                    awaited: BTreeMap::new(),
+                    arriving: BTreeMap::new(),
+                    passing: BTreeMap::new(),
+                    returned: BTreeMap::new(),
+                    kept: Kept::default(),
+                    shelf: Shelf::default(),
+                    late: BTreeMap::new(),
+                    sockets: BTreeMap::new(),
+                    next_socket: 0,
+                    trim: Trim::default(),
+                    parting: BTreeMap::new(),
+                    dials: Vec::new(),
+                    alarm: None,
+                    hub_alarm: None,
+                    hub: Some(Box::new(hub)),
+                    buffered_max: BUFFERED_MAX,
+                    straight_min: STRAIGHT_MIN,
+                    trusted_sources: Vec::new(),
+                    flushed: Vec::new(),
+                    settled: Vec::new(),
+                    flushes: Vec::new(),
+                    unwritten: Losses::default(),
+                    garbage: Vec::new(),
+                    clearing: 0,
+                    resting: VecDeque::new(),
+                    lines: Vec::new(),
+                }),
             }),
-            #[cfg(test)]
-            locks: AtomicU64::new(0),
             errands: Mutex::default(),
             abandoned: Mutex::default(),
             hurries: watch::Sender::new(false),
@@ -204,9 +226,12 @@ impl Driver {
     }
 
     fn locked(&self) -> MutexGuard<'_, State> {
-        #[cfg(test)]
-        self.locks.fetch_add(1, Ordering::Relaxed);
-        lock(&self.state)
+        self.guarded.locked()
+    }
+
+    /// What the links of this node's channels speak to.
+    pub(super) fn guarded(&self) -> &Arc<Guarded> {
+        &self.guarded
     }
 
     /// Which node this is.
@@ -215,15 +240,13 @@ impl Driver {
     }
 
     pub(crate) fn now(&self) -> Time {
-        let now = self.clock.now();
-        self.read.store(now.0, Ordering::Relaxed);
-        now
+        self.guarded.now()
     }
 
     /// When the clock was last read. That is done before each work, and while one goes on as often as somebody looks after it: to read it for every
     /// word would cost more than the word.
     pub(super) fn lately(&self) -> Time {
-        Time(self.read.load(Ordering::Relaxed))
+        Time(self.guarded.read.load(Ordering::Relaxed))
     }
 
     /// Speaks to the machine, and does what it says.
@@ -577,7 +600,7 @@ impl Driver {
     /// Dials and keeps the time, for as long as the node lives.
     pub(crate) async fn run(self: Arc<Self>) {
         let _watchdog = (!world::is_simulated()).then(|| self.watchdog());
-        let mut sleep = Box::pin(self.clock.timer(Time(0)));
+        let mut sleep = Box::pin(self.guarded.clock.timer(Time(0)));
         let mut sleeps_until = Time(0);
         let mut look_at = None;
         loop {
@@ -642,7 +665,7 @@ impl Driver {
                 let Some(at) = self.locked().alarm.into_iter().chain(look_at).min() else { return Poll::Pending };
                 if sleeps_until != at {
                     sleeps_until = at;
-                    sleep.set(self.clock.timer(at));
+                    sleep.set(self.guarded.clock.timer(at));
                 }
                 sleep.as_mut().poll(cx)
             })
@@ -747,10 +770,26 @@ impl Driver {
     }
 }
 
-impl Machines for Driver {
+impl Machines for Guarded {
     fn speak_now(&self, f: &mut dyn FnMut(&mut Machine, Time)) {
         let now = self.now();
         f(&mut self.locked().machine, now);
+    }
+}
+
+/// Its tasks have ended without closing it, as they do when a runtime is dropped.
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let mut state = self.locked();
+        let stretched = std::mem::take(&mut state.stretched);
+        let returned = std::mem::take(&mut state.returned);
+        let hub = state.hub.take();
+        let garbage = std::mem::take(&mut state.garbage);
+        drop(state);
+        stretched.into_values().for_each(discard);
+        returned.into_values().for_each(discard);
+        discard(hub);
+        garbage.into_iter().for_each(discard);
     }
 }
 

@@ -10,7 +10,7 @@
 //! waits for the socket, another task takes that over (`post.rs`). A channel whose works have taken long gets a thread for them.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -106,7 +106,7 @@ impl Says<'_> {
     /// is over.
     pub(super) fn link(&self, from: Option<NodeId>) -> Option<Arc<MachineLink>> {
         let bridge = self.speak(|locked| locked.state.waker_of(self.half()))?;
-        let node: Weak<Driver> = Arc::downgrade(self.driver);
+        let node = Arc::downgrade(self.driver.guarded());
         Some(MachineLink::new(node, self.half(), bridge, from))
     }
 
