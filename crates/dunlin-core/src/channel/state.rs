@@ -254,8 +254,10 @@ fn make_queue<T>(g: &mut Guard<'_, Inner<T>>) {
     g.set(QUEUED);
 }
 
-/// Tells whoever only looks at the tag whether a receive may find something.
+/// The end of a pass: tells whoever only looks at the tag whether a receive may find something.
 fn publish<T>(g: &mut Guard<'_, Inner<T>>) {
+    #[cfg(debug_assertions)]
+    g.queue.iter().for_each(|queue| queue.check());
     if g.queue.as_ref().is_some_and(|q| q.is_worth_a_look()) { g.set(OFFER) } else { g.clear(OFFER) }
 }
 

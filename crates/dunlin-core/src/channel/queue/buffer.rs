@@ -153,4 +153,18 @@ impl<T> Buffer<T> {
         }
         std::mem::take(&mut self.values)
     }
+
+    /// # Panics
+    /// The order, or the places, are not those of what is buffered.
+    #[cfg(debug_assertions)]
+    pub(super) fn check(&self) {
+        let Some(rare) = &self.rare else { return };
+        assert!(rare.places.len() <= self.values.len(), "more places than values");
+        assert!(rare.places.is_sorted(), "places ascend");
+        #[cfg(feature = "link")]
+        if let Some(order) = &rare.order {
+            let here = order.iter().filter(|buffered| matches!(buffered, Buffered::Here)).count();
+            assert_eq!(here, self.values.len(), "each value has its place in the order");
+        }
+    }
 }

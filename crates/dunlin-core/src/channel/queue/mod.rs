@@ -10,12 +10,15 @@
 //! - [`buffer`], [`credit`]: what is buffered, and the places of it that are promised elsewhere.
 //! - [`watchers`]: the receivers that wait.
 //! - [`events`], [`demand`]: what is between the queue and the agents of halves that are elsewhere.
+//! - [`check`]: what holds of a queue between two passes.
 //! - here: the queue, and what the ends that are here do to it.
 //! - [`far`], [`answer`], [`linked`]: what agents, handles of a shared receiver elsewhere and links do to it;
 //!   [`standby`]: how an agent gives way to a link, and comes back.
 
 mod answer;
 mod buffer;
+#[cfg(debug_assertions)]
+mod check;
 mod credit;
 pub(crate) mod demand;
 #[cfg(feature = "link")]

@@ -50,7 +50,7 @@ pub(super) struct Past {
     /// How many values had been decoded.
     reads: u64,
     /// What had come, and is the agent's to decode.
-    returned: Vec<Returned>,
+    pub(super) returned: Vec<Returned>,
 }
 
 impl<T> Queue<T> {
