@@ -1,5 +1,6 @@
 //! What can become of an operation: one error type for each kind, all of which give back what was not sent.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -552,4 +553,11 @@ impl<Q> From<SendError<Q>> for CallError<Q> {
             SendError::Unknown { value, id } => Self::Unknown { request: value, id },
         }
     }
+}
+
+/// What a panic says.
+pub fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("a panic without a text").to_owned()
 }

@@ -86,6 +86,7 @@ pub mod __rt {
     pub use crate::channel::tether::{Tether, Tethered, Tethers, Tie, TieEnd, TieNothing};
     pub use crate::choice::branch::{ChoiceCx, Look};
     pub use crate::choice::{Order, Step, Survey, choose, hopeless, step, step_unawaited, survey};
+    pub use crate::error::panic_text;
     pub use crate::par::Branches;
     pub use crate::par::ready::alone::Alone;
     pub use crate::share::WeakShared;

@@ -11,6 +11,8 @@ pub(crate) mod codec;
 mod ends;
 #[cfg(feature = "link")]
 mod message;
+#[cfg(feature = "link")]
+pub(crate) mod scratch;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -34,8 +34,6 @@
 //! # Source
 //! `docs/choice.md`, section 3, with the state *reading* of an offer.
 
-use std::cell::RefCell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
@@ -48,7 +46,7 @@ use crate::channel::state::Chan;
 pub use crate::channel::words::{Ended, Half, Link, Terms, Word};
 use crate::error::Why;
 use crate::portable::Portable;
-use crate::portable::carrier::{Format, Outbox, Sink, Write, read_value};
+use crate::portable::carrier::{Format, Outbox, Scratch, Sink, Write, catch, read_value};
 
 /// Takes the place of the receiver, which is at the other node: the channel is a sending half from now on. It
 /// must be new: nothing has been offered on it.
@@ -158,51 +156,37 @@ impl<T: Send + 'static> Receiving<T> {
 
 /// Encodes into at most so many bytes.
 fn encode<T: Portable>(value: &T, terms: Terms, bytes_max: u64, waker: &Waker) -> Poll<Result<Bytes, Why>> {
-    thread_local! { static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) } }
     // Code of the user's runs here, which may encode something itself.
-    let mut buffer = SCRATCH.with(|scratch| std::mem::take(&mut *scratch.borrow_mut()));
-    buffer.clear();
+    let mut buffer = Scratch::take();
     let mut ends = Outbox::new();
     let written = ends.encode(|| write(value, terms.format, &mut buffer, bytes_max));
     if written.is_ok() && ends.has_ends() && ends.poll_rest(waker).is_pending() {
         return Poll::Pending;
     }
-    let bytes = match written {
+    Poll::Ready(match written {
         Ok(_) if ends.has_ends() => Err(Why::Unsendable("ends do not move over a link yet".into())),
         Ok(bytes) if bytes > bytes_max => Err(Why::TooLarge { bytes, bytes_max }),
-        Ok(_) => Ok(Bytes::copy_from_slice(&buffer)),
+        Ok(_) => Ok(buffer.into_bytes()),
         Err(text) => Err(Why::Unsendable(text.into())),
-    };
-    if buffer.capacity() <= SCRATCH_MAX {
-        SCRATCH.with(|scratch| *scratch.borrow_mut() = buffer);
-    }
-    Poll::Ready(bytes)
+    })
 }
-
-/// So much memory a thread keeps to encode values in.
-const SCRATCH_MAX: usize = 64 << 10;
 
 fn write<T: Portable>(value: &T, format: Format, buffer: &mut Vec<u8>, bytes_max: u64) -> Result<u64, String> {
     let mut sink = Sink::new(buffer, bytes_max);
-    let written = catch_unwind(AssertUnwindSafe(|| value.write(format, &mut sink)));
-    match written {
+    match catch(|| value.write(format, &mut sink)) {
         Ok(Ok(())) => Ok(sink.bytes()),
         Ok(Err(failure)) => Err(format!("the message cannot be written: {failure:?}")),
-        Err(_) => Err("writing the message panicked".to_string()),
+        Err(text) => Err(format!("writing the message panicked: {text}")),
     }
 }
 
 fn decode<T: Portable>(bytes: &Bytes, terms: Terms) -> Result<T, Why> {
     // A value that is not wanted is dropped in here, too: a panic must not leave the offer as one that is read.
-    let read = catch_unwind(AssertUnwindSafe(|| match read_value::<T>(terms.format, bytes) {
+    let read = catch(|| match read_value::<T>(terms.format, bytes) {
         (Ok(value), 0) => Ok(value),
         (Ok(_), left) => Err(format!("the message ends, and {left} bytes more follow")),
         (Err(failure), _) => Err(format!("the message cannot be read: {failure:?}")),
-    }));
-    let read = read.unwrap_or_else(|panic| {
-        // What a panic carries may panic when it is dropped.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(panic)));
-        Err("reading the message panicked".to_string())
     });
+    let read = read.unwrap_or_else(|text| Err(format!("reading the message panicked: {text}")));
     read.map_err(|text| Why::Unsendable(text.into()))
 }

@@ -882,3 +882,31 @@ fn value_that_is_overwritten_while_it_is_read_is_not_received() {
     assert_eq!(kinds(&halves.back), ["taken"]);
     assert!(rx.is_empty());
 }
+
+/// The memory that a socket reads into.
+struct ReadBuffer(Vec<u8>, Arc<AtomicBool>);
+
+impl AsRef<[u8]> for ReadBuffer {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for ReadBuffer {
+    fn drop(&mut self) {
+        self.1.store(true, Ordering::SeqCst);
+    }
+}
+
+/// An offer that nothing waits for may stand for hours, and is no reason to keep all that came with it.
+#[test]
+fn a_small_value_that_waits_does_not_keep_the_memory_it_has_come_in() {
+    for (bytes, is_apart) in [(100, true), (20 << 10, false)] {
+        let (_tx, _rx, halves) = over_a_link::<Own>();
+        let is_gone = Arc::new(AtomicBool::new(false));
+        let buffer = Bytes::from_owner(ReadBuffer(vec![0; 256 << 10], is_gone.clone()));
+        halves.home.hear(Word::Offer { ticket: 2, value: buffer.slice(1000..1000 + bytes) }).unwrap();
+        drop(buffer);
+        assert_eq!(is_gone.load(Ordering::SeqCst), is_apart, "{bytes} bytes");
+    }
+}

@@ -1,6 +1,5 @@
 //! Processes on tokio's worker threads.
 
-use std::any::Any;
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::panic::Location;
@@ -8,7 +7,7 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
-use dunlin_core::__rt::{Alone, ChoiceCx};
+use dunlin_core::__rt::{Alone, ChoiceCx, panic_text};
 use dunlin_core::Branch;
 use dunlin_core::waits::{Doing, Identities, Pid, Watch};
 
@@ -162,12 +161,6 @@ impl<T> Branch for Process<T> {
     fn unchosen(&self) {
         self.watch.end();
     }
-}
-
-pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("a panic without a text").to_owned()
 }
 
 /// That a process ended otherwise than by returning.

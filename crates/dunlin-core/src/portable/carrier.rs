@@ -76,6 +76,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
 pub use super::agents::{Agent, AnyInlet, AnyOutlet, Chore, Joining, Several, Shape, Value};
 pub use super::codec::{DEPTH_MAX, Failure, Format, Sink, Write, read_value};
+#[cfg(feature = "link")]
+pub use super::scratch::{Scratch, catch, kept};
 use crate::channel::policy::{Bound, Kind, Overflow, Policy, rendezvous};
 #[cfg(feature = "link")]
 pub use crate::channel::queue::standby::{Open, Returned};

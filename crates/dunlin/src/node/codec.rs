@@ -6,13 +6,9 @@
 #[cfg(test)]
 mod tests;
 
-use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use bytes::Bytes;
-use dunlin_core::carrier::{DEPTH_MAX, Failure, Format, Shape, Sink, Value, Write};
-
-use crate::spawn::panic_text;
+pub(super) use dunlin_core::carrier::catch;
+use dunlin_core::carrier::{DEPTH_MAX, Failure, Format, Scratch, Shape, Sink, Value, Write, kept};
 
 /// How the messages of a channel are written.
 ///
@@ -147,29 +143,26 @@ pub(crate) fn encode(value: &Value, encoding: Encoding, bytes_max: u64) -> Resul
         return Ok(Bytes::copy_from_slice(bytes));
     }
     let mut buffer = Scratch::take();
-    buffer.0.push(0);
-    encode_into(&mut buffer.0, value, encoding, bytes_max)?;
+    buffer.push(0);
+    encode_into(&mut buffer, value, encoding, bytes_max)?;
     Ok(buffer.into_bytes())
 }
 
 /// Writes a value for nothing but what that brings to light: the ends in it.
 pub(crate) fn survey(value: &impl Write) -> Result<(), EncodeError> {
-    encode_into(&mut Scratch::take().0, value, Encoding::Compact, u64::MAX)
+    encode_into(&mut Scratch::take(), value, Encoding::Compact, u64::MAX)
 }
 
 /// In how many bytes a value is written, beside the one before it.
 #[cfg(test)]
 pub(super) fn length(value: &impl Write, encoding: Encoding) -> usize {
     let mut buffer = Scratch::take();
-    encode_into(&mut buffer.0, value, encoding, u64::MAX).unwrap();
-    buffer.0.len()
+    encode_into(&mut buffer, value, encoding, u64::MAX).unwrap();
+    buffer.len()
 }
 
-/// Shorter [`Bytes`] are copied when they arrive. They are a part of the buffer that was read into (256 KiB), and who keeps a part keeps it all.
-const SHARED_MIN: usize = 2 << 10;
-
-/// Reads a message of this shape, from all of the bytes. [`Bytes`] are passed on as they are, if they are not [short](SHARED_MIN); of anything
-/// else the first byte is passed over.
+/// Reads a message of this shape, from all of the bytes. [`Bytes`] are [passed on](kept) as they are, if they
+/// are not short; of anything else the first byte is passed over.
 ///
 /// # Errors
 /// See [`DecodeError`].
@@ -177,9 +170,8 @@ pub(crate) fn decode(shape: Shape, bytes: Bytes, encoding: Encoding) -> Result<V
     if shape.is::<Vec<u8>>() {
         return Ok(shape.wrap(owned(bytes)).unwrap_or_else(|_| unreachable!("it is of this shape")));
     }
-    if shape.is::<Bytes>() && bytes.len() < SHARED_MIN {
-        let copy = Bytes::copy_from_slice(&bytes);
-        return Ok(shape.wrap(copy).unwrap_or_else(|_| unreachable!("it is of this shape")));
+    if shape.is::<Bytes>() {
+        return Ok(shape.wrap(kept(&bytes)).unwrap_or_else(|_| unreachable!("it is of this shape")));
     }
     shape.wrap(bytes).or_else(|bytes| {
         read_all(|format, bytes| shape.read(format, bytes), bytes.get(1..).unwrap_or_default(), encoding)
@@ -228,60 +220,4 @@ fn read_all<T>(
         }
     };
     catch(read).unwrap_or_else(|text| Err(DecodeError::Panicked(text)))
-}
-
-/// Calls a user's code. If it panics, gives the panic's text.
-///
-/// To go on after a panic is sound: that is the type system's affair, and whoever catches may not rely on more. `AssertUnwindSafe` is about
-/// values that a panic leaves half changed. Ours are a buffer, which is given up or cleared, and a context that ends here. The user's is
-/// the message, and it is theirs: one that changes itself while it is written (a `RefCell`, a `Mutex`) is as the panic left it, as it
-/// would be if a process of theirs had panicked over it.
-pub(super) fn catch<R>(f: impl FnOnce() -> R) -> Result<R, String> {
-    catch_unwind(AssertUnwindSafe(f)).map_err(|panic| {
-        let text = panic_text(&*panic);
-        // What a panic carries is the user's as well, and may panic when dropped, and so may what that carries: the last is left alone.
-        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
-            std::mem::forget(again);
-        }
-        text
-    })
-}
-
-/// A buffer of this thread's, which keeps its memory from message to message.
-///
-/// A message of up to [`Scratch::BYTES_KEPT`] is copied out of it, into one allocation of its size. A larger one takes the buffer along:
-/// that is cheaper than a copy.
-struct Scratch(Vec<u8>);
-
-thread_local! {
-    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
-
-impl Scratch {
-    const BYTES_KEPT: usize = 64 * 1024;
-
-    /// While it is taken, a `Serialize` that encodes a message of its own gets another.
-    fn take() -> Self {
-        // A thread that is ending has none.
-        let mut buffer = SCRATCH.try_with(Cell::take).unwrap_or_default();
-        buffer.clear();
-        Self(buffer)
-    }
-
-    fn into_bytes(mut self) -> Bytes {
-        if self.0.len() > Self::BYTES_KEPT {
-            Bytes::from(std::mem::take(&mut self.0))
-        } else {
-            Bytes::copy_from_slice(&self.0)
-        }
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // A buffer grows by doubling, so it can have twice what was in it.
-        if (1..=2 * Self::BYTES_KEPT).contains(&self.0.capacity()) {
-            let _ = SCRATCH.try_with(|scratch| scratch.set(std::mem::take(&mut self.0)));
-        }
-    }
 }

@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use dunlin_core::__rt::{keep, wake_all};
+use dunlin_core::__rt::{keep, panic_text, wake_all};
 use dunlin_core::waits::{self, Doing, Pid, Watch};
 
 use super::error::{At, FinishError, ScopeError, Straggler};
 use crate::lock::lock;
-use crate::spawn::{NotStarted, panic_text};
+use crate::spawn::NotStarted;
 use crate::world::{Canceller, Timer};
 use crate::{Exit, ExitReason, Process};
 

@@ -8,7 +8,7 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use dunlin_core::__rt::{Tether, keep, wake_all};
+use dunlin_core::__rt::{Tether, keep, panic_text, wake_all};
 use dunlin_core::{CallError, ClaimError, Reason, RecvError, SendError, Why};
 
 use super::Scope;
@@ -309,7 +309,7 @@ pub async fn propagating<T: Propagates>(name: &str, tethers: Vec<Tether>, body: 
 }
 
 fn panic_reason(name: &str, panic: &(dyn Any + Send)) -> Reason {
-    format!("{name} panicked: {}", crate::spawn::panic_text(panic)).into()
+    format!("{name} panicked: {}", panic_text(panic)).into()
 }
 
 /// How a process has ended, as its channels see it.

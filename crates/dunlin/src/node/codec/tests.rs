@@ -19,7 +19,7 @@ const MILLION: usize = 1_000_000;
 
 fn encode<T: Portable>(value: &T, encoding: Encoding, bytes_max: u64) -> Result<Bytes, EncodeError> {
     let mut buffer = Scratch::take();
-    encode_into(&mut buffer.0, value, encoding, bytes_max)?;
+    encode_into(&mut buffer, value, encoding, bytes_max)?;
     Ok(buffer.into_bytes())
 }
 
@@ -293,16 +293,16 @@ mod limits {
         drop(Scratch::take());
         write(&"x".repeat(1000), Encoding::Cbor);
         let kept = Scratch::take();
-        let (place, capacity) = (kept.0.as_ptr(), kept.0.capacity());
+        let (place, capacity) = (kept.as_ptr(), kept.capacity());
         assert!(capacity >= 1000);
         drop(kept);
         let bytes = write(&"y".repeat(900), Encoding::Cbor);
         assert_ne!(bytes.as_ptr(), place);
         let kept = Scratch::take();
-        assert_eq!((kept.0.as_ptr(), kept.0.capacity()), (place, capacity));
+        assert_eq!((kept.as_ptr(), kept.capacity()), (place, capacity));
         drop(kept);
         write(&"z".repeat(MILLION), Encoding::Cbor);
-        assert_eq!(Scratch::take().0.capacity(), 0);
+        assert_eq!(Scratch::take().capacity(), 0);
     }
 
     #[test]

@@ -1,0 +1,266 @@
+//! Agents that stand by while values go over a link, one word at a time: what is open when one goes on is its
+//! own, and nothing of it is lost or there twice.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+
+use bytes::Bytes;
+use dunlin_core::agent::{Event, FromReceiver, Inlet, Outlet, Reserved};
+use dunlin_core::carrier::{AnyInlet, AnyOutlet, Format, Returned, Value};
+use dunlin_core::remote::{Link, Terms, Word};
+use dunlin_core::{Choice, Policy, Portable, Receiver, Sender, channel, channel_with, fifo, rendezvous};
+use serde::{Deserialize, Serialize, Serializer};
+
+/// What a half has said.
+#[derive(Default)]
+struct Way(Mutex<Vec<Word>>);
+
+impl Link for Way {
+    fn say(&self, word: Word) -> Option<Waker> {
+        self.0.lock().unwrap().push(word);
+        None
+    }
+
+    fn close(&self) -> Option<Waker> {
+        None
+    }
+}
+
+impl Way {
+    fn take(&self) -> Vec<Word> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+
+    /// The only word.
+    #[track_caller]
+    fn one(&self) -> Word {
+        let mut words = self.take();
+        assert_eq!(words.len(), 1, "{words:?}");
+        words.remove(0)
+    }
+}
+
+const TERMS: Terms = Terms { format: Format::Cbor, value_max: 1 << 20, is_message: true };
+
+fn sending<T: Portable>() -> (Sender<T>, AnyOutlet, Arc<Way>) {
+    let (tx, far) = channel();
+    let (outlet, way) = (AnyOutlet::from(Outlet::new(far)), Arc::new(Way::default()));
+    assert!(outlet.link(TERMS, way.clone()), "nothing is open");
+    (tx, outlet, way)
+}
+
+fn receiving<T: Portable>(policy: impl Into<Policy>) -> (Receiver<T>, AnyInlet, Arc<Way>, bool) {
+    let (near, rx) = channel_with(policy);
+    let (inlet, way) = (AnyInlet::from(Inlet::new(near)), Arc::new(Way::default()));
+    let is_linked = inlet.link(TERMS, way.clone());
+    (rx, inlet, way, is_linked)
+}
+
+fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut cx())
+}
+
+#[track_caller]
+fn ready<F: Future>(future: Pin<&mut F>) -> F::Output {
+    let Poll::Ready(output) = poll(future) else { panic!("it waits") };
+    output
+}
+
+fn cx() -> Context<'static> {
+    Context::from_waker(Waker::noop())
+}
+
+/// As a message of a node: no ends, and the number.
+fn message(number: u8) -> Bytes {
+    Bytes::copy_from_slice(&[0, number])
+}
+
+#[test]
+fn values_go_by_the_link_while_the_agents_stand_by() {
+    let (mut tx, mut outlet, forth) = sending::<u8>();
+    let (mut rx, mut inlet, back, is_linked) = receiving(rendezvous());
+    assert!(is_linked);
+    for number in 1..4 {
+        let mut send = pin!(tx.send(number));
+        assert!(poll(send.as_mut()).is_pending());
+        let Word::Offer { ticket, value } = forth.one() else { panic!("it is offered") };
+        assert_eq!(value, message(number));
+        inlet.hear(Word::Offer { ticket, value }).unwrap();
+        assert_eq!(ready(pin!(rx.recv())), Ok(number));
+        outlet.hear(back.one()).unwrap();
+        assert_eq!(ready(send), Ok(()));
+    }
+    assert!(outlet.stands_by(&cx()) && inlet.stands_by(&cx()));
+    assert!(outlet.poll(&mut cx()).is_pending() && inlet.poll(&mut cx()).is_pending());
+}
+
+/// The offer is out, and its home answers the agent.
+#[test]
+fn an_offer_that_is_out_is_settled_by_the_agent_that_goes_on() {
+    let (mut tx, mut outlet, forth) = sending::<u8>();
+    let mut send = pin!(tx.send(7));
+    assert!(poll(send.as_mut()).is_pending());
+    let Word::Offer { ticket, .. } = forth.one() else { panic!("it is offered") };
+    assert!(outlet.take_over().is_none(), "the agent stands by");
+    outlet.unlink();
+    assert!(!outlet.stands_by(&cx()));
+    let open = outlet.take_over().expect("it has gone on");
+    let [(taken_over, value, false)] = &open.offers[..] else { panic!("{open:?}") };
+    assert_eq!((*taken_over, value.downcast_ref()), (ticket, Some(&7u8)));
+    assert!(outlet.poll(&mut cx()).is_pending(), "it is not offered once more");
+    outlet.taken(ticket);
+    assert_eq!(ready(send), Ok(()));
+    assert!(forth.take().is_empty());
+}
+
+/// What has come, and stands at a home, is offered there by its agent under the same number.
+#[test]
+fn what_has_come_is_offered_by_the_agent_that_goes_on() {
+    let (mut rx, mut inlet, back, _) = receiving::<u8>(rendezvous());
+    inlet.hear(Word::Offer { ticket: 5, value: message(1) }).unwrap();
+    inlet.unlink();
+    assert!(poll(pin!(rx.recv())).is_pending(), "nothing stands here");
+    assert_eq!(inlet.take_returned(), Some(vec![Returned::Offer(5, message(1))]));
+    assert_eq!(inlet.take_returned(), Some(vec![]), "once");
+    let value: Value = inlet.shape().wrap(1u8).unwrap_or_else(|_| unreachable!("a u8"));
+    inlet.offer(5, value);
+    assert_eq!(ready(pin!(rx.recv())), Ok(1));
+    assert!(matches!(inlet.poll(&mut cx()), Poll::Ready(FromReceiver::Taken(5))));
+    assert!(back.take().is_empty());
+}
+
+/// A value that has come for a choice's offer goes to the agent; the offer stands.
+#[test]
+fn a_grant_is_the_agents_that_goes_on() {
+    let (mut rx, inlet, back, _) = receiving::<u8>(rendezvous());
+    let (_other, mut never) = channel::<u8>();
+    inlet.hear(Word::OfferChoice { ticket: 5, choice: 9 }).unwrap();
+    let choice = Choice::fair().on(rx.recv(), Ok).on(never.recv(), Err);
+    let mut choice = pin!(choice.into_future());
+    assert!(poll(choice.as_mut()).is_pending());
+    let Word::Reserve { ticket: 5, request } = back.one() else { panic!("it is asked for") };
+    inlet.hear(Word::Grant { ticket: 5, request, value: message(3) }).unwrap();
+    inlet.unlink();
+    assert_eq!(inlet.take_returned(), Some(vec![Returned::Grant(5, request, message(3))]));
+    let value: Value = inlet.shape().wrap(3u8).unwrap_or_else(|_| unreachable!("a u8"));
+    assert!(inlet.grant(5, request, value).is_ok());
+    assert!(matches!(ready(choice), (0, Ok(Ok(3)))));
+}
+
+/// A request for a choice's offer that came before its value was encoded is tried again by the agent.
+#[test]
+fn a_request_is_the_agents_that_goes_on() {
+    let (mut tx, outlet, forth) = sending::<Large>();
+    let ((mut other, _never), mut slot) = (channel::<Large>(), Some(Large(4000)));
+    let mut other_slot = Some(Large(1));
+    let choice = Choice::fair().on(tx.send_from(&mut slot), Ok).on(other.send_from(&mut other_slot), Err);
+    let mut choice = pin!(choice.into_future());
+    assert!(poll(choice.as_mut()).is_pending());
+    let Word::OfferChoice { ticket, .. } = forth.one() else { panic!("it is offered") };
+    outlet.hear(Word::Reserve { ticket, request: 3 }).unwrap();
+    outlet.unlink();
+    let open = outlet.take_over().expect("it has gone on");
+    assert_eq!((open.offers.len(), &open.requests[..]), (0, &[(ticket, 3)][..]));
+    assert!(matches!(outlet.reserve(ticket), Reserved::Granted(_)));
+    outlet.taken(ticket);
+    assert!(matches!(ready(choice), (0, Ok(Ok(())))));
+}
+
+/// So many bytes.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+struct Large(usize);
+
+impl Serialize for Large {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.0 == 13 {
+            return Err(serde::ser::Error::custom("13 cannot be written"));
+        }
+        serializer.serialize_bytes(&vec![0; self.0])
+    }
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_value_that_cannot_be_written_is_the_agents() {
+    let (mut tx, mut outlet, forth) = sending::<Large>();
+    let count = Arc::new(Count::default());
+    let waker = Waker::from(count.clone());
+    assert!(outlet.stands_by(&Context::from_waker(&waker)));
+    let mut send = pin!(tx.send(Large(13)));
+    assert!(poll(send.as_mut()).is_pending());
+    assert_eq!(count.0.load(Ordering::SeqCst), 1, "the agent has to be polled");
+    assert!(outlet.take_over().is_some_and(|open| open.offers.is_empty()));
+    assert!(matches!(outlet.poll(&mut cx()), Poll::Ready(Event::FirmOffer(..))));
+    assert!(forth.take().is_empty());
+}
+
+#[test]
+fn a_value_that_cannot_be_read_is_the_agents() {
+    let (mut rx, inlet, back, _) = receiving::<u8>(rendezvous());
+    let bytes = Bytes::from_static(&[0, 0x61, b'x']);
+    inlet.hear(Word::Offer { ticket: 5, value: bytes.clone() }).unwrap();
+    assert!(poll(pin!(rx.recv())).is_pending());
+    assert_eq!(inlet.take_returned(), Some(vec![Returned::Offer(5, bytes)]));
+    assert!(back.take().is_empty(), "its agent says what is wrong");
+}
+
+/// Claims and handles need an agent from then on.
+#[test]
+fn a_shared_end_has_its_agent() {
+    let (tx, outlet, way) = sending::<u8>();
+    let shared = tx.share();
+    let mut other = shared.clone();
+    let mut send = pin!(other.send(1));
+    assert!(poll(send.as_mut()).is_pending());
+    assert!(outlet.take_over().is_some() && !outlet.link(TERMS, way.clone()));
+
+    let (rx, inlet, way, _) = receiving::<u8>(rendezvous());
+    let mut shared = rx.share();
+    let mut recv = pin!(shared.recv());
+    assert!(poll(recv.as_mut()).is_pending());
+    assert!(inlet.take_returned().is_some() && !inlet.link(TERMS, way.clone()));
+}
+
+/// A home with a buffer counts its bytes, and what is open is to be settled first.
+#[test]
+fn an_agent_does_not_stand_by_where_it_is_needed() {
+    let (_rx, _inlet, _, is_linked) = receiving::<u8>(fifo(2));
+    assert!(!is_linked, "a buffer");
+
+    let (mut tx, far) = channel::<u8>();
+    let outlet = AnyOutlet::from(Outlet::new(far));
+    {
+        let mut send = pin!(tx.send(1));
+        assert!(poll(send.as_mut()).is_pending());
+        assert!(!outlet.link(TERMS, Arc::new(Way::default())), "an offer stands");
+    }
+    drop(tx);
+    assert!(!outlet.link(TERMS, Arc::new(Way::default())), "the channel has ended");
+}
+
+/// The agent hears of the end of the channel as if it had not stood by.
+#[test]
+fn the_agent_says_that_the_channel_has_ended() {
+    let (tx, mut outlet, forth) = sending::<u8>();
+    drop(tx);
+    assert!(!outlet.stands_by(&cx()));
+    assert!(matches!(outlet.poll(&mut cx()), Poll::Ready(Event::Gone)));
+    assert!(forth.take().is_empty());
+
+    let (rx, mut inlet, back, _) = receiving::<u8>(rendezvous());
+    rx.retire();
+    assert!(matches!(inlet.poll(&mut cx()), Poll::Ready(FromReceiver::Retired)));
+    assert!(back.take().is_empty());
+}
