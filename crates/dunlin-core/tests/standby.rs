@@ -1,6 +1,7 @@
 //! Agents that stand by while values go over a link, one word at a time: what is open when one goes on is its
 //! own, and nothing of it is lost or there twice.
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,8 +12,8 @@ use bytes::Bytes;
 use dunlin_core::agent::{Event, FromReceiver, Inlet, Outlet, Reserved};
 use dunlin_core::carrier::{AnyInlet, AnyOutlet, Format, Returned, Value};
 use dunlin_core::remote::{Link, Terms, Word};
-use dunlin_core::{Choice, Policy, Portable, Receiver, Sender, channel, channel_with, fifo, rendezvous};
-use serde::{Deserialize, Serialize, Serializer};
+use dunlin_core::{Choice, Policy, Portable, Receiver, Sender, Why, channel, channel_with, fifo, rendezvous};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// What a half has said.
 #[derive(Default)]
@@ -105,7 +106,10 @@ fn an_offer_that_is_out_is_settled_by_the_agent_that_goes_on() {
     assert!(poll(send.as_mut()).is_pending());
     let Word::Offer { ticket, .. } = forth.one() else { panic!("it is offered") };
     assert!(outlet.take_over().is_none(), "the agent stands by");
+    let count = Arc::new(Count::default());
+    assert!(outlet.stands_by(&Context::from_waker(&Waker::from(count.clone()))));
     outlet.unlink();
+    assert_eq!(count.0.load(Ordering::SeqCst), 1, "the agent has to be polled");
     assert!(!outlet.stands_by(&cx()));
     let open = outlet.take_over().expect("it has gone on");
     let [(taken_over, value, false)] = &open.offers[..] else { panic!("{open:?}") };
@@ -121,7 +125,11 @@ fn an_offer_that_is_out_is_settled_by_the_agent_that_goes_on() {
 fn what_has_come_is_offered_by_the_agent_that_goes_on() {
     let (mut rx, mut inlet, back, _) = receiving::<u8>(rendezvous());
     inlet.hear(Word::Offer { ticket: 5, value: message(1) }).unwrap();
+    assert!(inlet.take_returned().is_none(), "the agent stands by");
+    let count = Arc::new(Count::default());
+    assert!(inlet.stands_by(&Context::from_waker(&Waker::from(count.clone()))));
     inlet.unlink();
+    assert_eq!(count.0.load(Ordering::SeqCst), 1, "the agent has to be polled");
     assert!(poll(pin!(rx.recv())).is_pending(), "nothing stands here");
     assert_eq!(inlet.take_returned(), Some(vec![Returned::Offer(5, message(1))]));
     assert_eq!(inlet.take_returned(), Some(vec![]), "once");
@@ -144,6 +152,7 @@ fn a_grant_is_the_agents_that_goes_on() {
     let Word::Reserve { ticket: 5, request } = back.one() else { panic!("it is asked for") };
     inlet.hear(Word::Grant { ticket: 5, request, value: message(3) }).unwrap();
     inlet.unlink();
+    assert!(poll(choice.as_mut()).is_pending(), "the value is with the agent");
     assert_eq!(inlet.take_returned(), Some(vec![Returned::Grant(5, request, message(3))]));
     let value: Value = inlet.shape().wrap(3u8).unwrap_or_else(|_| unreachable!("a u8"));
     assert!(inlet.grant(5, request, value).is_ok());
@@ -153,7 +162,7 @@ fn a_grant_is_the_agents_that_goes_on() {
 /// A request for a choice's offer that came before its value was encoded is tried again by the agent.
 #[test]
 fn a_request_is_the_agents_that_goes_on() {
-    let (mut tx, outlet, forth) = sending::<Large>();
+    let (mut tx, mut outlet, forth) = sending::<Large>();
     let ((mut other, _never), mut slot) = (channel::<Large>(), Some(Large(4000)));
     let mut other_slot = Some(Large(1));
     let choice = Choice::fair().on(tx.send_from(&mut slot), Ok).on(other.send_from(&mut other_slot), Err);
@@ -164,9 +173,83 @@ fn a_request_is_the_agents_that_goes_on() {
     outlet.unlink();
     let open = outlet.take_over().expect("it has gone on");
     assert_eq!((open.offers.len(), &open.requests[..]), (0, &[(ticket, 3)][..]));
+    assert!(outlet.poll(&mut cx()).is_pending(), "its home knows of the offer");
     assert!(matches!(outlet.reserve(ticket), Reserved::Granted(_)));
     outlet.taken(ticket);
     assert!(matches!(ready(choice), (0, Ok(Ok(())))));
+}
+
+/// A choice's value that has gone out is told from a firm offer's: its home may give it back.
+#[test]
+fn a_granted_value_is_the_agents_that_goes_on() {
+    let (mut tx, outlet, forth) = sending::<u8>();
+    let ((mut other, _never), mut slot, mut other_slot) = (channel::<u8>(), Some(4), Some(1));
+    let choice = Choice::fair().on(tx.send_from(&mut slot), Ok).on(other.send_from(&mut other_slot), Err);
+    let mut choice = pin!(choice.into_future());
+    assert!(poll(choice.as_mut()).is_pending());
+    let Word::OfferChoice { ticket, .. } = forth.one() else { panic!("it is offered") };
+    outlet.hear(Word::Reserve { ticket, request: 3 }).unwrap();
+    assert!(matches!(forth.one(), Word::Grant { request: 3, .. }));
+    outlet.unlink();
+    let open = outlet.take_over().expect("it has gone on");
+    assert!(matches!(open.offers[..], [(given, _, true)] if given == ticket), "{open:?}");
+    outlet.taken(ticket);
+    assert!(matches!(ready(choice), (0, Ok(Ok(())))));
+}
+
+/// What waits for a place goes out when its agent hears of one.
+#[test]
+fn a_send_that_waits_for_a_place_goes_on_with_the_agent() {
+    let (mut tx, far) = channel::<u8>();
+    let mut outlet = AnyOutlet::from(Outlet::new(far));
+    outlet.credit(1);
+    let forth = Arc::new(Way::default());
+    assert!(outlet.link(TERMS, forth.clone()));
+    assert_eq!(ready(pin!(tx.send(1))), Ok(()));
+    assert!(matches!(forth.one(), Word::Sent { .. }));
+    let mut send = pin!(tx.send(2));
+    assert!(poll(send.as_mut()).is_pending());
+    outlet.unlink();
+    assert!(outlet.take_over().is_some_and(|open| open.offers.is_empty()));
+    assert!(outlet.poll(&mut cx()).is_pending(), "there is no place");
+    outlet.credit(1);
+    assert!(matches!(outlet.poll(&mut cx()), Poll::Ready(Event::Sent(_))));
+    assert_eq!(ready(send), Ok(()));
+    assert!(forth.take().is_empty());
+}
+
+thread_local! {
+    static ON_READ: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+}
+
+/// Calls what is in [`ON_READ`] in the middle of its decoding.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Slow(u8);
+
+impl<'de> Deserialize<'de> for Slow {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = u8::deserialize(deserializer)?;
+        ON_READ.take().into_iter().for_each(|f| f());
+        Ok(Self(number))
+    }
+}
+
+/// The agent goes on and stands by again while a value is decoded, and another one has come since: what was
+/// decoded is of neither.
+#[test]
+fn a_value_that_was_decoded_for_an_earlier_link_is_not_received() {
+    let (mut rx, inlet, back, _) = receiving::<Slow>(rendezvous());
+    let inlet = Arc::new(inlet);
+    inlet.hear(Word::Offer { ticket: 5, value: message(1) }).unwrap();
+    let (there, way) = (inlet.clone(), back.clone());
+    ON_READ.set(Some(Box::new(move || {
+        there.unlink();
+        assert_eq!(there.take_returned(), Some(vec![Returned::Offer(5, message(1))]));
+        assert!(there.link(TERMS, way));
+        there.hear(Word::Offer { ticket: 6, value: message(2) }).unwrap();
+    })));
+    assert_eq!(ready(pin!(rx.recv())), Ok(Slow(2)));
+    assert!(matches!(back.one(), Word::Taken { ticket: 6 }));
 }
 
 /// So many bytes.
@@ -240,13 +323,18 @@ fn an_agent_does_not_stand_by_where_it_is_needed() {
     assert!(!is_linked, "a buffer");
 
     let (mut tx, far) = channel::<u8>();
-    let outlet = AnyOutlet::from(Outlet::new(far));
+    let mut outlet = AnyOutlet::from(Outlet::new(far));
     {
         let mut send = pin!(tx.send(1));
         assert!(poll(send.as_mut()).is_pending());
-        assert!(!outlet.link(TERMS, Arc::new(Way::default())), "an offer stands");
+        assert!(!outlet.link(TERMS, Arc::new(Way::default())), "an offer has not been said");
+        let Poll::Ready(Event::FirmOffer(ticket, value)) = outlet.poll(&mut cx()) else { panic!("it is offered") };
+        assert!(!outlet.link(TERMS, Arc::new(Way::default())), "an offer is out");
+        outlet.failed(ticket, Some(value), Why::Refused);
+        assert!(ready(send).is_err());
     }
-    drop(tx);
+    tx.retire();
+    assert!(matches!(outlet.poll(&mut cx()), Poll::Ready(Event::Retired)));
     assert!(!outlet.link(TERMS, Arc::new(Way::default())), "the channel has ended");
 }
 
@@ -261,6 +349,7 @@ fn the_agent_says_that_the_channel_has_ended() {
 
     let (rx, mut inlet, back, _) = receiving::<u8>(rendezvous());
     rx.retire();
+    assert!(!inlet.stands_by(&cx()));
     assert!(matches!(inlet.poll(&mut cx()), Poll::Ready(FromReceiver::Retired)));
     assert!(back.take().is_empty());
 }
