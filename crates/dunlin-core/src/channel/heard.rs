@@ -2,6 +2,9 @@
 
 use std::sync::{Arc, Weak};
 
+use super::after::After;
+use super::queue::Queue;
+use super::queue::offer::Ends;
 use super::state::Chan;
 use super::words::Word;
 use crate::choice::decision::Reserver;
@@ -30,6 +33,11 @@ impl<T: Send + 'static> Reserver for Reservation<T> {
 }
 
 impl<T: Send + 'static> Chan<T> {
+    /// A pass over the queue. `None`: there is no link.
+    fn with_linked<R>(&self, f: impl FnOnce(&mut Queue<T>, Ends, &mut After<T>) -> R) -> Option<R> {
+        self.with_queue(|queue, ends, after| queue.remote.is_some().then(|| f(queue, ends, after)))
+    }
+
     /// A word of the home, at the sending half.
     ///
     /// # Errors
@@ -39,21 +47,18 @@ impl<T: Send + 'static> Chan<T> {
             Word::Taken { ticket } if self.hear_taken(ticket) => Ok(()),
             Word::Reserve { ticket, request } => {
                 let reserver: Arc<dyn Reserver> = Arc::new(Reservation { chan: self.clone(), ticket });
-                self.with_queue(|queue, _, after| {
-                    if queue.remote.is_none() {
-                        return Err(Word::Reserve { ticket, request });
-                    }
+                let heard = self.with_linked(|queue, _, after| {
                     queue.reserve_over_link(ticket, request, reserver, after);
-                    Ok(())
-                })
+                });
+                heard.ok_or(word)
             }
             Word::Opened { places } => {
                 let opened = self.with_queue(|queue, _, after| queue.open_link(places, after));
-                opened.map_err(|()| Word::Opened { places })
+                opened.map_err(|()| word)
             }
             Word::Credit { places } => {
                 let promised = self.with_queue(|queue, _, after| queue.credit_over_link(places, after));
-                promised.map_err(|()| Word::Credit { places })
+                promised.map_err(|()| word)
             }
             word => {
                 // What a deadline says is asked where nothing is locked.
@@ -79,14 +84,11 @@ impl<T: Send + 'static> Chan<T> {
         match word {
             Word::Offer { ticket, value } => {
                 let Err(value) = self.hear_offer(ticket, value) else { return Ok(()) };
-                let offered = self.with_queue(|queue, ends, after| {
-                    if queue.remote.is_none() {
-                        return Err(value);
-                    }
-                    let again = value.clone();
-                    queue.offer_encoded(ticket, Some(value), None, ends, after).map_err(|()| again)
+                let given = value.clone();
+                let offered = self.with_linked(|queue, ends, after| {
+                    queue.offer_encoded(ticket, Some(given), None, ends, after).is_ok()
                 });
-                offered.map_err(|value| Word::Offer { ticket, value })
+                if offered == Some(true) { Ok(()) } else { Err(Word::Offer { ticket, value }) }
             }
             Word::Sent { value } => {
                 let pushed = self.with_queue(|queue, _, after| {
@@ -98,50 +100,35 @@ impl<T: Send + 'static> Chan<T> {
                 pushed.map_err(|value| Word::Sent { value })
             }
             Word::OfferChoice { ticket, choice } => {
-                let offered = self.with_queue(|queue, ends, after| {
-                    if queue.remote.is_none() {
-                        return Err(());
-                    }
-                    queue.offer_encoded(ticket, None, Some(choice), ends, after)
+                let offered = self.with_linked(|queue, ends, after| {
+                    queue.offer_encoded(ticket, None, Some(choice), ends, after).is_ok()
                 });
-                offered.map_err(|()| word)
+                if offered == Some(true) { Ok(()) } else { Err(word) }
             }
             Word::Grant { ticket, request, value } => {
-                let tick = clock::tick();
-                let begins = self.with_queue(|queue, _, after| {
-                    if queue.remote.is_none() {
-                        return Err(value);
-                    }
-                    queue.grant_encoded(ticket, request, value, tick, after);
-                    Ok(queue.has_grants() && !std::mem::replace(&mut queue.patient, true))
+                let (tick, given) = (clock::tick(), value.clone());
+                let begins = self.with_linked(|queue, _, after| {
+                    queue.grant_encoded(ticket, request, given, tick, after);
+                    queue.has_grants() && !std::mem::replace(&mut queue.patient, true)
                 });
-                if begins.map_err(|value| Word::Grant { ticket, request, value })? {
+                if begins.ok_or(Word::Grant { ticket, request, value })? {
                     let patient: Weak<Self> = Arc::downgrade(self);
                     be_patient(patient);
                 }
                 Ok(())
             }
-            Word::Refuse { ticket } => self.with_queue(|queue, _, after| {
-                if queue.remote.is_none() {
-                    return Err(word);
-                }
-                drop(queue.withdraw_from_far(Handle::END, ticket, after));
-                Ok(())
-            }),
-            Word::Withdraw { ticket } => self.with_queue(|queue, _, after| {
-                if queue.remote.is_none() {
-                    return Err(word);
-                }
-                queue.withdraw_encoded(ticket, after);
-                Ok(())
-            }),
-            Word::Revoke { ticket } => self.with_queue(|queue, _, after| {
-                if queue.remote.is_none() {
-                    return Err(word);
-                }
-                queue.revoke(Handle::END, ticket, after);
-                Ok(())
-            }),
+            Word::Refuse { ticket } => {
+                let refused = self.with_linked(|queue, _, after| {
+                    drop(queue.withdraw_from_far(Handle::END, ticket, after));
+                });
+                refused.ok_or(word)
+            }
+            Word::Withdraw { ticket } => {
+                self.with_linked(|queue, _, after| queue.withdraw_encoded(ticket, after)).map(drop).ok_or(word)
+            }
+            Word::Revoke { ticket } => {
+                self.with_linked(|queue, _, after| queue.revoke(Handle::END, ticket, after)).ok_or(word)
+            }
             word => Err(word),
         }
     }
