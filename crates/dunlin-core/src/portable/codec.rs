@@ -1,7 +1,8 @@
 //! Values to bytes and back, in the two formats of the carriers, with a bound on how deep they nest and on how large they are.
 //!
 //! This is here, and not with a carrier, because only the core knows the types of messages: so each is compiled for each format, and no element of a
-//! `Vec` is read or written through pointers to functions, or boxed on its way. That was measured: `docs/performance.md`, *Processor time of a send*.
+//! `Vec` is read or written through pointers to functions, or boxed on its way. That was measured:
+//! `docs/notebook/pony.md`, *Processor time of a send*.
 //!
 //! Nothing here trusts anybody, but a `Serialize` or `Deserialize` of a user's may panic, and the carrier has to catch that.
 

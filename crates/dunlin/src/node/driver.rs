@@ -692,7 +692,7 @@ impl Driver {
         let application = self.log.application();
         match &result {
             Ok(_) => tracing::debug!(target: "dunlin::node", application, address, "dialled"),
-            Err(why) => tracing::debug!(target: "dunlin::node", application, address, %why, "nobody answers"),
+            Err(why) => tracing::debug!(target: "dunlin::node", application, address, %why, "no node answers"),
         }
         self.with(|state, now| match result {
             // Nobody is here any more. Whoever closes looks for sockets after it has said so.

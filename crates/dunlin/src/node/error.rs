@@ -207,7 +207,7 @@ impl fmt::Display for UnsettledEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.holder {
             Some(holder) => write!(f, "a {} that node {holder} has taken and not used", self.what),
-            None => write!(f, "a {} in a message that nobody has taken", self.what),
+            None => write!(f, "a {} in a message that has not been received", self.what),
         }
     }
 }
@@ -386,7 +386,7 @@ mod tests {
     fn texts_name_eight_and_say_how_many_more() {
         let ends =
             |n| NodeError::Unsettled { ends: vec![UnsettledEnd { what: "sender", holder: None }; n] }.to_string();
-        let one = "a sender in a message that nobody has taken";
+        let one = "a sender in a message that has not been received";
         assert_eq!(ends(1), format!("left, and with it are lost: {one}"));
         assert_eq!(ends(8).matches(one).count(), 8);
         assert!(!ends(8).contains("more"), "{}", ends(8));

@@ -92,7 +92,7 @@ mod tests {
         assert!(!other.check(&public, b"krill", &bent));
     }
 
-    /// What each side of a handshake spends in its machine. CONTRIBUTING has the command and the figures.
+    /// What each side of a handshake spends in its machine. CONTRIBUTING.md has the command and the bound.
     #[test]
     #[ignore = "measures, and only a release build says something"]
     fn a_handshake_costs_each_side_less_than_half_a_millisecond() {

@@ -36,7 +36,7 @@ impl Network for Memory {
             let refused = || {
                 io::Error::new(
                     io::ErrorKind::ConnectionRefused,
-                    format!("cannot connect to `memory:{address}`: nobody in this program listens there"),
+                    format!("cannot connect to `memory:{address}`: no node of this program listens there"),
                 )
             };
             let backlog = listening().get(address).cloned().ok_or_else(refused)?;

@@ -359,7 +359,7 @@ mod tests {
 
     /// Somebody has seen a dead listener's file, and comes to remove it when another is there.
     #[test]
-    fn who_comes_late_to_replace_a_dead_listener_does_not_touch_its_successor() {
+    fn a_latecomer_that_replaces_a_dead_listener_does_not_touch_its_successor() {
         let folder = Folder::new("late");
         let path = PathBuf::from(folder.socket());
         crate::block_on(async {
