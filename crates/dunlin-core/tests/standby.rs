@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::{Pin, pin};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
@@ -239,7 +240,7 @@ impl<'de> Deserialize<'de> for Slow {
 #[test]
 fn a_value_that_was_decoded_for_an_earlier_link_is_not_received() {
     let (mut rx, inlet, back, _) = receiving::<Slow>(rendezvous());
-    let inlet = Arc::new(inlet);
+    let inlet = Rc::new(inlet);
     inlet.hear(Word::Offer { ticket: 5, value: message(1) }).unwrap();
     let (there, way) = (inlet.clone(), back.clone());
     ON_READ.set(Some(Box::new(move || {
