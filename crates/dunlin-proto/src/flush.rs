@@ -6,7 +6,7 @@ use crate::channel::Waiting;
 use crate::connection::outbox::Unwritten;
 use crate::connection::{Before, Connection};
 use crate::id::{ChannelId, Incarnation, Life, NodeId};
-use crate::machine::Machine;
+use crate::machine::{Endpoint, Machine};
 
 /// Everything that the channels of a node had said at one moment: see [`Machine::mark`].
 #[derive(Clone, Debug)]
@@ -22,11 +22,19 @@ struct Marked {
     until: Option<u64>,
 }
 
+impl Endpoint {
+    /// Whether that node has heard everything that was said to it.
+    pub(crate) fn is_flushed_to(&self, node: NodeId, connection: &Connection) -> bool {
+        let is_heard = connection.outbox.is_done() && !connection.goodbye_waits;
+        is_heard || (!connection.was_up && self.left.contains(&node))
+    }
+}
+
 impl Machine {
     /// Marks what channels have said until now, whether it has been written or not.
     /// [`is_past`](Self::is_past) tells when it has been acknowledged.
     pub fn mark(&self) -> Mark {
-        let connections = self.connections.iter().filter(|(_, connection)| !connection.outbox.is_done());
+        let connections = self.endpoint.connections.iter().filter(|(_, connection)| !connection.outbox.is_done());
         let marked = connections.map(|(node, connection)| Marked {
             node,
             lives: connection.lives,
@@ -40,9 +48,10 @@ impl Machine {
     /// such are put behind `lost`.
     pub fn is_past(&self, mark: &mut Mark, lost: &mut Vec<NodeId>) -> bool {
         mark.0.retain_mut(|marked| {
-            let connection = self.connections.get(marked.node);
+            let connection = self.endpoint.connections.get(marked.node);
             let Some(connection) = connection.filter(|connection| connection.lives == marked.lives) else {
-                let before = connection.map_or_else(|| self.former.before(marked.node), |connection| connection.before);
+                let before =
+                    connection.map_or_else(|| self.endpoint.former.before(marked.node), |connection| connection.before);
                 if before != Some(Before { lives: marked.lives, was_flushed: true }) {
                     lost.push(marked.node);
                 }
@@ -61,39 +70,34 @@ impl Machine {
 
     /// The channels with values that are sent, and wait here until the home of the channel is known.
     pub fn detained(&self) -> impl Iterator<Item = ChannelId> {
-        let detained = self.proxies.survey().filter(|(_, proxy)| proxy.backlog.iter().any(|(_, what)| is_sent(what)));
+        let detained =
+            self.channels.proxies.survey().filter(|(_, proxy)| proxy.backlog.iter().any(|(_, what)| is_sent(what)));
         detained.map(|(channel, _)| *channel)
     }
 
     /// Whether values of this channel wait so.
     pub fn is_detained(&self, channel: ChannelId) -> bool {
-        self.proxies.get(&channel).is_some_and(|proxy| proxy.backlog.iter().any(|(_, what)| is_sent(what)))
+        self.channels.proxies.get(&channel).is_some_and(|proxy| proxy.backlog.iter().any(|(_, what)| is_sent(what)))
     }
 
     /// The nodes that have not acknowledged all that was said to them, and how many values of complete sends
     /// are not acknowledged there.
     pub fn unacknowledged(&self) -> Vec<(Life, u64)> {
         let mut detained_for: BTreeMap<NodeId, usize> = BTreeMap::new();
-        for (_, proxy) in self.proxies.survey().filter(|(_, proxy)| !proxy.backlog.is_empty()) {
+        for (_, proxy) in self.channels.proxies.survey().filter(|(_, proxy)| !proxy.backlog.is_empty()) {
             let detained = proxy.backlog.iter().filter(|(_, what)| is_sent(what)).count();
             *detained_for.entry(proxy.home).or_default() += detained;
         }
         let mut unacknowledged = Vec::new();
-        for (node, connection) in self.connections.iter() {
+        for (node, connection) in self.endpoint.connections.iter() {
             let detained = detained_for.get(&node).copied().unwrap_or(0);
-            if detained > 0 || !self.is_flushed_to(node, connection) {
+            if detained > 0 || !self.endpoint.is_flushed_to(node, connection) {
                 let incarnation = connection.met.unwrap_or(Incarnation(0));
                 let values = connection.outbox.unacked_sent() + detained as u64;
                 unacknowledged.push((Life { node, incarnation }, values));
             }
         }
         unacknowledged
-    }
-
-    /// Whether that node has heard everything that was said to it.
-    pub(crate) fn is_flushed_to(&self, node: NodeId, connection: &Connection) -> bool {
-        let is_heard = connection.outbox.is_done() && !connection.goodbye_waits;
-        is_heard || (!connection.was_up && self.left.contains(&node))
     }
 }
 

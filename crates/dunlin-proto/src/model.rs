@@ -17,7 +17,7 @@ const NOW: Time = Time(0);
 impl Machine {
     /// There is a connection to this node.
     pub fn model_up(&mut self, node: NodeId) {
-        let connection = self.connection(node);
+        let connection = self.endpoint.connection(node);
         connection.was_up = true;
         connection.met = Some(Incarnation(1));
         connection.carried = Carried::By(SocketId(node.0 as u64));
@@ -25,16 +25,16 @@ impl Machine {
 
     /// The next frame for this node. What is never asked for can be overtaken by what is said later.
     pub fn model_next(&mut self, node: NodeId) -> Option<Frame> {
-        let config = self.config.clone();
-        self.connection(node).outbox.next_for_model(&config)
+        let config = self.endpoint.config.clone();
+        self.endpoint.connection(node).outbox.next_for_model(&config)
     }
 
     /// The next frame for this node, written on a socket: it is kept until it is known to have been seen, and comes first if that socket is [lost](Self::model_resume).
     pub fn model_write(&mut self, node: NodeId) -> Option<Frame> {
-        let config = self.config.clone();
+        let config = self.endpoint.config.clone();
         let mut out = Vec::new();
         // Room for one.
-        self.connection(node).outbox.fill(NOW, None, &config, 1, &mut out);
+        self.endpoint.connection(node).outbox.fill(NOW, None, &config, 1, &mut out);
         let bytes = Bytes::from(out.concat());
         match codec::next(&bytes).expect("it was written so") {
             Next::Frame { head, .. } => Some(codec::decode(bytes[0], bytes.slice(head..)).expect("it was written so")),
@@ -44,13 +44,13 @@ impl Machine {
 
     /// How many frames that node has [written](Self::model_write), and this one has heard.
     pub fn model_seen(&self, node: NodeId) -> u64 {
-        self.connections.get(node).map_or(0, |connection| connection.inbox.seen)
+        self.endpoint.connections.get(node).map_or(0, |connection| connection.inbox.seen)
     }
 
     /// The socket to this node was lost with what was on it, and the next one carries the connection on: that node has seen so many frames. `false`: that cannot be.
     #[must_use = "`false`: the connection is over"]
     pub fn model_resume(&mut self, node: NodeId, seen: u64) -> bool {
-        self.connection(node).outbox.resume(seen)
+        self.endpoint.connection(node).outbox.resume(seen)
     }
 
     /// A frame has come.
@@ -68,13 +68,16 @@ impl Machine {
 
     /// Whether the connection to this node, which is lost, is wanted again.
     pub fn model_wants(&self, node: NodeId) -> bool {
-        self.connections.get(node).is_some_and(|connection| matches!(connection.carried, Carried::Lost { .. }))
+        self.endpoint.connections.get(node).is_some_and(|connection| matches!(connection.carried, Carried::Lost { .. }))
     }
 
     /// What is known of this channel, to tell states apart.
     pub fn model_state(&self, channel: ChannelId) -> String {
-        let (home, proxy, visitor) =
-            (self.homes.get(&channel), self.proxies.get(&channel), self.visitors.get(&channel));
-        format!("{home:?}{proxy:?}{visitor:?}{:?}", self.passing)
+        let (home, proxy, visitor) = (
+            self.channels.homes.get(&channel),
+            self.channels.proxies.get(&channel),
+            self.channels.visitors.get(&channel),
+        );
+        format!("{home:?}{proxy:?}{visitor:?}{:?}", self.channels.passing)
     }
 }

@@ -7,11 +7,12 @@
 
 use std::time::Duration;
 
+use crate::channel::Peers;
 use crate::connection::pace::Rate;
 use crate::connection::{Attempt, Carried, Connection, Help};
 use crate::id::{NodeId, SocketId};
 use crate::machine::socket_table::{Undialled, Wanted};
-use crate::machine::{Closed, Declined, Machine};
+use crate::machine::{Closed, Declined, Endpoint, Machine};
 use crate::relay::streams::is_relayed;
 use crate::source::Source;
 use crate::time::Time;
@@ -47,7 +48,7 @@ fn in_turns(introducers: &[(NodeId, Source)]) -> Vec<NodeId> {
     order.into_iter().map(|at| introducers[at].0).collect()
 }
 
-impl Machine {
+impl Endpoint {
     pub(crate) fn remember_introducer(&mut self, node: NodeId, by: NodeId) {
         if by == node || self.is_me(by) || self.is_me(node) {
             return;
@@ -186,21 +187,6 @@ impl Machine {
     pub(crate) fn is_being_relayed(&self, node: NodeId) -> bool {
         let running = self.connections.get(node).and_then(|connection| connection.dialling.running);
         matches!(running, Some(Attempt::Hello(socket)) if is_relayed(socket))
-    }
-
-    /// Ends the handshake of a relayed socket. If nothing better comes of that, the same node is asked again. `false`: there is none.
-    pub(crate) fn stop_relaying(&mut self, now: Time, node: NodeId) -> bool {
-        if !self.is_being_relayed(node) {
-            return false;
-        }
-        let dialling = &mut self.connection(node).dialling;
-        if let Help::Relaying(by) = dialling.help {
-            dialling.help = Help::Asked { by, until: now };
-        }
-        if let Some(Attempt::Hello(socket)) = dialling.running.take() {
-            self.close(now, socket, Closed::Superseded);
-        }
-        true
     }
 
     /// The relayed socket is lost, and has not carried anything.
@@ -354,5 +340,22 @@ impl Machine {
         connection.dialling.next = None;
         connection.dialling.rest();
         self.connections.rests(node);
+    }
+}
+
+impl Machine {
+    /// Ends the handshake of a relayed socket. If nothing better comes of that, the same node is asked again. `false`: there is none.
+    pub(crate) fn stop_relaying(&mut self, now: Time, node: NodeId) -> bool {
+        if !self.endpoint.is_being_relayed(node) {
+            return false;
+        }
+        let dialling = &mut self.endpoint.connection(node).dialling;
+        if let Help::Relaying(by) = dialling.help {
+            dialling.help = Help::Asked { by, until: now };
+        }
+        if let Some(Attempt::Hello(socket)) = dialling.running.take() {
+            self.close(now, socket, Closed::Superseded);
+        }
+        true
     }
 }

@@ -52,6 +52,14 @@ pub(crate) struct Announced {
     asked: bool,
 }
 
+impl Announced {
+    pub(crate) fn new(number: u64, kind: Kind, bytes: u64) -> Self {
+        // What a choice grants was asked for.
+        let awaited = kind == Kind::Grant;
+        Self { number, kind, bytes, admitted: None, queued: false, awaited, asked: false }
+    }
+}
+
 /// What is kept for the other node of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Account {
@@ -308,10 +316,7 @@ impl Account {
         if self.numbers.insert(number, channel).is_some() {
             return Err("an announcement under a number that is in use");
         }
-        // What a choice grants was asked for.
-        let awaited = kind == Kind::Grant;
-        let announced = Announced { number, kind, bytes, admitted: None, queued: false, awaited, asked: false };
-        if self.announced.insert(channel, announced).is_some() {
+        if self.announced.insert(channel, Announced::new(number, kind, bytes)).is_some() {
             return Err("two announcements on one channel");
         }
         Ok(())

@@ -6,11 +6,15 @@
 
 pub(crate) mod by_node;
 mod home;
+mod kept;
+mod peers;
 mod proxy;
 mod travel;
 
+pub(crate) use peers::{Peers, Place};
+use travel::state::EarlyLapse;
+pub(crate) use travel::state::Visitor;
 pub use travel::state::{Arrival, Leaving, ReceiverPlace, SenderPlace, Trip};
-pub(crate) use travel::state::{EarlyLapse, Visitor};
 pub use travel::{Passage, Stand, Unsettled};
 
 use std::collections::{BTreeMap, VecDeque};
@@ -19,12 +23,34 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::account::{Charge, Charges, Ledger, may_stand};
-use crate::id::{ChoiceId, Contact, NodeId, Request, Ticket};
+use crate::id::{ChannelId, ChoiceId, Contact, NodeId, Request, Ticket};
 use crate::seldom::{First, Seldom};
 use crate::source::Source;
 use crate::wire::{Declaration, End, Failure, Head, Rejection, Terms, limits};
-use by_node::Concerns;
+use by_node::{ByNode, Concerns};
 use travel::state::{HomePhase, Way, Whereabouts, place_in_line};
+
+/// All channels of a node, as far as other nodes have to do with them.
+///
+/// Methods that need those nodes take them as [`Peers`]. What drivers may call is described at the methods of
+/// [`Machine`](crate::Machine) that have the same names.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Channels {
+    // Boxed: a node of a B-tree is about half empty, and they are large.
+    pub(crate) homes: ByNode<Box<Home>>,
+    pub(crate) proxies: ByNode<Box<Proxy>>,
+    /// Receivers that have come here in messages, and are not used yet.
+    pub(crate) visitors: ByNode<Visitor>,
+    /// The channels of guests, and what they cost which node, until their halves attach.
+    guests: BTreeMap<ChannelId, (Contact, Charge)>,
+    /// How many messages with ends have been packed.
+    trips: Trip,
+    /// The messages with ends in them that go through this node, and have not been taken: whether the end is gone is
+    /// known there, and not here.
+    pub(crate) passing: BTreeMap<Trip, EarlyLapse>,
+    /// Ends from here that are not in use elsewhere are [asked](crate::Machine::hurry) to be.
+    hurries: bool,
+}
 
 /// What the driver of a home hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +82,7 @@ pub enum HomeHears {
     Ended(End),
     /// The sending half's node is lost; its offers that stand do so no more.
     Lost(Vec<Ticket>),
-    /// The sender is at that node now, and at no other: credits that others had are void; [its own](crate::Machine::credits_of) are not. Answer with
+    /// The sender is at that node and at no other: credits that others had are void; [its own](crate::Machine::credits_of) are not. Answer with
     /// [`Machine::admit`](crate::Machine::admit).
     Take,
     /// The receiver, which had left in a message, is used at that node. When all is said of what was taken here, say
@@ -248,7 +274,7 @@ impl Proxy {
         self.likely = cost.max(self.likely - self.likely.saturating_sub(cost) / 16);
     }
 
-    /// Of credits that the driver has not been told of, how many it is told of now, if so many bytes more may be queued. A few are not worth a word.
+    /// Of credits that the driver has not been told of, how many it is told of if so many bytes more may be queued. A few are not worth a word.
     pub(crate) fn tells_credits(&mut self, room: u64) -> u32 {
         let most = (room / self.likely).clamp(room.min(1), TOLD_MAX);
         let more = (self.credits - self.told).min(most.saturating_sub(self.told));

@@ -24,8 +24,17 @@ pub(crate) struct Begun {
 impl Begun {
     /// All of it is here.
     pub(crate) fn whole(self, bytes: Bytes) -> Arrived {
-        if self.wanted { Arrived::Whole(self.head, bytes, self.charge) } else { Arrived::Unwanted(self.charge) }
+        let Self { head, charge, .. } = self;
+        if self.wanted { Arrived::Whole(Whole { head, bytes, charge }) } else { Arrived::Unwanted(charge) }
     }
+}
+
+/// A value that has arrived.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Whole {
+    pub(crate) head: Head,
+    pub(crate) bytes: Bytes,
+    pub(crate) charge: Charge,
 }
 
 /// A value of which pieces are still to come.
@@ -63,7 +72,7 @@ pub(crate) enum Arrived {
     /// More is to come.
     NotYet,
     /// The value is complete.
-    Whole(Head, Bytes, Charge),
+    Whole(Whole),
     /// The value is complete, and nobody wants it.
     Unwanted(Charge),
     /// The piece does not belong to anything, or is too long.

@@ -290,7 +290,7 @@ impl Link {
                 self.inbox.unacked_bytes += piece.len();
                 match self.inbox.more(id(alias), &piece) {
                     Arrived::NotYet | Arrived::Unwanted(_) => Ok(()),
-                    Arrived::Whole(head, value, _) => self.hear_word(alias, Word::whole(head, value), deliver),
+                    Arrived::Whole(value) => self.hear_word(alias, Word::whole(value.head, value.bytes), deliver),
                     Arrived::Wrong => Err(Violation::StrayPiece(alias)),
                 }
             }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::socket_table::{Dial, Phase, Socket, Wanted};
-use super::{Action, Closed, Machine};
+use super::{Action, Closed, Endpoint, Machine};
 use crate::connection::pace::Rate;
 use crate::connection::{Attempt, Carried, Down};
 use crate::id::{ConnectionId, DialId, Incarnation, NodeId, SocketId};
@@ -32,7 +32,7 @@ const TOLD_DIALS: Rate = Rate { at_once: 256, each: Duration::from_millis(20) };
 /// the host can cause some.
 const CHECKS_MAX: usize = 64;
 
-impl Machine {
+impl Endpoint {
     /// Somebody here needs a connection to this node.
     pub(super) fn want(&mut self, now: Time, node: NodeId) {
         let connection = self.connection(node);
@@ -119,12 +119,6 @@ impl Machine {
         }
     }
 
-    /// Whether this dial may lead to this host, or to a process on it: not if its address was only told, and
-    /// over a network. The driver has to look, since a name may stand for any host.
-    pub fn may_dial_here(&self, dial: DialId) -> bool {
-        self.config.dial_local || self.dials.get(&dial).is_none_or(|dial| dial.told.is_none_or(|(near, _)| near))
-    }
-
     pub(crate) fn dial_if_due(&mut self, now: Time, node: NodeId) {
         let source = self.said_by(node);
         let has_place = self.told_dials.admits(source, TOLD_DIALS_MAX);
@@ -194,20 +188,6 @@ impl Machine {
         self.due_at(node, at);
     }
 
-    /// Somebody has answered a probe. If it is who was meant, the relay is left: this node must not hear anything on the old socket after it has said on the new
-    /// one what it has seen.
-    pub(super) fn probed(&mut self, now: Time, node: NodeId, there: NodeId, address: String) {
-        if there != node || self.leaving {
-            return;
-        }
-        let connection = self.connection(node);
-        connection.book.owns(&address);
-        connection.book.prefer(address);
-        if let Some(socket) = connection.socket().filter(|socket| is_relayed(*socket)) {
-            self.close(now, socket, Closed::Superseded);
-        }
-    }
-
     pub(super) fn attempt_failed(&mut self, now: Time, node: NodeId, attempt: Attempt, why: String) {
         let (min, max) = (self.config.backoff_min, self.config.backoff_max);
         let failures = {
@@ -239,29 +219,6 @@ impl Machine {
         }
         self.dial_if_due(now, node);
         self.seek_help(now, node);
-    }
-
-    /// The socket that was asked for is there.
-    pub fn dialled(&mut self, now: Time, id: DialId, socket: SocketId) {
-        let Some(dial) = self.end_dial(id) else {
-            return self.act_close(socket, Closed::Superseded);
-        };
-        if let Wanted::Node(node) = dial.wanted {
-            // A socket of one's own is better than one that is still to be relayed.
-            let instead = self.stop_relaying(now, node);
-            let connection = self.connection(node);
-            let stands = instead || connection.dialling.running == Some(Attempt::Dial(id));
-            if !stands || !matches!(connection.carried, Carried::Lost { .. }) {
-                if stands {
-                    connection.dialling.running = None;
-                }
-                return self.act_close(socket, Closed::Superseded);
-            }
-            if !instead && self.unconfirmed(node).next().is_some() && self.yields(now, node) {
-                return self.act_close(socket, Closed::Superseded);
-            }
-        }
-        self.greet(now, dial.wanted, dial.address, socket);
     }
 
     /// Says hello on a socket, which is to carry the connection to that node.
@@ -315,30 +272,6 @@ impl Machine {
         self.former.promised(now, node).filter(|(to, _)| Some(*to) == latest).collect()
     }
 
-    /// There is no socket to be had.
-    pub fn dial_failed(&mut self, now: Time, id: DialId, why: String) {
-        if let Some(Dial { wanted: Wanted::Node(node), address, .. }) = self.dials.get(&id)
-            && let Some(connection) = self.connections.get_mut(*node)
-        {
-            connection.listeners.not_refused(address);
-        }
-        self.no_socket(now, id, why);
-    }
-
-    /// There is no socket to be had, since no process listens there. `near`: on this host. A dial that has
-    /// not been answered, or could not be made, has [failed](Self::dial_failed): only a refusal may say that
-    /// a node is dead.
-    pub fn dial_refused(&mut self, now: Time, id: DialId, near: bool, why: String) {
-        if let Some(Dial { wanted: Wanted::Node(node), address, .. }) = self.dials.get(&id) {
-            let (node, address) = (*node, address.clone());
-            if self.refuses(now, node, &address, near) {
-                self.end_dial(id);
-                return;
-            }
-        }
-        self.no_socket(now, id, why);
-    }
-
     pub(super) fn no_socket(&mut self, now: Time, id: DialId, why: String) {
         let Some(dial) = self.end_dial(id) else { return };
         match dial.wanted {
@@ -346,45 +279,6 @@ impl Machine {
             Wanted::Node(node) => self.attempt_failed(now, node, Attempt::Dial(id), why),
             Wanted::Anybody => self.actions.push_back(Action::Introduced(dial.address, Err(why))),
             Wanted::Probe(_) | Wanted::Check(_) => {}
-        }
-    }
-
-    /// A dial for the connection with that node was refused, or answered by another node. `true`: it is dead,
-    /// and its connection over.
-    pub(super) fn refuses(&mut self, now: Time, node: NodeId, address: &str, near: bool) -> bool {
-        let Some(connection) = self.connections.get_mut(node) else { return false };
-        // A dial that outlasts its need, or is for another node, says nothing of the next loss.
-        let needed = matches!(connection.carried, Carried::Lost { .. }) && !connection.dialling.for_others;
-        if !needed || self.replaced.is_some() {
-            return false;
-        }
-        connection.listeners.refused(now, address, near);
-        let Some(at) = connection.listeners.dead_at() else { return false };
-        self.die(now, node, Down::Died(at));
-        true
-    }
-
-    /// The host at the other end of this socket, as it is seen from here and written in an address.
-    pub fn comes_from(&mut self, socket: SocketId, host: String) {
-        if let Some(socket) = self.sockets.get_mut(socket) {
-            socket.host = Some(host);
-        }
-    }
-
-    /// The other end of this socket, which was just dialled or accepted, is on this host: so the addresses at
-    /// which that node listens can be dialled at no cost, to know them when they refuse.
-    pub fn is_near(&mut self, socket: SocketId) {
-        if let Some(socket) = self.sockets.get_mut(socket) {
-            socket.near = true;
-        }
-    }
-
-    /// Where this socket, which was just dialled, leads to.
-    pub fn leads_to(&mut self, socket: SocketId, source: Source) {
-        if let Some(socket) = self.sockets.get_mut(socket)
-            && let Phase::Greeting { .. } = socket.phase
-        {
-            socket.source = source;
         }
     }
 
@@ -399,6 +293,115 @@ impl Machine {
         let running = dials + self.sockets.shaking().filter(|(_, socket)| greeting(socket)).count();
         for address in self.connection(node).listeners.take_unasked(CHECKS_MAX.saturating_sub(running)) {
             self.dial(now, Wanted::Check(node), address);
+        }
+    }
+}
+
+impl Machine {
+    /// Whether this dial may lead to this host, or to a process on it: not if its address was only told, and
+    /// over a network. The driver has to look, since a name may stand for any host.
+    pub fn may_dial_here(&self, dial: DialId) -> bool {
+        self.endpoint.config.dial_local
+            || self.endpoint.dials.get(&dial).is_none_or(|dial| dial.told.is_none_or(|(near, _)| near))
+    }
+
+    /// Somebody has answered a probe. If it is who was meant, the relay is left: this node must not hear anything on the old socket after it has said on the new
+    /// one what it has seen.
+    pub(super) fn probed(&mut self, now: Time, node: NodeId, there: NodeId, address: String) {
+        if there != node || self.endpoint.leaving {
+            return;
+        }
+        let connection = self.endpoint.connection(node);
+        connection.book.owns(&address);
+        connection.book.prefer(address);
+        if let Some(socket) = connection.socket().filter(|socket| is_relayed(*socket)) {
+            self.close(now, socket, Closed::Superseded);
+        }
+    }
+
+    /// The socket that was asked for is there.
+    pub fn dialled(&mut self, now: Time, id: DialId, socket: SocketId) {
+        let Some(dial) = self.endpoint.end_dial(id) else {
+            return self.endpoint.act_close(socket, Closed::Superseded);
+        };
+        if let Wanted::Node(node) = dial.wanted {
+            // A socket of one's own is better than one that is still to be relayed.
+            let instead = self.stop_relaying(now, node);
+            let connection = self.endpoint.connection(node);
+            let stands = instead || connection.dialling.running == Some(Attempt::Dial(id));
+            if !stands || !matches!(connection.carried, Carried::Lost { .. }) {
+                if stands {
+                    connection.dialling.running = None;
+                }
+                return self.endpoint.act_close(socket, Closed::Superseded);
+            }
+            if !instead && self.endpoint.unconfirmed(node).next().is_some() && self.endpoint.yields(now, node) {
+                return self.endpoint.act_close(socket, Closed::Superseded);
+            }
+        }
+        self.endpoint.greet(now, dial.wanted, dial.address, socket);
+    }
+
+    /// There is no socket to be had.
+    pub fn dial_failed(&mut self, now: Time, id: DialId, why: String) {
+        if let Some(Dial { wanted: Wanted::Node(node), address, .. }) = self.endpoint.dials.get(&id)
+            && let Some(connection) = self.endpoint.connections.get_mut(*node)
+        {
+            connection.listeners.not_refused(address);
+        }
+        self.endpoint.no_socket(now, id, why);
+    }
+
+    /// There is no socket to be had, since no process listens there. `near`: on this host. A dial that has
+    /// not been answered, or could not be made, has [failed](Self::dial_failed): only a refusal may say that
+    /// a node is dead.
+    pub fn dial_refused(&mut self, now: Time, id: DialId, near: bool, why: String) {
+        if let Some(Dial { wanted: Wanted::Node(node), address, .. }) = self.endpoint.dials.get(&id) {
+            let (node, address) = (*node, address.clone());
+            if self.refuses(now, node, &address, near) {
+                self.endpoint.end_dial(id);
+                return;
+            }
+        }
+        self.endpoint.no_socket(now, id, why);
+    }
+
+    /// A dial for the connection with that node was refused, or answered by another node. `true`: it is dead,
+    /// and its connection over.
+    pub(super) fn refuses(&mut self, now: Time, node: NodeId, address: &str, near: bool) -> bool {
+        let Some(connection) = self.endpoint.connections.get_mut(node) else { return false };
+        // A dial that outlasts its need, or is for another node, says nothing of the next loss.
+        let needed = matches!(connection.carried, Carried::Lost { .. }) && !connection.dialling.for_others;
+        if !needed || self.endpoint.replaced.is_some() {
+            return false;
+        }
+        connection.listeners.refused(now, address, near);
+        let Some(at) = connection.listeners.dead_at() else { return false };
+        self.die(now, node, Down::Died(at));
+        true
+    }
+
+    /// The host at the other end of this socket, as it is seen from here and written in an address.
+    pub fn comes_from(&mut self, socket: SocketId, host: String) {
+        if let Some(socket) = self.endpoint.sockets.get_mut(socket) {
+            socket.host = Some(host);
+        }
+    }
+
+    /// The other end of this socket, which was just dialled or accepted, is on this host: so the addresses at
+    /// which that node listens can be dialled at no cost, to know them when they refuse.
+    pub fn is_near(&mut self, socket: SocketId) {
+        if let Some(socket) = self.endpoint.sockets.get_mut(socket) {
+            socket.near = true;
+        }
+    }
+
+    /// Where this socket, which was just dialled, leads to.
+    pub fn leads_to(&mut self, socket: SocketId, source: Source) {
+        if let Some(socket) = self.endpoint.sockets.get_mut(socket)
+            && let Phase::Greeting { .. } = socket.phase
+        {
+            socket.source = source;
         }
     }
 }

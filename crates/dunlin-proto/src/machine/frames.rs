@@ -6,10 +6,10 @@ use bytes::{Bytes, BytesMut};
 use dunlin_schema::Difference;
 
 use super::socket_table::{Phase, Socket};
-use super::{Action, Closed, Machine};
-use crate::connection::outbox::Recalled;
+use super::{Action, Closed, Endpoint, Machine};
+use crate::channel::Peers;
 use crate::connection::{Carried, Down};
-use crate::id::{ChannelId, Life, NodeId, SocketId};
+use crate::id::{Life, NodeId, SocketId};
 use crate::planted::planted;
 use crate::time::Time;
 use crate::wire::codec::{self, WireError};
@@ -20,6 +20,27 @@ const LEFT_MAX: usize = 64;
 
 /// Answers to one node take so many bytes at most, if it does not read them.
 pub(super) const CONTROL_MAX: usize = 4 << 20;
+
+impl Endpoint {
+    /// The other side says that it lives. If this one would have to say so soon, it does at once: so of two idle nodes
+    /// one has its timer fire, and the other only reads and writes.
+    fn beats_back(&mut self, now: Time, node: NodeId) {
+        if let Some(connection) = self.connections.get_mut(node)
+            && now >= connection.said + self.config.heartbeat / 2
+            && let Some(socket) = connection.socket()
+        {
+            connection.beats_back = true;
+            self.act_write(socket);
+        }
+    }
+
+    pub(crate) fn compares(&mut self, now: Time, node: NodeId, steps: u64) {
+        self.steps += steps;
+        if let Some(connection) = self.connections.get_mut(node) {
+            connection.chatter.compares(now, steps);
+        }
+    }
+}
 
 impl Machine {
     /// `begun`: the caller has the beginning of a frame behind these bytes.
@@ -34,8 +55,8 @@ impl Machine {
     ) {
         // Whole frames are read where they arrived; only one that is split between two arrivals is put together.
         let mut bytes = bytes;
-        let Some(connection) = self.connections.get_mut(node) else { return };
-        connection.hears(now, &self.config);
+        let Some(connection) = self.endpoint.connections.get_mut(node) else { return };
+        connection.hears(now, &self.endpoint.config);
         connection.traffic.read += (arrived.len() + bytes.len()) as u64;
         loop {
             let next = if arrived.is_empty() { codec::next(&bytes) } else { codec::next(&arrived) };
@@ -66,11 +87,11 @@ impl Machine {
             if let Err(why) = self.hear(now, node, frame) {
                 return self.violation(now, node, why);
             }
-            if !self.has_room_for_answers(node) {
+            if !self.endpoint.has_room_for_answers(node) {
                 return self.violation(now, node, "it does not read what it asks for");
             }
             // What was heard may have ended the socket.
-            match self.sockets.get(id) {
+            match self.endpoint.sockets.get(id) {
                 Some(Socket { phase: Phase::Carries(_), .. }) => {}
                 _ => return,
             }
@@ -79,20 +100,20 @@ impl Machine {
         if !arrived.is_empty() {
             self.wait(now, id, &mut arrived, 1);
         }
-        if let Some(socket) = self.sockets.get_mut(id) {
+        if let Some(socket) = self.endpoint.sockets.get_mut(id) {
             socket.arrived = arrived;
         }
-        let ack_delay = self.config.ack_delay;
-        let Some(connection) = self.connections.get_mut(node) else { return };
+        let ack_delay = self.endpoint.config.ack_delay;
+        let Some(connection) = self.endpoint.connections.get_mut(node) else { return };
         connection.inbox.within_frame = within_frame;
         // It counts when it is read.
         connection.traffic.read -= rest;
         if connection.inbox.heard() != connection.inbox.acked {
-            if connection.inbox.must_acknowledge(&self.config) {
-                self.act_write(id);
+            if connection.inbox.must_acknowledge(&self.endpoint.config) {
+                self.endpoint.act_write(id);
             } else if connection.ack_at.is_none() {
                 connection.ack_at = Some(now + ack_delay);
-                self.due_at(node, now + ack_delay);
+                self.endpoint.due_at(node, now + ack_delay);
             }
         }
     }
@@ -101,7 +122,7 @@ impl Machine {
     /// That node has said something that it may not say, in a message that is the driver's to judge: the connection is
     /// over.
     pub fn broke_the_protocol(&mut self, now: Time, node: NodeId, why: &str) {
-        if self.connections.get(node).is_some_and(|connection| connection.was_up) {
+        if self.endpoint.connections.get(node).is_some_and(|connection| connection.was_up) {
             self.violation(now, node, why);
         }
     }
@@ -113,10 +134,10 @@ impl Machine {
     pub(crate) fn hear(&mut self, now: Time, node: NodeId, frame: Frame) -> Result<(), &'static str> {
         let unnumbered =
             planted!(TakenUnnumbered) && matches!(frame, Frame::FromHome(_, crate::wire::FromHome::Taken(_)));
-        let numbered = frame.is_numbered() && !unnumbered && !self.is_me(node);
+        let numbered = frame.is_numbered() && !unnumbered && !self.endpoint.is_me(node);
         if numbered {
-            let connection = self.connections.get_or_insert(node, |_| {});
-            connection.outbox.meets(now, false, &frame, &self.config);
+            let connection = self.endpoint.connections.get_or_insert(node, |_| {});
+            connection.outbox.meets(now, false, &frame, &self.endpoint.config);
             let inbox = &mut connection.inbox;
             if inbox.again > 0 {
                 inbox.again -= 1;
@@ -134,16 +155,16 @@ impl Machine {
         }
         match frame {
             Frame::Heartbeat => {
-                self.hears_nothing(now, node);
-                self.beats_back(now, node);
+                self.endpoint.hears_nothing(now, node);
+                self.endpoint.beats_back(now, node);
             }
             Frame::Confirm { .. } if planted!(UnconfirmedResumed) => {}
             Frame::Confirm { .. } => return Err("a confirmation that is not the first frame"),
             Frame::Ack { seen } => {
-                let connection = self.connections.get_mut(node).ok_or("an acknowledgement from nobody")?;
-                let was_full = !connection.outbox.has_something(&self.config);
+                let connection = self.endpoint.connections.get_mut(node).ok_or("an acknowledgement from nobody")?;
+                let was_full = !connection.outbox.has_something(&self.endpoint.config);
                 let before = connection.outbox.acked();
-                if !connection.outbox.acknowledge(now, seen, &self.config) {
+                if !connection.outbox.acknowledge(now, seen, &self.endpoint.config) {
                     return Err("an acknowledgement of what was not sent");
                 }
                 if seen > before {
@@ -152,77 +173,71 @@ impl Machine {
                     connection.chatter.hears(now);
                 }
                 if was_full
-                    && connection.outbox.has_something(&self.config)
+                    && connection.outbox.has_something(&self.endpoint.config)
                     && let Some(socket) = connection.socket()
                 {
-                    self.act_write(socket);
+                    self.endpoint.act_write(socket);
                 }
             }
             Frame::Goodbye => {
                 // So that the other side knows that all it said was heard, its goodbye too.
-                let seen = self.connection(node).inbox.seen;
-                if let Some(socket) = self.connection(node).socket() {
+                let seen = self.endpoint.connection(node).inbox.seen;
+                if let Some(socket) = self.endpoint.connection(node).socket() {
                     let mut last = BytesMut::new();
                     codec::encode(&Frame::Ack { seen }, &mut last);
-                    self.part(now, socket, last.freeze(), Closed::Over);
-                    self.connection(node).carried = Carried::Idle;
+                    self.endpoint.part(now, socket, last.freeze(), Closed::Over);
+                    self.endpoint.connection(node).carried = Carried::Idle;
                 }
                 self.die(now, node, Down::Left);
-                self.left.push_back(node);
-                if self.left.len() > LEFT_MAX {
-                    self.left.pop_front();
+                self.endpoint.left.push_back(node);
+                if self.endpoint.left.len() > LEFT_MAX {
+                    self.endpoint.left.pop_front();
                 }
             }
-            Frame::FromHome(channel, said) => self.hear_home(now, node, channel, said)?,
-            Frame::ToHome(channel, said) => self.hear_sender(now, node, channel, said)?,
+            Frame::FromHome(channel, said) => {
+                let (channels, peers) = self.at(now);
+                channels.hear_home(peers, node, channel, said)?;
+            }
+            Frame::ToHome(channel, said) => {
+                if !self.endpoint.is_me(node) && self.endpoint.connection(node).inbox.is_within_value(channel) {
+                    return Err("something else within a value");
+                }
+                let (channels, peers) = self.at(now);
+                channels.hear_sender(peers, node, channel, said)?;
+            }
             Frame::More(channel, piece) => {
-                self.connection(node).inbox.stalled = Duration::ZERO;
-                self.more(now, node, channel, &piece)?;
+                let inbox = &mut self.endpoint.connection(node).inbox;
+                inbox.stalled = Duration::ZERO;
+                let arrived = inbox.more(channel, &piece);
+                let (channels, peers) = self.at(now);
+                channels.piece_arrived(peers, node, channel, arrived)?;
             }
             Frame::Cut(channel) => {
-                let inbox = &mut self.connection(node).inbox;
+                let inbox = &mut self.endpoint.connection(node).inbox;
                 let charge = inbox.cut(channel).ok_or("a cut of what has not begun")?;
-                self.give_back(node, channel, charge);
+                self.channels.give_back(&mut self.endpoint, node, channel, charge);
             }
-            Frame::Travel(channel, said) => self.hear_travel(now, node, channel, said)?,
+            Frame::Travel(channel, said) => {
+                let (channels, peers) = self.at(now);
+                channels.hear_travel(peers, node, channel, said)?;
+            }
             Frame::Relay(said) => self.hear_relay(now, node, said)?,
             Frame::Memory(said) => self.hear_memory(node, said)?,
-            Frame::Read(channel, read) => self.hear_read(now, node, channel, read),
+            Frame::Read(channel, read) => {
+                let (channels, peers) = self.at(now);
+                channels.hear_read(peers, node, channel, read);
+            }
             Frame::Names(said) => {
-                let met = if self.is_me(node) { Some(self.me.incarnation) } else { self.connection(node).met };
+                let met = if self.endpoint.is_me(node) {
+                    Some(self.endpoint.me.incarnation)
+                } else {
+                    self.endpoint.connection(node).met
+                };
                 let incarnation = met.expect("it has shaken hands");
-                self.actions.push_back(Action::Names(Life { node, incarnation }, said));
+                self.endpoint.actions.push_back(Action::Names(Life { node, incarnation }, said));
             }
         }
         Ok(())
-    }
-
-    /// The other side says that it lives. If this one would have to say so soon, it does at once: so of two idle nodes
-    /// one has its timer fire, and the other only reads and writes.
-    fn beats_back(&mut self, now: Time, node: NodeId) {
-        if let Some(connection) = self.connections.get_mut(node)
-            && now >= connection.said + self.config.heartbeat / 2
-            && let Some(socket) = connection.socket()
-        {
-            connection.beats_back = true;
-            self.act_write(socket);
-        }
-    }
-
-    /// A frame of that node has said nothing that changes anything: its socket is [read slower](Self::paused_until) if
-    /// there are too many of them.
-    pub fn hears_nothing(&mut self, now: Time, node: NodeId) {
-        if let Some(connection) = self.connections.get_mut(node) {
-            connection.chatter.hears(now);
-        }
-    }
-
-    /// Comparisons of schemas that this node has brought about took so many steps: its socket is [read slower](Self::paused_until) if there are too many of them.
-    pub fn compares(&mut self, now: Time, node: NodeId, steps: u64) {
-        self.steps += steps;
-        if let Some(connection) = self.connections.get_mut(node) {
-            connection.chatter.compares(now, steps);
-        }
     }
 
     /// What keeps `there`, of which that node has said, from `here`: as [`difference`](crate::difference), counted as what that node has brought about.
@@ -233,23 +248,23 @@ impl Machine {
         here: &Declaration,
         there: &Declaration,
     ) -> Option<Difference> {
-        self.comparisons.begin_frame();
-        let difference = self.comparisons.difference(here, there);
-        let steps = self.comparisons.take_steps();
-        self.compares(now, node, steps);
+        self.endpoint.comparisons.begin_frame();
+        let difference = self.endpoint.comparisons.difference(here, there);
+        let steps = self.endpoint.comparisons.take_steps();
+        self.endpoint.compares(now, node, steps);
         difference
     }
 
     /// How many steps such comparisons have taken, of all nodes.
     pub fn steps(&self) -> u64 {
-        self.steps
+        self.endpoint.steps
     }
 
     /// Until when a socket is not to be read, if so much has come on it that says nothing that others would wait for it: heartbeats that follow each other at once, acknowledgements of nothing
     /// new, words about channels that are not here; or so many schemas that take long to [compare](Self::compares). After that, a little is read.
     pub fn paused_until(&self, now: Time, socket: SocketId) -> Option<Time> {
-        let Phase::Carries(node) = self.sockets.get(socket)?.phase else { return None };
-        self.connections.get(node)?.chatter.paused_until(now)
+        let Phase::Carries(node) = self.endpoint.sockets.get(socket)?.phase else { return None };
+        self.endpoint.connections.get(node)?.chatter.paused_until(now)
     }
 
     /// Says something of the name service to a node.
@@ -259,25 +274,11 @@ impl Machine {
     pub fn say_names(&mut self, now: Time, node: NodeId, said: Names) -> Result<(), WireError> {
         said.check()?;
         let is_own = matches!(said, Names::Declare { .. } | Names::Undeclare { .. });
-        self.say(now, node, Frame::Names(said));
+        self.endpoint.say(now, node, Frame::Names(said));
         // One frame may have thousands of answers, and for other nodes than its own.
-        if !is_own && !self.reserve_answers(node) {
+        if !is_own && !self.endpoint.reserve_answers(node) {
             self.violation(now, node, "it does not read what it asks for");
         }
         Ok(())
-    }
-
-    pub(crate) fn recall(&mut self, node: NodeId, channel: ChannelId, ticket: u64) -> Recalled {
-        if self.is_me(node) {
-            return Recalled::Sent;
-        }
-        let connection = self.connection(node);
-        let recalled = connection.outbox.recall(channel, ticket);
-        if recalled == Recalled::Unsent
-            && let Some(socket) = connection.socket()
-        {
-            self.act_write(socket);
-        }
-        recalled
     }
 }

@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::dialling::REDIALS;
 use super::socket_table::{Phase, Promise, Socket, Wanted};
-use super::{Action, Closed, Machine};
+use super::{Action, Closed, Endpoint, Machine};
 use crate::connection::{Attempt, Carried, Connection, Down, State};
 use crate::id::{ConnectionId, Incarnation, Life, NodeId, SocketId};
 use crate::identity::{confirm, confirmed, is_signed, prove, proven_by};
@@ -24,7 +24,7 @@ const DISOWNED_MAX: usize = 8;
 /// For so long a dial gives way to a socket of the other node's, which that node is about to confirm.
 const YIELD: Duration = Duration::from_millis(100);
 
-impl Machine {
+impl Endpoint {
     /// Answers a `Hello` so: with proof, if the dialler is to believe that something has ended.
     pub(super) fn refuse(&mut self, now: Time, id: SocketId, why: Refusal, hello: &[u8]) {
         let answer = if why.ends_something() {
@@ -43,156 +43,8 @@ impl Machine {
         }
     }
 
-    /// At the dialled side.
-    pub(super) fn hello(&mut self, now: Time, id: SocketId, hello: Hello, message: &Bytes) {
-        let version = handshake::common(hello.versions).expect("its decoder has looked");
-        if hello.application != self.config.application {
-            let answer = Answer::Refused(Refusal::Application(self.config.application.clone()));
-            let stranger = Closed::Stranger { node: hello.me.node, application: hello.application };
-            return self.part(now, id, answer.encode(), stranger);
-        }
-        if let Some(why) = self.refuses_dialler(now, id, &hello) {
-            return self.refuse(now, id, why, message);
-        }
-        let introduces = hello.wanted == NodeId(0);
-        let node = hello.me.node;
-        let me = self.me;
-        let known = self.connections.get(node);
-        let met = known.map_or_else(|| self.former.met(node), |connection| connection.met);
-        if let Some(why) = self.refuses_life(met, hello.me.incarnation) {
-            return self.refuse(now, id, why, message);
-        }
-        let restarted = met.is_some_and(|met| hello.me.incarnation > met) && !planted!(RestartUnnoticed);
-        // What is said of a connection in an earlier life of that node says nothing of the present one.
-        let stands = known.filter(|_| !restarted);
-        let wanted_here = stands.is_some_and(|connection| connection.was_up || !connection.outbox.is_done());
-        if self.leaving && (introduces || !wanted_here) {
-            return self.refuse(now, id, Refusal::Busy, message);
-        }
-        let source = self.socket_source(id);
-        if !self.connections.admits(node, source, self.config.peers_max) {
-            // A dialler that only asks which node this is hears it, too: it would dial again for a connection, and go on
-            // trying.
-            return self.refuse(now, id, Refusal::Busy, message);
-        }
-        if introduces {
-            return self.introduce_myself(now, id, version, message);
-        }
-        // If it has met another life of this node, it hears of that, and of a new connection, from `Welcome`.
-        let said = match hello.met {
-            met if met == me.incarnation || met == Incarnation(0) => hello.resume,
-            _ => Resume::default(),
-        };
-        let mine = stands.map_or(ConnectionId::NONE, |connection| connection.id);
-        let goes_on = said.connection.is_some() && said.connection == mine;
-        // Until it is known which connection there is, each that this node has offered may be.
-        let is_unknown = said.connection.is_some() && !goes_on;
-        let offered_run = self.former.offered_run(now, hello.me, said.connection).filter(|_| is_unknown);
-        let offered_run = if is_unknown && planted!(ForgottenResumes) { offered_run.or(Some(1)) } else { offered_run };
-        if is_unknown && offered_run.is_none() {
-            let why = self.does_not_know(node, id, said.connection);
-            return self.refuse(now, id, why, message);
-        }
-        let their_attempt = stands.map_or(0, |connection| connection.their_attempt);
-        // What was answered, and is not confirmed, may come again: but not what its dialler had given up before.
-        let is_late = hello.attempt <= their_attempt || hello.attempt < self.former.attempt_answered(now, hello.me);
-        if is_late && !planted!(LateSocket) {
-            return self.refuse(now, id, Refusal::Late, message);
-        }
-        if let Some(Attempt::Hello(mine)) = known.and_then(|connection| connection.dialling.running)
-            && !planted!(CrossedKept)
-            && self.keeps_mine(node, mine, id)
-        {
-            return self.refuse(now, id, Refusal::Crossed, message);
-        }
-        // Where a new connection begins, nothing that either has said in an earlier one counts.
-        let begins = || Resume { run: 1, ..Resume::default() };
-        let here = stands.filter(|_| goes_on).map_or_else(begins, Connection::resume_point);
-        let (mut run, mut seen) = (here.run, 0);
-        if let Some(offered_run) = offered_run {
-            // The dialler has begun, and nothing of that has arrived.
-            run = offered_run.max(said.run);
-            run += u64::from(said.run == run && said.seen > 0);
-        }
-        if goes_on {
-            run = here.run.max(said.run);
-            seen = if said.run == run { said.seen } else { 0 };
-            let outbox = stands.filter(|_| run == here.run).map(|connection| &connection.outbox);
-            if outbox.is_some_and(|outbox| seen < outbox.acked()) && !planted!(LateSocket) {
-                // It has said itself, on another socket, that it has seen more: this one is older, and only
-                // arrives now.
-                return self.refuse(now, id, Refusal::Late, message);
-            }
-            if !outbox.map_or(seen == 0, |outbox| outbox.can_resume(seen)) {
-                // That cannot be: this life is over, for both.
-                (run, seen) = (run + 1, 0);
-            }
-        }
-        if run > limits::RUN {
-            return self.refuse(now, id, Refusal::Impossible, message);
-        }
-        let begins = !goes_on && offered_run.is_none();
-        let connection = if begins { self.random.connection() } else { said.connection };
-        let answered = Resume { connection, run, seen: if run == here.run { here.seen } else { 0 } };
-        let lives_on = goes_on && run == here.run && stands.is_some_and(|connection| connection.was_up);
-        if !lives_on {
-            // Nothing has been said in that run of it. The dialler may hear of it, and this node not hear that it has, and have no record any more of that
-            // node: if it has given up what was before, and needs nothing of it.
-            self.former.promise(now, hello.me, source, (connection, run), hello.attempt);
-        }
-        let (welcome, signed) = self.say_welcome(version, answered, message);
-        let promise = Promise {
-            dialler: hello.me,
-            key: hello.key,
-            signed,
-            attempt: hello.attempt,
-            addresses: hello.addresses,
-            bound: hello.bound,
-            seen,
-            before: mine,
-            answered,
-            begins,
-        };
-        let socket = self.sockets.get_mut(id).expect("it is the one that arrived");
-        socket.ready = Some(welcome);
-        if planted!(UnconfirmedResumed) {
-            return self.confirmed(now, id, promise);
-        }
-        self.sockets.is_answered(id, Box::new(promise));
-        self.act_write(id);
-    }
-
     fn socket_source(&self, id: SocketId) -> Source {
         self.sockets.get(id).map_or(Source::Unknown, |socket| socket.source)
-    }
-
-    /// Why whoever dials is refused, whatever it wants: it is not who it says, or means another node than this one.
-    fn refuses_dialler(&mut self, now: Time, id: SocketId, hello: &Hello) -> Option<Refusal> {
-        let meant = hello.wanted == NodeId(0) || hello.wanted == self.me.node;
-        // Its relay has said who dials.
-        let from = self.relays.from(id).unwrap_or(hello.me.node);
-        if self.identity.id_of(&hello.key) != Some(hello.me.node) {
-            return Some(Refusal::Unproven);
-        }
-        if !meant || from != hello.me.node {
-            return Some(Refusal::WrongNode(self.me.node));
-        }
-        if !is_signed(&*self.identity, hello) && !planted!(HelloUnchecked) {
-            // Else strangers could have the two wait for each other: what this answers holds up this node's own dial.
-            return Some(Refusal::Unproven);
-        }
-        if hello.me.node == self.me.node {
-            // Whichever of the two is the earlier one has to hear it.
-            self.hear_of_myself(now, hello.me.incarnation);
-            return Some(match hello.me.incarnation.cmp(&self.me.incarnation) {
-                Ordering::Less => Refusal::Stale(self.me.incarnation),
-                Ordering::Equal => Refusal::Myself,
-                Ordering::Greater => Refusal::WrongNode(self.me.node),
-            });
-        }
-        self.hear_of_myself(now, hello.met);
-        // It is to look for the later life, and not to take this one for it.
-        self.replaced.is_some().then_some(Refusal::Busy)
     }
 
     /// Why this life of a node is refused of which another one may have been met.
@@ -225,77 +77,6 @@ impl Machine {
         if is_relayed(mine) == is_relayed(theirs) { self.me.node < node } else { is_relayed(theirs) }
     }
 
-    /// At the dialled side: `Welcome` has arrived, and the dialler has proved its id. Until now nothing has changed
-    /// here for what it has said; something else may have changed it meanwhile.
-    pub(super) fn confirmed(&mut self, now: Time, id: SocketId, promise: Promise) {
-        let Promise { dialler, attempt, addresses, bound, seen, before, answered, begins, .. } = promise;
-        let Life { node, incarnation } = dialler;
-        let source = self.socket_source(id);
-        if self.replaced.is_some() || !self.connections.admits(node, source, self.config.peers_max) {
-            return self.close(now, id, Closed::Refused(Refusal::Busy));
-        }
-        let former = &mut self.former;
-        self.connections.comes(node, source, |connection| former.comes_back(node, connection));
-        let met = self.connection(node).met;
-        if let Some(why) = self.refuses_life(met, incarnation) {
-            return self.close(now, id, Closed::Refused(why));
-        }
-        if met.is_some_and(|met| incarnation > met) && !planted!(RestartUnnoticed) {
-            self.restarted(now, node);
-        }
-        let connection = self.connection(node);
-        if attempt <= connection.their_attempt && !planted!(LateSocket) {
-            return self.close(now, id, Closed::Refused(Refusal::Late));
-        }
-        connection.their_attempt = attempt;
-        connection.met = Some(incarnation);
-        if self.is_unproven_for_long(now, node) {
-            // The last socket is lost, and nothing has come of any for the whole grace period. The next
-            // handshake says that this life is over.
-            match self.connection(node).socket() {
-                Some(old) => self.close(now, old, Closed::Superseded),
-                None => self.give_up(now, node),
-            }
-            return self.close(now, id, Closed::Over);
-        }
-        let connection = self.connection(node);
-        if connection.id != answered.connection {
-            let stands = if connection.id.is_some() {
-                // One that began meanwhile, on a socket that the dialler had dialled before this one, it had when it said this hello, which names
-                // none: so it has given that up since. Of one that this side has dialled nothing of the kind is known.
-                connection.id == before || connection.is_theirs && begins
-            } else {
-                // What was offered may have begun on another socket meanwhile, and be over.
-                self.former.offered_run(now, dialler, answered.connection) == Some(answered.run)
-            };
-            if !stands && !planted!(ForgottenResumes) {
-                return self.close(now, id, Closed::Superseded);
-            }
-            // The dialler knows of none, or has never heard of this side's.
-            self.forgotten(now, node);
-            let connection = self.connection(node);
-            (connection.id, connection.is_theirs) = (answered.connection, true);
-        }
-        self.former.redeem(Life { node, incarnation });
-        let connection = self.connection(node);
-        if answered.run > connection.run {
-            self.end_life(now, node, Down::GivenUp, answered.run);
-        }
-        let connection = self.connection(node);
-        if answered.run < connection.run || answered.seen > connection.inbox.seen || !connection.outbox.can_resume(seen)
-        {
-            return self.close(now, id, Closed::Superseded);
-        }
-        connection.outbox.resume(seen);
-        connection.listeners.told(incarnation, &addresses, bound);
-        self.learn_first(node, id, &addresses);
-        self.carry_by(now, node, id);
-        // What has come on the old socket since the answer comes again.
-        let inbox = &mut self.connection(node).inbox;
-        inbox.again = inbox.seen - answered.seen;
-        inbox.acked = inbox.heard();
-    }
-
     /// It only wants to know who is here; it will dial again for a connection.
     pub(super) fn introduce_myself(&mut self, now: Time, id: SocketId, version: u16, hello: &[u8]) {
         let (welcome, _) = self.say_welcome(version, Resume::default(), hello);
@@ -315,106 +96,6 @@ impl Machine {
     pub(super) fn learn_first(&mut self, node: NodeId, socket: SocketId, addresses: &[String]) {
         let (near, source) = self.sockets.get(socket).map_or((false, Source::Unknown), |s| (s.is_near(), s.source));
         self.connection(node).book.hears_itself(addresses, near, source);
-    }
-
-    /// At the dialling side.
-    pub(super) fn welcome(&mut self, now: Time, id: SocketId, welcome: Welcome) {
-        let Some(Phase::Greeting { wanted, met: said_met, said, address, hello }) =
-            self.sockets.get(id).map(|socket| &socket.phase)
-        else {
-            return;
-        };
-        let (wanted, said_met, said, address, hello) = (*wanted, *said_met, *said, address.clone(), hello.clone());
-        let life = welcome.me;
-        let answer = Answer::Welcome(welcome.clone());
-        if proven_by(&*self.identity, &hello, &answer) != Some(life.node) && !planted!(WelcomeUnchecked) {
-            return self.close(now, id, Closed::Unproven(life.node));
-        }
-        let Wanted::Node(node) = wanted else {
-            self.sockets.remove(id);
-            self.act_close(id, Closed::Over);
-            return self.introduced_at(now, wanted, life, address);
-        };
-        if life.node != node {
-            return self.another_answers(now, id, node, Refusal::WrongNode(life.node));
-        }
-        if welcome.version < VERSIONS.0 || welcome.version > VERSIONS.1 {
-            return self.close(now, id, Closed::Refused(Refusal::Version((welcome.version, welcome.version))));
-        }
-        if self.is_overtaken(now, id, life, welcome.resume.connection, said_met, said) {
-            return self.close(now, id, Closed::Superseded);
-        }
-        let mut is_another = false;
-        let keeps_id = self.config.keeps_id;
-        // An offer that was named may be to a life that has said hello, and has not been met.
-        let known = Some(said_met).filter(|met| *met != Incarnation(0));
-        match self.connection(node).met.max(known) {
-            Some(met) if life.incarnation < met => {
-                return self.close(now, id, Closed::Refused(Refusal::Stale(met)));
-            }
-            Some(met) if life.incarnation > met && !keeps_id => {
-                return self.close(now, id, Closed::Refused(Refusal::AnotherLife(met)));
-            }
-            Some(met) if life.incarnation > met => {
-                self.restarted(now, node);
-                is_another = true;
-            }
-            _ => {}
-        }
-        let connection = self.connection(node);
-        connection.met = Some(life.incarnation);
-        let theirs = welcome.resume;
-        let may_begin = is_another || !said.connection.is_some();
-        if !(may_begin || theirs.connection == said.connection) || !theirs.connection.is_some() {
-            return self.close(now, id, Closed::Garbage("it goes on with another connection".to_owned()));
-        }
-        connection.is_theirs &= connection.id == theirs.connection;
-        connection.id = theirs.connection;
-        self.former.redeem(life);
-        let connection = self.connection(node);
-        if theirs.run > connection.run {
-            self.end_life(now, node, Down::GivenUp, theirs.run);
-        }
-        let connection = self.connection(node);
-        if theirs.run < connection.run || !connection.outbox.resume(theirs.seen) {
-            // It cannot go on from there: the next handshake says that this life is over.
-            let run = connection.run + 1;
-            self.end_life(now, node, Down::GivenUp, run);
-            return self.close(now, id, Closed::Over);
-        }
-        connection.dialling.running = None;
-        connection.listeners.told(life.incarnation, &welcome.addresses, welcome.bound);
-        // Where another one wanted it to be dialled it is known only by that word.
-        let for_others = connection.dialling.for_others || connection.dialling.reports;
-        if !is_relayed(id) {
-            if !for_others {
-                connection.listeners.reached(life.incarnation, &address);
-            }
-            connection.book.owns(&address);
-        }
-        self.learn_first(node, id, &welcome.addresses);
-        self.drop_answered(now, node, id);
-        let mut first = BytesMut::new();
-        codec::encode(&confirm(&*self.identity, &hello, &answer), &mut first);
-        self.sockets.get_mut(id).expect("the handshake went over it").ready = Some(first.freeze());
-        self.carry_by(now, node, id);
-    }
-
-    /// This node is at that address, and was dialled for no connection.
-    fn introduced_at(&mut self, now: Time, wanted: Wanted, there: Life, address: String) {
-        match wanted {
-            Wanted::Check(node) => {
-                if let Some(connection) = self.connections.get_mut(node).filter(|_| node == there.node) {
-                    connection.listeners.reached(there.incarnation, &address);
-                }
-            }
-            Wanted::Probe(node) => self.probed(now, node, there.node, address),
-            Wanted::Node(_) | Wanted::Anybody => {
-                self.keep(there.node, now + self.config.grace);
-                self.add_addresses(there.node, |book| book.owns(&address));
-                self.actions.push_back(Action::Introduced(address, Ok(there.node)));
-            }
-        }
     }
 
     /// Whether something has come meanwhile before the answer of that life, which names this connection, to what this node has
@@ -486,35 +167,363 @@ impl Machine {
         self.due_at(node, now + YIELD);
         true
     }
+}
+
+impl Machine {
+    /// At the dialled side.
+    pub(super) fn hello(&mut self, now: Time, id: SocketId, hello: Hello, message: &Bytes) {
+        let version = handshake::common(hello.versions).expect("its decoder has looked");
+        if hello.application != self.endpoint.config.application {
+            let answer = Answer::Refused(Refusal::Application(self.endpoint.config.application.clone()));
+            let stranger = Closed::Stranger { node: hello.me.node, application: hello.application };
+            return self.endpoint.part(now, id, answer.encode(), stranger);
+        }
+        if let Some(why) = self.refuses_dialler(now, id, &hello) {
+            return self.endpoint.refuse(now, id, why, message);
+        }
+        let introduces = hello.wanted == NodeId(0);
+        let node = hello.me.node;
+        let me = self.endpoint.me;
+        let known = self.endpoint.connections.get(node);
+        let met = known.map_or_else(|| self.endpoint.former.met(node), |connection| connection.met);
+        if let Some(why) = self.endpoint.refuses_life(met, hello.me.incarnation) {
+            return self.endpoint.refuse(now, id, why, message);
+        }
+        let restarted = met.is_some_and(|met| hello.me.incarnation > met) && !planted!(RestartUnnoticed);
+        // What is said of a connection in an earlier life of that node says nothing of the present one.
+        let stands = known.filter(|_| !restarted);
+        let wanted_here = stands.is_some_and(|connection| connection.was_up || !connection.outbox.is_done());
+        if self.endpoint.leaving && (introduces || !wanted_here) {
+            return self.endpoint.refuse(now, id, Refusal::Busy, message);
+        }
+        let source = self.endpoint.socket_source(id);
+        if !self.endpoint.connections.admits(node, source, self.endpoint.config.peers_max) {
+            // A dialler that only asks which node this is hears it, too: it would dial again for a connection, and go on
+            // trying.
+            return self.endpoint.refuse(now, id, Refusal::Busy, message);
+        }
+        if introduces {
+            return self.endpoint.introduce_myself(now, id, version, message);
+        }
+        // If it has met another life of this node, it hears of that, and of a new connection, from `Welcome`.
+        let said = match hello.met {
+            met if met == me.incarnation || met == Incarnation(0) => hello.resume,
+            _ => Resume::default(),
+        };
+        let mine = stands.map_or(ConnectionId::NONE, |connection| connection.id);
+        let goes_on = said.connection.is_some() && said.connection == mine;
+        // Until it is known which connection there is, each that this node has offered may be.
+        let is_unknown = said.connection.is_some() && !goes_on;
+        let offered_run = self.endpoint.former.offered_run(now, hello.me, said.connection).filter(|_| is_unknown);
+        let offered_run = if is_unknown && planted!(ForgottenResumes) { offered_run.or(Some(1)) } else { offered_run };
+        if is_unknown && offered_run.is_none() {
+            let why = self.endpoint.does_not_know(node, id, said.connection);
+            return self.endpoint.refuse(now, id, why, message);
+        }
+        let their_attempt = stands.map_or(0, |connection| connection.their_attempt);
+        // What was answered, and is not confirmed, may come again: but not what its dialler had given up before.
+        let is_late =
+            hello.attempt <= their_attempt || hello.attempt < self.endpoint.former.attempt_answered(now, hello.me);
+        if is_late && !planted!(LateSocket) {
+            return self.endpoint.refuse(now, id, Refusal::Late, message);
+        }
+        if let Some(Attempt::Hello(mine)) = known.and_then(|connection| connection.dialling.running)
+            && !planted!(CrossedKept)
+            && self.endpoint.keeps_mine(node, mine, id)
+        {
+            return self.endpoint.refuse(now, id, Refusal::Crossed, message);
+        }
+        // Where a new connection begins, nothing that either has said in an earlier one counts.
+        let begins = || Resume { run: 1, ..Resume::default() };
+        let here = stands.filter(|_| goes_on).map_or_else(begins, Connection::resume_point);
+        let (mut run, mut seen) = (here.run, 0);
+        if let Some(offered_run) = offered_run {
+            // The dialler has begun, and nothing of that has arrived.
+            run = offered_run.max(said.run);
+            run += u64::from(said.run == run && said.seen > 0);
+        }
+        if goes_on {
+            run = here.run.max(said.run);
+            seen = if said.run == run { said.seen } else { 0 };
+            let outbox = stands.filter(|_| run == here.run).map(|connection| &connection.outbox);
+            if outbox.is_some_and(|outbox| seen < outbox.acked()) && !planted!(LateSocket) {
+                // It has said itself, on another socket, that it has seen more: this one is older, and only
+                // arrives now.
+                return self.endpoint.refuse(now, id, Refusal::Late, message);
+            }
+            if !outbox.map_or(seen == 0, |outbox| outbox.can_resume(seen)) {
+                // That cannot be: this life is over, for both.
+                (run, seen) = (run + 1, 0);
+            }
+        }
+        if run > limits::RUN {
+            return self.endpoint.refuse(now, id, Refusal::Impossible, message);
+        }
+        let begins = !goes_on && offered_run.is_none();
+        let connection = if begins { self.endpoint.random.connection() } else { said.connection };
+        let answered = Resume { connection, run, seen: if run == here.run { here.seen } else { 0 } };
+        let lives_on = goes_on && run == here.run && stands.is_some_and(|connection| connection.was_up);
+        if !lives_on {
+            // Nothing has been said in that run of it. The dialler may hear of it, and this node not hear that it has, and have no record any more of that
+            // node: if it has given up what was before, and needs nothing of it.
+            self.endpoint.former.promise(now, hello.me, source, (connection, run), hello.attempt);
+        }
+        let (welcome, signed) = self.endpoint.say_welcome(version, answered, message);
+        let promise = Promise {
+            dialler: hello.me,
+            key: hello.key,
+            signed,
+            attempt: hello.attempt,
+            addresses: hello.addresses,
+            bound: hello.bound,
+            seen,
+            before: mine,
+            answered,
+            begins,
+        };
+        let socket = self.endpoint.sockets.get_mut(id).expect("it is the one that arrived");
+        socket.ready = Some(welcome);
+        if planted!(UnconfirmedResumed) {
+            return self.confirmed(now, id, promise);
+        }
+        self.endpoint.sockets.is_answered(id, Box::new(promise));
+        self.endpoint.act_write(id);
+    }
+
+    /// Why whoever dials is refused, whatever it wants: it is not who it says, or means another node than this one.
+    fn refuses_dialler(&mut self, now: Time, id: SocketId, hello: &Hello) -> Option<Refusal> {
+        let meant = hello.wanted == NodeId(0) || hello.wanted == self.endpoint.me.node;
+        // Its relay has said who dials.
+        let from = self.endpoint.relays.from(id).unwrap_or(hello.me.node);
+        if self.endpoint.identity.id_of(&hello.key) != Some(hello.me.node) {
+            return Some(Refusal::Unproven);
+        }
+        if !meant || from != hello.me.node {
+            return Some(Refusal::WrongNode(self.endpoint.me.node));
+        }
+        if !is_signed(&*self.endpoint.identity, hello) && !planted!(HelloUnchecked) {
+            // Else strangers could have the two wait for each other: what this answers holds up this node's own dial.
+            return Some(Refusal::Unproven);
+        }
+        if hello.me.node == self.endpoint.me.node {
+            // Whichever of the two is the earlier one has to hear it.
+            self.hear_of_myself(now, hello.me.incarnation);
+            return Some(match hello.me.incarnation.cmp(&self.endpoint.me.incarnation) {
+                Ordering::Less => Refusal::Stale(self.endpoint.me.incarnation),
+                Ordering::Equal => Refusal::Myself,
+                Ordering::Greater => Refusal::WrongNode(self.endpoint.me.node),
+            });
+        }
+        self.hear_of_myself(now, hello.met);
+        // It is to look for the later life, and not to take this one for it.
+        self.endpoint.replaced.is_some().then_some(Refusal::Busy)
+    }
+
+    /// At the dialled side: `Welcome` has arrived, and the dialler has proved its id. Until now nothing has changed
+    /// here for what it has said; something else may have changed it meanwhile.
+    pub(super) fn confirmed(&mut self, now: Time, id: SocketId, promise: Promise) {
+        let Promise { dialler, attempt, addresses, bound, seen, before, answered, begins, .. } = promise;
+        let Life { node, incarnation } = dialler;
+        let source = self.endpoint.socket_source(id);
+        if self.endpoint.replaced.is_some()
+            || !self.endpoint.connections.admits(node, source, self.endpoint.config.peers_max)
+        {
+            return self.close(now, id, Closed::Refused(Refusal::Busy));
+        }
+        let former = &mut self.endpoint.former;
+        self.endpoint.connections.comes(node, source, |connection| former.comes_back(node, connection));
+        let met = self.endpoint.connection(node).met;
+        if let Some(why) = self.endpoint.refuses_life(met, incarnation) {
+            return self.close(now, id, Closed::Refused(why));
+        }
+        if met.is_some_and(|met| incarnation > met) && !planted!(RestartUnnoticed) {
+            self.restarted(now, node);
+        }
+        let connection = self.endpoint.connection(node);
+        if attempt <= connection.their_attempt && !planted!(LateSocket) {
+            return self.close(now, id, Closed::Refused(Refusal::Late));
+        }
+        connection.their_attempt = attempt;
+        connection.met = Some(incarnation);
+        if self.endpoint.is_unproven_for_long(now, node) {
+            // The last socket is lost, and nothing has come of any for the whole grace period. The next
+            // handshake says that this life is over.
+            match self.endpoint.connection(node).socket() {
+                Some(old) => self.close(now, old, Closed::Superseded),
+                None => self.give_up(now, node),
+            }
+            return self.close(now, id, Closed::Over);
+        }
+        let connection = self.endpoint.connection(node);
+        if connection.id != answered.connection {
+            let stands = if connection.id.is_some() {
+                // One that began meanwhile, on a socket that the dialler had dialled before this one, it had when it said this hello, which names
+                // none: so it has given that up since. Of one that this side has dialled nothing of the kind is known.
+                connection.id == before || connection.is_theirs && begins
+            } else {
+                // What was offered may have begun on another socket meanwhile, and be over.
+                self.endpoint.former.offered_run(now, dialler, answered.connection) == Some(answered.run)
+            };
+            if !stands && !planted!(ForgottenResumes) {
+                return self.close(now, id, Closed::Superseded);
+            }
+            // The dialler knows of none, or has never heard of this side's.
+            self.forgotten(now, node);
+            let connection = self.endpoint.connection(node);
+            (connection.id, connection.is_theirs) = (answered.connection, true);
+        }
+        self.endpoint.former.redeem(Life { node, incarnation });
+        let connection = self.endpoint.connection(node);
+        if answered.run > connection.run {
+            self.end_life(now, node, Down::GivenUp, answered.run);
+        }
+        let connection = self.endpoint.connection(node);
+        if answered.run < connection.run || answered.seen > connection.inbox.seen || !connection.outbox.can_resume(seen)
+        {
+            return self.close(now, id, Closed::Superseded);
+        }
+        connection.outbox.resume(seen);
+        connection.listeners.told(incarnation, &addresses, bound);
+        self.endpoint.learn_first(node, id, &addresses);
+        self.carry_by(now, node, id);
+        // What has come on the old socket since the answer comes again.
+        let inbox = &mut self.endpoint.connection(node).inbox;
+        inbox.again = inbox.seen - answered.seen;
+        inbox.acked = inbox.heard();
+    }
+
+    /// At the dialling side.
+    pub(super) fn welcome(&mut self, now: Time, id: SocketId, welcome: Welcome) {
+        let Some(Phase::Greeting { wanted, met: said_met, said, address, hello }) =
+            self.endpoint.sockets.get(id).map(|socket| &socket.phase)
+        else {
+            return;
+        };
+        let (wanted, said_met, said, address, hello) = (*wanted, *said_met, *said, address.clone(), hello.clone());
+        let life = welcome.me;
+        let answer = Answer::Welcome(welcome.clone());
+        if proven_by(&*self.endpoint.identity, &hello, &answer) != Some(life.node) && !planted!(WelcomeUnchecked) {
+            return self.close(now, id, Closed::Unproven(life.node));
+        }
+        let Wanted::Node(node) = wanted else {
+            self.endpoint.sockets.remove(id);
+            self.endpoint.act_close(id, Closed::Over);
+            return self.introduced_at(now, wanted, life, address);
+        };
+        if life.node != node {
+            return self.another_answers(now, id, node, Refusal::WrongNode(life.node));
+        }
+        if welcome.version < VERSIONS.0 || welcome.version > VERSIONS.1 {
+            return self.close(now, id, Closed::Refused(Refusal::Version((welcome.version, welcome.version))));
+        }
+        if self.endpoint.is_overtaken(now, id, life, welcome.resume.connection, said_met, said) {
+            return self.close(now, id, Closed::Superseded);
+        }
+        let mut is_another = false;
+        let keeps_id = self.endpoint.config.keeps_id;
+        // An offer that was named may be to a life that has said hello, and has not been met.
+        let known = Some(said_met).filter(|met| *met != Incarnation(0));
+        match self.endpoint.connection(node).met.max(known) {
+            Some(met) if life.incarnation < met => {
+                return self.close(now, id, Closed::Refused(Refusal::Stale(met)));
+            }
+            Some(met) if life.incarnation > met && !keeps_id => {
+                return self.close(now, id, Closed::Refused(Refusal::AnotherLife(met)));
+            }
+            Some(met) if life.incarnation > met => {
+                self.restarted(now, node);
+                is_another = true;
+            }
+            _ => {}
+        }
+        let connection = self.endpoint.connection(node);
+        connection.met = Some(life.incarnation);
+        let theirs = welcome.resume;
+        let may_begin = is_another || !said.connection.is_some();
+        if !(may_begin || theirs.connection == said.connection) || !theirs.connection.is_some() {
+            return self.close(now, id, Closed::Garbage("it goes on with another connection".to_owned()));
+        }
+        connection.is_theirs &= connection.id == theirs.connection;
+        connection.id = theirs.connection;
+        self.endpoint.former.redeem(life);
+        let connection = self.endpoint.connection(node);
+        if theirs.run > connection.run {
+            self.end_life(now, node, Down::GivenUp, theirs.run);
+        }
+        let connection = self.endpoint.connection(node);
+        if theirs.run < connection.run || !connection.outbox.resume(theirs.seen) {
+            // It cannot go on from there: the next handshake says that this life is over.
+            let run = connection.run + 1;
+            self.end_life(now, node, Down::GivenUp, run);
+            return self.close(now, id, Closed::Over);
+        }
+        connection.dialling.running = None;
+        connection.listeners.told(life.incarnation, &welcome.addresses, welcome.bound);
+        // Where another one wanted it to be dialled it is known only by that word.
+        let for_others = connection.dialling.for_others || connection.dialling.reports;
+        if !is_relayed(id) {
+            if !for_others {
+                connection.listeners.reached(life.incarnation, &address);
+            }
+            connection.book.owns(&address);
+        }
+        self.endpoint.learn_first(node, id, &welcome.addresses);
+        self.drop_answered(now, node, id);
+        let mut first = BytesMut::new();
+        codec::encode(&confirm(&*self.endpoint.identity, &hello, &answer), &mut first);
+        self.endpoint.sockets.get_mut(id).expect("the handshake went over it").ready = Some(first.freeze());
+        self.carry_by(now, node, id);
+    }
+
+    /// This node is at that address, and was dialled for no connection.
+    fn introduced_at(&mut self, now: Time, wanted: Wanted, there: Life, address: String) {
+        match wanted {
+            Wanted::Check(node) => {
+                if let Some(connection) = self.endpoint.connections.get_mut(node).filter(|_| node == there.node) {
+                    connection.listeners.reached(there.incarnation, &address);
+                }
+            }
+            Wanted::Probe(node) => self.probed(now, node, there.node, address),
+            Wanted::Node(_) | Wanted::Anybody => {
+                self.endpoint.keep(there.node, now + self.endpoint.config.grace);
+                self.endpoint.add_addresses(there.node, |book| book.owns(&address));
+                self.endpoint.actions.push_back(Action::Introduced(address, Ok(there.node)));
+            }
+        }
+    }
 
     pub(super) fn drop_answered(&mut self, now: Time, node: NodeId, mine: SocketId) {
-        let dropped: Vec<SocketId> = self.unconfirmed(node).filter(|id| self.keeps_mine(node, mine, *id)).collect();
+        let dropped: Vec<SocketId> =
+            self.endpoint.unconfirmed(node).filter(|id| self.endpoint.keeps_mine(node, mine, *id)).collect();
         dropped.into_iter().for_each(|id| self.close(now, id, Closed::Superseded));
     }
 
     /// A refusal that ends something: by which node, if it has proved that.
     pub(super) fn over(&mut self, now: Time, id: SocketId, answer: &Answer) {
-        let Some(Phase::Greeting { hello, .. }) = self.sockets.get(id).map(|socket| &socket.phase) else { return };
+        let Some(Phase::Greeting { hello, .. }) = self.endpoint.sockets.get(id).map(|socket| &socket.phase) else {
+            return;
+        };
         let Answer::Over(why, _) = answer else { return };
-        let by = proven_by(&*self.identity, hello, answer);
+        let by = proven_by(&*self.endpoint.identity, hello, answer);
         self.refused(now, id, why.clone(), by);
     }
 
     /// `by`: the node that has proved that it says so.
     pub(super) fn refused(&mut self, now: Time, id: SocketId, why: Refusal, by: Option<NodeId>) {
-        let Some(Phase::Greeting { wanted, said, address, .. }) = self.sockets.get(id).map(|socket| &socket.phase)
+        let Some(Phase::Greeting { wanted, said, address, .. }) =
+            self.endpoint.sockets.get(id).map(|socket| &socket.phase)
         else {
             return;
         };
         let (wanted, said, address) = (*wanted, *said, address.clone());
         if wanted == Wanted::Anybody && why == Refusal::Myself {
             // That is an answer as well: the address leads to this node.
-            self.sockets.remove(id);
-            self.act_close(id, Closed::Refused(why));
-            return self.actions.push_back(Action::Introduced(address, Ok(self.me.node)));
+            self.endpoint.sockets.remove(id);
+            self.endpoint.act_close(id, Closed::Refused(why));
+            return self.endpoint.actions.push_back(Action::Introduced(address, Ok(self.endpoint.me.node)));
         }
         if let Wanted::Node(node) = wanted {
-            let connection = self.connection(node);
+            let connection = self.endpoint.connection(node);
             connection.dialling.answered = true;
             // The node of a connection that was up belongs to this application, and is not this node: the
             // address leads elsewhere.
@@ -554,7 +563,7 @@ impl Machine {
             )
         {
             // (If this node is replaced, the connection is over as all the others are.)
-            if self.replaced.is_none() {
+            if self.endpoint.replaced.is_none() {
                 self.die(now, node, Down::Refused(why));
             }
         }
@@ -563,46 +572,48 @@ impl Machine {
     /// That node has nothing of the connection any more, and whatever of it was not acknowledged may have been heard or
     /// not: it is over. The next hello begins another one.
     fn begin_anew(&mut self, now: Time, id: SocketId, node: NodeId, said: ConnectionId, why: Refusal) {
-        let connection = self.connection(node);
+        let connection = self.endpoint.connection(node);
         let is_meant = connection.id == said || !connection.id.is_some();
         let stands = connection.dialling.running == Some(Attempt::Hello(id)) && is_meant;
         if !stands {
             return self.close(now, id, Closed::Refused(why));
         }
         if !self.stop_relaying(now, node) {
-            self.connection(node).dialling.running = None;
-            self.sockets.remove(id);
-            self.act_close(id, Closed::Refused(why));
+            self.endpoint.connection(node).dialling.running = None;
+            self.endpoint.sockets.remove(id);
+            self.endpoint.act_close(id, Closed::Refused(why));
         }
         self.forgotten(now, node);
-        self.former.is_unknown_to(node, said);
-        self.connection(node).dialling.unknown += 1;
-        self.connect(now, node);
-        let connection = self.connection(node);
+        self.endpoint.former.is_unknown_to(node, said);
+        self.endpoint.connection(node).dialling.unknown += 1;
+        self.endpoint.connect(now, node);
+        let connection = self.endpoint.connection(node);
         if matches!(connection.carried, Carried::Lost { .. }) && connection.dialling.running.is_none() {
             connection.dialling.next = Some(connection.dialling.at_once.next(now, REDIALS));
-            self.dial_if_due(now, node);
-            self.seek_help(now, node);
+            self.endpoint.dial_if_due(now, node);
+            self.endpoint.seek_help(now, node);
         }
     }
 
     /// At the address that was dialled for the connection with that node another one answers.
     pub(super) fn another_answers(&mut self, now: Time, id: SocketId, node: NodeId, why: Refusal) {
-        let Some(Socket { phase: Phase::Greeting { address, .. }, near, .. }) = self.sockets.get(id) else { return };
+        let Some(Socket { phase: Phase::Greeting { address, .. }, near, .. }) = self.endpoint.sockets.get(id) else {
+            return;
+        };
         let (address, near) = (address.clone(), *near);
         if is_relayed(id) || !self.refuses(now, node, &address, near) {
-            self.sockets.remove(id);
-            self.act_close(id, Closed::Refused(why.clone()));
-            self.attempt_failed(now, node, Attempt::Hello(id), why.to_string());
+            self.endpoint.sockets.remove(id);
+            self.endpoint.act_close(id, Closed::Refused(why.clone()));
+            self.endpoint.attempt_failed(now, node, Attempt::Hello(id), why.to_string());
         }
     }
 
     /// A socket takes up a connection.
     pub(super) fn carry_by(&mut self, now: Time, node: NodeId, id: SocketId) {
-        self.is_reached(node);
-        self.connections.is_met(node);
-        let leaving = self.leaving;
-        let connection = self.connection(node);
+        self.endpoint.is_reached(node);
+        self.endpoint.connections.is_met(node);
+        let leaving = self.endpoint.leaving;
+        let connection = self.endpoint.connection(node);
         let state = if connection.was_up {
             State::Resumed
         } else {
@@ -638,43 +649,45 @@ impl Machine {
         connection.inbox.unacked_bytes = 0;
         connection.inbox.within_frame = false;
         connection.ack_at = None;
-        let socket = self.sockets.carries(id, node).expect("the handshake went over it");
+        let socket = self.endpoint.sockets.carries(id, node).expect("the handshake went over it");
         let (source, near) = (socket.source, socket.near);
-        if let Some(connection) = self.connections.get_mut(node) {
-            connection.inbox.account.comes_from(source, &mut self.pool);
+        if let Some(connection) = self.endpoint.connections.get_mut(node) {
+            connection.inbox.account.comes_from(source, &mut self.endpoint.pool);
         }
         if near {
-            self.check_listeners(now, node);
+            self.endpoint.check_listeners(now, node);
         }
         if let Carried::By(old) = before {
             // The other side has noticed before this one that it is lost.
-            self.sockets.remove(old);
-            self.act_close(old, Closed::Superseded);
-            self.actions.push_back(Action::Connection(node, State::Lost(now)));
+            self.endpoint.sockets.remove(old);
+            self.endpoint.act_close(old, Closed::Superseded);
+            self.endpoint.actions.push_back(Action::Connection(node, State::Lost(now)));
         }
         if let Some(socket) = hello {
-            self.sockets.remove(socket);
-            self.act_close(socket, Closed::Superseded);
+            self.endpoint.sockets.remove(socket);
+            self.endpoint.act_close(socket, Closed::Superseded);
         }
         #[cfg(feature = "planted")]
         if planted!(CreditsDoubled) && state == State::Resumed {
-            self.grant_again(now, node);
+            let (channels, peers) = self.at(now);
+            channels.grant_again(peers, node);
         }
         let is_new = matches!(state, State::Up(_));
-        self.actions.push_back(Action::Connection(node, state));
-        if let Some(relay) = self.relays.by(id) {
-            self.actions.push_back(Action::Connection(node, State::Relayed(relay)));
+        self.endpoint.actions.push_back(Action::Connection(node, state));
+        if let Some(relay) = self.endpoint.relays.by(id) {
+            self.endpoint.actions.push_back(Action::Connection(node, State::Relayed(relay)));
             // What is relayed does not relay: else two could end up relaying each other's connection to the other.
             self.end_streams(now, node, true);
-            self.probe_later(now, node);
+            self.endpoint.probe_later(now, node);
         }
         if is_new {
-            if self.config.relayed && !is_relayed(id) {
-                self.say(now, node, Frame::Relay(Relay::Admit));
+            if self.endpoint.config.relayed && !is_relayed(id) {
+                self.endpoint.say(now, node, Frame::Relay(Relay::Admit));
             }
-            self.take_anew(now, node);
+            let (channels, peers) = self.at(now);
+            channels.take_anew(peers, node);
         }
-        self.due_at(node, now + self.config.first_heartbeat().min(self.config.silence));
-        self.act_write(id);
+        self.endpoint.due_at(node, now + self.endpoint.config.first_heartbeat().min(self.endpoint.config.silence));
+        self.endpoint.act_write(id);
     }
 }

@@ -1,6 +1,6 @@
 //! The end of a connection's life, and of all of them when this node is replaced.
 
-use super::{Action, Closed, Machine};
+use super::{Action, Closed, Endpoint, Machine};
 use crate::connection::{Attempt, Carried, Down, State};
 use crate::id::{ConnectionId, Incarnation, NodeId};
 use crate::planted::planted;
@@ -8,18 +8,20 @@ use crate::time::Time;
 use crate::wire::handshake::Refusal;
 use crate::wire::limits;
 
-impl Machine {
+impl Endpoint {
     /// Whether a connection that has been up has lost its sockets, and proved nothing, for the whole grace
     /// period.
     pub(super) fn is_unproven_for_long(&self, now: Time, node: NodeId) -> bool {
         let Some(connection) = self.connections.get(node) else { return false };
         connection.was_up && connection.unproven.is_some_and(|since| now >= since + self.config.grace)
     }
+}
 
+impl Machine {
     /// The grace period is over.
     pub(super) fn give_up(&mut self, now: Time, node: NodeId) {
-        let replaced = self.replaced;
-        let connection = self.connection(node);
+        let replaced = self.endpoint.replaced;
+        let connection = self.endpoint.connection(node);
         let since = match connection.carried {
             Carried::Lost { since, .. } => since,
             _ => now,
@@ -39,14 +41,18 @@ impl Machine {
     /// Some others know that, and have ended their connections with this one; the rest may learn it at any time, or never. To those it would speak for the later life: say that it has
     /// not what that one has, for one thing. So it ends all connections, as if it had crashed, and lets nobody in.
     pub(super) fn hear_of_myself(&mut self, now: Time, met: Incarnation) {
-        if !self.config.keeps_id || met <= self.me.incarnation || self.replaced.is_some() || planted!(ReplacedGoesOn) {
+        if !self.endpoint.config.keeps_id
+            || met <= self.endpoint.me.incarnation
+            || self.endpoint.replaced.is_some()
+            || planted!(ReplacedGoesOn)
+        {
             return;
         }
-        self.replaced = Some(met);
-        for node in self.connections.nodes() {
-            let connection = self.connection(node);
+        self.endpoint.replaced = Some(met);
+        for node in self.endpoint.connections.nodes() {
+            let connection = self.endpoint.connection(node);
             if connection.dialling.for_others {
-                self.forget_dial_back(node);
+                self.endpoint.forget_dial_back(node);
             } else if !matches!(connection.carried, Carried::Idle) {
                 self.die(now, node, Down::Refused(Refusal::Stale(met)));
             }
@@ -55,14 +61,14 @@ impl Machine {
 
     /// The connection is over, for a reason of this side. The next one is another life.
     pub(crate) fn die(&mut self, now: Time, node: NodeId, why: Down) {
-        let run = self.connection(node).run + u64::from(!planted!(RunIgnored));
+        let run = self.endpoint.connection(node).run + u64::from(!planted!(RunIgnored));
         self.end_life(now, node, why, run);
     }
 
     /// That node was restarted: nothing that was said to it before counts.
     pub(super) fn restarted(&mut self, now: Time, node: NodeId) {
         self.end_life(now, node, Down::Restarted, 1);
-        let connection = self.connection(node);
+        let connection = self.endpoint.connection(node);
         connection.their_attempt = 0;
         connection.id = ConnectionId::NONE;
     }
@@ -70,16 +76,16 @@ impl Machine {
     /// The other side knows nothing of the connection any more: the next one begins without anything of it.
     pub(super) fn forgotten(&mut self, now: Time, node: NodeId) {
         self.end_life(now, node, Down::GivenUp, 1);
-        self.connection(node).id = ConnectionId::NONE;
+        self.endpoint.connection(node).id = ConnectionId::NONE;
     }
 
     pub(super) fn end_life(&mut self, now: Time, node: NodeId, why: Down, mut run: u64) {
         if run > limits::RUN {
             // Only a node that has proved its id can have said a number near this one. No `Hello` can say more.
-            self.connection(node).id = ConnectionId::NONE;
+            self.endpoint.connection(node).id = ConnectionId::NONE;
             run = 1;
         }
-        let connection = self.connection(node);
+        let connection = self.endpoint.connection(node);
         let was = std::mem::replace(&mut connection.carried, Carried::Idle);
         let for_good = why.is_out_of_reach() || matches!(why, Down::Refused(_));
         let fresh = !connection.was_up && !for_good;
@@ -90,38 +96,39 @@ impl Machine {
             connection.carried = was;
             return;
         }
-        self.settle(now, node);
-        self.close_account(node);
-        self.lately = now;
-        let lives = self.connections.next_life();
-        self.connection(node).begin_life(run, lives);
-        self.connections.rests(node);
+        let (channels, peers) = self.at(now);
+        channels.settle(peers, node);
+        self.endpoint.close_account(node);
+        self.endpoint.lately = now;
+        let lives = self.endpoint.connections.next_life();
+        self.endpoint.connection(node).begin_life(run, lives);
+        self.endpoint.connections.rests(node);
         let mut sockets = Vec::new();
         if let Carried::By(socket) = was {
             sockets.push(socket);
         }
         if for_good {
-            self.connection(node).dialling.running = None;
+            self.endpoint.connection(node).dialling.running = None;
             if let Some(Attempt::Hello(socket)) = running {
                 sockets.push(socket);
             }
         }
         let closed = if matches!(why, Down::Violation(_)) { Closed::Violation(node) } else { Closed::Over };
         for socket in sockets {
-            self.sockets.remove(socket);
-            self.act_close(socket, closed.clone());
+            self.endpoint.sockets.remove(socket);
+            self.endpoint.act_close(socket, closed.clone());
         }
         if planted!(DeathTwice) {
-            self.actions.push_back(Action::Connection(node, State::Down(why.clone())));
+            self.endpoint.actions.push_back(Action::Connection(node, State::Down(why.clone())));
         }
         // After a death there is no dial: it would be refused, which is the next death, and so on without a
         // pause. The sponsor answers for the channel; and a node that was taken for dead and lives dials
         // itself, if it has something to say.
         let may_return = !matches!(why, Down::Refused(_) | Down::Died(_));
-        self.actions.push_back(Action::Connection(node, State::Down(why)));
+        self.endpoint.actions.push_back(Action::Connection(node, State::Down(why)));
         self.end_streams(now, node, false);
-        if may_return && self.asks_of_home(node) {
-            self.connect(now, node);
+        if may_return && self.channels.asks_of_home(node) {
+            self.endpoint.connect(now, node);
         }
     }
 }

@@ -1,6 +1,12 @@
 //! One node's half of the protocol: what it is told goes in by methods, what it wants done comes out as [`Action`]s.
+//!
+//! What concerns channels alone is theirs ([`Channels`]), what concerns other nodes alone the [`Endpoint`]'s. The machine
+//! itself has the methods of its driver, and what may end the life of a connection, since that settles channels.
 
+mod action;
+mod channels;
 mod dialling;
+mod endpoint;
 mod frames;
 mod handshake;
 mod lives;
@@ -9,117 +15,22 @@ pub(crate) mod socket_table;
 mod sockets;
 mod unfinished;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use crate::account::{Charge, Pool};
-use crate::channel::by_node::ByNode;
-use crate::channel::{EarlyLapse, Home, HomeHears, Proxy, ProxyHears, Visitor};
-use crate::comparisons::Comparisons;
+use crate::channel::Channels;
+use crate::channel::Peers;
 use crate::config::Config;
-use crate::connection::book::Book;
-use crate::connection::former::Former;
-use crate::connection::pace::Paces;
-use crate::connection::table::Connections;
-use crate::connection::{Carried, Connection, Down, State, Traffic};
-use crate::id::{ChannelId, ConnectionId, Contact, DialId, Incarnation, Life, NodeId, SocketId};
+use crate::connection::{Carried, Connection, Down, Traffic};
+use crate::id::{ConnectionId, Contact, Incarnation, Life, NodeId, SocketId};
 use crate::identity::Identity;
-use crate::random::Random;
-use crate::relay::streams::{Relays, is_relayed};
-use crate::source::{Shares, Source};
+use crate::relay::streams::is_relayed;
+use crate::source::Source;
 use crate::time::Time;
 use crate::wire::handshake::Refusal;
-use crate::wire::{Frame, Names, Read, limits};
-use socket_table::{Dial, Socket, Sockets, Undialled, Wanted};
-
-/// What the machine wants its driver to do or to know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Make a socket to this address; answer with [`Machine::dialled`], [`Machine::dial_refused`] or
-    /// [`Machine::dial_failed`].
-    Dial(DialId, String),
-    /// The socket has something to write: call [`Machine::fill`] when it can.
-    Write(SocketId),
-    /// Fill the socket once more, write that, close it, and say [`Machine::closed`].
-    Close(SocketId, Closed),
-    /// A socket that the first node relays, and on which the second one has dialled as that one says, is
-    /// closed. There is nothing to do: the driver has never heard of it.
-    ClosedRelayed(NodeId, NodeId, Closed),
-    /// A connection has changed.
-    Connection(NodeId, State),
-    /// Something for the home of a channel, from the node with a sending half.
-    Home(ChannelId, Contact, HomeHears),
-    /// Something for a proxy.
-    Proxy(ChannelId, ProxyHears),
-    /// A message of the name service, from this node.
-    Names(Life, Names),
-    /// That node wants a value that was [offered unread](Machine::offer_unread) here: sent over this channel, of which it is the home, and the sending half here.
-    Read(NodeId, ChannelId, Read),
-    /// That node has asked this one to relay, which has [no room](Config::relays_max) for it.
-    Unrelayed(NodeId),
-    /// That node has asked this one for something else that it was not given.
-    Declined(NodeId, Declined),
-    /// What became of [`Machine::introduce`]: the node at this address, which may be this one, or why there is none.
-    Introduced(String, Result<NodeId, String>),
-}
-
-/// What a node was not given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Declined {
-    /// To attach to this channel: it has attached as many halves as it may, or there is no room for them in
-    /// [`Config::held_max`].
-    Half(ChannelId),
-    /// To be dialled back by this node: as many others are.
-    DialBack,
-    /// A way, by a dial-back or a relay, to this node, which is on this node's own host, while the other one
-    /// is not: it has not said that it [may be relayed to](Config::relayed).
-    Admittance(NodeId),
-}
-
-/// Why a socket is closed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Closed {
-    /// Nothing was heard from it for too long.
-    #[error("nothing was heard from it for too long")]
-    Silent,
-    /// It did not finish its handshake in time.
-    #[error("it did not finish its handshake in time")]
-    NoHandshake,
-    /// Another socket has taken its place.
-    #[error("another socket has taken its place")]
-    Superseded,
-    /// The node that has dialled, or answered, under this id has not signed the handshake with that node's key.
-    #[error("it says that it is node {0}, and has not proved it: it does not have that node's key")]
-    Unproven(NodeId),
-    /// One side refused the other.
-    #[error("{0}")]
-    Refused(Refusal),
-    /// Who dialled belongs to another application, and was told so.
-    #[error("it is node {node} of the application {application:?}")]
-    Stranger {
-        /// Who.
-        node: NodeId,
-        /// Its application.
-        application: String,
-    },
-    /// What arrived on it was not the protocol.
-    #[error("what arrived is not the protocol: {0}")]
-    Garbage(String),
-    /// Too many sockets are without a handshake.
-    #[error("too many sockets are waiting for their handshake")]
-    Crowded,
-    /// The node that it carried the connection with did not keep to the protocol, which [`Down::Violation`] tells next.
-    #[error("node {0} did not keep to the protocol")]
-    Violation(NodeId),
-    /// The connection is over.
-    #[error("the connection is over")]
-    Over,
-    /// A part of a frame was dropped that is wanted now: it is to come again, on the next socket.
-    #[error("a part of a frame was dropped that is wanted now")]
-    Again,
-}
+use crate::wire::{Frame, limits};
+pub use action::{Action, Closed, Declined};
+pub(crate) use endpoint::Endpoint;
+use socket_table::Wanted;
 
 /// How many records a machine holds. At rest all are zero but those of what is really there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -165,56 +76,8 @@ pub struct Census {
 /// clock: the same events with the same seed have the same results.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    pub(crate) config: Config,
-    pub(crate) me: Life,
-    pub(crate) identity: Arc<dyn Identity>,
-    /// How often a nonce was drawn.
-    nonces: u64,
-    random: Random,
-    pub(crate) actions: VecDeque<Action>,
-    pub(crate) connections: Connections,
-    pub(crate) former: Former,
-    /// When a connection was last given up.
-    lately: Time,
-    /// How often this node has said hello for a connection.
-    attempts: u64,
-    pub(crate) sockets: Sockets,
-    pub(crate) relays: Relays,
-    dials: BTreeMap<DialId, Dial>,
-    /// Those of addresses that this node was only told, by whose word.
-    told_dials: Shares,
-    /// How many of them were in vain, by whose word.
-    told_by: Paces,
-    /// Dial-backs that were asked for: when the node that has asked hears that there was none, unless there is.
-    pub(crate) undialled: VecDeque<Undialled>,
-    /// The nodes that are dialled for others alone, and some that no longer are: never more than may be.
-    pub(crate) dialled_back: BTreeSet<NodeId>,
-    next_dial: u64,
-    pub(crate) leaving: bool,
-    /// See [`hurry`](Self::hurry).
-    pub(crate) hurries: bool,
-    /// See [`replaced_by`](Self::replaced_by).
-    replaced: Option<Incarnation>,
-    /// What all connections may make this node keep.
-    pub(crate) pool: Pool,
-    /// The channels of guests, and what they cost whom, until their halves attach.
-    pub(crate) guests: BTreeMap<ChannelId, (Contact, Charge)>,
-    pub(crate) comparisons: Comparisons,
-    /// How many steps of comparisons others have brought about.
-    steps: u64,
-    // Boxed: a node of a B-tree is about half empty, and they are large.
-    pub(crate) homes: ByNode<Box<Home>>,
-    pub(crate) proxies: ByNode<Box<Proxy>>,
-    /// Receivers that have come here in messages, and are not used yet.
-    pub(crate) visitors: ByNode<Visitor>,
-    /// How many messages with ends have been packed.
-    pub(crate) trips: u64,
-    /// The messages with ends in them that go through this node, and have not been taken: whether the end is gone is known there, and not here.
-    pub(crate) passing: BTreeMap<u64, EarlyLapse>,
-    /// What this node has said to itself.
-    said_here: VecDeque<(Time, Frame)>,
-    /// The last nodes that have left in order: what is said to one of them meanwhile, nobody hears.
-    pub(crate) left: VecDeque<NodeId>,
+    pub(crate) channels: Channels,
+    pub(crate) endpoint: Endpoint,
 }
 
 impl Machine {
@@ -231,169 +94,122 @@ impl Machine {
         let node = identity.id_of(&key).expect("a node's own key is one");
         let me = Life { node, incarnation };
         assert!(node != NodeId(0) && incarnation != Incarnation(0), "a node and its incarnation are not zero");
-        Self {
-            pool: Pool::new(&config),
-            guests: BTreeMap::new(),
-            config,
-            me,
-            identity,
-            nonces: 0,
-            random: Random::new(seed),
-            actions: VecDeque::new(),
-            connections: Connections::default(),
-            former: Former::default(),
-            lately: Time::default(),
-            attempts: 0,
-            sockets: Sockets::default(),
-            relays: Relays::default(),
-            dials: BTreeMap::new(),
-            told_dials: Shares::default(),
-            told_by: Paces::default(),
-            undialled: VecDeque::new(),
-            dialled_back: BTreeSet::new(),
-            next_dial: 0,
-            leaving: false,
-            hurries: false,
-            replaced: None,
-            comparisons: Comparisons::default(),
-            steps: 0,
-            homes: ByNode::default(),
-            proxies: ByNode::default(),
-            visitors: ByNode::default(),
-            trips: 0,
-            passing: BTreeMap::new(),
-            said_here: VecDeque::new(),
-            left: VecDeque::new(),
-        }
-    }
-
-    /// A number of 128 bits that no other handshake has.
-    fn nonce(&mut self) -> u128 {
-        self.nonces += 1;
-        self.identity.nonce(self.nonces - 1)
+        Self { channels: Channels::default(), endpoint: Endpoint::new(config, me, seed, identity) }
     }
 
     /// Who this is.
     pub fn me(&self) -> Life {
-        self.me
+        self.endpoint.me
     }
 
     /// A later incarnation of this node, which another one has met: this one is [replaced](Config::keeps_id). All its connections have ended
     /// ([`Down::Refused`], with [`Refusal::Stale`]), and there will be no more.
     pub fn replaced_by(&self) -> Option<Incarnation> {
-        self.replaced
+        self.endpoint.replaced
     }
 
     /// Where others can dial this node.
     pub fn addresses_here(&self) -> &[String] {
-        &self.config.addresses
+        &self.endpoint.config.addresses
     }
 
     /// The largest encoded value that this node accepts, in bytes.
     pub fn value_max(&self) -> u64 {
-        self.config.value_max as u64
+        self.endpoint.config.value_max as u64
     }
 
     /// The next thing to do, if there is one.
     pub fn poll(&mut self) -> Option<Action> {
-        while self.actions.is_empty()
-            && let Some((now, frame)) = self.said_here.pop_front()
+        while self.endpoint.actions.is_empty()
+            && let Some((now, frame)) = self.endpoint.said_here.pop_front()
         {
             let channel = frame.channel();
-            if self.hear(now, self.me.node, frame).is_err()
+            if self.hear(now, self.endpoint.me.node, frame).is_err()
                 && let Some(channel) = channel
             {
                 // Only what others had said of the channel can have led here: it is lost.
-                self.lose_proxy(now, channel);
+                let (channels, peers) = self.at(now);
+                channels.lose_proxy(peers, channel);
             }
         }
-        let next = self.actions.pop_front();
+        let next = self.endpoint.actions.pop_front();
         if next.is_some() {
             return next;
         }
         self.forget_unused();
-        self.actions.pop_front()
+        self.endpoint.actions.pop_front()
     }
 
     /// Of a node with which this one has nothing to do any more its record goes.
     fn forget_unused(&mut self) {
-        while let Some(node) = self.connections.take_resting() {
-            if self.connections.get(node).is_some_and(Connection::is_unused) {
+        while let Some(node) = self.endpoint.connections.take_resting() {
+            if self.endpoint.connections.get(node).is_some_and(Connection::is_unused) {
                 self.forget(node);
             }
         }
     }
 
     fn forget(&mut self, node: NodeId) {
-        let Some(connection) = self.connections.remove(node) else { return };
-        self.former.ended(self.lately, node, &connection, self.config.keeps_id);
+        let Some(connection) = self.endpoint.connections.remove(node) else { return };
+        self.endpoint.former.ended(self.endpoint.lately, node, &connection, self.endpoint.config.keeps_id);
         // The dialler has been here with a later socket. If one of these were confirmed now it would begin anew what has ended.
-        let is_late =
-            |id: &SocketId| self.promise(*id).is_some_and(|promise| promise.attempt <= connection.their_attempt);
-        let late: Vec<SocketId> = self.unconfirmed(node).filter(is_late).collect();
-        late.into_iter().for_each(|id| self.close(self.lately, id, Closed::Superseded));
-    }
-
-    /// A node is wanted soon: its record stays until then, though nothing uses it yet.
-    fn keep(&mut self, node: NodeId, until: Time) {
-        let connection = self.connection(node);
-        if matches!(connection.carried, Carried::Idle) && connection.kept.is_none_or(|kept| kept < until) {
-            connection.kept = Some(until);
-            if until < Time(u64::MAX) {
-                self.due_at(node, until);
-            }
-        }
-    }
-
-    pub(crate) fn is_me(&self, node: NodeId) -> bool {
-        node == self.me.node
+        let is_late = |id: &SocketId| {
+            self.endpoint.promise(*id).is_some_and(|promise| promise.attempt <= connection.their_attempt)
+        };
+        let late: Vec<SocketId> = self.endpoint.unconfirmed(node).filter(is_late).collect();
+        late.into_iter().for_each(|id| self.close(self.endpoint.lately, id, Closed::Superseded));
     }
 
     /// Whether one of the things to do is to tell an end of a channel something: its holder may soon have something to say.
     pub fn tells(&self) -> bool {
         let told = |action: &Action| matches!(action, Action::Home(..) | Action::Proxy(..));
-        !self.said_here.is_empty() || self.actions.iter().any(told)
+        !self.endpoint.said_here.is_empty() || self.endpoint.actions.iter().any(told)
     }
 
     /// Whether one of the things to do is to tell a receiving end something: the other side may wait for its answer.
     pub fn tells_receivers(&self) -> bool {
-        self.actions.iter().any(|action| matches!(action, Action::Home(..)))
+        self.endpoint.actions.iter().any(|action| matches!(action, Action::Home(..)))
     }
 
     /// When to call [`tick`](Self::tick) at the latest.
     pub fn next_tick(&self) -> Option<Time> {
-        let undialled = self.undialled.front().map(|undialled| undialled.at);
-        self.connections.next_due().into_iter().chain(self.sockets.next_due()).chain(undialled).min()
+        let undialled = self.endpoint.undialled.front().map(|undialled| undialled.at);
+        self.endpoint.connections.next_due().into_iter().chain(self.endpoint.sockets.next_due()).chain(undialled).min()
     }
 
     /// Numbered frames that the connections it still has have heard; in this life of each.
     pub fn heard(&self) -> u64 {
-        self.connections.survey().map(|(_, connection)| connection.inbox.seen).sum()
+        self.endpoint.connections.survey().map(|(_, connection)| connection.inbox.seen).sum()
     }
 
     /// What is there.
     pub fn census(&self) -> Census {
-        let attached = || self.homes.survey().flat_map(|(_, home)| home.attached.values());
+        let attached = || self.channels.homes.survey().flat_map(|(_, home)| home.attached.values());
         Census {
-            homes: self.homes.len(),
+            homes: self.channels.homes.len(),
             attached: attached().count(),
-            proxies: self.proxies.len(),
+            proxies: self.channels.proxies.len(),
             offers: attached().map(|from| from.open.len()).sum::<usize>()
-                + self.proxies.survey().map(|(_, proxy)| proxy.standing()).sum::<usize>(),
-            visitors: self.visitors.len(),
-            passing: self.passing.len(),
-            unfinished: self.connections.survey().map(|(_, connection)| connection.inbox.unfinished()).sum(),
-            unsaid: self.connections.survey().map(|(_, connection)| connection.outbox.unsaid()).sum(),
-            unacked_bytes: self.connections.survey().map(|(_, connection)| connection.outbox.unacked_bytes()).sum(),
-            sockets: self.sockets.ids().filter(|socket| !is_relayed(*socket)).count(),
-            relayed: self.relays.relayed(),
-            relays: self.relays.between_others(),
+                + self.channels.proxies.survey().map(|(_, proxy)| proxy.standing()).sum::<usize>(),
+            visitors: self.channels.visitors.len(),
+            passing: self.channels.passing.len(),
+            unfinished: self.endpoint.connections.survey().map(|(_, connection)| connection.inbox.unfinished()).sum(),
+            unsaid: self.endpoint.connections.survey().map(|(_, connection)| connection.outbox.unsaid()).sum(),
+            unacked_bytes: self
+                .endpoint
+                .connections
+                .survey()
+                .map(|(_, connection)| connection.outbox.unacked_bytes())
+                .sum(),
+            sockets: self.endpoint.sockets.ids().filter(|socket| !is_relayed(*socket)).count(),
+            relayed: self.endpoint.relays.relayed(),
+            relays: self.endpoint.relays.between_others(),
             heard: self.heard(),
-            nodes: self.connections.len(),
-            visited: self.connections.visited()
-                + self.homes.visited()
-                + self.proxies.visited()
-                + self.visitors.visited(),
+            nodes: self.endpoint.connections.len(),
+            visited: self.endpoint.connections.visited()
+                + self.channels.homes.visited()
+                + self.channels.proxies.visited()
+                + self.channels.visitors.visited(),
         }
     }
 
@@ -402,172 +218,146 @@ impl Machine {
     /// Where a node can be dialled that this one is to reach. What it says itself when it is met comes first. That is
     /// known until a connection with it has ended.
     pub fn learn(&mut self, node: NodeId, addresses: &[String]) {
-        self.keep(node, Time(u64::MAX));
-        self.add_addresses(node, |book| addresses.iter().for_each(|address| book.owns(address)));
-    }
-
-    fn add_addresses(&mut self, node: NodeId, add: impl FnOnce(&mut Book)) {
-        let connection = self.connection(node);
-        let known = connection.book.addresses().len();
-        add(&mut connection.book);
-        if known == 0 && !connection.book.addresses().is_empty() && connection.dialling.waits_for_address {
-            // Whoever wants the connection has waited for this.
-            connection.dialling.waits_for_address = false;
-            connection.dialling.next = Some(Time::default());
-            self.due_at(node, Time::default());
-        }
-    }
-
-    /// Where a node can be dialled, as far as is known: what it says itself comes first.
-    pub fn addresses_of(&self, node: NodeId) -> &[String] {
-        self.connections.get(node).map_or(&[], |connection| connection.book.addresses())
+        self.endpoint.keep(node, Time(u64::MAX));
+        self.endpoint.add_addresses(node, |book| addresses.iter().for_each(|address| book.owns(address)));
     }
 
     /// The same, or, if the connection with that node is one of the last that have ended, where it could be dialled.
     pub fn last_addresses_of(&self, node: NodeId) -> &[String] {
-        match self.addresses_of(node) {
-            [] => self.former.addresses(node),
+        match self.endpoint.addresses_of(node) {
+            [] => self.endpoint.former.addresses(node),
             known => known,
         }
     }
 
     /// Dials an address to learn which node is there; [`Action::Introduced`] answers.
     pub fn introduce(&mut self, address: String) {
-        if self.leaving {
-            return self.actions.push_back(Action::Introduced(address, Err("this node is leaving".to_owned())));
+        if self.endpoint.leaving {
+            return self
+                .endpoint
+                .actions
+                .push_back(Action::Introduced(address, Err("this node is leaving".to_owned())));
         }
-        if let Some(by) = self.replaced {
+        if let Some(by) = self.endpoint.replaced {
             let why = Refusal::Stale(by).to_string();
-            return self.actions.push_back(Action::Introduced(address, Err(why)));
+            return self.endpoint.actions.push_back(Action::Introduced(address, Err(why)));
         }
-        self.dial(Time::default(), Wanted::Anybody, address);
+        self.endpoint.dial(Time::default(), Wanted::Anybody, address);
     }
 
     /// Whether there is no connection to this node, and none is being made. After the end of one it is known here at once, and told
     /// by [`Action::Connection`].
     pub fn is_idle(&self, node: NodeId) -> bool {
-        self.connections.get(node).is_none_or(|connection| matches!(connection.carried, Carried::Idle))
-    }
-
-    /// As [`learn`](Self::learn), from that node: it may help if the two cannot dial each other. Something has to be
-    /// said to the node before [`poll`](Self::poll) says that there is nothing to do, or it is forgotten again.
-    pub fn introduced(&mut self, node: NodeId, by: NodeId, addresses: &[String]) {
-        let near = self.is_near_by(by);
-        let source = self.source_of(by);
-        self.add_addresses(node, |book| addresses.iter().for_each(|address| book.hears(address, near, source)));
-        self.remember_introducer(node, by);
-    }
-
-    /// As [`introduced`](Self::introduced), of a node where an end is, by whatever node has said so. `false`:
-    /// the source of that one has named too many that were never met.
-    #[must_use = "`false`: that node is not looked for"]
-    pub(crate) fn hear_of(&mut self, node: NodeId, by: NodeId, addresses: &[String]) -> bool {
-        if self.is_me(node) {
-            return true;
-        }
-        let source = self.source_of(by);
-        let former = &mut self.former;
-        let is_admitted = self.connections.admit_unmet(node, source, |connection| former.comes_back(node, connection));
-        if is_admitted {
-            self.introduced(node, by, addresses);
-        }
-        is_admitted
-    }
-
-    /// Whether what that node says comes over a socket of this host.
-    fn is_near_by(&self, node: NodeId) -> bool {
-        let socket = self.connections.get(node).and_then(Connection::socket);
-        socket.and_then(|socket| self.sockets.get(socket)).is_some_and(Socket::is_near)
-    }
-
-    /// Makes a connection, if there is none, and this node is not leaving, nor replaced.
-    pub fn connect(&mut self, now: Time, node: NodeId) {
-        if !self.leaving && self.replaced.is_none() {
-            self.want(now, node);
-        }
+        self.endpoint.connections.get(node).is_none_or(|connection| matches!(connection.carried, Carried::Idle))
     }
 
     /// How the connection to a node is: the socket that carries it; if it is relayed, that which carries the connection to the relay.
     pub fn carried_by(&self, node: NodeId) -> Option<SocketId> {
-        let socket = self.connections.get(node).and_then(Connection::socket)?;
+        let socket = self.endpoint.connections.get(node).and_then(Connection::socket)?;
         if !is_relayed(socket) {
             return Some(socket);
         }
         // No relay is relayed itself.
-        self.relays.by(socket).and_then(|by| self.connections.get(by)).and_then(Connection::socket)
-    }
-
-    /// Where the connection with that node comes from, or leads to: what carries it, or has carried it last.
-    /// Unknown if nothing has.
-    pub fn source_of(&self, node: NodeId) -> Source {
-        self.connections.get(node).map_or(Source::Unknown, |connection| connection.inbox.account.source())
-    }
-
-    /// The node that relays the connection to this one, if one does.
-    pub fn relayed_by(&self, node: NodeId) -> Option<NodeId> {
-        let socket = self.connections.get(node).and_then(Connection::socket)?;
-        self.relays.by(socket)
+        self.endpoint.relays.by(socket).and_then(|by| self.endpoint.connections.get(by)).and_then(Connection::socket)
     }
 
     /// The nodes to which that one relays the connection.
     pub fn relayed_over(&self, relay: NodeId) -> Vec<NodeId> {
-        if self.relays.relayed() == 0 {
+        if self.endpoint.relays.relayed() == 0 {
             return Vec::new();
         }
-        let is_relayed = |peer: &NodeId| self.relayed_by(*peer) == Some(relay);
+        let is_relayed = |peer: &NodeId| self.endpoint.relayed_by(*peer) == Some(relay);
         self.peers().map(|peer| peer.node).filter(is_relayed).collect()
     }
 
     /// What this node and that one call the connection between them, if they have met for it.
     pub fn connection_id(&self, node: NodeId) -> Option<ConnectionId> {
-        self.connections.get(node).map(|connection| connection.id).filter(|id| id.is_some())
+        self.endpoint.connections.get(node).map(|connection| connection.id).filter(|id| id.is_some())
     }
 
     /// The nodes to which there are connections, whether these have a socket at the moment or not.
     pub fn peers(&self) -> impl Iterator<Item = Life> {
-        self.connections
+        self.endpoint
+            .connections
             .iter()
             .filter(|(_, connection)| connection.was_up)
             .map(|(node, connection)| Life { node, incarnation: connection.met.expect("the handshake told") })
     }
 
+    /// A frame of that node has said nothing that changes anything: its socket is [read slower](Self::paused_until) if
+    /// there are too many of them.
+    pub fn hears_nothing(&mut self, now: Time, node: NodeId) {
+        self.endpoint.hears_nothing(now, node)
+    }
+
+    /// Comparisons of schemas that this node has brought about took so many steps: its socket is [read slower](Self::paused_until) if there are too many of them.
+    pub fn compares(&mut self, now: Time, node: NodeId, steps: u64) {
+        self.endpoint.compares(now, node, steps)
+    }
+
+    /// Where a node can be dialled, as far as is known: what it says itself comes first.
+    pub fn addresses_of(&self, node: NodeId) -> &[String] {
+        self.endpoint.addresses_of(node)
+    }
+
+    /// As [`learn`](Self::learn), from that node: it may help if the two cannot dial each other. Something has to be
+    /// said to the node before [`poll`](Self::poll) says that there is nothing to do, or it is forgotten again.
+    pub fn introduced(&mut self, node: NodeId, by: NodeId, addresses: &[String]) {
+        self.endpoint.introduced(node, by, addresses)
+    }
+
+    /// Makes a connection, if there is none, and this node is not leaving, nor replaced.
+    pub fn connect(&mut self, now: Time, node: NodeId) {
+        self.endpoint.connect(now, node)
+    }
+
+    /// Where the connection with that node comes from, or leads to: what carries it, or has carried it last.
+    /// Unknown if nothing has.
+    pub fn source_of(&self, node: NodeId) -> Source {
+        self.endpoint.source_of(node)
+    }
+
+    /// The node that relays the connection to this one, if one does.
+    pub fn relayed_by(&self, node: NodeId) -> Option<NodeId> {
+        self.endpoint.relayed_by(node)
+    }
+
     /// That node, in the present life of the connection with it. If nothing is known of it, that life [is
     /// over](Self::is_over).
     pub fn contact(&self, node: NodeId) -> Contact {
-        Contact { node, lives: self.connections.get(node).map_or(0, |connection| connection.lives) }
+        self.endpoint.contact(node)
     }
 
     /// Whether that life of the connection is over, or has not begun. For an end that was given or taken in it nobody at the other side answers any more, whether the connection is up again or not.
     pub fn is_over(&self, contact: Contact) -> bool {
-        let is_up = |connection: &Connection| connection.was_up && connection.lives == contact.lives;
-        !self.is_me(contact.node) && !self.connections.get(contact.node).is_some_and(is_up)
+        self.endpoint.is_over(contact)
     }
 
     /// What was carried between this node and each that it has to do with, or has had: of connections that are over
     /// the last 64 are known.
     pub fn traffic(&self) -> impl Iterator<Item = (Life, Traffic)> {
-        let present = self.connections.iter().filter_map(|(node, connection)| {
+        let present = self.endpoint.connections.iter().filter_map(|(node, connection)| {
             connection.met.map(|incarnation| (Life { node, incarnation }, connection.traffic))
         });
-        present.chain(self.former.traffic())
+        present.chain(self.endpoint.former.traffic())
     }
 
     /// Leaves: every connection is told, after what it still has to say. [`is_flushed`](Self::is_flushed) tells when all have heard it.
     /// From now on nobody else gets a connection to this node.
     pub fn leave(&mut self, now: Time) {
-        self.leaving = true;
-        for peer in self.connections.nodes() {
-            let connection = self.connection(peer);
+        self.endpoint.leaving = true;
+        for peer in self.endpoint.connections.nodes() {
+            let connection = self.endpoint.connection(peer);
             let (done, is_carried) = (connection.outbox.is_done(), connection.socket().is_some());
             if done && !is_carried && connection.was_up {
                 // It would be called only to be told goodbye; it will notice by itself.
                 self.die(now, peer, Down::Left);
             } else if !connection.leaving && (connection.was_up || !done) {
                 connection.leaving = true;
-                if self.relays.needs(peer) {
-                    self.connection(peer).goodbye_waits = true;
+                if self.endpoint.relays.needs(peer) {
+                    self.endpoint.connection(peer).goodbye_waits = true;
                 } else {
-                    self.say(now, peer, Frame::Goodbye);
+                    self.endpoint.say(now, peer, Frame::Goodbye);
                 }
             }
         }
@@ -575,118 +365,64 @@ impl Machine {
 
     /// Whether it [leaves](Self::leave): what is lost from now on is lost since this node ends.
     pub fn is_leaving(&self) -> bool {
-        self.leaving
+        self.endpoint.leaving
     }
 
     /// Whether everything that was said has been heard.
     ///
     /// What is said to a node that has just left in order is not waited for: it is another one's word that crossed the goodbye.
     pub fn is_flushed(&self) -> bool {
-        self.connections.iter().all(|(node, connection)| self.is_flushed_to(node, connection))
-    }
-
-    pub(crate) fn connection(&mut self, node: NodeId) -> &mut Connection {
-        let former = &mut self.former;
-        self.connections.get_or_insert(node, |connection| former.comes_back(node, connection))
-    }
-
-    /// Queues a frame for a node. If there is no connection, one is made.
-    pub(crate) fn say(&mut self, now: Time, node: NodeId, frame: Frame) {
-        if self.is_me(node) {
-            return self.said_here.push_back((now, frame));
-        }
-        let connection = self.connection(node);
-        connection.outbox.push(frame);
-        match connection.carried {
-            Carried::By(socket) => self.act_write(socket),
-            Carried::Lost { .. } if !connection.dialling.for_others => {}
-            Carried::Lost { .. } | Carried::Idle => self.want(now, node),
-        }
-    }
-
-    pub(crate) fn act_write(&mut self, socket: SocketId) {
-        let socket = if is_relayed(socket) {
-            match self.stir(socket) {
-                Some(carrier) => carrier,
-                None => return,
-            }
-        } else {
-            socket
-        };
-        // One is enough, and the last action is the likeliest to be one.
-        if self.actions.back() != Some(&Action::Write(socket)) {
-            self.actions.push_back(Action::Write(socket));
-        }
-    }
-
-    /// The driver tells its program that this node has refused that one something.
-    pub(crate) fn declines(&mut self, node: NodeId, what: Declined) {
-        self.actions.push_back(Action::Declined(node, what));
-    }
-
-    /// The driver closes the socket, or, if it is relayed, this machine does, at once.
-    fn act_close(&mut self, socket: SocketId, why: Closed) {
-        if is_relayed(socket) {
-            if let Some((by, from)) = self.relays.by(socket).zip(self.relays.from(socket)) {
-                self.actions.push_back(Action::ClosedRelayed(by, from, why));
-            }
-            return self.close_relayed(socket);
-        }
-        self.actions.push_back(Action::Close(socket, why));
-    }
-
-    pub(crate) fn due_at(&mut self, node: NodeId, at: Time) {
-        self.connections.due_at(node, at);
+        self.endpoint.connections.iter().all(|(node, connection)| self.endpoint.is_flushed_to(node, connection))
     }
 
     /// Time has passed.
     pub fn tick(&mut self, now: Time) {
-        for id in self.sockets.late(now) {
+        for id in self.endpoint.sockets.late(now) {
             self.close(now, id, Closed::NoHandshake);
         }
-        for node in self.connections.take_due(now) {
+        for node in self.endpoint.connections.take_due(now) {
             self.tick_connection(now, node);
         }
-        self.report(now);
+        self.endpoint.report(now);
     }
 
     fn tick_connection(&mut self, now: Time, node: NodeId) {
-        let silence = self.config.silence;
-        let Some(connection) = self.connections.get_mut(node) else { return };
+        let silence = self.endpoint.config.silence;
+        let Some(connection) = self.endpoint.connections.get_mut(node) else { return };
         match connection.carried {
             Carried::Idle if connection.kept.is_some_and(|until| until <= now) => self.forget(node),
             Carried::Idle => {}
             Carried::Lost { until, .. } if now >= until && connection.dialling.for_others => {
-                self.forget_dial_back(node);
+                self.endpoint.forget_dial_back(node);
             }
             Carried::Lost { until, .. } if now >= until => self.give_up(now, node),
             Carried::Lost { until, .. } => {
-                self.due_at(node, until);
-                self.dial_if_due(now, node);
-                self.seek_help(now, node);
+                self.endpoint.due_at(node, until);
+                self.endpoint.dial_if_due(now, node);
+                self.endpoint.seek_help(now, node);
             }
             Carried::By(socket) => {
                 if now >= connection.heard + silence {
                     return self.close(now, socket, Closed::Silent);
                 }
-                if self.has_stalled(node) {
+                if self.endpoint.has_stalled(node) {
                     return self.violation(now, node, "a value that was admitted does not come");
                 }
                 if is_relayed(socket) {
-                    self.dial_if_due(now, node);
+                    self.endpoint.dial_if_due(now, node);
                 }
-                let Some(connection) = self.connections.get(node) else { return };
+                let Some(connection) = self.endpoint.connections.get(node) else { return };
                 let (heard, heartbeat_at, ack_at) =
-                    (connection.heard, connection.heartbeat_at(&self.config), connection.ack_at);
-                self.due_at(node, heard + silence);
+                    (connection.heard, connection.heartbeat_at(&self.endpoint.config), connection.ack_at);
+                self.endpoint.due_at(node, heard + silence);
                 if now >= heartbeat_at || ack_at.is_some_and(|at| now >= at) {
-                    self.act_write(socket);
-                    let next = now + self.config.heartbeat;
-                    self.due_at(node, next.rounded_up(self.config.heartbeat_grid()));
+                    self.endpoint.act_write(socket);
+                    let next = now + self.endpoint.config.heartbeat;
+                    self.endpoint.due_at(node, next.rounded_up(self.endpoint.config.heartbeat_grid()));
                 } else {
-                    self.due_at(node, heartbeat_at.rounded_up(self.config.heartbeat_grid()));
+                    self.endpoint.due_at(node, heartbeat_at.rounded_up(self.endpoint.config.heartbeat_grid()));
                     if let Some(at) = ack_at {
-                        self.due_at(node, at);
+                        self.endpoint.due_at(node, at);
                     }
                 }
             }

@@ -4,7 +4,7 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use super::dialling::REDIALS;
 use super::socket_table::{Phase, Socket, Wanted};
-use super::{Action, Closed, Machine};
+use super::{Action, Closed, Endpoint, Machine};
 use crate::connection::{Attempt, Carried, Down, State};
 use crate::id::SocketId;
 use crate::planted::planted;
@@ -14,14 +14,16 @@ use crate::wire::codec::{self, WireError};
 use crate::wire::handshake::{self, Answer, Hello, Refusal};
 use crate::wire::{Frame, VERSIONS};
 
-impl Machine {
+impl Endpoint {
     pub(super) fn add_socket(&mut self, now: Time, id: SocketId, phase: Phase, ready: Option<Bytes>, source: Source) {
         let until = now + self.config.handshake;
         let (arrived, passed) = (BytesMut::new(), None);
         let socket = Socket { phase, arrived, passed, ready, until, near: false, host: None, source };
         self.sockets.insert(id, socket);
     }
+}
 
+impl Machine {
     /// A socket was accepted, and nothing is known of where it comes from: [`accepted_from`](Self::accepted_from) with [`Source::Unknown`].
     pub fn accepted(&mut self, now: Time, socket: SocketId) {
         self.accepted_from(now, socket, Source::Unknown);
@@ -31,12 +33,13 @@ impl Machine {
     /// [closed](Closed::Crowded) for it; it is told so, if no more than that many are being told, and a
     /// `Welcome` has not said otherwise.
     pub fn accepted_from(&mut self, now: Time, socket: SocketId, source: Source) {
-        self.add_socket(now, socket, Phase::Stranger, None, source);
-        if self.sockets.unproven() > self.config.strangers_max {
-            let other = self.sockets.least_promising(socket);
-            let is_silent = self.sockets.get(other).is_some_and(|other| matches!(other.phase, Phase::Stranger));
-            if is_silent && self.sockets.parting() < self.config.strangers_max {
-                self.part(now, other, Answer::Refused(Refusal::Busy).encode(), Closed::Crowded);
+        self.endpoint.add_socket(now, socket, Phase::Stranger, None, source);
+        if self.endpoint.sockets.unproven() > self.endpoint.config.strangers_max {
+            let other = self.endpoint.sockets.least_promising(socket);
+            let is_silent =
+                self.endpoint.sockets.get(other).is_some_and(|other| matches!(other.phase, Phase::Stranger));
+            if is_silent && self.endpoint.sockets.parting() < self.endpoint.config.strangers_max {
+                self.endpoint.part(now, other, Answer::Refused(Refusal::Busy).encode(), Closed::Crowded);
             } else {
                 self.close(now, other, Closed::Crowded);
             }
@@ -50,29 +53,29 @@ impl Machine {
 
     pub(crate) fn close(&mut self, now: Time, socket: SocketId, why: Closed) {
         let text = why.to_string();
-        self.act_close(socket, why);
+        self.endpoint.act_close(socket, why);
         self.drop_socket(now, socket, &text);
     }
 
     pub(crate) fn drop_socket(&mut self, now: Time, id: SocketId, why: &str) {
-        let Some(socket) = self.sockets.remove(id) else { return };
+        let Some(socket) = self.endpoint.sockets.remove(id) else { return };
         match socket.phase {
             Phase::Stranger
             | Phase::Answered(_)
             | Phase::Parting
             | Phase::Greeting { wanted: Wanted::Probe(_) | Wanted::Check(_), .. } => {}
             Phase::Greeting { wanted: Wanted::Node(node), address, .. } => {
-                if let Some(connection) = self.connections.get_mut(node) {
+                if let Some(connection) = self.endpoint.connections.get_mut(node) {
                     connection.listeners.not_refused(&address);
                 }
-                self.attempt_failed(now, node, Attempt::Hello(id), why.to_owned());
+                self.endpoint.attempt_failed(now, node, Attempt::Hello(id), why.to_owned());
             }
             Phase::Greeting { wanted: Wanted::Anybody, address, .. } => {
-                self.actions.push_back(Action::Introduced(address, Err(why.to_owned())));
+                self.endpoint.actions.push_back(Action::Introduced(address, Err(why.to_owned())));
             }
             Phase::Carries(node) => {
-                let grace = self.config.grace;
-                let connection = self.connection(node);
+                let grace = self.endpoint.config.grace;
+                let connection = self.endpoint.connection(node);
                 if connection.socket() != Some(id) {
                     return;
                 }
@@ -86,36 +89,36 @@ impl Machine {
                 connection.dialling.rest();
                 connection.listeners.all_well();
                 connection.dialling.last = why.to_owned();
-                self.actions.push_back(Action::Connection(node, State::Lost(until)));
+                self.endpoint.actions.push_back(Action::Connection(node, State::Lost(until)));
                 if until <= now {
                     return self.give_up(now, node);
                 }
-                self.due_at(node, until);
-                self.dial_if_due(now, node);
-                self.seek_help(now, node);
+                self.endpoint.due_at(node, until);
+                self.endpoint.dial_if_due(now, node);
+                self.endpoint.seek_help(now, node);
             }
         }
     }
 
     /// Writes what a socket has to carry behind `out`, about `room` bytes. Returns how many bytes.
     pub fn fill(&mut self, now: Time, socket: SocketId, room: usize, out: &mut Vec<Bytes>) -> usize {
-        let Some(entry) = self.sockets.get_mut(socket) else { return 0 };
+        let Some(entry) = self.endpoint.sockets.get_mut(socket) else { return 0 };
         let mut total = 0;
         if let Some(message) = entry.ready.take() {
             total += message.len();
             out.push(message);
         }
         let Phase::Carries(node) = entry.phase else { return total };
-        let others = self.relays.needs(node);
+        let others = self.endpoint.relays.needs(node);
         if others {
             self.pull(now, node);
         }
-        let Some(connection) = self.connections.get_mut(node) else { return total };
+        let Some(connection) = self.endpoint.connections.get_mut(node) else { return total };
         let owed = connection.inbox.heard() != connection.inbox.acked;
-        let speaks = connection.outbox.has_something(&self.config);
-        let silent = now >= connection.heartbeat_at(&self.config);
+        let speaks = connection.outbox.has_something(&self.endpoint.config);
+        let silent = now >= connection.heartbeat_at(&self.endpoint.config);
         let overdue = connection.ack_at.is_some_and(|at| now >= at);
-        let much = connection.inbox.must_acknowledge(&self.config);
+        let much = connection.inbox.must_acknowledge(&self.endpoint.config);
         let moment = if owed && (speaks || silent || overdue || much) {
             connection.inbox.acked = connection.inbox.heard();
             connection.inbox.unacked_bytes = 0;
@@ -124,16 +127,16 @@ impl Machine {
         } else {
             silent.then_some(Frame::Heartbeat)
         };
-        let mut written = connection.outbox.fill(now, moment, &self.config, room, out);
+        let mut written = connection.outbox.fill(now, moment, &self.endpoint.config, room, out);
         if written > 0 {
-            connection.says(now, &self.config);
+            connection.says(now, &self.endpoint.config);
             connection.traffic.written += written as u64;
         }
         // What relayed sockets have to say is fetched from them as late as it can be.
         while others && written < room {
             self.pull(now, node);
-            let Some(connection) = self.connections.get_mut(node) else { break };
-            match connection.outbox.fill(now, None, &self.config, room - written, out) {
+            let Some(connection) = self.endpoint.connections.get_mut(node) else { break };
+            match connection.outbox.fill(now, None, &self.endpoint.config, room - written, out) {
                 0 => break,
                 more => {
                     connection.traffic.written += more as u64;
@@ -147,19 +150,19 @@ impl Machine {
 
     /// Whether [`fill`](Self::fill) would write something.
     pub fn has_something(&self, now: Time, socket: SocketId) -> bool {
-        let Some(entry) = self.sockets.get(socket) else { return false };
+        let Some(entry) = self.endpoint.sockets.get(socket) else { return false };
         if entry.ready.is_some() {
             return true;
         }
         let Phase::Carries(node) = entry.phase else { return false };
-        if self.relays.are_stirred(node) {
+        if self.endpoint.relays.are_stirred(node) {
             return true;
         }
-        self.connections.get(node).is_some_and(|connection| {
-            connection.outbox.has_something(&self.config)
-                || now >= connection.heartbeat_at(&self.config)
+        self.endpoint.connections.get(node).is_some_and(|connection| {
+            connection.outbox.has_something(&self.endpoint.config)
+                || now >= connection.heartbeat_at(&self.endpoint.config)
                 || connection.ack_at.is_some_and(|at| now >= at)
-                || connection.inbox.must_acknowledge(&self.config)
+                || connection.inbox.must_acknowledge(&self.endpoint.config)
         })
     }
 
@@ -167,24 +170,27 @@ impl Machine {
     /// larger parts than if somebody else were waiting for them. If [`fill`](Self::fill) has more room then than [`Config::chunk_alone`](crate::Config::chunk_alone), values are cut into larger pieces, and more
     /// may be on its way ([`Config::queueing_alone`](crate::Config::queueing_alone)).
     pub fn is_alone(&self, socket: SocketId) -> bool {
-        let Some(Socket { phase: Phase::Carries(node), .. }) = self.sockets.get(socket) else { return false };
-        self.connections.get(*node).is_some_and(|connection| connection.outbox.is_alone())
+        let Some(Socket { phase: Phase::Carries(node), .. }) = self.endpoint.sockets.get(socket) else { return false };
+        self.endpoint.connections.get(*node).is_some_and(|connection| connection.outbox.is_alone())
     }
 
     /// Whether [`fill`](Self::fill) would write of values that are large, or follow others of their channel: these can wait for a moment, if somebody
     /// may soon have something small to say, which would come before them.
     pub fn has_more_of_values(&self, socket: SocketId) -> bool {
-        let Some(Socket { phase: Phase::Carries(node), ready: None, .. }) = self.sockets.get(socket) else {
+        let Some(Socket { phase: Phase::Carries(node), ready: None, .. }) = self.endpoint.sockets.get(socket) else {
             return false;
         };
-        self.connections.get(*node).is_some_and(|connection| connection.outbox.has_more_of_values(&self.config))
+        self.endpoint
+            .connections
+            .get(*node)
+            .is_some_and(|connection| connection.outbox.has_more_of_values(&self.endpoint.config))
     }
 
     /// Bytes have arrived, behind what the last call has left in `buffer`: the beginning of a frame, that is not copied to wait for its end.
     /// Returns how many more bytes that frame needs at least. If that is none and something is left, frames
     /// wait behind one that may have taken long: others should have their turn before it is called again.
     pub fn received_in(&mut self, now: Time, id: SocketId, buffer: &mut BytesMut) -> usize {
-        let Some(socket) = self.sockets.get_mut(id) else {
+        let Some(socket) = self.endpoint.sockets.get_mut(id) else {
             buffer.clear();
             return 0;
         };
@@ -199,7 +205,7 @@ impl Machine {
                 return 1;
             }
         }
-        let Some(Socket { phase: Phase::Carries(_), arrived, .. }) = self.sockets.get_mut(id) else {
+        let Some(Socket { phase: Phase::Carries(_), arrived, .. }) = self.endpoint.sockets.get_mut(id) else {
             buffer.clear();
             return 0;
         };
@@ -234,14 +240,14 @@ impl Machine {
 
     /// Bytes have arrived.
     pub fn received(&mut self, now: Time, id: SocketId, mut bytes: Bytes) {
-        if let Some(Socket { phase: Phase::Carries(node), passed: Some(_), .. }) = self.sockets.get(id) {
+        if let Some(Socket { phase: Phase::Carries(node), passed: Some(_), .. }) = self.endpoint.sockets.get(id) {
             let passed = self.pass_over(now, id, *node, bytes.len());
             bytes.advance(passed);
             if bytes.is_empty() {
                 return;
             }
         }
-        let Some(socket) = self.sockets.get_mut(id) else { return };
+        let Some(socket) = self.endpoint.sockets.get_mut(id) else { return };
         match socket.phase {
             Phase::Parting => return,
             Phase::Carries(node) => {
@@ -259,21 +265,21 @@ impl Machine {
             };
             match Hello::read(&message) {
                 Ok(hello) => self.hello(now, id, hello, &message),
-                Err(WireError::Version(_)) => self.refuse(now, id, Refusal::Version(VERSIONS), &message),
+                Err(WireError::Version(_)) => self.endpoint.refuse(now, id, Refusal::Version(VERSIONS), &message),
                 Err(why) => self.close(now, id, Closed::Garbage(why.to_string())),
             }
         }
-        let Some(socket) = self.sockets.get_mut(id) else { return };
+        let Some(socket) = self.endpoint.sockets.get_mut(id) else { return };
         match &mut socket.phase {
             Phase::Answered(promise) => match codec::confirms(&mut socket.arrived) {
                 Ok(None) => return,
                 Ok(Some(signature)) => {
                     let promise = promise.clone();
-                    let is_proven = self.identity.check(&promise.key, &promise.signed, &signature);
+                    let is_proven = self.endpoint.identity.check(&promise.key, &promise.signed, &signature);
                     if !is_proven && !planted!(ConfirmUnchecked) {
                         if promise.begins {
                             // Whoever this is, the node itself has not heard of what was offered here.
-                            self.former.is_unknown_to(promise.dialler.node, promise.answered.connection);
+                            self.endpoint.former.is_unknown_to(promise.dialler.node, promise.answered.connection);
                         }
                         return self.close(now, id, Closed::Unproven(promise.dialler.node));
                     }
@@ -292,7 +298,7 @@ impl Machine {
             Phase::Stranger | Phase::Parting => return,
         }
         // What came behind the handshake in one piece.
-        if let Some(socket) = self.sockets.get_mut(id)
+        if let Some(socket) = self.endpoint.sockets.get_mut(id)
             && let Phase::Carries(node) = socket.phase
             && !socket.arrived.is_empty()
         {

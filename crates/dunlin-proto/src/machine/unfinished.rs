@@ -10,15 +10,14 @@ use bytes::{Bytes, BytesMut};
 use super::socket_table::{Passed, Phase, Socket};
 use super::{Closed, Machine};
 use crate::account::NOT_THERE;
-use crate::id::{ChannelId, NodeId, SocketId};
+use crate::id::{NodeId, SocketId};
 use crate::time::Time;
 use crate::wire::codec::{self, Long};
-use crate::wire::{End, Head};
 
 impl Machine {
     /// A frame is not complete: is it to be kept as it comes? `true` also if it is not known yet.
     fn keeps(&mut self, node: NodeId, long: &Long) -> Result<bool, &'static str> {
-        let Some(connection) = self.connections.get(node) else { return Ok(true) };
+        let Some(connection) = self.endpoint.connections.get(node) else { return Ok(true) };
         let inbox = &connection.inbox;
         if inbox.again > 0 {
             // It was seen on the socket before.
@@ -29,31 +28,19 @@ impl Machine {
         if inbox.account.covers(channel, total)? {
             return Ok(true);
         }
-        let (wanted, kept) = self.expects(node, channel, head, total);
-        if kept && let Some(connection) = self.connections.get_mut(node) {
+        let (wanted, kept) = self.channels.expects(&self.endpoint, node, channel, head, total);
+        if kept && let Some(connection) = self.endpoint.connections.get_mut(node) {
             // When it was announced its channel was not here.
-            let has_room = connection.inbox.account.keep_unkept(channel, &mut self.pool);
+            let has_room = connection.inbox.account.keep_unkept(channel, &mut self.endpoint.pool);
             return if has_room { Ok(true) } else { Err(NOT_THERE) };
         }
         Ok(wanted)
     }
 
-    /// Whether a value that begins on this channel will be looked at, and whether it will be kept here then.
-    fn expects(&self, from: NodeId, channel: ChannelId, head: Head, total: u64) -> (bool, bool) {
-        if self.visitors.contains_key(&channel) {
-            return (true, total <= self.config.value_max as u64);
-        }
-        let Some(home) = self.homes.get(&channel) else { return (false, false) };
-        let allowed = home.attached.contains_key(&from) && total <= home.terms.value_max;
-        let wanted = allowed && (home.rare.ended.is_none() || head == Head::Sent);
-        let kept = matches!(home.rare.ended, None | Some(End::Retired)) && !home.phase.has_said_so();
-        (wanted, wanted && kept)
-    }
-
     /// Looks at the beginning of a frame that is not complete, which is left in `arrived` or passed over.
     /// Returns how many more bytes are needed at least.
     pub(super) fn wait(&mut self, now: Time, id: SocketId, arrived: &mut BytesMut, missing: usize) -> usize {
-        let Some(Socket { phase: Phase::Carries(node), .. }) = self.sockets.get(id) else { return missing };
+        let Some(Socket { phase: Phase::Carries(node), .. }) = self.endpoint.sockets.get(id) else { return missing };
         let node = *node;
         let long = match codec::begins_long(arrived) {
             Ok(Some(long)) => long,
@@ -69,7 +56,7 @@ impl Machine {
                 let left = long.whole - arrived.len();
                 let beginning = Bytes::copy_from_slice(&arrived[..long.fields]);
                 *arrived = BytesMut::new();
-                if let Some(socket) = self.sockets.get_mut(id) {
+                if let Some(socket) = self.endpoint.sockets.get_mut(id) {
                     socket.passed = Some(Passed { beginning, whole: long.whole, left });
                 }
                 // More is read as it comes.
@@ -85,7 +72,7 @@ impl Machine {
     /// So many bytes have arrived: how many of them belong to a frame that is passed over. They are not read.
     /// When it is complete it is heard; its piece, which nobody looks at, is of zeros.
     pub(super) fn pass_over(&mut self, now: Time, id: SocketId, node: NodeId, arrived: usize) -> usize {
-        let Some(socket) = self.sockets.get_mut(id) else { return 0 };
+        let Some(socket) = self.endpoint.sockets.get_mut(id) else { return 0 };
         let Some(passed) = &mut socket.passed else { return 0 };
         let bytes = passed.left.min(arrived);
         passed.left -= bytes;

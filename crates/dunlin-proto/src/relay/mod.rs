@@ -17,12 +17,12 @@ use bytes::Bytes;
 use crate::connection::Connection;
 use crate::id::{NodeId, SocketId};
 use crate::machine::socket_table::{Phase, Wanted};
-use crate::machine::{Action, Declined, Machine};
+use crate::machine::{Action, Declined, Endpoint, Machine};
 use crate::relay::streams::{Key, Stream};
 use crate::time::Time;
 use crate::wire::{Frame, NoRelay, Relay, limits};
 
-impl Machine {
+impl Endpoint {
     /// This node begins a stream on the connection to that one.
     fn begin_stream(&mut self, with: NodeId) -> Key {
         let odd = u64::from(self.me.node > with);
@@ -96,137 +96,6 @@ impl Machine {
         }
     }
 
-    /// Fetches what the sockets that this node relays have to say, as much as may be said.
-    pub(crate) fn pull(&mut self, now: Time, by: NodeId) {
-        let keys: Vec<Key> = self.relays.of(by).map(|(key, _)| *key).collect();
-        for key in keys {
-            self.pull_one(now, key);
-            if let Some(end) = self.relays.end(key)
-                && end.closing
-                && end.left.is_empty()
-                && !end.stirred
-            {
-                let socket = end.socket;
-                self.sockets.remove(socket);
-                self.end_stream(key);
-            }
-        }
-    }
-
-    fn pull_one(&mut self, now: Time, key: Key) {
-        let chunk = self.config.chunk;
-        loop {
-            let Some(end) = self.relays.end(key) else { return };
-            if end.left.is_empty() {
-                if !std::mem::take(&mut end.stirred) {
-                    return;
-                }
-                let (socket, mut out) = (end.socket, Vec::new());
-                self.fill(now, socket, chunk, &mut out);
-                let Some(end) = self.relays.end(key) else { return };
-                if out.is_empty() {
-                    return;
-                }
-                end.stirred = true;
-                end.left.extend(out);
-            }
-            let unsaid = self.connection(key.0).outbox.unsaid_of(key.1);
-            let Some(end) = self.relays.end(key) else { return };
-            if end.may_say == 0 || unsaid >= chunk {
-                return;
-            }
-            let Some(mut piece) = end.left.pop_front() else { continue };
-            if piece.len() > end.may_say {
-                let rest = piece.split_off(end.may_say);
-                end.left.push_front(rest);
-            }
-            end.may_say -= piece.len();
-            self.connection(key.0).outbox.push(Frame::Relay(Relay::Bytes { stream: key.1, piece }));
-        }
-    }
-
-    /// The connection to this node is over, or is relayed itself from now on: what was relayed over it ends.
-    /// `told`: the other side is told so, for it may not know: of a relayed socket that this side has
-    /// accepted it need not have heard.
-    pub(crate) fn end_streams(&mut self, now: Time, node: NodeId, told: bool) {
-        let keys: Vec<Key> = self.relays.of(node).map(|(key, _)| *key).collect();
-        for key in keys {
-            if told {
-                self.push(node, Frame::Relay(Relay::End { stream: key.1 }));
-            }
-            match self.relays.streams.get(&key) {
-                Some(Stream::End(_)) => self.lose_end(now, key, "the connection with its relay is over"),
-                Some(Stream::Between { other, .. }) => {
-                    let other = *other;
-                    self.relays.remove(key);
-                    self.end_stream(other);
-                }
-                None => {}
-            }
-        }
-    }
-
-    /// A relayed socket of this node is lost.
-    fn lose_end(&mut self, now: Time, key: Key, why: &str) {
-        if let Some(end) = self.relays.end(key) {
-            let socket = end.socket;
-            self.forget_stream(key);
-            self.drop_socket(now, socket, why);
-        }
-    }
-
-    pub(crate) fn hear_relay(&mut self, now: Time, from: NodeId, said: Relay) -> Result<(), &'static str> {
-        match said {
-            Relay::AskDial { node, addresses } => self.hear_ask_dial(now, from, node, addresses),
-            Relay::DialBack { node, addresses } => self.hear_dial_back(now, from, node, &addresses),
-            Relay::Undialled(node) => self.hear_undialled(now, from, node),
-            Relay::NotDialled(node, why) => self.hear_not_dialled(now, from, node, why),
-            Relay::Admit => self.connection(from).admits = true,
-            Relay::To { stream, node } => {
-                self.stream_begun(from, stream)?;
-                if let Err(why) = self.relay(now, (from, stream), node) {
-                    self.say(now, from, Frame::Relay(Relay::Refused { stream, why }));
-                }
-            }
-            Relay::From { stream, node } => {
-                self.stream_begun(from, stream)?;
-                let socket = self.relays.insert((from, stream), Some(node));
-                if node == from || self.relayed_by(from).is_some() {
-                    self.end_stream((from, stream));
-                } else {
-                    self.accepted_from(now, socket, self.source_of(from).relays());
-                }
-            }
-            Relay::Refused { stream, why } => {
-                if let Some(end) = self.relays.end((from, stream)) {
-                    if end.from.is_some() {
-                        return Err("a refusal of a stream that it has begun itself");
-                    }
-                    let socket = end.socket;
-                    if let Some(Phase::Greeting { wanted: Wanted::Node(node), .. }) =
-                        self.sockets.get(socket).map(|s| &s.phase)
-                    {
-                        let node = *node;
-                        self.relay_refused(node, from, why);
-                    }
-                    self.lose_end(now, (from, stream), &why.to_string());
-                }
-            }
-            Relay::Credit { stream } => self.hear_relay_credit((from, stream))?,
-            Relay::Bytes { stream, piece } => self.hear_relayed(now, (from, stream), piece)?,
-            Relay::End { stream } => match self.relays.streams.get(&(from, stream)) {
-                Some(Stream::End(_)) => self.lose_end(now, (from, stream), "the relayed socket was closed"),
-                Some(Stream::Between { other, .. }) => {
-                    let other = *other;
-                    self.relays.remove((from, stream));
-                    self.end_stream(other);
-                }
-                None => {}
-            },
-        }
-        Ok(())
-    }
-
     /// Whether what that node says may lead to the other one. A node that is reached only on this host may
     /// have no other door for a reason: nodes of other hosts come in by this one if it has said that they
     /// may.
@@ -292,10 +161,143 @@ impl Machine {
         }
         Ok(())
     }
+}
+
+impl Machine {
+    /// Fetches what the sockets that this node relays have to say, as much as may be said.
+    pub(crate) fn pull(&mut self, now: Time, by: NodeId) {
+        let keys: Vec<Key> = self.endpoint.relays.of(by).map(|(key, _)| *key).collect();
+        for key in keys {
+            self.pull_one(now, key);
+            if let Some(end) = self.endpoint.relays.end(key)
+                && end.closing
+                && end.left.is_empty()
+                && !end.stirred
+            {
+                let socket = end.socket;
+                self.endpoint.sockets.remove(socket);
+                self.endpoint.end_stream(key);
+            }
+        }
+    }
+
+    fn pull_one(&mut self, now: Time, key: Key) {
+        let chunk = self.endpoint.config.chunk;
+        loop {
+            let Some(end) = self.endpoint.relays.end(key) else { return };
+            if end.left.is_empty() {
+                if !std::mem::take(&mut end.stirred) {
+                    return;
+                }
+                let (socket, mut out) = (end.socket, Vec::new());
+                self.fill(now, socket, chunk, &mut out);
+                let Some(end) = self.endpoint.relays.end(key) else { return };
+                if out.is_empty() {
+                    return;
+                }
+                end.stirred = true;
+                end.left.extend(out);
+            }
+            let unsaid = self.endpoint.connection(key.0).outbox.unsaid_of(key.1);
+            let Some(end) = self.endpoint.relays.end(key) else { return };
+            if end.may_say == 0 || unsaid >= chunk {
+                return;
+            }
+            let Some(mut piece) = end.left.pop_front() else { continue };
+            if piece.len() > end.may_say {
+                let rest = piece.split_off(end.may_say);
+                end.left.push_front(rest);
+            }
+            end.may_say -= piece.len();
+            self.endpoint.connection(key.0).outbox.push(Frame::Relay(Relay::Bytes { stream: key.1, piece }));
+        }
+    }
+
+    /// The connection to this node is over, or is relayed itself from now on: what was relayed over it ends.
+    /// `told`: the other side is told so, for it may not know: of a relayed socket that this side has
+    /// accepted it need not have heard.
+    pub(crate) fn end_streams(&mut self, now: Time, node: NodeId, told: bool) {
+        let keys: Vec<Key> = self.endpoint.relays.of(node).map(|(key, _)| *key).collect();
+        for key in keys {
+            if told {
+                self.endpoint.push(node, Frame::Relay(Relay::End { stream: key.1 }));
+            }
+            match self.endpoint.relays.streams.get(&key) {
+                Some(Stream::End(_)) => self.lose_end(now, key, "the connection with its relay is over"),
+                Some(Stream::Between { other, .. }) => {
+                    let other = *other;
+                    self.endpoint.relays.remove(key);
+                    self.endpoint.end_stream(other);
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// A relayed socket of this node is lost.
+    fn lose_end(&mut self, now: Time, key: Key, why: &str) {
+        if let Some(end) = self.endpoint.relays.end(key) {
+            let socket = end.socket;
+            self.endpoint.forget_stream(key);
+            self.drop_socket(now, socket, why);
+        }
+    }
+
+    pub(crate) fn hear_relay(&mut self, now: Time, from: NodeId, said: Relay) -> Result<(), &'static str> {
+        match said {
+            Relay::AskDial { node, addresses } => self.endpoint.hear_ask_dial(now, from, node, addresses),
+            Relay::DialBack { node, addresses } => self.endpoint.hear_dial_back(now, from, node, &addresses),
+            Relay::Undialled(node) => self.endpoint.hear_undialled(now, from, node),
+            Relay::NotDialled(node, why) => self.endpoint.hear_not_dialled(now, from, node, why),
+            Relay::Admit => self.endpoint.connection(from).admits = true,
+            Relay::To { stream, node } => {
+                self.endpoint.stream_begun(from, stream)?;
+                if let Err(why) = self.endpoint.relay(now, (from, stream), node) {
+                    self.endpoint.say(now, from, Frame::Relay(Relay::Refused { stream, why }));
+                }
+            }
+            Relay::From { stream, node } => {
+                self.endpoint.stream_begun(from, stream)?;
+                let socket = self.endpoint.relays.insert((from, stream), Some(node));
+                if node == from || self.endpoint.relayed_by(from).is_some() {
+                    self.endpoint.end_stream((from, stream));
+                } else {
+                    self.accepted_from(now, socket, self.endpoint.source_of(from).relays());
+                }
+            }
+            Relay::Refused { stream, why } => {
+                if let Some(end) = self.endpoint.relays.end((from, stream)) {
+                    if end.from.is_some() {
+                        return Err("a refusal of a stream that it has begun itself");
+                    }
+                    let socket = end.socket;
+                    if let Some(Phase::Greeting { wanted: Wanted::Node(node), .. }) =
+                        self.endpoint.sockets.get(socket).map(|s| &s.phase)
+                    {
+                        let node = *node;
+                        self.endpoint.relay_refused(node, from, why);
+                    }
+                    self.lose_end(now, (from, stream), &why.to_string());
+                }
+            }
+            Relay::Credit { stream } => self.endpoint.hear_relay_credit((from, stream))?,
+            Relay::Bytes { stream, piece } => self.hear_relayed(now, (from, stream), piece)?,
+            Relay::End { stream } => match self.endpoint.relays.streams.get(&(from, stream)) {
+                Some(Stream::End(_)) => self.lose_end(now, (from, stream), "the relayed socket was closed"),
+                Some(Stream::Between { other, .. }) => {
+                    let other = *other;
+                    self.endpoint.relays.remove((from, stream));
+                    self.endpoint.end_stream(other);
+                }
+                None => {}
+            },
+        }
+        Ok(())
+    }
 
     fn hear_relayed(&mut self, now: Time, key: Key, piece: Bytes) -> Result<(), &'static str> {
         const TOO_MUCH: &str = "more of a relayed socket than there is credit for";
-        match self.relays.streams.get_mut(&key) {
+        match self.endpoint.relays.streams.get_mut(&key) {
             Some(Stream::End(end)) => {
                 let length = piece.len();
                 end.room = end.room.checked_sub(length).ok_or(TOO_MUCH)?;
@@ -308,14 +310,14 @@ impl Machine {
                 }
                 let socket = end.socket;
                 for _ in 0..credits {
-                    self.push(key.0, Frame::Relay(Relay::Credit { stream: key.1 }));
+                    self.endpoint.push(key.0, Frame::Relay(Relay::Credit { stream: key.1 }));
                 }
                 self.received(now, socket, piece);
             }
             Some(Stream::Between { other, room, .. }) => {
                 let other = *other;
                 *room = room.checked_sub(piece.len()).ok_or(TOO_MUCH)?;
-                self.push(other.0, Frame::Relay(Relay::Bytes { stream: other.1, piece }));
+                self.endpoint.push(other.0, Frame::Relay(Relay::Bytes { stream: other.1, piece }));
             }
             None => {}
         }

@@ -16,10 +16,8 @@ use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 
-use crate::id::{ChannelId, Contact, NodeId};
-use crate::machine::Machine;
-use crate::planted::planted;
-use crate::time::Time;
+use crate::channel::{Channels, Peers};
+use crate::id::ChannelId;
 use crate::wire::{Declaration, End, Expected, Face, Frame, Travel, Which};
 use state::{Trip, Whereabouts};
 
@@ -34,57 +32,28 @@ fn declaration() -> Arc<Declaration> {
     SAID.clone()
 }
 
-impl Machine {
+impl Channels {
     fn next_trip(&mut self) -> Trip {
         self.trips += 1;
         self.trips
     }
 
-    fn addresses_of_any(&self, node: NodeId) -> Vec<String> {
-        let mut addresses = if self.is_me(node) { self.addresses_here() } else { self.addresses_of(node) }.to_vec();
-        addresses.truncate(crate::wire::limits::ADDRESSES);
-        addresses
-    }
-
-    /// Whether who took an end is lost, and the end with it.
-    fn has_lost_taker(&self, taker: Contact) -> bool {
-        self.is_over(if planted!(TakersLifeIgnored) { self.contact(taker.node) } else { taker })
-            && !planted!(LeftToNobody)
-    }
-
-    /// Whether who gave an end will not say when it is in use: it is lost, or this node.
-    fn is_silent(&self, giver: Contact) -> bool {
-        self.is_over(giver) || self.is_me(giver.node)
-    }
-
-    /// Says of an end who has it, to who gave it or took it. If that life of the connection is over, it has been given up there.
-    fn answer(&mut self, now: Time, to: Contact, channel: ChannelId, said: Travel) {
-        self.answer_unless_over(now, to, Frame::Travel(channel, said));
-    }
-
-    /// Says something to a node that can hear it only in that life of the connection.
-    pub(in crate::channel) fn answer_unless_over(&mut self, now: Time, to: Contact, frame: Frame) {
-        if !self.is_over(to) {
-            self.say(now, to.node, frame);
-        }
-    }
-
     /// A record of an end that was passed on, whose giver is lost: nobody will say when it is settled, and nobody has to hear if it is lost.
-    fn forget_passed_on(&mut self, now: Time, channel: ChannelId) {
+    fn forget_passed_on(&mut self, peers: &mut impl Peers, channel: ChannelId) {
         if let Some(proxy) = self.proxies.get(&channel)
             && proxy.way.state == Whereabouts::Resting
             && proxy.way.givers.is_empty()
             && proxy.way.lent.is_some()
         {
-            self.settle_lent(now, channel);
-            self.drop_way(now, channel, &End::Lost);
+            self.settle_lent(peers, channel);
+            self.drop_way(peers, channel, &End::Lost);
         }
         if let Some(visitor) = self.visitors.get(&channel)
             && visitor.givers.is_empty()
             && let Some((to, trip)) = visitor.lent
         {
-            self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Receiver, trip)));
-            self.remove_visitor(channel);
+            peers.say(to, Frame::Travel(channel, Travel::Settled(Which::Receiver, trip)));
+            self.remove_visitor(peers, channel);
         }
     }
 }

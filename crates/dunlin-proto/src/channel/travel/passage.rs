@@ -1,9 +1,8 @@
 //! What a machine knows of ends that are on their way, for who watches it.
 
 use super::state::{Gift, Stage, Whereabouts};
+use crate::channel::{Channels, Peers};
 use crate::id::{ChannelId, Life, NodeId};
-use crate::machine::Machine;
-use crate::time::Time;
 use crate::wire::{Frame, Travel, Which};
 
 /// How an end that travels stands with another node.
@@ -56,9 +55,9 @@ pub struct Unsettled {
     pub holder: Option<Life>,
 }
 
-impl Machine {
-    /// The ends that this node has put into messages, and answers for: if it leaves now, they are lost.
-    pub fn unsettled(&self) -> impl Iterator<Item = Unsettled> {
+impl Channels {
+    /// The ends that this node has put into messages, and answers for, and which node has each.
+    pub(crate) fn unsettled(&self) -> impl Iterator<Item = (ChannelId, Which, Option<NodeId>)> {
         let senders = self.proxies.survey().filter(|(_, proxy)| proxy.way.is_away() && proxy.way.over.is_none());
         let senders = senders.map(|(channel, proxy)| (channel, Which::Sender, proxy.way.lent.map(|(to, _)| to)));
         let homes = self.homes.survey().filter(|(_, home)| home.phase.is_away() && home.rare.ended.is_none());
@@ -68,32 +67,25 @@ impl Machine {
         });
         let visitors = self.visitors.survey().filter(|(_, visitor)| visitor.is_away() && visitor.over.is_none());
         let visitors = visitors.map(|(channel, visitor)| (channel, Which::Receiver, visitor.lent.map(|(to, _)| to)));
-        senders.chain(homes).chain(visitors).map(|(channel, which, holder)| Unsettled {
-            channel: *channel,
-            which,
-            holder: holder.and_then(|node| self.life_of(node)),
-        })
+        senders.chain(homes).chain(visitors).map(|(channel, which, holder)| (*channel, which, holder))
     }
 
-    /// This node is to leave, and waits until nothing is [unsettled](Self::unsettled): from now on whoever has an end from here, unused, is asked to use it, and need this
-    /// node no more. Without that it would be lost, if nobody used it meanwhile.
-    pub fn hurry(&mut self, now: Time) {
+    pub(crate) fn hurry(&mut self, peers: &mut impl Peers) {
         self.hurries = true;
-        let lent: Vec<(ChannelId, Which)> = self.unsettled().map(|end| (end.channel, end.which)).collect();
+        let lent: Vec<(ChannelId, Which)> = self.unsettled().map(|(channel, which, _)| (channel, which)).collect();
         for (channel, which) in lent {
-            self.hurry_on(now, channel, which);
+            self.hurry_on(peers, channel, which);
         }
     }
 
-    /// This receiver is used, if it has come here in a message, and is in no other one now.
-    pub fn use_resting(&mut self, now: Time, channel: ChannelId) {
+    pub(crate) fn use_resting(&mut self, peers: &mut impl Peers, channel: ChannelId) {
         if self.visitors.get(&channel).is_some_and(|visitor| !visitor.is_away()) {
-            self.use_receiver(now, channel);
+            self.use_receiver(peers, channel);
         }
     }
 
     /// Who gave this end to this node is to leave.
-    pub(super) fn hear_hurry(&mut self, now: Time, giver: Gift, channel: ChannelId, which: Which) {
+    pub(super) fn hear_hurry(&mut self, peers: &mut impl Peers, giver: Gift, channel: ChannelId, which: Which) {
         match which {
             Which::Sender => {
                 if let Some(proxy) = self.proxies.get_mut(&channel) {
@@ -106,11 +98,11 @@ impl Machine {
                 }
             }
         }
-        self.hurry_on(now, channel, which);
+        self.hurry_on(peers, channel, which);
     }
 
     /// An end that is in a hurry is used, if it is here; or whoever has it is told. (One that has just come back is nobody's yet: it may be dropped at once, unused.)
-    pub(super) fn hurry_on(&mut self, now: Time, channel: ChannelId, which: Which) {
+    pub(super) fn hurry_on(&mut self, peers: &mut impl Peers, channel: ChannelId, which: Which) {
         let all = self.hurries;
         let (hurried, packed, lent) = match which {
             Which::Sender => match self.proxies.get(&channel) {
@@ -124,31 +116,22 @@ impl Machine {
             },
         };
         match lent {
-            Some((to, trip)) if hurried || all => self.say(now, to, Frame::Travel(channel, Travel::Hurry(which, trip))),
+            Some((to, trip)) if hurried || all => peers.say(to, Frame::Travel(channel, Travel::Hurry(which, trip))),
             // When it is known what becomes of the message that it is in.
             _ if !hurried || packed.is_some() => {}
-            _ if which == Which::Sender => self.use_sender(now, channel),
-            _ => self.use_receiver(now, channel),
+            _ if which == Which::Sender => self.use_sender(peers, channel),
+            _ => self.use_receiver(peers, channel),
         }
     }
 
-    /// Whether this end came to this node in a message and has not been used. It goes on in a message that waits for its receive; on a credit only when it
-    /// has been used, for what is said of it overtakes such a message.
-    pub fn is_guest(&self, channel: ChannelId, which: Which) -> bool {
+    pub(crate) fn is_guest(&self, channel: ChannelId, which: Which) -> bool {
         match which {
             Which::Sender => self.proxies.get(&channel).is_some_and(|half| half.way.state == Whereabouts::Resting),
             Which::Receiver => self.visitors.get(&channel).is_some_and(|visitor| !visitor.fetching),
         }
     }
 
-    /// The life of a node that is, or was last, met.
-    fn life_of(&self, node: NodeId) -> Option<Life> {
-        let incarnation = self.connections.get(node)?.met?;
-        Some(Life { node, incarnation })
-    }
-
-    /// What is here of this channel.
-    pub fn stand(&self, channel: ChannelId) -> Stand {
+    pub(crate) fn stand(&self, channel: ChannelId) -> Stand {
         let half = self.proxies.get(&channel);
         Stand {
             home: self.homes.get(&channel).map(|home| home.attached.len()),
@@ -159,8 +142,7 @@ impl Machine {
         }
     }
 
-    /// How the ends of this channel stand with other nodes on their way.
-    pub fn passages(&self, channel: ChannelId) -> Vec<(Passage, NodeId)> {
+    pub(crate) fn passages(&self, channel: ChannelId) -> Vec<(Passage, NodeId)> {
         let mut found = Vec::new();
         if let Some(proxy) = self.proxies.get(&channel) {
             let way = &proxy.way;

@@ -2,17 +2,14 @@
 
 use super::declaration;
 use super::state::{Arrival, Leaving, SenderPlace, Trip, Whereabouts, place_in_line, take_early};
-use crate::channel::{Attached, Home, Proxy, ProxyHears, Standing, Waiting};
+use crate::channel::{Attached, Channels, Home, Peers, Proxy, ProxyHears, Standing, Waiting};
 use crate::id::{ChannelId, Contact, NodeId};
-use crate::machine::Machine;
 use crate::planted::planted;
-use crate::time::Time;
 use crate::wire::{End, Frame, FromHome, Terms, ToHome, Travel, Which};
 
-impl Machine {
-    /// Both ends of this channel are here, and one of them may leave: from now on the machine knows of it.
-    pub fn pair(&mut self, channel: ChannelId, terms: Terms) {
-        let me = self.me().node;
+impl Channels {
+    pub(crate) fn pair(&mut self, peers: &mut impl Peers, channel: ChannelId, terms: Terms) {
+        let me = peers.here();
         if self.knows(channel) {
             return;
         }
@@ -24,10 +21,8 @@ impl Machine {
         self.proxies.insert(channel, Box::new(proxy));
     }
 
-    /// The sender of this channel is to go into a message: what that has to say. Say [`sender_left`](Self::sender_left) when the message is taken,
-    /// [`sender_stays`](Self::sender_stays) if it is not, [`sender_back`](Self::sender_back) if nobody knows.
-    pub fn pack_sender(&mut self, now: Time, channel: ChannelId) -> Leaving<SenderPlace> {
-        let me = self.me().node;
+    pub(crate) fn pack_sender(&mut self, peers: &mut impl Peers, channel: ChannelId) -> Leaving<SenderPlace> {
+        let me = peers.here();
         let trip = self.next_trip();
         let Some(proxy) = self.proxies.get_mut(&channel) else { return Leaving::Over(End::Gone) };
         if let Some(how) = &proxy.way.over {
@@ -41,7 +36,7 @@ impl Machine {
                 let (sponsor, sponsor_addresses) = proxy.way.sponsor.clone().unwrap_or((me, Vec::new()));
                 let addresses = match &proxy.way.told {
                     Some((_, addresses)) => addresses.clone(),
-                    None => self.addresses_of_any(home),
+                    None => peers.addresses_of_any(home),
                 };
                 let place = SenderPlace { trip, transfer, epoch, home, addresses, sponsor, sponsor_addresses };
                 Leaving::Ready(place, trip)
@@ -57,13 +52,13 @@ impl Machine {
                 if proxy.way.undrained && !planted!(DrainSkipped) {
                     proxy.way.undrained = false;
                     proxy.way.draining = true;
-                    self.say_to_home(now, channel, ToHome::Drain);
+                    self.say_to_home(peers, channel, ToHome::Drain);
                     return Leaving::Wait;
                 }
                 proxy.way.packed = Some(trip);
                 proxy.way.early = None;
                 let (home, epoch, transfer) = (proxy.home, proxy.way.epoch, proxy.way.transfer + 1);
-                let (addresses, sponsor_addresses) = (self.addresses_of_any(home), self.addresses_of_any(me));
+                let (addresses, sponsor_addresses) = (peers.addresses_of_any(home), peers.addresses_of_any(me));
                 let place = SenderPlace { trip, transfer, epoch, home, addresses, sponsor: me, sponsor_addresses };
                 Leaving::Ready(place, trip)
             }
@@ -71,111 +66,113 @@ impl Machine {
         }
     }
 
-    /// The home of the sender that is here, as far as this node knows.
-    pub fn home_of(&self, channel: ChannelId) -> Option<NodeId> {
+    pub(crate) fn home_of(&self, channel: ChannelId) -> Option<NodeId> {
         self.proxies.get(&channel).map(|proxy| proxy.home)
     }
 
-    /// For a driver that is new to the sender that is here: what the home grants to it, and how many of the credits that are left the driver may use at once; it is told of
-    /// more. `None`: the home has not said.
-    pub fn terms_of(&mut self, channel: ChannelId) -> Option<(Terms, u32)> {
+    pub(crate) fn terms_of(&mut self, peers: &mut impl Peers, channel: ChannelId) -> Option<(Terms, u32)> {
         let proxy = self.proxies.get_mut(&channel).filter(|proxy| proxy.way.state == Whereabouts::Known)?;
         proxy.told = 0;
-        proxy.terms.map(|terms| (terms, self.more_credits(channel, true)))
+        proxy.terms.map(|terms| (terms, self.more_credits(peers, channel, true)))
     }
 
-    /// Whether the sender that is here has retired its channel. If it has come back, its agent is another one, and does not know.
-    pub fn has_retired(&self, channel: ChannelId) -> bool {
+    pub(crate) fn has_retired(&self, channel: ChannelId) -> bool {
         self.proxies.get(&channel).is_some_and(|proxy| proxy.spent)
     }
 
-    /// The message with the sender has not been taken.
-    pub fn sender_stays(&mut self, now: Time, channel: ChannelId, trip: Trip) {
+    pub(crate) fn sender_stays(&mut self, peers: &mut impl Peers, channel: ChannelId, trip: Trip) {
         let Some(proxy) = self.proxies.get_mut(&channel).filter(|proxy| proxy.way.packed == Some(trip)) else { return };
         proxy.way.packed = None;
         if proxy.way.over.is_some() {
-            self.remove_proxy(channel);
+            self.remove_proxy(peers, channel);
         }
-        self.hurry_on(now, channel, Which::Sender);
+        self.hurry_on(peers, channel, Which::Sender);
     }
 
-    /// The message with the sender has been taken by that node. `false`: it is here again already.
-    pub fn sender_left(&mut self, now: Time, channel: ChannelId, trip: Trip, taker: Contact) -> bool {
+    pub(crate) fn sender_left(
+        &mut self,
+        peers: &mut impl Peers,
+        channel: ChannelId,
+        trip: Trip,
+        taker: Contact,
+    ) -> bool {
         let to = taker.node;
-        if self.is_me(to) {
+        if peers.is_me(to) {
             return true;
         }
         let Some(proxy) = self.proxies.get_mut(&channel).filter(|proxy| proxy.way.packed == Some(trip)) else {
             // So soon it has been used there, or further on, or is here again.
-            self.answer(now, taker, channel, Travel::Settled(Which::Sender, trip));
+            peers.answer(taker, channel, Travel::Settled(Which::Sender, trip));
             return !self.proxies.contains_key(&channel);
         };
         proxy.way.packed = None;
         proxy.way.lent = Some((to, trip));
         let gone = take_early(&mut proxy.way.early, to);
         if planted!(LentForgotten) {
-            self.remove_proxy(channel);
+            self.remove_proxy(peers, channel);
             return true;
         }
         if let Some(how) = proxy.way.over.clone() {
-            self.end_way(now, channel, how);
+            self.end_way(peers, channel, how);
             return true;
         }
-        let lost = self.has_lost_taker(taker).then_some(End::Lost);
+        let lost = peers.has_lost_taker(taker).then_some(End::Lost);
         if let Some(how) = gone.or(lost) {
-            self.sender_lapsed(now, channel, (to, trip), how);
+            self.sender_lapsed(peers, channel, (to, trip), how);
         }
-        self.forget_passed_on(now, channel);
-        self.hurry_on(now, channel, Which::Sender);
+        self.forget_passed_on(peers, channel);
+        self.hurry_on(peers, channel, Which::Sender);
         true
     }
 
-    /// Nobody knows whether the message with the sender was taken. `true`: it is here again, unless the home says that another one has it.
-    /// `false`: it was taken.
-    pub fn sender_back(&mut self, now: Time, channel: ChannelId, trip: Trip) -> bool {
+    pub(crate) fn sender_back(&mut self, peers: &mut impl Peers, channel: ChannelId, trip: Trip) -> bool {
         let Some(proxy) = self.proxies.get_mut(&channel).filter(|proxy| proxy.way.packed == Some(trip)) else {
             return false;
         };
         proxy.way.packed = None;
         if proxy.way.over.is_some() {
-            self.remove_proxy(channel);
+            self.remove_proxy(peers, channel);
             return true;
         }
         proxy.way.doubtful = true;
         match proxy.way.state {
-            Whereabouts::Resting => self.use_sender(now, channel),
-            Whereabouts::Known => self.take_again(now, channel),
+            Whereabouts::Resting => self.use_sender(peers, channel),
+            Whereabouts::Known => self.take_again(peers, channel),
             Whereabouts::Taking { .. } | Whereabouts::Asking => {}
         }
         true
     }
 
     /// The home knows this half, but perhaps another one as well, which came later.
-    fn take_again(&mut self, now: Time, channel: ChannelId) {
+    fn take_again(&mut self, peers: &mut impl Peers, channel: ChannelId) {
         if let Some(proxy) = self.proxies.get_mut(&channel)
             && std::mem::take(&mut proxy.way.doubtful)
         {
             proxy.way.transfer += u64::from(!planted!(TransferReused));
             proxy.way.state = Whereabouts::Taking { moved: true };
             let transfer = proxy.way.transfer;
-            self.say_to_home(now, channel, ToHome::Take(transfer));
+            self.say_to_home(peers, channel, ToHome::Take(transfer));
         }
     }
 
-    /// A sender has come to this node in a message from `giver`, and was taken. If another one is here that has been replaced elsewhere, that
-    /// one [is lost](ProxyHears::Lost) first.
-    pub fn sender_arrives(&mut self, now: Time, channel: ChannelId, place: SenderPlace, giver: Contact) -> Arrival {
+    pub(crate) fn sender_arrives(
+        &mut self,
+        peers: &mut impl Peers,
+        channel: ChannelId,
+        place: SenderPlace,
+        giver: Contact,
+    ) -> Arrival {
         let from = giver.node;
-        let silent = self.is_silent(giver);
+        let silent = peers.is_silent(giver);
         let lost = Travel::Lapsed(Which::Sender, place.trip, End::Lost);
-        let is_admitted = self.is_admitted_here(channel);
+        let is_admitted = self.is_admitted_here(peers, channel);
         if let Some(proxy) = self.proxies.get_mut(&channel) {
             let next = if proxy.way.state == Whereabouts::Resting { 0 } else { 1 };
             let same = proxy.way.is_away() && place.transfer == proxy.way.transfer + next;
             if same && proxy.way.over.is_some() && !planted!(OverReturned) {
                 // Its channel was over while it was on its way.
-                self.remove_proxy(channel);
-                self.answer(now, giver, channel, lost);
+                self.remove_proxy(peers, channel);
+                peers.answer(giver, channel, lost);
                 return Arrival::Stale;
             }
             if same {
@@ -185,28 +182,28 @@ impl Machine {
                     proxy.way.givers.push((from, place.trip));
                 }
                 if let Some((to, trip)) = lent {
-                    self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Sender, trip)));
+                    peers.say(to, Frame::Travel(channel, Travel::Settled(Which::Sender, trip)));
                 }
                 return Arrival::Returned;
             }
             // Of a half that its home has admitted, and that is here, there is no later one, whatever a message says.
             let is_latest = is_admitted || (proxy.way.state == Whereabouts::Known && !proxy.way.is_away());
             if place.transfer <= proxy.way.transfer || is_latest {
-                self.answer(now, giver, channel, lost);
+                peers.answer(giver, channel, lost);
                 return Arrival::Stale;
             }
             // It has been used elsewhere since, of which the home's word is still on its way. If that is a lie, the home still counts on this half; else it does not look at what that says.
             if matches!(proxy.way.state, Whereabouts::Known | Whereabouts::Taking { .. }) {
-                self.say_to_home(now, channel, ToHome::Ended(End::Lost));
+                self.say_to_home(peers, channel, ToHome::Ended(End::Lost));
             }
             if self.proxies.get(&channel).is_some_and(|proxy| !proxy.way.is_away()) {
-                self.lose_superseded(now, channel);
+                self.lose_superseded(peers, channel);
             }
-            self.settle_lent(now, channel);
-            self.drop_way(now, channel, &End::Lost);
+            self.settle_lent(peers, channel);
+            self.drop_way(peers, channel, &End::Lost);
         }
-        let Some(paid_by) = self.pay_for_end(channel, giver) else {
-            self.answer(now, giver, channel, lost);
+        let Some(paid_by) = peers.pay_for_end(channel, giver) else {
+            peers.answer(giver, channel, lost);
             return Arrival::Stale;
         };
         let mut proxy = Proxy::new(place.home);
@@ -223,13 +220,12 @@ impl Machine {
 
     /// Whether the home is here, and the sender at this node is the one that it has admitted: then the sender has been used
     /// nowhere else since, whatever a message says.
-    fn is_admitted_here(&self, channel: ChannelId) -> bool {
+    fn is_admitted_here(&self, peers: &impl Peers, channel: ChannelId) -> bool {
         let home = self.homes.get(&channel).filter(|home| !home.phase.has_said_so());
-        home.and_then(|home| home.attached.get(&self.me().node)).is_some_and(|half| !half.gone)
+        home.and_then(|home| home.attached.get(&peers.here())).is_some_and(|half| !half.gone)
     }
 
-    /// The sender is used here: its home has to know.
-    pub fn use_sender(&mut self, now: Time, channel: ChannelId) {
+    pub(crate) fn use_sender(&mut self, peers: &mut impl Peers, channel: ChannelId) {
         if let Some(proxy) = self.proxies.get_mut(&channel)
             && proxy.way.state == Whereabouts::Resting
             && proxy.way.over.is_none()
@@ -238,62 +234,62 @@ impl Machine {
             let transfer = proxy.way.transfer;
             let (home, told) = (proxy.home, proxy.way.told.clone());
             if let Some((by, addresses)) = told
-                && !self.hear_of(home, by, &addresses)
+                && !peers.hear_of(home, by, &addresses)
             {
-                return self.lose_proxy(now, channel);
+                return self.lose_proxy(peers, channel);
             }
-            self.say_to_home(now, channel, ToHome::Take(transfer));
+            self.say_to_home(peers, channel, ToHome::Take(transfer));
         }
     }
 
     /// It was dropped, or lost, before its home has heard of it.
-    pub(in crate::channel) fn lapse_sender(&mut self, now: Time, channel: ChannelId, how: End) {
-        if let Some(proxy) = self.remove_proxy(channel) {
+    pub(in crate::channel) fn lapse_sender(&mut self, peers: &mut impl Peers, channel: ChannelId, how: End) {
+        if let Some(proxy) = self.remove_proxy(peers, channel) {
             if planted!(LapsedKept) {
                 return;
             }
             for (giver, trip) in proxy.way.givers {
-                self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Sender, trip, how.clone())));
+                peers.say(giver, Frame::Travel(channel, Travel::Lapsed(Which::Sender, trip, how.clone())));
             }
         }
     }
 
-    pub(super) fn settle_lent(&mut self, now: Time, channel: ChannelId) {
+    pub(super) fn settle_lent(&mut self, peers: &mut impl Peers, channel: ChannelId) {
         if let Some(proxy) = self.proxies.get_mut(&channel)
             && let Some((to, trip)) = proxy.way.lent.take()
             && !planted!(SettledUntold)
         {
-            self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Sender, trip)));
+            peers.say(to, Frame::Travel(channel, Travel::Settled(Which::Sender, trip)));
         }
     }
 
-    pub(super) fn drop_way(&mut self, now: Time, channel: ChannelId, how: &End) {
-        let Some(proxy) = self.remove_proxy(channel) else { return };
+    pub(super) fn drop_way(&mut self, peers: &mut impl Peers, channel: ChannelId, how: &End) {
+        let Some(proxy) = self.remove_proxy(peers, channel) else { return };
         for (node, _) in proxy.way.askers {
-            self.say(now, node, Frame::Travel(channel, Travel::Over(Which::Sender, how.clone())));
+            peers.say(node, Frame::Travel(channel, Travel::Over(Which::Sender, how.clone())));
         }
     }
 
     /// No home answers for a half that has said `Take`: another one has the sender; or, if it was said before that the channel is retired, that was the last word.
-    pub(super) fn is_not_admitted(&mut self, now: Time, channel: ChannelId) {
+    pub(super) fn is_not_admitted(&mut self, peers: &mut impl Peers, channel: ChannelId) {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         if !proxy.way.retired_before {
-            return self.lose_proxy(now, channel);
+            return self.lose_proxy(peers, channel);
         }
         proxy.backlog.clear();
         proxy.way.again.clear();
-        self.proxy_hears(channel, ProxyHears::Ended(End::Retired));
-        self.end_way(now, channel, End::Retired);
+        peers.proxy_hears(channel, ProxyHears::Ended(End::Retired));
+        self.end_way(peers, channel, End::Retired);
     }
 
     /// Nothing more can come of this half. If it is in a message, its record waits for that.
-    pub(in crate::channel) fn end_way(&mut self, now: Time, channel: ChannelId, how: End) {
+    pub(in crate::channel) fn end_way(&mut self, peers: &mut impl Peers, channel: ChannelId, how: End) {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         let how = proxy.way.over.take().unwrap_or(how);
         let admitted = matches!(proxy.way.state, Whereabouts::Known | Whereabouts::Taking { moved: true });
         for (giver, trip) in std::mem::take(&mut proxy.way.givers) {
             if !admitted {
-                self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Sender, trip, End::Lost)));
+                peers.say(giver, Frame::Travel(channel, Travel::Lapsed(Which::Sender, trip, End::Lost)));
             }
         }
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
@@ -301,30 +297,30 @@ impl Machine {
             proxy.way.over = Some(how.clone());
             let askers = std::mem::take(&mut proxy.way.askers);
             for (node, _) in askers {
-                self.say(now, node, Frame::Travel(channel, Travel::Over(Which::Sender, how.clone())));
+                peers.say(node, Frame::Travel(channel, Travel::Over(Which::Sender, how.clone())));
             }
             return;
         }
         if let Some((to, _)) = proxy.way.lent.take() {
-            self.say(now, to, Frame::Travel(channel, Travel::Over(Which::Sender, how.clone())));
-            self.proxy_hears(channel, ProxyHears::Departed);
+            peers.say(to, Frame::Travel(channel, Travel::Over(Which::Sender, how.clone())));
+            peers.proxy_hears(channel, ProxyHears::Departed);
         }
-        self.drop_way(now, channel, &how);
+        self.drop_way(peers, channel, &how);
     }
 
     /// What a home says of where the ends are. Gives back what it says of offers.
     pub(in crate::channel) fn hear_travelling_home(
         &mut self,
-        now: Time,
+        peers: &mut impl Peers,
         from: NodeId,
         channel: ChannelId,
         said: FromHome,
     ) -> Result<Option<FromHome>, &'static str> {
         let Some(proxy) = self.proxies.get_mut(&channel) else {
-            self.hears_nothing(now, from);
+            peers.hears_nothing(from);
             if matches!(said, FromHome::HomeIs { .. }) {
                 // This half has failed meanwhile.
-                self.say(now, from, Frame::ToHome(channel, ToHome::Ended(End::Lost)));
+                peers.say(from, Frame::ToHome(channel, ToHome::Ended(End::Lost)));
             }
             return Ok(None);
         };
@@ -335,38 +331,38 @@ impl Machine {
                 if (taking || (is_home && proxy.way.state == Whereabouts::Asking))
                     && transfer == proxy.way.transfer =>
             {
-                self.home_is(now, channel, epoch, terms)?;
+                self.home_is(peers, channel, epoch, terms)?;
             }
             // To a half that has been replaced here: it has failed.
             FromHome::HomeIs { .. } if proxy.way.state == Whereabouts::Resting => {
-                self.say(now, from, Frame::ToHome(channel, ToHome::Ended(End::Lost)));
+                peers.say(from, Frame::ToHome(channel, ToHome::Ended(End::Lost)));
             }
             FromHome::NotHome(transfer) if taking && transfer == proxy.way.transfer => match proxy.way.state {
-                Whereabouts::Taking { moved: false } => self.ask(now, channel),
-                _ => self.is_not_admitted(now, channel),
+                Whereabouts::Taking { moved: false } => self.ask(peers, channel),
+                _ => self.is_not_admitted(peers, channel),
             },
             FromHome::Fenced(transfer) if taking && transfer == proxy.way.transfer && !planted!(FencedIgnored) => {
-                self.is_not_admitted(now, channel);
+                self.is_not_admitted(peers, channel);
             }
             FromHome::Moving { epoch, to, addresses } if is_home && proxy.way.over.is_none() => {
                 if !taking && proxy.way.state != Whereabouts::Known {
                     return Ok(None);
                 }
-                self.home_moves(now, channel, epoch, to, &addresses)?;
+                self.home_moves(peers, channel, epoch, to, &addresses)?;
             }
             FromHome::Superseded(transfer) if proxy.way.is_away() && proxy.way.transfer < transfer => {
-                self.settle_lent(now, channel);
-                self.drop_way(now, channel, &End::Lost);
-                self.proxy_hears(channel, ProxyHears::Departed);
+                self.settle_lent(peers, channel);
+                self.drop_way(peers, channel, &End::Lost);
+                peers.proxy_hears(channel, ProxyHears::Departed);
             }
             FromHome::Superseded(transfer)
                 if proxy.way.transfer < transfer && proxy.way.state != Whereabouts::Resting =>
             {
-                self.lose_superseded(now, channel);
+                self.lose_superseded(peers, channel);
             }
             FromHome::Drained if is_home && proxy.way.draining => {
                 proxy.way.draining = false;
-                self.proxy_hears(channel, ProxyHears::Rests);
+                peers.proxy_hears(channel, ProxyHears::Rests);
             }
             // It was said to a half that was here before.
             FromHome::HomeIs { .. }
@@ -381,14 +377,20 @@ impl Machine {
     }
 
     /// Somebody else has it who was not sure of it: what this half has offered was not taken.
-    pub(super) fn lose_superseded(&mut self, now: Time, channel: ChannelId) {
+    pub(super) fn lose_superseded(&mut self, peers: &mut impl Peers, channel: ChannelId) {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         let again: Vec<u64> = std::mem::take(&mut proxy.open).into_keys().map(place_in_line).collect();
         proxy.way.again.extend(again);
-        self.lose_proxy(now, channel);
+        self.lose_proxy(peers, channel);
     }
 
-    fn home_is(&mut self, now: Time, channel: ChannelId, epoch: u64, terms: Terms) -> Result<(), &'static str> {
+    fn home_is(
+        &mut self,
+        peers: &mut impl Peers,
+        channel: ChannelId,
+        epoch: u64,
+        terms: Terms,
+    ) -> Result<(), &'static str> {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return Ok(()) };
         // Credits of the home before this one are places in its buffer, and have moved with that.
         let sent = proxy.backlog.iter().filter(|(_, what)| matches!(what, Waiting::Sent(_))).count() as u64;
@@ -411,43 +413,43 @@ impl Machine {
         proxy.way.told = None;
         proxy.way.undrained = false;
         proxy.way.draining = false;
-        let more = self.more_credits(channel, is_first);
-        self.proxy_hears(channel, ProxyHears::Home(home, terms, more));
+        let more = self.more_credits(peers, channel, is_first);
+        peers.proxy_hears(channel, ProxyHears::Home(home, terms, more));
         if let Some(proxy) = self.proxies.get_mut(&channel)
             && proxy.way.doubtful
         {
-            self.take_again(now, channel);
+            self.take_again(peers, channel);
         }
-        self.answer_askers(now, channel);
-        self.offer_waiting(now, channel);
-        self.forget_proxy_if_over(now, channel);
+        self.answer_askers(peers, channel);
+        self.offer_waiting(peers, channel);
+        self.forget_proxy_if_over(peers, channel);
         Ok(())
     }
 
     /// The home is not where it was said to be: the sponsor knows, or will.
-    fn ask(&mut self, now: Time, channel: ChannelId) {
+    fn ask(&mut self, peers: &mut impl Peers, channel: ChannelId) {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         let sponsor = proxy.way.sponsor.as_ref().map(|(sponsor, _)| *sponsor);
         // If that is this node, what it knew is over.
-        let Some(sponsor) = sponsor.filter(|sponsor| !self.is_me(*sponsor)) else {
-            return self.lose_proxy(now, channel);
+        let Some(sponsor) = sponsor.filter(|sponsor| !peers.is_me(*sponsor)) else {
+            return self.lose_proxy(peers, channel);
         };
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         proxy.way.state = Whereabouts::Asking;
         let epoch = proxy.way.epoch + 1;
         if let (Some((_, addresses)), Some((by, _))) = (proxy.way.sponsor.clone(), proxy.way.told.clone())
-            && !self.hear_of(sponsor, by, &addresses)
+            && !peers.hear_of(sponsor, by, &addresses)
         {
-            return self.lose_proxy(now, channel);
+            return self.lose_proxy(peers, channel);
         }
-        self.say(now, sponsor, Frame::Travel(channel, Travel::Where(epoch)));
+        peers.say(sponsor, Frame::Travel(channel, Travel::Where(epoch)));
     }
 
     /// There is a connection to a node, which may have been known in an earlier life: what that said of where the home is counts no more.
-    pub(crate) fn take_anew(&mut self, now: Time, node: NodeId) {
+    pub(crate) fn take_anew(&mut self, peers: &mut impl Peers, node: NodeId) {
         for channel in self.asking(node) {
             let Some(transfer) = self.proxies.get(&channel).map(|proxy| proxy.way.transfer) else { continue };
-            self.say_to_home(now, channel, ToHome::Take(transfer));
+            self.say_to_home(peers, channel, ToHome::Take(transfer));
         }
     }
 
@@ -466,7 +468,7 @@ impl Machine {
         asking
     }
 
-    pub(super) fn answer_askers(&mut self, now: Time, channel: ChannelId) {
+    pub(super) fn answer_askers(&mut self, peers: &mut impl Peers, channel: ChannelId) {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         if proxy.way.state != Whereabouts::Known {
             return;
@@ -476,22 +478,22 @@ impl Machine {
             std::mem::take(&mut proxy.way.askers).into_iter().partition(|(_, min)| *min <= epoch);
         proxy.way.askers = if planted!(WhereForgotten) { Vec::new() } else { later };
         for (node, _) in now_known {
-            let addresses = self.addresses_of_any(home);
-            self.say(now, node, Frame::Travel(channel, Travel::At { epoch, home, addresses }));
+            let addresses = peers.addresses_of_any(home);
+            peers.say(node, Frame::Travel(channel, Travel::At { epoch, home, addresses }));
         }
     }
 
     /// The receiver has left for another node, which is the home from now on.
     fn home_moves(
         &mut self,
-        now: Time,
+        peers: &mut impl Peers,
         channel: ChannelId,
         epoch: u64,
         to: NodeId,
         addresses: &[String],
     ) -> Result<(), &'static str> {
-        self.say_to_home(now, channel, ToHome::Quiet);
-        let me = self.is_me(to);
+        self.say_to_home(peers, channel, ToHome::Quiet);
+        let me = peers.is_me(to);
         let Some(proxy) = self.proxies.get_mut(&channel) else { return Ok(()) };
         let (mut withdrawn, mut aborted) = (Vec::new(), Vec::new());
         for (ticket, standing) in std::mem::take(&mut proxy.open) {
@@ -526,17 +528,17 @@ impl Machine {
         }
         let (transfer, again) = (proxy.way.transfer, proxy.way.again.iter().copied().map(place_in_line).collect());
         for ticket in withdrawn {
-            self.proxy_hears(channel, ProxyHears::Withdrawn(ticket));
+            peers.proxy_hears(channel, ProxyHears::Withdrawn(ticket));
         }
         for ticket in aborted {
-            self.proxy_hears(channel, ProxyHears::Abort(ticket));
+            peers.proxy_hears(channel, ProxyHears::Abort(ticket));
         }
-        self.proxy_hears(channel, ProxyHears::Moved(to, again));
-        if !self.hear_of(to, mover, addresses) {
-            self.lose_proxy(now, channel);
+        peers.proxy_hears(channel, ProxyHears::Moved(to, again));
+        if !peers.hear_of(to, mover, addresses) {
+            self.lose_proxy(peers, channel);
             return Ok(());
         }
-        self.say_to_home(now, channel, ToHome::Take(transfer));
+        self.say_to_home(peers, channel, ToHome::Take(transfer));
         Ok(())
     }
 }

@@ -8,9 +8,8 @@
 //! is said to that node alone. So the giver is [asked](crate::wire::FromHome::Onward) to say it as of one that has left before ([`Machine::pair`]).
 
 use super::state::{Arrival, Gift, ReceiverPlace, SenderPlace, Stage, Trip, Whereabouts};
+use crate::channel::{Channels, Peers};
 use crate::id::{ChannelId, Contact, NodeId};
-use crate::machine::Machine;
-use crate::time::Time;
 use crate::wire::{End, Frame, FromHome, Travel, Which};
 
 /// Whether an end that is here, or has gone on from here, came after it had gone through this node in message `trip`: it was not this node's before.
@@ -18,57 +17,56 @@ fn is_later(packed: Option<Trip>, lent: Option<Gift>, trip: Trip) -> bool {
     packed.or(lent.map(|(_, trip)| trip)).is_none_or(|later| later > trip)
 }
 
-impl Machine {
-    /// Nobody knows whether the message with an end of this [pair](Self::pair) was taken: both are here, and nobody else's. Whoever has taken it in spite of that,
-    /// at whatever node, hears that it is lost.
-    pub fn unpair(&mut self, now: Time, channel: ChannelId) {
-        let me = self.me().node;
-        self.drop_way(now, channel, &End::Lost);
-        let Some(mut home) = self.remove_home(channel) else { return };
+impl Channels {
+    pub(crate) fn unpair(&mut self, peers: &mut impl Peers, channel: ChannelId) {
+        let me = peers.here();
+        self.drop_way(peers, channel, &End::Lost);
+        let Some(mut home) = self.remove_home(peers, channel) else { return };
         if let Stage::Asked(to) | Stage::Leaving(to) | Stage::Emptying(to) = home.phase.stage {
-            self.say(now, to, Frame::Travel(channel, Travel::Over(Which::Receiver, End::Lost)));
+            peers.say(to, Frame::Travel(channel, Travel::Over(Which::Receiver, End::Lost)));
         }
         home.attached.remove(&me);
         for (node, half) in home.attached {
             if half.told {
-                self.tell(now, node, channel, FromHome::Ended(End::Lost));
+                peers.tell(node, channel, FromHome::Ended(End::Lost));
             } else {
-                self.say(now, node, Frame::Travel(channel, Travel::Over(Which::Sender, End::Lost)));
+                peers.say(node, Frame::Travel(channel, Travel::Over(Which::Sender, End::Lost)));
             }
         }
     }
 
-    /// A message with an end in it is to go through this node: its number. [`sender_passed`](Self::sender_passed) or
-    /// [`receiver_passed`](Self::receiver_passed) follows when it has been taken, else [`end_stays`](Self::end_stays).
-    pub fn passes(&mut self) -> Trip {
+    pub(crate) fn passes(&mut self) -> Trip {
         let trip = self.next_trip();
         self.passing.insert(trip, None);
         trip
     }
 
-    /// That message has not been taken, or nobody knows.
-    pub fn end_stays(&mut self, trip: Trip) {
+    pub(crate) fn end_stays(&mut self, trip: Trip) {
         self.passing.remove(&trip);
     }
 
-    /// That message has been taken by `to`, and the end of which it says `which` is that node's. What was told of this node's answering for it counts no more: it has the end already, by another
-    /// way or in spite of who has it now.
-    pub fn end_taken(&mut self, now: Time, channel: ChannelId, which: Which, trip: Trip, to: NodeId) {
-        self.passing.remove(&trip);
-        self.say(now, to, Frame::Travel(channel, Travel::Settled(which, trip)));
-    }
-
-    /// A sender that came in a message from `giver`, with these words, has gone on in message `trip` to `taker`. Both have been taken.
-    pub fn sender_passed(
+    pub(crate) fn end_taken(
         &mut self,
-        now: Time,
+        peers: &mut impl Peers,
+        channel: ChannelId,
+        which: Which,
+        trip: Trip,
+        to: NodeId,
+    ) {
+        self.passing.remove(&trip);
+        peers.say(to, Frame::Travel(channel, Travel::Settled(which, trip)));
+    }
+
+    pub(crate) fn sender_passed(
+        &mut self,
+        peers: &mut impl Peers,
         channel: ChannelId,
         place: SenderPlace,
         giver: Contact,
         (taker, trip): (Contact, Trip),
     ) {
         let early = self.passing.remove(&trip).flatten();
-        let silent = self.is_silent(giver);
+        let silent = peers.is_silent(giver);
         if let Some(proxy) = self.proxies.get_mut(&channel)
             && place.transfer <= proxy.way.transfer
             && is_later(proxy.way.packed, proxy.way.lent, trip)
@@ -77,28 +75,27 @@ impl Machine {
             if proxy.way.state == Whereabouts::Resting && !silent {
                 proxy.way.givers.push((giver.node, place.trip));
             }
-            return self.answer(now, taker, channel, Travel::Settled(Which::Sender, trip));
+            return peers.answer(taker, channel, Travel::Settled(Which::Sender, trip));
         }
-        if self.sender_arrives(now, channel, place, giver) != Arrival::Stale
+        if self.sender_arrives(peers, channel, place, giver) != Arrival::Stale
             && let Some(proxy) = self.proxies.get_mut(&channel)
         {
             proxy.way.packed = Some(trip);
             proxy.way.early = early;
         }
-        self.sender_left(now, channel, trip, taker);
+        self.sender_left(peers, channel, trip, taker);
     }
 
-    /// As [`sender_passed`](Self::sender_passed), of a receiver.
-    pub fn receiver_passed(
+    pub(crate) fn receiver_passed(
         &mut self,
-        now: Time,
+        peers: &mut impl Peers,
         channel: ChannelId,
         place: ReceiverPlace,
         giver: Contact,
         (taker, trip): (Contact, Trip),
     ) {
         let early = self.passing.remove(&trip).flatten();
-        let (is_mine, silent) = (self.is_me(place.home), self.is_silent(giver));
+        let (is_mine, silent) = (peers.is_me(place.home), peers.is_silent(giver));
         if is_mine
             && let Some(home) = self.homes.get_mut(&channel)
             && home.phase.claim == place.claim
@@ -109,7 +106,7 @@ impl Machine {
             home.phase.packed = Some(trip);
             home.phase.early = early;
             if let Some((before, trip)) = home.phase.lent.take() {
-                self.say(now, before, Frame::Travel(channel, Travel::Settled(Which::Receiver, trip)));
+                peers.say(before, Frame::Travel(channel, Travel::Settled(Which::Receiver, trip)));
             }
         } else if let Some(visitor) = self.visitors.get_mut(&channel)
             && visitor.place.home == place.home
@@ -120,13 +117,13 @@ impl Machine {
             if !visitor.fetching && !silent {
                 visitor.givers.push((giver.node, place.trip));
             }
-        } else if self.receiver_arrives(now, channel, place, giver) != Arrival::Stale
+        } else if self.receiver_arrives(peers, channel, place, giver) != Arrival::Stale
             && let Some(visitor) = self.visitors.get_mut(&channel)
         {
             visitor.packed = Some(trip);
             visitor.early = early;
         }
-        self.receiver_left(now, channel, trip, taker);
+        self.receiver_left(peers, channel, trip, taker);
     }
 
     /// Whoever took the end says that it is gone. `true`: it is in a message that goes through this node, and waits for the outcome of that.

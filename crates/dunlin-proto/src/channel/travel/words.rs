@@ -1,23 +1,21 @@
 //! What nodes say to each other of ends on their way, and what comes of it when one of them is lost.
 
 use super::state::{Gift, Stage, Waits, Whereabouts, forget_giver, wait_for_word};
-use crate::channel::{HomeHears, ProxyHears};
+use crate::channel::{Channels, HomeHears, Peers, ProxyHears};
 use crate::id::{ChannelId, NodeId};
-use crate::machine::Machine;
 use crate::planted::planted;
-use crate::time::Time;
 use crate::wire::{End, Frame, ToHome, Travel, Which};
 
-impl Machine {
+impl Channels {
     pub(crate) fn hear_travel(
         &mut self,
-        now: Time,
+        peers: &mut impl Peers,
         from: NodeId,
         channel: ChannelId,
         said: Travel,
     ) -> Result<(), &'static str> {
         match said {
-            Travel::Where(min) => self.hear_where(now, from, channel, min),
+            Travel::Where(min) => self.hear_where(peers, from, channel, min),
             Travel::At { epoch, home, addresses } => {
                 let Some(proxy) = self.proxies.get_mut(&channel) else { return Ok(()) };
                 let is_sponsor = proxy.way.sponsor.as_ref().is_some_and(|(sponsor, _)| *sponsor == from);
@@ -26,14 +24,14 @@ impl Machine {
                     proxy.home = home;
                     proxy.way.state = Whereabouts::Taking { moved: false };
                     let transfer = proxy.way.transfer;
-                    if !self.hear_of(home, from, &addresses) {
-                        self.lose_proxy(now, channel);
+                    if !peers.hear_of(home, from, &addresses) {
+                        self.lose_proxy(peers, channel);
                         return Ok(());
                     }
-                    self.say_to_home(now, channel, ToHome::Take(transfer));
+                    self.say_to_home(peers, channel, ToHome::Take(transfer));
                 }
             }
-            Travel::Fetch(claim) => self.hear_fetch(now, from, channel, claim),
+            Travel::Fetch(claim) => self.hear_fetch(peers, from, channel, claim),
             Travel::Settled(Which::Sender, trip) => {
                 if let Some(proxy) = self.proxies.get_mut(&channel)
                     && proxy.way.state == Whereabouts::Resting
@@ -41,8 +39,8 @@ impl Machine {
                     && proxy.way.givers.is_empty()
                     && proxy.way.is_away()
                 {
-                    self.settle_lent(now, channel);
-                    self.drop_way(now, channel, &End::Lost);
+                    self.settle_lent(peers, channel);
+                    self.drop_way(peers, channel, &End::Lost);
                 }
             }
             Travel::Settled(Which::Receiver, trip) => {
@@ -52,13 +50,13 @@ impl Machine {
                     && visitor.is_away()
                 {
                     if let Some((to, trip)) = visitor.lent {
-                        self.say(now, to, Frame::Travel(channel, Travel::Settled(Which::Receiver, trip)));
+                        peers.say(to, Frame::Travel(channel, Travel::Settled(Which::Receiver, trip)));
                     }
-                    self.remove_visitor(channel);
+                    self.remove_visitor(peers, channel);
                 }
             }
-            Travel::Hurry(which, trip) => self.hear_hurry(now, (from, trip), channel, which),
-            Travel::Over(Which::Sender, how) => self.hear_over(now, from, channel, how),
+            Travel::Hurry(which, trip) => self.hear_hurry(peers, (from, trip), channel, which),
+            Travel::Over(Which::Sender, how) => self.hear_over(peers, from, channel, how),
             Travel::Over(Which::Receiver, how) => {
                 if let Some(visitor) = self.visitors.get_mut(&channel)
                     && let Some(late) = visitor.late_answers.iter().position(|node| *node == from)
@@ -69,40 +67,40 @@ impl Machine {
                     && visitor.state.is_none()
                 {
                     visitor.givers.retain(|(giver, _)| *giver != from);
-                    self.fail_visitor(now, channel, how);
+                    self.fail_visitor(peers, channel, how);
                 }
             }
             Travel::Lapsed(_, trip, ref how) if self.lapses_on_its_way((from, trip), how) => {}
-            Travel::Lapsed(Which::Sender, trip, how) => self.sender_lapsed(now, channel, (from, trip), how),
+            Travel::Lapsed(Which::Sender, trip, how) => self.sender_lapsed(peers, channel, (from, trip), how),
             Travel::Lapsed(Which::Receiver, trip, how) => {
-                self.receiver_lapsed(now, channel, (from, trip), how);
+                self.receiver_lapsed(peers, channel, (from, trip), how);
             }
         }
         Ok(())
     }
 
-    fn hear_where(&mut self, now: Time, from: NodeId, channel: ChannelId, min: u64) {
+    fn hear_where(&mut self, peers: &mut impl Peers, from: NodeId, channel: ChannelId, min: u64) {
         match self.proxies.get_mut(&channel) {
             Some(proxy) if proxy.way.over.is_none() && proxy.way.state != Whereabouts::Resting => {
                 match wait_for_word(&mut proxy.way.askers, from, min) {
                     Waits::Anew => {}
-                    Waits::Again => self.hears_nothing(now, from),
+                    Waits::Again => peers.hears_nothing(from),
                     Waits::InVain => {
-                        return self.say(now, from, Frame::Travel(channel, Travel::Over(Which::Sender, End::Lost)));
+                        return peers.say(from, Frame::Travel(channel, Travel::Over(Which::Sender, End::Lost)));
                     }
                 }
-                self.answer_askers(now, channel);
+                self.answer_askers(peers, channel);
             }
             other => {
                 let how = other.and_then(|proxy| proxy.way.over.clone()).unwrap_or(End::Lost);
-                self.say(now, from, Frame::Travel(channel, Travel::Over(Which::Sender, how)));
+                peers.say(from, Frame::Travel(channel, Travel::Over(Which::Sender, how)));
                 // An earlier life of this node was asked, or an earlier record. If this one has given the end away, who asks has it, and has lost it now; perhaps by a message of which
                 // it is not known here yet that it was taken.
                 if let Some(proxy) =
                     self.proxies.get_mut(&channel).filter(|half| half.way.state == Whereabouts::Resting)
                 {
                     match proxy.way.lent {
-                        Some(gift) if gift.0 == from => self.sender_lapsed(now, channel, gift, End::Lost),
+                        Some(gift) if gift.0 == from => self.sender_lapsed(peers, channel, gift, End::Lost),
                         None if proxy.way.packed.is_some() => {
                             proxy.way.early.get_or_insert_with(|| Box::new((from, End::Lost)));
                         }
@@ -114,16 +112,16 @@ impl Machine {
     }
 
     /// The channel of a sender that is not used yet is over.
-    fn hear_over(&mut self, now: Time, from: NodeId, channel: ChannelId, how: End) {
+    fn hear_over(&mut self, peers: &mut impl Peers, from: NodeId, channel: ChannelId, how: End) {
         if let Some(home) = self.homes.get_mut(&channel)
             && home.attached.get(&from).is_some_and(|half| !half.told)
             && how == End::Lost
         {
             // The answer of a half that had failed before this was its home.
             home.phase.ended_by_sender(&End::Lost);
-            self.detach(channel, from);
-            self.hears(channel, from, HomeHears::Lost(Vec::new()));
-            self.forget_home_if_over(channel);
+            self.detach(peers, channel, from);
+            peers.hears(channel, from, HomeHears::Lost(Vec::new()));
+            self.forget_home_if_over(peers, channel);
             return;
         }
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
@@ -148,20 +146,20 @@ impl Machine {
             proxy.way.givers.retain(|(giver, _)| *giver != from);
             for (giver, trip) in givers {
                 // Of a gift in a message on a credit its giver may have said before it came that its channel is over.
-                self.say(now, giver, Frame::Travel(channel, Travel::Lapsed(Which::Sender, trip, End::Gone)));
+                peers.say(giver, Frame::Travel(channel, Travel::Lapsed(Which::Sender, trip, End::Gone)));
             }
             if how == End::Lost {
-                return self.is_not_admitted(now, channel);
+                return self.is_not_admitted(peers, channel);
             }
             let Some(proxy) = self.proxies.get_mut(&channel) else { return };
             proxy.backlog.clear();
             proxy.way.again.clear();
-            self.proxy_hears(channel, ProxyHears::Ended(how.clone()));
-            self.end_way(now, channel, how);
+            peers.proxy_hears(channel, ProxyHears::Ended(how.clone()));
+            self.end_way(peers, channel, how);
         }
     }
 
-    pub(super) fn sender_lapsed(&mut self, now: Time, channel: ChannelId, gift: Gift, how: End) {
+    pub(super) fn sender_lapsed(&mut self, peers: &mut impl Peers, channel: ChannelId, gift: Gift, how: End) {
         let another = planted!(LapseOfAnother);
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         if proxy.way.packed == Some(gift.1) && !another {
@@ -174,27 +172,27 @@ impl Machine {
         proxy.way.packed = None;
         proxy.way.lent = None;
         if proxy.way.over.is_some() {
-            self.remove_proxy(channel);
+            self.remove_proxy(peers, channel);
             return;
         }
-        self.proxy_hears(channel, ProxyHears::Departed);
+        peers.proxy_hears(channel, ProxyHears::Departed);
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         if proxy.way.state == Whereabouts::Resting {
-            return self.lapse_sender(now, channel, how);
+            return self.lapse_sender(peers, channel, how);
         }
         proxy.gone = true;
         proxy.way.heir_lost = how == End::Lost;
-        self.offer_waiting(now, channel);
-        self.forget_proxy_if_over(now, channel);
+        self.offer_waiting(peers, channel);
+        self.forget_proxy_if_over(peers, channel);
     }
 
-    pub(super) fn receiver_lapsed(&mut self, now: Time, channel: ChannelId, gift: Gift, how: End) {
+    pub(super) fn receiver_lapsed(&mut self, peers: &mut impl Peers, channel: ChannelId, gift: Gift, how: End) {
         let another = planted!(LapseOfAnother);
         if let Some(visitor) = self.visitors.get_mut(&channel) {
             if visitor.packed == Some(gift.1) && !another {
                 visitor.early = Some(Box::new((gift.0, how)));
             } else if visitor.lent == Some(gift) || (another && visitor.is_away()) {
-                self.lapse_receiver(now, channel, how);
+                self.lapse_receiver(peers, channel, how);
             }
         } else if let Some(home) = self.homes.get_mut(&channel)
             && home.phase.stage == Stage::Here
@@ -208,13 +206,13 @@ impl Machine {
             }
             home.phase.lent = None;
             home.phase.packed = None;
-            self.hears(channel, gift.0, HomeHears::Lapsed(how));
-            self.forget_home_if_over(channel);
+            peers.hears(channel, gift.0, HomeHears::Lapsed(how));
+            self.forget_home_if_over(peers, channel);
         }
     }
 
     /// A node is lost: what was on its way to it, or from it.
-    pub(crate) fn settle_travel(&mut self, now: Time, node: NodeId) {
+    pub(crate) fn settle_travel(&mut self, peers: &mut impl Peers, node: NodeId) {
         for channel in self.proxies.of(node) {
             let Some(proxy) = self.proxies.get_mut(&channel) else { continue };
             proxy.way.askers.retain(|(asker, _)| *asker != node);
@@ -222,9 +220,9 @@ impl Machine {
             if let Some(gift) = proxy.way.lent
                 && gift.0 == node
             {
-                self.sender_lapsed(now, channel, gift, End::Lost);
+                self.sender_lapsed(peers, channel, gift, End::Lost);
             }
-            self.forget_passed_on(now, channel);
+            self.forget_passed_on(peers, channel);
         }
         for channel in self.visitors.of(node) {
             let Some(visitor) = self.visitors.get_mut(&channel) else { continue };
@@ -242,28 +240,28 @@ impl Machine {
             }
             visitor.late_answers.retain(|other| *other != node);
             if visitor.lent.is_some_and(|(to, _)| to == node) {
-                self.lapse_receiver(now, channel, End::Lost);
+                self.lapse_receiver(peers, channel, End::Lost);
             } else if visitor.fetching && !visitor.arrived && visitor.place.home == node {
-                self.fail_visitor(now, channel, End::Lost);
+                self.fail_visitor(peers, channel, End::Lost);
             }
-            self.forget_passed_on(now, channel);
+            self.forget_passed_on(peers, channel);
         }
         for channel in self.homes.of(node) {
             let Some(home) = self.homes.get_mut(&channel) else { continue };
             match (home.phase.stage, home.phase.lent) {
                 (Stage::Here, Some(gift)) if gift.0 == node => {
-                    self.receiver_lapsed(now, channel, gift, End::Lost);
+                    self.receiver_lapsed(peers, channel, gift, End::Lost);
                 }
                 (Stage::Asked(to), _) if to == node => {
                     home.phase.stage = Stage::Here;
                     home.phase.lent = None;
                     home.phase.packed = None;
-                    self.hears(channel, node, HomeHears::Lapsed(End::Lost));
-                    self.forget_home_if_over(channel);
+                    peers.hears(channel, node, HomeHears::Lapsed(End::Lost));
+                    self.forget_home_if_over(peers, channel);
                 }
                 (Stage::Leaving(to) | Stage::Emptying(to), _) if to == node => {
-                    self.remove_home(channel);
-                    self.hears(channel, node, HomeHears::Failed(End::Lost));
+                    self.remove_home(peers, channel);
+                    peers.hears(channel, node, HomeHears::Failed(End::Lost));
                 }
                 _ => {}
             }
