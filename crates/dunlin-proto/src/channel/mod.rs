@@ -9,6 +9,8 @@ mod home;
 mod kept;
 mod peers;
 mod proxy;
+#[cfg(test)]
+mod tests;
 mod travel;
 
 pub(crate) use peers::{Peers, Place};
