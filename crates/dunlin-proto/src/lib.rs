@@ -68,6 +68,7 @@ pub mod identity;
 #[doc(hidden)]
 pub mod link;
 mod machine;
+mod misbehaved;
 #[cfg(feature = "model")]
 mod model;
 pub mod names;
@@ -92,4 +93,5 @@ pub use config::{Config, ConfigError};
 pub use connection::{Down, State, Traffic};
 pub use flush::Mark;
 pub use machine::{Action, Census, Closed, Declined, Machine};
+pub use misbehaved::PeerMisbehaved;
 pub use source::Source;

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use crate::connection::{Carried, Down};
 use crate::id::{ChannelId, Incarnation, NodeId, SocketId};
 use crate::machine::Machine;
+use crate::misbehaved::PeerMisbehaved;
 use crate::time::Time;
 use crate::wire::Frame;
 use crate::wire::codec::{self, Next};
@@ -57,7 +58,7 @@ impl Machine {
     ///
     /// # Errors
     /// It breaks the protocol.
-    pub fn model_hear(&mut self, node: NodeId, frame: Frame) -> Result<(), &'static str> {
+    pub fn model_hear(&mut self, node: NodeId, frame: Frame) -> Result<(), PeerMisbehaved> {
         self.hear(NOW, node, frame)
     }
 

@@ -9,7 +9,9 @@ use dunlin_proto::identity::{Identity, StandIn, confirm};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Refusal, Resume};
 use dunlin_proto::wire::{Declaration, Expected, Face, Frame, NoRelay, Relay, Terms, VERSIONS, codec, limits};
-use dunlin_proto::{Action, Closed, Config, Declined, Down, HomeHears, Machine, ProxyHears, Source, State};
+use dunlin_proto::{
+    Action, Closed, Config, Declined, Down, HomeHears, Machine, PeerMisbehaved, ProxyHears, Source, State,
+};
 
 const CHANNEL: ChannelId = ChannelId(0xc0ffee);
 const VALUE_MAX: u64 = 1 << 20;
@@ -924,9 +926,9 @@ impl Lone {
     }
 
     #[track_caller]
-    fn is_violated(&self, peer: usize, by: &str) {
+    fn is_violated(&self, peer: usize, by: PeerMisbehaved) {
         let [(node, Down::Violation(why))] = &self.downs[..] else { panic!("{:?}", self.downs) };
-        assert_eq!((*node, why.as_str()), (id(peer), by));
+        assert_eq!((*node, why), (id(peer), &by.to_string()));
     }
 }
 
@@ -977,7 +979,7 @@ fn more_than_the_credit_breaks_the_protocol() {
         relay.says(D, piece(2, PIECE));
     }
     relay.says(D, piece(2, 1));
-    relay.is_violated(D, "more of a relayed socket than there is credit for");
+    relay.is_violated(D, PeerMisbehaved::AboveRelayCredit(2));
     assert!(matches!(relay.heard(H).last(), Some(Relay::End { stream: 3 })), "the other end is told");
 }
 
@@ -986,12 +988,12 @@ fn more_credit_than_was_used_breaks_the_protocol() {
     let mut relay = Lone::new(|_| {});
     relay.says(D, Relay::To { stream: 2, node: id(H) });
     relay.says(H, Relay::Credit { stream: 3 });
-    relay.is_violated(H, "credit for more than a relayed socket has sent");
+    relay.is_violated(H, PeerMisbehaved::RelayCredit(3));
 
     let mut end = Lone::new(|_| {});
     end.says(D, Relay::From { stream: 2, node: id(5) });
     end.says(D, Relay::Credit { stream: 2 });
-    end.is_violated(D, "credit for more than a relayed socket has sent");
+    end.is_violated(D, PeerMisbehaved::RelayCredit(2));
 }
 
 #[test]
@@ -1003,7 +1005,8 @@ fn streams_are_numbered_upwards() {
                 let said = if to { Relay::To { stream, node: id(H) } } else { Relay::From { stream, node: id(5) } };
                 relay.says(D, said);
             }
-            relay.is_violated(D, "a stream with a number that is not its turn");
+            let last = numbers.last().expect("there is one");
+            relay.is_violated(D, PeerMisbehaved::StreamOutOfTurn(*last));
         }
     }
 }

@@ -10,7 +10,11 @@ use dunlin_proto::wire::{
     Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Kind, Memory, Poison, Terms, ToHome, VERSIONS,
     codec, limits,
 };
-use dunlin_proto::{Action, Config, Down, HomeHears, Machine, State};
+use dunlin_proto::{
+    Action, Config, Down, HomeHears, Machine,
+    PeerMisbehaved::{self, *},
+    State,
+};
 
 const NOW: Time = Time(0);
 /// The peer that says things, and another one that must not be harmed.
@@ -141,6 +145,11 @@ fn offer(ticket: u64) -> Frame {
     value(Head::Offer(ticket), 1, b"x")
 }
 
+/// Of a value of so many bytes, where none has come.
+fn above_credit(bytes: u64) -> PeerMisbehaved {
+    AboveCredit { bytes: bytes + limits::VALUE, bytes_left: limits::CREDIT }
+}
+
 fn more(piece: &'static [u8]) -> Frame {
     Frame::More(HERE, Bytes::from_static(piece))
 }
@@ -155,51 +164,45 @@ fn what_breaks_the_protocol_ends_the_connection_and_no_other() {
     let elsewhere =
         |number| Frame::Memory(Memory::Announce { number, channel: ChannelId(98), kind: Kind::Sent, total: 1 });
     let recant = |number| Frame::Memory(Memory::Recant(number));
-    let cases: &[(&str, &[Frame])] = &[
-        ("a confirmation that is not the first frame", &[Frame::Confirm { signature: Bytes::new() }]),
-        ("an acknowledgement of what was not sent", &[Frame::Ack { seen: 100 }]),
-        ("an acknowledgement of what was not sent", &[Frame::Ack { seen: 3 }, Frame::Ack { seen: 2 }]),
-        ("a piece of no value", &[attach(), more(b"x")]),
-        ("a piece of no value", &[attach(), value(Head::Offer(1), 3, b"x"), more(b"xyz")]),
-        ("a cut of what has not begun", &[attach(), Frame::Cut(HERE)]),
-        ("something else within a value", &[attach(), value(Head::Offer(1), 3, b"x"), offer(2)]),
+    let cases: &[(PeerMisbehaved, &[Frame])] = &[
+        (LateConfirm, &[Frame::Confirm { signature: Bytes::new() }]),
+        (Acknowledged { seen: 100 }, &[Frame::Ack { seen: 100 }]),
+        (Acknowledged { seen: 2 }, &[Frame::Ack { seen: 3 }, Frame::Ack { seen: 2 }]),
+        (StrayPiece, &[attach(), more(b"x")]),
+        (StrayPiece, &[attach(), value(Head::Offer(1), 3, b"x"), more(b"xyz")]),
+        (StrayCut, &[attach(), Frame::Cut(HERE)]),
+        (WithinValue, &[attach(), value(Head::Offer(1), 3, b"x"), offer(2)]),
         // Else the rest would come on a credit of the next half, which may have none.
-        ("something else within a value", &[attach(), value(Head::Sent, 3, b"x"), gone()]),
-        ("an offer under a number that is in use", &[attach(), offer(1), offer(1)]),
-        ("an offer under a number that is in use", &[attach(), offer(1), choice(1)]),
-        ("more offers than the window has", &[attach(), offer(1), choice(2), offer(3), offer(4)]),
-        ("more offers than the window has", &[attach(), offer(1), choice(2), offer(3), choice(4)]),
-        (
-            "a value that was sent behind the end of its half",
-            &[attach(), to_home(ToHome::Ended(End::Retired)), value(Head::Sent, 1, b"x")],
-        ),
-        ("a value without a credit", &[attach(), value(Head::Sent, 1, b"x"), value(Head::Sent, 1, b"x")]),
-        ("a value larger than the credit that is left", &[attach(), value(Head::Offer(1), 300_000, b"x")]),
-        ("a value that is not as long as announced", &[attach(), offered(1, 10), offer(1)]),
-        ("two announcements on one channel", &[attach(), offered(1, 10), offered(2, 10)]),
-        (
-            "an announcement under a number that is in use",
-            &[attach(), offered(1, 10), recant(1), offered(2, 10), elsewhere(2)],
-        ),
-        ("an announcement taken back that is not there", &[attach(), recant(1)]),
-        ("an announcement taken back that is not there", &[attach(), offered(1, 10), recant(1), recant(1)]),
-        ("a value larger than the terms allow", &[attach(), value(Head::Sent, 101, b"x")]),
-        ("a value larger than the terms allow", &[attach(), choice(1), value(Head::Grant(1, 1), 101, b"x")]),
-        ("a grant for what no choice offers", &[attach(), offer(1), value(Head::Grant(1, 1), 1, b"x")]),
-        ("a value from a sending half that is gone", &[attach(), offer(1), gone(), offer(2)]),
-        ("an offer from a sending half that is gone", &[attach(), offer(1), gone(), choice(2)]),
-        ("an end from a sending half that is gone", &[attach(), offer(1), gone(), gone()]),
-        ("terms for a half that has some", &[at_home(FromHome::Attached(terms))]),
-        ("a value taken that was not offered", &[at_home(FromHome::Taken(9))]),
-        ("a value taken that was not offered", &[at_home(FromHome::Taken(1)), at_home(FromHome::Taken(1))]),
-        ("a value held that was not offered", &[at_home(FromHome::Held(9))]),
-        ("a value held that was not offered", &[at_home(FromHome::Held(1)), at_home(FromHome::Held(1))]),
-        ("a value released that was not held", &[at_home(FromHome::Released(1))]),
-        ("a withdrawal of what was not offered", &[at_home(FromHome::Withdrawn(9))]),
-        ("a value that was received is to go on", &[at_home(FromHome::Held(1)), at_home(FromHome::Onward(1))]),
-        ("a reservation of what no choice offers", &[at_home(FromHome::Reserve(1, 1))]),
-        ("a reservation of what no choice offers", &[at_home(FromHome::Reserve(9, 1))]),
-        ("an answer from a node that is not the channel's home", &[from_home(ELSEWHERE, FromHome::Taken(1))]),
+        (WithinValue, &[attach(), value(Head::Sent, 3, b"x"), gone()]),
+        (TicketInUse(1), &[attach(), offer(1), offer(1)]),
+        (TicketInUse(1), &[attach(), offer(1), choice(1)]),
+        (WindowFull { window: 3 }, &[attach(), offer(1), choice(2), offer(3), offer(4)]),
+        (WindowFull { window: 3 }, &[attach(), offer(1), choice(2), offer(3), choice(4)]),
+        (SentAfterEnd, &[attach(), to_home(ToHome::Ended(End::Retired)), value(Head::Sent, 1, b"x")]),
+        (NoCredit, &[attach(), value(Head::Sent, 1, b"x"), value(Head::Sent, 1, b"x")]),
+        (above_credit(300_000), &[attach(), value(Head::Offer(1), 300_000, b"x")]),
+        (LengthChanged { announced: 10, bytes: 1 }, &[attach(), offered(1, 10), offer(1)]),
+        (AnnouncedTwice(2), &[attach(), offered(1, 10), offered(2, 10)]),
+        (AnnouncementInUse(2), &[attach(), offered(1, 10), recant(1), offered(2, 10), elsewhere(2)]),
+        (UnknownAnnouncement(1), &[attach(), recant(1)]),
+        (UnknownAnnouncement(1), &[attach(), offered(1, 10), recant(1), recant(1)]),
+        (ValueTooLarge { bytes: 101, bytes_max: 100 }, &[attach(), value(Head::Sent, 101, b"x")]),
+        (ValueTooLarge { bytes: 101, bytes_max: 100 }, &[attach(), choice(1), value(Head::Grant(1, 1), 101, b"x")]),
+        (NotAChoice(1), &[attach(), offer(1), value(Head::Grant(1, 1), 1, b"x")]),
+        (HalfGone, &[attach(), offer(1), gone(), offer(2)]),
+        (HalfGone, &[attach(), offer(1), gone(), choice(2)]),
+        (HalfGone, &[attach(), offer(1), gone(), gone()]),
+        (TermsTwice, &[at_home(FromHome::Attached(terms))]),
+        (NotOffered(9), &[at_home(FromHome::Taken(9))]),
+        (NotOffered(1), &[at_home(FromHome::Taken(1)), at_home(FromHome::Taken(1))]),
+        (CannotHold(9), &[at_home(FromHome::Held(9))]),
+        (CannotHold(1), &[at_home(FromHome::Held(1)), at_home(FromHome::Held(1))]),
+        (NotHeld(1), &[at_home(FromHome::Released(1))]),
+        (NotOffered(9), &[at_home(FromHome::Withdrawn(9))]),
+        (OnwardHeld(1), &[at_home(FromHome::Held(1)), at_home(FromHome::Onward(1))]),
+        (NotAChoice(1), &[at_home(FromHome::Reserve(1, 1))]),
+        (NotAChoice(9), &[at_home(FromHome::Reserve(9, 1))]),
+        (NotTheHome, &[from_home(ELSEWHERE, FromHome::Taken(1))]),
     ];
     for (why, frames) in cases {
         let mut node = Node::new();
@@ -207,7 +210,7 @@ fn what_breaks_the_protocol_ends_the_connection_and_no_other() {
         node.hears(before);
         assert_eq!(node.down, None, "{before:?} breaks nothing");
         node.hears(std::slice::from_ref(last));
-        assert_eq!(node.down, Some(Down::Violation((*why).to_owned())), "{frames:?}");
+        assert_eq!(node.down, Some(Down::Violation(why.to_string())), "{frames:?}");
         assert!(node.machine.carried_by(PEERS[1]).is_some());
     }
 }
@@ -244,7 +247,7 @@ fn the_dialled_side_does_not_confirm() {
     let mut again = BytesMut::new();
     codec::encode(&Frame::Confirm { signature: Bytes::new() }, &mut again);
     node.machine.received(NOW, socket, again.freeze());
-    let why = Down::Violation("a confirmation that is not the first frame".to_owned());
+    let why = Down::Violation(LateConfirm.to_string());
     let down = Action::Connection(dialled, State::Down(why));
     assert!(std::iter::from_fn(|| node.machine.poll()).any(|action| action == down));
 }
@@ -303,7 +306,7 @@ fn announced_values_are_bounded() {
     }
     assert_eq!(node.down, None);
     node.hears(&[announce(most)]);
-    assert_eq!(node.down, Some(Down::Violation("more values announced than may be".to_owned())));
+    assert_eq!(node.down, Some(Down::Violation(TooManyAnnounced { values_max: limits::ANNOUNCED }.to_string())));
 }
 
 /// What a frame has before its piece is enough to refuse it: the rest is not awaited.
@@ -315,10 +318,10 @@ fn a_long_frame_that_may_not_come_is_refused_before_it_is_complete() {
     };
     let announced = Memory::Announce { number: 1, channel: HERE, kind: Kind::Offer, total: 200_000 };
     for (before, frame, why) in [
-        (None, Frame::More(HERE, piece(100_000)), "a piece of no value"),
-        (None, value(HERE, 300_000), "a value larger than the credit that is left"),
-        (None, value(ChannelId(99), 300_000), "a value larger than the credit that is left"),
-        (Some(announced), value(HERE, 100_000), "a value that is not as long as announced"),
+        (None, Frame::More(HERE, piece(100_000)), StrayPiece),
+        (None, value(HERE, 300_000), above_credit(300_000)),
+        (None, value(ChannelId(99), 300_000), above_credit(300_000)),
+        (Some(announced), value(HERE, 100_000), LengthChanged { announced: 200_000, bytes: 100_000 }),
     ] {
         let mut node = Node::new();
         if let Some(before) = before {
@@ -329,7 +332,7 @@ fn a_long_frame_that_may_not_come_is_refused_before_it_is_complete() {
         let tail = codec::encode(&frame, &mut bytes);
         bytes.extend(tail);
         node.arrives(0, bytes.freeze().slice(..1000));
-        assert_eq!(node.down, Some(Down::Violation(why.to_owned())));
+        assert_eq!(node.down, Some(Down::Violation(why.to_string())));
     }
     // This may come.
     let mut node = Node::new();
@@ -454,7 +457,7 @@ fn a_credit_is_spent_when_its_value_begins() {
     node.hears(&[more(b"yz")]);
     assert_eq!(node.down, None);
     node.hears(&[value(Head::Sent, 1, b"x")]);
-    assert_eq!(node.down, Some(Down::Violation("a value without a credit".to_owned())));
+    assert_eq!(node.down, Some(Down::Violation(NoCredit.to_string())));
 }
 
 /// An extended receive goes on when its channel ends meanwhile.

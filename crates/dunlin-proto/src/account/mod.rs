@@ -20,6 +20,7 @@ mod pool;
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::id::ChannelId;
+use crate::misbehaved::PeerMisbehaved;
 use crate::source::Source;
 use crate::wire::{Kind, limits};
 pub(crate) use charge::{Charge, Charges, FLOOR, HALF, Ledger, Way, cost, may_stand};
@@ -32,9 +33,6 @@ const ANSWERS_FREE: u64 = 128 << 10;
 
 /// Room for what is beyond that is taken in such parts.
 const ANSWERS_PART: u64 = 64 << 10;
-
-/// What is wrong with a value that has no room, though it was admitted.
-pub(crate) const NOT_THERE: &str = "a value for a channel that was not there when it was announced";
 
 /// A value that the other node would like to send.
 #[derive(Clone, Copy, Debug)]
@@ -139,24 +137,25 @@ impl Account {
     }
 
     /// A value begins that was not announced.
-    pub(crate) fn charge(&mut self, total: u64) -> Result<Charge, &'static str> {
+    pub(crate) fn charge(&mut self, total: u64) -> Result<Charge, PeerMisbehaved> {
         let bytes = cost(total);
-        self.credit = self.credit.checked_sub(bytes).ok_or("a value larger than the credit that is left")?;
+        let above = PeerMisbehaved::AboveCredit { bytes, bytes_left: self.credit };
+        self.credit = self.credit.checked_sub(bytes).ok_or(above)?;
         self.kept += bytes;
         Ok(Charge { bytes, way: Way::Credit })
     }
 
     /// A value begins on this channel. `None`: none was announced there.
-    pub(crate) fn begin(&mut self, channel: ChannelId, total: u64) -> Option<Result<Charge, &'static str>> {
+    pub(crate) fn begin(&mut self, channel: ChannelId, total: u64) -> Option<Result<Charge, PeerMisbehaved>> {
         if self.announced.is_empty() {
             return None;
         }
         let announced = self.announced.get(&channel)?;
         let Some(charge) = announced.admitted else {
-            return Some(Err("a value that has been announced and not admitted"));
+            return Some(Err(PeerMisbehaved::NotAdmitted(announced.number)));
         };
         if announced.bytes != total {
-            return Some(Err("a value that is not as long as announced"));
+            return Some(Err(PeerMisbehaved::LengthChanged { announced: announced.bytes, bytes: total }));
         }
         self.numbers.remove(&announced.number);
         self.announced.remove(&channel);
@@ -165,13 +164,15 @@ impl Account {
 
     /// Whether what comes of a value that begins on this channel is charged: it was admitted, or is within
     /// the credit. `false`: it was admitted since none of it is kept.
-    pub(crate) fn covers(&self, channel: ChannelId, total: u64) -> Result<bool, &'static str> {
+    pub(crate) fn covers(&self, channel: ChannelId, total: u64) -> Result<bool, PeerMisbehaved> {
         match self.announced.get(&channel) {
-            Some(announced) if announced.bytes != total => Err("a value that is not as long as announced"),
+            Some(announced) if announced.bytes != total => {
+                Err(PeerMisbehaved::LengthChanged { announced: announced.bytes, bytes: total })
+            }
             Some(Announced { admitted: Some(charge), .. }) => Ok(*charge != Charge::NONE),
-            Some(_) => Err("a value that has been announced and not admitted"),
+            Some(announced) => Err(PeerMisbehaved::NotAdmitted(announced.number)),
             None if cost(total) <= self.credit => Ok(true),
-            None => Err("a value larger than the credit that is left"),
+            None => Err(PeerMisbehaved::AboveCredit { bytes: cost(total), bytes_left: self.credit }),
         }
     }
 
@@ -309,15 +310,15 @@ impl Account {
         number: u64,
         kind: Kind,
         bytes: u64,
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), PeerMisbehaved> {
         if self.announced.len() >= limits::ANNOUNCED {
-            return Err("more values announced than may be");
+            return Err(PeerMisbehaved::TooManyAnnounced { values_max: limits::ANNOUNCED });
         }
         if self.numbers.insert(number, channel).is_some() {
-            return Err("an announcement under a number that is in use");
+            return Err(PeerMisbehaved::AnnouncementInUse(number));
         }
         if self.announced.insert(channel, Announced::new(number, kind, bytes)).is_some() {
-            return Err("two announcements on one channel");
+            return Err(PeerMisbehaved::AnnouncedTwice(number));
         }
         Ok(())
     }
@@ -414,9 +415,10 @@ impl Account {
     }
 
     /// The other node takes an announcement back: what was reserved for it.
-    pub(crate) fn recant(&mut self, number: u64) -> Result<(ChannelId, Charge), &'static str> {
-        let channel = self.numbers.remove(&number).ok_or("an announcement taken back that is not there")?;
-        let announced = self.announced.remove(&channel).ok_or("an announcement taken back that is not there")?;
+    pub(crate) fn recant(&mut self, number: u64) -> Result<(ChannelId, Charge), PeerMisbehaved> {
+        let unknown = PeerMisbehaved::UnknownAnnouncement(number);
+        let channel = self.numbers.remove(&number).ok_or(unknown)?;
+        let announced = self.announced.remove(&channel).ok_or(unknown)?;
         Ok((channel, announced.admitted.unwrap_or(Charge::NONE)))
     }
 

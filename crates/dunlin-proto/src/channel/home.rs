@@ -7,9 +7,10 @@ use bytes::Bytes;
 
 use super::{Attached, Channels, Home, HomeHears, Peers, Standing, check_value};
 use crate::account::{Charge, Way, may_stand};
-use crate::connection::inbox::{Arrived, Begun, NO_VALUE, Whole};
+use crate::connection::inbox::{Arrived, Begun, Whole};
 use crate::id::{ChannelId, Contact, NodeId, Request, Ticket};
 use crate::machine::{Action, Declined};
+use crate::misbehaved::PeerMisbehaved;
 use crate::planted::planted;
 use crate::wire::codec::WireError;
 use crate::wire::{Declaration, End, Failure, Frame, FromHome, Head, Kind, Rejection, Terms, ToHome, Travel, Which};
@@ -315,7 +316,7 @@ impl Channels {
         from: NodeId,
         channel: ChannelId,
         said: ToHome,
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), PeerMisbehaved> {
         if self.visitors.contains_key(&channel) && !matches!(said, ToHome::Take(_)) {
             return self.hear_old_home(peers, from, channel, said);
         }
@@ -324,7 +325,7 @@ impl Channels {
                 self.hear_take(peers, from, channel, transfer);
                 Ok(())
             }
-            ToHome::State(_) => Err("the state of a channel that nobody has fetched"),
+            ToHome::State(_) => Err(PeerMisbehaved::StateUnasked),
             ToHome::Attach(theirs) => {
                 self.attach_here(peers, from, channel, &theirs);
                 Ok(())
@@ -345,17 +346,17 @@ impl Channels {
                     return Ok(());
                 };
                 match said {
-                    ToHome::Quiet if !leaves => return Err("quiet, without having been asked"),
+                    ToHome::Quiet if !leaves => return Err(PeerMisbehaved::QuietUnasked),
                     ToHome::Quiet => self.hear_quiet(peers, channel),
                     ToHome::Drain => peers.tell(from, channel, FromHome::Drained),
                     ToHome::OfferChoice(..) if attached.gone => {
-                        return Err("an offer from a sending half that is gone");
+                        return Err(PeerMisbehaved::HalfGone);
                     }
                     ToHome::OfferChoice(ticket, _) if attached.open.contains_key(&ticket) => {
-                        return Err("an offer under a number that is in use");
+                        return Err(PeerMisbehaved::TicketInUse(ticket));
                     }
                     ToHome::OfferChoice(..) if attached.open.len() >= home.terms.window as usize => {
-                        return Err("more offers than the window has");
+                        return Err(PeerMisbehaved::WindowFull { window: home.terms.window });
                     }
                     ToHome::OfferChoice(..) if over => {}
                     ToHome::OfferChoice(ticket, choice) => {
@@ -377,7 +378,7 @@ impl Channels {
                     ToHome::Ended(how) => {
                         let mut freed = Vec::new();
                         if attached.gone {
-                            return Err("an end from a sending half that is gone");
+                            return Err(PeerMisbehaved::HalfGone);
                         }
                         attached.retired |= how == End::Retired;
                         home.phase.ended_by_sender(&how);
@@ -463,7 +464,7 @@ impl Channels {
         channel: ChannelId,
         head: Head,
         total: u64,
-    ) -> Result<Begun, &'static str> {
+    ) -> Result<Begun, PeerMisbehaved> {
         let (mut wanted, mut kept, mut stands) = (false, true, true);
         if let Some(home) = self.homes.get_mut(&channel)
             && let Some(attached) = home.attached.get_mut(&from)
@@ -484,7 +485,8 @@ impl Channels {
                     }
                     // Its sender knew the terms.
                     Head::Grant(..) | Head::GrantUnread(..) | Head::Sent => {
-                        return Err("a value larger than the terms allow");
+                        let bytes_max = home.terms.value_max;
+                        return Err(PeerMisbehaved::ValueTooLarge { bytes: total, bytes_max });
                     }
                 }
                 wanted = false;
@@ -501,7 +503,7 @@ impl Channels {
         channel: ChannelId,
         value: Begun,
         first: Bytes,
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), PeerMisbehaved> {
         let Begun { head, total, wanted, charge } = value;
         if wanted && first.len() as u64 == total && charge.way == Way::Credit {
             // Most are.
@@ -524,7 +526,7 @@ impl Channels {
         from: NodeId,
         channel: ChannelId,
         arrived: Arrived,
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), PeerMisbehaved> {
         match arrived {
             Arrived::NotYet => Ok(()),
             Arrived::Unwanted(charge) => {
@@ -536,7 +538,7 @@ impl Channels {
                 Ok(())
             }
             Arrived::Whole(value) => self.value_is_whole(peers, from, channel, value),
-            Arrived::Wrong => Err(NO_VALUE),
+            Arrived::Wrong => Err(PeerMisbehaved::StrayPiece),
         }
     }
 
@@ -546,7 +548,7 @@ impl Channels {
         from: NodeId,
         channel: ChannelId,
         value: Whole,
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), PeerMisbehaved> {
         let Whole { head, bytes: value, charge } = value;
         let attached = self.homes.get_mut(&channel).and_then(|home| {
             let over = home.rare.ended.is_some() && head != Head::Sent;

@@ -26,6 +26,7 @@ use bytes::Bytes;
 
 use crate::account::{Charge, Charges, Ledger, may_stand};
 use crate::id::{ChannelId, ChoiceId, Contact, NodeId, Request, Ticket};
+use crate::misbehaved::PeerMisbehaved;
 use crate::seldom::{First, Seldom};
 use crate::source::Source;
 use crate::wire::{Declaration, End, Failure, Head, Rejection, Terms, limits};
@@ -433,22 +434,22 @@ impl Attached {
 }
 
 /// What a node with a sending half may not do.
-pub(crate) fn check_value(terms: Terms, from: &Attached, head: Head) -> Result<(), &'static str> {
+pub(crate) fn check_value(terms: Terms, from: &Attached, head: Head) -> Result<(), PeerMisbehaved> {
     match head {
-        _ if from.gone => Err("a value from a sending half that is gone"),
+        _ if from.gone => Err(PeerMisbehaved::HalfGone),
         Head::Offer(ticket) | Head::Unread(ticket) if from.open.contains_key(&ticket) => {
-            Err("an offer under a number that is in use")
+            Err(PeerMisbehaved::TicketInUse(ticket))
         }
         Head::Offer(_) | Head::Unread(_) if from.open.len() >= terms.window as usize => {
-            Err("more offers than the window has")
+            Err(PeerMisbehaved::WindowFull { window: terms.window })
         }
         Head::Grant(ticket, _) | Head::GrantUnread(ticket, _)
             if matches!(from.open.get(&ticket), Some(Standing::Firm | Standing::Held)) =>
         {
-            Err("a grant for what no choice offers")
+            Err(PeerMisbehaved::NotAChoice(ticket))
         }
-        Head::Sent if from.retired => Err("a value that was sent behind the end of its half"),
-        Head::Sent if from.credits == 0 => Err("a value without a credit"),
+        Head::Sent if from.retired => Err(PeerMisbehaved::SentAfterEnd),
+        Head::Sent if from.credits == 0 => Err(PeerMisbehaved::NoCredit),
         Head::Offer(_) | Head::Unread(_) | Head::Grant(..) | Head::GrantUnread(..) | Head::Sent => Ok(()),
     }
 }

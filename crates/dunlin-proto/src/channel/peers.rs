@@ -9,6 +9,7 @@ use crate::connection::inbox::{Arrived, Begun};
 use crate::connection::outbox::Recalled;
 use crate::id::{ChannelId, Contact, NodeId, Ticket};
 use crate::machine::Action;
+use crate::misbehaved::PeerMisbehaved;
 use crate::planted::planted;
 use crate::source::Source;
 use crate::wire::{Declaration, Frame, FromHome, Travel};
@@ -104,7 +105,7 @@ pub(crate) trait Peers {
         total: u64,
         kept: bool,
         stands: bool,
-    ) -> Result<Charge, &'static str>;
+    ) -> Result<Charge, PeerMisbehaved>;
 
     /// A value is not kept any more. As [`consider`](Self::consider), if another one of its channel waits.
     fn give_back(

@@ -8,6 +8,7 @@ use crate::account::cost;
 use crate::connection::outbox::Recalled;
 use crate::id::{ChannelId, ChoiceId, Contact, NodeId, Request, Ticket};
 use crate::machine::Action;
+use crate::misbehaved::PeerMisbehaved;
 use crate::planted::planted;
 use crate::wire::codec::WireError;
 use crate::wire::{Declaration, End, Failure, Frame, FromHome, Head, Read, Terms, ToHome};
@@ -397,7 +398,7 @@ impl Channels {
         from: NodeId,
         channel: ChannelId,
         said: FromHome,
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), PeerMisbehaved> {
         // A half that is gone here may still be spoken to: the two have crossed.
         let said = match self.hear_travelling_home(peers, from, channel, said)? {
             Some(said) => said,
@@ -407,7 +408,7 @@ impl Channels {
         if proxy.home != from {
             // A half that has come back may still be spoken to by the home of its first stay.
             let first = proxy.way.transfer == 0;
-            return if first { Err("an answer from a node that is not the channel's home") } else { Ok(()) };
+            return if first { Err(PeerMisbehaved::NotTheHome) } else { Ok(()) };
         }
         if proxy.way.state != Whereabouts::Known {
             return Ok(());
@@ -420,7 +421,7 @@ impl Channels {
             FromHome::Attached(terms) => {
                 (proxy.unanswered, proxy.early) = (false, false);
                 if proxy.terms.replace(terms).is_some() {
-                    return Err("terms for a half that has some");
+                    return Err(PeerMisbehaved::TermsTwice);
                 }
                 proxy.credits += u64::from(terms.credits);
                 self.offer_waiting(peers, channel);
@@ -432,7 +433,7 @@ impl Channels {
             }
             FromHome::Taken(ticket) => {
                 if !self.settled(peers, channel, ticket) {
-                    return Err("a value taken that was not offered");
+                    return Err(PeerMisbehaved::NotOffered(ticket));
                 }
                 ProxyHears::Taken(ticket, peers.contact(from))
             }
@@ -441,11 +442,11 @@ impl Channels {
                     *standing = Standing::Held;
                     ProxyHears::Held(ticket, peers.contact(from))
                 }
-                _ => return Err("a value held that was not offered"),
+                _ => return Err(PeerMisbehaved::CannotHold(ticket)),
             },
             FromHome::Released(ticket) => {
                 if proxy.open.get(&ticket) != Some(&Standing::Held) {
-                    return Err("a value released that was not held");
+                    return Err(PeerMisbehaved::NotHeld(ticket));
                 }
                 self.settled(peers, channel, ticket);
                 ProxyHears::Released(ticket)
@@ -459,7 +460,7 @@ impl Channels {
             }
             FromHome::Withdrawn(ticket) => {
                 if !self.settled(peers, channel, ticket) {
-                    return Err("a withdrawal of what was not offered");
+                    return Err(PeerMisbehaved::NotOffered(ticket));
                 }
                 ProxyHears::Withdrawn(ticket)
             }
@@ -473,7 +474,7 @@ impl Channels {
                     *next = Some(request);
                     ProxyHears::Reserve(ticket, request)
                 }
-                _ => return Err("a reservation of what no choice offers"),
+                _ => return Err(PeerMisbehaved::NotAChoice(ticket)),
             },
             FromHome::Abort(ticket, request) => match proxy.open.get_mut(&ticket) {
                 Some(standing @ Standing::Asked(_)) if *standing == Standing::Asked(request) => {
@@ -504,7 +505,7 @@ impl Channels {
                         (false, false) => ProxyHears::Onward(ticket),
                     }
                 }
-                Some(Standing::Held) => return Err("a value that was received is to go on"),
+                Some(Standing::Held) => return Err(PeerMisbehaved::OnwardHeld(ticket)),
                 Some(_) => ProxyHears::Onward(ticket),
                 None => return Ok(()),
             },

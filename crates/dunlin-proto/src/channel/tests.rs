@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::connection::inbox::{Arrived, Begun};
 use crate::connection::outbox::Recalled;
 use crate::machine::Action;
+use crate::misbehaved::PeerMisbehaved;
 use crate::wire::{Expected, Face, Frame, FromHome, Kind, ToHome};
 
 const CHANNEL: ChannelId = ChannelId(7);
@@ -115,7 +116,14 @@ impl Peers for Recorder {
         value.whole(first)
     }
 
-    fn charge(&mut self, from: NodeId, _: ChannelId, total: u64, kept: bool, _: bool) -> Result<Charge, &'static str> {
+    fn charge(
+        &mut self,
+        from: NodeId,
+        _: ChannelId,
+        total: u64,
+        kept: bool,
+        _: bool,
+    ) -> Result<Charge, PeerMisbehaved> {
         if !kept {
             return Ok(Charge::NONE);
         }
@@ -195,7 +203,7 @@ impl Node {
         std::mem::take(&mut self.peers.said)
     }
 
-    fn hear(&mut self, from: NodeId, frame: Frame) -> Result<(), &'static str> {
+    fn hear(&mut self, from: NodeId, frame: Frame) -> Result<(), PeerMisbehaved> {
         match frame {
             Frame::ToHome(channel, said) => self.channels.hear_sender(&mut self.peers, from, channel, said),
             Frame::FromHome(channel, said) => self.channels.hear_home(&mut self.peers, from, channel, said),
@@ -558,4 +566,91 @@ fn words_of_a_channel_that_is_not_here_change_nothing() {
     node.hear(SENDER, Frame::ToHome(CHANNEL, ToHome::Withdraw(1))).unwrap();
     node.hear(SENDER, Frame::FromHome(CHANNEL, FromHome::Taken(1))).unwrap();
     assert_eq!((node.peers.nothing, node.said(), node.peers.heard.len()), (2, vec![], 0));
+}
+
+/// What an attached half says, with one credit and a window of two, and what its home answers to the last word.
+fn judged_at_home(said: &[ToHome]) -> Result<(), PeerMisbehaved> {
+    let mut pair = Pair::attached(Terms { credits: 1, ..TERMS });
+    let (last, before) = said.split_last().unwrap();
+    for said in before {
+        pair.home.hear(SENDER, Frame::ToHome(CHANNEL, said.clone())).expect("an honest word");
+    }
+    pair.home.hear(SENDER, Frame::ToHome(CHANNEL, last.clone()))
+}
+
+#[test]
+fn sending_half_that_breaks_a_rule_is_found_out() {
+    use PeerMisbehaved::*;
+    let value = |head, total| ToHome::Value { head, total, first: vec![7; total as usize].into() };
+    let offer = |ticket| value(Head::Offer(ticket), 1);
+    let choice = |ticket| ToHome::OfferChoice(ticket, 99);
+    let gone = || ToHome::Ended(End::Gone);
+    let cases: &[(PeerMisbehaved, &[ToHome])] = &[
+        (TicketInUse(1), &[offer(1), offer(1)]),
+        (TicketInUse(1), &[choice(1), offer(1)]),
+        (TicketInUse(1), &[offer(1), choice(1)]),
+        (WindowFull { window: 2 }, &[offer(1), choice(2), offer(3)]),
+        (WindowFull { window: 2 }, &[offer(1), choice(2), choice(3)]),
+        (NotAChoice(1), &[offer(1), value(Head::Grant(1, 1), 1)]),
+        (NoCredit, &[value(Head::Sent, 1), value(Head::Sent, 1)]),
+        (SentAfterEnd, &[ToHome::Ended(End::Retired), value(Head::Sent, 1)]),
+        (ValueTooLarge { bytes: 101, bytes_max: 100 }, &[value(Head::Sent, 101)]),
+        (ValueTooLarge { bytes: 101, bytes_max: 100 }, &[choice(1), value(Head::Grant(1, 1), 101)]),
+        (HalfGone, &[offer(1), gone(), offer(2)]),
+        (HalfGone, &[offer(1), gone(), choice(2)]),
+        (HalfGone, &[offer(1), gone(), gone()]),
+        (QuietUnasked, &[ToHome::Quiet]),
+    ];
+    for (why, said) in cases {
+        assert_eq!(judged_at_home(said), Err(*why), "{said:?}");
+    }
+    // A value that is offered has not been judged by its sender, which may not have known the terms.
+    assert_eq!(judged_at_home(&[value(Head::Offer(1), 101)]), Ok(()));
+}
+
+#[test]
+fn home_that_breaks_a_rule_is_found_out() {
+    use PeerMisbehaved::*;
+    let cases: &[(PeerMisbehaved, &[FromHome])] = &[
+        (TermsTwice, &[FromHome::Attached(TERMS)]),
+        (NotOffered(9), &[FromHome::Taken(9)]),
+        (NotOffered(1), &[FromHome::Taken(1), FromHome::Taken(1)]),
+        (NotOffered(9), &[FromHome::Withdrawn(9)]),
+        (CannotHold(9), &[FromHome::Held(9)]),
+        (CannotHold(1), &[FromHome::Held(1), FromHome::Held(1)]),
+        (NotHeld(1), &[FromHome::Released(1)]),
+        (OnwardHeld(1), &[FromHome::Held(1), FromHome::Onward(1)]),
+        (NotAChoice(1), &[FromHome::Reserve(1, 1)]),
+        (NotAChoice(9), &[FromHome::Reserve(9, 1)]),
+    ];
+    for (why, said) in cases {
+        let mut pair = Pair::attached(TERMS);
+        pair.offer(1, "krill");
+        let (last, before) = said.split_last().unwrap();
+        for said in before {
+            pair.sender.hear(HOME, Frame::FromHome(CHANNEL, said.clone())).expect("an honest word");
+        }
+        assert_eq!(pair.sender.hear(HOME, Frame::FromHome(CHANNEL, last.clone())), Err(*why), "{said:?}");
+    }
+    let mut pair = Pair::attached(TERMS);
+    pair.offer(1, "krill");
+    assert_eq!(pair.sender.hear(NodeId(3), Frame::FromHome(CHANNEL, FromHome::Taken(1))), Err(NotTheHome));
+}
+
+/// A half has one credit left of those of its home before, which moves to another node.
+#[test]
+fn new_home_takes_no_credits_back() {
+    let mut pair = Pair::attached(Terms { credits: 1, ..TERMS });
+    let (from, to) = (|said| Frame::FromHome(CHANNEL, said), NodeId(3));
+    pair.sender.hear(HOME, from(FromHome::Moving { epoch: 1, to, addresses: Vec::new() })).unwrap();
+    assert_eq!(pair.sender.sender_heard(), [ProxyHears::Moved(to, Vec::new())]);
+    let quiet = (HOME, Frame::ToHome(CHANNEL, ToHome::Quiet));
+    assert_eq!(pair.sender.said(), [quiet, (to, Frame::ToHome(CHANNEL, ToHome::Take(0)))]);
+    let is_home = |credits| from(FromHome::HomeIs { transfer: 0, epoch: 1, terms: Terms { credits, ..TERMS } });
+    let why = PeerMisbehaved::CreditsTakenBack { credits: 0, had: 1 };
+    assert_eq!(pair.sender.hear(to, is_home(0)), Err(why));
+    assert_eq!(pair.sender.hear(to, is_home(2)), Ok(()));
+    // One more is not worth a word as long as there is one.
+    assert_eq!(pair.sender.sender_heard(), [ProxyHears::Home(to, Terms { credits: 2, ..TERMS }, 0)]);
+    assert!(pair.send("a") && pair.send("b") && !pair.send("c"));
 }

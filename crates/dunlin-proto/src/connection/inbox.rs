@@ -8,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 use crate::account::{Account, Charge};
 use crate::config::Config;
 use crate::id::ChannelId;
+use crate::misbehaved::PeerMisbehaved;
 use crate::planted::planted;
 use crate::wire::Head;
 
@@ -82,9 +83,6 @@ pub(crate) enum Arrived {
 /// A value whose first piece is here gets memory for so many times that, so that its pieces are not copied again as it grows.
 const AHEAD: u64 = 16;
 
-/// What is wrong with a piece that does not belong to anything, or is too long.
-pub(crate) const NO_VALUE: &str = "a piece of no value";
-
 impl Inbox {
     /// So many numbered frames have come on the present socket, or before it took the connection up. Only
     /// these are acknowledged: of what is to come again the other side would believe that it has been
@@ -107,10 +105,10 @@ impl Inbox {
     }
 
     /// A piece of so many bytes comes on this channel: whether it is kept.
-    pub(crate) fn keeps(&self, channel: ChannelId, piece: u64) -> Result<bool, &'static str> {
+    pub(crate) fn keeps(&self, channel: ChannelId, piece: u64) -> Result<bool, PeerMisbehaved> {
         match self.unfinished.get(&channel) {
             Some(unfinished) if unfinished.arrived + piece <= unfinished.value.total => Ok(unfinished.value.wanted),
-            _ => Err(NO_VALUE),
+            _ => Err(PeerMisbehaved::StrayPiece),
         }
     }
 

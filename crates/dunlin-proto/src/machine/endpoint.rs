@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::socket_table::{Dial, Socket, Sockets, Undialled};
 use super::{Action, Closed, Declined};
-use crate::account::{Announced, Charge, NOT_THERE, Pool};
+use crate::account::{Announced, Charge, Pool};
 use crate::channel::{Peers, Place};
 use crate::comparisons::Comparisons;
 use crate::config::Config;
@@ -22,6 +22,7 @@ use crate::connection::table::Connections;
 use crate::connection::{Carried, Connection};
 use crate::id::{ChannelId, Contact, DialId, Incarnation, Life, NodeId, SocketId, Ticket};
 use crate::identity::Identity;
+use crate::misbehaved::PeerMisbehaved;
 use crate::random::Random;
 use crate::relay::streams::{Relays, is_relayed};
 use crate::source::{Shares, Source};
@@ -325,20 +326,23 @@ impl Peers for Endpoint {
         total: u64,
         kept: bool,
         stands: bool,
-    ) -> Result<Charge, &'static str> {
+    ) -> Result<Charge, PeerMisbehaved> {
         if self.is_me(from) {
             return Ok(Charge::NONE);
         }
         let Some(connection) = self.connections.get_mut(from) else { return Ok(Charge::NONE) };
         let inbox = &mut connection.inbox;
-        if inbox.unfinished() >= self.config.attached_max.min(limits::ANNOUNCED) {
-            return Err("more values in pieces than it may have channels");
+        let values_max = self.config.attached_max.min(limits::ANNOUNCED);
+        if inbox.unfinished() >= values_max {
+            return Err(PeerMisbehaved::TooManyUnfinished { values_max });
         }
         let account = &mut inbox.account;
         match account.begin(channel, total) {
-            Some(Ok(Charge::NONE)) if kept => account.reserve(total, &mut self.pool).ok_or(NOT_THERE),
+            Some(Ok(Charge::NONE)) if kept => {
+                account.reserve(total, &mut self.pool).ok_or(PeerMisbehaved::ChannelNotThere)
+            }
             Some(charge) => charge,
-            None if !stands => Err("more offered at once than may be"),
+            None if !stands => Err(PeerMisbehaved::OfferedAhead { bytes: total }),
             None => {
                 let charge = account.charge(total);
                 if account.wants_credit() {

@@ -1,5 +1,6 @@
 //! Frames: how they are read, and what becomes of each kind.
 
+use std::fmt;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -10,6 +11,7 @@ use super::{Action, Closed, Endpoint, Machine};
 use crate::channel::Peers;
 use crate::connection::{Carried, Down};
 use crate::id::{Life, NodeId, SocketId};
+use crate::misbehaved::PeerMisbehaved;
 use crate::planted::planted;
 use crate::time::Time;
 use crate::wire::codec::{self, WireError};
@@ -61,7 +63,7 @@ impl Machine {
         loop {
             let next = if arrived.is_empty() { codec::next(&bytes) } else { codec::next(&arrived) };
             let frame = match next {
-                Err(why) => return self.violation(now, node, &why.to_string()),
+                Err(why) => return self.violation(now, node, why),
                 Ok(codec::Next::Wait(missing)) => {
                     if bytes.is_empty() {
                         break;
@@ -82,13 +84,13 @@ impl Machine {
             };
             let frame = match frame {
                 Ok(frame) => frame,
-                Err(why) => return self.violation(now, node, &why.to_string()),
+                Err(why) => return self.violation(now, node, why),
             };
             if let Err(why) = self.hear(now, node, frame) {
                 return self.violation(now, node, why);
             }
             if !self.endpoint.has_room_for_answers(node) {
-                return self.violation(now, node, "it does not read what it asks for");
+                return self.violation(now, node, PeerMisbehaved::DoesNotRead);
             }
             // What was heard may have ended the socket.
             match self.endpoint.sockets.get(id) {
@@ -127,11 +129,11 @@ impl Machine {
         }
     }
 
-    pub(super) fn violation(&mut self, now: Time, node: NodeId, why: &str) {
-        self.die(now, node, Down::Violation(why.to_owned()));
+    pub(super) fn violation(&mut self, now: Time, node: NodeId, why: impl fmt::Display) {
+        self.die(now, node, Down::Violation(why.to_string()));
     }
 
-    pub(crate) fn hear(&mut self, now: Time, node: NodeId, frame: Frame) -> Result<(), &'static str> {
+    pub(crate) fn hear(&mut self, now: Time, node: NodeId, frame: Frame) -> Result<(), PeerMisbehaved> {
         let unnumbered =
             planted!(TakenUnnumbered) && matches!(frame, Frame::FromHome(_, crate::wire::FromHome::Taken(_)));
         let numbered = frame.is_numbered() && !unnumbered && !self.endpoint.is_me(node);
@@ -159,13 +161,14 @@ impl Machine {
                 self.endpoint.beats_back(now, node);
             }
             Frame::Confirm { .. } if planted!(UnconfirmedResumed) => {}
-            Frame::Confirm { .. } => return Err("a confirmation that is not the first frame"),
+            Frame::Confirm { .. } => return Err(PeerMisbehaved::LateConfirm),
             Frame::Ack { seen } => {
-                let connection = self.endpoint.connections.get_mut(node).ok_or("an acknowledgement from nobody")?;
+                let connection =
+                    self.endpoint.connections.get_mut(node).ok_or(PeerMisbehaved::Acknowledged { seen })?;
                 let was_full = !connection.outbox.has_something(&self.endpoint.config);
                 let before = connection.outbox.acked();
                 if !connection.outbox.acknowledge(now, seen, &self.endpoint.config) {
-                    return Err("an acknowledgement of what was not sent");
+                    return Err(PeerMisbehaved::Acknowledged { seen });
                 }
                 if seen > before {
                     connection.unproven = None;
@@ -200,7 +203,7 @@ impl Machine {
             }
             Frame::ToHome(channel, said) => {
                 if !self.endpoint.is_me(node) && self.endpoint.connection(node).inbox.is_within_value(channel) {
-                    return Err("something else within a value");
+                    return Err(PeerMisbehaved::WithinValue);
                 }
                 let (channels, peers) = self.at(now);
                 channels.hear_sender(peers, node, channel, said)?;
@@ -214,7 +217,7 @@ impl Machine {
             }
             Frame::Cut(channel) => {
                 let inbox = &mut self.endpoint.connection(node).inbox;
-                let charge = inbox.cut(channel).ok_or("a cut of what has not begun")?;
+                let charge = inbox.cut(channel).ok_or(PeerMisbehaved::StrayCut)?;
                 self.channels.give_back(&mut self.endpoint, node, channel, charge);
             }
             Frame::Travel(channel, said) => {
@@ -277,7 +280,7 @@ impl Machine {
         self.endpoint.say(now, node, Frame::Names(said));
         // One frame may have thousands of answers, and for other nodes than its own.
         if !is_own && !self.endpoint.reserve_answers(node) {
-            self.violation(now, node, "it does not read what it asks for");
+            self.violation(now, node, PeerMisbehaved::DoesNotRead);
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use super::{Endpoint, Machine};
 use crate::channel::Peers;
 use crate::connection::Carried;
 use crate::id::NodeId;
+use crate::misbehaved::PeerMisbehaved;
 use crate::planted::planted;
 use crate::wire::{Frame, Memory};
 
@@ -148,7 +149,7 @@ impl Machine {
         self.endpoint.connections.get(node).map_or(0, |connection| connection.outbox.queued())
     }
 
-    pub(super) fn hear_memory(&mut self, node: NodeId, said: Memory) -> Result<(), &'static str> {
+    pub(super) fn hear_memory(&mut self, node: NodeId, said: Memory) -> Result<(), PeerMisbehaved> {
         if self.endpoint.is_me(node) {
             return Ok(());
         }

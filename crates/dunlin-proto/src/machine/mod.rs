@@ -23,6 +23,7 @@ use crate::config::Config;
 use crate::connection::{Carried, Connection, Down, Traffic};
 use crate::id::{ConnectionId, Contact, Incarnation, Life, NodeId, SocketId};
 use crate::identity::Identity;
+use crate::misbehaved::PeerMisbehaved;
 use crate::relay::streams::is_relayed;
 use crate::source::Source;
 use crate::time::Time;
@@ -406,7 +407,7 @@ impl Machine {
                     return self.close(now, socket, Closed::Silent);
                 }
                 if self.endpoint.has_stalled(node) {
-                    return self.violation(now, node, "a value that was admitted does not come");
+                    return self.violation(now, node, PeerMisbehaved::AdmittedDoesNotCome);
                 }
                 if is_relayed(socket) {
                     self.endpoint.dial_if_due(now, node);

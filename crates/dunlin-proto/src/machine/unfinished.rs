@@ -9,14 +9,14 @@ use bytes::{Bytes, BytesMut};
 
 use super::socket_table::{Passed, Phase, Socket};
 use super::{Closed, Machine};
-use crate::account::NOT_THERE;
 use crate::id::{NodeId, SocketId};
+use crate::misbehaved::PeerMisbehaved;
 use crate::time::Time;
 use crate::wire::codec::{self, Long};
 
 impl Machine {
     /// A frame is not complete: is it to be kept as it comes? `true` also if it is not known yet.
-    fn keeps(&mut self, node: NodeId, long: &Long) -> Result<bool, &'static str> {
+    fn keeps(&mut self, node: NodeId, long: &Long) -> Result<bool, PeerMisbehaved> {
         let Some(connection) = self.endpoint.connections.get(node) else { return Ok(true) };
         let inbox = &connection.inbox;
         if inbox.again > 0 {
@@ -32,7 +32,7 @@ impl Machine {
         if kept && let Some(connection) = self.endpoint.connections.get_mut(node) {
             // When it was announced its channel was not here.
             let has_room = connection.inbox.account.keep_unkept(channel, &mut self.endpoint.pool);
-            return if has_room { Ok(true) } else { Err(NOT_THERE) };
+            return if has_room { Ok(true) } else { Err(PeerMisbehaved::ChannelNotThere) };
         }
         Ok(wanted)
     }
@@ -46,7 +46,7 @@ impl Machine {
             Ok(Some(long)) => long,
             Ok(None) => return missing,
             Err(why) => {
-                self.violation(now, node, &why.to_string());
+                self.violation(now, node, why);
                 return missing;
             }
         };

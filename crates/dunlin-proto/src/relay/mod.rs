@@ -18,6 +18,7 @@ use crate::connection::Connection;
 use crate::id::{NodeId, SocketId};
 use crate::machine::socket_table::{Phase, Wanted};
 use crate::machine::{Action, Declined, Endpoint, Machine};
+use crate::misbehaved::PeerMisbehaved;
 use crate::relay::streams::{Key, Stream};
 use crate::time::Time;
 use crate::wire::{Frame, NoRelay, Relay, limits};
@@ -32,11 +33,11 @@ impl Endpoint {
     }
 
     /// That node has begun one.
-    fn stream_begun(&mut self, by: NodeId, stream: u64) -> Result<(), &'static str> {
+    fn stream_begun(&mut self, by: NodeId, stream: u64) -> Result<(), PeerMisbehaved> {
         let odd = u64::from(by > self.me.node);
         let begun = &mut self.connection(by).streams[1];
         if stream % 2 != odd || stream / 2 <= *begun {
-            return Err("a stream with a number that is not its turn");
+            return Err(PeerMisbehaved::StreamOutOfTurn(stream));
         }
         *begun = stream / 2;
         Ok(())
@@ -133,13 +134,13 @@ impl Endpoint {
         Ok(())
     }
 
-    fn hear_relay_credit(&mut self, key: Key) -> Result<(), &'static str> {
-        const TOO_MUCH: &str = "credit for more than a relayed socket has sent";
+    fn hear_relay_credit(&mut self, key: Key) -> Result<(), PeerMisbehaved> {
+        let too_much = PeerMisbehaved::RelayCredit(key.1);
         let more = limits::RELAY_CREDIT;
         match self.relays.streams.get_mut(&key) {
             Some(Stream::End(end)) => {
                 if end.may_say + more > limits::RELAYED {
-                    return Err(TOO_MUCH);
+                    return Err(too_much);
                 }
                 end.may_say += more;
                 let socket = end.socket;
@@ -151,7 +152,7 @@ impl Endpoint {
                 let other = *other;
                 if let Some(Stream::Between { room, .. }) = self.relays.streams.get_mut(&other) {
                     if *room + more > limits::RELAYED {
-                        return Err(TOO_MUCH);
+                        return Err(too_much);
                     }
                     *room += more;
                 }
@@ -243,7 +244,7 @@ impl Machine {
         }
     }
 
-    pub(crate) fn hear_relay(&mut self, now: Time, from: NodeId, said: Relay) -> Result<(), &'static str> {
+    pub(crate) fn hear_relay(&mut self, now: Time, from: NodeId, said: Relay) -> Result<(), PeerMisbehaved> {
         match said {
             Relay::AskDial { node, addresses } => self.endpoint.hear_ask_dial(now, from, node, addresses),
             Relay::DialBack { node, addresses } => self.endpoint.hear_dial_back(now, from, node, &addresses),
@@ -268,7 +269,7 @@ impl Machine {
             Relay::Refused { stream, why } => {
                 if let Some(end) = self.endpoint.relays.end((from, stream)) {
                     if end.from.is_some() {
-                        return Err("a refusal of a stream that it has begun itself");
+                        return Err(PeerMisbehaved::OwnStreamRefused(stream));
                     }
                     let socket = end.socket;
                     if let Some(Phase::Greeting { wanted: Wanted::Node(node), .. }) =
@@ -295,12 +296,12 @@ impl Machine {
         Ok(())
     }
 
-    fn hear_relayed(&mut self, now: Time, key: Key, piece: Bytes) -> Result<(), &'static str> {
-        const TOO_MUCH: &str = "more of a relayed socket than there is credit for";
+    fn hear_relayed(&mut self, now: Time, key: Key, piece: Bytes) -> Result<(), PeerMisbehaved> {
+        let too_much = PeerMisbehaved::AboveRelayCredit(key.1);
         match self.endpoint.relays.streams.get_mut(&key) {
             Some(Stream::End(end)) => {
                 let length = piece.len();
-                end.room = end.room.checked_sub(length).ok_or(TOO_MUCH)?;
+                end.room = end.room.checked_sub(length).ok_or(too_much)?;
                 end.unreturned += length;
                 let mut credits = 0;
                 while end.unreturned >= limits::RELAY_CREDIT {
@@ -316,7 +317,7 @@ impl Machine {
             }
             Some(Stream::Between { other, room, .. }) => {
                 let other = *other;
-                *room = room.checked_sub(piece.len()).ok_or(TOO_MUCH)?;
+                *room = room.checked_sub(piece.len()).ok_or(too_much)?;
                 self.endpoint.push(other.0, Frame::Relay(Relay::Bytes { stream: other.1, piece }));
             }
             None => {}

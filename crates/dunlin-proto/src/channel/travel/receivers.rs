@@ -10,6 +10,7 @@ use crate::account::Ledger;
 use crate::channel::{Attached, Channels, Home, HomeHears, Peers};
 use crate::connection::inbox::{Arrived, Begun, Whole};
 use crate::id::{ChannelId, Contact, NodeId};
+use crate::misbehaved::PeerMisbehaved;
 use crate::planted::planted;
 use crate::wire::{End, Frame, FromHome, Head, Moved, Terms, ToHome, Travel, Which};
 
@@ -455,7 +456,7 @@ impl Channels {
         from: NodeId,
         channel: ChannelId,
         said: ToHome,
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), PeerMisbehaved> {
         let Some(visitor) = self.visitors.get_mut(&channel) else { return Ok(()) };
         if visitor.place.home != from || !visitor.fetching {
             // To a home that was here before.
@@ -463,8 +464,9 @@ impl Channels {
         }
         match said {
             ToHome::State(state) => {
-                if visitor.state.is_some() || state.epoch != visitor.place.epoch + 1 {
-                    return Err("the state of another home");
+                let expected = visitor.place.epoch + 1;
+                if visitor.state.is_some() || state.epoch != expected {
+                    return Err(PeerMisbehaved::OtherState { epoch: state.epoch, expected });
                 }
                 visitor.missing = state.values;
                 visitor.state = Some(state);
@@ -474,7 +476,7 @@ impl Channels {
             }
             ToHome::Value { head: Head::Sent, total, first } => {
                 if visitor.state.is_none() || visitor.missing == 0 {
-                    return Err("a value that its home has not announced");
+                    return Err(PeerMisbehaved::ValueNotInState);
                 }
                 if total > peers.config().value_max as u64 {
                     // The home before this one took larger ones. It cannot be told, and nobody else has the value.
@@ -493,7 +495,7 @@ impl Channels {
                 }
                 Ok(())
             }
-            _ => Err("a word to a home that is not one yet"),
+            _ => Err(PeerMisbehaved::NotAHomeYet),
         }
     }
 

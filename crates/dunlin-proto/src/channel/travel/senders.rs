@@ -4,6 +4,7 @@ use super::declaration;
 use super::state::{Arrival, Leaving, SenderPlace, Trip, Whereabouts, place_in_line, take_early};
 use crate::channel::{Attached, Channels, Home, Peers, Proxy, ProxyHears, Standing, Waiting};
 use crate::id::{ChannelId, Contact, NodeId};
+use crate::misbehaved::PeerMisbehaved;
 use crate::planted::planted;
 use crate::wire::{End, Frame, FromHome, Terms, ToHome, Travel, Which};
 
@@ -315,7 +316,7 @@ impl Channels {
         from: NodeId,
         channel: ChannelId,
         said: FromHome,
-    ) -> Result<Option<FromHome>, &'static str> {
+    ) -> Result<Option<FromHome>, PeerMisbehaved> {
         let Some(proxy) = self.proxies.get_mut(&channel) else {
             peers.hears_nothing(from);
             if matches!(said, FromHome::HomeIs { .. }) {
@@ -390,7 +391,7 @@ impl Channels {
         channel: ChannelId,
         epoch: u64,
         terms: Terms,
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), PeerMisbehaved> {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return Ok(()) };
         // Credits of the home before this one are places in its buffer, and have moved with that.
         let sent = proxy.backlog.iter().filter(|(_, what)| matches!(what, Waiting::Sent(_))).count() as u64;
@@ -398,9 +399,9 @@ impl Channels {
             // And a home that knows that nothing more comes promises none.
             (proxy.credits, proxy.told) = (0, 0);
         }
-        let all = u64::from(terms.credits);
-        let Some(more) = all.checked_sub(sent + proxy.credits) else {
-            return Err("a home that takes credits back");
+        let (all, had) = (u64::from(terms.credits), sent + proxy.credits);
+        let Some(more) = all.checked_sub(had) else {
+            return Err(PeerMisbehaved::CreditsTakenBack { credits: all, had });
         };
         let more = if planted!(CreditsTwice) { all } else { more };
         let home = proxy.home;
@@ -491,14 +492,14 @@ impl Channels {
         epoch: u64,
         to: NodeId,
         addresses: &[String],
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), PeerMisbehaved> {
         self.say_to_home(peers, channel, ToHome::Quiet);
         let me = peers.is_me(to);
         let Some(proxy) = self.proxies.get_mut(&channel) else { return Ok(()) };
         let (mut withdrawn, mut aborted) = (Vec::new(), Vec::new());
         for (ticket, standing) in std::mem::take(&mut proxy.open) {
             match standing {
-                Standing::Held => return Err("a receiver that leaves within an extended receive"),
+                Standing::Held => return Err(PeerMisbehaved::LeavesWhileHeld(ticket)),
                 _ if proxy.way.withdrawing.contains(&ticket) && !planted!(AskedBackAgain) => {
                     withdrawn.push(ticket);
                     continue;

@@ -3,6 +3,7 @@
 use super::state::{Gift, Stage, Waits, Whereabouts, forget_giver, wait_for_word};
 use crate::channel::{Channels, HomeHears, Peers, ProxyHears};
 use crate::id::{ChannelId, NodeId};
+use crate::misbehaved::PeerMisbehaved;
 use crate::planted::planted;
 use crate::wire::{End, Frame, ToHome, Travel, Which};
 
@@ -13,7 +14,7 @@ impl Channels {
         from: NodeId,
         channel: ChannelId,
         said: Travel,
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), PeerMisbehaved> {
         match said {
             Travel::Where(min) => self.hear_where(peers, from, channel, min),
             Travel::At { epoch, home, addresses } => {
