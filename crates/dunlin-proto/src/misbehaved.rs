@@ -2,7 +2,8 @@
 
 use crate::id::Ticket;
 
-/// A frame that a peer may not send, or not now. Nothing else that it says can be trusted: the connection ends.
+/// A frame that a peer may not send, or not now. Nothing else that it says can be trusted: the connection
+/// ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PeerMisbehaved {

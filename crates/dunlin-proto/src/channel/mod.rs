@@ -48,8 +48,8 @@ pub(crate) struct Channels {
     guests: BTreeMap<ChannelId, (Contact, Charge)>,
     /// How many messages with ends have been packed.
     trips: Trip,
-    /// The messages with ends in them that go through this node, and have not been taken: whether the end is gone is
-    /// known there, and not here.
+    /// The messages with ends in them that go through this node, and have not been taken: whether the end is
+    /// gone is known there, and not here.
     pub(crate) passing: BTreeMap<Trip, EarlyLapse>,
     /// Ends from here that are not in use elsewhere are [asked](crate::Machine::hurry) to be.
     hurries: bool,
@@ -85,7 +85,7 @@ pub enum HomeHears {
     Ended(End),
     /// The sending half's node is lost; its offers that stand do so no more.
     Lost(Vec<Ticket>),
-    /// The sender is at that node and at no other: credits that others had are void; [its own](crate::Machine::credits_of) are not. Answer with
+    /// The sender is at that node now, and at no other: credits that others had are void; [its own](crate::Machine::credits_of) are not. Answer with
     /// [`Machine::admit`](crate::Machine::admit).
     Take,
     /// The receiver, which had left in a message, is used at that node. When all is said of what was taken here, say
@@ -277,7 +277,7 @@ impl Proxy {
         self.likely = cost.max(self.likely - self.likely.saturating_sub(cost) / 16);
     }
 
-    /// Of credits that the driver has not been told of, how many it is told of if so many bytes more may be queued. A few are not worth a word.
+    /// Of credits that the driver has not been told of, how many it is told of now, if so many bytes more may be queued. A few are not worth a word.
     pub(crate) fn tells_credits(&mut self, room: u64) -> u32 {
         let most = (room / self.likely).clamp(room.min(1), TOLD_MAX);
         let more = (self.credits - self.told).min(most.saturating_sub(self.told));

@@ -568,7 +568,8 @@ fn words_of_a_channel_that_is_not_here_change_nothing() {
     assert_eq!((node.peers.nothing, node.said(), node.peers.heard.len()), (2, vec![], 0));
 }
 
-/// What an attached half says, with one credit and a window of two, and what its home answers to the last word.
+/// What an attached half says, with one credit and a window of two, and what its home answers to the last
+/// word.
 fn judged_at_home(said: &[ToHome]) -> Result<(), PeerMisbehaved> {
     let mut pair = Pair::attached(Terms { credits: 1, ..TERMS });
     let (last, before) = said.split_last().unwrap();

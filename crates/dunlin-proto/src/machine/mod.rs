@@ -1,7 +1,8 @@
 //! One node's half of the protocol: what it is told goes in by methods, what it wants done comes out as [`Action`]s.
 //!
-//! What concerns channels alone is theirs ([`Channels`]), what concerns other nodes alone the [`Endpoint`]'s. The machine
-//! itself has the methods of its driver, and what may end the life of a connection, since that settles channels.
+//! What concerns channels alone is theirs ([`Channels`]), what concerns other nodes alone the [`Endpoint`]'s.
+//! The machine itself has the methods of its driver, and what may end the life of a connection, since that
+//! settles channels.
 
 mod action;
 mod channels;
@@ -285,13 +286,14 @@ impl Machine {
             .map(|(node, connection)| Life { node, incarnation: connection.met.expect("the handshake told") })
     }
 
-    /// A frame of that node has said nothing that changes anything: its socket is [read slower](Self::paused_until) if
-    /// there are too many of them.
+    /// A frame of that node has said nothing that changes anything: its socket is
+    /// [read slower](Self::paused_until) if there are too many of them.
     pub fn hears_nothing(&mut self, now: Time, node: NodeId) {
         self.endpoint.hears_nothing(now, node)
     }
 
-    /// Comparisons of schemas that this node has brought about took so many steps: its socket is [read slower](Self::paused_until) if there are too many of them.
+    /// Comparisons of schemas that this node has brought about took so many steps: its socket is
+    /// [read slower](Self::paused_until) if there are too many of them.
     pub fn compares(&mut self, now: Time, node: NodeId, steps: u64) {
         self.endpoint.compares(now, node, steps)
     }
