@@ -160,6 +160,12 @@ pub enum Doing {
     Sync,
     /// For more receivers to join a broadcast.
     Join,
+    /// For a thread, as a blocking call in a queue.
+    Thread,
+    /// For room for a blocking call.
+    Room,
+    /// For a descriptor to be ready, within a blocking call.
+    Ready,
 }
 
 impl fmt::Display for Doing {
@@ -176,6 +182,9 @@ impl fmt::Display for Doing {
             Self::Future => "a future",
             Self::Sync => "a barrier",
             Self::Join => "receivers to join",
+            Self::Thread => "a thread",
+            Self::Room => "room for a blocking call",
+            Self::Ready => "a descriptor",
         })
     }
 }
@@ -241,6 +250,9 @@ impl Side {
             9 => Some(Doing::Future),
             10 => Some(Doing::Sync),
             11 => Some(Doing::Join),
+            12 => Some(Doing::Thread),
+            13 => Some(Doing::Room),
+            14 => Some(Doing::Ready),
             _ => None,
         };
         (Pid(who & ((1 << DOING_SHIFT) - 1)), doing, self.since.load(Ordering::Relaxed))

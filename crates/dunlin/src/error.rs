@@ -46,6 +46,9 @@ pub enum Error {
     /// A process ended otherwise than by returning.
     #[cfg(feature = "rt")]
     Exit(crate::Exit),
+    /// A blocking call was not taken. It can be had back.
+    #[cfg(feature = "rt")]
+    Refused(crate::blocking::Refused),
     /// An end of a scope's name could not be joined.
     #[cfg(feature = "rt")]
     Scope(crate::ScopeError),
@@ -115,6 +118,8 @@ impl fmt::Display for Error {
             Self::Sync(error) => write!(f, "not synchronised: {error}"),
             #[cfg(feature = "rt")]
             Self::Exit(exit) => exit.fmt(f),
+            #[cfg(feature = "rt")]
+            Self::Refused(refused) => refused.fmt(f),
             #[cfg(feature = "rt")]
             Self::Scope(error) => error.fmt(f),
             #[cfg(feature = "rt")]

@@ -27,7 +27,7 @@
 //! - [`spawn`], [`Process`], [`Exit`]: processes on tokio's worker threads;
 //! - [`Scope`], [`process`](macro@process): named channels that processes join by themselves, and waiting for
 //!   those processes;
-//! - [`blocking`](blocking()), [`Blocking`], [`Stop`]: calls that block, on threads of their own;
+//! - [`blocking`](blocking()), [`Stop`], [`mod@blocking`]: calls that block, on threads of their own;
 //! - [`Node`](node::Node), [`node`]: the program as a member of an application, and channels, calls and
 //!   bundles by name between programs;
 //! - [`Bundle`](macro@Bundle), [`ToServer`], [`ToClient`], [`Call`]: channels that belong together, as a
@@ -48,7 +48,7 @@
 extern crate self as dunlin;
 
 #[cfg(feature = "rt")]
-mod blocking;
+pub mod blocking;
 pub mod blocks;
 #[cfg(feature = "net")]
 pub mod config;

@@ -1,13 +1,15 @@
 //! Running a program: a tokio runtime with the defaults of dunlin programs.
 
 use std::future::Future;
-use std::io;
+use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 
 use dunlin_core::__rt::Alone;
 
+use crate::blocking::pool::{Pool, calls_go_to};
+use crate::blocking::profile;
 #[cfg(feature = "net")]
 use crate::node::{Nodes, works_for};
 
@@ -34,14 +36,17 @@ mod nodes {
 #[cfg(not(feature = "net"))]
 use nodes::{Nodes, works_for};
 
-fn build(workers: Option<usize>, nodes: &Arc<Nodes>) -> io::Result<tokio::runtime::Runtime> {
+fn build(workers: Option<usize>, nodes: &Arc<Nodes>, pool: &Arc<Pool>) -> io::Result<tokio::runtime::Runtime> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     if let Some(workers) = workers {
         builder.worker_threads(workers);
     }
     has_room_for_files()?;
-    let nodes = nodes.clone();
-    builder.on_thread_start(move || drop(works_for(Some(nodes.clone()))));
+    let (nodes, pool) = (nodes.clone(), pool.clone());
+    builder.on_thread_start(move || {
+        drop(works_for(Some(nodes.clone())));
+        drop(calls_go_to(Some(pool.clone())));
+    });
     builder.thread_name("dunlin-worker").enable_all().build()
 }
 
@@ -67,6 +72,9 @@ const NO_RUNTIME: &str = "the operating system gives no threads, or no files, fo
 /// `future` panics: first the other nodes acknowledge what its ends have sent. All nodes together may take
 /// 1 second; a warning (of `tracing`, or on standard error if the program has no subscriber) counts the
 /// values that were not acknowledged by then.
+///
+/// Then [blocking calls](mod@crate::blocking) that run are asked to stop, and may take 5 seconds; those that run on are named on
+/// standard error.
 ///
 /// While it runs, SIGQUIT prints what the program waits for, and dev builds warn of suspected deadlocks: see
 /// [`waits`](crate::waits).
@@ -113,30 +121,53 @@ fn try_block_on<F: Future>(workers: Option<usize>, future: F) -> io::Result<F::O
     Ok(output.expect("a future that has not panicked has ended"))
 }
 
+/// Waits for the threads of a pool that was closed, and says which calls do not return.
+fn name_those_that_run_on(pool: &Pool) {
+    let calls = pool.wait_for_threads();
+    if calls.is_empty() {
+        return;
+    }
+    let mut stderr = io::stderr().lock();
+    let _ = writeln!(stderr, "dunlin: the runtime has ended, but blocking calls were asked to stop and still run:");
+    for call in calls {
+        let _ = writeln!(stderr, "  {call}");
+    }
+}
+
 /// Knows no program's types, so that it is compiled here and not in each program.
 #[track_caller]
 fn run(workers: Option<usize>, future: Pin<Box<dyn Future<Output = ()> + '_>>) -> io::Result<()> {
     /// While this thread runs `future` it works for that runtime; then for the one that it worked for before.
-    struct Back(Option<Arc<Nodes>>);
+    struct Back(Option<Arc<Nodes>>, Option<Arc<Pool>>);
     impl Drop for Back {
         fn drop(&mut self) {
             works_for(self.0.take());
+            calls_go_to(self.1.take());
         }
     }
 
     crate::time::keep_ticking();
+    let _profile = profile::asked();
     let nodes = Arc::<Nodes>::default();
-    let runtime = build(workers, &nodes)?;
+    let pool = Pool::new({
+        let nodes = nodes.clone();
+        move || drop(works_for(Some(nodes.clone())))
+    });
+    let runtime = build(workers, &nodes, &pool)?;
     // Inside of another runtime this panics, and names the caller's line: the closure below would hide that.
     runtime.handle().block_on(std::future::ready(()));
     let watched = crate::watchdog::watch(runtime.handle());
-    let _back = Back(works_for(Some(nodes.clone())));
+    let _back = Back(works_for(Some(nodes.clone())), calls_go_to(Some(pool.clone())));
     // When this returns, `future` is dropped, with the nodes and ends that it had.
     let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(Alone::outside(future))));
     drop(watched);
     if !nodes.are_none() {
         runtime.block_on(nodes.leave());
     }
+    pool.close();
+    // First the processes: calls may wait for their ends.
+    drop(runtime);
+    name_those_that_run_on(&pool);
     outcome.unwrap_or_else(|panic| resume_unwind(panic));
     Ok(())
 }

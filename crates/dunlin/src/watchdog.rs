@@ -8,8 +8,8 @@
 //! - no code outside of dunlin keeps the waker of a process: no timer (a deadline is one), socket, signal or
 //!   `future(..)`;
 //! - the runtime has no tasks but processes: so there is no node, whose peers could send something;
-//! - the program has no threads but this one, the runtime's workers and the one that drives `main`: no
-//!   blocking call, and no thread that may hold an end.
+//! - the program has no threads but this one, the runtime's workers, the one that drives `main`, and idle ones of the pool for
+//!   blocking calls: no blocking call, and no thread that may hold an end.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
@@ -21,6 +21,8 @@ use std::time::Duration;
 use dunlin_core::waits::activity::{self, Activity};
 use dunlin_core::waits::{self, Known, Pid, Wait};
 use tokio::runtime::Handle;
+
+use crate::blocking::pool::{calls, idle_threads};
 
 /// The variable that turns the watchdog off, or sets after how many seconds it suspects something.
 pub(crate) const VARIABLE: &str = "DUNLIN_WATCHDOG";
@@ -186,8 +188,8 @@ fn suspicion(activity: Activity, patience: Duration) -> Option<String> {
         [(_, runtime)] => runtime.metrics(),
         _ => return None,
     };
-    // This thread, and the one that drives `main`.
-    let threads = runtime.num_workers() + 2;
+    // This thread, and the one that drives `main`; and threads for blocking calls that have none.
+    let threads = runtime.num_workers() + 2 + idle_threads();
     if activity.foreign > 0 || runtime.num_alive_tasks() != activity.processes || self::threads() != Some(threads) {
         return None;
     }
@@ -217,6 +219,9 @@ fn all_waits() -> String {
     let (waits, processes) = (waits::snapshot(), waits::processes());
     let mut text = format!("dunlin: SIGQUIT: waits: {}\n", waits.len());
     tell(&mut text, waits, &processes, "runs, or waits for nothing of dunlin's");
+    for call in calls() {
+        let _ = writeln!(text, "  {call}");
+    }
     text += "dunlin: end of the waits; the program goes on\n";
     text
 }

@@ -539,7 +539,8 @@ mod stopping {
                 Ended::AlreadyFinished(n) | // it had finished before it was asked to stop
                 Ended::JustFinished(n) => Ok(Some(n)),
                 Ended::Finishing(job) => Ok(Some(job.await?)), // too late to stop
-                Ended::Terminated | Ended::NeverStarted => Ok(None),
+                Ended::Terminated(_) | Ended::NeverStarted => Ok(None),
+                ended => Err(Error::other(format!("{ended:?}"))), // drift: non-exhaustive
             },
         }
     }

@@ -453,7 +453,7 @@ async fn a_blocking_call_that_is_not_chosen_abandoned_or_terminated() {
         }
         alt! { _ = &mut call => {}, _ = rx.recv() => {} }
         out.send((call.pid(), doing(Pid::current()))).await.unwrap();
-        assert!(matches!(call.terminate().await, Ended::Terminated));
+        assert!(matches!(call.terminate().await, Ended::Terminated(true)));
         assert_eq!(lines(Pid::current()), []);
         let mut call = blocking(|stop| stop.requested().wait());
         assert!(poll(&mut call).is_pending());
@@ -480,6 +480,6 @@ async fn a_call_that_waits_to_be_stopped_is_shown() {
     let wait = &lines(call.pid())[0];
     assert!(wait.to_string().contains("ms for a request to stop ("), "{wait}");
     let pid = call.pid();
-    assert!(matches!(call.terminate().await, Ended::Terminated));
+    assert!(matches!(call.terminate().await, Ended::Terminated(true)));
     assert_eq!(lines(pid), []);
 }

@@ -1,6 +1,13 @@
 //! Blocking calls: where they run, how they end, and what is known of one that was asked to stop. By events:
 //! a call says over a channel how far it is.
 
+#[cfg(target_os = "linux")]
+mod children;
+#[cfg(unix)]
+mod descriptors;
+mod outcomes;
+mod pool;
+
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -9,19 +16,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::thread;
 
+use dunlin::blocking::{CallState, Limits, Stop, calls};
 use dunlin::prelude::*;
 use dunlin::waits::{self, Doing, Pid};
 use dunlin::{Blocking, Error, ExitReason};
 
-/// Runs on this thread alone, with as many threads for blocking calls.
+/// Runs on one worker, with at most as many threads for blocking calls.
 fn on<F: Future>(threads: usize, future: F) -> F::Output {
-    let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime.enable_all().max_blocking_threads(threads).build().unwrap().block_on(future)
+    dunlin::__rt::block_on_workers(Some(1), async {
+        blocking::limit(Limits::default().threads_max(threads));
+        future.await
+    })
 }
 
 /// A call that says when it has begun and then waits for a word: the call, and the ends.
 fn held<R: Send + 'static>(
-    then: impl FnOnce(&dunlin::Stop, u8) -> R + Send + 'static,
+    then: impl FnOnce(&Stop, u8) -> R + Send + 'static,
 ) -> (Blocking<R>, Receiver<()>, Sender<u8>) {
     let ((mut began, has_begun), (word, mut hear)) = (channel(), channel());
     let call = blocking(move |stop| {
@@ -37,6 +47,10 @@ async fn until_waits(pid: Pid, doing: Doing) {
     while !waits::snapshot().iter().any(|wait| wait.who == pid && wait.doing == doing) {
         tokio::task::yield_now().await;
     }
+}
+
+fn state_of(pid: Pid) -> Option<CallState> {
+    calls().into_iter().find(|call| call.pid == pid).map(|call| call.state)
 }
 
 fn poll<F: Future + Unpin>(future: &mut F) -> std::task::Poll<F::Output> {
@@ -78,7 +92,7 @@ fn a_call_starts_without_being_awaited() {
     });
 }
 
-fn ignore(_: &dunlin::Stop, _: u8) {}
+fn ignore(_: &Stop, _: u8) {}
 
 #[test]
 fn a_full_pool_starts_a_call_when_a_thread_is_free() {
@@ -171,7 +185,7 @@ fn terminated_while_it_looks() {
             7
         });
         has_begun.recv().await.unwrap();
-        assert!(matches!(call.terminate().await, Ended::Terminated));
+        assert!(matches!(call.terminate().await, Ended::Terminated(7)));
     });
 }
 
@@ -187,7 +201,7 @@ fn terminated_while_it_waits_for_that() {
         let pid = call.pid();
         has_begun.recv().await.unwrap();
         until_waits(pid, Doing::Stop).await;
-        assert!(matches!(call.terminate().await, Ended::Terminated));
+        assert!(matches!(call.terminate().await, Ended::Terminated(true)));
     });
 }
 
@@ -209,7 +223,7 @@ fn threads_of_a_call_may_all_wait() {
         while waiting() < 3 {
             tokio::task::yield_now().await;
         }
-        assert!(matches!(call.terminate().await, Ended::Terminated));
+        assert!(matches!(call.terminate().await, Ended::Terminated(())));
     });
 }
 
@@ -227,7 +241,7 @@ fn a_call_may_choose_over_its_end() {
         });
         tx.send(3).await.unwrap();
         tx.send(4).await.unwrap();
-        assert!(matches!(call.terminate().await, Ended::Terminated));
+        assert!(matches!(call.terminate().await, Ended::Terminated(7)), "what it has received is not lost");
         assert!(tx.send(5).await.is_err());
     });
 }
@@ -287,7 +301,7 @@ fn it_is_too_late_to_finish() {
         let mut ending = call.terminate();
         assert!(poll(&mut ending).is_pending());
         word.send(1).await.unwrap();
-        assert!(matches!(ending.await, Ended::Terminated));
+        assert!(matches!(ending.await, Ended::Terminated(())));
     });
 }
 
@@ -297,7 +311,8 @@ fn a_stubborn_call_is_given_back_at_the_deadline() {
         let (call, mut has_begun, mut word) = held(|_, word| word);
         has_begun.recv().await.unwrap();
         let ended = call.terminate().within(Duration::ZERO).await;
-        let Ended::Finishing(call) = ended else { panic!("{ended:?}") };
+        let Ended::Abandoned(call) = ended else { panic!("{ended:?}") };
+        assert_eq!(state_of(call.pid()), Some(CallState::Abandoned));
         // The question stands, so another termination only waits.
         let mut ending = call.terminate();
         assert!(poll(&mut ending).is_pending());
@@ -314,9 +329,8 @@ fn a_call_that_panics_while_it_is_terminated() {
         let mut ending = call.terminate();
         assert!(poll(&mut ending).is_pending());
         word.send(1).await.unwrap();
-        let Ended::Finishing(call) = ending.await else { panic!("it did not stop") };
-        assert!(call.is_finished());
-        assert!(call.await.unwrap_err().to_string().contains("panicked: late"));
+        let Ended::Panicked(exit) = ending.await else { panic!("it did not return") };
+        assert!(exit.to_string().contains("panicked: late"), "{exit}");
     });
 }
 
@@ -383,14 +397,61 @@ fn a_cancelled_process_stops_its_call() {
 
 #[test]
 fn a_runtime_that_has_ended_starts_nothing() {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let handle = runtime.handle().clone();
-    runtime.shutdown_background();
-    let _entered = handle.enter();
-    let (awaited, terminated) = (blocking(|_| 7), blocking(|_| 8));
+    /// Starts calls when it is dropped, with the process that holds it.
+    struct Late(std::sync::mpsc::Sender<[Blocking<u8>; 2]>);
+    impl Drop for Late {
+        fn drop(&mut self) {
+            let _ = self.0.send([blocking(|_| 7), blocking(|_| 8)]);
+        }
+    }
+    let (tell, told) = std::sync::mpsc::channel();
+    on(1, async {
+        let (mut began, mut has_begun) = channel();
+        drop(spawn(async move {
+            let _late = Late(tell);
+            began.send(()).await.unwrap();
+            std::future::pending::<()>().await;
+        }));
+        has_begun.recv().await.unwrap();
+    });
+    let [awaited, terminated] = told.recv().unwrap();
     let Err(Error::Exit(exit)) = block(awaited) else { panic!("it never ran") };
     assert_eq!(exit.reason, ExitReason::Cancelled);
     assert!(matches!(block(terminated.terminate()), Ended::NeverStarted));
+}
+
+#[test]
+fn queued_calls_of_a_runtime_that_ends_are_cancelled() {
+    let (mut tx, rx) = channel::<u8>();
+    let queued = on(1, async {
+        let (mut began, mut has_begun) = channel();
+        drop(spawn(async move {
+            let running = blocking(move |stop| {
+                began.send(()).wait().unwrap();
+                stop.requested().wait()
+            });
+            running.await
+        }));
+        has_begun.recv().await.unwrap();
+        blocking(move |_| rx)
+    });
+    let Err(Error::Exit(exit)) = block(queued) else { panic!("it never ran") };
+    assert_eq!(exit.reason, ExitReason::Cancelled);
+    assert!(block(tx.send(1)).is_err(), "what it held is dropped");
+}
+
+#[test]
+fn other_runtimes_share_a_pool_of_the_program() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (call, mut word) = runtime.block_on(async {
+        let (call, mut has_begun, word) = held(|_, word| word);
+        has_begun.recv().await.unwrap();
+        (call, word)
+    });
+    runtime.shutdown_background();
+    // It outlives the runtime under which it was started.
+    block(word.send(7)).unwrap();
+    assert_eq!(block(call).unwrap(), 7);
 }
 
 /// Awaits on a thread that has no runtime any more.
@@ -439,7 +500,7 @@ fn terminations_race_with_returns() {
             }
             let which = match call.terminate().await {
                 Ended::NeverStarted => 0,
-                Ended::Terminated => {
+                Ended::Terminated(_) => {
                     assert_ne!(looked.load(Ordering::Relaxed), 0);
                     1
                 }
@@ -451,7 +512,7 @@ fn terminations_race_with_returns() {
                     assert_eq!((value, looked.load(Ordering::Relaxed)), (round, 0));
                     3
                 }
-                Ended::Finishing(call) => panic!("{call:?}"),
+                ended => panic!("{ended:?}"),
             };
             seen[which] += 1;
         }

@@ -1,0 +1,148 @@
+//! Operating system processes that a call starts: killed with their group, and reaped, when the call is cut. Linux only.
+//!
+//! The leader of a group is not reaped before its group has been killed, so the group's number cannot be another's. It is
+//! reaped by its own number, never by "any child", so nobody else's child is taken.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus};
+
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
+
+use super::descriptor::{Interest, Readiness};
+use super::stop::Stop;
+
+impl Stop {
+    /// Starts a program as a child of this call, in a process group of its own. Linux only.
+    ///
+    /// [`wait`](Child::wait) waits for its end, or for the question to stop. If the call is asked to stop, if it panics, or
+    /// if it drops the child, the group is killed and the child reaped: the program, and the programs that it has started. One
+    /// of these that has made a session or a group of its own (`setsid`) is not reached.
+    ///
+    /// # Errors
+    /// Those of the system, when it starts the program.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin::prelude::*;
+    /// use dunlin::blocking::ChildEnd;
+    /// use std::process::Command;
+    /// # dunlin::block_on(async {
+    /// let waiting = blocking(|stop| stop.command(Command::new("sleep").arg("1000"))?.wait());
+    /// # while !dunlin::waits::snapshot().iter().any(|wait| wait.who == waiting.pid()) {}
+    /// let ended = waiting.terminate().await;
+    /// assert!(matches!(ended, Ended::Terminated(Ok(ChildEnd::Killed))), "{ended:?}");
+    /// # });
+    /// ```
+    pub fn command(&self, command: &mut Command) -> io::Result<Child<'_>> {
+        let mut child = command.process_group(0).spawn()?;
+        let parts = i32::try_from(child.id()).ok().and_then(Pid::from_raw).map(|pid| {
+            let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::NONBLOCK);
+            // Before Linux 5.10 there is no such flag.
+            (pid, pidfd.or_else(|_| rustix::process::pidfd_open(pid, PidfdFlags::empty())))
+        });
+        let Some((pid, Ok(pidfd))) = parts else {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "the system gives no descriptor for a process"));
+        };
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        Ok(Child { stop: self, stdin, stdout, stderr, child, pid, pidfd, over: None })
+    }
+}
+
+/// A program that a call has started by [`Stop::command`]. Dropped before it has ended, it is killed with its group.
+pub struct Child<'a> {
+    stop: &'a Stop,
+    /// Its standard input, if the command said that it is piped.
+    pub stdin: Option<ChildStdin>,
+    /// Its standard output, if the command said that it is piped.
+    pub stdout: Option<ChildStdout>,
+    /// Its standard error, if the command said that it is piped.
+    pub stderr: Option<ChildStderr>,
+    child: std::process::Child,
+    pid: Pid,
+    pidfd: OwnedFd,
+    over: Option<ChildEnd>,
+}
+
+/// How a program ended that a call has started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ChildEnd {
+    /// By itself, or by a signal of someone else's.
+    Exited(ExitStatus),
+    /// It was killed with its group, since the call was asked to stop.
+    Killed,
+    /// It has ended, but other code of this program has taken its status.
+    Unknown,
+}
+
+impl Child<'_> {
+    /// Its number in the system, which is that of its group too.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until the program has ended, or the call is asked to stop: then the group is killed first. The child is reaped.
+    ///
+    /// # Errors
+    /// Those of the system.
+    #[track_caller]
+    pub fn wait(&mut self) -> io::Result<ChildEnd> {
+        if let Some(over) = self.over {
+            return Ok(over);
+        }
+        let end = match self.stop.wait_for(self.pidfd.as_fd(), Interest::Read)? {
+            Readiness::Ready => self.reap()?,
+            Readiness::Asked => self.kill()?,
+        };
+        self.over = Some(end);
+        Ok(end)
+    }
+
+    /// Kills the group, as long as its leader is there, and reaps the leader.
+    fn kill(&mut self) -> io::Result<ChildEnd> {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        match rustix::process::waitid(WaitId::Pid(self.pid), look) {
+            // The number may be another's by now.
+            Err(rustix::io::Errno::CHILD) => return Ok(ChildEnd::Unknown),
+            Err(error) => return Err(error.into()),
+            Ok(_) => {}
+        }
+        match rustix::process::kill_process_group(self.pid, Signal::KILL) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(match self.reap()? {
+            ChildEnd::Exited(_) => ChildEnd::Killed,
+            end => end,
+        })
+    }
+
+    fn reap(&mut self) -> io::Result<ChildEnd> {
+        match self.child.wait() {
+            Ok(status) => Ok(ChildEnd::Exited(status)),
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::CHILD.raw_os_error()) => {
+                Ok(ChildEnd::Unknown)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Drop for Child<'_> {
+    fn drop(&mut self) {
+        if self.over.is_none() {
+            let _ = self.kill();
+        }
+    }
+}
+
+impl fmt::Debug for Child<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Child").field("id", &self.id()).field("over", &self.over).finish_non_exhaustive()
+    }
+}

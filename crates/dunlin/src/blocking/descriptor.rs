@@ -1,0 +1,290 @@
+//! Waits for descriptors that end when the call is asked to stop. Unix only.
+//!
+//! A bell is a descriptor that becomes readable when the call is asked, and stays so. [`Stop::ready`] polls it together
+//! with the caller's descriptor, so neither wakes the thread late or in vain.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::Location;
+use std::sync::Arc;
+use std::task::Poll;
+
+use dunlin_core::waits::{Doing, Pid, Watch};
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{FileType, OFlags};
+
+use super::stop::Stop;
+
+/// For what a call waits at a [descriptor](Stop::ready).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Interest {
+    /// That a read, or an accept, would not block.
+    Read,
+    /// That a write, or a connect, would not block.
+    Write,
+}
+
+/// What ended a wait for a [descriptor](Stop::ready).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Readiness {
+    /// The descriptor is ready, or its other end has closed, or it has an error: the operation will say which.
+    Ready,
+    /// The call was asked to stop, and counts as having seen that.
+    Asked,
+}
+
+impl Stop {
+    /// Waits until `descriptor` is ready, or the call is asked to stop. Both at once count as asked. Unix only.
+    ///
+    /// Ready is a hint: another thread or program may have been faster. So the descriptor must be non-blocking, and a
+    /// caller whose read, write or accept gives [`WouldBlock`](io::ErrorKind::WouldBlock) asks again.
+    ///
+    /// The first use in a call opens a descriptor, which is closed when the call returns.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput), at once, for a regular file, a directory or a block device, which the
+    /// system always calls ready, though a read may wait for the disk; and for a descriptor that is not non-blocking. Other
+    /// errors are the system's.
+    ///
+    /// # Waits
+    /// The call has a line in the [wait records](crate::waits).
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin::prelude::*;
+    /// use dunlin::blocking::{Interest, Readiness};
+    /// use std::io::{ErrorKind, Read};
+    /// use std::net::{TcpListener, TcpStream};
+    ///
+    /// # dunlin::block_on(async {
+    /// # let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    /// # let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    /// # let (mut peer, _) = listener.accept().unwrap();
+    /// let reading = blocking(move |stop| {
+    ///     stream.set_nonblocking(true)?;
+    ///     let mut read = Vec::new();
+    ///     let mut piece = [0; 4096];
+    ///     while stop.ready(&stream, Interest::Read)? == Readiness::Ready {
+    ///         match (&stream).read(&mut piece) {
+    ///             Ok(0) => break,
+    ///             Ok(n) => read.extend_from_slice(&piece[..n]),
+    ///             Err(error) if error.kind() == ErrorKind::WouldBlock => {} // ask again
+    ///             Err(error) => return Err(error),
+    ///         }
+    ///     }
+    ///     Ok(read)
+    /// });
+    /// # std::io::Write::write_all(&mut peer, b"krill").unwrap();
+    /// # let waits = || dunlin::waits::snapshot().iter().any(|wait| wait.who == reading.pid());
+    /// # while !waits() {}
+    /// let ended = reading.terminate().await; // what it has read is not lost
+    /// assert!(matches!(ended, Ended::Terminated(Ok(_))));
+    /// # });
+    /// ```
+    #[track_caller]
+    pub fn ready(&self, descriptor: impl AsFd, interest: Interest) -> io::Result<Readiness> {
+        let descriptor = descriptor.as_fd();
+        check(descriptor)?;
+        self.wait_for(descriptor, interest)
+    }
+
+    /// As [`ready`](Self::ready), for a descriptor that is known to be of the right kind.
+    #[track_caller]
+    pub(super) fn wait_for(&self, descriptor: BorrowedFd<'_>, interest: Interest) -> io::Result<Readiness> {
+        let (mut watch, made) = (Watch::default(), Location::caller());
+        let bell = self.with_bells(Bells::bell)?;
+        let flags = match interest {
+            Interest::Read => PollFlags::IN,
+            Interest::Write => PollFlags::OUT,
+        };
+        loop {
+            // The bell was there before this look, so a question after it rings.
+            if self.asked() {
+                return Ok(Readiness::Asked);
+            }
+            let _: Poll<()> = watch.note(Poll::Pending, Doing::Ready, Pid::OUTSIDE, made);
+            let mut descriptors = [
+                PollFd::from_borrowed_fd(descriptor, flags),
+                PollFd::from_borrowed_fd(bell.descriptor(), PollFlags::IN),
+            ];
+            match rustix::event::poll(&mut descriptors, None) {
+                Ok(_) if !descriptors[0].revents().is_empty() => {
+                    return Ok(if self.asked() { Readiness::Asked } else { Readiness::Ready });
+                }
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Has a socket shut down, both ways, when the call is asked to stop: until what this returns is dropped. Unix only.
+    ///
+    /// It is for a thread that blocks in a read, a write or an accept of that socket. The operation then ends as if the
+    /// peer had closed the connection, or with an error; [`asked`](Self::asked) tells which it was. Linux wakes an accept
+    /// of a listening socket too; other systems need not.
+    ///
+    /// The socket is shut down for *every* holder of it, in other programs as well, and stays so. If the call has been asked
+    /// before, it is shut down at once.
+    ///
+    /// # Errors
+    /// Those of the system, when it duplicates the descriptor.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin::prelude::*;
+    /// use std::os::unix::net::UnixStream;
+    /// use std::io::Read;
+    ///
+    /// # dunlin::block_on(async {
+    /// let (mut here, _there) = UnixStream::pair().unwrap();
+    /// # let (mut began, mut has_begun) = channel();
+    /// let reading = blocking(move |stop| {
+    ///     let _cut = stop.shuts_down(&here)?;
+    /// #   began.send(()).wait().unwrap();
+    ///     let mut read = String::new();
+    ///     here.read_to_string(&mut read)?; // it blocks
+    ///     std::io::Result::Ok((read, stop.asked()))
+    /// });
+    /// # has_begun.recv().await.unwrap();
+    /// let Ended::Terminated(Ok((_, was_cut))) = reading.terminate().await else { panic!() };
+    /// assert!(was_cut);
+    /// # });
+    /// ```
+    pub fn shuts_down(&self, socket: impl AsFd) -> io::Result<ShutDown<'_>> {
+        let socket = socket.as_fd().try_clone_to_owned()?;
+        let ticket = self.with_bells(|bells| bells.add_socket(socket));
+        Ok(ShutDown { stop: self, ticket })
+    }
+}
+
+/// Whether readiness means something there, and an operation on it does not block after all.
+fn check(descriptor: BorrowedFd<'_>) -> io::Result<()> {
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(descriptor)?.st_mode);
+    if matches!(kind, FileType::RegularFile | FileType::Directory | FileType::BlockDevice) {
+        let text = "a regular file, directory or block device is always ready: read it in a call of its own";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    if !rustix::fs::fcntl_getfl(descriptor)?.contains(OFlags::NONBLOCK) {
+        let text = "the descriptor blocks, though it was ready, if another reader is faster: set it non-blocking first";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    Ok(())
+}
+
+/// A socket is shut down when the call is asked to stop, until this is dropped: made by [`Stop::shuts_down`].
+#[must_use = "dropped, it does nothing any more"]
+pub struct ShutDown<'a> {
+    stop: &'a Stop,
+    ticket: u64,
+}
+
+impl Drop for ShutDown<'_> {
+    fn drop(&mut self) {
+        let gone = self.stop.with_bells(|bells| bells.remove_socket(self.ticket));
+        drop(gone);
+    }
+}
+
+impl fmt::Debug for ShutDown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ShutDown").field(self.stop).finish()
+    }
+}
+
+/// The descriptors that a question to stop touches.
+#[derive(Default)]
+pub(super) struct Bells {
+    bell: Option<Arc<Bell>>,
+    sockets: Vec<(u64, OwnedFd)>,
+    next_ticket: u64,
+    rung: bool,
+}
+
+impl Bells {
+    /// Rings, and shuts sockets down. Neither blocks.
+    pub(super) fn ring(&mut self) {
+        self.rung = true;
+        if let Some(bell) = &self.bell {
+            bell.ring();
+        }
+        for (_, socket) in &self.sockets {
+            shut_down(socket);
+        }
+    }
+
+    fn bell(&mut self) -> io::Result<Arc<Bell>> {
+        if let Some(bell) = &self.bell {
+            return Ok(bell.clone());
+        }
+        let bell = Arc::new(Bell::new()?);
+        if self.rung {
+            bell.ring();
+        }
+        Ok(self.bell.insert(bell).clone())
+    }
+
+    fn add_socket(&mut self, socket: OwnedFd) -> u64 {
+        if self.rung {
+            shut_down(&socket);
+        }
+        self.next_ticket += 1;
+        self.sockets.push((self.next_ticket, socket));
+        self.next_ticket
+    }
+
+    fn remove_socket(&mut self, ticket: u64) -> Option<OwnedFd> {
+        let place = self.sockets.iter().position(|(other, _)| *other == ticket)?;
+        Some(self.sockets.swap_remove(place).1)
+    }
+}
+
+fn shut_down(socket: &OwnedFd) {
+    // One that is not connected, or no socket at all, is left as it is: the call then looks by itself.
+    let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+}
+
+/// Readable from when it has been rung.
+struct Bell {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    event: OwnedFd,
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    pair: (std::os::unix::net::UnixStream, std::os::unix::net::UnixStream),
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+impl Bell {
+    fn new() -> io::Result<Self> {
+        use rustix::event::EventfdFlags;
+        Ok(Self { event: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
+    }
+
+    fn ring(&self) {
+        // It fails only if it has been rung 2^64 times.
+        let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+impl Bell {
+    fn new() -> io::Result<Self> {
+        let pair = std::os::unix::net::UnixStream::pair()?;
+        pair.0.set_nonblocking(true)?;
+        Ok(Self { pair })
+    }
+
+    fn ring(&self) {
+        // It fails only if it has been rung before.
+        let _ = rustix::io::write(&self.pair.0, &[1]);
+    }
+
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        self.pair.1.as_fd()
+    }
+}

@@ -1,0 +1,125 @@
+//! Blocking calls: what would hold up a process worker runs on threads of its own, and can be asked to stop.
+//!
+//! [`blocking`](blocking()) starts a call and gives its handle, which is awaited or is a branch of a choice. Each runtime of
+//! dunlin's own ([`block_on`](crate::block_on), `#[dunlin::main]`) has a pool of threads for its calls, and all other
+//! runtimes of a program share one. A pool has three threads from its first call on, keeps one free, grows up to 256, and
+//! shrinks when threads have been idle for 10 seconds. Up to 4,096 calls wait for a thread. What comes after these is
+//! [refused](Refused), and the closure is given back; [`room`] waits for a place first. [`limit`] sets other
+//! bounds, and [`calls`] lists the calls that are not over.
+//!
+//! # How a call is stopped
+//! Nothing can stop a thread from outside, so a call is *asked* to stop ([`Blocking::terminate`], or by dropping the handle),
+//! and what became of that is known exactly:
+//!
+//! ```text
+//!              begins           asks             looks            returns
+//! queued ──────────────▶ running ─────▶ asked ─────────▶ heeded ──────────▶ Terminated(R)
+//!    │ asked                │  │          │ returns, without having looked
+//!    ▼                      │  │          └──────────────────────────────▶ JustFinished(R)
+//! NeverStarted              │  └ returns, and is asked then ─────────────▶ AlreadyFinished(R)
+//!                           └ says that it is finishing, and is asked then ▶ Finishing(handle)
+//! ```
+//!
+//! Besides, a call may panic (`Panicked`), and a deadline of the termination may pass (`Abandoned(handle)`).
+//!
+//! The means by which a call can hear the question, in the order in which to try them:
+//!
+//! | what the call does | means | where |
+//! |---|---|---|
+//! | computes, or does short calls in a loop | [`Stop::asked`] | everywhere |
+//! | waits for a channel, in a choice | [`Stop::requested`] | everywhere |
+//! | waits for a socket, a pipe, a terminal | [`Stop::ready`] before each operation | Unix |
+//! | blocks in a read, write or accept of a socket | [`Stop::shuts_down`] | Unix; accept: Linux |
+//! | waits for a program | [`Stop::command`] | Linux |
+//! | reads a file, or calls foreign code | none: the call is abandoned at the deadline | |
+//!
+//! [`Stop::on_cut`] cleans up after a call that was cut.
+//!
+//! # At the end of a runtime
+//! Calls that wait for a thread are cancelled, those that run are asked to stop, and the runtime waits for them for 5 seconds.
+//! The calls that run on are named on standard error and left to themselves. This holds for the runtimes of dunlin's own; the
+//! pool of the others lives as long as the program, and calls outlive their runtime there.
+//!
+//! # Source
+//! Blocking system calls of KRoC for Linux (Barnes, 2000).
+
+mod atomic;
+mod call;
+#[cfg(target_os = "linux")]
+mod child;
+#[cfg(unix)]
+mod descriptor;
+mod phase;
+pub(crate) mod pool;
+pub mod profile;
+mod refused;
+mod room;
+mod stop;
+
+use std::panic::Location;
+
+pub use call::{Blocking, Ended, Terminating};
+#[cfg(target_os = "linux")]
+pub use child::{Child, ChildEnd};
+#[cfg(unix)]
+pub use descriptor::{Interest, Readiness, ShutDown};
+pub use pool::{CallState, KnownCall, Limits, calls};
+pub use refused::{Body, Refused};
+pub use room::{Reserved, Room, room};
+pub use stop::{Requested, Stop};
+
+/// Runs `call`, which may block, on a thread where it holds up no process.
+///
+/// It starts at once, or when a thread of the pool is free, whether or not the handle is awaited. The handle gives what the call
+/// returns, can be a branch of a choice (`&mut handle`), and can [`terminate`](Blocking::terminate) the call, if that looks
+/// at its [`Stop`]. Within the call, operations on ends have their blocking form, [`Deadline::wait`](crate::Deadline::wait).
+/// If all threads are busy and the queue is full, the handle gives [`Error::Refused`](crate::Error::Refused), with the call.
+///
+/// The [module](self) describes the pool, the outcomes, and how a call hears that it should stop.
+///
+/// # Panics
+/// Outside a tokio runtime.
+///
+/// # Examples
+/// ```
+/// use dunlin::prelude::*;
+///
+/// async fn motto() -> Result<String> {
+///     Ok(blocking(|_| std::fs::read_to_string("/etc/motto")).await??)
+/// }
+/// # dunlin::block_on(async {
+/// assert!(matches!(motto().await, Err(Error::Io(_))));
+/// # });
+/// ```
+///
+/// One that can be stopped:
+/// ```
+/// use dunlin::prelude::*;
+/// # dunlin::block_on(async {
+/// let mut count = blocking(|stop| (0..u64::MAX).take_while(|_| !stop.asked()).count());
+/// alt! {
+///     n = &mut count => panic!("{n:?}"),
+///     () = sleep(Duration::from_millis(1)) => {}
+/// }
+/// match count.terminate().await {
+///     Ended::Terminated(n) => println!("counted to {n}"),
+///     Ended::NeverStarted => println!("no thread was free"),
+///     ended => panic!("{ended:?}"),
+/// }
+/// # });
+/// ```
+#[track_caller]
+pub fn blocking<R, F>(call: F) -> Blocking<R>
+where
+    F: FnOnce(&Stop) -> R + Send + 'static,
+    R: Send + 'static,
+{
+    crate::world::needs_runtime("a blocking call was started");
+    call::start(Box::new(call), pool::Pool::current(), None, Location::caller())
+}
+
+/// Sets the bounds of the pool to which calls of this thread go: that of the runtime, if it is one of dunlin's own, else that
+/// of the program. Threads beyond a lower bound end when they have been idle.
+pub fn limit(limits: Limits) {
+    pool::Pool::current().set_limits(limits);
+}

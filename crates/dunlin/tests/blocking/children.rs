@@ -1,0 +1,135 @@
+//! Programs that calls have started: killed with their group, reaped, and by no one else.
+
+use std::io::{BufRead, BufReader};
+use std::panic::resume_unwind;
+use std::process::{Command, Stdio};
+
+use dunlin::blocking::{Child, ChildEnd, Stop};
+use dunlin::prelude::*;
+use dunlin::waits::Doing;
+
+use super::{on, until_waits};
+
+/// Whether a process runs: a zombie does not.
+fn runs(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+    !matches!(state, None | Some('Z' | 'X'))
+}
+
+/// Whether it is there at all, also as a zombie.
+fn is_there(pid: u32) -> bool {
+    std::fs::exists(format!("/proc/{pid}")).unwrap()
+}
+
+/// A shell that has a child of its own: the numbers of both.
+fn family<'a>(stop: &'a Stop) -> (Child<'a>, [u32; 2]) {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "sleep 1000 & echo $!; wait"]).stdout(Stdio::piped());
+    let mut child = stop.command(&mut shell).unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let pids = [child.id(), line.trim().parse().unwrap()];
+    (child, pids)
+}
+
+async fn until_gone(pids: [u32; 2]) {
+    let [leader, member] = pids;
+    assert!(!is_there(leader), "it is reaped");
+    // It is killed, but it is for its own parent to notice.
+    while runs(member) {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[test]
+fn question_kills_the_group_and_reaps_the_leader() {
+    on(2, async {
+        for _ in 0..50 {
+            let (mut tell, mut told) = channel();
+            let call = blocking(move |stop| {
+                let (mut child, pids) = family(stop);
+                tell.send(pids).wait().unwrap();
+                let end = child.wait().unwrap();
+                assert_eq!(child.wait().unwrap(), end, "again is harmless");
+                end
+            });
+            let pids = told.recv().await.unwrap();
+            assert!(pids.iter().all(|pid| runs(*pid)));
+            until_waits(call.pid(), Doing::Ready).await;
+            let ended = call.terminate().await;
+            assert!(matches!(ended, Ended::Terminated(ChildEnd::Killed)), "{ended:?}");
+            until_gone(pids).await;
+        }
+    });
+}
+
+#[test]
+fn child_that_ends_gives_its_status() {
+    on(2, async {
+        for code in 0..50 {
+            let call = blocking(move |stop| {
+                let mut shell = Command::new("sh");
+                stop.command(shell.args(["-c", &format!("exit {code}")]))?.wait()
+            });
+            let ChildEnd::Exited(status) = call.await.unwrap().unwrap() else { panic!("it was not killed") };
+            assert_eq!(status.code(), Some(code));
+        }
+    });
+}
+
+#[test]
+fn child_that_is_dropped_is_killed() {
+    on(2, async {
+        let call = blocking(|stop| {
+            let (child, pids) = family(stop);
+            drop(child);
+            pids
+        });
+        until_gone(call.await.unwrap()).await;
+    });
+}
+
+#[test]
+fn child_of_a_call_that_panics_is_killed() {
+    on(2, async {
+        let (mut tell, mut told) = channel();
+        let call = blocking(move |stop| -> u8 {
+            let (_child, pids) = family(stop);
+            tell.send(pids).wait().unwrap();
+            resume_unwind(Box::new("no more"))
+        });
+        let pids = told.recv().await.unwrap();
+        assert!(call.await.is_err());
+        until_gone(pids).await;
+    });
+}
+
+/// Other code has reaped it: its number may be another's, so nothing is killed.
+#[test]
+fn child_that_other_code_has_reaped_ends_with_an_unknown_status() {
+    on(2, async {
+        let call = blocking(|stop| {
+            let mut child = stop.command(&mut Command::new("true")).unwrap();
+            let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+            rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).unwrap();
+            child.wait().unwrap()
+        });
+        assert_eq!(call.await.unwrap(), ChildEnd::Unknown);
+        let call = blocking(|stop| {
+            let child = stop.command(&mut Command::new("true")).unwrap();
+            let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+            rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).unwrap();
+            drop(child);
+        });
+        call.await.unwrap();
+    });
+}
+
+#[test]
+fn program_that_is_not_there_is_an_error() {
+    on(1, async {
+        let call = blocking(|stop| stop.command(&mut Command::new("no such program")).map(|_| ()));
+        assert_eq!(call.await.unwrap().unwrap_err().kind(), std::io::ErrorKind::NotFound);
+    });
+}
