@@ -1,5 +1,5 @@
-//! Loom: the phase word of a blocking call. The crate `dunlin` does not build under loom, since tokio does not, so its
-//! file is compiled again here, with loom's atomics.
+//! Loom: the phase word of a blocking call. The crate `dunlin` does not build under loom, since tokio does
+//! not, so its file is compiled again here, with loom's atomics.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p dunlin-core --test loom_blocking`
 #![cfg(loom)]
@@ -17,7 +17,8 @@ use std::sync::Arc;
 use loom_support::{model, spawn};
 use phase::{Asked, Phase, Word};
 
-/// A call: its word, and its body, which exactly one party may take. Loom says if two touch it, or without order.
+/// A call: its word, and its body, which exactly one party may take. Loom says if two touch it, or without
+/// order.
 struct Call {
     word: Word,
     body: loom::cell::UnsafeCell<u32>,
@@ -90,7 +91,8 @@ fn check(ran: &Ran, asked: &[Asked]) {
     }
 }
 
-/// A question at each moment of a call that looks and returns: the phase in which it returns says what both have seen.
+/// A question at each moment of a call that looks and returns: the phase in which it returns says what both
+/// have seen.
 #[test]
 fn question_races_with_start_look_and_return() {
     model(|| {

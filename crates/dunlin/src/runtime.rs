@@ -69,12 +69,12 @@ const NO_RUNTIME: &str = "the operating system gives no threads, or no files, fo
 /// still run are cancelled.
 ///
 /// Before that, each node that has joined an application in this runtime and has not left leaves, also if
-/// `future` panics: first the other nodes acknowledge what its ends have sent. All nodes together may take
-/// 1 second; a warning (of `tracing`, or on standard error if the program has no subscriber) counts the
-/// values that were not acknowledged by then.
+/// `future` panics: first the other nodes acknowledge what its ends have sent. All nodes together may take 1
+/// second; a warning (of `tracing`, or on standard error if the program has no subscriber) counts the values
+/// that were not acknowledged by then.
 ///
-/// Then [blocking calls](mod@crate::blocking) that run are asked to stop, and may take 5 seconds; those that run on are named on
-/// standard error.
+/// Then [blocking calls](mod@crate::blocking) that run are asked to stop, and may take 5 seconds; those that
+/// run on are named on standard error.
 ///
 /// While it runs, SIGQUIT prints what the program waits for, and dev builds warn of suspected deadlocks: see
 /// [`waits`](crate::waits).

@@ -8,8 +8,8 @@
 //! - no code outside of dunlin keeps the waker of a process: no timer (a deadline is one), socket, signal or
 //!   `future(..)`;
 //! - the runtime has no tasks but processes: so there is no node, whose peers could send something;
-//! - the program has no threads but this one, the runtime's workers, the one that drives `main`, and idle ones of the pool for
-//!   blocking calls: no blocking call, and no thread that may hold an end.
+//! - the program has no threads but this one, the runtime's workers, the one that drives `main`, and idle
+//!   ones of the pool for blocking calls: no blocking call, and no thread that may hold an end.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;

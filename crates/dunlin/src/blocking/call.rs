@@ -1,7 +1,7 @@
 //! A blocking call, its handle, and what becomes of a call that is terminated.
 //!
-//! The [phase](super::phase) says who may take the body: the thread that starts the call, or the party that keeps it from
-//! starting. What the call returned lies in the cell, from its end until the handle takes it.
+//! The [phase](super::phase) says who may take the body: the thread that starts the call, or the party that
+//! keeps it from starting. What the call returned lies in the cell, from its end until the handle takes it.
 
 use std::any::Any;
 use std::fmt;
@@ -58,12 +58,12 @@ pub(super) fn start<R: Send + 'static>(
 
 /// A blocking call that was begun by [`blocking`](super::blocking()): await it for what it returns.
 ///
-/// Dropping the handle asks the call to stop and abandons it: if it has not started it never will. If it runs on, what it
-/// returns is dropped, and [`calls`](super::calls) lists it until then.
+/// Dropping the handle asks the call to stop and abandons it: if it has not started it never will. If it runs
+/// on, what it returns is dropped, and [`calls`](super::calls) lists it until then.
 ///
 /// # Errors
-/// [`Error::Exit`], with the panic's text, if the call panicked; or that it was cancelled, if the runtime ended before it
-/// started. [`Error::Refused`], with the call, if it was not taken.
+/// [`Error::Exit`], with the panic's text, if the call panicked; or that it was cancelled, if the runtime
+/// ended before it started. [`Error::Refused`], with the call, if it was not taken.
 ///
 /// # Cancel safety
 /// Awaiting through `&mut` loses nothing: what the call returns stays until it is taken.
@@ -72,8 +72,8 @@ pub(super) fn start<R: Send + 'static>(
 /// When polled again after it was ready.
 ///
 /// # Waits
-/// The process that awaits it has a line in the [wait records](crate::waits). The call is a process of its own there. While
-/// it is queued it waits for [a thread](Doing::Thread).
+/// The process that awaits it has a line in the [wait records](crate::waits). The call is a process of its
+/// own there. While it is queued it waits for [a thread](Doing::Thread).
 #[must_use = "dropping it asks the call to stop"]
 pub struct Blocking<R> {
     call: Arc<Call<R>>,
@@ -96,8 +96,8 @@ pub enum Ended<R> {
     Finishing(Blocking<R>),
     /// It had not started, and now it never will.
     NeverStarted,
-    /// It was asked, and the deadline of the termination has passed. It is in [`calls`](super::calls), and occupies its
-    /// thread, until it returns. It may be awaited, or terminated again.
+    /// It was asked, and the deadline of the termination has passed. It is in [`calls`](super::calls), and
+    /// occupies its thread, until it returns. It may be awaited, or terminated again.
     Abandoned(Blocking<R>),
     /// It panicked, before or after it was asked, or what [cleans up](Stop::on_cut) after it did.
     Panicked(Exit),
@@ -106,12 +106,12 @@ pub enum Ended<R> {
 impl<R> Blocking<R> {
     /// Asks the call to stop and waits for what becomes of that.
     ///
-    /// A call that neither looks nor returns keeps this waiting. With a deadline (`.within(duration)`), it is then given back
-    /// as [`Ended::Abandoned`].
+    /// A call that neither looks nor returns keeps this waiting. With a deadline (`.within(duration)`), it is
+    /// then given back as [`Ended::Abandoned`].
     ///
     /// # Cancel safety
-    /// Once polled, the call has been asked. Awaiting through `&mut`, or a choice over `&mut`, loses nothing. Dropped, the call
-    /// is abandoned, as by dropping the handle.
+    /// Once polled, the call has been asked. Awaiting through `&mut`, or a choice over `&mut`, loses nothing.
+    /// Dropped, the call is abandoned, as by dropping the handle.
     ///
     /// # Panics
     /// If what the call returned has been taken.
@@ -123,7 +123,8 @@ impl<R> Blocking<R> {
     /// let (mut tx, mut rx) = channel::<u8>();
     /// let stubborn = blocking(move |_| rx.recv().wait()); // it never looks
     /// # while !dunlin::waits::snapshot().iter().any(|wait| wait.channel == Some(tx.id())) {}
-    /// let Ended::Abandoned(stubborn) = stubborn.terminate().within(Duration::from_millis(1)).await else { panic!() };
+    /// let ended = stubborn.terminate().within(Duration::from_millis(1)).await;
+    /// let Ended::Abandoned(stubborn) = ended else { panic!() };
     /// tx.send(7).await.unwrap();
     /// assert_eq!(stubborn.await.unwrap(), Ok(7));
     /// # });

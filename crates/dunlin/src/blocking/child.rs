@@ -1,7 +1,8 @@
-//! Operating system processes that a call starts: killed with their group, and reaped, when the call is cut. Linux only.
+//! Operating system processes that a call starts: killed with their group, and reaped, when the call is cut.
+//! Linux only.
 //!
-//! The leader of a group is not reaped before its group has been killed, so the group's number cannot be another's. It is
-//! reaped by its own number, never by "any child", so nobody else's child is taken.
+//! The leader of a group is not reaped before its group has been killed, so the group's number cannot be
+//! another's. It is reaped by its own number, never by "any child", so nobody else's child is taken.
 
 use std::fmt;
 use std::io;
@@ -17,9 +18,10 @@ use super::stop::Stop;
 impl Stop {
     /// Starts a program as a child of this call, in a process group of its own. Linux only.
     ///
-    /// [`wait`](Child::wait) waits for its end, or for the question to stop. If the call is asked to stop, if it panics, or
-    /// if it drops the child, the group is killed and the child reaped: the program, and the programs that it has started. One
-    /// of these that has made a session or a group of its own (`setsid`) is not reached.
+    /// [`wait`](Child::wait) waits for its end, or for the question to stop. If the call is asked to stop, if
+    /// it panics, or if it drops the child, the group is killed and the child reaped: the program, and the
+    /// programs that it has started. One of these that has made a session or a group of its own (`setsid`) is
+    /// not reached.
     ///
     /// # Errors
     /// Those of the system, when it starts the program.
@@ -53,7 +55,8 @@ impl Stop {
     }
 }
 
-/// A program that a call has started by [`Stop::command`]. Dropped before it has ended, it is killed with its group.
+/// A program that a call has started by [`Stop::command`]. Dropped before it has ended, it is killed with its
+/// group.
 pub struct Child<'a> {
     stop: &'a Stop,
     /// Its standard input, if the command said that it is piped.
@@ -86,7 +89,8 @@ impl Child<'_> {
         self.child.id()
     }
 
-    /// Waits until the program has ended, or the call is asked to stop: then the group is killed first. The child is reaped.
+    /// Waits until the program has ended, or the call is asked to stop: then the group is killed first. The
+    /// child is reaped.
     ///
     /// # Errors
     /// Those of the system.

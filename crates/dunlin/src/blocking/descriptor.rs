@@ -1,19 +1,17 @@
-//! Waits for descriptors that end when the call is asked to stop. Unix only.
-//!
-//! A bell is a descriptor that becomes readable when the call is asked, and stays so. [`Stop::ready`] polls it together
-//! with the caller's descriptor, so neither wakes the thread late or in vain.
+//! Waits for descriptors that end when the call is asked to stop, and sockets that are shut down by it. Unix
+//! only.
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::Location;
-use std::sync::Arc;
 use std::task::Poll;
 
 use dunlin_core::waits::{Doing, Pid, Watch};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{FileType, OFlags};
 
+use super::bell::Bells;
 use super::stop::Stop;
 
 /// For what a call waits at a [descriptor](Stop::ready).
@@ -30,24 +28,27 @@ pub enum Interest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Readiness {
-    /// The descriptor is ready, or its other end has closed, or it has an error: the operation will say which.
+    /// The descriptor is ready, or its other end has closed, or it has an error: the operation will say
+    /// which.
     Ready,
     /// The call was asked to stop, and counts as having seen that.
     Asked,
 }
 
 impl Stop {
-    /// Waits until `descriptor` is ready, or the call is asked to stop. Both at once count as asked. Unix only.
+    /// Waits until `descriptor` is ready, or the call is asked to stop. Both at once count as asked. Unix
+    /// only.
     ///
-    /// Ready is a hint: another thread or program may have been faster. So the descriptor must be non-blocking, and a
-    /// caller whose read, write or accept gives [`WouldBlock`](io::ErrorKind::WouldBlock) asks again.
+    /// Ready is a hint: another thread or program may have been faster. So the descriptor must be
+    /// non-blocking, and a caller whose read, write or accept gives [`WouldBlock`](io::ErrorKind::WouldBlock)
+    /// asks again.
     ///
     /// The first use in a call opens a descriptor, which is closed when the call returns.
     ///
     /// # Errors
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput), at once, for a regular file, a directory or a block device, which the
-    /// system always calls ready, though a read may wait for the disk; and for a descriptor that is not non-blocking. Other
-    /// errors are the system's.
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput), at once, for a regular file, a directory or a block
+    /// device, which the system always calls ready, though a read may wait for the disk; and for a descriptor
+    /// that is not non-blocking. Other errors are the system's.
     ///
     /// # Waits
     /// The call has a line in the [wait records](crate::waits).
@@ -120,14 +121,15 @@ impl Stop {
         }
     }
 
-    /// Has a socket shut down, both ways, when the call is asked to stop: until what this returns is dropped. Unix only.
+    /// Has a socket shut down, both ways, when the call is asked to stop: until what this returns is dropped.
+    /// Unix only.
     ///
-    /// It is for a thread that blocks in a read, a write or an accept of that socket. The operation then ends as if the
-    /// peer had closed the connection, or with an error; [`asked`](Self::asked) tells which it was. Linux wakes an accept
-    /// of a listening socket too; other systems need not.
+    /// It is for a thread that blocks in a read, a write or an accept of that socket. The operation then ends
+    /// as if the peer had closed the connection, or with an error; [`asked`](Self::asked) tells which it was.
+    /// Linux wakes an accept of a listening socket too; other systems need not.
     ///
-    /// The socket is shut down for *every* holder of it, in other programs as well, and stays so. If the call has been asked
-    /// before, it is shut down at once.
+    /// The socket is shut down for *every* holder of it, in other programs as well, and stays so. If the call
+    /// has been asked before, it is shut down at once.
     ///
     /// # Errors
     /// Those of the system, when it duplicates the descriptor.
@@ -191,100 +193,5 @@ impl Drop for ShutDown<'_> {
 impl fmt::Debug for ShutDown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("ShutDown").field(self.stop).finish()
-    }
-}
-
-/// The descriptors that a question to stop touches.
-#[derive(Default)]
-pub(super) struct Bells {
-    bell: Option<Arc<Bell>>,
-    sockets: Vec<(u64, OwnedFd)>,
-    next_ticket: u64,
-    rung: bool,
-}
-
-impl Bells {
-    /// Rings, and shuts sockets down. Neither blocks.
-    pub(super) fn ring(&mut self) {
-        self.rung = true;
-        if let Some(bell) = &self.bell {
-            bell.ring();
-        }
-        for (_, socket) in &self.sockets {
-            shut_down(socket);
-        }
-    }
-
-    fn bell(&mut self) -> io::Result<Arc<Bell>> {
-        if let Some(bell) = &self.bell {
-            return Ok(bell.clone());
-        }
-        let bell = Arc::new(Bell::new()?);
-        if self.rung {
-            bell.ring();
-        }
-        Ok(self.bell.insert(bell).clone())
-    }
-
-    fn add_socket(&mut self, socket: OwnedFd) -> u64 {
-        if self.rung {
-            shut_down(&socket);
-        }
-        self.next_ticket += 1;
-        self.sockets.push((self.next_ticket, socket));
-        self.next_ticket
-    }
-
-    fn remove_socket(&mut self, ticket: u64) -> Option<OwnedFd> {
-        let place = self.sockets.iter().position(|(other, _)| *other == ticket)?;
-        Some(self.sockets.swap_remove(place).1)
-    }
-}
-
-fn shut_down(socket: &OwnedFd) {
-    // One that is not connected, or no socket at all, is left as it is: the call then looks by itself.
-    let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
-}
-
-/// Readable from when it has been rung.
-struct Bell {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    event: OwnedFd,
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    pair: (std::os::unix::net::UnixStream, std::os::unix::net::UnixStream),
-}
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
-impl Bell {
-    fn new() -> io::Result<Self> {
-        use rustix::event::EventfdFlags;
-        Ok(Self { event: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
-    }
-
-    fn ring(&self) {
-        // It fails only if it has been rung 2^64 times.
-        let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
-    }
-
-    fn descriptor(&self) -> BorrowedFd<'_> {
-        self.event.as_fd()
-    }
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-impl Bell {
-    fn new() -> io::Result<Self> {
-        let pair = std::os::unix::net::UnixStream::pair()?;
-        pair.0.set_nonblocking(true)?;
-        Ok(Self { pair })
-    }
-
-    fn ring(&self) {
-        // It fails only if it has been rung before.
-        let _ = rustix::io::write(&self.pair.0, &[1]);
-    }
-
-    fn descriptor(&self) -> BorrowedFd<'_> {
-        self.pair.1.as_fd()
     }
 }

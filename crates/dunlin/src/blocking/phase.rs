@@ -1,5 +1,5 @@
-//! How far a blocking call is: one atomic word. The start, the question to stop, each look and the return are steps
-//! of it, so each call has exactly one outcome.
+//! How far a blocking call is: one atomic word. The start, the question to stop, each look and the return are
+//! steps of it, so each call has exactly one outcome.
 //!
 //! ```text
 //!  Queued ──start──▶ Running ──ask──▶ Asked ──heed──▶ Heeded

@@ -1,11 +1,12 @@
 //! The threads that run blocking calls, and the queue before them.
 //!
-//! A pool has no thread until its first call. Then it has three, keeps one free as long as the bound allows, grows up to
-//! 256, and shrinks to three again when threads have been idle for 10 seconds. A free thread is given its call directly;
-//! of several the one that was idle last is woken, whose caches are warm. What finds no free thread is queued, up to
-//! 4,096 calls, and refused beyond that.
+//! A pool has no thread until its first call. Then it has three, keeps one free as long as the bound allows,
+//! grows up to 256, and shrinks to three again when threads have been idle for 10 seconds. A free thread is
+//! given its call directly; of several the one that was idle last is woken, whose caches are warm. What finds
+//! no free thread is queued, up to 4,096 calls, and refused beyond that.
 //!
-//! Each runtime of dunlin's own has a pool, which ends with it. All other runtimes share one, of the whole program.
+//! Each runtime of dunlin's own has a pool, which ends with it. All other runtimes share one, of the whole
+//! program.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -73,7 +74,8 @@ pub struct Limits {
 /// So many threads keep small programs from starting one for each call.
 const THREADS_MIN: usize = 3;
 
-/// A thread that blocks costs its stack. More than these rarely do more: what they wait for is the bottleneck.
+/// A thread that blocks costs its stack. More than these rarely do more: what they wait for is the
+/// bottleneck.
 const THREADS_MAX: usize = 256;
 
 /// Sixteen calls for each thread: whoever has more to do waits for room.
@@ -101,7 +103,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// At most this many calls run at once: 256, unless it is set. The pool keeps no more threads than this either.
+    /// At most this many calls run at once: 256, unless it is set. The pool keeps no more threads than this
+    /// either.
     ///
     /// # Panics
     /// If it is zero.
@@ -111,18 +114,20 @@ impl Limits {
         Self { threads_max: threads, threads_min: self.threads_min.min(threads), ..self }
     }
 
-    /// At most this many calls wait for a thread: 4,096, unless it is set. One more is [refused](super::Refused).
+    /// At most this many calls wait for a thread: 4,096, unless it is set. One more is
+    /// [refused](super::Refused).
     pub fn queue_max(self, calls: usize) -> Self {
         Self { queue_max: calls, ..self }
     }
 
-    /// A thread beyond the three that are kept ends when it had no call for this long: 10 seconds, unless it is set.
+    /// A thread beyond the three that are kept ends when it had no call for this long: 10 seconds, unless it
+    /// is set.
     pub fn idle(self, idle: Duration) -> Self {
         Self { idle, ..self }
     }
 
-    /// How long the runtime waits at its end for calls that it has asked to stop: 5 seconds, unless it is set. A call that
-    /// runs on after that is named on standard error and left to itself.
+    /// How long the runtime waits at its end for calls that it has asked to stop: 5 seconds, unless it is
+    /// set. A call that runs on after that is named on standard error and left to itself.
     pub fn patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
     }
@@ -177,8 +182,8 @@ impl fmt::Display for KnownCall {
     }
 }
 
-/// All blocking calls of this program that are not over: those that run, and those that wait for a thread. A call that was
-/// abandoned is among them, and occupies its thread, until it returns.
+/// All blocking calls of this program that are not over: those that run, and those that wait for a thread. A
+/// call that was abandoned is among them, and occupies its thread, until it returns.
 ///
 /// # Examples
 /// ```
@@ -229,7 +234,8 @@ struct State {
     queue: VecDeque<Arc<dyn Job>>,
     /// Places that were given to those who waited for room, and have not been used.
     reserved: usize,
-    /// Those who wait for room, the first one first. One that was woken has no waker until it is polled again.
+    /// Those who wait for room, the first one first. One that was woken has no waker until it is polled
+    /// again.
     line: VecDeque<(u64, Option<Waker>)>,
     next_ticket: u64,
     /// Threads that have nothing to do. The last one is woken first.
@@ -453,7 +459,8 @@ impl Pool {
         wake(woken);
     }
 
-    /// Gives a place in the queue when there is one. `ticket`: that of the place in the line of those who wait.
+    /// Gives a place in the queue when there is one. `ticket`: that of the place in the line of those who
+    /// wait.
     pub(crate) fn poll_seat(self: &Arc<Self>, ticket: &mut Option<u64>, cx: &Context<'_>) -> Poll<Seat> {
         // Cloned before the lock is taken, and dropped after: a waker is a user's code.
         let waker = cx.waker().clone();
@@ -534,7 +541,8 @@ impl Pool {
         let ended: Vec<_> =
             state.slots.iter_mut().filter(|slot| !slot.taken).filter_map(|slot| slot.thread.take()).collect();
         drop(state);
-        // They have nothing left to do but to end. (It is asked of tasks of the runtime, too, that were dropped with it.)
+        // They have nothing left to do but to end. (It is asked of tasks of the runtime, too, that were
+        // dropped with it.)
         ended.into_iter().filter(|thread| thread.thread().id() != std::thread::current().id()).for_each(|thread| {
             let _ = thread.join();
         });

@@ -1,7 +1,7 @@
 //! The profile of blocking calls: when each was dispatched, triggered, killed and finished.
 //!
-//! It is off unless `DUNLIN_PROFILE` names a file, or [`start`] was called; then it costs one relaxed load for each stamp
-//! that is not taken.
+//! It is off unless `DUNLIN_PROFILE` names a file, or [`start`] was called; then it costs one relaxed load
+//! for each stamp that is not taken.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -112,12 +112,12 @@ impl fmt::Display for Event {
 
 /// Begins a profile of all blocking calls of the program. One that was begun before is begun anew.
 ///
-/// Of each call it keeps when it was dispatched, when a thread triggered it, when it was asked to stop, and when it had
-/// finished: 65,536 such stamps, of which the oldest go first. The command `dunlin profile` reads what
-/// [`write`](Profile::write) has written.
+/// Of each call it keeps when it was dispatched, when a thread triggered it, when it was asked to stop, and
+/// when it had finished: 65,536 such stamps, of which the oldest go first. The command `dunlin profile` reads
+/// what [`write`](Profile::write) has written.
 ///
-/// A program that runs under [`block_on`](crate::block_on) or `#[dunlin::main]` needs no call of this: if the variable
-/// `DUNLIN_PROFILE` names a file, the profile begins with the runtime and is written at its end.
+/// A program that runs under [`block_on`](crate::block_on) or `#[dunlin::main]` needs no call of this: if the
+/// variable `DUNLIN_PROFILE` names a file, the profile begins with the runtime and is written at its end.
 ///
 /// # Examples
 /// ```

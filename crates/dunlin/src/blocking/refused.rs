@@ -7,12 +7,14 @@ use std::sync::{Mutex, PoisonError};
 use super::pool::NotRun;
 use super::stop::Stop;
 
-/// The body of a blocking call, whichever closure it was: [`blocking`](super::blocking()) takes it as it does the closure.
+/// The body of a blocking call, whichever closure it was: [`blocking`](super::blocking()) takes it as it does
+/// the closure.
 pub type Body<R> = Box<dyn FnOnce(&Stop) -> R + Send>;
 
 /// A blocking call was not taken: all threads are busy and the queue is full, or the system gives no thread.
 ///
-/// It comes as [`Error::Refused`](crate::Error::Refused) from the handle. [`room`](super::room) waits until a call can be taken.
+/// It comes as [`Error::Refused`](crate::Error::Refused) from the handle. [`room`](super::room) waits until a
+/// call can be taken.
 ///
 /// # Examples
 /// ```

@@ -1,6 +1,6 @@
 //! How a blocking call hears that it should stop. It can look ([`Stop::asked`]), wait for the question
-//! ([`Stop::requested`]), wait for a descriptor or the question ([`Stop::ready`], Unix only), or have a socket shut down
-//! by it ([`Stop::shuts_down`], Unix only).
+//! ([`Stop::requested`]), wait for a descriptor or the question ([`Stop::ready`], Unix only), or have a
+//! socket shut down by it ([`Stop::shuts_down`], Unix only).
 //!
 //! Nothing else wakes a thread that blocks in a system call. Closing its descriptor does not, on Linux, and
 //! nothing jumps out of a call from outside.
@@ -17,7 +17,7 @@ use dunlin_core::waits::{Doing, Pid, Watch};
 use dunlin_core::{Branch, Operation};
 
 #[cfg(unix)]
-use super::descriptor::Bells;
+use super::bell::Bells;
 use super::phase::{Asked, Phase, Word};
 use crate::lock::lock;
 
@@ -43,14 +43,14 @@ impl Stop {
         Self { word: Word::new(), waiting: Mutex::default() }
     }
 
-    /// Whether the call has been asked to stop. Cheap: a load. Once this has returned `true` the call counts as
-    /// [terminated](super::Ended::Terminated).
+    /// Whether the call has been asked to stop. Cheap: a load. Once this has returned `true` the call counts
+    /// as [terminated](super::Ended::Terminated).
     pub fn asked(&self) -> bool {
         self.word.heed()
     }
 
-    /// Waits until the call is asked to stop: `true`, and it counts as seen. `false`: only with a deadline, that it has
-    /// passed.
+    /// Waits until the call is asked to stop: `true`, and it counts as seen. `false`: only with a deadline,
+    /// that it has passed.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it has seen nothing.
@@ -76,9 +76,9 @@ impl Stop {
         Requested { stop: self, ticket: None, made: Location::caller(), watch: Watch::default() }
     }
 
-    /// Commits the call to its end: a termination that begins after this gets [`Ended::Finishing`](super::Ended::Finishing)
-    /// at once, and [`asked`](Self::asked) stays false. `false`: the call has been asked before, counts as having seen
-    /// that, and should stop.
+    /// Commits the call to its end: a termination that begins after this gets
+    /// [`Ended::Finishing`](super::Ended::Finishing) at once, and [`asked`](Self::asked) stays false.
+    /// `false`: the call has been asked before, counts as having seen that, and should stop.
     ///
     /// # Examples
     /// ```
@@ -101,11 +101,13 @@ impl Stop {
         self.word.finish()
     }
 
-    /// Has `clean_up` run if the call is cut: if it has seen that it should stop by the time it returns or panics.
+    /// Has `clean_up` run if the call is cut: if it has seen that it should stop by the time it returns or
+    /// panics.
     ///
-    /// It runs once, on the thread of the call, after the call has returned and before its outcome is known to the
-    /// handle. Of several the last one given runs first. Otherwise `state` is dropped, with all that the call
-    /// held. If a clean-up panics, the outcome is [`Ended::Panicked`](super::Ended::Panicked); the others run all the same.
+    /// It runs once, on the thread of the call, after the call has returned and before its outcome is known
+    /// to the handle. Of several the last one given runs first. Otherwise `state` is dropped, with all that
+    /// the call held. If a clean-up panics, the outcome is [`Ended::Panicked`](super::Ended::Panicked); the
+    /// others run all the same.
     ///
     /// # Examples
     /// A file that was written in part is removed:

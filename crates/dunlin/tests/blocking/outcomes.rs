@@ -1,4 +1,5 @@
-//! Each outcome of a termination, forced by barriers ten thousand times; and what cleans up after a call that was cut.
+//! Each outcome of a termination, forced by barriers ten thousand times; and what cleans up after a call that
+//! was cut.
 
 use std::panic::resume_unwind;
 use std::pin::Pin;
@@ -19,7 +20,8 @@ fn meet(barrier: &Barrier) {
     barrier.wait();
 }
 
-/// A call that meets its test twice, and does `before` ahead of the first meeting and `then` after the second.
+/// A call that meets its test twice, and does `before` ahead of the first meeting and `then` after the
+/// second.
 fn held<R: Send + 'static>(
     before: impl FnOnce(&Stop) + Send + 'static,
     then: impl FnOnce(&Stop) -> R + Send + 'static,

@@ -1,0 +1,103 @@
+//! Descriptors that a question to stop touches: bells, and sockets that are shut down. Unix only.
+//!
+//! A bell becomes readable when the call is asked, and stays so. A wait for a descriptor polls both, so it
+//! ends with whichever comes first.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// The descriptors that a question to stop touches.
+#[derive(Default)]
+pub(super) struct Bells {
+    bell: Option<Arc<Bell>>,
+    sockets: Vec<(u64, OwnedFd)>,
+    next_ticket: u64,
+    rung: bool,
+}
+
+impl Bells {
+    /// Rings, and shuts sockets down. Neither blocks.
+    pub(super) fn ring(&mut self) {
+        self.rung = true;
+        if let Some(bell) = &self.bell {
+            bell.ring();
+        }
+        for (_, socket) in &self.sockets {
+            shut_down(socket);
+        }
+    }
+
+    pub(super) fn bell(&mut self) -> io::Result<Arc<Bell>> {
+        if let Some(bell) = &self.bell {
+            return Ok(bell.clone());
+        }
+        let bell = Arc::new(Bell::new()?);
+        if self.rung {
+            bell.ring();
+        }
+        Ok(self.bell.insert(bell).clone())
+    }
+
+    pub(super) fn add_socket(&mut self, socket: OwnedFd) -> u64 {
+        if self.rung {
+            shut_down(&socket);
+        }
+        self.next_ticket += 1;
+        self.sockets.push((self.next_ticket, socket));
+        self.next_ticket
+    }
+
+    pub(super) fn remove_socket(&mut self, ticket: u64) -> Option<OwnedFd> {
+        let place = self.sockets.iter().position(|(other, _)| *other == ticket)?;
+        Some(self.sockets.swap_remove(place).1)
+    }
+}
+
+fn shut_down(socket: &OwnedFd) {
+    // One that is not connected, or no socket at all, is left as it is: the call then looks by itself.
+    let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+}
+
+/// Readable from when it has been rung.
+pub(super) struct Bell {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    event: OwnedFd,
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    pair: (std::os::unix::net::UnixStream, std::os::unix::net::UnixStream),
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+impl Bell {
+    fn new() -> io::Result<Self> {
+        use rustix::event::EventfdFlags;
+        Ok(Self { event: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
+    }
+
+    fn ring(&self) {
+        // It fails only if it has been rung 2^64 times.
+        let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+    }
+
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+impl Bell {
+    fn new() -> io::Result<Self> {
+        let pair = std::os::unix::net::UnixStream::pair()?;
+        pair.0.set_nonblocking(true)?;
+        Ok(Self { pair })
+    }
+
+    fn ring(&self) {
+        // It fails only if it has been rung before.
+        let _ = rustix::io::write(&self.pair.0, &[1]);
+    }
+
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.pair.1.as_fd()
+    }
+}

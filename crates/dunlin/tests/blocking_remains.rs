@@ -1,0 +1,194 @@
+//! What blocking calls leave behind: no thread, descriptor or child. One test at a time in a program of its
+//! own, since it counts those of the whole program.
+
+#![cfg(target_os = "linux")]
+
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
+
+use dunlin::blocking::{Interest, Limits, profile};
+use dunlin::prelude::*;
+
+/// One of the tests at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Threads by name, descriptors, children.
+#[derive(Debug, PartialEq)]
+struct Census {
+    pool_threads: usize,
+    workers: usize,
+    descriptors: usize,
+    children: usize,
+}
+
+fn threads(name: &str) -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok());
+    names.filter(|comm| comm.trim() == name).count()
+}
+
+fn census() -> Census {
+    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let me = std::process::id().to_string();
+    let is_child = |stat: String| stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)) == Some(&me);
+    let processes = std::fs::read_dir("/proc").unwrap();
+    let stats = processes.filter_map(|entry| std::fs::read_to_string(entry.ok()?.path().join("stat")).ok());
+    let children = stats.filter(|stat| is_child(stat.clone())).count();
+    Census { pool_threads: threads("dunlin-call"), workers: threads("dunlin-worker"), descriptors, children }
+}
+
+/// Calls of every kind and outcome.
+async fn busy() {
+    let mut calls = Vec::new();
+    for n in 0..20_u64 {
+        let (here, _there) = UnixStream::pair().unwrap();
+        here.set_nonblocking(true).unwrap();
+        calls.push(blocking(move |stop| {
+            let _cut = stop.shuts_down(&here).unwrap();
+            stop.on_cut(n, |_| {});
+            match n % 4 {
+                0 => drop(stop.ready(&here, Interest::Read)),
+                1 => drop(stop.command(Command::new("sleep").arg("1000")).unwrap().wait()),
+                2 => drop(stop.requested().wait()),
+                _ => {}
+            }
+            n
+        }));
+    }
+    for (n, call) in calls.into_iter().enumerate() {
+        match n % 3 {
+            0 => drop(call),
+            1 => drop(call.terminate().within(Duration::ZERO).await),
+            _ => drop(call.terminate().await),
+        }
+    }
+}
+
+#[test]
+fn end_of_a_runtime_leaves_no_thread_descriptor_or_child() {
+    let _alone = alone();
+    // What stays with the program: the clock, and what tokio keeps for signals.
+    dunlin::block_on(async {});
+    let before = census();
+    for _ in 0..50 {
+        dunlin::block_on(busy());
+        assert_eq!(census(), before);
+    }
+}
+
+#[test]
+fn ended_calls_leave_no_descriptor_or_child_while_the_runtime_goes_on() {
+    let _alone = alone();
+    dunlin::block_on(async {
+        blocking(|_| ()).await.unwrap();
+        let before = census();
+        for _ in 0..20 {
+            busy().await;
+        }
+        // Those that were abandoned end, too.
+        while !dunlin::blocking::calls().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let after = census();
+        assert_eq!((after.descriptors, after.children), (before.descriptors, before.children));
+    });
+}
+
+#[test]
+fn pool_begins_with_the_first_call_keeps_one_free_and_shrinks() {
+    let _alone = alone();
+    dunlin::block_on(async {
+        blocking::limit(Limits::default().idle(Duration::from_millis(20)));
+        assert_eq!(threads("dunlin-call"), 0);
+        let barrier = Arc::new(Barrier::new(9));
+        let calls: Vec<_> = (0..8)
+            .map(|_| {
+                let barrier = barrier.clone();
+                blocking(move |_| drop(barrier.wait()))
+            })
+            .collect();
+        // All eight have a thread, and the ninth thread is the spare one.
+        while threads("dunlin-call") < 9 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(threads("dunlin-call"), 9);
+        barrier.wait();
+        for call in calls {
+            call.await.unwrap();
+        }
+        while threads("dunlin-call") > 3 {
+            tokio::task::yield_now().await;
+        }
+        // These stay, however long they are idle: two of them end only if a call follows that would need
+        // none.
+        assert_eq!(blocking(|_| 7).await.unwrap(), 7);
+        assert_eq!(threads("dunlin-call"), 3);
+    });
+}
+
+/// A call that blocks for ever is named when the runtime has waited for it.
+#[test]
+fn end_of_a_runtime_names_a_call_that_runs_on() {
+    const INSIDE: &str = "DUNLIN_TEST_RUNS_ON";
+    let _alone = alone();
+    if std::env::var_os(INSIDE).is_some() {
+        return dunlin::block_on(async {
+            blocking::limit(Limits::default().patience(Duration::from_millis(10)));
+            let (mut began, mut has_begun) = channel();
+            let call = blocking(move |_| {
+                began.send(()).wait().unwrap();
+                std::thread::park();
+                loop {
+                    std::thread::park();
+                }
+            });
+            has_begun.recv().await.unwrap();
+            drop::<dunlin::Blocking<()>>(call);
+        });
+    }
+    let mut program = Command::new(std::env::current_exe().unwrap());
+    program.args(["--exact", "end_of_a_runtime_names_a_call_that_runs_on", "--nocapture"]).env(INSIDE, "1");
+    let output = program.output().unwrap();
+    assert!(output.status.success());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("blocking calls were asked to stop and still run"), "{said}");
+    assert!(said.contains("tests/blocking_remains.rs") && said.contains("runs on, abandoned"), "{said}");
+}
+
+#[test]
+fn profile_has_the_stamps_of_each_call() {
+    let _alone = alone();
+    dunlin::block_on(async {
+        let path = std::env::temp_dir().join(format!("dunlin-profile-test-{}", std::process::id()));
+        let profile = profile::start();
+        let (mut began, mut has_begun) = channel();
+        let returned = blocking(|_| 7);
+        let first = returned.pid().as_u64();
+        returned.await.unwrap();
+        let killed = blocking(move |stop| {
+            began.send(()).wait().unwrap();
+            stop.requested().wait()
+        });
+        let second = killed.pid().as_u64();
+        has_begun.recv().await.unwrap();
+        killed.terminate().await;
+        profile.write(&path).unwrap();
+        blocking(|_| 8).await.unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let mut lines = text.lines();
+        assert_eq!((lines.next(), lines.next()), (Some("dunlin profile 1"), Some("dropped 0")));
+        let stamps: Vec<Vec<&str>> = lines.map(|line| line.split(' ').collect()).collect();
+        let events: Vec<(u64, &str)> = stamps.iter().map(|stamp| (stamp[2].parse().unwrap(), stamp[1])).collect();
+        let of = |call, events: &[&'static str]| events.iter().map(|event| (call, *event)).collect::<Vec<_>>();
+        let expected =
+            [of(first, &["dispatch", "trigger", "finish"]), of(second, &["dispatch", "trigger", "kill", "finish"])];
+        assert_eq!(events, expected.concat());
+        let times: Vec<u64> = stamps.iter().map(|stamp| stamp[0].parse().unwrap()).collect();
+        assert!(times.is_sorted(), "{times:?}");
+    });
+}
