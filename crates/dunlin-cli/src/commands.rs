@@ -9,7 +9,7 @@ use dunlin_demo::{demo, farm};
 use dunlin_terminal::failure::{exit, on_runtime};
 use dunlin_terminal::output::{self, Output};
 
-use crate::{config, names, node, ping, sim};
+use crate::{config, names, node, ping, profile, sim};
 
 /// Processes and channels, inside a program and between programs
 #[derive(Debug, Parser)]
@@ -33,6 +33,8 @@ pub enum Command {
     Names(names::Options),
     /// Measure round trips to a node
     Ping(ping::Options),
+    /// Show how long blocking calls waited, ran, and took to stop, and draw it
+    Profile(profile::Options),
     /// Run a node of the configuration until Ctrl-C
     Node(node::Options),
     /// Run the protocol over a simulated network with faults, and check its laws
@@ -71,6 +73,7 @@ pub fn run() -> ExitCode {
         Command::Config(options) => exit(config::run(&options, output)),
         Command::Names(options) => exit(on_runtime(names::run(&options, output))),
         Command::Ping(options) => exit(on_runtime(ping::run(&options, output))),
+        Command::Profile(options) => exit(profile::run(&options, output)),
         Command::Node(options) => exit(on_runtime(node::run(&options, output))),
         Command::Sim(options) => sim::run(options, output),
         Command::Farm(farm) => {

@@ -12,6 +12,7 @@ pub mod log;
 pub mod names;
 pub mod node;
 pub mod ping;
+pub mod profile;
 pub mod reach;
 pub mod sim;
 pub mod who;

@@ -97,6 +97,26 @@ fn config_shows_where_each_value_came_from() {
 }
 
 #[test]
+fn profile_prints_spans_and_draws_threads() {
+    let stage = Stage::new("");
+    let stamps = "dunlin profile 1\ndropped 0\n100 dispatch 7\n1100 trigger 7 0\n2100 finish 7 0\n";
+    std::fs::write(stage.path().join("calls"), stamps).unwrap();
+    let shown = stage.run(&["profile", "calls"]);
+    assert!(shown.code == Some(0) && shown.out.contains("dispatch to trigger  1      1.00 us"), "{}", shown.out);
+    assert!(std::fs::read_to_string(stage.path().join("calls.svg")).unwrap().contains("thread 0"));
+
+    let shown = stage.run(&["profile", "calls", "--svg", "drawn.svg", "--json"]);
+    assert_eq!(lines(&shown)[1]["span"], "dispatch to trigger");
+    assert_eq!(lines(&shown)[1]["avg_ns"], 1000);
+    assert!(stage.path().join("drawn.svg").exists());
+
+    for (file, why) in [("none", "No such file"), ("dunlin.toml", "no profile")] {
+        let refused = stage.run(&["profile", file]);
+        assert!(refused.code == Some(1) && refused.err.contains(why) && refused.err.contains(file), "{}", refused.err);
+    }
+}
+
+#[test]
 fn config_checks_a_file() {
     let stage = Stage::new(FILE);
     let good = stage.run(&["config", "--check", "dunlin.toml"]);
