@@ -6,7 +6,7 @@ use crate::peers::async_channel::AsyncChannel;
 use crate::peers::go::GO;
 use crate::program::{Bench, Program};
 use crate::stressed::Shape;
-use crate::{nodes, remote};
+use crate::{nodes, offload, remote};
 
 impl Bench {
     /// What all participants are compared with.
@@ -20,6 +20,8 @@ impl Bench {
             Program::ClaimMessages | Program::ClaimTcp | Program::ClaimSim => nodes::NOT_SHARED,
             Program::CommstimeOne | Program::CommstimeAll => nodes::REMOC,
             Program::Names => nodes::RECEIVERS,
+            Program::CallRing | Program::CallCompute => offload::ALONE,
+            program if program.is_offload() => offload::SPAWN_BLOCKING,
             Program::SharedParked => AsyncChannel::NAME,
             Program::Window | Program::Farm => nodes::BOUND,
             program if Shape::of(program).is_some() && program.networked().is_some() => nodes::LOCAL,
@@ -97,6 +99,17 @@ pub(crate) fn benches(program: Program, quick: bool) -> Vec<Bench> {
         Program::Names => vec![bench("names-1000", 1_000, "ns/end"), bench("names-16000", 16_000, "ns/end")],
         Program::Window => WINDOWS.iter().map(|(places, name)| bench(name, *places, "messages/s")).collect(),
         Program::Farm => vec![bench("farm-25", 5_000, "tasks/s")],
+        Program::CallTrigger => vec![bench("call-trigger", events / 25, "ns to the trigger")],
+        Program::CallReturn => vec![bench("call-return", events / 25, "ns to the answer")],
+        Program::CallRing => vec![bench("call-ring-256", 256, "ns/hop")],
+        Program::CallThroughput => vec![
+            sized("call-throughput-1", 20_000, 1, "ns/packet"),
+            sized("call-throughput-64", 20_000, 64, "ns/packet"),
+            sized("call-throughput-1024", 20_000, 1 << 10, "ns/packet"),
+            sized("call-throughput-8192", 20_000, 8 << 10, "ns/packet"),
+            sized("call-throughput-65536", 10_000, 64 << 10, "ns/packet"),
+        ],
+        Program::CallCompute => vec![bench("call-compute", events, "ns/unit")],
     }
 }
 
@@ -142,6 +155,8 @@ impl Goal {
             (Program::Commstime, PAR) => Some(Self::OneOverOfGo(6.5)),
             (Program::Commstime, SPAWN) => Some(Self::OneOverOfGo(2.8)),
             (Program::ChoiceReady | Program::ChoiceWaits, PAR | SPAWN) => Some(Self::OneOverOfGo(4.0)),
+            (Program::CallTrigger, offload::BLOCKING) => Some(Self::Times(1.1)),
+            (Program::CallRing, offload::BESIDE) => Some(Self::Times(1.1)),
             (Program::Memory, PAR) => Some(Self::AtMost(200.0)),
             (Program::SharedParked, PAR | SPAWN) => Some(Self::AtMost(1_000.0)),
             _ => None,

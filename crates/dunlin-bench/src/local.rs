@@ -7,6 +7,7 @@ use tokio::runtime::Builder;
 use crate::dunlin_side::{self, Dunlin, PAR, SPAWN};
 use crate::library::Library;
 use crate::nodes;
+use crate::offload;
 use crate::parked;
 use crate::peers::async_channel::AsyncChannel;
 use crate::peers::flume::Flume;
@@ -38,6 +39,7 @@ const fn spawning<L: Library>() -> Spawning {
 pub(crate) fn run(one: &One) -> anyhow::Result<()> {
     let figure = match (Shape::of(one.program), one.who.as_str()) {
         _ if one.program.is_over_nodes() => nodes::run(one)?,
+        _ if one.program.is_offload() => offload::run(one)?,
         (Some(shape), PAR) => dunlin::block_on(stressed::run(PAR, How::Par, shape, one.n))?,
         (Some(shape), SPAWN) => on_tokio(one, stressed::run(SPAWN, How::Spawned, shape, one.n))?,
         _ if one.program == Program::SharedParked => shared_parked(one)?,

@@ -26,6 +26,7 @@ mod local;
 mod measure;
 mod memory;
 mod nodes;
+mod offload;
 mod parked;
 mod participants;
 mod peers;
@@ -144,6 +145,9 @@ enum Command {
     /// Runs one process of a bench of pony's
     #[command(hide = true)]
     PonySide(pony::Task),
+    /// Blocking calls beside tokio's spawn_blocking: nanoseconds to the trigger, to the answer, and per packet; a ring of 256
+    /// processes, and a computation, beside calls
+    Blocking,
     /// Runs one program in this process and prints its figure; what the other subcommands start
     #[command(hide = true)]
     One(program::One),
@@ -204,6 +208,7 @@ fn run(args: Args) -> anyhow::Result<()> {
         Command::NodeChoices => with_sim(&[Program::ChoiceMessages, Program::ChoiceTcp], Program::ChoiceSim),
         Command::Claims => with_sim(&[Program::ClaimMessages, Program::ClaimTcp], Program::ClaimSim),
         Command::Names => vec![Program::Names],
+        Command::Blocking => Program::value_variants().iter().copied().filter(|program| program.is_offload()).collect(),
         Command::Window => with_sim(&[], Program::Window),
         Command::Farm => with_sim(&[], Program::Farm),
         Command::Callgrind => return callgrind::run(args.quick),

@@ -10,6 +10,7 @@ use crate::library::Library;
 use crate::local::{DUNLIN, RIVALS, Spawning};
 use crate::measure::Participant;
 use crate::nodes;
+use crate::offload;
 use crate::peers::Foreign;
 use crate::peers::async_channel::AsyncChannel;
 use crate::peers::erlang::ERLANG;
@@ -22,6 +23,9 @@ use crate::remote;
 pub(crate) fn of(bench: &Bench, workers: &[usize], foreign: &Foreign) -> anyhow::Result<Vec<Participant>> {
     if bench.program.is_over_nodes() {
         return nodes::participants(bench, workers);
+    }
+    if bench.program.is_offload() {
+        return offload::participants(bench, workers);
     }
     if bench.program.is_remote() {
         return remote::participants(bench, workers, foreign);

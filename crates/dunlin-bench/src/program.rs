@@ -50,6 +50,11 @@ pub(crate) enum Program {
     Names,
     Window,
     Farm,
+    CallTrigger,
+    CallReturn,
+    CallRing,
+    CallThroughput,
+    CallCompute,
 }
 
 /// How many channels of a program are between nodes.
@@ -99,6 +104,11 @@ impl fmt::Display for Program {
             Self::Names => "names",
             Self::Window => "window",
             Self::Farm => "farm",
+            Self::CallTrigger => "call-trigger",
+            Self::CallReturn => "call-return",
+            Self::CallRing => "call-ring",
+            Self::CallThroughput => "call-throughput",
+            Self::CallCompute => "call-compute",
         })
     }
 }
@@ -125,6 +135,9 @@ pub(crate) struct One {
     /// On tokio's runtime of one thread; else on that of many threads, with `threads` of them
     #[arg(long)]
     pub(crate) current_thread: bool,
+    /// Bytes of each packet, where there are packets
+    #[arg(long, default_value_t = 8)]
+    pub(crate) size: usize,
 }
 
 impl Program {
@@ -144,7 +157,13 @@ impl Program {
 
     /// Whether it needs several processes of the system, or something in their place.
     pub(crate) fn is_remote(self) -> bool {
-        !Self::LOCAL.contains(&self) && !self.is_over_nodes()
+        !Self::LOCAL.contains(&self) && !self.is_over_nodes() && !self.is_offload()
+    }
+
+    /// Whether it is about blocking calls.
+    pub(crate) fn is_offload(self) -> bool {
+        use Program::{CallCompute, CallReturn, CallRing, CallThroughput, CallTrigger};
+        matches!(self, CallTrigger | CallReturn | CallRing | CallThroughput | CallCompute)
     }
 
     /// Whether it needs several nodes in one process.

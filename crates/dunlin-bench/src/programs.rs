@@ -160,7 +160,7 @@ pub(crate) async fn spawned<L: Library>(program: Program, n: u64) -> anyhow::Res
         Program::ChoiceReady => nanoseconds_each(choice_ready::<L>(n).await, n),
         Program::ChoiceWaits => nanoseconds_each(choice_waits::<L>(n).await, n),
         Program::Spawn => nanoseconds_each(spawn::<L>(n).await, n),
-        Program::Ring => nanoseconds_each(ring::<L>(n).await, ring_rounds(n) * n),
+        Program::Ring => nanoseconds_each(ring::<L>(n, ring_rounds(n)).await, ring_rounds(n) * n),
         Program::Memory => memory::spawned::<L>(n).await?,
         program => anyhow::bail!("{program} is not for one process"),
     })
@@ -220,14 +220,15 @@ async fn spawn<L: Library>(n: u64) -> Duration {
     start.elapsed()
 }
 
-async fn ring<L: Library>(n: u64) -> Duration {
+/// The time that a token takes for `rounds` rounds of `n` processes.
+pub(crate) async fn ring<L: Library>(n: u64, rounds: u64) -> Duration {
     let (output, mut last) = L::channel();
     for _ in 1..n {
         let (tx, rx) = L::channel();
         fork::<L>(copy::<L>(last, tx));
         last = rx;
     }
-    ring_leader::<L>(last, output, ring_rounds(n)).await
+    ring_leader::<L>(last, output, rounds).await
 }
 
 /// Spawns a process that is not awaited.

@@ -3,7 +3,9 @@
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use dunlin::blocking::{Interest, Readiness};
 use dunlin::prelude::*;
@@ -117,22 +119,24 @@ fn faster_reader_makes_the_other_ask_again() {
 #[test]
 fn files_directories_and_descriptors_that_block_are_refused_at_once() {
     on(1, async {
-        let kinds = blocking(|stop| {
-            let file = File::open(std::env::current_exe().unwrap()).unwrap();
-            let folder = File::open("/").unwrap();
-            let (blocks, _there) = UnixStream::pair().unwrap();
-            let refused = |ready: std::io::Result<Readiness>| ready.unwrap_err().kind();
-            let mut kinds = vec![
-                refused(stop.ready(&file, Interest::Read)),
-                refused(stop.ready(&folder, Interest::Read)),
-                refused(stop.ready(&blocks, Interest::Read)),
-            ];
-            if cfg!(target_os = "linux") {
-                kinds.push(refused(stop.ready(&File::open("/proc/self/stat").unwrap(), Interest::Read)));
+        let why = blocking(|stop| {
+            let flag = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+            let open = |path: &Path| File::options().read(true).custom_flags(flag).open(path).unwrap();
+            let refused = |ready: std::io::Result<Readiness>| {
+                let error = ready.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::InvalidInput);
+                error.to_string()
+            };
+            for path in [&*std::env::current_exe().unwrap(), Path::new("/"), Path::new("/proc/self/stat")] {
+                if path.exists() {
+                    let why = refused(stop.ready(open(path), Interest::Read));
+                    assert!(why.contains("is always ready"), "{}: {why}", path.display());
+                }
             }
-            kinds
+            let (blocks, _there) = UnixStream::pair().unwrap();
+            refused(stop.ready(&blocks, Interest::Read))
         });
-        assert!(kinds.await.unwrap().iter().all(|kind| *kind == ErrorKind::InvalidInput));
+        assert!(why.await.unwrap().contains("set it non-blocking first"));
     });
 }
 
