@@ -31,6 +31,7 @@
 //! | waits for a socket, a pipe, a terminal | [`Stop::ready`] before each operation | Unix |
 //! | blocks in a read, write or accept of a socket | [`Stop::shuts_down`] | Unix; accept: Linux |
 //! | waits for a program | [`Stop::command`] | Linux |
+//! | blocks in another system call | [`Stop::interrupting`] | Linux |
 //! | reads a file, or calls foreign code | none: the call is abandoned at the deadline | |
 //!
 //! [`Stop::on_cut`] cleans up after a call that was cut.
@@ -57,6 +58,8 @@ pub(crate) mod pool;
 pub mod profile;
 mod refused;
 mod room;
+#[cfg(target_os = "linux")]
+mod signal;
 mod stop;
 
 use std::panic::Location;
@@ -69,6 +72,8 @@ pub use descriptor::{Interest, Readiness, ShutDown};
 pub use pool::{CallState, KnownCall, Limits, calls};
 pub use refused::{Body, Refused};
 pub use room::{Reserved, Room, room};
+#[cfg(target_os = "linux")]
+pub use signal::set_interrupt_signal;
 pub use stop::{Requested, Stop};
 
 /// Runs `call`, which may block, on a thread where it holds up no process.

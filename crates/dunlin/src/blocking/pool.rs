@@ -212,6 +212,16 @@ static POOLS: Mutex<Vec<Weak<Pool>>> = Mutex::new(Vec::new());
 thread_local! {
     /// The pool of the runtime that this thread works for, if that is one of dunlin's.
     static OWN: RefCell<Option<Arc<Pool>>> = const { RefCell::new(None) };
+
+    /// The number of this thread in its pool.
+    #[cfg(target_os = "linux")]
+    static NUMBER: std::cell::Cell<Option<usize>> = const { std::cell::Cell::new(None) };
+}
+
+/// The number of this thread in its pool, if it is a thread of one.
+#[cfg(target_os = "linux")]
+pub(crate) fn this_thread() -> Option<usize> {
+    NUMBER.get()
 }
 
 /// From now on this thread's calls go to `pool`; gives the one to which they went before.
@@ -378,6 +388,8 @@ impl Pool {
         drop(calls_go_to(Some(self.clone())));
         (self.on_start)();
         let number = worker.number;
+        #[cfg(target_os = "linux")]
+        NUMBER.set(Some(number));
         let mut state = lock(&self.state);
         state.starting -= 1;
         loop {
@@ -502,6 +514,14 @@ impl Pool {
         drop(state);
         drop(gone);
         wake(woken);
+    }
+
+    /// Does something with the thread of this number, if it is known yet.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn with_thread(&self, number: usize, f: impl FnOnce(&JoinHandle<()>)) {
+        if let Some(thread) = &lock(&self.state).slots[number].thread {
+            f(thread);
+        }
     }
 
     fn calls(&self) -> Vec<KnownCall> {

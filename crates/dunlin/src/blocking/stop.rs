@@ -36,6 +36,9 @@ struct Waiting {
     clean_ups: Vec<Box<dyn FnOnce() + Send>>,
     #[cfg(unix)]
     bells: Bells,
+    /// Interrupts the system call that the call is in. Does not wait.
+    #[cfg(target_os = "linux")]
+    interrupt: Option<Box<dyn Fn() + Send>>,
 }
 
 impl Stop {
@@ -141,6 +144,10 @@ impl Stop {
         // Under the lock: what the call has taken back is not touched any more.
         #[cfg(unix)]
         waiting.bells.ring();
+        #[cfg(target_os = "linux")]
+        if let Some(interrupt) = &waiting.interrupt {
+            interrupt();
+        }
         let wakers = std::mem::take(&mut waiting.wakers);
         drop(waiting);
         wake_all(wakers.into_iter().map(|(_, waker)| waker));
@@ -152,6 +159,13 @@ impl Stop {
         let phase = self.word.over();
         let waiting = std::mem::take(&mut *lock(&self.waiting));
         (phase, waiting.clean_ups)
+    }
+
+    /// Whether the question has been seen, and what it will interrupt.
+    #[cfg(target_os = "linux")]
+    pub(super) fn with_interrupt<R>(&self, f: impl FnOnce(bool, &mut Option<Box<dyn Fn() + Send>>) -> R) -> R {
+        let mut waiting = lock(&self.waiting);
+        f(self.asked(), &mut waiting.interrupt)
     }
 
     #[cfg(unix)]

@@ -7,6 +7,8 @@ mod children;
 mod descriptors;
 mod outcomes;
 mod pool;
+#[cfg(target_os = "linux")]
+mod signals;
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};

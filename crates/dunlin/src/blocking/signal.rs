@@ -1,0 +1,187 @@
+//! A signal to the thread of a call that blocks in a system call. Linux only, and only where a call asks for
+//! it.
+//!
+//! The signal's handler does nothing: it is there so that the system call ends with `EINTR`. A signal that
+//! arrives before the system call has begun is lost on it, so it is sent again until the call has left it. It
+//! is sent under a lock that the call takes when it leaves, so no other code of that thread is ever
+//! interrupted.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use vmm_sys_util::signal::{Killable, SIGRTMAX, SIGRTMIN, register_signal_handler, unblock_signal};
+
+use super::pool::{Pool, this_thread};
+use super::stop::Stop;
+use crate::lock::lock;
+
+/// Real-time signals below this one are used by others more often.
+const ABOVE_MIN: i32 = 5;
+
+/// How long until the signal is sent again, at first and at most.
+const AGAIN: Duration = Duration::from_millis(1);
+const AGAIN_MAX: Duration = Duration::from_millis(100);
+
+static SIGNAL: OnceLock<Result<i32, i32>> = OnceLock::new();
+
+/// Has [`Stop::interrupting`] use this real-time signal of the program's, from `SIGRTMIN` to `SIGRTMAX`,
+/// instead of `SIGRTMIN + 5`. Its handler is replaced, now and for good. Linux only.
+///
+/// # Errors
+/// [`InvalidInput`](io::ErrorKind::InvalidInput), if it is no real-time signal;
+/// [`AlreadyExists`](io::ErrorKind::AlreadyExists), if another one is in use. Other errors are the system's.
+///
+/// # Examples
+/// ```
+/// dunlin::blocking::set_interrupt_signal(40).unwrap();
+/// assert!(dunlin::blocking::set_interrupt_signal(9).is_err());
+/// ```
+pub fn set_interrupt_signal(signal: i32) -> io::Result<()> {
+    if !(SIGRTMIN()..=SIGRTMAX()).contains(&signal) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{signal} is no real-time signal")));
+    }
+    match signal_or(signal)? {
+        installed if installed == signal => Ok(()),
+        other => Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("signal {other} is in use already"))),
+    }
+}
+
+/// The signal in use, which is this one if there was none.
+fn signal_or(signal: i32) -> io::Result<i32> {
+    // Without SA_RESTART, so that the system call ends.
+    let install = || register_signal_handler(signal, nothing).map(|()| signal).map_err(|error| error.errno());
+    SIGNAL.get_or_init(install).map_err(io::Error::from_raw_os_error)
+}
+
+extern "C" fn nothing(_: i32, _: *mut libc::siginfo_t, _: *mut libc::c_void) {}
+
+impl Stop {
+    /// Does `raw`, one system call that may block, and interrupts it by a signal if the call is asked to
+    /// stop: then this gives [`Interrupted`](io::ErrorKind::Interrupted), and the call counts as having seen
+    /// the question. Linux only.
+    ///
+    /// This is the last means, for system calls on which nothing else has an effect: a read or write of a
+    /// pipe or terminal that must stay blocking, a lock of a file, the opening of a FIFO, a wait for a child.
+    /// It needs system calls as they are: functions of the standard library that try again after `EINTR`
+    /// (`read_exact`, `File::open`, `accept`) block on. It does not end a read from a disk or a network file
+    /// system.
+    ///
+    /// A system call that is interrupted by any other signal is done again. The program has a handler for the
+    /// signal [in use](set_interrupt_signal) from the first call of this on.
+    ///
+    /// # Errors
+    /// Those of `raw`. [`Unsupported`](io::ErrorKind::Unsupported), if this is not the call's own thread.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin::prelude::*;
+    /// use std::io::{ErrorKind, Read};
+    ///
+    /// # dunlin::block_on(async {
+    /// let (mut pipe, _writer) = std::io::pipe().unwrap();
+    /// let reading = blocking(move |stop| {
+    ///     let mut piece = [0; 4096];
+    ///     stop.interrupting(|| pipe.read(&mut piece)) // a single read is not tried again
+    /// });
+    /// # while !dunlin::blocking::calls().iter().any(|call| call.pid == reading.pid()
+    /// #     && call.state == dunlin::blocking::CallState::Running) {}
+    /// let Ended::Terminated(Err(error)) = reading.terminate().await else { panic!() };
+    /// assert_eq!(error.kind(), ErrorKind::Interrupted);
+    /// # });
+    /// ```
+    pub fn interrupting<T>(&self, mut raw: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        let Some(number) = this_thread() else {
+            let text = "only the thread of the call itself can be interrupted";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+        };
+        let signal = signal_or(SIGRTMIN() + ABOVE_MIN)?;
+        // Of threads that were started with a mask of the program's.
+        unblock_signal(signal).map_err(|error| io::Error::other(error.to_string()))?;
+        let inside = Arc::new(Raw {
+            target: Mutex::new(Some(Target { pool: Pool::current(), number, signal })),
+            left: Condvar::new(),
+        });
+        let Some(_leaves) = self.enter_raw(&inside) else { return Err(io::ErrorKind::Interrupted.into()) };
+        loop {
+            match raw() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted && !self.asked() => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// From now on a question interrupts; `None`: it has come before.
+    fn enter_raw<'a>(&'a self, inside: &'a Arc<Raw>) -> Option<Leaves<'a>> {
+        let entered = self.with_interrupt(|asked, place| {
+            if asked {
+                return None;
+            }
+            let inside = inside.clone();
+            Some(place.replace(Box::new(move || inside.begin())))
+        });
+        entered.map(|outer| Leaves { stop: self, inside, outer })
+    }
+}
+
+/// The call is in its system call, until this is dropped.
+struct Leaves<'a> {
+    stop: &'a Stop,
+    inside: &'a Raw,
+    /// What a question did before: of a system call that is made within another one.
+    outer: Option<Box<dyn Fn() + Send>>,
+}
+
+impl Drop for Leaves<'_> {
+    fn drop(&mut self) {
+        drop(lock(&self.inside.target).take());
+        self.inside.left.notify_all();
+        let outer = self.outer.take();
+        let gone = self.stop.with_interrupt(|_, place| std::mem::replace(place, outer));
+        drop(gone);
+    }
+}
+
+/// A system call in which a thread may be.
+struct Raw {
+    /// `None` once it has left it.
+    target: Mutex<Option<Target>>,
+    left: Condvar,
+}
+
+struct Target {
+    pool: Arc<Pool>,
+    number: usize,
+    signal: i32,
+}
+
+impl Raw {
+    /// Interrupts it until it has left.
+    fn begin(self: &Arc<Self>) {
+        let inside = self.clone();
+        let sends = std::thread::Builder::new().name("dunlin-signal".to_owned()).spawn(move || inside.repeat());
+        if sends.is_err() {
+            self.send(lock(&self.target).as_ref());
+        }
+    }
+
+    fn repeat(&self) {
+        let mut again = AGAIN;
+        let mut target = lock(&self.target);
+        while target.is_some() {
+            self.send(target.as_ref());
+            target = self.left.wait_timeout(target, again).unwrap_or_else(PoisonError::into_inner).0;
+            again = (2 * again).min(AGAIN_MAX);
+        }
+    }
+
+    /// With the lock held that the thread takes when it leaves.
+    fn send(&self, target: Option<&Target>) {
+        if let Some(Target { pool, number, signal }) = target {
+            // A thread that has just been started is not known yet: next time.
+            pool.with_thread(*number, |thread| {
+                let _ = thread.kill(*signal);
+            });
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Calls that are in a system call, and are interrupted by a signal.
+
+use std::io::{Error, ErrorKind, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use dunlin::prelude::*;
+
+use super::{on, poll};
+
+/// The question comes before the read, at its start, or while it blocks: each time it ends.
+#[test]
+fn question_interrupts_a_read() {
+    on(2, async {
+        for n in 0..1_000 {
+            let (mut pipe, writer) = std::io::pipe().unwrap();
+            let (mut began, mut has_begun) = channel();
+            let call = blocking(move |stop| {
+                began.send(()).wait().unwrap();
+                stop.interrupting(|| pipe.read(&mut [0]))
+            });
+            has_begun.recv().await.unwrap();
+            for _ in 0..n % 20 {
+                tokio::task::yield_now().await;
+            }
+            let Ended::Terminated(Err(error)) = call.terminate().await else { panic!("it was asked") };
+            assert_eq!(error.kind(), ErrorKind::Interrupted);
+            drop(writer);
+        }
+    });
+}
+
+#[test]
+fn read_that_is_not_interrupted_returns_what_it_has_read() {
+    on(2, async {
+        let (mut pipe, mut writer) = std::io::pipe().unwrap();
+        let (mut began, mut has_begun) = channel();
+        let call = blocking(move |stop| {
+            began.send(()).wait().unwrap();
+            let mut read = [0; 5];
+            stop.interrupting(|| pipe.read(&mut read)).map(|n| read[..n].to_vec())
+        });
+        has_begun.recv().await.unwrap();
+        writer.write_all(b"krill").unwrap();
+        assert_eq!(call.await.unwrap().unwrap(), b"krill");
+    });
+}
+
+/// As by a signal of somebody else's.
+#[test]
+fn interruption_without_a_question_is_tried_again() {
+    on(1, async {
+        let mut times = 0;
+        let call = blocking(move |stop| {
+            stop.interrupting(|| {
+                times += 1;
+                if times < 3 { Err(Error::from(ErrorKind::Interrupted)) } else { Ok(times) }
+            })
+        });
+        assert_eq!(call.await.unwrap().unwrap(), 3);
+    });
+}
+
+#[test]
+fn question_before_the_system_call_keeps_it_from_being_made() {
+    on(2, async {
+        let ((mut began, mut has_begun), (mut word, mut hear)) = (channel(), channel::<()>());
+        let made = Arc::new(AtomicBool::new(false));
+        let make = made.clone();
+        let call = blocking(move |stop| {
+            began.send(()).wait().unwrap();
+            hear.recv().wait().unwrap();
+            stop.interrupting(|| {
+                make.store(true, Ordering::Relaxed);
+                Ok(())
+            })
+        });
+        has_begun.recv().await.unwrap();
+        let mut ending = call.terminate();
+        assert!(poll(&mut ending).is_pending());
+        word.send(()).await.unwrap();
+        assert!(matches!(ending.await, Ended::Terminated(Err(_))));
+        assert!(!made.load(Ordering::Relaxed));
+    });
+}
+
+/// What the call does after the system call is not interrupted any more, nor are other calls on that thread.
+#[test]
+fn nothing_is_interrupted_after_the_system_call() {
+    on(1, async {
+        for _ in 0..200 {
+            let (mut pipe, mut writer) = std::io::pipe().unwrap();
+            let (mut later, mut later_writer) = std::io::pipe().unwrap();
+            let (mut began, mut has_begun) = channel();
+            let call = blocking(move |stop| {
+                began.send(()).wait().unwrap();
+                let first = stop.interrupting(|| pipe.read(&mut [0]));
+                began.send(()).wait().unwrap();
+                // It would be told of a signal here.
+                let mut byte = [0];
+                (first.is_err(), later.read(&mut byte).map(|_| byte[0]).map_err(|error| error.kind()))
+            });
+            has_begun.recv().await.unwrap();
+            let mut ending = call.terminate();
+            assert!(poll(&mut ending).is_pending());
+            has_begun.recv().await.unwrap();
+            later_writer.write_all(&[7]).unwrap();
+            let ended = ending.await;
+            assert!(matches!(ended, Ended::Terminated((true, Ok(7)))), "{ended:?}");
+            writer.write_all(&[0]).unwrap_err();
+        }
+    });
+}
+
+#[test]
+fn other_threads_of_a_call_cannot_be_interrupted() {
+    on(1, async {
+        let call = blocking(|stop| std::thread::scope(|threads| threads.spawn(|| stop.interrupting(|| Ok(()))).join()));
+        assert_eq!(call.await.unwrap().unwrap().unwrap_err().kind(), ErrorKind::Unsupported);
+    });
+}
+
+#[test]
+fn only_real_time_signals_will_do() {
+    for signal in [0, 1, 9, 17, 1_000] {
+        assert_eq!(dunlin::blocking::set_interrupt_signal(signal).unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+}
