@@ -1,4 +1,5 @@
-//! Descriptors that a question to stop touches: bells, and sockets that are shut down. Unix only.
+//! What a question to stop touches: bells, sockets that are shut down, and groups of processes that are
+//! killed. Unix only.
 //!
 //! A bell becomes readable when the call is asked, and stays so. A wait for a descriptor polls both, so it
 //! ends with whichever comes first.
@@ -12,12 +13,15 @@ use std::sync::Arc;
 pub(super) struct Bells {
     bell: Option<Arc<Bell>>,
     sockets: Vec<(u64, OwnedFd)>,
+    /// Leaders of groups. None of them is reaped before it is taken out.
+    #[cfg(target_os = "linux")]
+    groups: Vec<rustix::process::Pid>,
     next_ticket: u64,
     rung: bool,
 }
 
 impl Bells {
-    /// Rings, and shuts sockets down. Neither blocks.
+    /// Rings, shuts sockets down, and kills. None of it blocks.
     pub(super) fn ring(&mut self) {
         self.rung = true;
         if let Some(bell) = &self.bell {
@@ -26,6 +30,23 @@ impl Bells {
         for (_, socket) in &self.sockets {
             shut_down(socket);
         }
+        #[cfg(target_os = "linux")]
+        self.groups.iter().for_each(|leader| drop(kill_group(*leader)));
+    }
+
+    /// This group is killed when the call is asked.
+    #[cfg(target_os = "linux")]
+    pub(super) fn add_group(&mut self, leader: rustix::process::Pid) {
+        if self.rung {
+            let _ = kill_group(leader);
+        }
+        self.groups.push(leader);
+    }
+
+    /// From now on the leader may be reaped.
+    #[cfg(target_os = "linux")]
+    pub(super) fn remove_group(&mut self, leader: rustix::process::Pid) {
+        self.groups.retain(|other| *other != leader);
     }
 
     pub(super) fn bell(&mut self) -> io::Result<Arc<Bell>> {
@@ -51,6 +72,23 @@ impl Bells {
     pub(super) fn remove_socket(&mut self, ticket: u64) -> Option<OwnedFd> {
         let place = self.sockets.iter().position(|(other, _)| *other == ticket)?;
         Some(self.sockets.swap_remove(place).1)
+    }
+}
+
+/// Kills a group whose leader has not been reaped. `Ok(false)`: other code has reaped it, so the number may
+/// be another's.
+#[cfg(target_os = "linux")]
+pub(super) fn kill_group(leader: rustix::process::Pid) -> io::Result<bool> {
+    use rustix::process::{Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    match waitid(WaitId::Pid(leader), look) {
+        Err(rustix::io::Errno::CHILD) => return Ok(false),
+        Err(error) => return Err(error.into()),
+        Ok(_) => {}
+    }
+    match kill_process_group(leader, Signal::KILL) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(true),
+        Err(error) => Err(error.into()),
     }
 }
 

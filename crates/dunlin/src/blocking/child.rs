@@ -10,18 +10,19 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus};
 
-use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
+use rustix::process::{Pid, PidfdFlags};
 
+use super::bell::kill_group;
 use super::descriptor::{Interest, Readiness};
 use super::stop::Stop;
 
 impl Stop {
     /// Starts a program as a child of this call, in a process group of its own. Linux only.
     ///
-    /// [`wait`](Child::wait) waits for its end, or for the question to stop. If the call is asked to stop, if
-    /// it panics, or if it drops the child, the group is killed and the child reaped: the program, and the
-    /// programs that it has started. One of these that has made a session or a group of its own (`setsid`) is
-    /// not reached.
+    /// [`wait`](Child::wait) waits for its end. When the call is asked to stop, the group is killed: the
+    /// program, and the programs that it has started. So a read of its output ends, too. A child that is
+    /// dropped before it has ended, also by a panic, is killed and reaped. A program of the group that has
+    /// made a session or a group of its own (`setsid`) is not reached.
     ///
     /// # Errors
     /// Those of the system, when it starts the program.
@@ -51,6 +52,7 @@ impl Stop {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "the system gives no descriptor for a process"));
         };
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        self.with_bells(|bells| bells.add_group(pid));
         Ok(Child { stop: self, stdin, stdout, stderr, child, pid, pidfd, over: None })
     }
 }
@@ -109,16 +111,8 @@ impl Child<'_> {
 
     /// Kills the group, as long as its leader is there, and reaps the leader.
     fn kill(&mut self) -> io::Result<ChildEnd> {
-        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        match rustix::process::waitid(WaitId::Pid(self.pid), look) {
-            // The number may be another's by now.
-            Err(rustix::io::Errno::CHILD) => return Ok(ChildEnd::Unknown),
-            Err(error) => return Err(error.into()),
-            Ok(_) => {}
-        }
-        match rustix::process::kill_process_group(self.pid, Signal::KILL) {
-            Ok(()) | Err(rustix::io::Errno::SRCH) => {}
-            Err(error) => return Err(error.into()),
+        if !kill_group(self.pid)? {
+            return Ok(ChildEnd::Unknown);
         }
         Ok(match self.reap()? {
             ChildEnd::Exited(_) => ChildEnd::Killed,
@@ -127,6 +121,7 @@ impl Child<'_> {
     }
 
     fn reap(&mut self) -> io::Result<ChildEnd> {
+        self.stop.with_bells(|bells| bells.remove_group(self.pid));
         match self.child.wait() {
             Ok(status) => Ok(ChildEnd::Exited(status)),
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::CHILD.raw_os_error()) => {
@@ -141,6 +136,7 @@ impl Drop for Child<'_> {
     fn drop(&mut self) {
         if self.over.is_none() {
             let _ = self.kill();
+            self.stop.with_bells(|bells| bells.remove_group(self.pid));
         }
     }
 }

@@ -22,9 +22,6 @@ use super::stop::Stop;
 /// # Cancel safety
 /// Dropped, it loses its place among those who wait.
 ///
-/// # Panics
-/// When awaited outside a tokio runtime.
-///
 /// # Waits
 /// The process that waits has a line in the [wait records](crate::waits): for [room](Doing::Room).
 ///

@@ -1,6 +1,6 @@
 //! Programs that calls have started: killed with their group, reaped, and by no one else.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::panic::resume_unwind;
 use std::process::{Command, Stdio};
 
@@ -61,6 +61,50 @@ fn question_kills_the_group_and_reaps_the_leader() {
             assert!(matches!(ended, Ended::Terminated(ChildEnd::Killed)), "{ended:?}");
             until_gone(pids).await;
         }
+    });
+}
+
+/// A read of what the child prints has no other end.
+#[test]
+fn question_ends_a_read_of_the_output_of_a_child() {
+    on(2, async {
+        for _ in 0..50 {
+            let (mut tell, mut told) = channel();
+            let call = blocking(move |stop| {
+                let mut shell = Command::new("sh");
+                let mut child =
+                    stop.command(shell.args(["-c", "echo krill; sleep 1000"]).stdout(Stdio::piped())).unwrap();
+                let mut output = BufReader::new(child.stdout.take().unwrap());
+                let mut text = String::new();
+                output.read_line(&mut text).unwrap();
+                tell.send(()).wait().unwrap();
+                output.read_to_string(&mut text).unwrap();
+                (text, child.wait().unwrap())
+            });
+            told.recv().await.unwrap();
+            let Ended::Terminated((text, ChildEnd::Killed)) = call.terminate().await else { panic!("it was asked") };
+            assert_eq!(text, "krill\n");
+        }
+    });
+}
+
+#[test]
+fn child_that_starts_after_the_question_is_killed() {
+    on(2, async {
+        let ((mut began, mut has_begun), (mut word, mut hear)) = (channel(), channel::<()>());
+        let call = blocking(move |stop| {
+            began.send(()).wait().unwrap();
+            hear.recv().wait().unwrap();
+            let mut sleep = Command::new("sleep");
+            let mut child = stop.command(sleep.arg("1000").stdout(Stdio::piped())).unwrap();
+            let read = child.stdout.take().unwrap().read(&mut [0]).unwrap();
+            (read, child.wait().unwrap())
+        });
+        has_begun.recv().await.unwrap();
+        let mut ending = call.terminate();
+        assert!(super::poll(&mut ending).is_pending());
+        word.send(()).await.unwrap();
+        assert!(matches!(ending.await, Ended::Terminated((0, ChildEnd::Killed))));
     });
 }
 
