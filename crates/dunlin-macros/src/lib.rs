@@ -8,6 +8,7 @@
 //! | `alt!` (here [`__alt!`](__alt)) | `alt.rs` | awaits several operations, takes exactly one |
 //! | [`#[derive(Bundle)]`](macro@Bundle) | `bundle.rs` | several channels as one: a client's face and a server's |
 //! | [`#[main]`](macro@main), [`#[test]`](macro@test) | `main_attr.rs` | an `async fn main`, an `async` test |
+//! | [`#[remote]`](macro@remote) | `remote.rs` | a function that can be run in another process of the system |
 //! | [`#[process]`](macro@process) | `process.rs` | a process that joins its ends in a scope by itself |
 //!
 //! `place.rs` makes the compiler's errors about an expansion point at users' code.
@@ -24,6 +25,7 @@ mod bundle;
 mod main_attr;
 mod place;
 mod process;
+mod remote;
 
 /// Waits for several operations and takes exactly one: occam's `ALT`.
 ///
@@ -319,6 +321,36 @@ pub fn test(arguments: TokenStream, function: TokenStream) -> TokenStream {
 #[proc_macro_attribute]
 pub fn process(arguments: TokenStream, function: TokenStream) -> TokenStream {
     or_error(process::expand(arguments.into(), function.into()))
+}
+
+/// Makes a `fn` one that can be run in another process of the operating system, by `dunlin::blocking::blocking_process`.
+///
+/// Calling it runs nothing: it gives the call as a value. Arguments and output are encoded, so they have serde's traits.
+///
+/// # What is refused
+///
+/// `async` and `unsafe` functions, methods, generic parameters.
+///
+/// # Examples
+///
+/// ```ignore
+/// use dunlin::blocking::blocking_process;
+/// use dunlin::prelude::*;
+///
+/// #[dunlin::remote]
+/// fn sum(numbers: Vec<u64>) -> u64 {
+///     numbers.iter().sum()
+/// }
+///
+/// #[dunlin::main]
+/// async fn main() -> Result {
+///     assert_eq!(blocking_process(sum(vec![1, 2, 3])).await??, 6);
+///     Ok(())
+/// }
+/// ```
+#[proc_macro_attribute]
+pub fn remote(arguments: TokenStream, function: TokenStream) -> TokenStream {
+    or_error(remote::expand(arguments.into(), function.into()))
 }
 
 fn or_error(expansion: syn::Result<proc_macro2::TokenStream>) -> TokenStream {

@@ -79,6 +79,8 @@ mod world;
 pub use dunlin_core::*;
 #[cfg(all(feature = "macros", feature = "rt"))]
 pub use dunlin_macros::process;
+#[cfg(all(feature = "macros", feature = "net", target_os = "linux"))]
+pub use dunlin_macros::remote;
 #[cfg(feature = "macros")]
 pub use dunlin_macros::{Bundle, main};
 // (In tests of this crate it would take the place of the compiler's `test`.)
@@ -156,6 +158,8 @@ pub mod prelude {
 /// What the macros expand to. Not for use by hand.
 #[doc(hidden)]
 pub mod __rt {
+    #[cfg(all(target_os = "linux", feature = "net"))]
+    pub use crate::blocking::process::{RemoteEntry, remote, serve_remote};
     #[cfg(feature = "serde")]
     pub use crate::face::{Read, ReadField, ReadNothing, WriteField, WriteNothing, Written, field_name, travels};
     #[cfg(feature = "rt")]
@@ -169,6 +173,8 @@ pub mod __rt {
     #[cfg(feature = "rt")]
     pub use crate::scope::wired::{named, propagating};
     pub use dunlin_core::__rt::*;
+    #[cfg(all(target_os = "linux", feature = "net"))]
+    pub use inventory;
 }
 
 /// The README's example runs as a test.

@@ -136,7 +136,8 @@ impl<R> Blocking<R> {
     /// # dunlin::block_on(async {
     /// let (_tx, mut rx) = channel::<u8>();
     /// let call = blocking(|stop| stop.requested().wait());
-    /// # while !dunlin::waits::snapshot().iter().any(|wait| wait.who == call.pid()) {}
+    /// # use dunlin::waits::{Doing, snapshot};
+    /// # while !snapshot().iter().any(|wait| wait.who == call.pid() && wait.doing == Doing::Stop) {}
     /// let mut ending = call.terminate();
     /// alt! {
     ///     ended = &mut ending => assert!(matches!(ended, Ended::Terminated(true))),

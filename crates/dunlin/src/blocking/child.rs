@@ -34,7 +34,8 @@ impl Stop {
     /// use std::process::Command;
     /// # dunlin::block_on(async {
     /// let waiting = blocking(|stop| stop.command(Command::new("sleep").arg("1000"))?.wait());
-    /// # while !dunlin::waits::snapshot().iter().any(|wait| wait.who == waiting.pid()) {}
+    /// # use dunlin::waits::{Doing, snapshot};
+    /// # while !snapshot().iter().any(|wait| wait.who == waiting.pid() && wait.doing == Doing::Ready) {}
     /// let ended = waiting.terminate().await;
     /// assert!(matches!(ended, Ended::Terminated(Ok(ChildEnd::Killed))), "{ended:?}");
     /// # });

@@ -79,8 +79,8 @@ impl Stop {
     ///     Ok(read)
     /// });
     /// # std::io::Write::write_all(&mut peer, b"krill").unwrap();
-    /// # let waits = || dunlin::waits::snapshot().iter().any(|wait| wait.who == reading.pid());
-    /// # while !waits() {}
+    /// # use dunlin::waits::{Doing, snapshot};
+    /// # while !snapshot().iter().any(|wait| wait.who == reading.pid() && wait.doing == Doing::Ready) {}
     /// let ended = reading.terminate().await; // what it has read is not lost
     /// assert!(matches!(ended, Ended::Terminated(Ok(_))));
     /// # });

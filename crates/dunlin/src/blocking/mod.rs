@@ -32,7 +32,8 @@
 //! | blocks in a read, write or accept of a socket | [`Stop::shuts_down`] | Unix; accept: Linux |
 //! | waits for a program | [`Stop::command`] | Linux |
 //! | blocks in another system call | [`Stop::interrupting`] | Linux |
-//! | reads a file, or calls foreign code | none: the call is abandoned at the deadline | |
+//! | runs foreign code, or computes and cannot look | `blocking_process`: a process that is killed | Linux, feature `net` |
+//! | reads a file | none: the call is abandoned at the deadline | |
 //!
 //! [`Stop::on_cut`] cleans up after a call that was cut.
 //!
@@ -55,6 +56,8 @@ mod child;
 mod descriptor;
 mod phase;
 pub(crate) mod pool;
+#[cfg(all(target_os = "linux", feature = "net"))]
+pub(crate) mod process;
 pub mod profile;
 mod refused;
 mod room;
@@ -70,6 +73,8 @@ pub use child::{Child, ChildEnd};
 #[cfg(unix)]
 pub use descriptor::{Interest, Readiness, ShutDown};
 pub use pool::{CallState, KnownCall, Limits, calls};
+#[cfg(all(target_os = "linux", feature = "net"))]
+pub use process::{ProcessError, Remote, blocking_process};
 pub use refused::{Body, Refused};
 pub use room::{Reserved, Room, room};
 #[cfg(target_os = "linux")]

@@ -69,7 +69,8 @@ impl Stop {
     ///     }
     ///     beats
     /// });
-    /// # while !dunlin::waits::snapshot().iter().any(|wait| wait.who == beats.pid()) {}
+    /// # use dunlin::waits::{Doing, snapshot};
+    /// # while !snapshot().iter().any(|wait| wait.who == beats.pid() && wait.doing == Doing::Stop) {}
     /// let Ended::Terminated(beats) = beats.terminate().await else { panic!() };
     /// println!("{beats} beats");
     /// # });

@@ -1,0 +1,121 @@
+//! `#[remote]`: a `fn` that can be run in another process of the operating system.
+//!
+//! What `#[remote] fn sum(n: u64, by: u64) -> u64 { .. }` becomes, with names shortened:
+//!
+//! ```text
+//! fn sum(a0: u64, a1: u64) -> Remote<u64> {
+//!     fn sum(n: u64, by: u64) -> u64 { .. }
+//!     fn serve(bytes: &[u8]) -> Result<Vec<u8>, String> { serve(bytes, |(a0, a1,): (u64, u64,)| sum(a0, a1)) }
+//!     submit! { Entry::new(NAME, serve) }     // where the other process finds it
+//!     remote(NAME, &(a0, a1,))                // nothing has run yet
+//! }
+//! ```
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+use syn::{Error, FnArg, ItemFn, Result, ReturnType, Type, parse_quote, parse2};
+
+pub(crate) fn expand(arguments: TokenStream, function: TokenStream) -> Result<TokenStream> {
+    if !arguments.is_empty() {
+        return Err(Error::new_spanned(arguments, "the attribute takes no arguments"));
+    }
+    let ItemFn { attrs, vis, sig, block } = parse2(function)?;
+    if let Some(word) = &sig.asyncness {
+        return Err(Error::new_spanned(word, "a function for another process blocks: it is not `async`"));
+    }
+    if let Some(word) = &sig.unsafety {
+        return Err(Error::new_spanned(word, "a function for another process is not `unsafe`"));
+    }
+    if !sig.generics.params.is_empty() {
+        return Err(Error::new_spanned(&sig.generics, "a function for another process has no generic parameters"));
+    }
+    let mut types: Vec<&Type> = Vec::new();
+    for input in &sig.inputs {
+        match input {
+            FnArg::Typed(typed) => types.push(&typed.ty),
+            FnArg::Receiver(receiver) => {
+                return Err(Error::new_spanned(receiver, "a function for another process is no method"));
+            }
+        }
+    }
+    let output: Type = match &sig.output {
+        ReturnType::Default => parse_quote!(()),
+        ReturnType::Type(_, output) => (**output).clone(),
+    };
+    let name = &sig.ident;
+    let fresh: Vec<_> = (0..types.len()).map(|number| format_ident!("__argument{number}")).collect();
+    Ok(quote! {
+        #(#attrs)*
+        #vis fn #name(#(#fresh: #types),*) -> ::dunlin::blocking::Remote<#output> {
+            #sig #block
+            fn __serve(bytes: &[u8]) -> ::core::result::Result<::std::vec::Vec<u8>, ::std::string::String> {
+                ::dunlin::__rt::serve_remote(bytes, |(#(#fresh,)*): (#(#types,)*)| #name(#(#fresh),*))
+            }
+            const __NAME: &str =
+                concat!(module_path!(), "::", stringify!(#name), " at ", file!(), ":", line!(), ":", column!());
+            ::dunlin::__rt::inventory::submit! { ::dunlin::__rt::RemoteEntry::new(__NAME, __serve) }
+            ::dunlin::__rt::remote(__NAME, &(#(#fresh,)*))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_run_elsewhere_is_refused() {
+        let cases = [
+            (
+                quote!(),
+                quote!(
+                    async fn f() {}
+                ),
+                "not `async`",
+            ),
+            (
+                quote!(),
+                quote!(
+                    fn f<T>(t: T) {}
+                ),
+                "no generic parameters",
+            ),
+            (
+                quote!(),
+                quote!(
+                    fn f(&self) {}
+                ),
+                "no method",
+            ),
+            (
+                quote!(),
+                quote!(
+                    unsafe fn f() {}
+                ),
+                "not `unsafe`",
+            ),
+            (
+                quote!(twice),
+                quote!(
+                    fn f() {}
+                ),
+                "no arguments",
+            ),
+        ];
+        for (arguments, function, why) in cases {
+            let error = expand(arguments, function).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn patterns_and_no_output_are_allowed() {
+        expand(
+            quote!(),
+            quote!(
+                pub(crate) fn f((a, b): (u8, u8), mut c: Vec<u8>) {}
+            ),
+        )
+        .unwrap();
+    }
+}
