@@ -145,8 +145,8 @@ enum Command {
     /// Runs one process of a bench of pony's
     #[command(hide = true)]
     PonySide(pony::Task),
-    /// Blocking calls beside tokio's spawn_blocking: nanoseconds to the trigger, to the answer, and per packet; a ring of 256
-    /// processes, and a computation, beside calls
+    /// Blocking calls beside tokio's spawn_blocking: nanoseconds to the trigger, to the answer, per packet;
+    /// a ring of 256 processes, and a computation, beside calls
     Blocking,
     /// Runs one program in this process and prints its figure; what the other subcommands start
     #[command(hide = true)]

@@ -1,8 +1,8 @@
-//! Blocking calls beside tokio's `spawn_blocking`: how long until a thread has the call, until its process has the answer,
-//! and what is left of everybody else's work meanwhile.
+//! Blocking calls beside tokio's `spawn_blocking`: how long until a thread has the call, until its process
+//! has the answer, and what is left of everybody else's work meanwhile.
 //!
-//! Both run on the same kind of runtime. Of single calls the median counts, not the mean: a call that meets another
-//! program on its processor waits for milliseconds.
+//! Both run on the same kind of runtime. Of single calls the median counts, not the mean: a call that meets
+//! another program on its processor waits for milliseconds.
 
 use std::env;
 use std::io::{Read, Write};

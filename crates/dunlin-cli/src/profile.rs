@@ -26,8 +26,8 @@ const BYTES_MAX: u64 = 64 << 20;
 /// Prints the spans of a profile, and draws its threads.
 ///
 /// # Errors
-/// [`Failure::Failed`], if the file cannot be read or is no profile, or the picture cannot be written; [`Failure::Lost`], if
-/// the output is lost.
+/// [`Failure::Failed`], if the file cannot be read or is no profile, or the picture cannot be written;
+/// [`Failure::Lost`], if the output is lost.
 pub fn run(options: &Options, output: Output) -> Result<(), Failure> {
     let path = options.file.display();
     let failed = |what: &dyn std::fmt::Display| Failure::failed(format!("{path}: {what}"));
@@ -255,7 +255,7 @@ impl Profile {
             let y = TOP + row as f64 * STEP;
             bar(y, first, self.last, "#eee", "idle");
             for (number, call) in calls {
-                // Without its beginning, which was dropped: from the first moment. Without an end: it runs on.
+                // Its beginning was dropped: from the first moment. Without an end: it runs on.
                 let (from, to) = (call.trigger.unwrap_or(first), call.finish.unwrap_or(self.last));
                 let title = format!("call {number}: {}", duration(to.saturating_sub(from)));
                 bar(y, from, to, RUNS, &title);

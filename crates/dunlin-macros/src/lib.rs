@@ -323,9 +323,11 @@ pub fn process(arguments: TokenStream, function: TokenStream) -> TokenStream {
     or_error(process::expand(arguments.into(), function.into()))
 }
 
-/// Makes a `fn` one that can be run in another process of the operating system, by `dunlin::blocking::blocking_process`.
+/// Makes a `fn` one that can be run in another process of the operating system, by
+/// `dunlin::blocking::blocking_process`.
 ///
-/// Calling it runs nothing: it gives the call as a value. Arguments and output are encoded, so they have serde's traits.
+/// Calling it runs nothing: it gives the call as a value. Arguments and output are encoded, so they have
+/// serde's traits.
 ///
 /// # What is refused
 ///

@@ -5,7 +5,7 @@
 //! ```text
 //! fn sum(a0: u64, a1: u64) -> Remote<u64> {
 //!     fn sum(n: u64, by: u64) -> u64 { .. }
-//!     fn serve(bytes: &[u8]) -> Result<Vec<u8>, String> { serve(bytes, |(a0, a1,): (u64, u64,)| sum(a0, a1)) }
+//!     fn serve(bytes: &[u8]) -> Result<Vec<u8>, String> { serve(bytes, |(a0, a1,)| sum(a0, a1)) }
 //!     submit! { Entry::new(NAME, serve) }     // where the other process finds it
 //!     remote(NAME, &(a0, a1,))                // nothing has run yet
 //! }

@@ -22,7 +22,9 @@ use dunlin_core::waits::activity::{self, Activity};
 use dunlin_core::waits::{self, Known, Pid, Wait};
 use tokio::runtime::Handle;
 
-use crate::blocking::pool::{calls, idle_threads};
+#[cfg(unix)]
+use crate::blocking::pool::calls;
+use crate::blocking::pool::idle_threads;
 
 /// The variable that turns the watchdog off, or sets after how many seconds it suspects something.
 pub(crate) const VARIABLE: &str = "DUNLIN_WATCHDOG";

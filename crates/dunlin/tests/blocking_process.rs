@@ -1,4 +1,5 @@
-//! Functions in processes of their own. A program, not a test of the harness, since it is started again for each call.
+//! Functions in processes of their own. A program, not a test of the harness, since it is started again for
+//! each call.
 
 #[cfg(not(target_os = "linux"))]
 fn main() {}
@@ -33,13 +34,11 @@ mod linux {
     /// Says who it is, in a file, and never ends by itself.
     #[dunlin::remote]
     fn hangs(file: String) {
-        let member = Command::new("sleep").arg("1000").spawn().unwrap();
+        let mut member = Command::new("sleep").arg("1000").spawn().unwrap();
         let text = format!("{} {}", std::process::id(), member.id());
         std::fs::write(format!("{file}.part"), text).unwrap();
         std::fs::rename(format!("{file}.part"), file).unwrap();
-        loop {
-            std::thread::park();
-        }
+        member.wait().unwrap();
     }
 
     /// One more process, from within one.
@@ -48,7 +47,8 @@ mod linux {
         dunlin::block_on(async { blocking_process(sum(vec![n], 1)).await.unwrap().unwrap() })
     }
 
-    /// Whether what it starts is taken for such a process, too: it is this program, which would then print nothing.
+    /// Whether what it starts is taken for such a process, too: it is this program, which would then print
+    /// nothing.
     #[dunlin::remote]
     fn starts_the_program() -> String {
         let output = Command::new(std::env::current_exe().unwrap()).arg("--hello").output().unwrap();

@@ -108,7 +108,9 @@ fn pool_begins_with_the_first_call_keeps_one_free_and_shrinks() {
         let calls: Vec<_> = (0..8)
             .map(|_| {
                 let barrier = barrier.clone();
-                blocking(move |_| drop(barrier.wait()))
+                blocking(move |_| {
+                    barrier.wait();
+                })
             })
             .collect();
         // All eight have a thread, and the ninth thread is the spare one.

@@ -32,7 +32,7 @@
 //! | blocks in a read, write or accept of a socket | [`Stop::shuts_down`] | Unix; accept: Linux |
 //! | waits for a program | [`Stop::command`] | Linux |
 //! | blocks in another system call | [`Stop::interrupting`] | Linux |
-//! | runs foreign code, or computes and cannot look | `blocking_process`: a process that is killed | Linux, feature `net` |
+//! | runs foreign code, or cannot look | `blocking_process`: a process that is killed | Linux, with `net` |
 //! | reads a file | none: the call is abandoned at the deadline | |
 //!
 //! [`Stop::on_cut`] cleans up after a call that was cut.

@@ -654,5 +654,5 @@ impl Drop for Seat {
 }
 
 fn wake(wakers: impl IntoIterator<Item = Waker>) {
-    dunlin_core::__rt::wake_all(wakers.into_iter());
+    dunlin_core::__rt::wake_all(wakers);
 }

@@ -425,7 +425,7 @@ fn a_runtime_that_has_ended_starts_nothing() {
 #[test]
 fn queued_calls_of_a_runtime_that_ends_are_cancelled() {
     let (mut tx, rx) = channel::<u8>();
-    let queued = on(1, async {
+    let [queued] = on(1, async {
         let (mut began, mut has_begun) = channel();
         drop(spawn(async move {
             let running = blocking(move |stop| {
@@ -435,7 +435,7 @@ fn queued_calls_of_a_runtime_that_ends_are_cancelled() {
             running.await
         }));
         has_begun.recv().await.unwrap();
-        blocking(move |_| rx)
+        [blocking(move |_| rx)]
     });
     let Err(Error::Exit(exit)) = block(queued) else { panic!("it never ran") };
     assert_eq!(exit.reason, ExitReason::Cancelled);

@@ -263,7 +263,7 @@ fn room_is_a_branch() {
 
 #[test]
 fn room_of_a_runtime_that_has_ended_takes_calls_that_are_cancelled() {
-    let mut room = on(1, async { blocking::room() });
+    let [mut room] = on(1, async { [blocking::room()] });
     let std::task::Poll::Ready(place) = poll(&mut room) else { panic!("it waits for nothing") };
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let _entered = runtime.enter();
