@@ -3,9 +3,14 @@
 
 #![cfg(target_os = "linux")]
 
+use std::collections::HashMap;
+use std::future::Future;
 use std::os::unix::net::UnixStream;
+use std::pin::pin;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Wake};
 
 use dunlin::blocking::{Interest, Limits, profile};
 use dunlin::prelude::*;
@@ -161,36 +166,95 @@ fn end_of_a_runtime_names_a_call_that_runs_on() {
     assert!(said.contains("tests/blocking_remains.rs") && said.contains("runs on, abandoned"), "{said}");
 }
 
+/// The stamps of each call that was profiled while `f` ran: event and time, in the order of the file.
+async fn profiled(f: impl Future<Output = ()>) -> HashMap<u64, Vec<(String, u64)>> {
+    let path = std::env::temp_dir().join(format!("dunlin-profile-test-{}", std::process::id()));
+    let profile = profile::start();
+    f.await;
+    profile.write(&path).unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let mut lines = text.lines();
+    assert_eq!((lines.next(), lines.next()), (Some("dunlin profile 1"), Some("dropped 0")));
+    let mut calls = HashMap::<_, Vec<_>>::new();
+    let mut last = 0;
+    for line in lines {
+        let fields: Vec<_> = line.split(' ').collect();
+        let time = fields[0].parse().unwrap();
+        assert!(last <= time, "{last} is before {line}");
+        last = time;
+        calls.entry(fields[2].parse().unwrap()).or_default().push((fields[1].to_owned(), time));
+    }
+    calls
+}
+
+fn events(stamps: &[(String, u64)]) -> Vec<&str> {
+    stamps.iter().map(|(event, _)| &**event).collect()
+}
+
 #[test]
 fn profile_has_the_stamps_of_each_call() {
     let _alone = alone();
     dunlin::block_on(async {
-        let path = std::env::temp_dir().join(format!("dunlin-profile-test-{}", std::process::id()));
-        let profile = profile::start();
         let (mut began, mut has_begun) = channel();
-        let returned = blocking(|_| 7);
-        let first = returned.pid().as_u64();
-        returned.await.unwrap();
-        let killed = blocking(move |stop| {
-            began.send(()).wait().unwrap();
-            stop.requested().wait()
-        });
-        let second = killed.pid().as_u64();
-        has_begun.recv().await.unwrap();
-        killed.terminate().await;
-        profile.write(&path).unwrap();
+        let (mut returned, mut killed) = (0, 0);
+        let calls = profiled(async {
+            let call = blocking(|_| 7);
+            returned = call.pid().as_u64();
+            call.await.unwrap();
+            let call = blocking(move |stop| {
+                began.send(()).wait().unwrap();
+                stop.requested().wait()
+            });
+            killed = call.pid().as_u64();
+            has_begun.recv().await.unwrap();
+            call.terminate().await;
+        })
+        .await;
         blocking(|_| 8).await.unwrap();
-        let text = std::fs::read_to_string(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
-        let mut lines = text.lines();
-        assert_eq!((lines.next(), lines.next()), (Some("dunlin profile 1"), Some("dropped 0")));
-        let stamps: Vec<Vec<&str>> = lines.map(|line| line.split(' ').collect()).collect();
-        let events: Vec<(u64, &str)> = stamps.iter().map(|stamp| (stamp[2].parse().unwrap(), stamp[1])).collect();
-        let of = |call, events: &[&'static str]| events.iter().map(|event| (call, *event)).collect::<Vec<_>>();
-        let expected =
-            [of(first, &["dispatch", "trigger", "finish"]), of(second, &["dispatch", "trigger", "kill", "finish"])];
-        assert_eq!(events, expected.concat());
-        let times: Vec<u64> = stamps.iter().map(|stamp| stamp[0].parse().unwrap()).collect();
-        assert!(times.is_sorted(), "{times:?}");
+        assert_eq!(calls.len(), 2, "{calls:?}");
+        assert_eq!(events(&calls[&returned]), ["dispatch", "trigger", "finish"]);
+        assert_eq!(events(&calls[&killed]), ["dispatch", "trigger", "kill", "finish"]);
+    });
+}
+
+/// Its wake holds up the question until the flag is up.
+struct WakesLate(AtomicBool);
+
+impl Wake for WakesLate {
+    fn wake(self: Arc<Self>) {
+        while !self.0.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// The call may return before the thread that has asked it goes on.
+#[test]
+fn question_is_stamped_before_the_return_that_it_causes() {
+    let _alone = alone();
+    dunlin::block_on(async {
+        blocking::limit(Limits::default().threads_max(1));
+        let late = Arc::new(WakesLate(AtomicBool::new(false)));
+        let mut killed = 0;
+        let calls = profiled(async {
+            let (waker, (mut began, mut has_begun)) = (late.clone().into(), channel());
+            let call = blocking(move |stop| {
+                let mut requested = pin!(stop.requested());
+                assert!(requested.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+                began.send(()).wait().unwrap();
+                while !stop.asked() {
+                    std::hint::spin_loop();
+                }
+            });
+            killed = call.pid().as_u64();
+            has_begun.recv().await.unwrap();
+            // On the only thread: the first call is over when this one begins.
+            let next = blocking(move |_| late.0.store(true, Ordering::Release));
+            assert!(matches!(call.terminate().await, Ended::Terminated(())));
+            next.await.unwrap();
+        })
+        .await;
+        assert_eq!(events(&calls[&killed]), ["dispatch", "trigger", "kill", "finish"]);
     });
 }

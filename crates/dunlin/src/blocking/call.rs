@@ -405,9 +405,15 @@ impl<R> Call<R> {
     }
 
     fn ask(&self) -> Asked {
+        // Taken before the question: the call may have returned by the time that this thread goes on.
+        let at = profile::now();
         let asked = self.stop.ask();
         match asked {
-            Asked::First => profile::stamp(Event::Kill, self.pid, None),
+            Asked::First => {
+                if let Some(at) = at {
+                    profile::keep(at, Event::Kill, self.pid, None);
+                }
+            }
             Asked::NotStarted => {
                 let start = self.take_start(Stage::Taken);
                 self.pool.forget(std::ptr::from_ref(self).cast());

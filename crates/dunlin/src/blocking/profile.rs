@@ -54,15 +54,23 @@ static RING: Mutex<Option<Ring>> = Mutex::new(None);
 /// Takes a stamp, if there is a profile.
 #[inline]
 pub(crate) fn stamp(event: Event, call: Pid, thread: Option<usize>) {
-    if ON.load(Ordering::Relaxed) {
-        keep(event, call, thread);
+    if let Some(at) = now() {
+        keep(at, event, call, thread);
     }
 }
 
+/// The time, if there is a profile.
+#[inline]
+pub(crate) fn now() -> Option<Instant> {
+    ON.load(Ordering::Relaxed).then(Instant::now)
+}
+
+/// Keeps a stamp of an earlier moment.
 #[cold]
-fn keep(event: Event, call: Pid, thread: Option<usize>) {
+pub(crate) fn keep(at: Instant, event: Event, call: Pid, thread: Option<usize>) {
     if let Some(ring) = &mut *lock(&RING) {
-        let nanoseconds = u64::try_from(ring.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        // A moment before the profile began counts as its beginning.
+        let nanoseconds = u64::try_from(at.saturating_duration_since(ring.began).as_nanos()).unwrap_or(u64::MAX);
         ring.push(Stamp { nanoseconds, call: call.as_u64(), event, thread });
     }
 }
@@ -85,7 +93,10 @@ impl Ring {
         writeln!(to, "{HEADER}")?;
         writeln!(to, "dropped {}", self.dropped)?;
         let (newer, older) = self.stamps.split_at(self.oldest);
-        for Stamp { nanoseconds, call, event, thread } in older.iter().chain(newer) {
+        let mut stamps: Vec<_> = older.iter().chain(newer).collect();
+        // A question is kept after it was asked, with the time before that.
+        stamps.sort_by_key(|stamp| stamp.nanoseconds);
+        for Stamp { nanoseconds, call, event, thread } in stamps {
             write!(to, "{nanoseconds} {event} {call}")?;
             match thread {
                 Some(thread) => writeln!(to, " {thread}")?,
