@@ -7,10 +7,13 @@
 //! interrupted.
 
 use std::io;
+use std::os::unix::thread::JoinHandleExt;
+use std::ptr::null_mut;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use vmm_sys_util::signal::{Killable, SIGRTMAX, SIGRTMIN, register_signal_handler, unblock_signal};
+use libc::{SIGRTMAX, SIGRTMIN};
 
 use super::pool::{Pool, this_thread};
 use super::stop::Stop;
@@ -49,12 +52,41 @@ pub fn set_interrupt_signal(signal: i32) -> io::Result<()> {
 
 /// The signal in use, which is this one if there was none.
 fn signal_or(signal: i32) -> io::Result<i32> {
-    // Without SA_RESTART, so that the system call ends.
-    let install = || register_signal_handler(signal, nothing).map(|()| signal).map_err(|error| error.errno());
-    SIGNAL.get_or_init(install).map_err(io::Error::from_raw_os_error)
+    SIGNAL.get_or_init(|| install(signal).map(|()| signal)).map_err(io::Error::from_raw_os_error)
 }
 
-extern "C" fn nothing(_: i32, _: *mut libc::siginfo_t, _: *mut libc::c_void) {}
+extern "C" fn nothing(_: i32) {}
+
+/// Has the signal do nothing, but for ending the system call that it interrupts.
+fn install(signal: i32) -> Result<(), i32> {
+    // SAFETY: zeros are a `sigaction` with an empty mask and no flags, so without SA_RESTART.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = nothing as *const () as libc::sighandler_t;
+    // SAFETY: the handler does nothing, so it may run at any moment. The system copies `action`.
+    match unsafe { libc::sigaction(signal, &raw const action, null_mut()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL)),
+    }
+}
+
+/// Lets the signal reach this thread, which may have been started with a mask of the program's.
+fn unblock(signal: i32) -> io::Result<()> {
+    // SAFETY: zeros are a set of signals, which the next two calls fill.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `set` lives on this stack, and all three calls only read or write it.
+    let error = unsafe {
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, null_mut())
+    };
+    if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
+}
+
+fn kill(thread: &JoinHandle<()>, signal: i32) {
+    // SAFETY: a thread that has a handle is neither joined nor detached, so its number is its own, also after
+    // its end. The signal has a handler that does nothing.
+    let _ = unsafe { libc::pthread_kill(thread.as_pthread_t(), signal) };
+}
 
 impl Stop {
     /// Does `raw`, one system call that may block, and interrupts it by a signal if the call is asked to
@@ -96,8 +128,7 @@ impl Stop {
             return Err(io::Error::new(io::ErrorKind::Unsupported, text));
         };
         let signal = signal_or(SIGRTMIN() + ABOVE_MIN)?;
-        // Of threads that were started with a mask of the program's.
-        unblock_signal(signal).map_err(|error| io::Error::other(error.to_string()))?;
+        unblock(signal)?;
         let inside = Arc::new(Raw {
             target: Mutex::new(Some(Target { pool: Pool::current(), number, signal })),
             left: Condvar::new(),
@@ -179,9 +210,7 @@ impl Raw {
     fn send(&self, target: Option<&Target>) {
         if let Some(Target { pool, number, signal }) = target {
             // A thread that has just been started is not known yet: next time.
-            pool.with_thread(*number, |thread| {
-                let _ = thread.kill(*signal);
-            });
+            pool.with_thread(*number, |thread| kill(thread, *signal));
         }
     }
 }
