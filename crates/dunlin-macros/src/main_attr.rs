@@ -4,7 +4,10 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::parse::{Parse, ParseStream};
-use syn::{Error, Ident, ItemFn, LitInt, Result, ReturnType, Signature, Token, Type, parse_quote, parse2};
+use syn::punctuated::Punctuated;
+use syn::{
+    Error, Ident, ItemFn, LitInt, Path, Result, ReturnType, Signature, Token, Type, bracketed, parse_quote, parse2,
+};
 
 /// What the function becomes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,8 +31,13 @@ pub(crate) fn expand(role: Role, arguments: TokenStream, function: TokenStream) 
 }
 
 fn try_expand(role: Role, arguments: TokenStream, mut function: ItemFn) -> Result<TokenStream> {
-    let Arguments { workers } = parse2(arguments)?;
+    let Arguments { workers, remote } = parse2(arguments)?;
     let signature = &mut function.sig;
+    if let Some((word, _)) = &remote
+        && (role == Role::Test || signature.ident != "main")
+    {
+        return Err(Error::new(word.span(), "only `main` of a program can run functions in processes"));
+    }
     if signature.asyncness.take().is_none() {
         let what = "the function must be `async`";
         return Err(Error::new_spanned(signature.fn_token, what));
@@ -59,6 +67,13 @@ fn try_expand(role: Role, arguments: TokenStream, mut function: ItemFn) -> Resul
     // The body stays an `async fn`, not a block: its mismatched types are then reported in place.
     let (signature, body) = (&function.sig, &function.block);
     let name = &signature.ident;
+    let remote = remote.map(|(_, functions)| {
+        let functions = functions.iter();
+        quote! {
+            const __REMOTE: &[::dunlin::__rt::RemoteEntry] = &[#(<#functions>::__ENTRY),*];
+            ::dunlin::__rt::serve_processes(__REMOTE);
+        }
+    });
     // Without a runtime a program ends; a test fails, and others run.
     let run = match role {
         Role::Main if name == "main" => quote!(::dunlin::__rt::main(#workers, #name())),
@@ -68,6 +83,7 @@ fn try_expand(role: Role, arguments: TokenStream, mut function: ItemFn) -> Resul
         function.block = parse_quote!({
             #[allow(clippy::unused_async, reason = "a body need not await")]
             async #signature #body
+            #remote
             #run
         });
         return Ok(quote!(#function));
@@ -76,6 +92,7 @@ fn try_expand(role: Role, arguments: TokenStream, mut function: ItemFn) -> Resul
     function.block = parse_quote!({
         #[allow(clippy::unused_async, reason = "a body need not await")]
         async #signature #body
+        #remote
         #[allow(unused_imports, reason = "of the traits only those that fit are used")]
         use ::dunlin::__rt::{ReportBoxed as _, ReportError as _, ReportOther as _, ReportText as _};
         (&&&&::dunlin::__rt::Outcome::new(#run)).report()
@@ -96,12 +113,14 @@ fn reports(role: Role, signature: &Signature) -> bool {
     }
 }
 
-const KNOWN: &str = "only `workers = N` is known";
+const KNOWN: &str = "only `workers = N` and `remote = [function, ..]` are known";
 
 #[derive(Default)]
 struct Arguments {
     /// A `usize` from 1.
     workers: Option<LitInt>,
+    /// The functions of `#[remote]` that processes of the program serve, and the word before them.
+    remote: Option<(Ident, Punctuated<Path, Token![,]>)>,
 }
 
 impl Parse for Arguments {
@@ -109,14 +128,25 @@ impl Parse for Arguments {
         let mut arguments = Self::default();
         while !input.is_empty() {
             let key: Ident = input.parse().map_err(|_| input.error(KNOWN))?;
-            if key != "workers" {
-                return Err(Error::new(key.span(), KNOWN));
+            match key.to_string().as_str() {
+                "workers" if arguments.workers.is_some() => {
+                    return Err(Error::new(key.span(), "`workers` is given twice"));
+                }
+                "workers" => {
+                    input.parse::<Token![=]>()?;
+                    arguments.workers = Some(parse_workers(input)?);
+                }
+                "remote" if arguments.remote.is_some() => {
+                    return Err(Error::new(key.span(), "`remote` is given twice"));
+                }
+                "remote" => {
+                    input.parse::<Token![=]>()?;
+                    let list;
+                    bracketed!(list in input);
+                    arguments.remote = Some((key, Punctuated::parse_terminated(&list)?));
+                }
+                _ => return Err(Error::new(key.span(), KNOWN)),
             }
-            if arguments.workers.is_some() {
-                return Err(Error::new(key.span(), "`workers` is given twice"));
-            }
-            input.parse::<Token![=]>()?;
-            arguments.workers = Some(parse_workers(input)?);
             if !input.is_empty() {
                 input.parse::<Token![,]>()?;
             }
@@ -241,8 +271,34 @@ mod tests {
     }
 
     #[test]
+    fn remote_functions_are_listed() {
+        let found = expand(Role::Main, quote!(remote = [sum, far::away,], workers = 1), MAIN.parse().expect(MAIN));
+        let list = quote!(&[<sum>::__ENTRY, <far::away>::__ENTRY]).to_string();
+        assert!(found.to_string().contains(&list), "{found}");
+    }
+
+    #[test]
+    fn refusals_of_remote_functions() {
+        let twice = refusal_of_arguments("remote = [], remote = []");
+        assert_eq!(twice, ("`remote` is given twice".into(), "remote".into()));
+        let what = "only `main` of a program can run functions in processes";
+        let of_a_test = blame("remote = [f]", |list| try_expand(Role::Test, list, syn::parse_str(MAIN)?));
+        assert_eq!(of_a_test, (what.into(), "remote".into()));
+        let of_another = blame("remote = [f]", |list| {
+            try_expand(
+                Role::Main,
+                list,
+                parse_quote!(
+                    async fn run() {}
+                ),
+            )
+        });
+        assert_eq!(of_another, (what.into(), "remote".into()));
+    }
+
+    #[test]
     fn refusals_of_arguments() {
-        let what = "only `workers = N` is known";
+        let what = KNOWN;
         assert_eq!(refusal_of_arguments("threads = 1"), (what.into(), "threads".into()));
         assert_eq!(refusal_of_arguments("3"), (what.into(), "3".into()));
         assert_eq!(refusal_of_arguments("workers"), ("expected `=`".into(), "".into()));

@@ -3,11 +3,16 @@
 //! What `#[remote] fn sum(n: u64, by: u64) -> u64 { .. }` becomes, with names shortened:
 //!
 //! ```text
+//! enum sum {}                                     // in the namespace of types: `sum` names both
+//! impl sum {
+//!     const ENTRY: Entry = {
+//!         fn sum(n: u64, by: u64) -> u64 { .. }
+//!         fn serve(bytes: &[u8]) -> Result<Vec<u8>, String> { serve(bytes, |(a0, a1,)| sum(a0, a1)) }
+//!         Entry::new(NAME, serve)                 // `#[main(remote = [sum])]` lists it
+//!     };
+//! }
 //! fn sum(a0: u64, a1: u64) -> Remote<u64> {
-//!     fn sum(n: u64, by: u64) -> u64 { .. }
-//!     fn serve(bytes: &[u8]) -> Result<Vec<u8>, String> { serve(bytes, |(a0, a1,)| sum(a0, a1)) }
-//!     submit! { Entry::new(NAME, serve) }     // where the other process finds it
-//!     remote(NAME, &(a0, a1,))                // nothing has run yet
+//!     remote(&sum::ENTRY, &(a0, a1,))             // nothing has run yet
 //! }
 //! ```
 
@@ -44,17 +49,32 @@ pub(crate) fn expand(arguments: TokenStream, function: TokenStream) -> Result<To
     };
     let name = &sig.ident;
     let fresh: Vec<_> = (0..types.len()).map(|number| format_ident!("__argument{number}")).collect();
+    let conditions: Vec<_> = attrs.iter().filter(|attribute| attribute.path().is_ident("cfg")).collect();
     Ok(quote! {
+        #(#conditions)*
+        #[doc(hidden)]
+        #[allow(missing_docs, non_camel_case_types, reason = "it has the name of the function")]
+        #[derive(Debug)]
+        #vis enum #name {}
+
+        #(#conditions)*
+        impl #name {
+            #[doc(hidden)]
+            pub const __ENTRY: ::dunlin::__rt::RemoteEntry = {
+                #sig #block
+                fn __serve(bytes: &[u8]) -> ::core::result::Result<::std::vec::Vec<u8>, ::std::string::String> {
+                    ::dunlin::__rt::serve_remote(bytes, |(#(#fresh,)*): (#(#types,)*)| #name(#(#fresh),*))
+                }
+                ::dunlin::__rt::RemoteEntry::new(
+                    concat!(module_path!(), "::", stringify!(#name), " at ", file!(), ":", line!(), ":", column!()),
+                    __serve,
+                )
+            };
+        }
+
         #(#attrs)*
         #vis fn #name(#(#fresh: #types),*) -> ::dunlin::blocking::Remote<#output> {
-            #sig #block
-            fn __serve(bytes: &[u8]) -> ::core::result::Result<::std::vec::Vec<u8>, ::std::string::String> {
-                ::dunlin::__rt::serve_remote(bytes, |(#(#fresh,)*): (#(#types,)*)| #name(#(#fresh),*))
-            }
-            const __NAME: &str =
-                concat!(module_path!(), "::", stringify!(#name), " at ", file!(), ":", line!(), ":", column!());
-            ::dunlin::__rt::inventory::submit! { ::dunlin::__rt::RemoteEntry::new(__NAME, __serve) }
-            ::dunlin::__rt::remote(__NAME, &(#(#fresh,)*))
+            ::dunlin::__rt::remote(&#name::__ENTRY, &(#(#fresh,)*))
         }
     })
 }

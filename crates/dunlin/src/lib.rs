@@ -159,7 +159,7 @@ pub mod prelude {
 #[doc(hidden)]
 pub mod __rt {
     #[cfg(all(target_os = "linux", feature = "net"))]
-    pub use crate::blocking::process::{RemoteEntry, remote, serve_remote};
+    pub use crate::blocking::process::{RemoteEntry, remote, serve_processes, serve_remote};
     #[cfg(feature = "serde")]
     pub use crate::face::{Read, ReadField, ReadNothing, WriteField, WriteNothing, Written, field_name, travels};
     #[cfg(feature = "rt")]
@@ -173,8 +173,6 @@ pub mod __rt {
     #[cfg(feature = "rt")]
     pub use crate::scope::wired::{named, propagating};
     pub use dunlin_core::__rt::*;
-    #[cfg(all(target_os = "linux", feature = "net"))]
-    pub use inventory;
 }
 
 /// The README's example runs as a test.

@@ -105,8 +105,6 @@ pub fn block_on_workers<F: Future>(workers: Option<usize>, future: F) -> F::Outp
 #[doc(hidden)]
 #[track_caller]
 pub fn main<F: Future>(workers: Option<usize>, future: F) -> F::Output {
-    #[cfg(all(target_os = "linux", feature = "net"))]
-    crate::blocking::process::intercept();
     match try_block_on(workers, future) {
         Ok(output) => output,
         Err(error) => {

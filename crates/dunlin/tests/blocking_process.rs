@@ -82,7 +82,12 @@ mod linux {
         }
     }
 
-    #[dunlin::main]
+    #[dunlin::remote]
+    fn is_not_listed(n: u64) -> u64 {
+        n
+    }
+
+    #[dunlin::main(remote = [sum, panics, exits, hangs, nested, starts_the_program])]
     pub(crate) async fn main() -> Result {
         match std::env::args().nth(1).as_deref() {
             Some("--hello") => {
@@ -106,6 +111,11 @@ mod linux {
         let expected: u64 = large.iter().sum();
         assert_eq!(blocking_process(sum(large, 0)).await??, expected);
         println!("output comes back ok");
+
+        let refused = blocking_process(is_not_listed(7)).await?.unwrap_err();
+        assert!(matches!(refused, ProcessError::NotListed(_)), "{refused}");
+        assert!(refused.to_string().contains("linux::is_not_listed at crates/dunlin/tests"), "{refused}");
+        println!("a function that is not listed is refused ok");
 
         let panicked = blocking_process(panics("krill".to_owned())).await?;
         assert!(matches!(&panicked, Err(ProcessError::Panicked(text)) if text == "no more krill"), "{panicked:?}");

@@ -1,8 +1,8 @@
 //! A function in a process of the operating system, which can always be ended: it is killed. Linux only.
 //!
 //! The process is the program's own executable again. It is told by a variable what to do, and gets a socket
-//! as its standard input; `#[dunlin::main]` looks for both before anything else. The arguments go through the
-//! socket and the output comes back. The process kills its group when the socket closes: so it ends with the
+//! as its standard input; `#[dunlin::main(remote = [..])]` looks for both before anything else, and finds the
+//! function in its list. The arguments go through the socket and the output comes back. The process kills its group when the socket closes: so it ends with the
 //! program that has started it, however that ends.
 
 use std::any::Any;
@@ -14,7 +14,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::process::{Command, ExitStatus};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
 
 use rustix::fs::FileType;
 use serde::Serialize;
@@ -55,8 +55,8 @@ pub enum ProcessError {
     Exited(Option<ExitStatus>),
     /// Arguments or output could not be encoded or decoded.
     Encoding(String),
-    /// This is such a process itself, and its `main` is not `#[dunlin::main]`.
-    NoMain,
+    /// The function of this name is not in the list of `#[dunlin::main(remote = [..])]`, or `main` has none.
+    NotListed(&'static str),
     /// The system did not start it, or the connection with it failed.
     Io(io::Error),
 }
@@ -71,7 +71,9 @@ impl fmt::Display for ProcessError {
                 f.write_str("the process ended without an answer; its status was taken by other code")
             }
             Self::Encoding(why) => write!(f, "the arguments or the output of the process cannot be encoded: {why}"),
-            Self::NoMain => f.write_str("the program cannot run its functions in processes: use `#[dunlin::main]`"),
+            Self::NotListed(name) => {
+                write!(f, "no process was started: add the function {name} to `#[dunlin::main(remote = [..])]`")
+            }
             Self::Io(error) => write!(f, "the process could not be run: {error}"),
         }
     }
@@ -106,7 +108,7 @@ impl From<ProcessError> for crate::Error {
 /// has started is killed with it, but for what has made a group of its own. It ends, too, when this program
 /// does.
 ///
-/// The program must begin with `#[dunlin::main]`. The function finds nothing of this program's state; its
+/// `#[dunlin::main(remote = [..])]` lists the functions that the program may run so. The function finds nothing of this program's state; its
 /// standard input is empty, output and error are the program's. A thread waits for it, as for any blocking
 /// call.
 ///
@@ -128,7 +130,7 @@ impl From<ProcessError> for crate::Error {
 ///     steps
 /// }
 ///
-/// #[dunlin::main]
+/// #[dunlin::main(remote = [collatz])]
 /// async fn main() -> Result {
 ///     println!("{} steps", blocking_process(collatz(27)).await??);
 ///     let endless = blocking_process(collatz(0));
@@ -145,9 +147,9 @@ pub fn blocking_process<R: DeserializeOwned + Send + 'static>(call: Remote<R>) -
 }
 
 fn run<R: DeserializeOwned>(stop: &Stop, call: Remote<R>) -> Result<R, ProcessError> {
-    if is_child() && !SERVES.load(Ordering::Relaxed) {
-        // Else it would start itself for ever.
-        return Err(ProcessError::NoMain);
+    // A program that does not serve the function would run its `main` again, and that would start a process.
+    if find(call.name).is_none() {
+        return Err(ProcessError::NotListed(call.name));
     }
     let arguments = call.arguments.map_err(ProcessError::Encoding)?;
     let (here, there) = UnixStream::pair()?;
@@ -223,8 +225,12 @@ fn exchange(stop: &Stop, mut socket: &UnixStream, arguments: &[u8]) -> io::Resul
     }
 }
 
-/// This process serves a call.
-static SERVES: AtomicBool = AtomicBool::new(false);
+/// The functions of this program that processes serve.
+static LISTED: OnceLock<&'static [RemoteEntry]> = OnceLock::new();
+
+fn find(name: &str) -> Option<&'static RemoteEntry> {
+    LISTED.get()?.iter().find(|entry| entry.name == name)
+}
 
 /// The name of the function for which this process was started, and whether its parent is still there.
 fn asked() -> Option<(String, bool)> {
@@ -235,12 +241,11 @@ fn asked() -> Option<(String, bool)> {
     Some((name.to_owned(), is_there))
 }
 
-fn is_child() -> bool {
-    asked().is_some_and(|(_, parent_is_there)| parent_is_there)
-}
-
-/// Serves the call for which this process was started, and ends it; returns if there is none.
-pub(crate) fn intercept() {
+/// Serves the call for which this process was started, and ends it. In any other process, calls may start
+/// these functions from now on.
+#[doc(hidden)]
+pub fn serve_processes(functions: &'static [RemoteEntry]) {
+    let _ = LISTED.set(functions);
     let Some((name, parent_is_there)) = asked() else { return };
     let is_socket = rustix::fs::fstat(io::stdin().as_fd())
         .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket);
@@ -253,7 +258,6 @@ pub(crate) fn intercept() {
 }
 
 fn serve(name: &str) -> io::Result<()> {
-    SERVES.store(true, Ordering::Relaxed);
     // What it starts itself does not get the socket.
     let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
@@ -268,8 +272,7 @@ fn serve(name: &str) -> io::Result<()> {
         let _ = rustix::process::kill_process_group(rustix::process::getpid(), rustix::process::Signal::KILL);
         std::process::exit(1);
     })?;
-    let entry = inventory::iter::<RemoteEntry>.into_iter().find(|entry| entry.name == name);
-    let answer = match entry.map(|entry| catch_unwind(AssertUnwindSafe(|| (entry.serve)(&arguments)))) {
+    let answer = match find(name).map(|entry| catch_unwind(AssertUnwindSafe(|| (entry.serve)(&arguments)))) {
         Some(Ok(Ok(output))) => [vec![OK], output].concat(),
         Some(Ok(Err(wrong))) => [vec![WRONG], wrong.into_bytes()].concat(),
         Some(Err(panic)) => [vec![PANICKED], text_of(&*panic).into_bytes()].concat(),
@@ -300,13 +303,11 @@ impl RemoteEntry {
     }
 }
 
-inventory::collect!(RemoteEntry);
-
 /// What such a function returns.
 #[doc(hidden)]
-pub fn remote<A: Serialize, R>(name: &'static str, arguments: &A) -> Remote<R> {
+pub fn remote<A: Serialize, R>(entry: &RemoteEntry, arguments: &A) -> Remote<R> {
     let arguments = postcard::to_stdvec(arguments).map_err(|error| error.to_string());
-    Remote { name, arguments, output: PhantomData }
+    Remote { name: entry.name, arguments, output: PhantomData }
 }
 
 /// What such a function does in the other process.
