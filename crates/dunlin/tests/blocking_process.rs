@@ -1,6 +1,8 @@
 //! Functions in processes of their own. A program, not a test of the harness, since it is started again for
 //! each call.
 
+#![forbid(unsafe_code)]
+
 #[cfg(not(target_os = "linux"))]
 fn main() {}
 

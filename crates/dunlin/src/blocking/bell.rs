@@ -49,15 +49,12 @@ impl Bells {
         self.groups.retain(|other| *other != leader);
     }
 
+    /// The bell. After a question it may be silent: the call looks before it waits.
     pub(super) fn bell(&mut self) -> io::Result<Arc<Bell>> {
         if let Some(bell) = &self.bell {
             return Ok(bell.clone());
         }
-        let bell = Arc::new(Bell::new()?);
-        if self.rung {
-            bell.ring();
-        }
-        Ok(self.bell.insert(bell).clone())
+        Ok(self.bell.insert(Arc::new(Bell::new()?)).clone())
     }
 
     pub(super) fn add_socket(&mut self, socket: OwnedFd) -> u64 {

@@ -311,12 +311,17 @@ impl Pool {
         OWN.with_borrow(Clone::clone).unwrap_or_else(|| PROGRAM.get_or_init(|| Self::new(|| {})).clone())
     }
 
-    pub(crate) fn set_limits(&self, limits: Limits) {
+    pub(crate) fn set_limits(self: &Arc<Self>, limits: Limits) {
         let mut state = lock(&self.state);
         state.limits = limits;
+        let begins = if state.queue.is_empty() { Vec::new() } else { state.begin() };
         let woken = state.take_woken();
         drop(state);
         wake(woken);
+        for number in begins {
+            // Without a thread, `start` has cancelled the calls.
+            let _ = self.start(number);
+        }
     }
 
     /// Has a thread run `job`, now or when one is free. `Ok(true)`: it is queued.

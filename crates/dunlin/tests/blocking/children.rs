@@ -170,6 +170,28 @@ fn child_that_other_code_has_reaped_ends_with_an_unknown_status() {
     });
 }
 
+/// Its number may be another group's, so the members that are left are not killed.
+#[test]
+fn group_whose_leader_other_code_has_reaped_is_left_alone() {
+    on(1, async {
+        let call = blocking(|stop| {
+            let mut shell = Command::new("sh");
+            let mut child =
+                stop.command(shell.args(["-c", "sleep 1000 > /dev/null & echo $!"]).stdout(Stdio::piped())).unwrap();
+            let mut line = String::new();
+            child.stdout.take().unwrap().read_to_string(&mut line).unwrap();
+            let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+            rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).unwrap();
+            drop(child);
+            line.trim().parse().unwrap()
+        });
+        let member: u32 = call.await.unwrap();
+        assert!(runs(member));
+        let pid = rustix::process::Pid::from_raw(i32::try_from(member).unwrap()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    });
+}
+
 #[test]
 fn program_that_is_not_there_is_an_error() {
     on(1, async {

@@ -240,6 +240,51 @@ fn room_that_is_dropped_is_passed_on() {
     });
 }
 
+/// A process that waits for room: it is woken, not polled by the test.
+async fn waits_for_room() -> Process<()> {
+    let process = spawn(async { drop(blocking::room().await) });
+    until_waits(process.pid(), Doing::Room).await;
+    process
+}
+
+#[test]
+fn process_that_waits_for_room_is_woken_by_each_way_to_it() {
+    with_queue(1, async |gate, _busy| {
+        // A call leaves the queue.
+        let queued = blocking(|_| 1);
+        let waiting = waits_for_room().await;
+        drop(queued);
+        waiting.await.unwrap();
+        // A place is not used.
+        let place = blocking::room().await;
+        let waiting = waits_for_room().await;
+        drop(place);
+        waiting.await.unwrap();
+        // The first in the line has been woken, and goes.
+        let place = blocking::room().await;
+        let mut first = blocking::room();
+        assert!(poll(&mut first).is_pending());
+        let waiting = waits_for_room().await;
+        drop(place);
+        drop(first);
+        waiting.await.unwrap();
+        // The bound is raised.
+        let place = blocking::room().await;
+        let waiting = waits_for_room().await;
+        blocking::limit(Limits::default().threads_max(1).queue_max(2));
+        waiting.await.unwrap();
+        drop(place);
+        // A call begins.
+        let queued = [blocking(|_| 1), blocking::room().await.blocking(|_| 2)];
+        let waiting = waits_for_room().await;
+        gate.open();
+        waiting.await.unwrap();
+        for call in queued {
+            call.await.unwrap();
+        }
+    });
+}
+
 #[test]
 fn room_is_a_branch() {
     with_queue(1, async |gate, _busy| {
@@ -277,6 +322,7 @@ fn bound_that_is_raised_starts_threads() {
         let second = gate.call();
         until_waits(second.pid(), Doing::Thread).await;
         blocking::limit(Limits::default().threads_max(4));
+        gate.until_came(2).await;
         let third = gate.call();
         gate.until_came(3).await;
         gate.open();
