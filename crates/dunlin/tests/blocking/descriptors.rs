@@ -81,6 +81,27 @@ fn question_before_a_wait_ends_it_at_once() {
     });
 }
 
+/// The thread wakes when both have come: the question counts. (A fault there shows in most rounds.)
+#[test]
+fn question_counts_more_than_a_descriptor_that_becomes_ready() {
+    on(2, async {
+        for _ in 0..TIMES {
+            let (here, mut there) = pair();
+            let _stays_open = here.try_clone().unwrap();
+            let call = blocking(move |stop| stop.ready(&here, Interest::Read).unwrap());
+            until_waits(call.pid(), Doing::Ready).await;
+            let mut ending = call.terminate();
+            let asked = super::poll(&mut ending);
+            there.write_all(b".").unwrap();
+            let ended = match asked {
+                std::task::Poll::Ready(ended) => ended,
+                std::task::Poll::Pending => ending.await,
+            };
+            assert!(matches!(ended, Ended::Terminated(Readiness::Asked)), "{ended:?}");
+        }
+    });
+}
+
 /// Two readers: both are told, one is faster, the other asks again.
 #[test]
 fn faster_reader_makes_the_other_ask_again() {
