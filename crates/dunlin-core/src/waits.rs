@@ -164,7 +164,7 @@ pub enum Doing {
     Thread,
     /// For room for a blocking call.
     Room,
-    /// For a descriptor to be ready, within a blocking call.
+    /// For a descriptor to be ready: a socket, or within a blocking call.
     Ready,
 }
 

@@ -200,7 +200,8 @@ pub fn bundle(input: TokenStream) -> TokenStream {
 /// `workers = N`, a whole number from 1: how many threads run processes. Without it, the runtime
 /// decides.
 ///
-/// `remote = [f, g]` (Linux): the functions of [`#[remote]`](macro@remote) that the program runs in processes.
+/// `remote = [f, g]` (Linux): the functions of [`#[remote]`](macro@remote) that the program runs in
+/// processes.
 ///
 /// # Examples
 ///
@@ -329,8 +330,8 @@ pub fn process(arguments: TokenStream, function: TokenStream) -> TokenStream {
 /// `dunlin::blocking::blocking_process`.
 ///
 /// Calling it runs nothing: it gives the call as a value. Arguments and output are encoded, so they have
-/// serde's traits. [`#[main]`](macro@main) lists the functions that the program runs so. The function's name is
-/// that of a hidden type, too.
+/// serde's traits. [`#[main]`](macro@main) lists the functions that the program runs so. The function's name
+/// is that of a hidden type, too.
 ///
 /// # What is refused
 ///

@@ -28,6 +28,7 @@
 //! - [`Scope`], [`process`](macro@process): named channels that processes join by themselves, and waiting for
 //!   those processes;
 //! - [`blocking`](blocking()), [`Stop`], [`mod@blocking`]: calls that block, on threads of their own;
+//! - [`io`]: sockets and files, whose operations are branches of a choice;
 //! - [`Node`](node::Node), [`node`]: the program as a member of an application, and channels, calls and
 //!   bundles by name between programs;
 //! - [`Bundle`](macro@Bundle), [`ToServer`], [`ToClient`], [`Call`]: channels that belong together, as a
@@ -54,6 +55,8 @@ pub mod blocks;
 pub mod config;
 mod error;
 mod face;
+#[cfg(feature = "io")]
+pub mod io;
 #[cfg(feature = "rt")]
 mod lock;
 #[cfg(feature = "net")]

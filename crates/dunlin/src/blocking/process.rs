@@ -2,8 +2,8 @@
 //!
 //! The process is the program's own executable again. It is told by a variable what to do, and gets a socket
 //! as its standard input; `#[dunlin::main(remote = [..])]` looks for both before anything else, and finds the
-//! function in its list. The arguments go through the socket and the output comes back. The process kills its group when the socket closes: so it ends with the
-//! program that has started it, however that ends.
+//! function in its list. The arguments go through the socket and the output comes back. The process kills its
+//! group when the socket closes: so it ends with the program that has started it, however that ends.
 
 use std::any::Any;
 use std::fmt;
@@ -108,9 +108,9 @@ impl From<ProcessError> for crate::Error {
 /// has started is killed with it, but for what has made a group of its own. It ends, too, when this program
 /// does.
 ///
-/// `#[dunlin::main(remote = [..])]` lists the functions that the program may run so. The function finds nothing of this program's state; its
-/// standard input is empty, output and error are the program's. A thread waits for it, as for any blocking
-/// call.
+/// `#[dunlin::main(remote = [..])]` lists the functions that the program may run so. The function finds
+/// nothing of this program's state; its standard input is empty, output and error are the program's. A thread
+/// waits for it, as for any blocking call.
 ///
 /// # Panics
 /// Outside a tokio runtime.

@@ -1,0 +1,277 @@
+//! A connection: what it reads, writes, and how it closes.
+
+use std::future::Future;
+use std::io;
+use std::panic::Location;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+
+use super::address::Address;
+use super::operation::{Action, IoOperation};
+use super::stream::Stream;
+
+/// A stream of bytes from and to a peer: a TCP or unix socket.
+///
+/// It is a value, without a channel or a process. It has no buffer either: while nothing comes it costs no
+/// memory beyond its socket, and small writes are sent as they are. Dropping it closes it, at once.
+///
+/// # Examples
+/// ```
+/// use dunlin::io::{Bytes, tcp};
+/// use dunlin::prelude::*;
+/// # dunlin::block_on(async {
+/// let mut listener = tcp::listen("127.0.0.1:0").await?;
+/// let mut client = tcp::connect(listener.address()?.to_string()).await?;
+/// let mut server = listener.accept().await?;
+/// client.write_all(&mut Bytes::from("krill")).await?;
+/// client.finish()?;
+/// let (_tx, mut rx) = channel::<u8>();
+/// alt! {
+///     piece = server.read(4096) => assert_eq!(piece?, "krill"),
+///     n = rx.recv() => panic!("{n:?}"),
+/// }
+/// assert!(server.read(4096).await?.is_empty(), "the client has ended");
+/// # Ok::<(), Error>(())
+/// # }).unwrap();
+/// ```
+#[derive(Debug)]
+pub struct Connection {
+    stream: Stream,
+}
+
+impl Connection {
+    pub(super) fn new(stream: Stream) -> Self {
+        Self { stream }
+    }
+
+    /// Reads one piece of at most `max` bytes: what there is, or an empty one when the peer has ended.
+    ///
+    /// # Errors
+    /// Those of the system, and [`TimedOut`](io::ErrorKind::TimedOut) at a deadline.
+    ///
+    /// # Cancel safety
+    /// Dropped, not chosen, or after its deadline, it has taken no byte.
+    ///
+    /// # Panics
+    /// If `max` is zero.
+    #[track_caller]
+    pub fn read(&mut self, max: usize) -> Read<'_> {
+        read(&self.stream, max)
+    }
+
+    /// Writes as much of `bytes` as the system takes at once, takes that from `bytes`, and gives its length.
+    /// Empty ones are written at once: `0`.
+    ///
+    /// # Errors
+    /// Those of the system, and [`TimedOut`](io::ErrorKind::TimedOut) at a deadline.
+    ///
+    /// # Cancel safety
+    /// Dropped, not chosen, or after its deadline, it has written nothing.
+    #[track_caller]
+    pub fn write<'a>(&'a mut self, bytes: &'a mut Bytes) -> Write<'a> {
+        write(&self.stream, bytes)
+    }
+
+    /// Writes all of `bytes`, piece by piece.
+    ///
+    /// # Errors
+    /// Those of the system. What was not written is in `bytes`.
+    ///
+    /// # Cancel safety
+    /// Dropped, it has written what is gone from `bytes`. To bound it in time, bound each
+    /// [`write`](Self::write).
+    #[track_caller]
+    pub fn write_all<'a>(&'a mut self, bytes: &'a mut Bytes) -> impl Future<Output = io::Result<()>> + 'a {
+        write_all(&self.stream, bytes)
+    }
+
+    /// Sends the end of what this side writes. The peer may go on writing, and this side reading. Does not
+    /// wait.
+    ///
+    /// # Errors
+    /// Those of the system. A connection that is no more has none.
+    pub fn finish(&mut self) -> io::Result<()> {
+        self.stream.finish()
+    }
+
+    /// Ends what this side writes and waits until the peer has ended, too. What still comes until then is
+    /// discarded, and counted.
+    ///
+    /// A socket that is closed while bytes come is reset, and the peer may lose the last bytes that were
+    /// written to it. This does not happen after a close. A peer may never end: give it a deadline.
+    ///
+    /// # Errors
+    /// Those of the system, and [`TimedOut`](io::ErrorKind::TimedOut) at a deadline.
+    ///
+    /// # Cancel safety
+    /// Once polled, the end was sent, also if it is not chosen or its deadline passes. It can be done again.
+    #[track_caller]
+    pub fn close(&mut self) -> Close<'_> {
+        IoOperation::new(Closing { stream: &self.stream, ended: false, discarded: 0 })
+    }
+
+    /// Both directions, to read and write at once: in two branches of a choice, or of a `par!`.
+    pub fn split(&mut self) -> (Reader<'_>, Writer<'_>) {
+        (Reader { stream: &self.stream }, Writer { stream: &self.stream })
+    }
+
+    /// The address of this side.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn address(&self) -> io::Result<Address> {
+        self.stream.address()
+    }
+
+    /// The address of the peer.
+    ///
+    /// # Errors
+    /// Those of the system; a connection that was reset has no peer.
+    pub fn peer(&self) -> io::Result<Address> {
+        self.stream.peer()
+    }
+
+    pub(super) fn reset(self) {
+        self.stream.reset();
+    }
+}
+
+/// What a [connection](Connection::split) reads.
+#[derive(Debug)]
+pub struct Reader<'a> {
+    stream: &'a Stream,
+}
+
+impl Reader<'_> {
+    /// As [`Connection::read`].
+    ///
+    /// # Panics
+    /// If `max` is zero.
+    #[track_caller]
+    pub fn read(&mut self, max: usize) -> Read<'_> {
+        read(self.stream, max)
+    }
+}
+
+/// What a [connection](Connection::split) writes.
+#[derive(Debug)]
+pub struct Writer<'a> {
+    stream: &'a Stream,
+}
+
+impl Writer<'_> {
+    /// As [`Connection::write`].
+    #[track_caller]
+    pub fn write<'a>(&'a mut self, bytes: &'a mut Bytes) -> Write<'a> {
+        write(self.stream, bytes)
+    }
+
+    /// As [`Connection::write_all`].
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    pub fn write_all<'a>(&'a mut self, bytes: &'a mut Bytes) -> impl Future<Output = io::Result<()>> + 'a {
+        write_all(self.stream, bytes)
+    }
+
+    /// As [`Connection::finish`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn finish(&mut self) -> io::Result<()> {
+        self.stream.finish()
+    }
+}
+
+/// The operation of [`Connection::read`].
+pub type Read<'a> = IoOperation<Reading<'a>>;
+
+/// The operation of [`Connection::write`].
+pub type Write<'a> = IoOperation<Writing<'a>>;
+
+/// The operation of [`Connection::close`].
+pub type Close<'a> = IoOperation<Closing<'a>>;
+
+#[track_caller]
+fn read(stream: &Stream, max: usize) -> Read<'_> {
+    assert!(max > 0, "a read of no bytes would look like the end");
+    IoOperation::new(Reading { stream, max })
+}
+
+#[track_caller]
+fn write<'a>(stream: &'a Stream, bytes: &'a mut Bytes) -> Write<'a> {
+    IoOperation::new(Writing { stream, bytes })
+}
+
+#[track_caller]
+fn write_all<'a>(stream: &'a Stream, bytes: &'a mut Bytes) -> impl Future<Output = io::Result<()>> + 'a {
+    // An `async fn` does not know its caller.
+    let made = Location::caller();
+    async move {
+        while !bytes.is_empty() {
+            IoOperation::made_at(Writing { stream, bytes }, made).await?;
+        }
+        Ok(())
+    }
+}
+
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Reading<'a> {
+    stream: &'a Stream,
+    max: usize,
+}
+
+impl Action for Reading<'_> {
+    type Output = Bytes;
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        self.stream.poll_read(self.max, cx)
+    }
+}
+
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Writing<'a> {
+    stream: &'a Stream,
+    bytes: &'a mut Bytes,
+}
+
+impl Action for Writing<'_> {
+    type Output = usize;
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.stream.poll_write(self.bytes, cx)
+    }
+}
+
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Closing<'a> {
+    stream: &'a Stream,
+    ended: bool,
+    discarded: u64,
+}
+
+/// What is discarded is read in pieces of this many bytes.
+const DISCARDED_MAX: usize = 16 << 10;
+
+impl Action for Closing<'_> {
+    type Output = u64;
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<u64>> {
+        if !std::mem::replace(&mut self.ended, true) {
+            self.stream.finish()?;
+        }
+        // Each piece takes from the task's budget, so a peer that floods does not hold it up.
+        loop {
+            let piece = ready!(self.stream.poll_read(DISCARDED_MAX, cx))?;
+            if piece.is_empty() {
+                return Poll::Ready(Ok(self.discarded));
+            }
+            self.discarded += piece.len() as u64;
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Sockets, files and the like: values whose operations are awaited, have deadlines, and are branches of a
+//! choice.
+//!
+//! A [`Connection`] reads, writes and closes, without a channel or a process, so an idle one costs what its
+//! socket costs. A [`Listener`] receives connections. Where channels fit better, [`Connection::into_ends`]
+//! and [`Listener::into_receiver`] make ordinary ends and a process that serves them. Such ends may go to
+//! other nodes; the descriptor stays.
+//!
+//! A read that was not chosen in a choice, or whose deadline has passed, has taken no byte; a write has
+//! written none; an accept has taken no connection.
+//!
+//! # Which means are used
+//!
+//! | what | made by | waits by | why |
+//! |---|---|---|---|
+//! | TCP | [`tcp`] | tokio | a read by a blocking call takes 1.2 to 15 times as long |
+//! | unix sockets | [`unix`] | tokio | the same |
+//! | UDP | [`udp`] | tokio | the same |
+//! | files | [`file`](mod@file) | [blocking calls](mod@crate::blocking) | files are always "ready", and wait for the disk |
+//!
+//! Names of hosts are looked up on tokio's own pool of threads.
+//!
+//! # Examples
+//! An echo server, with a deadline for each client that is silent:
+//! ```no_run
+//! use dunlin::io::{Connection, tcp};
+//! use dunlin::prelude::*;
+//!
+//! async fn echo(mut connection: Connection) -> Result {
+//!     loop {
+//!         let mut piece = connection.read(4096).within(Duration::from_secs(10)).await?;
+//!         if piece.is_empty() {
+//!             return Ok(()); // the client has ended
+//!         }
+//!         connection.write_all(&mut piece).await?;
+//!     }
+//! }
+//!
+//! #[dunlin::main]
+//! async fn main() -> Result {
+//!     let mut listener = tcp::listen("127.0.0.1:7000").await?;
+//!     loop {
+//!         drop(spawn(echo(listener.accept().await?)));
+//!     }
+//! }
+//! ```
+
+mod address;
+mod connection;
+mod ends;
+pub mod file;
+mod listener;
+mod operation;
+mod stream;
+pub mod tcp;
+pub mod udp;
+#[cfg(unix)]
+pub mod unix;
+
+pub use address::Address;
+pub use bytes::Bytes;
+pub use connection::{Close, Connection, Read, Reader, Write, Writer};
+pub use ends::Ends;
+pub use listener::{Accept, Listener};
+pub use operation::IoOperation;

@@ -1,0 +1,104 @@
+//! A stream socket of any kind.
+
+use std::io;
+use std::net::Shutdown;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use socket2::SockRef;
+use tokio::net::TcpStream;
+#[cfg(unix)]
+use tokio::net::UnixStream;
+
+use super::address::Address;
+
+/// All of its methods take `&self`, since the system lets one side read while the other one writes.
+#[derive(Debug)]
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    #[cfg(unix)]
+    Unix(UnixStream),
+}
+
+/// Does the same with each kind.
+macro_rules! each {
+    ($stream:expr, $socket:ident => $does:expr) => {
+        match $stream {
+            Stream::Tcp($socket) => $does,
+            #[cfg(unix)]
+            Stream::Unix($socket) => $does,
+        }
+    };
+}
+
+impl Stream {
+    /// Reads one piece of 1 to `max` bytes, or none at the end. No memory is taken before there is something.
+    pub(super) fn poll_read(&self, max: usize, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        loop {
+            ready!(each!(self, socket => socket.poll_read_ready(cx)))?;
+            let mut piece = BytesMut::with_capacity(max);
+            let mut room = (&mut piece).limit(max);
+            match each!(self, socket => socket.try_read_buf(&mut room)) {
+                // It would keep all of its room alive.
+                Ok(read) if read < max / 2 => return Poll::Ready(Ok(Bytes::copy_from_slice(&piece))),
+                Ok(_) => return Poll::Ready(Ok(piece.freeze())),
+                // Another reader was faster, or it was ready before.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    /// Writes as much as the system takes at once, and takes that from `bytes`.
+    pub(super) fn poll_write(&self, bytes: &mut Bytes, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if bytes.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        loop {
+            ready!(each!(self, socket => socket.poll_write_ready(cx)))?;
+            match each!(self, socket => socket.try_write(bytes)) {
+                Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Ok(written) => {
+                    bytes.advance(written);
+                    return Poll::Ready(Ok(written));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    /// Sends the end of what this side writes.
+    pub(super) fn finish(&self) -> io::Result<()> {
+        match each!(self, socket => SockRef::from(socket).shutdown(Shutdown::Write)) {
+            // The connection has been reset, or closed by both sides: the peer awaits nothing.
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Has the connection reset, not closed, when this is dropped: the peer does not take it for an end. Unix
+    /// sockets know no reset.
+    pub(super) fn reset(self) {
+        if let Self::Tcp(socket) = &self {
+            let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
+        }
+    }
+
+    pub(super) fn address(&self) -> io::Result<Address> {
+        match self {
+            Self::Tcp(socket) => socket.local_addr().map(Address::Tcp),
+            #[cfg(unix)]
+            Self::Unix(socket) => socket.local_addr().map(Address::from),
+        }
+    }
+
+    pub(super) fn peer(&self) -> io::Result<Address> {
+        match self {
+            Self::Tcp(socket) => socket.peer_addr().map(Address::Tcp),
+            #[cfg(unix)]
+            Self::Unix(socket) => socket.peer_addr().map(Address::from),
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! TCP sockets.
+
+use std::io;
+
+use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
+
+use super::connection::Connection;
+use super::listener::{Listener, Socket};
+use super::stream::Stream;
+
+/// Listens at an address of this machine: `host:port`, or a [`SocketAddr`](std::net::SocketAddr). Port 0 is
+/// any free one, which [`Listener::address`] gives.
+///
+/// # Errors
+/// Those of the system: [`AddrInUse`](io::ErrorKind::AddrInUse) if the port is taken.
+///
+/// # Panics
+/// Outside a tokio runtime.
+pub async fn listen(address: impl ToSocketAddrs) -> io::Result<Listener> {
+    TcpListener::bind(address).await.map(|listener| Listener::new(Socket::Tcp(listener)))
+}
+
+/// Connects to `host:port`, or to a [`SocketAddr`](std::net::SocketAddr). Of several addresses of a host the
+/// first one that answers is taken.
+///
+/// It has no deadline but the system's, of minutes: make it a branch with [`future`](crate::future) beside a
+/// [`sleep`](crate::sleep()).
+///
+/// # Errors
+/// Those of the system: [`ConnectionRefused`](io::ErrorKind::ConnectionRefused) if nothing listens there.
+///
+/// # Cancel safety
+/// Dropped, it has no connection.
+///
+/// # Panics
+/// Outside a tokio runtime.
+pub async fn connect(address: impl ToSocketAddrs) -> io::Result<Connection> {
+    let stream = TcpStream::connect(address).await?;
+    // A connection has no buffer, so what is written is whole: it need not wait for more.
+    stream.set_nodelay(true)?;
+    Ok(Connection::new(Stream::Tcp(stream)))
+}

@@ -1,0 +1,60 @@
+//! Unix sockets. Unix only.
+
+use std::io;
+use std::path::Path;
+
+use tokio::net::{UnixListener, UnixStream};
+
+use super::connection::Connection;
+use super::listener::{Listener, Socket};
+use super::stream::Stream;
+
+/// Listens at a path, where it makes a socket. The file stays when the listener is dropped.
+///
+/// # Errors
+/// Those of the system: [`AddrInUse`](io::ErrorKind::AddrInUse) if there is a file, though nothing may listen
+/// there any more.
+///
+/// # Panics
+/// Outside a tokio runtime.
+pub fn listen(path: impl AsRef<Path>) -> io::Result<Listener> {
+    UnixListener::bind(path).map(|listener| Listener::new(Socket::Unix(listener)))
+}
+
+/// Connects to the socket at a path.
+///
+/// # Errors
+/// Those of the system: [`NotFound`](io::ErrorKind::NotFound) if there is none,
+/// [`ConnectionRefused`](io::ErrorKind::ConnectionRefused) if nothing listens there.
+///
+/// # Cancel safety
+/// Dropped, it has no connection.
+///
+/// # Panics
+/// Outside a tokio runtime.
+pub async fn connect(path: impl AsRef<Path>) -> io::Result<Connection> {
+    UnixStream::connect(path).await.map(|stream| Connection::new(Stream::Unix(stream)))
+}
+
+/// Two connections that are each other's peer.
+///
+/// # Errors
+/// Those of the system.
+///
+/// # Panics
+/// Outside a tokio runtime.
+///
+/// # Examples
+/// ```
+/// use dunlin::io::{Bytes, unix};
+/// # dunlin::block_on(async {
+/// let (mut here, mut there) = unix::pair()?;
+/// here.write_all(&mut Bytes::from("krill")).await?;
+/// assert_eq!(there.read(4096).await?, "krill");
+/// # Ok::<(), dunlin::Error>(())
+/// # }).unwrap();
+/// ```
+pub fn pair() -> io::Result<(Connection, Connection)> {
+    let (here, there) = UnixStream::pair()?;
+    Ok((Connection::new(Stream::Unix(here)), Connection::new(Stream::Unix(there))))
+}

@@ -1,0 +1,228 @@
+//! Reads, writes and closes.
+
+use std::io::ErrorKind;
+
+use dunlin::io::{Bytes, tcp};
+use dunlin::prelude::*;
+use dunlin::waits::{self, Doing};
+
+use super::{LARGE, large, pairs, poll, read_all, until_waits};
+
+#[test]
+fn what_is_written_is_read_and_then_the_end() {
+    dunlin::block_on(async {
+        for (mut here, mut there) in pairs().await {
+            here.write_all(&mut Bytes::from("krill")).await.unwrap();
+            assert_eq!(there.read(3).await.unwrap(), "kri", "at most so many");
+            assert_eq!(there.read(4096).await.unwrap(), "ll", "what there is");
+            here.finish().unwrap();
+            here.finish().unwrap();
+            assert!(there.read(1).await.unwrap().is_empty());
+            // The other direction goes on.
+            there.write_all(&mut Bytes::from("squid")).await.unwrap();
+            assert_eq!(here.read(4096).await.unwrap(), "squid");
+            drop(there);
+            assert!(here.read(1).await.unwrap().is_empty());
+        }
+    });
+}
+
+#[test]
+fn write_takes_what_the_system_takes_and_leaves_the_rest() {
+    dunlin::block_on(async {
+        for (mut here, mut there) in pairs().await {
+            let mut bytes = large();
+            let written = here.write(&mut bytes).await.unwrap();
+            assert!(0 < written && written < LARGE);
+            assert_eq!(bytes, large()[written..]);
+            let (done, read) = par!(
+                async {
+                    here.write_all(&mut bytes).await.unwrap();
+                    here.finish()
+                },
+                async { read_all(&mut there).await }
+            );
+            done.unwrap();
+            assert!(bytes.is_empty());
+            assert!(read.unwrap() == large());
+            assert_eq!(here.write(&mut bytes).await.unwrap(), 0, "nothing is written at once");
+        }
+    });
+}
+
+#[test]
+fn read_that_is_not_chosen_has_taken_nothing() {
+    dunlin::block_on(async {
+        for (mut here, mut there) in pairs().await {
+            let (mut tx, mut rx) = channel_with(fifo(1));
+            tx.send(7).await.unwrap();
+            let mut read = here.read(4096);
+            assert!(poll(&mut read).is_pending());
+            there.write_all(&mut Bytes::from("krill")).await.unwrap();
+            alt! { biased;
+                n = rx.recv() => assert_eq!(n, Ok(7)),
+                piece = &mut read => panic!("{piece:?}"),
+            }
+            drop(read);
+            alt! {
+                n = rx.recv() => panic!("{n:?}"),
+                piece = here.read(4096) => assert_eq!(piece.unwrap(), "krill"),
+            }
+        }
+    });
+}
+
+/// The system takes no more: one write waits, and then another branch is chosen.
+#[test]
+fn write_that_is_not_chosen_has_written_nothing() {
+    dunlin::block_on(async {
+        for (mut here, mut there) in pairs().await {
+            let mut bytes = large();
+            while poll(&mut here.write(&mut bytes)).is_ready() {}
+            let written = LARGE - bytes.len();
+            let (mut tx, mut rx) = channel_with(fifo(1));
+            tx.send(7).await.unwrap();
+            let mut more = Bytes::from("krill");
+            alt! { biased;
+                written = here.write(&mut more) => panic!("{written:?}"),
+                n = rx.recv() => assert_eq!(n, Ok(7)),
+            }
+            let timed_out = here.write(&mut more).within(Duration::ZERO).await.unwrap_err();
+            assert_eq!((timed_out.kind(), &*more), (ErrorKind::TimedOut, &b"krill"[..]));
+            here.finish().unwrap();
+            assert_eq!(read_all(&mut there).await.unwrap().len(), written);
+        }
+    });
+}
+
+#[test]
+fn both_directions_are_branches_of_one_choice() {
+    dunlin::block_on(async {
+        for (mut here, mut there) in pairs().await {
+            let mut bytes = large();
+            let (mut reader, mut writer) = here.split();
+            while poll(&mut writer.write(&mut bytes)).is_ready() {}
+            there.write_all(&mut Bytes::from("krill")).await.unwrap();
+            alt! {
+                piece = reader.read(4096) => assert_eq!(piece.unwrap(), "krill"),
+                written = writer.write(&mut bytes) => panic!("{written:?}"),
+            }
+            there.read(64 << 10).await.unwrap();
+            while bytes.len() > LARGE / 2 {
+                alt! {
+                    piece = reader.read(4096) => panic!("{piece:?}"),
+                    written = writer.write(&mut bytes) => assert_ne!(written.unwrap(), 0),
+                    piece = there.read(64 << 10) => assert!(!piece.unwrap().is_empty()),
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn operations_have_deadlines_and_are_shown() {
+    dunlin::block_on(async {
+        for (mut here, mut there) in pairs().await {
+            let timed_out = here.read(1).within(Duration::from_millis(1)).await.unwrap_err();
+            assert_eq!(timed_out.kind(), ErrorKind::TimedOut);
+            let process = spawn(async move { here.read(4096).await.map(|piece| (piece, here)) });
+            until_waits(process.pid()).await;
+            let all = waits::snapshot();
+            let line = all.iter().find(|wait| wait.who == process.pid()).unwrap();
+            assert_eq!(line.doing, Doing::Ready);
+            assert!(line.to_string().contains("connections.rs"), "{line}");
+            let pid = process.pid();
+            there.write_all(&mut Bytes::from("krill")).await.unwrap();
+            let (piece, _here) = process.await.unwrap().unwrap();
+            assert_eq!(piece, "krill");
+            let process = spawn(async move { there.write_all(&mut large()).await });
+            until_waits(process.pid()).await;
+            let all = waits::snapshot();
+            let line = all.iter().find(|wait| wait.who == process.pid()).unwrap();
+            assert!(line.to_string().contains("connections.rs"), "{line}");
+            assert!(!waits::snapshot().iter().any(|wait| wait.who == pid));
+        }
+    });
+}
+
+#[test]
+fn close_waits_for_the_end_of_the_peer_and_counts_what_it_discards() {
+    dunlin::block_on(async {
+        for (mut here, mut there) in pairs().await {
+            let mut close = here.close();
+            assert!(poll(&mut close).is_pending());
+            assert!(there.read(1).await.unwrap().is_empty(), "it has sent the end");
+            there.write_all(&mut Bytes::from("krill")).await.unwrap();
+            let timed_out = close.within(Duration::from_millis(1)).await;
+            assert_eq!(timed_out.unwrap_err().kind(), ErrorKind::TimedOut);
+            there.write_all(&mut Bytes::from("squid")).await.unwrap();
+            drop(there);
+            // What was read before the deadline is counted there.
+            assert_eq!(here.close().await.unwrap(), 5);
+            assert_eq!(here.close().await.unwrap(), 0);
+        }
+    });
+}
+
+#[test]
+fn write_to_a_peer_that_has_gone_fails() {
+    dunlin::block_on(async {
+        for (mut here, there) in pairs().await {
+            drop(there);
+            let mut bytes = large();
+            let error = here.write_all(&mut bytes).await.unwrap_err();
+            assert!(matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset), "{error}");
+        }
+    });
+}
+
+#[test]
+fn nothing_listens_there() {
+    dunlin::block_on(async {
+        let listener = tcp::listen("127.0.0.1:0").await.unwrap();
+        let to = listener.address().unwrap().to_string();
+        drop(listener);
+        assert_eq!(tcp::connect(to).await.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    });
+}
+
+#[test]
+fn addresses_are_those_of_the_sockets() {
+    dunlin::block_on(async {
+        let mut listener = tcp::listen("127.0.0.1:0").await.unwrap();
+        let client = tcp::connect(listener.address().unwrap().to_string()).await.unwrap();
+        let server = listener.accept().await.unwrap();
+        assert_eq!(client.address().unwrap(), server.peer().unwrap());
+        assert_eq!(client.peer().unwrap(), listener.address().unwrap());
+    });
+}
+
+/// A peer that floods takes turns with other processes.
+#[test]
+fn reads_give_way() {
+    dunlin::__rt::block_on_workers(Some(1), async {
+        for (mut here, mut there) in pairs().await {
+            let (mut tx, mut rx) = channel();
+            let mut bytes = large();
+            let flood = spawn(async move { here.write_all(&mut bytes).await.map(|()| here) });
+            let other = spawn(async move {
+                for n in 0..100 {
+                    tx.send(n).await.unwrap();
+                }
+            });
+            let reader = spawn(async move {
+                let mut read = 0;
+                while read < LARGE {
+                    read += there.read(64).await.unwrap().len();
+                }
+            });
+            for n in 0..100 {
+                assert_eq!(rx.recv().await, Ok(n));
+            }
+            other.await.unwrap();
+            assert!(!reader.is_finished(), "it has taken turns");
+            flood.await.unwrap().unwrap();
+            reader.await.unwrap();
+        }
+    });
+}
