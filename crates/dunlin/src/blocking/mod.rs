@@ -54,6 +54,9 @@ mod call;
 mod child;
 #[cfg(unix)]
 mod descriptor;
+mod handle;
+mod known;
+mod limits;
 mod phase;
 pub(crate) mod pool;
 #[cfg(all(target_os = "linux", feature = "net"))]
@@ -63,16 +66,19 @@ mod refused;
 mod room;
 #[cfg(target_os = "linux")]
 mod signal;
+mod state;
 mod stop;
 
 use std::panic::Location;
 
-pub use call::{Blocking, Ended, Terminating};
 #[cfg(target_os = "linux")]
 pub use child::{Child, ChildEnd};
 #[cfg(unix)]
 pub use descriptor::{Interest, Readiness, ShutDown};
-pub use pool::{CallState, KnownCall, Limits, calls};
+pub use handle::{Blocking, Ended, Terminating};
+pub use known::{CallState, KnownCall};
+pub use limits::Limits;
+pub use pool::calls;
 #[cfg(all(target_os = "linux", feature = "net"))]
 pub use process::{ProcessError, Remote, blocking_process};
 pub use refused::{Body, Refused};
@@ -129,7 +135,7 @@ where
     R: Send + 'static,
 {
     crate::world::needs_runtime("a blocking call was started");
-    call::start(Box::new(call), pool::Pool::current(), None, Location::caller())
+    handle::start(Box::new(call), pool::Pool::current(), None, Location::caller())
 }
 
 /// Sets the bounds of the pool to which calls of this thread go: that of the runtime, if it is one of

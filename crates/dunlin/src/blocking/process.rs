@@ -20,9 +20,9 @@ use rustix::fs::FileType;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::call::{Blocking, start};
 use super::child::ChildEnd;
 use super::descriptor::{Interest, Readiness};
+use super::handle::{Blocking, start};
 use super::pool::Pool;
 use super::stop::Stop;
 

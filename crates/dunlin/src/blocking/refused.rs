@@ -4,7 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use super::pool::NotRun;
+use super::state::NotRun;
 use super::stop::Stop;
 
 /// The body of a blocking call, whichever closure it was: [`blocking`](super::blocking()) takes it as it does

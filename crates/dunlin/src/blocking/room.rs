@@ -11,7 +11,7 @@ use dunlin_core::__rt::ChoiceCx;
 use dunlin_core::Branch;
 use dunlin_core::waits::{Doing, Pid, Watch};
 
-use super::call::{Blocking, start};
+use super::handle::{Blocking, start};
 use super::pool::{Pool, Seat};
 use super::stop::Stop;
 

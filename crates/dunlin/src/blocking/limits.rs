@@ -1,0 +1,86 @@
+//! The bounds of a pool.
+
+use std::time::Duration;
+
+/// How many threads a pool has, how many calls wait for them, and how long it waits for calls at its end.
+///
+/// # Examples
+/// ```
+/// use dunlin::prelude::*;
+/// use dunlin::blocking::Limits;
+///
+/// dunlin::block_on(async {
+///     blocking::limit(Limits::default().threads_max(2).queue_max(8));
+///     let calls: Vec<_> = (0..10).map(|n| blocking(move |_| n)).collect(); // two run and eight wait
+///     for (n, call) in calls.into_iter().enumerate() {
+///         assert_eq!(call.await.unwrap(), n);
+///     }
+/// });
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    pub(super) threads_min: usize,
+    pub(super) threads_max: usize,
+    pub(super) queue_max: usize,
+    pub(super) idle: Duration,
+    pub(super) patience: Duration,
+}
+
+/// So many threads keep small programs from starting one for each call.
+const THREADS_MIN: usize = 3;
+
+/// A thread that blocks costs its stack. More than these rarely do more: what they wait for is the
+/// bottleneck.
+const THREADS_MAX: usize = 256;
+
+/// Sixteen calls for each thread: whoever has more to do waits for room.
+const QUEUE_MAX: usize = 4096;
+
+/// An idle thread ends after this time.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// How long a runtime that ends waits for the calls that it has asked to stop.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            threads_min: THREADS_MIN,
+            threads_max: THREADS_MAX,
+            queue_max: QUEUE_MAX,
+            idle: IDLE,
+            patience: PATIENCE,
+        }
+    }
+}
+
+impl Limits {
+    /// At most this many calls run at once: 256, unless it is set. The pool keeps no more threads than this
+    /// either.
+    ///
+    /// # Panics
+    /// If it is zero.
+    #[track_caller]
+    pub fn threads_max(self, threads: usize) -> Self {
+        assert!(threads > 0, "a pool without threads runs nothing");
+        Self { threads_max: threads, threads_min: self.threads_min.min(threads), ..self }
+    }
+
+    /// At most this many calls wait for a thread: 4,096, unless it is set. One more is
+    /// [refused](super::Refused).
+    pub fn queue_max(self, calls: usize) -> Self {
+        Self { queue_max: calls, ..self }
+    }
+
+    /// A thread beyond the three that are kept ends when it had no call for this long: 10 seconds, unless it
+    /// is set.
+    pub fn idle(self, idle: Duration) -> Self {
+        Self { idle, ..self }
+    }
+
+    /// How long the runtime waits at its end for calls that it has asked to stop: 5 seconds, unless it is
+    /// set. A call that runs on after that is named on standard error and left to itself.
+    pub fn patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+}
