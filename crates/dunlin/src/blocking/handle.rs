@@ -66,14 +66,14 @@ pub enum Ended<R> {
     Terminated(R),
     /// It was asked, but returned without having seen that: this is all of its work.
     JustFinished(R),
-    /// It said before it was asked that it was [finishing](Stop::finishing). Await it for what it returns.
+    /// It said before it was asked that it was [finishing](super::Stop::finishing). Await it for its output.
     Finishing(Blocking<R>),
     /// It had not started, and now it never will.
     NeverStarted,
     /// It was asked, and the deadline of the termination has passed. It is in [`calls`](super::calls), and
     /// occupies its thread, until it returns. It may be awaited, or terminated again.
     Abandoned(Blocking<R>),
-    /// It panicked, before or after it was asked, or what [cleans up](Stop::on_cut) after it did.
+    /// It panicked, before or after it was asked, or what [cleans up](super::Stop::on_cut) after it did.
     Panicked(Exit),
 }
 
