@@ -20,10 +20,10 @@ pub fn kept(bytes: &Bytes) -> Bytes {
 /// Calls a user's code. If it panics, gives the panic's text.
 ///
 /// To go on after a panic is sound: that is the type system's affair, and a caller may not rely on more.
-/// `AssertUnwindSafe` is about values that a panic leaves half changed. Those here are a buffer, which is given
-/// up or cleared, and a context that ends with the call. The user's is the message: one that changes itself
-/// while it is written (a `RefCell`, a `Mutex`) is as the panic left it, as it would be if a process of the
-/// user's had panicked over it.
+/// `AssertUnwindSafe` is about values that a panic leaves half changed. Those here are a buffer, which is
+/// given up or cleared, and a context that ends with the call. The user's is the message: one that changes
+/// itself while it is written (a `RefCell`, a `Mutex`) is as the panic left it, as it would be if a process of
+/// the user's had panicked over it.
 ///
 /// # Errors
 /// The text.

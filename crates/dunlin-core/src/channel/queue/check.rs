@@ -5,8 +5,9 @@ use super::offer::{FIRST_TICKET, Offer, Standing};
 use super::value::Value;
 use crate::handle::Handle;
 
-/// With more offers than these a check at the end of each pass would make tests of crowds take long.
-const OFFERS_MAX: usize = 64;
+/// With more offers, or buffered values, than these a check at the end of each pass would make tests of
+/// crowds take long.
+const CHECKED_MAX: usize = 64;
 
 impl<T> Queue<T> {
     /// Looks for what can only be a fault in this library. Builds with debug assertions do so at the end of
@@ -16,7 +17,7 @@ impl<T> Queue<T> {
     /// There is one: the message says which.
     pub(crate) fn check(&self) {
         // A second panic would end the process.
-        if self.offers.len() > OFFERS_MAX || std::thread::panicking() {
+        if self.offers.len().max(self.buffer.len()) > CHECKED_MAX || std::thread::panicking() {
             return;
         }
         let mut last = FIRST_TICKET - 1;
