@@ -5,6 +5,7 @@
 use std::cell::Cell;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -96,8 +97,11 @@ async fn two_nodes(test: &str) -> (Node, Node) {
     (node("memory:").await.unwrap(), node("memory:").await.unwrap())
 }
 
-/// On one thread, so that each poll's end is known.
+/// On one thread, so that each poll's end is known; and one after the other, since the tallies are the
+/// process's.
 fn run(test: impl Future<Output = ()>) {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), test).await.expect("the test hangs") });
 }
