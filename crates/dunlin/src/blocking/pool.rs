@@ -12,6 +12,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
+#[cfg(target_os = "linux")]
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 

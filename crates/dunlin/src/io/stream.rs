@@ -81,8 +81,12 @@ impl Stream {
     /// Has the connection reset, not closed, when this is dropped: the peer does not take it for an end. Unix
     /// sockets know no reset.
     pub(super) fn reset(self) {
-        if let Self::Tcp(socket) = &self {
-            let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
+        match &self {
+            Self::Tcp(socket) => {
+                let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
+            }
+            #[cfg(unix)]
+            Self::Unix(_) => {}
         }
     }
 
