@@ -1,6 +1,8 @@
 //! The halves of a channel over a link, one word at a time: what happens while a value is encoded or decoded,
 //! and that only its ends drop it.
 
+mod way;
+
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -10,34 +12,14 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use bytes::Bytes;
 use dunlin_core::carrier::Format;
-use dunlin_core::remote::{Ended, Half, Link, Terms, Word, receiving_half, sending_half};
+use dunlin_core::remote::{Ended, Half, Terms, Word, receiving_half, sending_half};
 use dunlin_core::{
     Admit, Buffering, Choice, Operation, Overflow, Policy, Portable, Receiver, RecvError, SendError, Sender, Why,
     channel, channel_with, fifo, overwrite_oldest, rendezvous, send_to_any,
 };
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-/// What a half has sent and the other one has not received.
-#[derive(Default)]
-struct Way(Mutex<Vec<Word>>);
-
-impl Link for Way {
-    fn say(&self, word: Word) -> Option<Waker> {
-        self.0.lock().unwrap().push(word);
-        None
-    }
-
-    fn close(&self) -> Option<Waker> {
-        None
-    }
-}
-
-impl Way {
-    fn take(&self) -> Vec<Word> {
-        std::mem::take(&mut self.0.lock().unwrap())
-    }
-}
+use way::Way;
 
 struct Halves {
     sending: Arc<dyn Half>,

@@ -36,7 +36,7 @@ impl Call {
 
     /// Takes the body, which must be there.
     fn take(&self) {
-        // SAFETY: loom checks that nobody else is here.
+        // SAFETY: loom checks that no other thread is here.
         let was = self.body.with_mut(|body| unsafe { std::mem::replace(&mut *body, 0) });
         assert_eq!(was, 1, "the body is taken once");
     }

@@ -1,48 +1,30 @@
 //! Agents that stand by while values go over a link, one word at a time: what is open when one goes on is its
 //! own, and nothing of it is lost or there twice.
 
+mod way;
+
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
 use bytes::Bytes;
 use dunlin_core::agent::{Event, FromReceiver, Inlet, Outlet, Reserved};
 use dunlin_core::carrier::{AnyInlet, AnyOutlet, Format, Returned, Value};
-use dunlin_core::remote::{Link, Terms, Word};
+use dunlin_core::remote::{Terms, Word};
 use dunlin_core::{Choice, Policy, Portable, Receiver, Sender, Why, channel, channel_with, fifo, rendezvous};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use way::Way;
 
-/// What a half has said.
-#[derive(Default)]
-struct Way(Mutex<Vec<Word>>);
-
-impl Link for Way {
-    fn say(&self, word: Word) -> Option<Waker> {
-        self.0.lock().unwrap().push(word);
-        None
-    }
-
-    fn close(&self) -> Option<Waker> {
-        None
-    }
-}
-
-impl Way {
-    fn take(&self) -> Vec<Word> {
-        std::mem::take(&mut self.0.lock().unwrap())
-    }
-
-    /// The only word.
-    #[track_caller]
-    fn one(&self) -> Word {
-        let mut words = self.take();
-        assert_eq!(words.len(), 1, "{words:?}");
-        words.remove(0)
-    }
+/// The only word that a half has said.
+#[track_caller]
+fn one(way: &Way) -> Word {
+    let mut words = way.take();
+    assert_eq!(words.len(), 1, "{words:?}");
+    words.remove(0)
 }
 
 const TERMS: Terms = Terms { format: Format::Cbor, value_max: 1 << 20, is_message: true };
@@ -88,11 +70,11 @@ fn values_go_by_the_link_while_the_agents_stand_by() {
     for number in 1..4 {
         let mut send = pin!(tx.send(number));
         assert!(poll(send.as_mut()).is_pending());
-        let Word::Offer { ticket, value } = forth.one() else { panic!("it is offered") };
+        let Word::Offer { ticket, value } = one(&forth) else { panic!("it is offered") };
         assert_eq!(value, message(number));
         inlet.hear(Word::Offer { ticket, value }).unwrap();
         assert_eq!(ready(pin!(rx.recv())), Ok(number));
-        outlet.hear(back.one()).unwrap();
+        outlet.hear(one(&back)).unwrap();
         assert_eq!(ready(send), Ok(()));
     }
     assert!(outlet.stands_by(&cx()) && inlet.stands_by(&cx()));
@@ -105,7 +87,7 @@ fn an_offer_that_is_out_is_settled_by_the_agent_that_goes_on() {
     let (mut tx, mut outlet, forth) = sending::<u8>();
     let mut send = pin!(tx.send(7));
     assert!(poll(send.as_mut()).is_pending());
-    let Word::Offer { ticket, .. } = forth.one() else { panic!("it is offered") };
+    let Word::Offer { ticket, .. } = one(&forth) else { panic!("it is offered") };
     assert!(outlet.take_over().is_none(), "the agent stands by");
     let count = Arc::new(Count::default());
     assert!(outlet.stands_by(&Context::from_waker(&Waker::from(count.clone()))));
@@ -150,7 +132,7 @@ fn a_grant_is_the_agents_that_goes_on() {
     let choice = Choice::fair().on(rx.recv(), Ok).on(never.recv(), Err);
     let mut choice = pin!(choice.into_future());
     assert!(poll(choice.as_mut()).is_pending());
-    let Word::Reserve { ticket: 5, request } = back.one() else { panic!("it is asked for") };
+    let Word::Reserve { ticket: 5, request } = one(&back) else { panic!("it is asked for") };
     inlet.hear(Word::Grant { ticket: 5, request, value: message(3) }).unwrap();
     inlet.unlink();
     assert!(poll(choice.as_mut()).is_pending(), "the value is with the agent");
@@ -169,7 +151,7 @@ fn a_request_is_the_agents_that_goes_on() {
     let choice = Choice::fair().on(tx.send_from(&mut slot), Ok).on(other.send_from(&mut other_slot), Err);
     let mut choice = pin!(choice.into_future());
     assert!(poll(choice.as_mut()).is_pending());
-    let Word::OfferChoice { ticket, .. } = forth.one() else { panic!("it is offered") };
+    let Word::OfferChoice { ticket, .. } = one(&forth) else { panic!("it is offered") };
     outlet.hear(Word::Reserve { ticket, request: 3 }).unwrap();
     outlet.unlink();
     let open = outlet.take_over().expect("it has gone on");
@@ -188,9 +170,9 @@ fn a_granted_value_is_the_agents_that_goes_on() {
     let choice = Choice::fair().on(tx.send_from(&mut slot), Ok).on(other.send_from(&mut other_slot), Err);
     let mut choice = pin!(choice.into_future());
     assert!(poll(choice.as_mut()).is_pending());
-    let Word::OfferChoice { ticket, .. } = forth.one() else { panic!("it is offered") };
+    let Word::OfferChoice { ticket, .. } = one(&forth) else { panic!("it is offered") };
     outlet.hear(Word::Reserve { ticket, request: 3 }).unwrap();
-    assert!(matches!(forth.one(), Word::Grant { request: 3, .. }));
+    assert!(matches!(one(&forth), Word::Grant { request: 3, .. }));
     outlet.unlink();
     let open = outlet.take_over().expect("it has gone on");
     assert!(matches!(open.offers[..], [(given, _, true)] if given == ticket), "{open:?}");
@@ -207,7 +189,7 @@ fn a_send_that_waits_for_a_place_goes_on_with_the_agent() {
     let forth = Arc::new(Way::default());
     assert!(outlet.link(TERMS, forth.clone()));
     assert_eq!(ready(pin!(tx.send(1))), Ok(()));
-    assert!(matches!(forth.one(), Word::Sent { .. }));
+    assert!(matches!(one(&forth), Word::Sent { .. }));
     let mut send = pin!(tx.send(2));
     assert!(poll(send.as_mut()).is_pending());
     outlet.unlink();
@@ -250,7 +232,7 @@ fn a_value_that_was_decoded_for_an_earlier_link_is_not_received() {
         there.hear(Word::Offer { ticket: 6, value: message(2) }).unwrap();
     })));
     assert_eq!(ready(pin!(rx.recv())), Ok(Slow(2)));
-    assert!(matches!(back.one(), Word::Taken { ticket: 6 }));
+    assert!(matches!(one(&back), Word::Taken { ticket: 6 }));
 }
 
 /// So many bytes.

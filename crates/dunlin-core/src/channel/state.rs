@@ -254,7 +254,7 @@ fn make_queue<T>(g: &mut Guard<'_, Inner<T>>) {
     g.set(QUEUED);
 }
 
-/// The end of a pass: tells whoever only looks at the tag whether a receive may find something.
+/// The end of a pass: the tag says whether a receive may find something.
 fn publish<T>(g: &mut Guard<'_, Inner<T>>) {
     #[cfg(debug_assertions)]
     g.queue.iter().for_each(|queue| queue.check());

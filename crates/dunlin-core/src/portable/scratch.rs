@@ -22,8 +22,8 @@ pub fn kept(bytes: &Bytes) -> Bytes {
 /// To go on after a panic is sound: that is the type system's affair, and a caller may not rely on more.
 /// `AssertUnwindSafe` is about values that a panic leaves half changed. Those here are a buffer, which is
 /// given up or cleared, and a context that ends with the call. The user's is the message: one that changes
-/// itself while it is written (a `RefCell`, a `Mutex`) is as the panic left it, as it would be if a process of
-/// the user's had panicked over it.
+/// itself while it is written (a `RefCell`, a `Mutex`) is as the panic left it, as it would be if a process
+/// of the user's had panicked over it.
 ///
 /// # Errors
 /// The text.

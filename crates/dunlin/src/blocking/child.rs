@@ -2,7 +2,7 @@
 //! Linux only.
 //!
 //! The leader of a group is not reaped before its group has been killed, so the group's number cannot be
-//! another's. It is reaped by its own number, never by "any child", so nobody else's child is taken.
+//! another's. It is reaped by its own number, never by "any child", so no child of other code is taken.
 
 use std::fmt;
 use std::io;

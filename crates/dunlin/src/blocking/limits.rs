@@ -33,7 +33,7 @@ const THREADS_MIN: usize = 3;
 /// bottleneck.
 const THREADS_MAX: usize = 256;
 
-/// Sixteen calls for each thread: whoever has more to do waits for room.
+/// Sixteen calls for each thread: what is more than that waits for room.
 const QUEUE_MAX: usize = 4096;
 
 /// An idle thread ends after this time.

@@ -77,7 +77,7 @@ pub(crate) struct Pool {
     on_start: Box<dyn Fn() + Send + Sync>,
 }
 
-/// A place in the queue that somebody has waited for: given back if it is not used.
+/// A place in the queue that was waited for: given back if it is not used.
 pub(crate) struct Seat(Option<Arc<Pool>>);
 
 impl Pool {
@@ -274,14 +274,13 @@ impl Pool {
         wake(woken);
     }
 
-    /// Gives a place in the queue when there is one. `ticket`: that of the place in the line of those who
-    /// wait.
+    /// Gives a place in the queue when there is one. `ticket`: that of the place in the line of waits for room.
     pub(crate) fn poll_seat(self: &Arc<Self>, ticket: &mut Option<u64>, cx: &Context<'_>) -> Poll<Seat> {
         // Cloned before the lock is taken, and dropped after: a waker is a user's code.
         let waker = cx.waker().clone();
         let mut state = lock(&self.state);
         let waits = ticket.is_some();
-        // A newcomer leaves room to those who have waited.
+        // A newcomer leaves room to what has waited.
         let needed = if waits { 0 } else { state.line.len() };
         if state.closed {
             let gone = state.leave_line(ticket);
@@ -309,7 +308,7 @@ impl Pool {
         Poll::Pending
     }
 
-    /// Who waited for room does so no longer.
+    /// A wait for room is over.
     pub(crate) fn leave_line(&self, ticket: &mut Option<u64>) {
         let mut state = lock(&self.state);
         let gone = state.leave_line(ticket);

@@ -17,10 +17,10 @@ use super::stop::Stop;
 
 /// Waits until a call can be taken, and keeps its place: a thread, or one of the 4,096 places in the queue.
 ///
-/// Those who wait are served in the order in which they began. It can be a branch of a choice.
+/// Waits are served in the order in which they began. It can be a branch of a choice.
 ///
 /// # Cancel safety
-/// Dropped, it loses its place among those who wait.
+/// Dropped, it loses its place in the line.
 ///
 /// # Waits
 /// The process that waits has a line in the [wait records](crate::waits): for [room](Doing::Room).

@@ -1,4 +1,4 @@
-//! What a pool keeps under its lock: its queue, its threads, and those who wait for room.
+//! What a pool keeps under its lock: its queue, its threads, and the waits for room.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -42,10 +42,9 @@ pub(super) struct State {
     pub(super) limits: Limits,
     /// Calls that wait, the next one first.
     pub(super) queue: VecDeque<Arc<dyn Job>>,
-    /// Places that were given to those who waited for room, and have not been used.
+    /// Places that were given to waits for room, and have not been used.
     pub(super) reserved: usize,
-    /// Those who wait for room, the first one first. One that was woken has no waker until it is polled
-    /// again.
+    /// The waits for room, the first one first. One that was woken has no waker until it is polled again.
     pub(super) line: VecDeque<(u64, Option<Waker>)>,
     pub(super) next_ticket: u64,
     /// Threads that have nothing to do. The last one is woken first.
@@ -66,7 +65,7 @@ pub(super) struct Slot {
     pub(super) thread: Option<JoinHandle<()>>,
 }
 
-/// A thread of the pool, as those know it that give it work.
+/// A thread of the pool, as what gives it work knows it.
 pub(super) struct Worker {
     pub(super) number: usize,
     pub(super) thread: OnceLock<Thread>,
@@ -132,7 +131,7 @@ impl State {
         self.line.remove(place)
     }
 
-    /// The wakers of those who may look for room again: as many as there is room for.
+    /// The wakers of the waits that may look for room again: as many as there is room for.
     pub(super) fn take_woken(&mut self) -> Vec<Waker> {
         if self.line.is_empty() {
             return Vec::new();

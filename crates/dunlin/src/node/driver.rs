@@ -144,8 +144,8 @@ pub(crate) struct Driver {
     pub(crate) log: Log,
 }
 
-/// The state of a node and its clock. The links of channels know this part only: one that is the last to let go
-/// of it does so while a channel is locked, so nothing of users, and no end, may be left in it then.
+/// The state of a node and its clock. The links of channels know this part only: one that is the last to let
+/// go of it does so while a channel is locked, so nothing of users, and no end, may be left in it then.
 pub(super) struct Guarded {
     clock: Clock,
     /// When the clock was last read.

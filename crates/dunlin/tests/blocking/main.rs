@@ -336,8 +336,8 @@ fn a_call_that_panics_while_it_is_terminated() {
     });
 }
 
-#[test]
-fn a_dropped_handle_asks_and_abandons() {
+/// What is done to the handle asks the call to stop, and leaves it alone.
+fn asks_and_abandons(let_go: impl FnOnce(Blocking<Result<(), SendError<bool>>>)) {
     on(1, async {
         let ((mut began, mut has_begun), (mut tell, mut told)) = (channel(), channel());
         let call = blocking(move |stop| {
@@ -345,23 +345,19 @@ fn a_dropped_handle_asks_and_abandons() {
             tell.send(stop.requested().wait()).wait()
         });
         has_begun.recv().await.unwrap();
-        drop(call);
+        let_go(call);
         assert_eq!(told.recv().await, Ok(true));
     });
 }
 
 #[test]
+fn a_dropped_handle_asks_and_abandons() {
+    asks_and_abandons(drop);
+}
+
+#[test]
 fn a_dropped_termination_has_asked_and_abandons() {
-    on(1, async {
-        let ((mut began, mut has_begun), (mut tell, mut told)) = (channel(), channel());
-        let call = blocking(move |stop| {
-            began.send(()).wait().unwrap();
-            tell.send(stop.requested().wait()).wait()
-        });
-        has_begun.recv().await.unwrap();
-        drop(call.terminate());
-        assert_eq!(told.recv().await, Ok(true));
-    });
+    asks_and_abandons(|call| drop(call.terminate()));
 }
 
 #[test]

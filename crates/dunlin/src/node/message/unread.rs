@@ -4,9 +4,9 @@
 //! where the value can be read ([`Reading`]), and that node reads it from the sender's: over a new channel, as a reply comes. To the offer nothing has happened by that: whoever
 //! has received the value says so by the way that the offer has come, and if nobody has, others can read it again. If it cannot be read there, the keeper reads it, and passes it on.
 //!
-//! (`docs/claim.md`, *Large values go straight*. The receiver that has been matched asks for the value: so nothing
-//! has to be known of a value whose receiver has gone, and the keeper, which can always reach the sender, reads in
-//! the same way.)
+//! (`docs/claim.md`, *Large values go straight*. The receiver that has been matched asks for the value: so
+//! nothing has to be known of a value whose receiver has gone, and the keeper, which can always reach the
+//! sender, reads in the same way.)
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
