@@ -7,15 +7,17 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
 use bytes::Bytes;
 use dunlin_core::agent::{Event, FromReceiver, Inlet, Outlet, Reserved};
 use dunlin_core::carrier::{AnyInlet, AnyOutlet, Format, Returned, Value};
-use dunlin_core::remote::{Terms, Word};
-use dunlin_core::{Choice, Policy, Portable, Receiver, Sender, Why, channel, channel_with, fifo, rendezvous};
+use dunlin_core::remote::{Link, Terms, Word};
+use dunlin_core::{
+    Choice, Policy, Portable, Receiver, Sender, Why, channel, channel_with, fifo, overwrite_oldest, rendezvous,
+};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use way::Way;
 
@@ -36,11 +38,12 @@ fn sending<T: Portable>() -> (Sender<T>, AnyOutlet, Arc<Way>) {
     (tx, outlet, way)
 }
 
-fn receiving<T: Portable>(policy: impl Into<Policy>) -> (Receiver<T>, AnyInlet, Arc<Way>, bool) {
+fn receiving<T: Portable>(policy: impl Into<Policy>) -> (Receiver<T>, AnyInlet, Arc<Way>) {
     let (near, rx) = channel_with(policy);
     let (inlet, way) = (AnyInlet::from(Inlet::new(near)), Arc::new(Way::default()));
-    let is_linked = inlet.link(TERMS, way.clone());
-    (rx, inlet, way, is_linked)
+    inlet.credits();
+    assert!(inlet.link(TERMS, way.clone()), "nothing is open");
+    (rx, inlet, way)
 }
 
 fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
@@ -65,8 +68,7 @@ fn message(number: u8) -> Bytes {
 #[test]
 fn values_go_by_the_link_while_the_agents_stand_by() {
     let (mut tx, mut outlet, forth) = sending::<u8>();
-    let (mut rx, mut inlet, back, is_linked) = receiving(rendezvous());
-    assert!(is_linked);
+    let (mut rx, mut inlet, back) = receiving(rendezvous());
     for number in 1..4 {
         let mut send = pin!(tx.send(number));
         assert!(poll(send.as_mut()).is_pending());
@@ -106,7 +108,7 @@ fn an_offer_that_is_out_is_settled_by_the_agent_that_goes_on() {
 /// What has come, and stands at a home, is offered there by its agent under the same number.
 #[test]
 fn what_has_come_is_offered_by_the_agent_that_goes_on() {
-    let (mut rx, mut inlet, back, _) = receiving::<u8>(rendezvous());
+    let (mut rx, mut inlet, back) = receiving::<u8>(rendezvous());
     inlet.hear(Word::Offer { ticket: 5, value: message(1) }).unwrap();
     assert!(inlet.take_returned().is_none(), "the agent stands by");
     let count = Arc::new(Count::default());
@@ -126,7 +128,7 @@ fn what_has_come_is_offered_by_the_agent_that_goes_on() {
 /// A value that has come for a choice's offer goes to the agent; the offer stands.
 #[test]
 fn a_grant_is_the_agents_that_goes_on() {
-    let (mut rx, inlet, back, _) = receiving::<u8>(rendezvous());
+    let (mut rx, inlet, back) = receiving::<u8>(rendezvous());
     let (_other, mut never) = channel::<u8>();
     inlet.hear(Word::OfferChoice { ticket: 5, choice: 9 }).unwrap();
     let choice = Choice::fair().on(rx.recv(), Ok).on(never.recv(), Err);
@@ -221,7 +223,7 @@ impl<'de> Deserialize<'de> for Slow {
 /// decoded is of neither.
 #[test]
 fn a_value_that_was_decoded_for_an_earlier_link_is_not_received() {
-    let (mut rx, inlet, back, _) = receiving::<Slow>(rendezvous());
+    let (mut rx, inlet, back) = receiving::<Slow>(rendezvous());
     let inlet = Rc::new(inlet);
     inlet.hear(Word::Offer { ticket: 5, value: message(1) }).unwrap();
     let (there, way) = (inlet.clone(), back.clone());
@@ -274,7 +276,7 @@ fn a_value_that_cannot_be_written_is_the_agents() {
 
 #[test]
 fn a_value_that_cannot_be_read_is_the_agents() {
-    let (mut rx, inlet, back, _) = receiving::<u8>(rendezvous());
+    let (mut rx, inlet, back) = receiving::<u8>(rendezvous());
     let bytes = Bytes::from_static(&[0, 0x61, b'x']);
     inlet.hear(Word::Offer { ticket: 5, value: bytes.clone() }).unwrap();
     assert!(poll(pin!(rx.recv())).is_pending());
@@ -292,18 +294,163 @@ fn a_shared_end_has_its_agent() {
     assert!(poll(send.as_mut()).is_pending());
     assert!(outlet.take_over().is_some() && !outlet.link(TERMS, way.clone()));
 
-    let (rx, inlet, way, _) = receiving::<u8>(rendezvous());
+    let (rx, inlet, way) = receiving::<u8>(rendezvous());
     let mut shared = rx.share();
     let mut recv = pin!(shared.recv());
     assert!(poll(recv.as_mut()).is_pending());
     assert!(inlet.take_returned().is_some() && !inlet.link(TERMS, way.clone()));
 }
 
-/// A home with a buffer counts its bytes, and what is open is to be settled first.
+/// Values are buffered as bytes, and each is decoded by the receive that takes it; its place is promised again.
+#[test]
+fn a_buffer_keeps_bytes_while_the_agent_stands_by() {
+    let (mut rx, mut inlet, back) = receiving::<Slow>(fifo(2));
+    ON_READ.set(Some(Box::new(|| panic!("nothing is decoded before it is received"))));
+    inlet.hear(Word::Sent { value: message(1) }).unwrap();
+    inlet.hear(Word::Sent { value: message(2) }).unwrap();
+    let refused = Word::Sent { value: message(3) };
+    assert_eq!(inlet.hear(refused.clone()), Err(refused), "there is no place");
+    ON_READ.set(None);
+    assert!(back.take().is_empty());
+    assert_eq!(ready(pin!(rx.recv())), Ok(Slow(1)));
+    assert_eq!(one(&back), Word::Credit { places: 1 });
+    assert_eq!(ready(pin!(rx.recv())), Ok(Slow(2)));
+    assert_eq!(one(&back), Word::Credit { places: 1 });
+    assert!(inlet.stands_by(&cx()) && inlet.poll(&mut cx()).is_pending());
+}
+
+/// The link counts what comes, and hears of what is received before there is a place more to promise.
+#[test]
+fn a_link_counts_what_is_buffered() {
+    let (near, mut rx) = channel_with::<u8>(fifo(8));
+    let (inlet, way) = (AnyInlet::from(Inlet::new(near)), Arc::new(Counts::default()));
+    inlet.lend_at_most(4);
+    assert_eq!(inlet.credits(), 4);
+    assert!(inlet.link(TERMS, way.clone()));
+    for number in 1..=4 {
+        inlet.hear(Word::Sent { value: message(number) }).unwrap();
+    }
+    assert_eq!(way.take(), [Counted::Come(2, 1), Counted::Come(2, 2), Counted::Come(2, 3), Counted::Come(2, 4)]);
+    way.most.store(2, Ordering::SeqCst);
+    for number in 1..=3 {
+        assert_eq!(ready(pin!(rx.recv())), Ok(number));
+    }
+    // Until a value has come the link has said nothing of less room.
+    let places = [Counted::Promised(1, 3), Counted::Promised(1, 2), Counted::Promised(1, 1)];
+    assert_eq!(way.take(), places);
+    inlet.hear(Word::Sent { value: message(5) }).unwrap();
+    assert_eq!(way.take(), [Counted::Come(2, 2)]);
+    assert_eq!(ready(pin!(rx.recv())), Ok(4));
+    assert_eq!(ready(pin!(rx.recv())), Ok(5));
+    // Two places are promised already, and that is all that there is; half of what was there is gone.
+    assert_eq!(way.take(), [Counted::Promised(0, 0)]);
+}
+
+/// The buffer's values come back into their places as values, and nothing overtakes them.
+#[test]
+fn what_is_buffered_stays_when_the_agent_goes_on() {
+    let (mut rx, mut inlet, back) = receiving::<u8>(fifo(2));
+    inlet.hear(Word::Sent { value: message(1) }).unwrap();
+    inlet.hear(Word::Sent { value: message(2) }).unwrap();
+    inlet.unlink();
+    assert!(poll(pin!(rx.recv())).is_pending(), "the values are with the agent");
+    assert_eq!(inlet.take_returned(), Some(vec![]), "they are none of its offers");
+    let three: Value = inlet.shape().wrap(3u8).unwrap_or_else(|_| unreachable!("a u8"));
+    let Err(three) = inlet.push(three) else { panic!("there is no place") };
+    assert_eq!(ready(pin!(rx.recv())), Ok(1));
+    assert!(matches!(inlet.poll(&mut cx()), Poll::Ready(FromReceiver::Credit(1))));
+    assert_eq!(inlet.push(three).ok(), Some(2));
+    assert_eq!(ready(pin!(rx.recv())), Ok(2));
+    assert_eq!(ready(pin!(rx.recv())), Ok(3));
+    assert!(back.take().is_empty());
+}
+
+/// While they are with the agent the channel is not over, though the sender has ended it.
+#[test]
+fn a_channel_is_not_over_while_buffered_values_are_with_the_agent() {
+    let (mut rx, inlet, _) = receiving::<u8>(fifo(2));
+    inlet.hear(Word::Sent { value: message(1) }).unwrap();
+    inlet.unlink();
+    inlet.retire();
+    assert!(poll(pin!(rx.recv())).is_pending(), "a value is to come");
+    assert_eq!(inlet.take_returned(), Some(vec![]));
+    assert_eq!(ready(pin!(rx.recv())), Ok(1));
+}
+
+/// One that cannot be decoded is its agent's to report.
+#[test]
+fn a_buffered_value_that_cannot_be_read_is_the_agents() {
+    let (mut rx, inlet, _) = receiving::<u8>(fifo(2));
+    inlet.hear(Word::Sent { value: Bytes::from_static(&[0, 0x61, b'x']) }).unwrap();
+    inlet.hear(Word::Sent { value: message(2) }).unwrap();
+    assert!(poll(pin!(rx.recv())).is_pending());
+    let returned = inlet.take_returned().expect("the agent has gone on");
+    assert!(matches!(returned[..], [Returned::Unreadable(Why::Unsendable(_))]), "{returned:?}");
+}
+
+/// A policy that drops values drops bytes as well.
+#[test]
+fn an_overflow_policy_decides_over_bytes() {
+    let (mut rx, inlet, back) = receiving::<u8>(overwrite_oldest(2));
+    for number in 1..=3 {
+        inlet.hear(Word::Offer { ticket: number.into(), value: message(number) }).unwrap();
+        assert_eq!(one(&back), Word::Taken { ticket: number.into() });
+    }
+    assert_eq!(ready(pin!(rx.recv())), Ok(2));
+    inlet.unlink();
+    assert_eq!(inlet.take_returned(), Some(vec![]));
+    assert_eq!(ready(pin!(rx.recv())), Ok(3));
+    assert!(poll(pin!(rx.recv())).is_pending());
+}
+
+/// What a link hears of a buffer.
+#[derive(Debug, PartialEq, Eq)]
+enum Counted {
+    Come(usize, usize),
+    Promised(u32, usize),
+}
+
+#[derive(Default)]
+struct Counts {
+    heard: Mutex<Vec<Counted>>,
+    /// What it answers. 0: nothing.
+    most: AtomicU32,
+}
+
+impl Counts {
+    fn take(&self) -> Vec<Counted> {
+        std::mem::take(&mut self.heard.lock().unwrap())
+    }
+}
+
+impl Link for Counts {
+    fn say(&self, _: Word) -> Option<Waker> {
+        None
+    }
+
+    fn close(&self) -> Option<Waker> {
+        None
+    }
+
+    fn promise(&self, places: u32, buffered: usize) -> Option<Waker> {
+        self.heard.lock().unwrap().push(Counted::Promised(places, buffered));
+        None
+    }
+
+    fn has_come(&self, bytes: usize, buffered: usize) -> Option<u32> {
+        self.heard.lock().unwrap().push(Counted::Come(bytes, buffered));
+        Some(self.most.load(Ordering::SeqCst)).filter(|most| *most > 0)
+    }
+}
+
+/// What is open is to be settled first.
 #[test]
 fn an_agent_does_not_stand_by_where_it_is_needed() {
-    let (_rx, _inlet, _, is_linked) = receiving::<u8>(fifo(2));
-    assert!(!is_linked, "a buffer");
+    let (near, _rx) = channel_with::<u8>(fifo(2));
+    let inlet = AnyInlet::from(Inlet::new(near));
+    assert!(!inlet.link(TERMS, Arc::new(Way::default())), "no place has been promised");
+    assert_eq!(inlet.credits(), 2);
+    assert!(inlet.link(TERMS, Arc::new(Way::default())));
 
     let (mut tx, far) = channel::<u8>();
     let mut outlet = AnyOutlet::from(Outlet::new(far));
@@ -330,7 +477,7 @@ fn the_agent_says_that_the_channel_has_ended() {
     assert!(matches!(outlet.poll(&mut cx()), Poll::Ready(Event::Gone)));
     assert!(forth.take().is_empty());
 
-    let (rx, mut inlet, back, _) = receiving::<u8>(rendezvous());
+    let (rx, mut inlet, back) = receiving::<u8>(rendezvous());
     rx.retire();
     assert!(!inlet.stands_by(&cx()));
     assert!(matches!(inlet.poll(&mut cx()), Poll::Ready(FromReceiver::Retired)));

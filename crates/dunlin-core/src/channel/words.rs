@@ -142,6 +142,20 @@ pub trait Link: Send + Sync {
     /// hold.
     fn close(&self) -> Option<Waker>;
 
+    /// Promises so many places more to the sending half, perhaps none, while so many values are buffered here:
+    /// one was received, or there is more room. The same rules hold.
+    fn promise(&self, places: u32, buffered: usize) -> Option<Waker> {
+        let _ = buffered;
+        if places > 0 { self.say(Word::Credit { places }) } else { None }
+    }
+
+    /// A value of so many bytes has come into a place that was promised, and so many are buffered now. Gives
+    /// how many there may be in all, if that has changed. The same rules hold.
+    fn has_come(&self, bytes: usize, buffered: usize) -> Option<u32> {
+        let _ = (bytes, buffered);
+        None
+    }
+
     /// A receive waits, which was [asked about](crate::agent::Inlet::ask_awaited). The same rules hold.
     fn awaited(&self) -> Option<Waker> {
         None

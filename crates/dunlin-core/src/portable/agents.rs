@@ -485,8 +485,8 @@ impl AnyInlet {
         self.agent.unlink();
     }
 
-    /// What had come when the agent goes on, and has not been received: the agent offers it. `None`: it
-    /// stands by still.
+    /// What had come when the agent goes on, and has not been received: the agent offers it. What was buffered
+    /// is decoded, and is in the buffer again. `None`: the agent stands by still.
     #[cfg(feature = "link")]
     pub fn take_returned(&self) -> Option<Vec<Returned>> {
         self.agent.take_returned()
@@ -1080,7 +1080,20 @@ impl<T: Portable> DynInlet for Inlet<T> {
         if self.is_lone() {
             return Some(Vec::new());
         }
-        self.chan().with_queue(|queue, _, _| queue.take_returned())
+        let (mut returned, buffered) = self.chan().with_queue(|queue, _, _| queue.take_returned())?;
+        for mut reading in buffered {
+            // Code of users, where nothing is locked.
+            reading.decode();
+            let value = match reading.into_value() {
+                Some(Err(why)) => {
+                    returned.push(Returned::Unreadable(why));
+                    None
+                }
+                value => value.and_then(Result::ok),
+            };
+            self.chan().with_queue(|queue, _, after| queue.bring_back(value, after));
+        }
+        Some(returned)
     }
 
     #[cfg(feature = "link")]

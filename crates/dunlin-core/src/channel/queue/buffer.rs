@@ -82,6 +82,17 @@ impl<T> Buffer<T> {
         order.push_back(Buffered::Encoded(Encoded { bytes, read: None }));
     }
 
+    /// Takes out what is bytes: all that has come since something did.
+    #[cfg(feature = "link")]
+    pub(super) fn take_encoded(&mut self) -> Vec<Bytes> {
+        let order = self.rare.as_mut().and_then(|rare| rare.order.take());
+        let encoded = order.into_iter().flatten().filter_map(|buffered| match buffered {
+            Buffered::Encoded(encoded) => Some(encoded.bytes),
+            Buffered::Here => None,
+        });
+        encoded.collect()
+    }
+
     /// The first, if it is bytes.
     #[cfg(feature = "link")]
     pub(super) fn first_encoded(&mut self) -> Option<&mut Encoded> {

@@ -16,6 +16,8 @@ pub(crate) struct Lending {
     pub(super) granted: u32,
     /// How many of those granted the agent has not been told of.
     pub(super) owed: u32,
+    /// Places of values that are with the agent, which [brings them back](super::Queue::bring_back).
+    pub(super) returning: u32,
     /// Offers here got the last free place: the next is promised first.
     pub(super) next: bool,
     /// The agent hears when fewer values are buffered, though no place is promised for that.
@@ -35,6 +37,7 @@ impl Lending {
             unused: false,
             granted: 0,
             owed: 0,
+            returning: 0,
             next: false,
             below: 0,
             is_below: false,

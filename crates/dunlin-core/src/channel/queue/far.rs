@@ -18,8 +18,6 @@ use super::value::{Source, Value};
 use crate::channel::after::After;
 use crate::channel::elsewhere::Names;
 use crate::channel::policy::{Admit, ON_THE_WAY_MAX, Window};
-#[cfg(feature = "link")]
-use crate::channel::words::Word;
 use crate::choice::decision::{Branching, Reserve, Reserver};
 use crate::error::{Failed, MessageId, Why};
 use crate::handle::Handle;
@@ -166,8 +164,8 @@ impl<T> Queue<T> {
 
     fn lend_up_to(&mut self, max: u32, wakes: &mut Wakes) {
         let Lending { window, most, on, granted, .. } = self.lending;
+        let queued = u32::try_from(self.queued()).unwrap_or(u32::MAX);
         let Some(inlet) = self.inlet.as_mut().filter(|_| on) else { return };
-        let queued = u32::try_from(self.buffer.len() + self.held.len()).unwrap_or(u32::MAX);
         let beside = |places: u32| places.saturating_sub(granted).saturating_sub(queued);
         let free = match window {
             Window::None => 0,
@@ -176,15 +174,19 @@ impl<T> Queue<T> {
         };
         let lent = free.min(beside(most)).min(ON_THE_WAY_MAX.saturating_sub(granted)).min(max);
         self.lending.granted += lent;
-        #[cfg(feature = "link")]
-        if let Some(by) = inlet.link.as_ref().filter(|_| lent > 0) {
-            return wakes.add(by.link.say(Word::Credit { places: lent }));
-        }
-        self.lending.owed += lent;
         let is_below = self.buffer.len() < self.lending.below as usize;
         if is_below {
-            (self.lending.below, self.lending.is_below) = (0, true);
+            self.lending.below = 0;
         }
+        #[cfg(feature = "link")]
+        if let Some(by) = &inlet.link {
+            if lent > 0 || is_below {
+                wakes.add(by.link.promise(lent, self.buffer.len()));
+            }
+            return;
+        }
+        self.lending.owed += lent;
+        self.lending.is_below |= is_below;
         if lent > 0 || is_below {
             wakes.add(inlet.waker.take());
         }
@@ -240,7 +242,7 @@ impl<T> Queue<T> {
 
     /// Whether the sender elsewhere may have sent what is not here yet.
     pub(crate) fn awaits_values(&self) -> bool {
-        self.lending.comes || self.lending.granted > 0
+        self.lending.comes || self.lending.granted > 0 || self.lending.returning > 0
     }
 
     /// The sender elsewhere will not use what it was promised.
@@ -297,6 +299,18 @@ impl<T> Queue<T> {
         }
         self.buffer.push_back(value);
         self.wake_watchers(&mut after.wakes);
+    }
+
+    /// A value of the buffer that was with the agent comes back. `None`: it cannot.
+    #[cfg(feature = "link")]
+    pub(crate) fn bring_back(&mut self, value: Option<T>, after: &mut After<T>) {
+        self.lending.returning -= 1;
+        let is_wanted = self.poison.is_none() && !self.lending.receiver_gone;
+        match value {
+            Some(value) if is_wanted => self.buffer.push_back(value),
+            value => after.dropped.extend(value),
+        }
+        self.has_come(after);
     }
 
     /// An agent takes the receiver's place. What is buffered is its own; it does not stop the senders here, so there is no buffer any more.

@@ -764,12 +764,23 @@ impl<T> Queue<T> {
     /// # Errors
     /// The bytes: none was promised.
     pub(crate) fn push_from_link(&mut self, value: Bytes, after: &mut After<T>) -> Result<(), Bytes> {
-        match self.use_promised() {
-            None => return Err(value),
-            Some(false) => return Ok(()),
-            Some(true) => self.buffer.push_encoded(apart(value)),
+        let Some(is_wanted) = self.use_promised() else { return Err(value) };
+        let bytes = value.len();
+        if is_wanted {
+            self.buffer.push_encoded(apart(value));
         }
-        self.has_come(after);
+        let buffered = self.buffer.len();
+        if let Some(remote) = &self.remote {
+            if let Some(places) = remote.link.has_come(bytes, buffered) {
+                self.lending.most = places.max(1);
+            }
+            if remote.has_agent() {
+                self.lending.below = u32::try_from(buffered.div_ceil(2)).unwrap_or(u32::MAX);
+            }
+        }
+        if is_wanted {
+            self.has_come(after);
+        }
         Ok(())
     }
 

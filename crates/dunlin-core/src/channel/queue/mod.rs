@@ -172,7 +172,7 @@ pub(crate) struct Queue<T> {
     pub(crate) remote: Option<Box<encoded::Remote<T>>>,
     /// What is left of a link that was given up.
     #[cfg(feature = "link")]
-    past: Option<Box<standby::Past>>,
+    past: Option<Box<standby::Past<T>>>,
     /// No link any more: what goes over the channel needs an agent.
     #[cfg(feature = "link")]
     keeps_agent: bool,
@@ -332,7 +332,7 @@ impl<T> Queue<T> {
     }
 
     fn queued(&self) -> usize {
-        self.buffer.len() + self.held.len()
+        self.buffer.len() + self.held.len() + self.lending.returning as usize
     }
 
     /// Why nothing can be sent any more, if so.

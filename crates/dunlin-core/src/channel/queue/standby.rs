@@ -5,7 +5,7 @@
 //! the polls of their ends. What a link does not carry is the agent's again: the value with an end in it, the
 //! one that cannot be encoded or decoded, claims and handles elsewhere, an end that leaves, the end of the
 //! channel. Then the queue gives up its link at once, and the agent [takes over](Queue::take_over) what is
-//! open.
+//! open. What is buffered as bytes comes back into its places as values.
 //!
 //! The agent is told of nothing while it stands by, but for the end of the channel.
 
@@ -16,12 +16,13 @@ use bytes::Bytes;
 use super::Queue;
 #[cfg(feature = "serde")]
 use super::Retires;
-use super::encoded::{Remote, Request};
+use super::encoded::{BUFFERED, Reading, Remote, Request};
 use super::events::{ByLink, FromSender};
 use super::offer::{Known, Standing};
 use super::value::Value;
 use crate::channel::after::After;
 use crate::channel::policy::Window;
+use crate::error::Why;
 use crate::handle::Handle;
 use crate::wake;
 
@@ -42,15 +43,31 @@ pub enum Returned {
     Offer(u64, Bytes),
     /// The value that this request has asked for, of a choice's offer, which stands.
     Grant(u64, u64, Bytes),
+    /// A value that was buffered cannot be decoded, and its send is complete: both ends must know.
+    Unreadable(Why),
 }
 
 /// What is left of a link that was given up.
-#[derive(Default)]
-pub(super) struct Past {
+pub(super) struct Past<T> {
     /// How many values had been decoded.
     reads: u64,
     /// What had come, and is the agent's to decode.
-    pub(super) returned: Vec<Returned>,
+    returned: Vec<Returned>,
+    /// What was buffered as bytes: it is to be decoded, and comes [back](Queue::bring_back).
+    buffered: Vec<Reading<T>>,
+}
+
+impl<T> Default for Past<T> {
+    fn default() -> Self {
+        Self { reads: 0, returned: Vec::new(), buffered: Vec::new() }
+    }
+}
+
+impl<T> Past<T> {
+    /// How much of what had come has not been taken over.
+    pub(super) fn open(&self) -> usize {
+        self.returned.len() + self.buffered.len()
+    }
 }
 
 impl<T> Queue<T> {
@@ -72,14 +89,14 @@ impl<T> Queue<T> {
     /// The sender's agent stands by from here on. `false`: not now.
     pub(crate) fn link_inlet(&mut self, mut remote: Remote<T>) -> bool {
         let is_quiet = self.inlet.as_ref().is_some_and(|inlet| inlet.events.is_empty());
-        // The agent counts the bytes in a buffer.
-        let has_buffer = self.buffering.is_some() || !self.buffer.is_empty() || self.lending.window != Window::None;
-        let is_coming = self.lending.comes || self.lending.unused || self.lending.owed > 0;
+        let promises = self.lending.on || self.lending.window == Window::None;
+        let has_told = promises && self.lending.owed == 0 && !self.lending.is_below;
+        let is_coming = self.lending.comes || self.lending.unused || !has_told;
         #[cfg(feature = "serde")]
         let is_kept_elsewhere = !matches!(self.retires, Retires::Here);
         #[cfg(not(feature = "serde"))]
         let is_kept_elsewhere = false;
-        if !is_quiet || self.outlet.is_some() || has_buffer || is_coming || is_kept_elsewhere || !self.is_plain() {
+        if !is_quiet || self.outlet.is_some() || is_coming || is_kept_elsewhere || !self.is_plain() {
             return false;
         }
         remote.reads = self.past.as_ref().map_or(0, |past| past.reads);
@@ -93,7 +110,7 @@ impl<T> Queue<T> {
     /// Whether nothing is here that a link does not carry, and nothing open.
     fn is_plain(&self) -> bool {
         let is_alone = self.lone_inlets.is_empty() && self.demands.is_none() && self.held.is_empty();
-        let has_returned = self.past.as_ref().is_some_and(|past| !past.returned.is_empty());
+        let has_returned = self.lending.returning > 0 || self.past.as_ref().is_some_and(|past| past.open() > 0);
         let is_at_rest = self.offers.is_empty() && self.kept.is_empty() && !has_returned;
         let has_ended = self.has_ended() || self.sender_lost || self.receiver_lost;
         let is_claimed = self.sender_claimed || self.receiver_claimed;
@@ -117,8 +134,15 @@ impl<T> Queue<T> {
 
     /// The agent goes on, if it has stood by.
     pub(crate) fn unlink(&mut self, after: &mut After<T>) {
-        let Some(remote) = self.remote.take_if(|remote| remote.has_agent()) else { return };
-        self.past.get_or_insert_default().reads = remote.reads;
+        let Some(mut remote) = self.remote.take_if(|remote| remote.has_agent()) else { return };
+        let past = self.past.get_or_insert_default();
+        for bytes in self.buffer.take_encoded() {
+            self.lending.returning += 1;
+            let number = remote.reads;
+            remote.reads += 1;
+            past.buffered.push(remote.reading(BUFFERED, number, bytes));
+        }
+        past.reads = remote.reads;
         let Remote { spent, decoded, .. } = *remote;
         after.dropped.extend(spent);
         after.dropped.extend(decoded.and_then(|reading| reading.into_value()).and_then(Result::ok));
@@ -207,11 +231,14 @@ impl<T> Queue<T> {
         Some(open)
     }
 
-    /// What had come to this receiving half, and is the agent's from now on. `None`: it stands by still.
-    pub(crate) fn take_returned(&mut self) -> Option<Vec<Returned>> {
+    /// What had come to this receiving half, and is the agent's from now on; and what is to be decoded and
+    /// [brought back](Queue::bring_back). `None`: it stands by still.
+    pub(crate) fn take_returned(&mut self) -> Option<(Vec<Returned>, Vec<Reading<T>>)> {
         if self.remote.is_some() {
             return None;
         }
-        Some(self.past.as_mut().map(|past| std::mem::take(&mut past.returned)).unwrap_or_default())
+        let past =
+            self.past.as_mut().map(|past| (std::mem::take(&mut past.returned), std::mem::take(&mut past.buffered)));
+        Some(past.unwrap_or_default())
     }
 }

@@ -15,6 +15,7 @@ use dunlin_proto::time::Time;
 use super::words::failure;
 use crate::lock::lock;
 use crate::node::bell::EndWaker;
+use crate::node::budget::Budget;
 use crate::node::codec::Encoding;
 use crate::node::id::Half;
 
@@ -57,6 +58,9 @@ pub(in crate::node) struct MachineLink {
     /// Offers whose values the machine has not taken, for another request had come meanwhile: they are to
     /// hear that they are not reserved any more.
     refused: Mutex<Vec<Ticket>>,
+    /// At a home: how much may be buffered. It is locked under the channel's lock alone, so what it is told
+    /// to be buffered is.
+    budget: Mutex<Option<Budget>>,
 }
 
 impl MachineLink {
@@ -68,7 +72,16 @@ impl MachineLink {
         from: Option<NodeId>,
     ) -> Arc<Self> {
         let waker = Waker::from(Arc::new(Task(bridge.clone())));
-        Arc::new(Self { node, half, from, waker, bridge, refused: Mutex::default() })
+        Arc::new(Self { node, half, from, waker, bridge, refused: Mutex::default(), budget: Mutex::default() })
+    }
+
+    /// The home's budget is the link's while the agent stands by.
+    pub(super) fn set_budget(&self, budget: Option<Budget>) {
+        *lock(&self.budget) = budget;
+    }
+
+    pub(super) fn take_budget(&self) -> Option<Budget> {
+        lock(&self.budget).take()
     }
 
     /// The next offer that is not reserved any more.
@@ -122,6 +135,21 @@ impl MachineLink {
 }
 
 impl Link for MachineLink {
+    fn promise(&self, places: u32, buffered: usize) -> Option<Waker> {
+        let (from, node) = (self.from?, self.node.upgrade()?);
+        let (values, bytes) = lock(&self.budget).as_mut().map_or((0, 0), |budget| budget.left(buffered));
+        let channel = self.half.0;
+        node.speak_now(&mut |machine, now| {
+            machine.drained(channel, values, bytes);
+            machine.credit(now, channel, from, places);
+        });
+        Some(self.waker.clone())
+    }
+
+    fn has_come(&self, bytes: usize, buffered: usize) -> Option<u32> {
+        lock(&self.budget).as_mut()?.arrived(bytes, buffered)
+    }
+
     fn say(&self, word: Word) -> Option<Waker> {
         let node = self.node.upgrade()?;
         let (mut word, mut is_refused) = (Some(word), false);

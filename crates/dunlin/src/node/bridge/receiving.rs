@@ -1,6 +1,7 @@
 //! At the receiver's half: the channel's home.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -14,7 +15,7 @@ use dunlin_proto::wire::{End, Failure, Poison, Terms, Which};
 use dunlin_proto::{HomeHears, Machine, ProxyHears};
 
 use super::Bridge;
-use super::link::{Tries, terms};
+use super::link::{MachineLink, Tries, terms};
 use super::words::{failure, full_poison, poison, reason};
 use crate::node::budget::Budget;
 use crate::node::codec::{self, Encoding};
@@ -27,8 +28,8 @@ pub(crate) struct ReceivingBridge {
     inlet: Option<AnyInlet>,
     /// How many credits the inlet has given at first.
     credits: u32,
-    /// How much may be here that was sent on credits.
-    budget: Budget,
+    /// How much may be here that was sent on credits. `None`: the link has it.
+    budget: Option<Budget>,
     /// Places of the buffer are promised. That of a reply is there in any case.
     lends: bool,
     encoding: Encoding,
@@ -46,7 +47,7 @@ pub(crate) struct ReceivingBridge {
     /// `None`: neither end has left, nor ended the channel.
     parting: Option<Box<Parting>>,
     /// The agent stands by, or has gone on and not taken over.
-    is_linked: bool,
+    link: Option<Arc<MachineLink>>,
     tries: Tries,
     /// Something has been settled: the agent may stand by.
     has_settled: bool,
@@ -116,7 +117,7 @@ impl ReceivingBridge {
             carries_ends: !codec::is_raw(inlet.shape()),
             inlet: Some(inlet),
             credits,
-            budget,
+            budget: Some(budget),
             lends: true,
             encoding,
             from,
@@ -125,7 +126,7 @@ impl ReceivingBridge {
             visits: false,
             told_retired: false,
             parting: None,
-            is_linked: false,
+            link: None,
             tries: Tries::default(),
             has_settled: false,
         }
@@ -136,57 +137,90 @@ impl ReceivingBridge {
         let (Some(inlet), Some(from)) = (&self.inlet, self.from) else { return };
         let is_plain = self.lends && !self.visits && self.unread == Unread::Unsaid && !self.told_retired;
         let is_open = self.parting.is_some() || self.values.as_ref().is_some_and(|values| !values.is_empty());
-        if self.is_linked || !self.tries.is_worth_one() || !is_plain || is_open {
+        if self.link.is_some() || !self.tries.is_worth_one() || !is_plain || is_open {
             return;
         }
-        if let Some(link) = says.link(Some(from)) {
-            self.is_linked = inlet.link(terms(self.encoding, u64::MAX), link);
-            self.tries.count(self.is_linked);
+        let Some(link) = says.link(Some(from)) else { return };
+        link.set_budget(self.budget.take());
+        let is_linked = inlet.link(terms(self.encoding, u64::MAX), link.clone());
+        self.tries.count(is_linked);
+        if is_linked {
+            self.link = Some(link);
+        } else {
+            self.budget = link.take_budget();
         }
     }
 
     /// What has come is this bridge's to offer, if the agent has gone on.
     fn take_over(&mut self, says: &Says<'_>) {
-        let returned = self.inlet.as_ref().filter(|_| self.is_linked).and_then(AnyInlet::take_returned);
-        let (Some(returned), Some(from)) = (returned, self.from) else { return };
-        self.is_linked = false;
+        let (Some(returned), Some(from)) = (self.take_returned(), self.from) else { return };
         let giver = says.speak(|locked| locked.state.machine.contact(from));
         for value in returned {
-            let heard = match value {
-                Returned::Offer(ticket, bytes) => HomeHears::Offered(ticket, bytes),
-                Returned::Grant(ticket, request, bytes) => HomeHears::Granted(ticket, request, bytes),
-            };
-            self.hear_from_sender(giver, heard, says);
+            match value {
+                Returned::Offer(ticket, bytes) => {
+                    self.hear_from_sender(giver, HomeHears::Offered(ticket, bytes), says);
+                }
+                Returned::Grant(ticket, request, bytes) => {
+                    self.hear_from_sender(giver, HomeHears::Granted(ticket, request, bytes), says);
+                }
+                Returned::Unreadable(why) => self.is_unreadable(&why.to_string(), says),
+            }
+        }
+    }
+
+    /// If the agent has gone on: what it is to take over.
+    fn take_returned(&mut self) -> Option<Vec<Returned>> {
+        let link = self.link.as_ref()?;
+        let returned = self.inlet.as_ref()?.take_returned()?;
+        self.budget = link.take_budget();
+        self.link = None;
+        Some(returned)
+    }
+
+    /// The send of a value is complete that cannot be decoded, so it cannot be refused: both ends must know.
+    fn is_unreadable(&self, why: &str, says: &Says<'_>) {
+        let reason = format!("a value that arrived could not be read: {why}");
+        self.inlet.iter().for_each(|inlet| inlet.poison(reason.as_str().into()));
+        // The home before this one has read it.
+        if !self.visits {
+            says.end_home(full_poison(&reason));
         }
     }
 
     /// The agent goes on.
     fn go_on(&mut self, says: &Says<'_>) {
-        if self.is_linked {
+        if self.link.is_some() {
             self.inlet.iter().for_each(AnyInlet::unlink);
             self.take_over(says);
         }
     }
 
-    /// Nothing is said to the machine any more, and what had come is not offered any more.
+    /// Nothing is said to the machine any more, and what had come is not offered any more. What was buffered
+    /// stays.
     fn end_link(&mut self) {
-        if std::mem::take(&mut self.is_linked)
-            && let Some(inlet) = &self.inlet
-        {
-            inlet.unlink();
-            drop(inlet.take_returned());
+        if self.link.is_none() {
+            return;
+        }
+        self.inlet.iter().for_each(AnyInlet::unlink);
+        for value in self.take_returned().unwrap_or_default() {
+            if let (Returned::Unreadable(why), Some(inlet)) = (value, &self.inlet) {
+                inlet.poison(format!("a value that arrived could not be read: {why}").as_str().into());
+            }
         }
     }
 
     /// While the agent stands by the queue itself hears of offers.
     fn hear_linked(&self, heard: &HomeHears) -> bool {
-        let Some(inlet) = self.inlet.as_ref().filter(|_| self.is_linked) else { return false };
+        let Some(inlet) = self.inlet.as_ref().filter(|_| self.link.is_some()) else { return false };
         let word = match heard {
             // Ends may come with it.
-            HomeHears::Offered(_, bytes) | HomeHears::Granted(_, _, bytes) if self.with_ends(bytes).is_some() => {
+            HomeHears::Offered(_, bytes) | HomeHears::Granted(_, _, bytes) | HomeHears::Sent(bytes)
+                if self.with_ends(bytes).is_some() =>
+            {
                 return false;
             }
             HomeHears::Offered(ticket, value) => Word::Offer { ticket: *ticket, value: value.clone() },
+            HomeHears::Sent(value) => Word::Sent { value: value.clone() },
             HomeHears::OfferedByChoice(ticket, choice) => Word::OfferChoice { ticket: *ticket, choice: *choice },
             HomeHears::Granted(ticket, request, value) => {
                 Word::Grant { ticket: *ticket, request: *request, value: value.clone() }
@@ -562,19 +596,13 @@ impl ReceivingBridge {
                         // The machine has counted the credits; but a sender may have sent behind its own last
                         // word. Nobody waits for that.
                         let Ok(buffered) = inlet.push(value) else { return says.drained(len) };
-                        if let Some(places) = self.budget.arrived(len, buffered) {
+                        if let Some(places) = self.budget.as_mut().and_then(|budget| budget.arrived(len, buffered)) {
                             inlet.lend_at_most(places);
                         }
                     }
-                    // Its send is complete, so it cannot be refused: both ends must know.
                     Err(why) => {
                         says.drained(len);
-                        let reason = format!("a value that arrived could not be read: {why}");
-                        inlet.poison(reason.as_str().into());
-                        // The home before this one has read it.
-                        if !self.visits {
-                            says.end_home(full_poison(&reason));
-                        }
+                        self.is_unreadable(&why, says);
                         self.drop_ends(with_ends, giver, says);
                     }
                 }
@@ -741,9 +769,9 @@ impl ReceivingBridge {
                 drop(copy);
             }
             FromReceiver::Credit(places) => {
-                let (values, bytes) = match &self.inlet {
-                    Some(inlet) => self.budget.left(inlet.buffered()),
-                    None => (0, 0),
+                let (values, bytes) = match (&self.inlet, &mut self.budget) {
+                    (Some(inlet), Some(budget)) => budget.left(inlet.buffered()),
+                    _ => (0, 0),
                 };
                 says.speak(|locked| {
                     let machine = &mut locked.state.machine;
@@ -796,7 +824,7 @@ impl Bridge for ReceivingBridge {
 
     fn rests(&self) -> bool {
         let parting = self.parting.as_ref();
-        !self.is_linked && parting.is_none_or(|parting| parting.early_ends.is_empty() && !parting.ends())
+        self.link.is_none() && parting.is_none_or(|parting| parting.early_ends.is_empty() && !parting.ends())
     }
 
     fn matched(&mut self) {
@@ -841,7 +869,7 @@ impl Bridge for ReceivingBridge {
                 }
                 Poll::Ready(event) => {
                     self.go_on(says);
-                    self.has_settled |= matches!(event, FromReceiver::Taken(_));
+                    self.has_settled |= matches!(event, FromReceiver::Taken(_) | FromReceiver::Credit(_));
                     if !self.hear(event, says) {
                         self.inlet = None;
                     }
@@ -855,7 +883,7 @@ impl Bridge for ReceivingBridge {
     }
 
     fn is_quick(&self) -> bool {
-        self.is_linked
+        self.link.is_some()
     }
 
     fn hear_quickly(&mut self, told: &Told) -> bool {
@@ -863,7 +891,7 @@ impl Bridge for ReceivingBridge {
     }
 
     fn poll_quickly(&mut self, cx: &Context<'_>) -> bool {
-        self.is_linked && self.inlet.as_ref().is_some_and(|inlet| inlet.stands_by(cx))
+        self.link.is_some() && self.inlet.as_ref().is_some_and(|inlet| inlet.stands_by(cx))
     }
 
     fn hear_sender(&mut self, giver: Contact, heard: HomeHears, says: &Says<'_>) {
