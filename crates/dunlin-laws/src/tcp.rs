@@ -236,6 +236,7 @@ pub(crate) fn hole(feature: Feature, kind: &Kind) -> Option<&'static str> {
             Some("Why::Unsendable: a policy of one's own is not known at the other node (tests/simulated.rs)")
         }
         Feature::Moved => Some("a value crosses as a copy, and both are dropped (tests/simulated.rs)"),
+        Feature::BufferedValues => Some("what is buffered is bytes, and a value is dropped when its send is over"),
         _ => joined::hole(feature, kind),
     }
 }
