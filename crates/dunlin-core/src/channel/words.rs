@@ -142,8 +142,8 @@ pub trait Link: Send + Sync {
     /// hold.
     fn close(&self) -> Option<Waker>;
 
-    /// Promises so many places more to the sending half, perhaps none, while so many values are buffered here:
-    /// one was received, or there is more room. The same rules hold.
+    /// Promises so many places more to the sending half, perhaps none, while so many values are buffered
+    /// here: one was received, or there is more room. The same rules hold.
     fn promise(&self, places: u32, buffered: usize) -> Option<Waker> {
         let _ = buffered;
         if places > 0 { self.say(Word::Credit { places }) } else { None }

@@ -485,8 +485,8 @@ impl AnyInlet {
         self.agent.unlink();
     }
 
-    /// What had come when the agent goes on, and has not been received: the agent offers it. What was buffered
-    /// is decoded, and is in the buffer again. `None`: the agent stands by still.
+    /// What had come when the agent goes on, and has not been received: the agent offers it. What was
+    /// buffered is decoded, and is in the buffer again. `None`: the agent stands by still.
     #[cfg(feature = "link")]
     pub fn take_returned(&self) -> Option<Vec<Returned>> {
         self.agent.take_returned()
