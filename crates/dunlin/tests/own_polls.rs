@@ -162,6 +162,66 @@ fn each_value_is_written_read_and_dropped_once_in_polls_of_its_ends() {
     });
 }
 
+/// The same where the channel has a buffer: that has bytes, until a receive takes one of its values.
+#[test]
+fn what_is_buffered_is_read_by_the_receives_that_take_it() {
+    run(async {
+        let (a, b) = two_nodes("own_polls_buffered").await;
+        let (tx, rx) = tokio::join!(a.sender::<Krill>("krill"), b.receiver::<Krill>("krill").policy(fifo(8)).into_future());
+        let (mut tx, mut rx) = (tx.unwrap(), rx.unwrap());
+        // Those of the first places go by the node's tasks.
+        carry(&mut tx, &mut rx, 32).await;
+        carry(&mut tx, &mut rx, 100).await;
+        assert_eq!((WRITTEN.take(), READ.take(), DROPPED_BY_SENDER.take()), ((100, 0), (100, 0), (100, 0)));
+
+        polled_as("sender", async {
+            for number in 0..8 {
+                tx.send(Krill::new(number)).await.unwrap();
+            }
+        })
+        .await;
+        a.flush().await.unwrap();
+        while rx.len() < 8 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(READ.take(), (0, 0), "nothing is read before it is received");
+        assert_eq!(polled_as("receiver", rx.recv()).await.unwrap().number, 0);
+        assert_eq!(READ.take(), (1, 0));
+        // What is left when the sender ends the channel is received still.
+        drop(tx);
+        for number in 1..8 {
+            assert_eq!(polled_as("receiver", rx.recv()).await.unwrap().number, number);
+        }
+        assert!(rx.recv().await.is_err());
+        a.leave().await.unwrap();
+        b.leave().await.unwrap();
+    });
+}
+
+/// A node that ends leaves what its receivers have buffered.
+#[test]
+fn what_is_buffered_outlives_the_nodes() {
+    run(async {
+        let (a, b) = two_nodes("own_polls_outlived").await;
+        let (tx, rx) = tokio::join!(a.sender::<Krill>("krill"), b.receiver::<Krill>("krill").policy(fifo(8)).into_future());
+        let (mut tx, mut rx) = (tx.unwrap(), rx.unwrap());
+        for number in 0..8 {
+            tx.send(Krill::new(number)).await.unwrap();
+        }
+        a.flush().await.unwrap();
+        while rx.len() < 8 {
+            tokio::task::yield_now().await;
+        }
+        b.leave().await.unwrap();
+        for number in 0..8 {
+            assert_eq!(rx.recv().await.unwrap().number, number);
+        }
+        assert!(rx.recv().await.is_err());
+        drop(tx);
+        a.leave().await.unwrap();
+    });
+}
+
 /// The tasks of a runtime that is dropped end in any order and at once: a send that is withdrawn may find
 /// nothing left of its node but what it speaks to.
 #[test]

@@ -92,7 +92,7 @@ impl<T> Queue<T> {
         assert_eq!(self.lending.returning, 0, "a link carries values though buffered ones are with the agent");
         assert!(!outlet_has || !inlet_has, "a link joins one half here to the other one");
         assert!(!self.keeps_agent || !remote.has_agent(), "an agent stands by that is to stay");
-        let returned = self.past.as_ref().map_or(0, |past| past.open());
+        let returned = self.past.as_ref().map_or(0, |past| past.returned.len());
         assert_eq!(returned, 0, "a link carries values though what came over an earlier one is yet to be taken over");
     }
 }

@@ -52,7 +52,7 @@ pub(super) struct Past<T> {
     /// How many values had been decoded.
     reads: u64,
     /// What had come, and is the agent's to decode.
-    returned: Vec<Returned>,
+    pub(super) returned: Vec<Returned>,
     /// What was buffered as bytes: it is to be decoded, and comes [back](Queue::bring_back).
     buffered: Vec<Reading<T>>,
 }
@@ -60,13 +60,6 @@ pub(super) struct Past<T> {
 impl<T> Default for Past<T> {
     fn default() -> Self {
         Self { reads: 0, returned: Vec::new(), buffered: Vec::new() }
-    }
-}
-
-impl<T> Past<T> {
-    /// How much of what had come has not been taken over.
-    pub(super) fn open(&self) -> usize {
-        self.returned.len() + self.buffered.len()
     }
 }
 
@@ -110,7 +103,8 @@ impl<T> Queue<T> {
     /// Whether nothing is here that a link does not carry, and nothing open.
     fn is_plain(&self) -> bool {
         let is_alone = self.lone_inlets.is_empty() && self.demands.is_none() && self.held.is_empty();
-        let has_returned = self.lending.returning > 0 || self.past.as_ref().is_some_and(|past| past.open() > 0);
+        let has_returned =
+            self.lending.returning > 0 || self.past.as_ref().is_some_and(|past| !past.returned.is_empty());
         let is_at_rest = self.offers.is_empty() && self.kept.is_empty() && !has_returned;
         let has_ended = self.has_ended() || self.sender_lost || self.receiver_lost;
         let is_claimed = self.sender_claimed || self.receiver_claimed;
