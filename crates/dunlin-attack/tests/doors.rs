@@ -66,23 +66,26 @@ fn silent_sockets_of_one_address_keep_no_other_out() {
         let flood = tokio::spawn(flood(address.clone(), counts));
         opened.wait_for(|opened| *opened > 2 * PLACES).await.unwrap();
 
-        // Of another address: each within a second. What counts is a round in which the flood was one; on a
+        // Of another address: each within two seconds. What counts is a round in which the flood was one; on a
         // busy machine it may fall behind.
         let (mut rounds, mut tries, mut full) = (0, 0, 0);
         while full < ROUNDS {
             let (began, before) = (Instant::now(), *opened.borrow());
+            let mut slowest = Duration::ZERO;
             for _ in 0..4 {
                 let (began, now) = (Instant::now(), *opened.borrow());
                 let hello = hello("doors", life(100 + tries), there);
                 joins(OTHER, &address, &hello, Duration::ZERO).await.expect("the door is open");
-                let took = began.elapsed();
-                assert!(took < Duration::from_secs(1), "{took:?}");
+                slowest = slowest.max(began.elapsed());
                 opened.wait_for(|opened| *opened >= now + FLOOD / 4).await.unwrap();
                 tries += 1;
             }
             let rate = (*opened.borrow() - before) as f64 / began.elapsed().as_secs_f64();
             println!("{rate:.0} silent sockets a second, {} were refused in all", node.refusals().handshakes);
-            full += u32::from(rate >= FLOOD as f64);
+            if rate >= FLOOD as f64 {
+                assert!(slowest < Duration::from_secs(2), "{slowest:?}");
+                full += 1;
+            }
             rounds += 1;
             assert!(rounds < 10 * ROUNDS, "the machine is too busy for such a flood: {rate:.0} sockets a second");
         }

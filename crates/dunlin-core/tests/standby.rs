@@ -320,6 +320,22 @@ fn a_buffer_keeps_bytes_while_the_agent_stands_by() {
     assert!(inlet.stands_by(&cx()) && inlet.poll(&mut cx()).is_pending());
 }
 
+/// A value that waits in a buffer does not keep what it has come in.
+#[test]
+fn a_buffered_value_keeps_its_own_bytes_alone() {
+    let (mut rx, inlet, _) = receiving::<Vec<u8>>(fifo(2));
+    let read = Bytes::from(vec![7; 1 << 20]);
+    inlet.hear(Word::Sent { value: read.slice(..100_000) }).unwrap();
+    assert!(read.is_unique());
+    assert_eq!(ready(pin!(rx.recv())).unwrap().len(), 100_000);
+    // A receive that waits has it as it came.
+    let mut recv = pin!(rx.recv());
+    assert!(poll(recv.as_mut()).is_pending());
+    inlet.hear(Word::Sent { value: read.slice(..100_000) }).unwrap();
+    assert!(!read.is_unique());
+    assert_eq!(ready(recv).unwrap().len(), 100_000);
+}
+
 /// The link counts what comes, and hears of what is received before there is a place more to promise.
 #[test]
 fn a_link_counts_what_is_buffered() {

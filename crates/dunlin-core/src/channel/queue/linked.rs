@@ -30,6 +30,9 @@ const KEPT_MAX: u64 = 1 << 10;
 /// Values of at least so many bytes are kept in the memory that they have come in.
 const SHARED_MIN: usize = 16 << 10;
 
+/// Values of at least so many bytes have come in a buffer that has little else.
+const ALONE_MIN: usize = 256 << 10;
+
 /// A value that nothing waits for. What has come together is in one buffer, which a part keeps whole.
 fn apart(value: Bytes) -> Bytes {
     if value.len() < SHARED_MIN { Bytes::copy_from_slice(&value) } else { value }
@@ -749,8 +752,15 @@ impl<T> Queue<T> {
         if let Some(bytes) = bytes
             && self.make_place(admit, after)
         {
-            self.buffer.push_encoded(bytes);
+            self.buffer_bytes(bytes);
         }
+    }
+
+    /// What is counted as its bytes, and may stay for long, keeps no more memory than these.
+    fn buffer_bytes(&mut self, bytes: Bytes) {
+        let is_awaited = self.buffer.is_empty() && self.watchers.counted() > 0;
+        let is_shared = is_awaited || bytes.len() >= ALONE_MIN;
+        self.buffer.push_encoded(if is_shared { bytes } else { Bytes::copy_from_slice(&bytes) });
     }
 
     /// The same of an offer that waited for room, if its value is bytes.
@@ -767,7 +777,7 @@ impl<T> Queue<T> {
         let Some(is_wanted) = self.use_promised() else { return Err(value) };
         let bytes = value.len();
         if is_wanted {
-            self.buffer.push_encoded(apart(value));
+            self.buffer_bytes(value);
         }
         let buffered = self.buffer.len();
         if let Some(remote) = &self.remote {
