@@ -127,7 +127,10 @@ impl Machine {
         } else {
             silent.then_some(Frame::Heartbeat)
         };
-        let mut written = connection.outbox.fill(now, moment, &self.endpoint.config, room, out);
+        let mut written = 0;
+        if speaks || moment.is_some() {
+            written = connection.outbox.fill(now, moment, &self.endpoint.config, room, out);
+        }
         if written > 0 {
             connection.says(now, &self.endpoint.config);
             connection.traffic.written += written as u64;
