@@ -75,7 +75,7 @@ impl Bells {
 /// Kills a group whose leader has not been reaped. `Ok(false)`: other code has reaped it, so the number may
 /// be another's.
 #[cfg(target_os = "linux")]
-pub(super) fn kill_group(leader: rustix::process::Pid) -> io::Result<bool> {
+pub(crate) fn kill_group(leader: rustix::process::Pid) -> io::Result<bool> {
     use rustix::process::{Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
     let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     match waitid(WaitId::Pid(leader), look) {

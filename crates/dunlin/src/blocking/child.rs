@@ -74,16 +74,23 @@ pub struct Child<'a> {
     over: Option<ChildEnd>,
 }
 
-/// How a program ended that a call has started.
+/// How a program ended that a call, or [`program::start`](crate::io::program::start), has started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChildEnd {
     /// By itself, or by a signal of someone else's.
     Exited(ExitStatus),
-    /// It was killed with its group, since the call was asked to stop.
+    /// It was killed with its group, since the call was asked to stop, or the program was terminated.
     Killed,
     /// It has ended, but other code of this program has taken its status.
     Unknown,
+}
+
+impl ChildEnd {
+    /// Whether it ended by itself, with the status of success.
+    pub fn is_success(self) -> bool {
+        matches!(self, Self::Exited(status) if status.success())
+    }
 }
 
 impl Child<'_> {

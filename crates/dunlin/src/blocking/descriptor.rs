@@ -94,7 +94,7 @@ impl Stop {
 
     /// As [`ready`](Self::ready), for a descriptor that is known to be of the right kind.
     #[track_caller]
-    pub(super) fn wait_for(&self, descriptor: BorrowedFd<'_>, interest: Interest) -> io::Result<Readiness> {
+    pub(crate) fn wait_for(&self, descriptor: BorrowedFd<'_>, interest: Interest) -> io::Result<Readiness> {
         let (mut watch, made) = (Watch::default(), Location::caller());
         let bell = self.with_bells(Bells::bell)?;
         let flags = match interest {

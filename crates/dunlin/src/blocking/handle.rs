@@ -133,6 +133,21 @@ impl<R> Blocking<R> {
         self.call.is_over()
     }
 
+    /// For an operation that has a line in the wait records itself, and may leave this one waiting.
+    #[cfg(all(unix, feature = "io"))]
+    pub(crate) fn poll_unseen(&mut self, cx: &mut Context<'_>) -> Poll<Result<R, Error>> {
+        self.call.poll_taken(cx).map(|outcome| self.result(outcome))
+    }
+
+    fn result(&self, outcome: Outcome<R>) -> Result<R, Error> {
+        match outcome {
+            Outcome::Returned(value, _) => Ok(value),
+            Outcome::Panicked(reason) => Err(self.exit(reason).into()),
+            Outcome::NotRun(None) => Err(self.exit(ExitReason::Cancelled).into()),
+            Outcome::NotRun(Some(refused)) => Err(Error::Refused(refused)),
+        }
+    }
+
     fn poll_outcome(&mut self, cx: &mut Context<'_>) -> Poll<Outcome<R>> {
         let polled = self.call.poll_taken(cx);
         self.watch.note(polled, Doing::Return, self.pid, self.made)
@@ -147,12 +162,7 @@ impl<R> Future for Blocking<R> {
     type Output = Result<R, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.poll_outcome(cx).map(|outcome| match outcome {
-            Outcome::Returned(value, _) => Ok(value),
-            Outcome::Panicked(reason) => Err(self.exit(reason).into()),
-            Outcome::NotRun(None) => Err(self.exit(ExitReason::Cancelled).into()),
-            Outcome::NotRun(Some(refused)) => Err(Error::Refused(refused)),
-        })
+        self.poll_outcome(cx).map(|outcome| self.result(outcome))
     }
 }
 

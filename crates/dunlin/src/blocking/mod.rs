@@ -71,6 +71,8 @@ mod stop;
 
 use std::panic::Location;
 
+#[cfg(all(target_os = "linux", feature = "io"))]
+pub(crate) use bell::kill_group;
 #[cfg(target_os = "linux")]
 pub use child::{Child, ChildEnd};
 #[cfg(unix)]

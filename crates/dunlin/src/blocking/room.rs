@@ -50,14 +50,20 @@ pub struct Room {
     watch: Watch,
 }
 
+impl Room {
+    /// For an operation that has a line in the wait records itself, and may leave this one waiting.
+    pub(crate) fn poll_unseen(&mut self, cx: &Context<'_>) -> Poll<Reserved> {
+        self.pool.poll_seat(&mut self.ticket, cx).map(|seat| Reserved { pool: self.pool.clone(), seat })
+    }
+}
+
 impl Future for Room {
     type Output = Reserved;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Reserved> {
-        let this = self.get_mut();
-        let polled = this.pool.poll_seat(&mut this.ticket, cx);
-        let polled = this.watch.note(polled, Doing::Room, Pid::OUTSIDE, this.made);
-        polled.map(|seat| Reserved { pool: this.pool.clone(), seat })
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Reserved> {
+        let polled = self.poll_unseen(cx);
+        let made = self.made;
+        self.watch.note(polled, Doing::Room, Pid::OUTSIDE, made)
     }
 }
 

@@ -6,8 +6,9 @@ use std::pin::pin;
 use std::task::Poll;
 
 use bytes::Bytes;
-use dunlin_core::{Receiver, Sender, alt, channel_with, fifo};
+use dunlin_core::{Branch, Receiver, Sender, channel_with, fifo};
 
+use super::carry::{PIECES, Poisoned, Sink, Source, inward, outward};
 use super::connection::{Connection, Reader, Writer};
 use crate::{Process, spawn};
 
@@ -21,13 +22,6 @@ pub struct Ends {
     /// The process between them and the connection. Dropped, it runs on.
     pub process: Process<io::Result<()>>,
 }
-
-/// Pieces that are on their way in each direction, so that a receiver elsewhere does not wait a round trip
-/// for each.
-const PIECES: usize = 4;
-
-/// Larger reads gain little: this is more than most systems have ready at once.
-const PIECE_MAX: usize = 64 << 10;
 
 impl Connection {
     /// Makes ordinary ends of it, and a process that serves them.
@@ -72,8 +66,8 @@ impl Connection {
 async fn carry(mut connection: Connection, tx: Sender<Bytes>, rx: Receiver<Bytes>) -> io::Result<()> {
     let mut tx = Some(tx);
     let carried = {
-        let (reader, writer) = connection.split();
-        let (mut inward, mut outward) = (pin!(inward(reader, &mut tx)), pin!(outward(writer, rx)));
+        let (mut reader, mut writer) = connection.split();
+        let (mut inward, mut outward) = (pin!(inward(&mut reader, &mut tx)), pin!(outward(&mut writer, rx)));
         let (mut read, mut written) = (None, None);
         poll_fn(|cx| {
             if read.is_none()
@@ -107,46 +101,18 @@ async fn carry(mut connection: Connection, tx: Sender<Bytes>, rx: Receiver<Bytes
     }
 }
 
-/// From the peer to the channel, which is dropped at the end.
-async fn inward(mut reader: Reader<'_>, place: &mut Option<Sender<Bytes>>) -> io::Result<()> {
-    while let Some(tx) = place {
-        let piece = alt! { biased;
-            () = tx.closed() => break,
-            piece = reader.read(PIECE_MAX) => piece,
-        };
-        match piece {
-            Ok(piece) if piece.is_empty() => break,
-            Ok(piece) => {
-                if tx.send(piece).await.is_err() {
-                    break;
-                }
-            }
-            Err(error) => {
-                tx.poison(error.to_string());
-                *place = None;
-                return Err(error);
-            }
-        }
+impl Source for Reader<'_> {
+    fn piece(&mut self, max: usize) -> impl Branch<Output = io::Result<Bytes>> + Unpin + Send {
+        self.read(max)
     }
-    *place = None;
-    Ok(())
 }
 
-/// The channel was poisoned, for this reason.
-struct Poisoned(String);
+impl Sink for Writer<'_> {
+    async fn put(&mut self, bytes: &mut Bytes) -> io::Result<()> {
+        self.write_all(bytes).await
+    }
 
-/// From the channel to the peer.
-async fn outward(mut writer: Writer<'_>, mut rx: Receiver<Bytes>) -> Result<io::Result<()>, Poisoned> {
-    loop {
-        match rx.recv().await {
-            Ok(mut bytes) => {
-                if let Err(error) = writer.write_all(&mut bytes).await {
-                    rx.poison(error.to_string());
-                    return Ok(Err(error));
-                }
-            }
-            Err(error) if error.is_closed() => return Ok(writer.finish()),
-            Err(error) => return Err(Poisoned(error.to_string())),
-        }
+    async fn end(&mut self) -> io::Result<()> {
+        self.finish()
     }
 }

@@ -1,5 +1,5 @@
-//! Sockets, files and the like: values whose operations are awaited, have deadlines, and are branches of a
-//! choice.
+//! Sockets, pipes, files, programs and the standard streams: values whose operations are awaited, have
+//! deadlines, and are branches of a choice.
 //!
 //! A [`Connection`] reads, writes and closes, without a channel or a process, so an idle one costs what its
 //! socket costs. A [`Listener`] receives connections. Where channels fit better, [`Connection::into_ends`]
@@ -14,8 +14,13 @@
 //! | what | made by | waits by | why |
 //! |---|---|---|---|
 //! | TCP | [`tcp`] | tokio | a read by a blocking call takes 1.2 to 15 times as long |
-//! | unix sockets | [`unix`] | tokio | the same |
+//! | unix sockets | `unix` (Unix) | tokio | the same |
 //! | UDP | [`udp`] | tokio | the same |
+//! | pipes, FIFOs | `pipe` (Unix) | tokio | the same |
+//! | exit of a program | `program` (Linux) | tokio | it is a descriptor that becomes ready |
+//! | start of a program | `program` (Linux) | a blocking call | the system may read the program from a disk |
+//! | standard stream: terminal, pipe, socket | `standard` (Unix) | tokio | opened again, since others share it |
+//! | standard stream: file | `standard` (Unix) | blocking calls | as files |
 //! | files | [`file`](mod@file) | [blocking calls](mod@crate::blocking) | files are always "ready", and wait for the disk |
 //!
 //! Names of hosts are looked up on tokio's own pool of threads.
@@ -46,11 +51,20 @@
 //! ```
 
 mod address;
+mod carry;
 mod connection;
+#[cfg(unix)]
+mod descriptor;
 mod ends;
 pub mod file;
 mod listener;
 mod operation;
+#[cfg(unix)]
+pub mod pipe;
+#[cfg(target_os = "linux")]
+pub mod program;
+#[cfg(unix)]
+pub mod standard;
 mod stream;
 pub mod tcp;
 pub mod udp;

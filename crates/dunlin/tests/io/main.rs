@@ -1,9 +1,15 @@
-//! Sockets and files as values, as branches of a choice, and as channels.
+//! Sockets, pipes, files, programs and standard streams as values, as branches of a choice, and as channels.
 
 mod connections;
 mod ends;
 mod files;
 mod listeners;
+#[cfg(unix)]
+mod pipes;
+#[cfg(target_os = "linux")]
+mod programs;
+#[cfg(target_os = "linux")]
+mod standard;
 #[cfg(feature = "net")]
 #[allow(dead_code, reason = "each test needs a part of it")]
 #[path = "../support/nodes.rs"]

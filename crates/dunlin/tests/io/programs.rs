@@ -1,0 +1,286 @@
+//! Programs: their streams, their exit, and that none is left.
+
+use std::io::ErrorKind;
+use std::process::{Command, Stdio};
+
+use dunlin::blocking::ChildEnd;
+use dunlin::io::program::{self, Program};
+use dunlin::io::{Bytes, pipe::ReadEnd};
+use dunlin::prelude::*;
+
+use super::{large, poll, until_waits};
+
+/// A shell with this script, all of whose streams are pipes.
+async fn shell(script: &str) -> Program {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    program::start(command).await.unwrap()
+}
+
+/// A shell that has a child of its own, and neither ends: the numbers of both.
+async fn family() -> (Program, [u32; 2]) {
+    let mut shell = shell("sleep 1000 & echo $!; wait").await;
+    let pids = [shell.id(), line(shell.stdout.as_mut().unwrap()).await.parse().unwrap()];
+    assert!(pids.iter().all(|pid| runs(*pid)));
+    (shell, pids)
+}
+
+async fn line(stream: &mut ReadEnd) -> String {
+    let mut line = String::new();
+    while !line.ends_with('\n') {
+        let piece = stream.read(4096).await.unwrap();
+        assert!(!piece.is_empty(), "the output has ended after {line:?}");
+        line.push_str(std::str::from_utf8(&piece).unwrap());
+    }
+    line.trim().to_owned()
+}
+
+/// Whether a process runs: a zombie does not.
+fn runs(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+    !matches!(state, None | Some('Z' | 'X'))
+}
+
+/// Whether it is there at all, also as a zombie.
+fn is_there(pid: u32) -> bool {
+    std::fs::exists(format!("/proc/{pid}")).unwrap()
+}
+
+/// Waits until the leader has been reaped and the member, whose parent is another, was killed.
+async fn until_gone([leader, member]: [u32; 2]) {
+    while is_there(leader) || runs(member) {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[test]
+fn streams_and_exit_are_those_of_the_program() {
+    dunlin::block_on(async {
+        let mut cat = shell("cat; echo squid >&2; exit 7").await;
+        let (mut stdin, mut stdout) = (cat.stdin.take().unwrap(), cat.stdout.take().unwrap());
+        let ((), read) = par!(
+            async {
+                stdin.write_all(&mut large()).await.unwrap();
+                drop(stdin);
+            },
+            async {
+                let mut read = Vec::new();
+                loop {
+                    let piece = stdout.read(64 << 10).await.unwrap();
+                    if piece.is_empty() {
+                        return read;
+                    }
+                    read.extend_from_slice(&piece);
+                }
+            }
+        );
+        assert!(read == large());
+        assert_eq!(line(cat.stderr.as_mut().unwrap()).await, "squid");
+        let ChildEnd::Exited(status) = cat.exit().await.unwrap() else { panic!() };
+        assert_eq!(status.code(), Some(7));
+        assert_eq!(cat.exit().await.unwrap(), ChildEnd::Exited(status), "again is harmless");
+        assert_eq!(cat.terminate().await.unwrap(), ChildEnd::Exited(status), "it had ended before");
+        assert!(!is_there(cat.id()), "it is reaped");
+    });
+}
+
+#[test]
+fn exit_that_is_not_chosen_loses_nothing() {
+    dunlin::block_on(async {
+        let mut shell = shell("read line; exit 7").await;
+        let (mut tx, mut rx) = channel_with(fifo(1));
+        tx.send(7).await.unwrap();
+        let mut exit = shell.exit();
+        assert!(poll(&mut exit).is_pending());
+        alt! { biased;
+            end = &mut exit => panic!("{end:?}"),
+            n = rx.recv() => assert_eq!(n, Ok(7)),
+        }
+        drop(exit);
+        assert_eq!(shell.exit().within(Duration::ZERO).await.unwrap_err().kind(), ErrorKind::TimedOut);
+        shell.stdin = None;
+        alt! {
+            n = rx.recv() => panic!("{n:?}"),
+            end = shell.exit() => assert!(matches!(end.unwrap(), ChildEnd::Exited(status) if status.code() == Some(7))),
+        }
+        assert!(!is_there(shell.id()));
+    });
+}
+
+#[test]
+fn exit_is_shown_while_it_waits() {
+    dunlin::block_on(async {
+        let mut shell = shell("read line").await;
+        let stdin = shell.stdin.take();
+        let process = spawn(async move { shell.exit().await });
+        until_waits(process.pid()).await;
+        drop(stdin);
+        process.await.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn program_that_is_dropped_is_killed_with_its_group_and_reaped() {
+    dunlin::block_on(async {
+        for _ in 0..20 {
+            let (program, pids) = family().await;
+            drop(program);
+            until_gone(pids).await;
+        }
+    });
+}
+
+#[test]
+fn program_that_is_terminated_is_killed_with_its_group_and_reaped() {
+    dunlin::block_on(async {
+        for _ in 0..20 {
+            let (mut program, pids) = family().await;
+            assert_eq!(program.terminate().await.unwrap(), ChildEnd::Killed);
+            assert!(!is_there(pids[0]), "it is reaped");
+            until_gone(pids).await;
+            assert_eq!(program.exit().await.unwrap(), ChildEnd::Killed);
+        }
+    });
+}
+
+#[test]
+fn program_is_killed_with_the_process_that_waits_for_it() {
+    dunlin::block_on(async {
+        let (mut program, pids) = family().await;
+        let process = spawn(async move { program.exit().await });
+        until_waits(process.pid()).await;
+        process.cancel();
+        until_gone(pids).await;
+    });
+}
+
+#[test]
+fn program_does_not_outlive_its_runtime() {
+    let (program, pids) = dunlin::block_on(family());
+    drop(program);
+    assert!(!is_there(pids[0]), "it is reaped");
+    while runs(pids[1]) {
+        std::thread::yield_now();
+    }
+    let pids = dunlin::block_on(async {
+        let (program, pids) = family().await;
+        drop(program.into_ends());
+        pids
+    });
+    assert!(!is_there(pids[0]), "it is reaped");
+    while runs(pids[1]) {
+        std::thread::yield_now();
+    }
+}
+
+/// Its number may be another group's, so the member that is left is not killed: it answers.
+#[test]
+fn group_whose_leader_other_code_has_reaped_is_left_alone() {
+    dunlin::block_on(async {
+        let mut shell = shell("exec 3<&0; cat <&3 & exit").await;
+        let (mut stdin, mut stdout) = (shell.stdin.take().unwrap(), shell.stdout.take().unwrap());
+        let pid = rustix::process::Pid::from_raw(i32::try_from(shell.id()).unwrap()).unwrap();
+        rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).unwrap();
+        assert_eq!(shell.terminate().await.unwrap(), ChildEnd::Unknown);
+        drop(shell);
+        stdin.write_all(&mut Bytes::from("krill\n")).await.unwrap();
+        assert_eq!(line(&mut stdout).await, "krill");
+    });
+}
+
+#[test]
+fn program_that_is_not_there_is_an_error() {
+    dunlin::block_on(async {
+        let error = program::start(Command::new("no such program")).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+    });
+}
+
+#[test]
+fn streams_that_are_not_piped_are_no_ends() {
+    dunlin::block_on(async {
+        let mut command = Command::new("cat");
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let mut cat = program::start(command).await.unwrap();
+        assert!(cat.stdin.is_none() && cat.stdout.is_none() && cat.stderr.is_none());
+        assert!(cat.exit().await.unwrap().is_success());
+    });
+}
+
+#[test]
+fn ends_carry_the_streams_and_the_process_gives_the_exit() {
+    dunlin::block_on(async {
+        let ends = shell("cat; echo squid >&2; exit 7").await.into_ends();
+        let (mut stdin, mut stdout, mut stderr) = (ends.stdin.unwrap(), ends.stdout.unwrap(), ends.stderr.unwrap());
+        let ((), read) = par!(
+            async {
+                stdin.send(large()).await.unwrap();
+                drop(stdin);
+            },
+            async {
+                let mut read = Vec::new();
+                while let Ok(piece) = stdout.recv().await {
+                    read.extend_from_slice(&piece);
+                }
+                read
+            }
+        );
+        assert!(read == large());
+        assert_eq!(stderr.recv().await.unwrap(), "squid\n");
+        assert!(stderr.recv().await.unwrap_err().is_closed());
+        let end = ends.process.await.unwrap().unwrap();
+        assert!(matches!(end, ChildEnd::Exited(status) if status.code() == Some(7)), "{end:?}");
+    });
+}
+
+/// Whoever sends on learns that the program has gone, also if it waits at a channel.
+#[test]
+fn sender_of_a_program_that_has_ended_fails() {
+    dunlin::block_on(async {
+        let ends = shell("exit 7").await.into_ends();
+        let mut stdin = ends.stdin.unwrap();
+        let end = ends.process.await.unwrap().unwrap();
+        assert!(matches!(end, ChildEnd::Exited(status) if status.code() == Some(7)), "{end:?}");
+        stdin.send(Bytes::from("krill")).await.unwrap_err();
+
+        let ends = shell("exec <&-; echo closed; cat /dev/zero").await.into_ends();
+        let (mut stdin, mut stdout) = (ends.stdin.unwrap(), ends.stdout.unwrap());
+        assert!(stdout.recv().await.unwrap().starts_with(b"closed\n"));
+        let error = loop {
+            if let Err(error) = stdin.send(large()).await {
+                break error;
+            }
+        };
+        assert!(!error.is_closed(), "it is no orderly end: {error}");
+        // A write without a reader ends it.
+        drop(stdout);
+        let end = ends.process.await.unwrap().unwrap();
+        assert!(matches!(end, ChildEnd::Exited(status) if !status.success()), "{end:?}");
+    });
+}
+
+#[test]
+fn poison_kills_the_program_and_its_reason_is_kept() {
+    dunlin::block_on(async {
+        let (program, pids) = family().await;
+        let ends = program.into_ends();
+        ends.stdin.unwrap().poison("no more krill");
+        for mut output in [ends.stdout.unwrap(), ends.stderr.unwrap()] {
+            assert!(output.recv().await.unwrap_err().to_string().contains("no more krill"));
+        }
+        assert!(ends.process.await.unwrap().unwrap_err().to_string().contains("no more krill"));
+        until_gone(pids).await;
+    });
+}
+
+#[test]
+fn cancelled_process_kills_its_program() {
+    dunlin::block_on(async {
+        let (program, pids) = family().await;
+        let ends = program.into_ends();
+        ends.process.cancel();
+        until_gone(pids).await;
+        assert!(ends.stdout.unwrap().recv().await.is_err());
+    });
+}
