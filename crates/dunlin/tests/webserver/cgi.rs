@@ -1,0 +1,289 @@
+//! CGI programs: what they get, what they may write, and that none is left.
+
+use dunlin::prelude::*;
+
+use super::web::limits::Limits;
+use super::web::status::Status;
+use super::{Site, patient, with_limits, with_server};
+use crate::web::cgi::parse_head;
+
+async fn until_none_runs(site: &Site) {
+    while site.stats.cgi.get() > 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[test]
+fn program_gets_its_variables_and_the_body_and_nothing_else() {
+    with_server(
+        |scratch| {
+            scratch.program("env", "printf 'Content-Type: text/plain\\n\\n'; env; echo; cat");
+        },
+        |site| async move {
+            let mut client = site.client().await;
+            client
+                .send(
+                    "POST /cgi-bin/env/more/info?a=1&b HTTP/1.1\r\nHost: krill:80\r\nContent-Length: 5\r\nProxy: evil\r\n\
+                     X_Y: evil\r\nX-Y: good\r\nContent-Type: x/y\r\n\r\nsquid",
+                )
+                .await;
+            let response = client.response(false).await.unwrap();
+            assert_eq!((response.status, response.header("Content-Type")), (200, Some("text/plain")));
+            assert!(response.is_whole);
+            let (variables, body) = response.text().split_once("\n\n").unwrap();
+            assert_eq!(body, "squid");
+            for expected in [
+                "GATEWAY_INTERFACE=CGI/1.1",
+                "REQUEST_METHOD=POST",
+                "QUERY_STRING=a=1&b",
+                "SCRIPT_NAME=/cgi-bin/env",
+                "PATH_INFO=/more/info",
+                "CONTENT_LENGTH=5",
+                "CONTENT_TYPE=x/y",
+                "SERVER_NAME=krill",
+                "REMOTE_ADDR=127.0.0.1",
+                "HTTP_X_Y=good",
+            ] {
+                assert!(variables.lines().any(|line| line == expected), "{expected} is not in\n{variables}");
+            }
+            assert!(!variables.contains("evil"), "{variables}");
+            assert!(!variables.contains("CARGO"), "the environment is not inherited: {variables}");
+            // The connection goes on.
+            assert_eq!(client.get("/cgi-bin/env").await.status, 200);
+        },
+    );
+}
+
+#[test]
+fn chunked_body_is_gathered_in_memory_or_a_file_and_has_a_length() {
+    with_server(
+        |scratch| scratch.program("cat", "printf 'Content-Type: text/plain\\n\\n'; echo $CONTENT_LENGTH; cat"),
+        |site| async move {
+            for size in [0, 10, 1_000_000, 3_000_000] {
+                let mut client = site.client().await;
+                let mut request =
+                    b"POST /cgi-bin/cat HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+                let body: Vec<u8> = (0..size).map(|n| b'a' + (n % 26) as u8).collect();
+                for chunk in body.chunks(70_000) {
+                    request.extend_from_slice(format!("{:x};extension\r\n", chunk.len()).as_bytes());
+                    request.extend_from_slice(chunk);
+                    request.extend_from_slice(b"\r\n");
+                }
+                request.extend_from_slice(b"0\r\nTrailer: x\r\n\r\nGET /none HTTP/1.1\r\nHost: h\r\n\r\n");
+                client.send(request).await;
+                let response = client.response(false).await.unwrap();
+                assert!(response.is_whole);
+                let (length, got) = response.text().split_once('\n').unwrap();
+                assert_eq!(length, size.to_string());
+                assert!(got.as_bytes() == body);
+                assert_eq!(
+                    client.response(false).await.unwrap().status,
+                    404,
+                    "the next request begins behind the body"
+                );
+            }
+        },
+    );
+}
+
+#[test]
+fn continue_is_said_before_the_body_is_read() {
+    with_server(
+        |scratch| scratch.program("cat", "printf 'Content-Type: text/plain\\n\\n'; cat"),
+        |site| async move {
+            let mut client = site.client().await;
+            client
+                .send("POST /cgi-bin/cat HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
+                .await;
+            assert_eq!(client.response(false).await.unwrap().status, 100);
+            client.send("krill").await;
+            assert_eq!(client.response(false).await.unwrap().text(), "krill");
+        },
+    );
+}
+
+#[test]
+fn status_location_and_length_of_a_program_are_its_response() {
+    with_server(
+        |scratch| {
+            scratch.program("teapot", "printf 'Status: 418 Teapot\\r\\nContent-Type: a/b\\r\\n\\r\\nshort'");
+            scratch.program("found", "printf 'Location: /elsewhere\\n\\n'");
+            scratch.program("length", "printf 'Content-Type: a/b\\nContent-Length: 5\\n\\nkrill and more'");
+            scratch.program("nothing", "printf 'Status: 204\\n\\n'");
+        },
+        |site| async move {
+            let mut client = site.client().await;
+            let teapot = client.get("/cgi-bin/teapot").await;
+            assert_eq!((teapot.status, teapot.text()), (418, "short"));
+            let found = client.get("/cgi-bin/found").await;
+            assert_eq!((found.status, found.header("Location")), (302, Some("/elsewhere")));
+            let length = client.get("/cgi-bin/length").await;
+            assert_eq!((length.text(), length.header("Transfer-Encoding")), ("krill", None));
+            assert_eq!(client.get("/cgi-bin/nothing").await.status, 204);
+            let head = client.request("HEAD /cgi-bin/teapot", "").await;
+            assert_eq!(head.status, 418);
+            client.send("GET /cgi-bin/teapot HTTP/1.0\r\n\r\n").await;
+            let old = client.response(false).await.unwrap();
+            assert_eq!((old.text(), old.header("Transfer-Encoding")), ("short", None), "1.0 knows no chunks");
+        },
+    );
+}
+
+#[test]
+fn program_that_crashes_closes_early_or_writes_bad_headers_is_a_bad_gateway() {
+    with_server(
+        |scratch| {
+            scratch.program("crash", "kill -9 $$");
+            scratch.program("closes", "exec >&-; sleep 1000");
+            scratch.program("empty", "");
+            scratch.program("bad", "printf 'krill\\n\\nbody'");
+            scratch.program("silent", "printf 'X-Y: z\\n\\n'");
+            scratch.program(
+                "long",
+                "while echo 'X: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'; do :; done",
+            );
+            scratch.program("status", "printf 'Status: 42\\n\\n'");
+            scratch.program("split", "printf 'Content-Type: a/b\\rX: y\\n\\n'");
+        },
+        |site| async move {
+            let mut client = site.client().await;
+            for name in ["crash", "closes", "empty", "bad", "silent", "long", "status", "split"] {
+                assert_eq!(client.get(&format!("/cgi-bin/{name}")).await.status, 502, "{name}");
+            }
+            for name in ["none", "", "../cgi/crash", "%2e%2e/x"] {
+                let status = client.get(&format!("/cgi-bin/{name}")).await.status;
+                assert!(matches!(status, 400 | 404), "{name}: {status}");
+                client = site.client().await;
+            }
+            until_none_runs(&site).await;
+        },
+    );
+}
+
+/// A crash behind the head can only be told by the end of the connection.
+#[test]
+fn program_that_crashes_in_its_output_ends_the_connection_in_the_middle() {
+    with_server(
+        |scratch| {
+            scratch.program("crash", "printf 'Content-Type: a/b\\n\\nkrill'; kill -9 $$");
+            scratch.program("short", "printf 'Content-Type: a/b\\nContent-Length: 100\\n\\nkrill'");
+        },
+        |site| async move {
+            for name in ["crash", "short"] {
+                let mut client = site.client().await;
+                let response = client.get(&format!("/cgi-bin/{name}")).await;
+                assert!(!response.is_whole, "{name}: {response:?}");
+                assert_eq!(&response.body[..], b"krill");
+            }
+            assert_eq!(site.stats.cut.get(), 2);
+        },
+    );
+}
+
+#[test]
+fn program_that_writes_no_head_is_killed_at_its_deadline() {
+    with_limits(
+        Limits { cgi_head: Duration::from_millis(100), ..patient() },
+        |scratch| scratch.program("hangs", "sleep 1000"),
+        |site| async move {
+            assert_eq!(site.client().await.get("/cgi-bin/hangs").await.status, 504);
+            until_none_runs(&site).await;
+        },
+    );
+}
+
+#[test]
+fn program_that_does_not_end_or_floods_is_killed_at_its_deadline() {
+    with_limits(
+        Limits { cgi: Duration::from_millis(300), ..patient() },
+        |scratch| {
+            scratch.program("stops", "printf 'Content-Type: a/b\\n\\n'; echo $$; sleep 1000");
+            scratch.program("floods", "printf 'Content-Type: a/b\\n\\n'; exec cat /dev/zero");
+        },
+        |site| async move {
+            let stopped = site.client().await.get("/cgi-bin/stops").await;
+            assert!(!stopped.is_whole);
+            // On a busy machine the deadline may be over before it has written its number.
+            if let Ok(pid) = stopped.text().trim().parse::<u32>() {
+                while std::fs::exists(format!("/proc/{pid}")).unwrap() {
+                    tokio::task::yield_now().await;
+                }
+            }
+            assert!(!site.client().await.get("/cgi-bin/floods").await.is_whole);
+            until_none_runs(&site).await;
+        },
+    );
+}
+
+/// Its program is in the way of nobody: it ends with the connection.
+#[test]
+fn client_that_leaves_ends_its_program() {
+    with_server(
+        |scratch| scratch.program("floods", "printf 'Content-Type: a/b\\n\\n'; exec cat /dev/zero"),
+        |site| async move {
+            let mut client = site.client().await;
+            client.send("GET /cgi-bin/floods HTTP/1.1\r\nHost: h\r\n\r\n").await;
+            client.connection.read(1).await.unwrap();
+            drop(client);
+            while site.stats.connections.get() > 0 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!((site.stats.cgi.get(), site.stats.cut.get()), (0, 1));
+        },
+    );
+}
+
+#[test]
+fn more_programs_than_the_limit_are_unavailable() {
+    with_limits(
+        Limits { cgi_max: 1, ..patient() },
+        |scratch| scratch.program("waits", "printf 'Content-Type: a/b\\n\\n'; cat"),
+        |site| async move {
+            let (mut first, mut second) = (site.client().await, site.client().await);
+            // It has begun, and its body has not come.
+            first
+                .send("POST /cgi-bin/waits HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
+                .await;
+            assert_eq!(first.response(false).await.unwrap().status, 100);
+            let refused = second.get("/cgi-bin/waits").await;
+            assert_eq!((refused.status, refused.header("Retry-After")), (503, Some("1")));
+            first.send("krill").await;
+            assert_eq!(first.response(false).await.unwrap().text(), "krill");
+            until_none_runs(&site).await;
+            assert_eq!(site.client().await.get("/cgi-bin/waits").await.status, 200);
+        },
+    );
+}
+
+#[test]
+fn body_that_is_too_large_is_refused_before_it_is_read() {
+    with_limits(
+        Limits { body_max: 1_000, ..patient() },
+        |scratch| scratch.program("cat", "printf 'Content-Type: a/b\\n\\n'; cat"),
+        |site| async move {
+            for request in [
+                "Content-Length: 1001\r\n\r\n",
+                "Content-Length: 99999999999999999999999999\r\n\r\n",
+                "Transfer-Encoding: chunked\r\n\r\n3e9\r\n",
+            ] {
+                let mut client = site.client().await;
+                let body = if request.contains("chunked") { "x".repeat(1_001) } else { String::new() };
+                client.send(format!("POST /cgi-bin/cat HTTP/1.1\r\nHost: h\r\n{request}{body}")).await;
+                assert_eq!(client.response(false).await.unwrap().status, 413, "{request}");
+                assert!(client.is_at_end().await);
+            }
+        },
+    );
+}
+
+#[test]
+fn head_of_a_program_is_read_or_refused() {
+    let cgi = parse_head(b"content-TYPE: a/b\r\nX-Y:z \r\nConnection: close\r\nContent-Length: 7\r\n\r\n").unwrap();
+    assert_eq!((cgi.status, cgi.length), (Status::Ok, Some(7)));
+    assert_eq!(cgi.headers, [("content-TYPE".to_owned(), "a/b".to_owned()), ("X-Y".to_owned(), "z".to_owned())]);
+    for bad in
+        ["", "\n", "a/b\n\n", ": x\n\n", "a b: c\n\n", "Content-Type: a\nContent-Length: -1\n\n", "Status: x\n\n"]
+    {
+        assert_eq!(parse_head(bad.as_bytes()), None, "{bad:?}");
+    }
+}

@@ -1,0 +1,236 @@
+//! Files: whole, in part, or not at all.
+
+use std::fs;
+
+use dunlin::prelude::*;
+
+use super::{Scratch, patient, serve, with_server};
+use crate::client::Client;
+
+fn bytes(length: usize) -> Vec<u8> {
+    (0..length).map(|n| (n ^ n >> 8 ^ n >> 16) as u8).collect()
+}
+
+#[test]
+fn file_is_sent_whole_with_its_type_whatever_its_size() {
+    with_server(
+        |scratch| {
+            for size in [0, 1, 1_000, 65_536, 65_537, 3_000_000] {
+                scratch.file(&format!("{size}.html"), bytes(size));
+            }
+        },
+        |site| async move {
+            let mut client = site.client().await;
+            for size in [0, 1, 1_000, 65_536, 65_537, 3_000_000] {
+                let response = client.get(&format!("/{size}.html")).await;
+                assert_eq!((response.status, response.body.len()), (200, size));
+                assert!(response.body == bytes(size));
+                assert_eq!(response.header("Content-Type"), Some("text/html; charset=utf-8"));
+                let head = client.request(&format!("HEAD /{size}.html"), "").await;
+                assert_eq!(head.header("Content-Length"), Some(&*size.to_string()));
+                assert_eq!(head.status, 200);
+            }
+        },
+    );
+}
+
+#[test]
+fn directories_have_an_index_and_end_with_a_slash() {
+    with_server(
+        |scratch| {
+            scratch.file("index.html", "top");
+            scratch.file("sub/index.html", "below");
+            scratch.file("empty/x", "");
+            scratch.file("a b/ü.txt", "names");
+        },
+        |site| async move {
+            let mut client = site.client().await;
+            assert_eq!(client.get("/").await.text(), "top");
+            assert_eq!(client.get("/sub/").await.text(), "below");
+            let moved = client.get("/sub?x=1").await;
+            assert_eq!((moved.status, moved.header("Location")), (301, Some("/sub/?x=1")));
+            let moved = client.get("//sub").await;
+            assert_eq!(moved.header("Location"), Some("/sub/"), "it names no other host");
+            assert_eq!(client.get("/empty/").await.status, 404);
+            assert_eq!(client.get("/sub/index.html/").await.status, 404);
+            assert_eq!(client.get("/a%20b/%C3%BC.txt").await.text(), "names");
+            assert_eq!(client.get("http://elsewhere/sub/").await.text(), "below", "the absolute form");
+        },
+    );
+}
+
+#[test]
+fn connection_is_kept_or_closed_as_version_and_header_say() {
+    with_server(
+        |scratch| drop(scratch.file("x", "krill")),
+        |site| async move {
+            let mut client = site.client().await;
+            for _ in 0..3 {
+                assert_eq!(client.get("/x").await.text(), "krill");
+            }
+            let last = client.request("GET /x", "Connection: close\r\n").await;
+            assert_eq!((last.text(), last.header("Connection")), ("krill", Some("close")));
+            assert!(client.is_at_end().await);
+
+            let mut client = site.client().await;
+            client.send("GET /x HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n").await;
+            let kept = client.response(false).await.unwrap();
+            assert_eq!((kept.text(), kept.header("Connection")), ("krill", Some("keep-alive")));
+            client.send("GET /x HTTP/1.0\r\n\r\n").await;
+            assert_eq!(client.response(false).await.unwrap().text(), "krill");
+            assert!(client.is_at_end().await);
+        },
+    );
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order_also_byte_by_byte() {
+    with_server(
+        |scratch| {
+            for n in 0..20 {
+                scratch.file(&n.to_string(), format!("file {n}"));
+            }
+        },
+        |site| async move {
+            let all: String = (0..20).map(|n| format!("GET /{n} HTTP/1.1\r\nHost: h\r\n\r\n")).collect();
+            let mut client = site.client().await;
+            client.send(all.clone()).await;
+            for n in 0..20 {
+                assert_eq!(client.response(false).await.unwrap().text(), format!("file {n}"));
+            }
+            let mut client = site.client().await;
+            for byte in all.bytes() {
+                client.send([byte]).await;
+            }
+            for n in 0..20 {
+                assert_eq!(client.response(false).await.unwrap().text(), format!("file {n}"));
+            }
+        },
+    );
+}
+
+#[test]
+fn ranges_are_sent_in_part() {
+    with_server(
+        |scratch| drop(scratch.file("x", bytes(200_000))),
+        |site| async move {
+            let mut client = site.client().await;
+            let part = client.request("GET /x", "Range: bytes=100000-150000\r\n").await;
+            assert_eq!((part.status, part.header("Content-Range")), (206, Some("bytes 100000-150000/200000")));
+            assert!(part.body == bytes(200_000)[100_000..=150_000]);
+            let none = client.request("GET /x", "Range: bytes=200000-\r\n").await;
+            assert_eq!((none.status, none.header("Content-Range")), (416, Some("bytes */200000")));
+            let two = client.request("GET /x", "Range: bytes=0-1,5-6\r\n").await;
+            assert_eq!(two.status, 206);
+            let all = bytes(200_000);
+            let expected = [
+                &b"\r\n--dunlin-part\r\nContent-Type: application/octet-stream\r\nContent-Range: bytes 0-1/200000\r\n\r\n"[..],
+                &all[..2],
+                &b"\r\n--dunlin-part\r\nContent-Type: application/octet-stream\r\nContent-Range: bytes 5-6/200000\r\n\r\n"[..],
+                &all[5..7],
+                &b"\r\n--dunlin-part--\r\n"[..],
+            ];
+            assert!(two.body == expected.concat());
+            let overlap = client.request("GET /x", "Range: bytes=0-9,5-19\r\n").await;
+            assert_eq!((overlap.status, overlap.header("Content-Range")), (206, Some("bytes 0-19/200000")));
+            let overflow = client.request("GET /x", "Range: bytes=99999999999999999999999-\r\n").await;
+            assert_eq!(overflow.status, 416);
+            let to_the_end = client.request("GET /x", "Range: bytes=199999-99999999999999999999999\r\n").await;
+            assert_eq!((to_the_end.status, to_the_end.body.len()), (206, 1));
+            assert_eq!(client.request("HEAD /x", "Range: bytes=0-1\r\n").await.status, 200);
+        },
+    );
+}
+
+#[test]
+fn conditions_spare_what_the_client_has() {
+    with_server(
+        |scratch| drop(scratch.file("x", "krill")),
+        |site| async move {
+            let mut client = site.client().await;
+            let first = client.get("/x").await;
+            let (tag, modified) = (first.header("ETag").unwrap(), first.header("Last-Modified").unwrap());
+            let cases = [
+                (format!("If-None-Match: {tag}\r\n"), 304),
+                (format!("If-None-Match: \"other\", W/{tag}\r\n"), 304),
+                ("If-None-Match: *\r\n".to_owned(), 304),
+                ("If-None-Match: \"other\"\r\n".to_owned(), 200),
+                (format!("If-None-Match: \"other\"\r\nIf-Modified-Since: {modified}\r\n"), 200),
+                (format!("If-Modified-Since: {modified}\r\n"), 304),
+                ("If-Modified-Since: Thu, 01 Jan 1970 00:00:00 GMT\r\n".to_owned(), 200),
+                ("If-Modified-Since: krill\r\n".to_owned(), 200),
+                (format!("If-Match: {tag}\r\n"), 200),
+                ("If-Match: \"other\"\r\n".to_owned(), 412),
+                ("If-Unmodified-Since: Thu, 01 Jan 1970 00:00:00 GMT\r\n".to_owned(), 412),
+                (format!("Range: bytes=0-1\r\nIf-Range: {tag}\r\n"), 206),
+                (format!("Range: bytes=0-1\r\nIf-Range: {modified}\r\n"), 206),
+                ("Range: bytes=0-1\r\nIf-Range: \"other\"\r\n".to_owned(), 200),
+            ];
+            for (headers, status) in cases {
+                let response = client.request("GET /x", &headers).await;
+                assert_eq!(response.status, status, "{headers}");
+                assert_eq!(response.body.is_empty(), matches!(status, 304), "{headers}");
+            }
+        },
+    );
+}
+
+/// An open file is looked for again after a second, so a new one is seen in the end.
+#[test]
+fn file_that_is_replaced_is_seen() {
+    with_server(
+        |scratch| drop(scratch.file("x", "krill")),
+        |site| async move {
+            let mut client = site.client().await;
+            assert_eq!(client.get("/x").await.text(), "krill");
+            fs::write(site.root().join("new"), "squid!").unwrap();
+            fs::rename(site.root().join("new"), site.root().join("x")).unwrap();
+            while client.get("/x").await.text() != "squid!" {
+                tokio::task::yield_now().await;
+            }
+        },
+    );
+}
+
+#[test]
+fn requests_are_in_the_log_and_in_the_statistics() {
+    let scratch = Scratch::new();
+    scratch.file("x", "krill");
+    dunlin::block_on(async {
+        let server = serve(&scratch, patient()).await;
+        let mut client = Client::connect(&server.address.to_string()).await;
+        client.get("/x").await;
+        client.get("/no%22such").await;
+        let page = client.get("/stats.html").await;
+        assert!(page.text().contains("<tr><td>responses 2xx</td><td>1</td></tr>"), "{}", page.text());
+        assert!(page.text().contains("<tr><td>connections now</td><td>1</td></tr>"), "{}", page.text());
+        server.stop().await.unwrap();
+    });
+    let log = fs::read_to_string(scratch.path("log")).unwrap();
+    let lines: Vec<&str> = log.lines().collect();
+    assert_eq!(lines.len(), 3, "{log}");
+    assert!(lines[0].starts_with("127.0.0.1 - - [") && lines[0].ends_with("] \"GET /x\" 200 5"), "{log}");
+    assert!(lines[1].contains("] \"GET /no%22such\" 404 "), "{log}");
+}
+
+#[test]
+fn stop_ends_idle_connections_and_lets_a_request_end() {
+    let scratch = Scratch::new();
+    scratch.file("x", bytes(20_000_000));
+    dunlin::block_on(async {
+        let server = serve(&scratch, patient()).await;
+        let to = server.address.to_string();
+        let (mut idle, mut busy) = (Client::connect(&to).await, Client::connect(&to).await);
+        assert_eq!(idle.request("HEAD /x", "").await.status, 200);
+        // No system takes so much at once, so the response is under way.
+        busy.send("GET /x HTTP/1.1\r\nHost: h\r\n\r\n").await;
+        let first = busy.connection.read(1).await.unwrap();
+        let ((), response) = par!(async { server.stop().await.unwrap() }, async {
+            assert!(idle.is_at_end().await, "it ends at once");
+            busy.unread(&first);
+            busy.response(false).await.unwrap()
+        });
+        assert!(response.is_whole && response.body == bytes(20_000_000));
+        assert!(dunlin::io::tcp::connect(&to).await.is_err(), "nothing listens there");
+    });
+}

@@ -1,0 +1,116 @@
+//! The example `webserver`: what it answers, and what clients and programs may do to it. Small numbers; the
+//! README has the commands of the large ones.
+
+#![cfg(target_os = "linux")]
+
+mod cgi;
+mod client;
+mod files;
+mod misuse;
+mod pure;
+#[allow(dead_code, reason = "the command line uses the rest")]
+#[path = "../../../../examples/webserver/web/mod.rs"]
+mod web;
+
+use std::fs;
+use std::future::Future;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use dunlin::io::tcp;
+use dunlin::prelude::Duration;
+
+use client::Client;
+use web::limits::Limits;
+use web::server::{Server, Settings};
+
+/// A directory that goes with this.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("dunlin-web-{}-{number}", std::process::id()));
+        fs::create_dir_all(path.join("root")).unwrap();
+        fs::create_dir_all(path.join("cgi")).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str, contents: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.join("root").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, contents).unwrap();
+        path
+    }
+
+    /// A CGI program, with this script.
+    fn program(&self, name: &str, script: &str) {
+        let (text, path) = (self.0.join("text"), self.0.join("cgi").join(name));
+        fs::write(&text, format!("#!/bin/sh\n{script}\n")).unwrap();
+        // By another program: what another test starts meanwhile would have this one's descriptor, and the
+        // system runs no file that is open to be written.
+        assert!(Command::new("cp").arg(text).arg(&path).status().unwrap().success());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Limits that no test reaches on a busy machine.
+fn patient() -> Limits {
+    let long = Duration::from_secs(300);
+    Limits { head: long, idle: long, piece: long, cgi_head: long, cgi: long, shutdown: long, ..Limits::default() }
+}
+
+/// Serves a directory.
+async fn serve(scratch: &Scratch, limits: Limits) -> Server {
+    let settings =
+        Settings { root: scratch.path("root"), cgi: Some(scratch.path("cgi")), log: Some(scratch.path("log")), limits };
+    Server::start(tcp::listen("127.0.0.1:0").await.unwrap(), settings).unwrap()
+}
+
+/// Runs a server for `test`, and stops it.
+fn with_server<F: Future<Output = ()>>(prepare: impl FnOnce(&Scratch), test: impl FnOnce(Site) -> F) {
+    with_limits(patient(), prepare, test);
+}
+
+fn with_limits<F: Future<Output = ()>>(limits: Limits, prepare: impl FnOnce(&Scratch), test: impl FnOnce(Site) -> F) {
+    let scratch = Scratch::new();
+    prepare(&scratch);
+    dunlin::block_on(async {
+        let server = serve(&scratch, limits).await;
+        let site =
+            Site { address: server.address.to_string(), root: scratch.path("root"), stats: server.stats.clone() };
+        test(site).await;
+        server.stop().await.unwrap();
+    });
+}
+
+/// What a test has of its server.
+#[derive(Clone)]
+struct Site {
+    address: String,
+    root: PathBuf,
+    stats: std::sync::Arc<web::stats::Stats>,
+}
+
+impl Site {
+    async fn client(&self) -> Client {
+        Client::connect(&self.address).await
+    }
+
+    fn root(&self) -> &Path {
+        &self.root
+    }
+}

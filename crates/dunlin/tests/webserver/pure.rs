@@ -1,0 +1,160 @@
+//! The parts without I/O, against models and arbitrary bytes.
+
+use proptest::prelude::*;
+
+use super::web::chunked::Chunked;
+use super::web::range::{Wanted, wanted};
+use super::web::request::{Framing, head_length, parse};
+
+/// `DUNLIN_CASES` sets how many.
+fn cases() -> ProptestConfig {
+    let cases = std::env::var("DUNLIN_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(2_000);
+    ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases) }
+}
+
+/// Pieces that requests are made of, and some that they are not.
+fn fragment() -> impl Strategy<Value = Vec<u8>> {
+    let words = [
+        "GET ",
+        "POST ",
+        "HEAD ",
+        "/",
+        "/..",
+        "%2e",
+        "%00",
+        "?",
+        " HTTP/1.1",
+        " HTTP/1.0",
+        "\r\n",
+        "\n",
+        "\r",
+        "\r\n\r\n",
+        "Host: h",
+        "Content-Length: ",
+        "Transfer-Encoding: chunked",
+        "Range: bytes=",
+        "Expect: 100-continue",
+        "http://",
+        "5",
+        "-",
+        ":",
+        " ",
+        "\t",
+        "99999999999999999999",
+        "Connection: close",
+    ];
+    prop_oneof![
+        8 => proptest::sample::select(words.to_vec()).prop_map(|word| word.as_bytes().to_vec()),
+        1 => proptest::collection::vec(any::<u8>(), 0..8),
+    ]
+}
+
+proptest! {
+    #![proptest_config(cases())]
+
+    /// What is taken for a request is safe to serve, whatever was sent.
+    #[test]
+    fn any_bytes_are_a_safe_request_or_refused(fragments in proptest::collection::vec(fragment(), 0..30)) {
+        let bytes = fragments.concat();
+        let mut searched = 0;
+        if let Ok(Some(length)) = head_length(&bytes, &mut searched) {
+            prop_assert!(bytes[..length].ends_with(b"\r\n\r\n"));
+            if let Ok(request) = parse(&bytes[..length]) {
+                prop_assert!(request.path.starts_with('/') && !request.path.contains('\0'));
+                prop_assert!(request.path.split('/').all(|component| component != ".." && component != "."));
+                let has = |name: &str| request.headers.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name)).count();
+                prop_assert!(has("Host") <= 1 && (has("Host") == 1 || !request.is_1_1));
+                prop_assert!(has("Content-Length") + has("Transfer-Encoding") <= 1);
+                prop_assert_eq!(request.body == Framing::Chunked, has("Transfer-Encoding") == 1);
+            }
+        }
+    }
+
+    /// How the bytes come does not matter.
+    #[test]
+    fn end_of_a_head_is_found_whatever_pieces_come(
+        fragments in proptest::collection::vec(fragment(), 0..20),
+        step in 1_usize..7,
+    ) {
+        let bytes = fragments.concat();
+        let at_once = head_length(&bytes, &mut 0);
+        let mut searched = 0;
+        let mut found = Ok(None);
+        for end in (0..=bytes.len()).step_by(step).chain([bytes.len()]) {
+            found = head_length(&bytes[..end], &mut searched);
+            if !matches!(found, Ok(None)) {
+                break;
+            }
+        }
+        prop_assert_eq!(found, at_once);
+    }
+
+    #[test]
+    fn chunks_are_decoded_whatever_pieces_come(
+        chunks in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..50), 0..10),
+        step in 1_usize..20,
+    ) {
+        let mut bytes = Vec::new();
+        for chunk in &chunks {
+            bytes.extend_from_slice(format!("{:X}\r\n", chunk.len()).as_bytes());
+            bytes.extend_from_slice(chunk);
+            bytes.extend_from_slice(b"\r\n");
+        }
+        bytes.extend_from_slice(b"0\r\nT: x\r\n\r\n");
+        let (mut chunked, mut body, mut over) = (Chunked::default(), Vec::new(), false);
+        for mut piece in bytes.chunks(step) {
+            prop_assert!(!over);
+            over = chunked.decode(&mut piece, |data| body.extend_from_slice(data)).unwrap();
+            prop_assert!(piece.is_empty());
+        }
+        prop_assert!(over);
+        prop_assert_eq!(body, chunks.concat());
+    }
+
+    #[test]
+    fn any_bytes_are_chunks_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let (mut chunked, mut length) = (Chunked::default(), 0);
+        let _ = chunked.decode(&mut &bytes[..], |data| length += data.len());
+        prop_assert!(length <= bytes.len());
+    }
+
+    /// Each byte that one of the ranges names is sent once, and no other.
+    #[test]
+    fn ranges_are_those_bytes_once(
+        ranges in proptest::collection::vec((0_u64..60, proptest::option::of(0_u64..60)), 1..8),
+        length in 0_u64..50,
+    ) {
+        let list: Vec<String> = ranges
+            .iter()
+            .map(|(first, more)| format!("{first}-{}", more.map_or(String::new(), |more| (first + more).to_string())))
+            .collect();
+        let named = |byte: u64| ranges.iter().any(|(first, more)| {
+            *first <= byte && more.is_none_or(|more| byte <= first + more)
+        });
+        match wanted(Some(&format!("bytes={}", list.join(", "))), length) {
+            Wanted::Whole => prop_assert!(false, "{list:?}"),
+            Wanted::Nothing => prop_assert!(!(0..length).any(named)),
+            Wanted::Pieces(pieces) => {
+                for byte in 0..length {
+                    let count = pieces.iter().filter(|piece| piece.contains(&byte)).count();
+                    prop_assert_eq!(count, usize::from(named(byte)));
+                }
+                prop_assert!(pieces.iter().all(|piece| !piece.is_empty() && piece.end <= length));
+            }
+        }
+    }
+}
+
+#[test]
+fn ranges_that_are_malformed_or_too_many_are_ignored() {
+    let many = format!("bytes={}", "0-0,".repeat(20));
+    for header in ["", "bytes", "bytes=x", "bytes=5-3", "bytes=--1", "bytes=+1-2", "lines=1-2", "bytes=1-2-3", &many] {
+        assert_eq!(wanted(Some(header), 100), Wanted::Whole, "{header}");
+    }
+    assert_eq!(wanted(None, 100), Wanted::Whole);
+    for (header, piece) in [("bytes=-10", 90..100), ("bytes=-1000", 0..100)] {
+        assert_eq!(wanted(Some(header), 100), Wanted::Pieces(Vec::from([piece])));
+    }
+    assert_eq!(wanted(Some("bytes=-0"), 100), Wanted::Nothing);
+    assert_eq!(wanted(Some("bytes=0-0"), 0), Wanted::Nothing);
+}

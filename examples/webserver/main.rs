@@ -1,0 +1,93 @@
+//! A web server: files, CGI programs and statistics over HTTP/1.1, with a process for each connection.
+//!
+//! ```text
+//!   acceptor ─▶ connection (one each) ─▶ log ─▶ file
+//!                   │ files: in place, or by the pool
+//!                   └ CGI: a program for each request, killed with its group
+//! ```
+//!
+//! Run it: `cargo run --release --example webserver -- --root DIRECTORY`. Linux only.
+
+#[cfg(target_os = "linux")]
+mod web;
+
+#[cfg(not(target_os = "linux"))]
+fn main() {
+    eprintln!("the web server needs Linux");
+}
+
+#[cfg(target_os = "linux")]
+fn main() -> std::process::ExitCode {
+    linux::main()
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::process::ExitCode;
+
+    use dunlin::prelude::*;
+    use tokio::signal::unix::{SignalKind, signal};
+
+    use super::web::limits::Limits;
+    use super::web::server::{Server, Settings};
+
+    const HELP: &str = "\
+Usage: webserver --root DIRECTORY [--listen ADDRESS] [--cgi DIRECTORY] [--log FILE]
+
+  --root DIRECTORY   what is served; paths lead nowhere else, links neither
+  --listen ADDRESS   host:port, 127.0.0.1:8080 if it is not given; port 0 is any free one
+  --cgi DIRECTORY    programs for /cgi-bin/NAME; without it there are none
+  --log FILE         the access log, to which lines are appended
+
+/stats.html shows what the server has done. SIGINT and SIGTERM stop it when the requests under way have ended.";
+
+    pub(crate) fn main() -> ExitCode {
+        let (address, settings) = match parse(std::env::args().skip(1)) {
+            Ok(Some(parsed)) => parsed,
+            Ok(None) => {
+                println!("{HELP}");
+                return ExitCode::SUCCESS;
+            }
+            Err(text) => {
+                eprintln!("webserver: {text}\n\n{HELP}");
+                return ExitCode::from(2);
+            }
+        };
+        match dunlin::block_on(run(&address, settings)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("webserver: {error}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    fn parse(mut arguments: impl Iterator<Item = String>) -> std::result::Result<Option<(String, Settings)>, String> {
+        let (mut root, mut cgi, mut log, mut address) = (None, None, None, "127.0.0.1:8080".to_owned());
+        while let Some(argument) = arguments.next() {
+            let mut value = || arguments.next().ok_or_else(|| format!("{argument} needs a value"));
+            match &*argument {
+                "--help" | "-h" => return Ok(None),
+                "--root" => root = Some(value()?.into()),
+                "--cgi" => cgi = Some(value()?.into()),
+                "--log" => log = Some(value()?.into()),
+                "--listen" => address = value()?,
+                _ => return Err(format!("unknown argument {argument}")),
+            }
+        }
+        let root = root.ok_or("--root is missing")?;
+        Ok(Some((address, Settings { root, cgi, log, limits: Limits::default() })))
+    }
+
+    async fn run(address: &str, settings: Settings) -> Result {
+        let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let server = Server::start(dunlin::io::tcp::listen(address).await?, settings)?;
+        println!("serving at http://{}/, with at most {files} open files", server.address);
+        alt! {
+            _ = future(interrupt.recv()) => {}
+            _ = future(terminate.recv()) => {}
+        }
+        server.stop().await.map_err(Error::other)
+    }
+}

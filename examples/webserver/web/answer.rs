@@ -1,0 +1,139 @@
+//! What is sent: the head of a response, and its body in pieces.
+
+use std::fmt::Write;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use dunlin::io::Bytes;
+
+use super::condition::{Verdict, range_counts, verdict};
+use super::file::Opened;
+use super::range::{Wanted, wanted};
+use super::request::{Method, Request};
+use super::status::Status;
+
+/// A response whose length is known.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: Status,
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) body: Vec<Piece>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Piece {
+    Bytes(Bytes),
+    File(Arc<Opened>, Range<u64>),
+}
+
+/// What separates the parts of a response with several ranges.
+const BOUNDARY: &str = "dunlin-part";
+
+impl Answer {
+    pub(crate) fn page(status: Status, content_type: &str, body: impl Into<Bytes>) -> Self {
+        let headers = vec![("Content-Type", content_type.to_owned())];
+        Self { status, headers, body: vec![Piece::Bytes(body.into())] }
+    }
+
+    /// A page that says what is wrong.
+    pub(crate) fn error(status: Status) -> Self {
+        let (code, reason) = (status.code(), status.reason());
+        let body = format!("<!DOCTYPE html>\n<title>{code} {reason}</title>\n<h1>{code} {reason}</h1>\n");
+        let mut answer = Self::page(status, "text/html; charset=utf-8", body);
+        match status {
+            Status::MethodNotAllowed => answer.headers.push(("Allow", "GET, HEAD".to_owned())),
+            Status::ServiceUnavailable => answer.headers.push(("Retry-After", "1".to_owned())),
+            _ => {}
+        }
+        answer
+    }
+
+    pub(crate) fn moved(location: String) -> Self {
+        let mut answer = Self::error(Status::Moved);
+        answer.headers.push(("Location", location));
+        answer
+    }
+
+    /// A file, a part of it, or that the client has it.
+    pub(crate) fn file(request: &Request, file: &Arc<Opened>) -> Self {
+        let mut headers = vec![
+            ("ETag", file.validators.tag.clone()),
+            ("Last-Modified", httpdate::fmt_http_date(file.validators.modified)),
+            ("Accept-Ranges", "bytes".to_owned()),
+        ];
+        match verdict(request, &file.validators) {
+            Verdict::Send => {}
+            Verdict::NotModified => return Self { status: Status::NotModified, headers, body: Vec::new() },
+            Verdict::Failed => return Self::error(Status::PreconditionFailed),
+        }
+        let length = file.length;
+        let range = request.header("Range").filter(|_| request.method == Method::Get);
+        let range = range.filter(|_| range_counts(request, &file.validators));
+        let piece = |range: Range<u64>| Piece::File(file.clone(), range);
+        let (status, body) = match wanted(range, length) {
+            Wanted::Whole => (Status::Ok, vec![piece(0..length)]),
+            Wanted::Nothing => {
+                let mut answer = Self::error(Status::RangeNotSatisfiable);
+                answer.headers.push(("Content-Range", format!("bytes */{length}")));
+                return answer;
+            }
+            Wanted::Pieces(pieces) if pieces.len() == 1 => {
+                let [range] = [pieces[0].clone()];
+                headers.push(("Content-Range", format!("bytes {}-{}/{length}", range.start, range.end - 1)));
+                (Status::PartialContent, vec![piece(range)])
+            }
+            Wanted::Pieces(pieces) => {
+                let mut body = Vec::new();
+                for range in pieces {
+                    let place = format!("bytes {}-{}/{length}", range.start, range.end - 1);
+                    let content_type = &file.content_type;
+                    let head =
+                        format!("\r\n--{BOUNDARY}\r\nContent-Type: {content_type}\r\nContent-Range: {place}\r\n\r\n");
+                    body.push(Piece::Bytes(head.into()));
+                    body.push(piece(range));
+                }
+                body.push(Piece::Bytes(format!("\r\n--{BOUNDARY}--\r\n").into()));
+                headers.push(("Content-Type", format!("multipart/byteranges; boundary={BOUNDARY}")));
+                return Self { status: Status::PartialContent, headers, body };
+            }
+        };
+        headers.push(("Content-Type", file.content_type.clone()));
+        Self { status, headers, body }
+    }
+
+    pub(crate) fn length(&self) -> u64 {
+        let lengths = self.body.iter().map(|piece| match piece {
+            Piece::Bytes(bytes) => bytes.len() as u64,
+            Piece::File(_, range) => range.end - range.start,
+        });
+        lengths.sum()
+    }
+}
+
+/// What becomes of the connection after a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    Close,
+    /// To a client of HTTP/1.0 it has to be said.
+    KeepAlive {
+        is_1_1: bool,
+    },
+}
+
+/// The head of a response, with its empty line.
+pub(crate) fn head<'a>(status: Status, headers: impl IntoIterator<Item = (&'a str, &'a str)>, after: After) -> String {
+    let mut head = format!("HTTP/1.1 {} {}\r\n", status.code(), status.reason());
+    let date = httpdate::fmt_http_date(SystemTime::now());
+    let _ = write!(head, "Date: {date}\r\nServer: dunlin\r\n");
+    for (name, value) in headers {
+        let _ = write!(head, "{name}: {value}\r\n");
+    }
+    head.push_str(match after {
+        After::Close => "Connection: close\r\n",
+        After::KeepAlive { is_1_1: false } => "Connection: keep-alive\r\n",
+        After::KeepAlive { is_1_1: true } => "",
+    });
+    head.push_str("\r\n");
+    head
+}

@@ -1,0 +1,104 @@
+//! The body of a request, gathered before anything is done with it.
+
+use std::fs;
+use std::io::{self, Seek, SeekFrom, Write};
+
+use dunlin::blocking::room;
+use dunlin::io::Connection;
+use dunlin::prelude::*;
+use rustix::fs::{Mode, OFlags};
+
+use super::chunked::Chunked;
+use super::limits::Limits;
+use super::request::Framing;
+use super::status::Status;
+
+/// All of a body.
+#[derive(Debug)]
+pub(crate) enum Body {
+    Memory(Vec<u8>),
+    /// A file without a name, at its beginning.
+    File(fs::File, u64),
+}
+
+impl Body {
+    pub(crate) fn length(&self) -> u64 {
+        match self {
+            Self::Memory(bytes) => bytes.len() as u64,
+            Self::File(_, length) => *length,
+        }
+    }
+}
+
+/// Reads a body from `buffer` and then from the connection. What is behind it stays in `buffer`.
+pub(crate) async fn read(
+    connection: &mut Connection,
+    buffer: &mut Vec<u8>,
+    framing: Framing,
+    limits: &Limits,
+) -> io::Result<Result<Body, Status>> {
+    if matches!(framing, Framing::Length(length) if length > limits.body_max) {
+        return Ok(Err(Status::ContentTooLarge));
+    }
+    let (mut body, mut chunked, mut memory) = (None, Chunked::default(), Vec::new());
+    loop {
+        let have = body.as_ref().map_or(0, |(_, length)| *length) + memory.len() as u64;
+        let is_over = match framing {
+            Framing::Length(length) => {
+                let take = usize::try_from(length - have).unwrap_or(usize::MAX).min(buffer.len());
+                memory.extend(buffer.drain(..take));
+                have + take as u64 == length
+            }
+            Framing::Chunked => {
+                let mut input = &buffer[..];
+                let decoded = chunked.decode(&mut input, |data| memory.extend_from_slice(data));
+                let left = input.len();
+                match decoded {
+                    Ok(is_over) => {
+                        buffer.drain(..buffer.len() - left);
+                        is_over
+                    }
+                    Err(status) => return Ok(Err(status)),
+                }
+            }
+        };
+        let length = body.as_ref().map_or(0, |(_, length)| *length) + memory.len() as u64;
+        if length > limits.body_max {
+            return Ok(Err(Status::ContentTooLarge));
+        }
+        if memory.len() > limits.body_memory_max || is_over && body.is_some() {
+            body = Some(spill(body, std::mem::take(&mut memory)).await?);
+        }
+        if is_over {
+            return Ok(Ok(match body {
+                None => Body::Memory(memory),
+                Some((mut file, length)) => {
+                    file.seek(SeekFrom::Start(0))?;
+                    Body::File(file, length)
+                }
+            }));
+        }
+        match connection.read(64 << 10).within(limits.piece).await {
+            Ok(piece) if piece.is_empty() => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(piece) => buffer.extend_from_slice(&piece),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(Err(Status::RequestTimeout)),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Moves what is in memory to the end of the file.
+async fn spill(body: Option<(fs::File, u64)>, memory: Vec<u8>) -> io::Result<(fs::File, u64)> {
+    let call = room().await.blocking(move |_| {
+        let (mut file, length) = match body {
+            Some(body) => body,
+            None => {
+                let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+                (rustix::fs::open(std::env::temp_dir(), flags, Mode::RUSR | Mode::WUSR)?.into(), 0)
+            }
+        };
+        file.write_all(&memory)?;
+        Ok((file, length + memory.len() as u64))
+    });
+    call.await.unwrap_or_else(|error| Err(io::Error::other(error.to_string())))
+}

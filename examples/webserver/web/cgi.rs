@@ -1,0 +1,315 @@
+//! CGI/1.1: a program for each request, killed with its group when the response is over.
+
+use std::io;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use dunlin::Instant;
+use dunlin::io::program::{self, Program};
+use dunlin::io::{Address, Bytes};
+use dunlin::prelude::*;
+
+use super::answer::{After, Answer, head};
+use super::body::Body;
+use super::client::{Client, Sent};
+use super::request::{Method, Request};
+use super::site::{PREFIX, Site};
+use super::status::Status;
+
+/// What a program writes before its output.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct CgiHead {
+    pub(crate) status: Status,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) length: Option<u64>,
+}
+
+/// A program counts as running until this is dropped.
+struct Slot(Arc<Site>);
+
+impl Slot {
+    fn take(site: &Arc<Site>) -> Option<Self> {
+        let slot = Self(site.clone());
+        let running = site.stats.cgi.add(1);
+        (running <= site.limits.cgi_max as u64).then_some(slot)
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.stats.cgi.take(1);
+    }
+}
+
+/// Runs the program of a request and sends what it writes.
+pub(crate) async fn answer(client: &mut Client, request: &Request) -> io::Result<Sent> {
+    let Some(_slot) = Slot::take(&client.site) else {
+        return client.send(request, Answer::error(Status::ServiceUnavailable), false).await;
+    };
+    let body = match client.read_body(request).await? {
+        Ok(body) => body,
+        Err(status) => return client.send(request, Answer::error(status), false).await,
+    };
+    let started = match command(client, request, &body) {
+        Some(command) => start(command, body).await,
+        None => Err(Status::NotFound),
+    };
+    let mut program = match started {
+        Ok(program) => program,
+        Err(status) => return client.send(request, Answer::error(status), request.keep_alive).await,
+    };
+    let begin = Instant::now();
+    let mut output = Vec::new();
+    let limits = &client.site.limits;
+    let read = alt! {
+        read = future(Box::pin(read_head(&mut program, &mut output, limits.cgi_head_max))) => read,
+        () = sleep(limits.cgi_head) => Err(Status::GatewayTimeout),
+    };
+    let cgi = match read {
+        Ok(cgi) => cgi,
+        Err(status) => return client.send(request, Answer::error(status), request.keep_alive).await,
+    };
+    send(client, request, program, cgi, output, begin + client.site.limits.cgi).await
+}
+
+/// The command of a request; `None` if its path names no program.
+fn command(client: &Client, request: &Request, body: &Body) -> Option<Command> {
+    let directory = client.site.cgi.as_deref()?;
+    let rest = request.path.strip_prefix(PREFIX)?;
+    let (name, info) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
+    if name.is_empty() {
+        return None;
+    }
+    let mut command = Command::new(directory.join(name));
+    command.current_dir(directory).env_clear();
+    for (name, value) in variables(client, request, body, directory, name, info) {
+        command.env(name, value);
+    }
+    Some(command)
+}
+
+fn variables(
+    client: &Client,
+    request: &Request,
+    body: &Body,
+    directory: &Path,
+    name: &str,
+    info: &str,
+) -> Vec<(String, String)> {
+    let host = request.header("Host").unwrap_or_default();
+    let (address, port) = match client.connection.address() {
+        Ok(Address::Tcp(address)) => (address.ip().to_string(), address.port().to_string()),
+        _ => Default::default(),
+    };
+    let peer = match client.connection.peer() {
+        Ok(Address::Tcp(address)) => address.ip().to_string(),
+        _ => String::new(),
+    };
+    let server_name = if host.is_empty() { address } else { host_name(host).to_owned() };
+    let mut all = vec![
+        ("GATEWAY_INTERFACE", "CGI/1.1".to_owned()),
+        ("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned()),
+        ("QUERY_STRING", request.query.clone()),
+        ("REMOTE_ADDR", peer),
+        ("REQUEST_METHOD", request.method.name().to_owned()),
+        ("REQUEST_URI", request.target.clone()),
+        ("SCRIPT_NAME", format!("{PREFIX}{name}")),
+        ("SCRIPT_FILENAME", directory.join(name).display().to_string()),
+        ("SERVER_NAME", server_name),
+        ("SERVER_PORT", port),
+        ("SERVER_PROTOCOL", if request.is_1_1 { "HTTP/1.1" } else { "HTTP/1.0" }.to_owned()),
+        ("SERVER_SOFTWARE", "dunlin".to_owned()),
+    ];
+    if !info.is_empty() {
+        all.push(("PATH_INFO", info.to_owned()));
+    }
+    if request.method == Method::Post || body.length() > 0 {
+        all.push(("CONTENT_LENGTH", body.length().to_string()));
+        all.extend(request.header("Content-Type").map(|value| ("CONTENT_TYPE", value.to_owned())));
+    }
+    let mut all: Vec<(String, String)> = all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    for (name, value) in &request.headers {
+        // `Proxy` would be taken for the variable that sets a proxy, and `A_B` for `A-B`.
+        let own = ["proxy", "content-length", "content-type", "transfer-encoding", "connection", "authorization"];
+        if name.contains('_') || own.iter().any(|own| name.eq_ignore_ascii_case(own)) {
+            continue;
+        }
+        if let Ok(value) = std::str::from_utf8(value) {
+            let name = format!("HTTP_{}", name.to_ascii_uppercase().replace('-', "_"));
+            match all.iter_mut().find(|(other, _)| *other == name) {
+                Some((_, values)) => *values = format!("{values}, {value}"),
+                None => all.push((name, value.to_owned())),
+            }
+        }
+    }
+    all
+}
+
+/// Without the port. An address of IPv6 has colons of its own, in brackets.
+fn host_name(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+async fn start(mut command: Command, body: Body) -> Result<Program, Status> {
+    command.stdout(Stdio::piped());
+    let body = match body {
+        Body::Memory(bytes) if bytes.is_empty() => {
+            command.stdin(Stdio::null());
+            None
+        }
+        Body::Memory(bytes) => {
+            command.stdin(Stdio::piped());
+            Some(Bytes::from(bytes))
+        }
+        Body::File(file, _) => {
+            command.stdin(file);
+            None
+        }
+    };
+    let mut program = program::start(command).await.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Status::NotFound,
+        io::ErrorKind::PermissionDenied => Status::Forbidden,
+        _ => Status::BadGateway,
+    })?;
+    if let (Some(mut stdin), Some(mut body)) = (program.stdin.take(), body) {
+        // The program may write before it has read all, or never read. Then it ends, and so does this.
+        drop(spawn(async move { stdin.write_all(&mut body).await }));
+    }
+    Ok(program)
+}
+
+/// Reads the head of what the program writes; `output` has what comes behind it.
+async fn read_head(program: &mut Program, output: &mut Vec<u8>, max: usize) -> Result<CgiHead, Status> {
+    let stdout = program.stdout.as_mut().ok_or(Status::InternalServerError)?;
+    loop {
+        if let Some(end) = head_end(output) {
+            let rest = output.split_off(end);
+            let head = std::mem::replace(output, rest);
+            return parse_head(&head).ok_or(Status::BadGateway);
+        }
+        match stdout.read(4096).await {
+            Ok(piece) if !piece.is_empty() && output.len() + piece.len() <= max + 4096 => {
+                output.extend_from_slice(&piece);
+                if output.len() > max && head_end(output).is_none() {
+                    return Err(Status::BadGateway);
+                }
+            }
+            _ => return Err(Status::BadGateway),
+        }
+    }
+}
+
+/// Programs end lines with or without a carriage return.
+fn head_end(output: &[u8]) -> Option<usize> {
+    let mut begin = 0;
+    while let Some(length) = output[begin..].iter().position(|byte| *byte == b'\n') {
+        let line = &output[begin..begin + length];
+        begin += length + 1;
+        if line.is_empty() || line == b"\r" {
+            return Some(begin);
+        }
+    }
+    None
+}
+
+/// Reads the head that a program has written, with its empty line. `None` if it is malformed.
+pub(crate) fn parse_head(head: &[u8]) -> Option<CgiHead> {
+    let text = std::str::from_utf8(head).ok()?;
+    let mut cgi = CgiHead { status: Status::Ok, headers: Vec::new(), length: None };
+    let (mut has_status, mut says_something) = (false, false);
+    for line in text.lines().take_while(|line| !line.is_empty()) {
+        let (name, value) = line.split_once(':')?;
+        let value = value.trim();
+        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        if name.is_empty() || !name.bytes().all(is_token) || value.chars().any(char::is_control) {
+            return None;
+        }
+        match &*name.to_ascii_lowercase() {
+            "status" => {
+                let code = value.get(..3).and_then(|code| code.parse().ok())?;
+                cgi.status = (200..600).contains(&code).then_some(Status::Other(code))?;
+                (has_status, says_something) = (true, true);
+            }
+            "content-length" if value.bytes().all(|byte| byte.is_ascii_digit()) => {
+                cgi.length = Some(value.parse().ok()?);
+            }
+            "content-length" => return None,
+            // These are the server's.
+            "connection" | "transfer-encoding" | "keep-alive" | "date" | "server" => {}
+            other => {
+                says_something |= matches!(other, "content-type" | "location");
+                cgi.headers.push((name.to_owned(), value.to_owned()));
+            }
+        }
+    }
+    if !has_status && cgi.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("location")) {
+        cgi.status = Status::Found;
+    }
+    says_something.then_some(cgi)
+}
+
+/// Sends what the program writes: with the length that it gave, else in chunks, else until it ends.
+async fn send(
+    client: &mut Client,
+    request: &Request,
+    mut program: Program,
+    cgi: CgiHead,
+    mut output: Vec<u8>,
+    deadline: Instant,
+) -> io::Result<Sent> {
+    let has_no_body = request.method == Method::Head || matches!(cgi.status.code(), 204 | 304);
+    let in_chunks = cgi.length.is_none() && request.is_1_1 && !has_no_body;
+    let goes_on = request.keep_alive && (cgi.length.is_some() || in_chunks || has_no_body);
+    let after = if goes_on { After::KeepAlive { is_1_1: request.is_1_1 } } else { After::Close };
+    let length = cgi.length.map(|length| length.to_string());
+    let headers = cgi.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let headers = headers.chain(length.as_deref().map(|length| ("Content-Length", length)));
+    let headers = headers.chain(in_chunks.then_some(("Transfer-Encoding", "chunked")));
+    client.write(head(cgi.status, headers, after).into()).await?;
+    let (mut left, mut sent) = (cgi.length.unwrap_or(u64::MAX), 0);
+    if has_no_body {
+        return Ok(Sent { status: cgi.status, bytes: 0, goes_on });
+    }
+    let is_whole = loop {
+        output.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+        left -= output.len() as u64;
+        sent += output.len() as u64;
+        if !output.is_empty() {
+            let piece = std::mem::take(&mut output);
+            client.write(if in_chunks { chunk(&piece) } else { piece }.into()).await?;
+        }
+        if left == 0 {
+            break true;
+        }
+        let patience = deadline.saturating_duration_since(Instant::now());
+        let Some(stdout) = program.stdout.as_mut() else { break false };
+        match stdout.read(16 << 10).within(patience).await {
+            Ok(piece) if piece.is_empty() => {
+                // An end that was promised for later, or a crash, is no end of the response.
+                let patience = deadline.saturating_duration_since(Instant::now());
+                let end = program.exit().within(patience).await;
+                break cgi.length.is_none() && end.is_ok_and(dunlin::blocking::ChildEnd::is_success);
+            }
+            Ok(piece) => output = piece.into(),
+            Err(_) => break false,
+        }
+    };
+    if is_whole && in_chunks {
+        client.write(Bytes::from_static(b"0\r\n\r\n")).await?;
+    }
+    if !is_whole {
+        client.site.stats.cut.add(1);
+    }
+    Ok(Sent { status: cgi.status, bytes: sent, goes_on: goes_on && is_whole })
+}
+
+fn chunk(piece: &[u8]) -> Vec<u8> {
+    let mut chunk = format!("{:x}\r\n", piece.len()).into_bytes();
+    chunk.extend_from_slice(piece);
+    chunk.extend_from_slice(b"\r\n");
+    chunk
+}

@@ -1,0 +1,91 @@
+//! Bodies in chunks: a state machine without I/O.
+
+use super::status::Status;
+
+/// Reads a chunked body from bytes that come in any pieces.
+#[derive(Debug, Default)]
+pub(crate) struct Chunked {
+    state: State,
+    /// Of the line that is being read.
+    line: Vec<u8>,
+    trailers: usize,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Size,
+    Data(u64),
+    /// The end of a line behind data.
+    AfterData,
+    Trailers,
+    Over,
+}
+
+/// Bytes of a line with a size, or of all trailers.
+const LINE_MAX: usize = 4096;
+
+impl Chunked {
+    /// Takes bytes from `input`, and gives those that are of the body to `output`. `true`: the body is over.
+    pub(crate) fn decode(&mut self, input: &mut &[u8], mut output: impl FnMut(&[u8])) -> Result<bool, Status> {
+        while self.state != State::Over {
+            if let State::Data(left) = &mut self.state {
+                if input.is_empty() {
+                    return Ok(false);
+                }
+                let length = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
+                let (data, rest) = input.split_at(length);
+                output(data);
+                *input = rest;
+                *left -= length as u64;
+                if *left == 0 {
+                    self.state = State::AfterData;
+                }
+                continue;
+            }
+            let Some(end) = input.iter().position(|byte| *byte == b'\n') else {
+                self.line.extend_from_slice(input);
+                *input = &[];
+                if self.line.len() > LINE_MAX {
+                    return Err(Status::BadRequest);
+                }
+                return Ok(false);
+            };
+            self.line.extend_from_slice(&input[..end]);
+            *input = &input[end + 1..];
+            let line = std::mem::take(&mut self.line);
+            let line = line.strip_suffix(b"\r").filter(|line| line.len() <= LINE_MAX).ok_or(Status::BadRequest)?;
+            self.end_line(line)?;
+        }
+        Ok(true)
+    }
+
+    fn end_line(&mut self, line: &[u8]) -> Result<(), Status> {
+        self.state = match self.state {
+            State::Size => match size(line).ok_or(Status::BadRequest)? {
+                0 => State::Trailers,
+                size => State::Data(size),
+            },
+            State::AfterData if line.is_empty() => State::Size,
+            State::Trailers if line.is_empty() => State::Over,
+            State::Trailers => {
+                self.trailers += line.len();
+                if self.trailers > LINE_MAX {
+                    return Err(Status::HeadTooLarge);
+                }
+                State::Trailers
+            }
+            _ => return Err(Status::BadRequest),
+        };
+        Ok(())
+    }
+}
+
+/// The size of a chunk, without its extensions.
+fn size(line: &[u8]) -> Option<u64> {
+    let digits = line.split(|byte| *byte == b';').next()?.trim_ascii_end();
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}

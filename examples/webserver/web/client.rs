@@ -1,0 +1,184 @@
+//! A client of the server: its connection, and what is read from it and written to it.
+
+use std::io;
+use std::sync::Arc;
+
+use dunlin::Instant;
+use dunlin::io::{Address, Bytes, Connection};
+use dunlin::prelude::*;
+
+use super::answer::{After, Answer, Piece, head};
+use super::body::{self, Body};
+use super::log::Log;
+use super::request::{self, Framing, Method, Request};
+use super::site::Site;
+use super::status::Status;
+
+/// A client, and what its process needs.
+pub(crate) struct Client {
+    pub(crate) site: Arc<Site>,
+    pub(crate) connection: Connection,
+    /// What has come and is not read yet: of the next requests, too.
+    pub(crate) buffer: Vec<u8>,
+    /// Ends when the server stops.
+    pub(crate) stop: Shared<Receiver<()>>,
+    pub(crate) log: Log,
+    name: String,
+}
+
+/// Why there is no request.
+pub(crate) enum NoRequest {
+    Ended,
+    Refused(Status),
+}
+
+/// What was sent of a response.
+pub(crate) struct Sent {
+    pub(crate) status: Status,
+    pub(crate) bytes: u64,
+    /// The client has the whole response, and may send its next request.
+    pub(crate) goes_on: bool,
+}
+
+/// Most requests fit into one piece.
+const PIECE: usize = 4096;
+
+impl Client {
+    pub(crate) fn new(site: Arc<Site>, connection: Connection, stop: Shared<Receiver<()>>, log: Log) -> Self {
+        let name = match connection.peer() {
+            Ok(Address::Tcp(address)) => address.ip().to_string(),
+            _ => "-".to_owned(),
+        };
+        Self { site, connection, buffer: Vec::new(), stop, log, name }
+    }
+
+    /// There are too many connections.
+    pub(crate) async fn turn_away(self) {
+        self.refuse("-", Status::ServiceUnavailable).await;
+    }
+
+    /// Reads the head of the next request.
+    pub(crate) async fn read_head(&mut self) -> Result<Vec<u8>, NoRequest> {
+        let limits = self.site.limits.clone();
+        let (mut searched, mut deadline) = (0, None);
+        loop {
+            // An empty line before a request is no request.
+            while searched == 0 && self.buffer.starts_with(b"\r\n") {
+                self.buffer.drain(..2);
+            }
+            match request::head_length(&self.buffer, &mut searched) {
+                Ok(Some(length)) if length <= limits.head_max => {
+                    let rest = self.buffer.split_off(length);
+                    return Ok(std::mem::replace(&mut self.buffer, rest));
+                }
+                Ok(None) if self.buffer.len() <= limits.head_max => {}
+                Ok(_) => return Err(NoRequest::Refused(Status::HeadTooLarge)),
+                Err(status) => return Err(NoRequest::Refused(status)),
+            }
+            let is_idle = self.buffer.is_empty();
+            if is_idle {
+                // No room while nothing comes.
+                self.buffer = Vec::new();
+            }
+            let patience = if is_idle {
+                limits.idle
+            } else {
+                let deadline = *deadline.get_or_insert_with(|| Instant::now() + limits.head);
+                deadline.saturating_duration_since(Instant::now())
+            };
+            let piece = alt! {
+                piece = self.connection.read(PIECE).within(patience) => piece,
+                _ = self.stop.recv(), if is_idle => return Err(NoRequest::Ended),
+            };
+            match piece {
+                Ok(piece) if !piece.is_empty() => self.buffer.extend_from_slice(&piece),
+                Err(error) if error.kind() == io::ErrorKind::TimedOut && !is_idle => {
+                    return Err(NoRequest::Refused(Status::RequestTimeout));
+                }
+                _ => return Err(NoRequest::Ended),
+            }
+        }
+    }
+
+    /// Sends a response whose length is known.
+    pub(crate) async fn send(&mut self, request: &Request, answer: Answer, keep_alive: bool) -> io::Result<Sent> {
+        let has_body = request.method != Method::Head && answer.status != Status::NotModified;
+        let after = if keep_alive { After::KeepAlive { is_1_1: request.is_1_1 } } else { After::Close };
+        let status = answer.status;
+        let (bytes, is_whole) = self.send_answer(answer, after, has_body).await?;
+        Ok(Sent { status, bytes, goes_on: keep_alive && is_whole })
+    }
+
+    /// The bytes of the body that were sent, and whether these are all.
+    async fn send_answer(&mut self, answer: Answer, after: After, has_body: bool) -> io::Result<(u64, bool)> {
+        let length = answer.length().to_string();
+        let headers = answer.headers.iter().map(|(name, value)| (*name, value.as_str()));
+        let length = (answer.status != Status::NotModified).then_some(("Content-Length", length.as_str()));
+        let mut out = head(answer.status, headers.chain(length), after).into_bytes();
+        let mut sent = 0;
+        for piece in answer.body.into_iter().filter(|_| has_body) {
+            match piece {
+                Piece::Bytes(bytes) => {
+                    sent += bytes.len() as u64;
+                    out.extend_from_slice(&bytes);
+                }
+                Piece::File(file, mut range) => {
+                    while !range.is_empty() {
+                        let piece = file.read(&range).await?;
+                        if piece.is_empty() {
+                            // It was promised: only the end of the connection tells the client.
+                            self.write(out.into()).await?;
+                            self.site.stats.cut.add(1);
+                            return Ok((sent, false));
+                        }
+                        range.start += piece.len() as u64;
+                        sent += piece.len() as u64;
+                        if out.is_empty() {
+                            self.write(piece).await?;
+                        } else {
+                            out.extend_from_slice(&piece);
+                            self.write(std::mem::take(&mut out).into()).await?;
+                        }
+                    }
+                }
+            }
+        }
+        self.write(out.into()).await?;
+        Ok((sent, true))
+    }
+
+    /// Writes all of it, each piece within its deadline.
+    pub(crate) async fn write(&mut self, mut bytes: Bytes) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let written = self.connection.write(&mut bytes).within(self.site.limits.piece).await?;
+            self.site.stats.bytes.add(written as u64);
+        }
+        Ok(())
+    }
+
+    /// Reads the body of a request. The inner error is for the client.
+    pub(crate) async fn read_body(&mut self, request: &Request) -> io::Result<Result<Body, Status>> {
+        if request.expects_continue && request.body != Framing::Length(0) {
+            self.write(Bytes::from_static(b"HTTP/1.1 100 Continue\r\n\r\n")).await?;
+        }
+        body::read(&mut self.connection, &mut self.buffer, request.body, &self.site.limits).await
+    }
+
+    /// Answers what is no request, and ends the connection.
+    pub(crate) async fn refuse(mut self, line: &str, status: Status) {
+        if let Ok((bytes, _)) = self.send_answer(Answer::error(status), After::Close, true).await {
+            self.note(line, &Sent { status, bytes, goes_on: false });
+            self.close().await;
+        }
+    }
+
+    pub(crate) fn note(&mut self, line: &str, sent: &Sent) {
+        self.site.stats.responded(sent.status);
+        self.log.line(&self.name, line, sent.status.code(), sent.bytes);
+    }
+
+    /// Lets the client read what was sent, though it may still be sending.
+    pub(crate) async fn close(mut self) {
+        let _ = self.connection.close().within(Duration::from_secs(2)).await;
+    }
+}

@@ -1,0 +1,63 @@
+//! Conditional requests: pure functions.
+
+use std::time::SystemTime;
+
+use super::request::{Method, Request};
+
+/// What a client may compare its copy of a file with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Validators {
+    /// With its quotes.
+    pub(crate) tag: String,
+    /// To the second, as in headers.
+    pub(crate) modified: SystemTime,
+}
+
+/// What the conditions of a request come to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Send,
+    NotModified,
+    Failed,
+}
+
+/// Evaluates the conditions, in the order of RFC 9110, section 13.2.2.
+pub(crate) fn verdict(request: &Request, file: &Validators) -> Verdict {
+    if let Some(tags) = request.header("If-Match") {
+        if !names(tags, &file.tag, false) {
+            return Verdict::Failed;
+        }
+    } else if let Some(since) = date(request, "If-Unmodified-Since")
+        && file.modified > since
+    {
+        return Verdict::Failed;
+    }
+    if let Some(tags) = request.header("If-None-Match") {
+        if names(tags, &file.tag, true) {
+            return if request.method == Method::Post { Verdict::Failed } else { Verdict::NotModified };
+        }
+    } else if let Some(since) = date(request, "If-Modified-Since")
+        && file.modified <= since
+    {
+        return Verdict::NotModified;
+    }
+    Verdict::Send
+}
+
+/// Whether the header `Range` counts: without `If-Range`, or if that names this very file.
+pub(crate) fn range_counts(request: &Request, file: &Validators) -> bool {
+    match request.header("If-Range") {
+        None => true,
+        Some(tag) if tag.starts_with('"') => tag == file.tag,
+        Some(_) => date(request, "If-Range") == Some(file.modified),
+    }
+}
+
+fn names(tags: &str, tag: &str, weak: bool) -> bool {
+    tags.trim() == "*"
+        || tags.split(',').map(str::trim).any(|one| one == tag || weak && one.strip_prefix("W/") == Some(tag))
+}
+
+fn date(request: &Request, name: &str) -> Option<SystemTime> {
+    httpdate::parse_http_date(request.header(name)?).ok()
+}

@@ -1,0 +1,192 @@
+//! Files: how they are found beneath the root, kept open, and read without a wait where that is possible.
+
+use std::collections::HashMap;
+use std::io::{self, IoSliceMut};
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use dunlin::blocking::room;
+use dunlin::io::Bytes;
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::{Errno, ReadWriteFlags};
+
+use super::condition::Validators;
+use super::status::Status;
+
+/// The files beneath a directory.
+#[derive(Debug)]
+pub(crate) struct Files {
+    root: Arc<OwnedFd>,
+    open: Mutex<HashMap<String, (Instant, Found)>>,
+}
+
+/// What a path leads to.
+#[derive(Clone, Debug)]
+pub(crate) enum Found {
+    File(Arc<Opened>),
+    /// Its own path ends with a slash.
+    Directory,
+}
+
+/// An open file. Length and validators are of the descriptor, whatever becomes of the path.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    file: Arc<std::fs::File>,
+    pub(crate) length: u64,
+    pub(crate) validators: Validators,
+    pub(crate) content_type: String,
+    manner: Manner,
+}
+
+/// How a piece is read that may be in the page cache.
+#[derive(Clone, Copy, Debug)]
+enum Manner {
+    /// In place, if the system says that it need not wait.
+    NoWait,
+    /// In place: the file system has no disk.
+    Memory,
+    Pool,
+}
+
+/// An open file is used without a look at its path for so long.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// Files that are kept open.
+const OPEN_MAX: usize = 512;
+
+/// Bytes of a piece: more would hold up other connections, less costs more calls.
+pub(crate) const PIECE_MAX: usize = 64 << 10;
+
+impl Files {
+    pub(crate) fn new(root: &Path) -> io::Result<Self> {
+        let root = rustix::fs::open(root, OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY, Mode::empty())?;
+        Ok(Self { root: Arc::new(root), open: Mutex::default() })
+    }
+
+    /// Finds what is at a decoded path.
+    pub(crate) async fn find(&self, path: &str) -> Result<Found, Status> {
+        let now = Instant::now();
+        if let Some((looked, found)) = self.open.lock().unwrap_or_else(PoisonError::into_inner).get(path)
+            && now.duration_since(*looked) < FRESH
+        {
+            return Ok(found.clone());
+        }
+        let (root, relative) = (self.root.clone(), path.trim_start_matches('/').to_owned());
+        let place = room().await;
+        let found = place.blocking(move |_| open(&root, &relative)).await;
+        let found = found.unwrap_or_else(|error| Err(io::Error::other(error.to_string()))).map_err(|error| {
+            match error.raw_os_error().map(Errno::from_raw_os_error) {
+                Some(Errno::ACCESS | Errno::PERM) => Status::Forbidden,
+                Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => Status::ServiceUnavailable,
+                // Also what leads out of the root.
+                Some(_) => Status::NotFound,
+                None => Status::InternalServerError,
+            }
+        })?;
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.len() >= OPEN_MAX {
+            open.clear();
+        }
+        open.insert(path.to_owned(), (now, found.clone()));
+        Ok(found)
+    }
+}
+
+/// Opens what is beneath `root`, and nothing else.
+fn open(root: &OwnedFd, path: &str) -> io::Result<Found> {
+    let path = if path.is_empty() { "." } else { path };
+    // A FIFO must not hold up the thread.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let fd = match rustix::fs::openat2(root, path, flags, Mode::empty(), beneath) {
+        // An old kernel, or a sandbox that does not know the call.
+        Err(Errno::NOSYS | Errno::PERM) => open_without_links(root, path, flags)?,
+        opened => opened?,
+    };
+    let file = std::fs::File::from(fd);
+    let metadata = file.metadata()?;
+    if metadata.is_dir() {
+        return Ok(Found::Directory);
+    }
+    if !metadata.is_file() {
+        return Err(Errno::ACCESS.into());
+    }
+    let modified = metadata.modified()?;
+    let nanoseconds = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let validators = Validators {
+        tag: format!("\"{:x}-{:x}-{:x}\"", metadata.ino(), metadata.len(), nanoseconds.as_nanos()),
+        modified: UNIX_EPOCH + Duration::from_secs(nanoseconds.as_secs()),
+    };
+    let content_type = mime_guess::from_path(path).first_or_octet_stream().to_string();
+    let text = if content_type.starts_with("text/") { "; charset=utf-8" } else { "" };
+    Ok(Found::File(Arc::new(Opened {
+        manner: manner(&file),
+        length: metadata.len(),
+        validators,
+        content_type: format!("{content_type}{text}"),
+        file: Arc::new(file),
+    })))
+}
+
+/// One component after the other, none of which may be a symbolic link.
+fn open_without_links(root: &OwnedFd, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
+    let mut at: Option<OwnedFd> = None;
+    let mut components = path.split('/').filter(|component| !component.is_empty()).peekable();
+    while let Some(component) = components.next() {
+        let dir = at.as_ref().unwrap_or(root);
+        let flags = if components.peek().is_some() || path.ends_with('/') {
+            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC
+        } else {
+            flags
+        };
+        at = Some(rustix::fs::openat(dir, component, flags | OFlags::NOFOLLOW, Mode::empty())?);
+    }
+    at.ok_or_else(|| Errno::NOENT.into())
+}
+
+/// Not every file system says whether a read would wait; those without a disk never do.
+fn manner(file: &std::fs::File) -> Manner {
+    const TMPFS: rustix::fs::FsWord = 0x0102_1994;
+    let mut room = [0; 1];
+    match rustix::io::preadv2(file, &mut [IoSliceMut::new(&mut room)], 0, ReadWriteFlags::NOWAIT) {
+        Ok(_) | Err(Errno::AGAIN) => Manner::NoWait,
+        Err(_) if rustix::fs::fstatfs(file).is_ok_and(|system| system.f_type == TMPFS) => Manner::Memory,
+        Err(_) => Manner::Pool,
+    }
+}
+
+impl Opened {
+    /// Reads one piece of `range`: empty if the file has become shorter.
+    pub(crate) async fn read(&self, range: &Range<u64>) -> io::Result<Bytes> {
+        let length = usize::try_from(range.end - range.start).unwrap_or(PIECE_MAX).min(PIECE_MAX);
+        let mut piece = vec![0; length];
+        let read = match self.manner {
+            Manner::NoWait => {
+                let read = rustix::io::preadv2(
+                    &self.file,
+                    &mut [IoSliceMut::new(&mut piece)],
+                    range.start,
+                    ReadWriteFlags::NOWAIT,
+                );
+                read.ok()
+            }
+            Manner::Memory => Some(self.file.read_at(&mut piece, range.start)?),
+            Manner::Pool => None,
+        };
+        if let Some(read) = read {
+            piece.truncate(read);
+            return Ok(piece.into());
+        }
+        let (file, at) = (self.file.clone(), range.start);
+        let call = room().await.blocking(move |_| {
+            let read = file.read_at(&mut piece, at)?;
+            piece.truncate(read);
+            Ok(piece.into())
+        });
+        call.await.unwrap_or_else(|error| Err(io::Error::other(error.to_string())))
+    }
+}

@@ -1,0 +1,51 @@
+//! What one client may use.
+
+use std::time::Duration;
+
+/// Bounds of a server.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    /// Connections at once; another one gets 503.
+    pub(crate) connections_max: usize,
+    /// Bytes of a request's head: beyond them 431.
+    pub(crate) head_max: usize,
+    /// Bytes of a request's body: beyond them 413.
+    pub(crate) body_max: u64,
+    /// Bytes of a body that are kept in memory; more go to a file.
+    pub(crate) body_memory_max: usize,
+    /// CGI programs at once; another request gets 503.
+    pub(crate) cgi_max: usize,
+    /// Bytes of the head that a CGI program writes.
+    pub(crate) cgi_head_max: usize,
+    /// From the first byte of a request to the end of its head: then 408.
+    pub(crate) head: Duration,
+    /// Between two requests of a connection.
+    pub(crate) idle: Duration,
+    /// For each piece of a body that is received or sent.
+    pub(crate) piece: Duration,
+    /// From the start of a CGI program to the end of its head: then 504.
+    pub(crate) cgi_head: Duration,
+    /// From the start of a CGI program to its end: then it is killed.
+    pub(crate) cgi: Duration,
+    /// For the requests that are under way when the server stops.
+    pub(crate) shutdown: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections_max: 20_000,
+            head_max: 16 << 10,
+            body_max: 64 << 20,
+            body_memory_max: 1 << 20,
+            cgi_max: 32,
+            cgi_head_max: 16 << 10,
+            head: Duration::from_secs(10),
+            idle: Duration::from_secs(75),
+            piece: Duration::from_secs(30),
+            cgi_head: Duration::from_secs(10),
+            cgi: Duration::from_secs(60),
+            shutdown: Duration::from_secs(10),
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The access log: a process that writes lines to a file, in the common format.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use dunlin::prelude::*;
+use dunlin::spawn_named;
+
+use super::stats::Stats;
+
+/// Lines that wait for the disk. What comes when there are so many is lost, and counted.
+const LINES_MAX: usize = 4096;
+
+/// Where connections send their lines. The process ends when the last handle is dropped and all is written.
+#[derive(Clone, Debug)]
+pub(crate) struct Log {
+    lines: Shared<Sender<String>>,
+    stats: Arc<Stats>,
+}
+
+impl Log {
+    /// A log at `path`; without one, lines are dropped.
+    pub(crate) fn start(path: Option<PathBuf>, stats: Arc<Stats>) -> io::Result<(Self, Process<()>)> {
+        let file = path.map(|path| fs::File::options().append(true).create(true).open(path)).transpose()?;
+        let (tx, rx) = channel_with(fifo(LINES_MAX));
+        let process = spawn_named("log", write(file.map(Arc::new), rx, stats.clone()));
+        Ok((Self { lines: tx.share(), stats }, process))
+    }
+
+    /// Never waits: a full disk must not hold up a response.
+    pub(crate) fn line(&mut self, client: &str, request: &str, status: u16, bytes: u64) {
+        let date = httpdate::fmt_http_date(SystemTime::now());
+        // A target may contain quotes.
+        let line = format!("{client} - - [{date}] \"{}\" {status} {bytes}\n", request.replace('"', "%22"));
+        if self.lines.try_send(line).is_err() {
+            self.stats.log_lost.add(1);
+        }
+    }
+}
+
+async fn write(file: Option<Arc<fs::File>>, mut lines: Receiver<String>, stats: Arc<Stats>) {
+    while let Ok(mut text) = lines.recv().await {
+        let mut count = 1;
+        while text.len() < 64 << 10
+            && let Ok(line) = lines.try_recv()
+        {
+            text.push_str(&line);
+            count += 1;
+        }
+        let Some(file) = file.clone() else { continue };
+        let place = dunlin::blocking::room().await;
+        let written = place.blocking(move |_| (&*file).write_all(text.as_bytes())).await;
+        if !matches!(written, Ok(Ok(()))) {
+            stats.log_lost.add(count);
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The web server without its command line.
+//!
+//! | module | what it has |
+//! |---|---|
+//! | `server`, `site` | the acceptor and the orderly stop; what processes share |
+//! | `connection`, `client` | the process of a connection: requests one by one; what it reads and writes |
+//! | `request`, `chunked`, `body` | heads and chunks as pure functions; bodies in memory or a file |
+//! | `answer`, `range`, `condition`, `status` | which response a file gets |
+//! | `file` | opened beneath the root, kept for a second, read in place or by the pool |
+//! | `cgi` | programs: their variables, input, output and deadlines |
+//! | `log`, `stats`, `limits` | the access log, the page `/stats.html`, the bounds |
+
+mod answer;
+mod body;
+pub(crate) mod cgi;
+pub(crate) mod chunked;
+mod client;
+pub(crate) mod condition;
+mod connection;
+mod file;
+pub(crate) mod limits;
+mod log;
+pub(crate) mod range;
+pub(crate) mod request;
+pub(crate) mod server;
+mod site;
+pub(crate) mod stats;
+pub(crate) mod status;

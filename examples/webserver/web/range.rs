@@ -1,0 +1,72 @@
+//! Ranges of a file: pure functions.
+
+use std::ops::Range;
+
+/// What of a file a request wants.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// All of it: without a range, or with one that is malformed or excessive, which may be ignored.
+    Whole,
+    /// These pieces, which do not overlap.
+    Pieces(Vec<Range<u64>>),
+    /// None of the ranges has a byte of the file.
+    Nothing,
+}
+
+/// More ranges are not worth an answer in parts: the client gets the whole file.
+const RANGES_MAX: usize = 16;
+
+/// Reads the header `Range` for a file of `length` bytes. Ranges that overlap or touch become one.
+pub(crate) fn wanted(header: Option<&str>, length: u64) -> Wanted {
+    let Some((unit, list)) = header.and_then(|header| header.split_once('=')) else {
+        return Wanted::Whole;
+    };
+    if !unit.trim().eq_ignore_ascii_case("bytes") || list.split(',').count() > RANGES_MAX {
+        return Wanted::Whole;
+    }
+    let mut pieces = Vec::new();
+    for one in list.split(',').map(str::trim).filter(|one| !one.is_empty()) {
+        match piece(one, length) {
+            Some(piece) if piece.is_empty() => {}
+            Some(piece) => pieces.push(piece),
+            None => return Wanted::Whole,
+        }
+    }
+    if pieces.is_empty() { Wanted::Nothing } else { Wanted::Pieces(merged(pieces)) }
+}
+
+/// One range; an empty one if the file has none of it, `None` if it is malformed.
+fn piece(text: &str, length: u64) -> Option<Range<u64>> {
+    let (first, last) = text.split_once('-')?;
+    if first.is_empty() {
+        let suffix = number(last)?;
+        return Some(length.saturating_sub(suffix)..length);
+    }
+    let first = number(first)?;
+    let end = if last.is_empty() { length } else { number(last)?.saturating_add(1) };
+    if !last.is_empty() && end <= first && first != u64::MAX {
+        return None;
+    }
+    Some(first.min(length)..end.min(length).max(first.min(length)))
+}
+
+/// Digits only. What is too large for a number is beyond each file.
+fn number(text: &str) -> Option<u64> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().unwrap_or(u64::MAX))
+}
+
+/// Keeps the order of the first of each.
+fn merged(pieces: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    let mut all: Vec<Range<u64>> = Vec::new();
+    for mut piece in pieces {
+        let mut at = all.len();
+        while let Some(other) = all.iter().position(|other| other.start <= piece.end && piece.start <= other.end) {
+            let other = all.remove(other);
+            piece = piece.start.min(other.start)..piece.end.max(other.end);
+            at = at.min(all.len());
+        }
+        all.insert(at.min(all.len()), piece);
+    }
+    all
+}

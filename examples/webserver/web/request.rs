@@ -1,0 +1,177 @@
+//! The head of a request: pure functions from bytes.
+
+use super::status::Status;
+
+/// A request whose head was well-formed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    pub(crate) method: Method,
+    /// What the client wrote after the method.
+    pub(crate) target: String,
+    /// The path of the target, decoded: no component is `.` or `..`, and none contains NUL or `/`.
+    pub(crate) path: String,
+    pub(crate) query: String,
+    /// 1.1, not 1.0.
+    pub(crate) is_1_1: bool,
+    pub(crate) keep_alive: bool,
+    pub(crate) body: Framing,
+    /// The client waits for `100 Continue` before it sends the body.
+    pub(crate) expects_continue: bool,
+    pub(crate) headers: Vec<(String, Vec<u8>)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    Get,
+    Head,
+    Post,
+}
+
+/// Where the body of a request ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    Length(u64),
+    Chunked,
+}
+
+impl Method {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Head => "HEAD",
+            Self::Post => "POST",
+        }
+    }
+}
+
+impl Request {
+    /// The value of a header that came once.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut values = self.headers.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name));
+        let value = values.next()?;
+        if values.next().is_some() { None } else { std::str::from_utf8(&value.1).ok() }
+    }
+}
+
+/// Headers of a request; more are refused with 431.
+const HEADERS_MAX: usize = 100;
+
+/// The length of the head at the beginning of `buffer`, with its empty line; `None` if more has to come.
+/// `searched` is what earlier calls have seen, so that a client that sends single bytes costs no more.
+pub(crate) fn head_length(buffer: &[u8], searched: &mut usize) -> Result<Option<usize>, Status> {
+    for at in *searched..buffer.len() {
+        if buffer[at] == b'\n' {
+            if at == 0 || buffer[at - 1] != b'\r' {
+                return Err(Status::BadRequest);
+            }
+            if at >= 3 && buffer[at - 2] == b'\n' {
+                return Ok(Some(at + 1));
+            }
+        }
+    }
+    *searched = buffer.len();
+    Ok(None)
+}
+
+/// Reads a whole head.
+pub(crate) fn parse(head: &[u8]) -> Result<Request, Status> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut parsed = httparse::Request::new(&mut headers);
+    match parsed.parse(head) {
+        Ok(httparse::Status::Complete(_)) => {}
+        Ok(httparse::Status::Partial) => return Err(Status::BadRequest),
+        Err(httparse::Error::TooManyHeaders) => return Err(Status::HeadTooLarge),
+        Err(httparse::Error::Version) => return Err(Status::VersionNotSupported),
+        Err(_) => return Err(Status::BadRequest),
+    }
+    let headers: Vec<(String, Vec<u8>)> =
+        parsed.headers.iter().map(|header| (header.name.to_owned(), header.value.to_vec())).collect();
+    let all = |name: &str| -> Vec<&[u8]> {
+        headers.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| &**value).collect()
+    };
+    let is_1_1 = parsed.version == Some(1);
+    let method = match parsed.method {
+        Some("GET") => Method::Get,
+        Some("HEAD") => Method::Head,
+        Some("POST") => Method::Post,
+        Some("PUT" | "DELETE" | "OPTIONS" | "TRACE" | "CONNECT" | "PATCH") => return Err(Status::MethodNotAllowed),
+        _ => return Err(Status::NotImplemented),
+    };
+    if all("Host").len() > 1 || is_1_1 && all("Host").is_empty() {
+        return Err(Status::BadRequest);
+    }
+    let body = framing(&all("Content-Length"), &all("Transfer-Encoding"), is_1_1)?;
+    let connection = all("Connection").join(&b',').to_ascii_lowercase();
+    let has_option = |option: &[u8]| connection.split(|byte| *byte == b',').any(|one| one.trim_ascii() == option);
+    let keep_alive = !has_option(b"close") && (is_1_1 || has_option(b"keep-alive"));
+    let expects_continue = match all("Expect")[..] {
+        [] => false,
+        [one] if one.eq_ignore_ascii_case(b"100-continue") => is_1_1,
+        _ => return Err(Status::ExpectationFailed),
+    };
+    let target = parsed.path.unwrap_or_default().to_owned();
+    let (path, query) = split_target(&target)?;
+    Ok(Request { method, path, query, target, is_1_1, keep_alive, body, expects_continue, headers })
+}
+
+/// Two ways to end a body are one too many: the next server could take the other one.
+fn framing(lengths: &[&[u8]], encodings: &[&[u8]], is_1_1: bool) -> Result<Framing, Status> {
+    match (lengths, encodings) {
+        ([], []) => Ok(Framing::Length(0)),
+        ([length], []) => {
+            // `parse` alone would take a sign.
+            if length.is_empty() || !length.iter().all(u8::is_ascii_digit) {
+                return Err(Status::BadRequest);
+            }
+            let length = std::str::from_utf8(length).ok().and_then(|digits| digits.parse().ok());
+            length.map(Framing::Length).ok_or(Status::ContentTooLarge)
+        }
+        ([], [encoding]) if is_1_1 => {
+            if encoding.eq_ignore_ascii_case(b"chunked") {
+                Ok(Framing::Chunked)
+            } else {
+                Err(Status::NotImplemented)
+            }
+        }
+        _ => Err(Status::BadRequest),
+    }
+}
+
+/// The decoded path and the query of a target in origin form or absolute form.
+fn split_target(target: &str) -> Result<(String, String), Status> {
+    let origin = match target.split_once("://") {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => {
+            rest.find('/').map_or("/", |slash| &rest[slash..])
+        }
+        _ => target,
+    };
+    let origin = origin.split('#').next().unwrap_or_default();
+    let (path, query) = origin.split_once('?').unwrap_or((origin, ""));
+    if !path.starts_with('/') {
+        return Err(Status::BadRequest);
+    }
+    let components = path.split('/').map(|component| {
+        let component = decode(component)?;
+        let is_plain = !matches!(&*component, "." | "..") && !component.contains(['/', '\0']);
+        is_plain.then_some(component)
+    });
+    let components: Option<Vec<String>> = components.collect();
+    Ok((components.ok_or(Status::BadRequest)?.join("/"), query.to_owned()))
+}
+
+/// Replaces `%41` by `A`; `None` if that is malformed, or no UTF-8.
+fn decode(text: &str) -> Option<String> {
+    let (mut decoded, mut rest) = (Vec::new(), text.as_bytes());
+    while let Some((byte, after)) = rest.split_first() {
+        if *byte == b'%' {
+            let (digits, after) = after.split_at_checked(2)?;
+            let [high, low] = [digits[0], digits[1]].map(|digit| (digit as char).to_digit(16));
+            decoded.push((high? * 16 + low?) as u8);
+            rest = after;
+        } else {
+            decoded.push(*byte);
+            rest = after;
+        }
+    }
+    String::from_utf8(decoded).ok()
+}

@@ -1,0 +1,135 @@
+//! The server: accepts connections, starts a process for each, and stops in an orderly way.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use dunlin::io::{Address, Connection, Listener};
+use dunlin::prelude::*;
+use dunlin::spawn_named;
+
+use super::client::Client;
+use super::connection;
+use super::file::Files;
+use super::limits::Limits;
+use super::log::Log;
+use super::site::Site;
+use super::stats::Stats;
+
+/// What a server serves.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) root: PathBuf,
+    /// The directory of the CGI programs; without one there are none.
+    pub(crate) cgi: Option<PathBuf>,
+    pub(crate) log: Option<PathBuf>,
+    pub(crate) limits: Limits,
+}
+
+/// A server that runs until [`stop`](Self::stop).
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) address: Address,
+    pub(crate) stats: Arc<Stats>,
+    limits: Limits,
+    /// Dropped, each process that is idle ends.
+    stop: Sender<()>,
+    acceptor: Process<io::Result<()>>,
+    log: Process<()>,
+}
+
+/// The listener failed, or connections were still busy at the deadline.
+#[derive(Debug)]
+pub(crate) enum StopError {
+    Listener(String),
+    Busy { connections: u64 },
+}
+
+impl std::fmt::Display for StopError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Listener(error) => write!(f, "the listener failed: {error}"),
+            Self::Busy { connections } => write!(f, "{connections} connections were busy at the deadline"),
+        }
+    }
+}
+
+impl std::error::Error for StopError {}
+
+impl Server {
+    /// Starts a server.
+    ///
+    /// # Errors
+    /// If the root or the log cannot be opened.
+    pub(crate) fn start(listener: Listener, settings: Settings) -> io::Result<Self> {
+        let stats = Arc::new(Stats::default());
+        let (log, log_process) = Log::start(settings.log, stats.clone())?;
+        let site = Arc::new(Site {
+            files: Files::new(&settings.root)?,
+            cgi: settings.cgi.map(std::path::absolute).transpose()?,
+            limits: settings.limits.clone(),
+            stats: stats.clone(),
+        });
+        let (stop, stopped) = channel();
+        let address = listener.address()?;
+        let acceptor = spawn_named("acceptor", accept(listener, site, stopped.share(), log));
+        Ok(Self { address, stats, limits: settings.limits, stop, acceptor, log: log_process })
+    }
+
+    /// Accepts no more, lets the requests that are under way end, and writes the log.
+    ///
+    /// # Errors
+    /// If connections are busy after `Limits::shutdown`: they end with the runtime.
+    pub(crate) async fn stop(self) -> Result<(), StopError> {
+        let Self { stats, limits, stop, acceptor, log, .. } = self;
+        drop(stop);
+        if let Ok(Err(error)) = acceptor.await {
+            return Err(StopError::Listener(error.to_string()));
+        }
+        // Each connection has a handle of the log, so the log ends after them.
+        alt! {
+            _ = log => Ok(()),
+            () = sleep(limits.shutdown) => Err(StopError::Busy { connections: stats.connections.get() }),
+        }
+    }
+}
+
+async fn accept(mut listener: Listener, site: Arc<Site>, mut stop: Shared<Receiver<()>>, log: Log) -> io::Result<()> {
+    loop {
+        let connection = alt! { biased;
+            _ = stop.recv() => return Ok(()),
+            connection = listener.accept() => connection?,
+        };
+        site.stats.accepted.add(1);
+        let (site, stop, log) = (site.clone(), stop.clone(), log.clone());
+        drop(spawn_named("connection", serve(site, connection, stop, log)));
+    }
+}
+
+async fn serve(site: Arc<Site>, connection: Connection, stop: Shared<Receiver<()>>, log: Log) {
+    let counted = Counted::new(&site);
+    let client = Client::new(site.clone(), connection, stop, log);
+    if counted.now > site.limits.connections_max as u64 {
+        client.turn_away().await;
+    } else {
+        connection::serve(client).await;
+    }
+}
+
+/// A connection counts until this is dropped.
+struct Counted {
+    site: Arc<Site>,
+    now: u64,
+}
+
+impl Counted {
+    fn new(site: &Arc<Site>) -> Self {
+        Self { site: site.clone(), now: site.stats.connections.add(1) }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.site.stats.connections.take(1);
+    }
+}
