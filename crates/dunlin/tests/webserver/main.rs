@@ -1,12 +1,17 @@
-//! The example `webserver`: what it answers, and what clients and programs may do to it. Small numbers; the
-//! README has the commands of the large ones.
+//! The example `webserver`: what it answers, and what clients and programs may do to it; and the example `ob`.
+//! Small numbers; the README has the commands of the large ones.
 
 #![cfg(target_os = "linux")]
 
 mod cgi;
 mod client;
 mod files;
+#[path = "../../../../examples/ob/histogram.rs"]
+mod histogram;
+#[path = "../../../../examples/ob/load.rs"]
+mod load;
 mod misuse;
+mod ob;
 mod pure;
 #[allow(dead_code, reason = "the command line uses the rest")]
 #[path = "../../../../examples/webserver/web/mod.rs"]
