@@ -234,7 +234,26 @@ fn ends_carry_the_streams_and_the_process_gives_the_exit() {
     });
 }
 
-/// Whoever sends on learns that the program has gone, also if it waits at a channel.
+/// What the program has started goes on with its streams.
+#[test]
+fn ends_live_on_until_the_output_has_ended() {
+    dunlin::block_on(async {
+        let shell = shell("exec 3<&0; cat <&3 2>&- & exec 2>&-; exit").await;
+        let leader = shell.id();
+        let ends = shell.into_ends();
+        let (mut stdin, mut stdout) = (ends.stdin.unwrap(), ends.stdout.unwrap());
+        while is_there(leader) {
+            tokio::task::yield_now().await;
+        }
+        stdin.send(Bytes::from("krill")).await.unwrap();
+        assert_eq!(stdout.recv().await.unwrap(), "krill");
+        drop(stdin);
+        assert!(stdout.recv().await.unwrap_err().is_closed());
+        assert!(ends.process.await.unwrap().unwrap().is_success());
+    });
+}
+
+/// A sender learns that the program has gone.
 #[test]
 fn sender_of_a_program_that_has_ended_fails() {
     dunlin::block_on(async {
