@@ -1,0 +1,91 @@
+//! Errors of reading, expanding and compiling, and how a program ends that raised.
+
+use std::fmt;
+use std::rc::Rc;
+
+use crate::datum::Pos;
+
+/// Text that is no program.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{source_name}:{}:{}: {message}", pos.line, pos.column)]
+pub struct SyntaxError {
+    /// The name of the text: a file's path, or what the caller named it.
+    pub source_name: Rc<str>,
+    /// Where in the text.
+    pub pos: Pos,
+    /// What is wrong.
+    pub message: String,
+    /// Whether more text could make a program of it.
+    pub incomplete: bool,
+}
+
+/// How a run can fail.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The text is no program.
+    #[error(transparent)]
+    Syntax(#[from] SyntaxError),
+    /// An object was raised, and no handler took it.
+    #[error("{0}")]
+    Raised(Box<Raised>),
+    /// The live data of the process passed its limit.
+    #[error("heap limit of {limit_bytes} bytes exceeded{}", at(.trace))]
+    HeapLimit {
+        /// The limit.
+        limit_bytes: usize,
+        /// The calls that were running, the innermost first.
+        trace: Vec<Place>,
+    },
+    /// The program ran out of the fuel that it was given.
+    #[error("out of fuel")]
+    OutOfFuel,
+    /// The program called `exit`.
+    #[error("exit with code {0}")]
+    Exit(u8),
+}
+
+/// An object that no handler took.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Raised {
+    /// The object as `write` shows it; for an error object, its message and irritants.
+    pub text: String,
+    /// The calls that were running, the innermost first.
+    pub trace: Vec<Place>,
+}
+
+/// A procedure, and a position in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The procedure's name; empty if it has none.
+    pub procedure: Rc<str>,
+    /// The name of the source text.
+    pub source_name: Rc<str>,
+    /// Where in the source text.
+    pub pos: Pos,
+}
+
+impl fmt::Display for Raised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)?;
+        for place in &self.trace {
+            write!(f, "\n  {place}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { procedure, source_name, pos } = self;
+        if procedure.is_empty() {
+            write!(f, "at {source_name}:{}:{}", pos.line, pos.column)
+        } else {
+            write!(f, "in {procedure} at {source_name}:{}:{}", pos.line, pos.column)
+        }
+    }
+}
+
+fn at(trace: &[Place]) -> String {
+    trace.first().map(|place| format!(" {place}")).unwrap_or_default()
+}

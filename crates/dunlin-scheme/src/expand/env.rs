@@ -1,0 +1,144 @@
+//! What identifiers mean.
+//!
+//! A macro's expansion renames the identifiers of its template to fresh aliases. An alias that some binding
+//! form of the expansion binds is that variable; any other means what the identifier meant where the macro
+//! was defined. So neither can capture the other.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+use super::special::Special;
+use crate::core::Var;
+use crate::datum::Datum;
+use crate::names::Name;
+
+/// What an identifier means.
+#[derive(Clone)]
+pub(crate) enum Meaning {
+    Special(Special),
+    Macro(Rc<Rules>),
+    Local(Var),
+    Global(Name),
+}
+
+impl Meaning {
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Special(a), Self::Special(b)) => a == b,
+            (Self::Macro(a), Self::Macro(b)) => Rc::ptr_eq(a, b),
+            (Self::Local(a), Self::Local(b)) => a == b,
+            (Self::Global(a), Self::Global(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+/// A macro: its rules, and where it was defined.
+pub(crate) struct Rules {
+    pub(super) ellipsis: Name,
+    pub(super) underscore: Name,
+    pub(super) literals: Vec<Name>,
+    pub(super) rules: Vec<(Datum, Datum)>,
+    pub(super) env: Env,
+}
+
+/// A scope of bindings inside others; `None` is the top level.
+pub(crate) type Env = Option<Rc<Scope>>;
+
+/// The bindings of one form.
+pub(crate) struct Scope {
+    bindings: RefCell<Vec<(Name, Meaning)>>,
+    outer: Env,
+}
+
+impl Scope {
+    pub(super) fn new(outer: &Env) -> Rc<Self> {
+        Rc::new(Self { bindings: RefCell::default(), outer: outer.clone() })
+    }
+
+    pub(super) fn bind(&self, name: Name, meaning: Meaning) {
+        self.bindings.borrow_mut().push((name, meaning));
+    }
+
+    pub(super) fn has(&self, name: Name) -> bool {
+        self.bindings.borrow().iter().any(|(bound, _)| *bound == name)
+    }
+}
+
+/// An identifier that the expansion of a macro made: of which, and where that one has its meaning.
+struct Alias {
+    of: Name,
+    env: Env,
+}
+
+/// What a machine's top level knows of syntax.
+#[derive(Default)]
+pub(crate) struct Syntaxes {
+    top: HashMap<Name, Meaning>,
+    aliases: Vec<Alias>,
+    /// Names that the program defined; of these its own meaning counts.
+    defined: HashSet<Name>,
+    pub(super) vars: u32,
+}
+
+impl Syntaxes {
+    pub(super) fn bind(&mut self, name: Name, meaning: Meaning) {
+        self.top.insert(name, meaning);
+    }
+
+    /// Notes that a program defines `name`: as a variable, not as syntax any more.
+    pub(super) fn define(&mut self, name: Name) {
+        self.top.remove(&name);
+        self.defined.insert(name);
+    }
+
+    /// Whether a program has defined this name.
+    pub(crate) fn is_defined(&self, name: Name) -> bool {
+        self.defined.contains(&name)
+    }
+
+    /// Forgets which names are defined: what the prelude defines is no program's.
+    pub(crate) fn seal(&mut self) {
+        self.defined.clear();
+    }
+
+    pub(super) fn alias(&mut self, of: Name, env: &Env) -> Name {
+        self.aliases.push(Alias { of, env: env.clone() });
+        Name(Name::FIRST_ALIAS + (self.aliases.len() - 1) as u32)
+    }
+
+    fn alias_of(&self, name: Name) -> &Alias {
+        &self.aliases[(name.0 - Name::FIRST_ALIAS) as usize]
+    }
+
+    /// The symbol that an identifier was before it was renamed.
+    pub(super) fn symbol(&self, mut name: Name) -> Name {
+        while name.is_alias() {
+            name = self.alias_of(name).of;
+        }
+        name
+    }
+
+    /// What an identifier means in a scope.
+    pub(super) fn resolve(&self, mut name: Name, env: &Env) -> Meaning {
+        let mut env = env.clone();
+        loop {
+            let mut scope = env.clone();
+            while let Some(here) = scope {
+                if let Some((_, meaning)) = here.bindings.borrow().iter().rev().find(|(bound, _)| *bound == name) {
+                    return meaning.clone();
+                }
+                scope = here.outer.clone();
+            }
+            if let Some(meaning) = self.top.get(&name) {
+                return meaning.clone();
+            }
+            if !name.is_alias() {
+                return Meaning::Global(name);
+            }
+            let alias = self.alias_of(name);
+            (name, env) = (alias.of, alias.env.clone());
+        }
+    }
+}

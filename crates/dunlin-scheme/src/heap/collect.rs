@@ -1,0 +1,370 @@
+//! The heap and its collector.
+//!
+//! A young collection copies what is alive of the young objects, then puts the copy where they were: it
+//! ends old. A full collection copies everything. The collector runs only between instructions, when every
+//! live value is in one of the roots that it is handed.
+
+use super::object::{Tag, header, is_raw_header, size_of, tag_of};
+use super::word::{CLOSURE, HEADER, MOVED, OBJECT, PAIR, TAG_MASK, UNSET, Word, index, is_pointer, pointer};
+
+/// The objects of one process.
+pub(crate) struct Heap {
+    words: Vec<Word>,
+    /// Objects before this index are old.
+    old: usize,
+    /// The length at which the next collection is due.
+    due: usize,
+    /// The length of old objects at which the next collection is a full one.
+    full_at: usize,
+    /// Cells before `old` that were written since the last collection.
+    written: Vec<usize>,
+    nursery_words: usize,
+    limit_words: usize,
+    stress: bool,
+    spare: Vec<Word>,
+    collections: u64,
+}
+
+/// Memory past the limit was asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Full;
+
+impl Heap {
+    /// A heap whose live objects take at most `limit_words`.
+    pub(crate) fn new(nursery_words: usize, limit_words: usize) -> Self {
+        let words = Vec::with_capacity(nursery_words.min(limit_words) + 1024);
+        Self {
+            words,
+            old: 0,
+            due: nursery_words,
+            full_at: 4 * nursery_words,
+            written: Vec::new(),
+            nursery_words,
+            limit_words,
+            stress: false,
+            spare: Vec::new(),
+            collections: 0,
+        }
+    }
+
+    /// Makes every point that may collect do so: a value that no root holds is then found at once.
+    pub(crate) fn set_stress(&mut self, stress: bool) {
+        self.stress = stress;
+    }
+
+    /// Whether every point that may collect does so.
+    pub(crate) fn is_stressed(&self) -> bool {
+        self.stress
+    }
+
+    /// Sets the limit of live words.
+    pub(crate) fn set_limit(&mut self, limit_words: usize) {
+        self.limit_words = limit_words;
+    }
+
+    /// The limit of live words.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit_words
+    }
+
+    /// How often the collector ran.
+    pub(crate) fn collections(&self) -> u64 {
+        self.collections
+    }
+
+    /// The words in use, alive or not.
+    pub(crate) fn len(&self) -> usize {
+        self.words.len()
+    }
+
+    /// Whether a collection is due.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        self.words.len() >= self.due
+    }
+
+    /// Checks that `words` more fit the limit, before they are taken.
+    ///
+    /// # Errors
+    /// [`Full`]: young objects that are dead count until they are collected, within the size of a nursery.
+    pub(crate) fn reserve(&self, words: usize) -> Result<(), Full> {
+        let most = self.limit_words.saturating_add(self.limit_words / 2).saturating_add(self.nursery_words);
+        if self.words.len().saturating_add(words) > most { Err(Full) } else { Ok(()) }
+    }
+
+    /// The word at `offset` of the object that `word` points to; zero is its header.
+    #[inline]
+    pub(crate) fn field(&self, word: Word, offset: usize) -> Word {
+        self.words[index(word) + offset]
+    }
+
+    /// The words of an object after its header.
+    pub(crate) fn fields(&self, word: Word) -> &[Word] {
+        let at = index(word);
+        &self.words[at + 1..at + 1 + size_of(self.words[at])]
+    }
+
+    /// The kind of an object that is no pair; `None` for immediates and pairs.
+    #[inline]
+    pub(crate) fn tag(&self, word: Word) -> Option<Tag> {
+        match word & TAG_MASK {
+            CLOSURE => Some(Tag::Closure),
+            OBJECT => Some(tag_of(self.words[index(word)])),
+            _ => None,
+        }
+    }
+
+    /// A pair.
+    #[inline]
+    pub(crate) fn cons(&mut self, car: Word, cdr: Word) -> Word {
+        let at = self.words.len();
+        self.words.extend_from_slice(&[car, cdr]);
+        pointer(at, PAIR)
+    }
+
+    /// The first of a pair, which `word` must point to.
+    #[inline]
+    pub(crate) fn car(&self, word: Word) -> Word {
+        self.words[index(word)]
+    }
+
+    /// The second of a pair, which `word` must point to.
+    #[inline]
+    pub(crate) fn cdr(&self, word: Word) -> Word {
+        self.words[index(word) + 1]
+    }
+
+    /// An object of these words.
+    pub(crate) fn make(&mut self, tag: Tag, fields: &[Word]) -> Word {
+        let at = self.words.len();
+        self.words.push(header(tag, fields.len()));
+        self.words.extend_from_slice(fields);
+        pointer(at, if tag == Tag::Closure { CLOSURE } else { OBJECT })
+    }
+
+    /// An object of `first`, then `rest`.
+    pub(crate) fn make_with(&mut self, tag: Tag, first: &[Word], rest: &[Word]) -> Word {
+        let at = self.words.len();
+        self.words.push(header(tag, first.len() + rest.len()));
+        self.words.extend_from_slice(first);
+        self.words.extend_from_slice(rest);
+        pointer(at, if tag == Tag::Closure { CLOSURE } else { OBJECT })
+    }
+
+    /// An object of `size` times the same word.
+    pub(crate) fn make_filled(&mut self, tag: Tag, size: usize, word: Word) -> Word {
+        let at = self.words.len();
+        self.words.push(header(tag, size));
+        self.words.resize(at + 1 + size, word);
+        pointer(at, OBJECT)
+    }
+
+    /// A list of these items, before `tail`.
+    pub(crate) fn list(&mut self, items: &[Word], tail: Word) -> Word {
+        items.iter().rev().fold(tail, |rest, &item| self.cons(item, rest))
+    }
+
+    /// A string.
+    pub(crate) fn string(&mut self, text: &str) -> Word {
+        let characters = text.chars().count() as u64;
+        self.raw(Tag::String, ((text.len() as u64) << 32) | characters, text.as_bytes())
+    }
+
+    /// A bytevector.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Word {
+        self.raw(Tag::Bytes, bytes.len() as u64, bytes)
+    }
+
+    fn raw(&mut self, tag: Tag, length: u64, bytes: &[u8]) -> Word {
+        let at = self.words.len();
+        self.words.push(header(tag, 1 + bytes.len().div_ceil(8)));
+        self.words.push(length);
+        self.words.extend(bytes.chunks(8).map(|chunk| {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            u64::from_le_bytes(word)
+        }));
+        pointer(at, OBJECT)
+    }
+
+    /// The characters of a string, in bytes and in number.
+    pub(crate) fn string_lengths(&self, word: Word) -> (usize, usize) {
+        let lengths = self.field(word, 1);
+        ((lengths >> 32) as usize, (lengths & 0xffff_ffff) as usize)
+    }
+
+    /// The text of a string.
+    pub(crate) fn text(&self, word: Word) -> String {
+        let (length, _) = self.string_lengths(word);
+        String::from_utf8(self.raw_bytes(word, length)).expect("strings are made of text")
+    }
+
+    /// The bytes of a bytevector.
+    pub(crate) fn bytes_of(&self, word: Word) -> Vec<u8> {
+        self.raw_bytes(word, self.field(word, 1) as usize)
+    }
+
+    fn raw_bytes(&self, word: Word, length: usize) -> Vec<u8> {
+        let mut bytes: Vec<u8> = self.fields(word)[1..].iter().flat_map(|word| word.to_le_bytes()).collect();
+        bytes.truncate(length);
+        bytes
+    }
+
+    /// One byte of a string or a bytevector.
+    #[inline]
+    pub(crate) fn byte_at(&self, word: Word, at: usize) -> u8 {
+        self.field(word, 2 + at / 8).to_le_bytes()[at % 8]
+    }
+
+    /// Fills a field of an object that was just made and that nothing else has seen.
+    ///
+    /// # Panics
+    /// If the object is old: then a collection came between.
+    pub(crate) fn patch(&mut self, word: Word, offset: usize, value: Word) {
+        let at = index(word);
+        assert!(at >= self.old, "an object is patched before a collection can see it");
+        self.words[at + offset] = value;
+    }
+
+    /// Writes a cell, which must be unset.
+    pub(crate) fn write_cell(&mut self, cell: Word, value: Word) {
+        let at = index(cell);
+        debug_assert_eq!(self.words[at + 1], UNSET);
+        self.words[at + 1] = value;
+        if at < self.old && is_pointer(value) {
+            self.written.push(at);
+        }
+    }
+
+    /// Moves what the roots reach, and forgets the rest. Every word of `roots` must be a value.
+    ///
+    /// # Errors
+    /// [`Full`] if more is alive than the limit; the heap is whole, and larger than it may be.
+    pub(crate) fn collect(&mut self, roots: &mut [&mut [Word]], full: bool) -> Result<(), Full> {
+        self.collections += 1;
+        let full = full || self.old >= self.full_at;
+        let from = if full { 0 } else { self.old };
+        let mut copy = Copy { words: &mut self.words, to: std::mem::take(&mut self.spare), from };
+        copy.to.clear();
+        for root in roots.iter_mut() {
+            for word in root.iter_mut() {
+                *word = copy.moved(*word);
+            }
+        }
+        if !full {
+            for at in std::mem::take(&mut self.written) {
+                copy.words[at + 1] = copy.moved(copy.words[at + 1]);
+            }
+        }
+        self.written.clear();
+        copy.scan();
+        let to = copy.to;
+        if full {
+            self.words = to;
+            self.full_at = (2 * self.words.len()).max(4 * self.nursery_words);
+        } else {
+            self.words.truncate(from);
+            self.words.extend_from_slice(&to);
+            self.spare = to;
+        }
+        self.old = self.words.len();
+        self.due = self.old + self.nursery_words;
+        if self.old <= self.limit_words {
+            return Ok(());
+        }
+        // Old objects may be dead: only a full collection tells.
+        if full { Err(Full) } else { self.collect(roots, true) }
+    }
+}
+
+struct Copy<'a> {
+    words: &'a mut Vec<Word>,
+    to: Vec<Word>,
+    from: usize,
+}
+
+impl Copy<'_> {
+    fn moved(&mut self, word: Word) -> Word {
+        if !is_pointer(word) {
+            return word;
+        }
+        let at = index(word);
+        if at < self.from {
+            return word;
+        }
+        let first = self.words[at];
+        if first & TAG_MASK == MOVED {
+            return pointer(index(first), word & TAG_MASK);
+        }
+        let size = if first & TAG_MASK == HEADER { 1 + size_of(first) } else { 2 };
+        let new = self.from + self.to.len();
+        self.to.extend_from_slice(&self.words[at..at + size]);
+        self.words[at] = pointer(new, MOVED);
+        pointer(new, word & TAG_MASK)
+    }
+
+    /// What was copied may point to what was not: the copy itself is the queue.
+    fn scan(&mut self) {
+        let mut at = 0;
+        while at < self.to.len() {
+            let first = self.to[at];
+            let (start, end) =
+                if first & TAG_MASK == HEADER { (at + 1, at + 1 + size_of(first)) } else { (at, at + 2) };
+            if first & TAG_MASK != HEADER || !is_raw_header(first) {
+                for field in start..end {
+                    self.to[field] = self.moved(self.to[field]);
+                }
+            }
+            at = end;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::word::{NIL, fixnum, fixnum_value};
+    use super::*;
+
+    #[test]
+    fn a_young_collection_keeps_what_roots_reach_and_forgets_the_rest() {
+        let mut heap = Heap::new(64, 1 << 20);
+        let kept = heap.list(&[fixnum(1), fixnum(2)], NIL);
+        heap.list(&[fixnum(3); 100], NIL);
+        let mut roots = [kept];
+        heap.collect(&mut [&mut roots], false).unwrap();
+        assert_eq!(heap.len(), 4);
+        assert_eq!(fixnum_value(heap.car(heap.cdr(roots[0]))), 2);
+    }
+
+    #[test]
+    fn an_old_cell_keeps_the_young_object_that_was_written_into_it() {
+        let mut heap = Heap::new(64, 1 << 20);
+        let mut roots = [heap.make(Tag::Cell, &[UNSET])];
+        heap.collect(&mut [&mut roots], false).unwrap();
+        let young = heap.cons(fixnum(7), NIL);
+        heap.write_cell(roots[0], young);
+        heap.collect(&mut [&mut roots], false).unwrap();
+        assert_eq!(fixnum_value(heap.car(heap.field(roots[0], 1))), 7);
+    }
+
+    #[test]
+    fn sharing_and_cycles_survive_a_full_collection() {
+        let mut heap = Heap::new(64, 1 << 20);
+        let cell = heap.make(Tag::Cell, &[UNSET]);
+        let pair = heap.cons(cell, cell);
+        heap.write_cell(cell, pair);
+        let mut roots = [pair];
+        heap.collect(&mut [&mut roots], true).unwrap();
+        let pair = roots[0];
+        assert_eq!(heap.car(pair), heap.cdr(pair));
+        assert_eq!(heap.field(heap.car(pair), 1), pair);
+    }
+
+    #[test]
+    fn more_live_words_than_the_limit_are_refused() {
+        let mut heap = Heap::new(16, 100);
+        let mut roots = [heap.list(&[fixnum(1); 60], NIL)];
+        assert_eq!(heap.collect(&mut [&mut roots], false), Err(Full));
+        assert_eq!(heap.reserve(1 << 40), Err(Full));
+    }
+}

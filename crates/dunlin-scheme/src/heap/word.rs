@@ -1,0 +1,102 @@
+//! Values as tagged words of 64 bits.
+//!
+//! The lowest three bits tell: `000` a fixnum of 61 bits, `001` a closure, `011` a pair, `101` another
+//! object, `010` an immediate, `110` where an object has moved to, `111` the header of an object. The last
+//! two never are values.
+
+use crate::names::Name;
+
+/// A value, or a header.
+pub(crate) type Word = u64;
+
+/// The bits that tell.
+pub(crate) const TAG_MASK: u64 = 7;
+/// A fixnum.
+pub(crate) const FIXNUM: u64 = 0;
+/// A closure.
+pub(crate) const CLOSURE: u64 = 1;
+/// A character, a symbol, or one of few constants.
+pub(crate) const IMMEDIATE: u64 = 2;
+/// A pair.
+pub(crate) const PAIR: u64 = 3;
+/// Any other object.
+pub(crate) const OBJECT: u64 = 5;
+/// Where an object has moved to, during a collection.
+pub(crate) const MOVED: u64 = 6;
+/// The header of an object.
+pub(crate) const HEADER: u64 = 7;
+
+const CHAR: u64 = 1;
+const SYMBOL: u64 = 2;
+
+const fn immediate(kind: u64, payload: u64) -> Word {
+    (payload << 8) | (kind << 3) | IMMEDIATE
+}
+
+/// `#f`
+pub(crate) const FALSE: Word = immediate(0, 0);
+/// `#t`
+pub(crate) const TRUE: Word = immediate(0, 1);
+/// `()`
+pub(crate) const NIL: Word = immediate(0, 2);
+/// What has no better value.
+pub(crate) const UNSPECIFIED: Word = immediate(0, 3);
+/// The end of a port.
+pub(crate) const EOF: Word = immediate(0, 4);
+/// A cell that was not written yet, or a name without a value. No program sees it.
+pub(crate) const UNSET: Word = immediate(0, 5);
+
+/// The word of a fixnum.
+pub(crate) const fn fixnum(value: i64) -> Word {
+    (value << 3) as u64
+}
+
+/// The value of a fixnum's word.
+pub(crate) const fn fixnum_value(word: Word) -> i64 {
+    (word as i64) >> 3
+}
+
+/// Whether it is a fixnum.
+pub(crate) const fn is_fixnum(word: Word) -> bool {
+    word & TAG_MASK == FIXNUM
+}
+
+/// The word of a truth value.
+pub(crate) const fn boolean(value: bool) -> Word {
+    if value { TRUE } else { FALSE }
+}
+
+/// The word of a character.
+pub(crate) const fn character(value: char) -> Word {
+    immediate(CHAR, value as u64)
+}
+
+/// The character of a word.
+pub(crate) fn as_character(word: Word) -> Option<char> {
+    if word & 0xff == immediate(CHAR, 0) { char::from_u32((word >> 8) as u32) } else { None }
+}
+
+/// The word of a symbol.
+pub(crate) const fn symbol(name: Name) -> Word {
+    immediate(SYMBOL, name.0 as u64)
+}
+
+/// The symbol of a word.
+pub(crate) const fn as_symbol(word: Word) -> Option<Name> {
+    if word & 0xff == immediate(SYMBOL, 0) { Some(Name((word >> 8) as u32)) } else { None }
+}
+
+/// A pointer to the object at `index`.
+pub(crate) const fn pointer(index: usize, tag: u64) -> Word {
+    ((index as u64) << 3) | tag
+}
+
+/// The index of a pointer.
+pub(crate) const fn index(word: Word) -> usize {
+    (word >> 3) as usize
+}
+
+/// Whether the word points into the heap.
+pub(crate) const fn is_pointer(word: Word) -> bool {
+    matches!(word & TAG_MASK, CLOSURE | PAIR | OBJECT)
+}

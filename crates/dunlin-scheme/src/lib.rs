@@ -1,0 +1,46 @@
+//! A Scheme without mutation.
+//!
+//! [`Scheme`] is one machine with a top level: it reads text, expands and compiles each form to register
+//! bytecode, and runs it. Continuations, frames and closures are objects of its heap like any other.
+//!
+//! What is not here: `set!` and every procedure that changes an object. Using one is an error when the
+//! program is compiled, and names the alternative.
+//!
+//! ```
+//! use dunlin_scheme::Scheme;
+//!
+//! let mut scheme = Scheme::new();
+//! let text = "(define (fib n) (if (< n 2) n (+ (fib (- n 1)) (fib (- n 2))))) (fib 20)";
+//! assert_eq!(scheme.eval("example", text)?, "6765");
+//! # Ok::<(), dunlin_scheme::Error>(())
+//! ```
+//!
+//! # Map
+//!
+//! - `read`: text to data with positions; `datum`, `names`: what data are made of;
+//! - `expand`: data to the `core` language, with macros that capture nothing;
+//! - `compile`: core to `code`, the bytecode;
+//! - `heap`: words, objects and the collector; `value`, `print`: values from and to data and text;
+//! - `num`: the numeric tower;
+//! - `vm`: the machine, its loop and its primitives;
+//! - `lib/*.scm`: what is written in Scheme.
+
+mod clock;
+mod code;
+mod compile;
+mod core;
+mod datum;
+mod error;
+mod expand;
+mod heap;
+mod names;
+mod num;
+mod print;
+mod read;
+mod scheme;
+mod value;
+mod vm;
+
+pub use datum::Pos;
+pub use error::{Error, Place, Raised, SyntaxError};
+pub use scheme::Scheme;

@@ -1,0 +1,211 @@
+//! The state of a machine, and how code is loaded.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::port::{Port, PortKind};
+use crate::code::{Instruction, Op, Unit};
+use crate::compile::{Inline, Inlines, compile};
+use crate::datum::{Datum, Pos};
+use crate::error::{Place, SyntaxError};
+use crate::expand::Expander;
+use crate::expand::env::Syntaxes;
+use crate::heap::word::{NIL, UNSET, fixnum};
+use crate::heap::{Heap, Tag, Word};
+use crate::names::{Name, Symbols};
+use crate::value;
+
+/// Registers of all frames on the stack. More frames move to the heap.
+pub(super) const STACK_WORDS: usize = 1 << 16;
+/// Room above, for what the machine itself calls and for arguments from lists.
+pub(super) const STACK_SLACK: usize = 1 << 16;
+/// Words of young objects between two collections.
+const NURSERY_WORDS: usize = 1 << 16;
+/// Words of live objects, if no limit is set.
+const LIMIT_WORDS: usize = 1 << 27;
+
+/// Where a caller goes on.
+#[derive(Clone, Copy)]
+pub(super) struct Frame {
+    pub(super) pc: u32,
+    pub(super) base: u32,
+}
+
+/// A loaded unit.
+pub(super) struct Loaded {
+    pub(super) base: u32,
+    pub(super) len: u32,
+    positions: Vec<(u32, Pos)>,
+    procedures: Vec<(u32, Rc<str>)>,
+    source_name: Rc<str>,
+}
+
+pub(crate) struct Machine {
+    pub(crate) symbols: Symbols,
+    pub(crate) syntaxes: Syntaxes,
+    pub(crate) heap: Heap,
+    pub(crate) inlines: HashMap<Name, Vec<Inline>>,
+    pub(super) text: Vec<Instruction>,
+    pub(super) units: Vec<Loaded>,
+    global_numbers: HashMap<Name, u32>,
+    pub(super) global_names: Vec<Name>,
+    pub(super) globals: Vec<Word>,
+    pub(super) constants: Vec<Word>,
+    pub(super) stack: Vec<Word>,
+    pub(super) frames: Vec<Frame>,
+    pub(super) pc: usize,
+    pub(super) base: usize,
+    pub(super) arguments: usize,
+    /// Registers of the stack that hold values, between two turns.
+    pub(super) live: usize,
+    /// The frame on the heap that follows those on the stack.
+    pub(super) kont: Word,
+    /// Winders, handlers, parameters.
+    pub(super) marks: Word,
+    /// What primitives have charged and the loop has not yet counted.
+    pub(super) charge: u64,
+    pub(super) ports: Vec<Port>,
+    pub(super) output: String,
+    pub(super) next_number: i64,
+}
+
+impl Machine {
+    pub(crate) fn new() -> Self {
+        Self {
+            symbols: Symbols::default(),
+            syntaxes: Syntaxes::default(),
+            heap: Heap::new(NURSERY_WORDS, LIMIT_WORDS),
+            inlines: HashMap::new(),
+            text: Vec::new(),
+            units: Vec::new(),
+            global_numbers: HashMap::new(),
+            global_names: Vec::new(),
+            globals: Vec::new(),
+            constants: Vec::new(),
+            stack: vec![NIL; STACK_WORDS + STACK_SLACK],
+            frames: Vec::new(),
+            pc: 0,
+            base: 0,
+            arguments: 0,
+            live: 0,
+            kont: NIL,
+            marks: NIL,
+            charge: 0,
+            ports: vec![Port::new(PortKind::Console)],
+            output: String::new(),
+            next_number: 0,
+        }
+    }
+
+    /// What the program printed since this was called last.
+    pub(crate) fn take_output(&mut self) -> String {
+        std::mem::take(&mut self.output)
+    }
+
+    /// The number of a global.
+    pub(crate) fn global(&mut self, name: Name) -> u32 {
+        if let Some(number) = self.global_numbers.get(&name) {
+            return *number;
+        }
+        let number = self.globals.len() as u32;
+        self.globals.push(UNSET);
+        self.global_names.push(name);
+        self.global_numbers.insert(name, number);
+        number
+    }
+
+    pub(crate) fn global_value(&mut self, name: &str) -> Word {
+        let name = self.symbols.intern(name);
+        let number = self.global(name);
+        self.globals[number as usize]
+    }
+
+    /// Expands and compiles a form of the top level.
+    pub(crate) fn compile(&mut self, form: &Datum, source_name: &Rc<str>) -> Result<Unit, SyntaxError> {
+        let core = Expander::new(&mut self.symbols, &mut self.syntaxes, source_name).top(form)?;
+        let is_defined = |name| self.syntaxes.is_defined(name);
+        let inlines = Inlines { table: &self.inlines, is_defined: &is_defined };
+        compile(core, &self.symbols, &inlines, source_name)
+    }
+
+    /// Compiles the argument of the running procedure; its value is a procedure, or an error object.
+    pub(super) fn compile_argument(&mut self) {
+        let datum = value::to_datum(&self.heap, self.stack[self.base + 1], 0);
+        let source_name: Rc<str> = "eval".into();
+        let compiled = match datum {
+            Ok(datum) => self.compile(&datum, &source_name).map_err(|error| error.message),
+            Err(message) => Err(format!("expected a datum to evaluate: {message}")),
+        };
+        let result = match compiled.and_then(|unit| self.load(unit)) {
+            Ok(entry) => self.heap.make(Tag::Closure, &[fixnum(entry as i64)]),
+            Err(message) => self.condition("syntax", &message, &[], -1),
+        };
+        self.stack[self.base + 1] = result;
+    }
+
+    /// Loads a unit; its first procedure begins at the place returned.
+    ///
+    /// # Errors
+    /// A message, if the machine's tables are full or a constant names no label.
+    pub(crate) fn load(&mut self, unit: Unit) -> Result<usize, String> {
+        let base = self.text.len();
+        let first_constant = self.constants.len();
+        let full = first_constant + unit.constants.len() >= 1 << 24
+            || self.globals.len() + unit.globals.len() >= 1 << 24
+            || base + unit.code.len() >= u32::MAX as usize;
+        if full {
+            return Err("the machine's tables of code are full".into());
+        }
+        for constant in &unit.constants {
+            let value =
+                value::of_datum(&mut self.heap, constant).map_err(|label| format!("no datum has label #{label}="))?;
+            self.constants.push(value);
+        }
+        let globals: Vec<u32> = unit.globals.iter().map(|name| self.global(*name)).collect();
+        self.text.extend(unit.code.iter().map(|instruction| match instruction.op() {
+            Op::Constant | Op::CellRead => instruction.with_c((first_constant + instruction.index()) as i64),
+            Op::Global | Op::Define => instruction.with_c(i64::from(globals[instruction.index()])),
+            _ => *instruction,
+        }));
+        self.units.push(Loaded {
+            base: base as u32,
+            len: unit.code.len() as u32,
+            positions: unit.positions,
+            procedures: unit.procedures,
+            source_name: unit.source_name,
+        });
+        Ok(base)
+    }
+
+    /// The unit that an instruction belongs to.
+    pub(super) fn unit_of(&self, pc: usize) -> Option<&Loaded> {
+        let at = self.units.partition_point(|unit| unit.base as usize <= pc);
+        self.units.get(at.checked_sub(1)?).filter(|unit| pc < (unit.base + unit.len) as usize)
+    }
+
+    /// The procedure and the position of an instruction.
+    pub(super) fn place(&self, pc: usize) -> Option<Place> {
+        let unit = self.unit_of(pc)?;
+        let at = (pc - unit.base as usize) as u32;
+        let before = unit.procedures.partition_point(|(start, _)| *start <= at);
+        let (start, procedure) = unit.procedures.get(before.checked_sub(1)?)?;
+        let position = unit.positions.partition_point(|(place, _)| *place <= at);
+        let (place, pos) = unit.positions.get(position.checked_sub(1)?)?;
+        if place < start {
+            return None;
+        }
+        Some(Place { procedure: procedure.clone(), source_name: unit.source_name.clone(), pos: *pos })
+    }
+
+    /// Sets the machine to call the procedure that begins at `entry`, without arguments.
+    pub(crate) fn start(&mut self, entry: usize) {
+        let closure = self.heap.make(Tag::Closure, &[fixnum(entry as i64)]);
+        self.frames.clear();
+        self.kont = NIL;
+        self.base = 0;
+        self.stack[0] = closure;
+        self.arguments = 0;
+        self.live = 1;
+        self.pc = entry;
+    }
+}

@@ -1,0 +1,21 @@
+//! The machine.
+//!
+//! - [`machine`]: its state, and how code is loaded;
+//! - `run`: the loop;
+//! - `frames`: the stack, and frames on the heap;
+//! - `prim`: the primitives.
+
+mod fail;
+mod frames;
+mod machine;
+mod port;
+mod prim;
+mod run;
+mod trace;
+
+pub(crate) use machine::Machine;
+pub(crate) use prim::{builtins, inlines};
+pub(crate) use run::Turn;
+
+/// The name of the prelude as a source text: backtraces leave it out.
+pub(crate) const PRELUDE_NAME: &str = "(prelude)";

@@ -1,0 +1,204 @@
+//! Programs and what they give: expressions, bindings, macros, procedures, errors.
+
+use dunlin_scheme::{Error, Scheme};
+
+/// The value of the last form, on a machine as it comes, on one that collects at every point that may, and on
+/// one whose turns end at every call: they must agree.
+fn value(text: &str) -> String {
+    let result = Scheme::new().eval("test", text);
+    let mut stressed = Scheme::new();
+    stressed.set_collect_always(true);
+    assert_eq!(stressed.eval("test", text), result, "collecting always: {text}");
+    let mut interrupted = Scheme::new();
+    interrupted.set_turn(1);
+    assert_eq!(interrupted.eval("test", text), result, "a turn for each call: {text}");
+    result.unwrap_or_else(|error| panic!("{text}\n{error}"))
+}
+
+fn error(text: &str) -> String {
+    match Scheme::new().eval("test", text) {
+        Ok(value) => panic!("{text} is {value}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+macro_rules! values {
+    ($($name:ident: $($text:expr => $value:expr),+ $(,)?;)*) => {
+        $(#[test] fn $name() { $(assert_eq!(value($text), $value, "{}", $text);)+ })*
+    };
+}
+
+values! {
+    constants_evaluate_to_themselves:
+        "42" => "42", "#\\a" => "#\\a", "\"a\\nb\"" => "\"a\\nb\"", "#t" => "#t", "'(1 . 2)" => "(1 . 2)", "#(1 2)" => "#(1 2)";
+    procedures_are_closures:
+        "((lambda (x) (+ x x)) 4)" => "8",
+        "(define (adder n) (lambda (m) (+ n m))) ((adder 3) 4)" => "7",
+        "((lambda (a . rest) (list a rest)) 1 2 3)" => "(1 (2 3))",
+        "((lambda all all) 1 2)" => "(1 2)",
+        "((case-lambda ((a) (list 'one a)) ((a b) (list 'two a b)) ((a . rest) (list 'many rest))) 1 2 3)" => "(many (2 3))",
+        "((case-lambda ((a) (list 'one a)) ((a b) (list 'two a b))) 1 2)" => "(two 1 2)";
+    named_let_loops_return_their_value:
+        "(let loop ((i 0) (list '())) (if (= i 5) list (loop (+ i 1) (cons i list))))" => "(4 3 2 1 0)",
+        "(+ 1 (let loop ((i 0)) (if (< i 10) (loop (+ i 1)) i)))" => "11",
+        "(do ((i 0 (+ i 1)) (sum 0 (+ sum i))) ((= i 5) sum))" => "10",
+        "(let outer ((i 0) (n 0)) (if (= i 3) n (let inner ((j 0) (n n)) (if (= j 4) (outer (+ i 1) n) (inner (+ j 1) (+ n 1))))))" => "12";
+    a_loop_whose_procedure_escapes_is_a_closure:
+        "(map (lambda (f) (f 1)) (let loop ((i 0) (fs '())) (if (= i 3) fs (loop (+ i 1) (cons (lambda (x) (+ x i)) fs)))))" => "(3 2 1)",
+        "(let loop ((i 3)) (if (= i 0) '() (cons i (loop (- i 1)))))" => "(3 2 1)";
+    letrec_procedures_use_each_other:
+        "(letrec ((even? (lambda (n) (if (= n 0) #t (odd? (- n 1))))) (odd? (lambda (n) (if (= n 0) #f (even? (- n 1)))))) (even? 1000))" => "#t",
+        "(define (f) (define a 1) (define (g) (+ a b)) (define b 2) (g)) (f)" => "3",
+        "(define (f) (define (g) (h)) (define x (lambda () 5)) (define (h) (x)) (g)) (f)" => "5";
+    sequences_of_definitions_run_in_order:
+        "(let () (define a 1) (define b (+ a 1)) (define c (* b 2)) (list a b c))" => "(1 2 4)",
+        "(define-values (q . rest) (values 1 2 3)) (list q rest)" => "(1 (2 3))";
+    cond_case_and_or_choose:
+        "(cond ((assv 'b '((a 1) (b 2))) => cadr) (else #f))" => "2",
+        "(case (* 2 3) ((2 3 5 7) 'prime) ((1 4 6 8 9) 'composite))" => "composite",
+        "(case 'x ((a) 1) (else => (lambda (v) (list v))))" => "(x)",
+        "(list (and) (or) (and 1 2) (or #f 3) (if (or #f (and 1 #f)) 1 2) (not (or #f #f)))" => "(#t #f 2 3 2 #t)";
+    quasiquote_nests:
+        "`(1 ,(+ 1 1) ,@(list 3 4) . 5)" => "(1 2 3 4 . 5)",
+        "`#(1 ,(+ 1 1))" => "#(1 2)",
+        "`(a `(b ,(c ,(+ 1 2))))" => "(a `(b ,(c 3)))";
+    macros_capture_nothing:
+        "(define-syntax swap (syntax-rules () ((_ a b) (let ((tmp a)) (list b tmp))))) (let ((tmp 1) (other 2)) (swap tmp other))" => "(2 1)",
+        "(define-syntax my-or (syntax-rules () ((_ a b) (let ((t a)) (if t t b))))) (let ((t 5)) (my-or #f t))" => "5",
+        "(let ((if list)) (define-syntax m (syntax-rules () ((_ x) (if 1 2 x)))) (m 3))" => "(1 2 3)",
+        "(define-syntax m (syntax-rules () ((_ x) (if #t x 0)))) (let ((if list)) (m 3))" => "3",
+        "(let ((=> #f)) (cond (#t => 'ok)))" => "ok";
+    macros_define_macros:
+        "(define-syntax def (syntax-rules () ((_ n v) (define-syntax n (syntax-rules () ((_) v)))))) (def five 5) (five)" => "5",
+        "(define-syntax be-like (syntax-rules () ((_ name) (define-syntax name (syntax-rules () ((_ x (... ...)) (list x (... ...)))))))) (be-like seq) (seq 1 2 3)" => "(1 2 3)",
+        "(define-syntax tail (syntax-rules () ((_ a ... b) (list b a ...)))) (tail 1 2 3)" => "(3 1 2)",
+        "(define-syntax flat (syntax-rules () ((_ (a b ...) ...) '(a ... (b ... ) ...)))) (flat (1 2 3) (4))" => "(1 4 (2 3) ())";
+    records_are_updated_by_copy:
+        "(define-record-type point (make-point x y) point? (x point-x) (y point-y)) (define p (make-point 1 2)) (define q (record-update p 'x 5)) (list (point-x p) (point-x q) (point-y q) (point? q) (point? 1))" => "(1 5 2 #t #f)";
+    several_values_pass_through:
+        "(call-with-values (lambda () (values 1 2)) list)" => "(1 2)",
+        "(let-values (((a b) (values 1 2)) ((c) (values 3))) (list a b c))" => "(1 2 3)",
+        "(let*-values (((a b) (values 1 2)) ((c) (values (+ a b)))) c)" => "3",
+        "(receive (a . rest) (values 1 2 3) rest)" => "(2 3)",
+        "(apply + 1 2 '(3 4))" => "10";
+    eval_compiles_at_run_time:
+        "(eval '(* 7 3) (environment '(scheme base)))" => "21",
+        "(define x 5) (eval '(begin (define y (+ x 1)) y))" => "6",
+        "(guard (e (#t 'wrong)) (eval '(lambda)))" => "wrong";
+    programs_replace_standard_procedures:
+        "(define (car x) 'mine) (car 5)" => "mine",
+        "(define (square x) 'mine) (map square '(1))" => "(mine)";
+}
+
+#[test]
+fn deep_recursion_moves_frames_to_the_heap() {
+    let text = "(define (count n) (if (= n 0) 0 (+ 1 (count (- n 1))))) (count 1000000)";
+    assert_eq!(Scheme::new().eval("test", text).unwrap(), "1000000");
+}
+
+#[test]
+fn garbage_is_collected_while_a_loop_runs() {
+    let mut scheme = Scheme::new();
+    scheme.set_heap_limit(16 << 20);
+    let text = "(let loop ((i 0) (last '())) (if (= i 300000) (length last) (loop (+ i 1) (list i i i i i i i i))))";
+    assert_eq!(scheme.eval("test", text).unwrap(), "8");
+    assert!(scheme.collections() > 10);
+}
+
+#[test]
+fn errors_name_place_and_callers() {
+    let text = "(define (inner x)\n  (* 2 (car x)))\n(define (outer x)\n  (+ 1 (inner x)))\n(outer 5)";
+    assert_eq!(error(text), "expected a pair, got 5\n  in inner at test:2:8\n  in outer at test:4:8\n  at test:5:1");
+    assert_eq!(
+        error("(define (f) (list (g 1)))\n(f)"),
+        "variable is not defined: g\n  in f at test:1:20\n  at test:2:1"
+    );
+    assert_eq!(error("(+ 1 \"a\")"), "expected a number, got \"a\"\n  at test:1:1");
+    assert_eq!(error("(error \"no such bird:\" 'auk 3)"), "no such bird: auk 3\n  at test:1:1");
+    assert_eq!(error("(raise 'some-object)"), "uncaught object: some-object\n  at test:1:1");
+    assert!(error("((lambda (x) x))").starts_with("procedure: expected 1 argument, got 0"));
+    assert!(error("(vector-ref #(1 2) 2)").starts_with("index out of range, expected 0 to 1, got 2"));
+    assert!(error("(5 5)").starts_with("expected a procedure, got 5"));
+    assert!(error("(/ 1 0)").starts_with("division by zero"));
+}
+
+#[test]
+fn mutation_is_a_compile_error_that_names_the_alternative() {
+    assert!(error("(define x 1) (set! x 2)").starts_with("test:1:14: set! is not available"));
+    assert!(error("(set-car! (list 1) 2)").contains("use cons"));
+    assert!(error("(vector-set! (vector 1) 0 2)").contains("use vector-map"));
+    assert!(error("(define-record-type p (make x) p? (x get set-x!))").contains("record-update"));
+}
+
+#[test]
+fn a_program_may_define_a_name_of_a_mutator() {
+    assert_eq!(value("(define (set-car! a b) 'mine) (set-car! 1 2)"), "mine");
+}
+
+#[test]
+fn text_that_is_no_program_is_an_error_with_its_position() {
+    assert_eq!(error("(+ 1\n  (* 2 3)"), "test:1:1: list is not closed");
+    assert_eq!(error("(list 1))"), "test:1:9: unexpected )");
+    assert_eq!(error("\"abc"), "test:1:1: string is not closed");
+    assert_eq!(error("#| never"), "test:1:1: block comment is not closed");
+    assert_eq!(error("(let ((x)) x)"), "test:1:7: expected (identifier value)");
+    assert_eq!(error("(lambda (x x) x)"), "test:1:12: this identifier is bound twice");
+    assert_eq!(error("(if)"), "test:1:1: expected (if test then else)");
+    assert_eq!(error("(1 . 2)"), "test:1:1: a call is a proper list");
+    assert_eq!(error("()"), "test:1:1: () is no expression; write '() for the empty list");
+    assert_eq!(error("#\\nosuch"), "test:1:1: unknown character #\\nosuch");
+    assert_eq!(error("(else)"), "variable is not defined: else\n  at test:1:2");
+}
+
+#[test]
+fn expansion_without_end_is_an_error() {
+    let endless = "(define-syntax m (syntax-rules () ((_ x) (m (x x))))) (m 1)";
+    assert_eq!(error(endless), "test:1:55: the expansion nests deeper than 3000");
+    let wide = "(define-syntax m (syntax-rules () ((_) (begin (m) (m))))) (m)";
+    assert_eq!(error(wide), "test:1:59: forms nest deeper than 2000");
+    let same = "(define-syntax m (syntax-rules () ((_) (m)))) (m)";
+    assert_eq!(error(same), "test:1:47: expansion takes too many steps");
+}
+
+#[test]
+fn long_forms_nest_nothing_for_the_compiler() {
+    let many = |open: &str, item: &str, close: &str| format!("{open}{}{close}", item.repeat(20_000));
+    assert_eq!(Scheme::new().eval("test", &many("(and ", "1 ", "2)")).unwrap(), "2");
+    assert_eq!(Scheme::new().eval("test", &many("(cond ", "(#f 1) ", "(else 2))")).unwrap(), "2");
+    assert_eq!(Scheme::new().eval("test", &many("(length `(", ",1 ", "2))")).unwrap(), "20001");
+}
+
+#[test]
+fn deep_nesting_is_an_error_and_long_lists_are_not() {
+    let deep = format!("'{}{}", "(".repeat(100_000), ")".repeat(100_000));
+    assert!(error(&deep).contains("nested deeper than"));
+    let calls = format!("{}1{}", "(+ 1 ".repeat(1500), ")".repeat(1500));
+    assert_eq!(Scheme::new().eval("test", &calls).unwrap(), "1501");
+    let long = format!("(length '({}))", "1 ".repeat(200_000));
+    assert_eq!(Scheme::new().eval("test", &long).unwrap(), "200000");
+}
+
+#[test]
+fn runaway_programs_end_by_their_limits_and_the_machine_stays_usable() {
+    let mut scheme = Scheme::new();
+    scheme.set_heap_limit(8 << 20);
+    let grow = "(define (grow list) (grow (cons list list))) (grow '())";
+    assert!(matches!(scheme.eval("test", grow), Err(Error::HeapLimit { .. })));
+    let recurse = "(define (recurse n) (+ 1 (recurse n))) (recurse 1)";
+    assert!(matches!(scheme.eval("test", recurse), Err(Error::HeapLimit { .. })));
+    assert!(matches!(scheme.eval("test", "(make-vector 100000000 0)"), Err(Error::HeapLimit { .. })));
+    assert!(scheme.eval("test", "(expt 7 (expt 10 30))").is_ok());
+    assert!(scheme.eval("test", "(exact (expt 7 100000000))").unwrap_err().to_string().contains("number too large"));
+    scheme.set_fuel(100_000);
+    assert_eq!(scheme.eval("test", "(let loop () (loop))"), Err(Error::OutOfFuel));
+    scheme.set_fuel(100_000);
+    assert_eq!(scheme.eval("test", "(+ 1 2)").unwrap(), "3");
+}
+
+#[test]
+fn exit_runs_the_after_thunks_and_gives_its_code() {
+    let mut scheme = Scheme::new();
+    let text = "(dynamic-wind (lambda () #f) (lambda () (exit 7)) (lambda () (display \"after\")))";
+    assert_eq!(scheme.eval("test", text), Err(Error::Exit(7)));
+    assert_eq!(scheme.take_output(), "after");
+}
