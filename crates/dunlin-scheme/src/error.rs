@@ -37,6 +37,9 @@ pub enum Error {
         /// The calls that were running, the innermost first.
         trace: Vec<Place>,
     },
+    /// What ran could not be written as bytes, or not read again.
+    #[error("{0}")]
+    Image(String),
     /// The program ran out of the fuel that it was given.
     #[error("out of fuel")]
     OutOfFuel,

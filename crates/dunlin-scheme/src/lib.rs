@@ -23,6 +23,7 @@
 //! - `heap`: words, objects and the collector; `value`, `print`: values from and to data and text;
 //! - `num`: the numeric tower;
 //! - `vm`: the machine, its loop and its primitives;
+//! - `wire`: values to and from bytes;
 //! - `lib/*.scm`: what is written in Scheme.
 
 mod clock;
@@ -40,7 +41,9 @@ mod read;
 mod scheme;
 mod value;
 mod vm;
+mod wire;
 
 pub use datum::Pos;
 pub use error::{Error, Place, Raised, SyntaxError};
 pub use scheme::Scheme;
+pub use wire::{ReadError, WriteError};

@@ -344,6 +344,7 @@ fn put_symbol(text: &str, out: &mut String) {
     let plain = !text.is_empty()
         && text != "."
         && !text.starts_with('#')
+        && !["+nan.0", "-nan.0", "+inf.0", "-inf.0"].iter().any(|number| text.to_lowercase().starts_with(number))
         && Number::parse(text, 10).is_none()
         && !text.chars().any(|next| {
             next.is_whitespace()

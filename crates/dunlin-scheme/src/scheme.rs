@@ -2,14 +2,17 @@
 
 use std::rc::Rc;
 
+use crate::datum::Datum;
 use crate::error::{Error, SyntaxError};
 use crate::expand::bind_specials;
+use crate::heap::Word;
 use crate::print::{self, Style};
 use crate::read::Reader;
 use crate::vm::{self, Machine, PRELUDE_NAME, Turn};
+use crate::wire::{ReadError, WriteError};
 
 /// What every machine begins with.
-const PRELUDE: [&str; 1] = [include_str!("lib/base.scm")];
+const PRELUDE: [&str; 2] = [include_str!("lib/base.scm"), include_str!("lib/list.scm")];
 
 /// A Scheme machine with its top level.
 ///
@@ -18,6 +21,7 @@ pub struct Scheme {
     machine: Machine,
     fuel: Option<u64>,
     turn: u64,
+    rewrite: bool,
 }
 
 impl Default for Scheme {
@@ -37,7 +41,7 @@ impl Scheme {
         let entry = machine.load(builtins).expect("the tables of a new machine have room");
         machine.start(entry);
         machine.run(u64::MAX).expect("definitions do not fail");
-        let mut scheme = Self { machine, fuel: None, turn: u64::MAX };
+        let mut scheme = Self { machine, fuel: None, turn: u64::MAX, rewrite: false };
         for text in PRELUDE {
             if let Err(error) = scheme.eval(PRELUDE_NAME, text) {
                 unreachable!("the prelude does not run: {error}");
@@ -59,22 +63,53 @@ impl Scheme {
         let mut reader = Reader::new(text, &source_name);
         let mut last = crate::heap::word::UNSPECIFIED;
         while let Some(form) = reader.next(&mut self.machine.symbols)? {
-            let unit = self.machine.compile(&form, &source_name)?;
-            let full =
-                |message| SyntaxError { source_name: source_name.clone(), pos: form.pos, message, incomplete: false };
-            let entry = self.machine.load(unit).map_err(full)?;
-            self.machine.start(entry);
-            last = self.run()?;
+            last = self.form(&form, &source_name)?;
         }
-        Ok(print::value(&self.machine.heap, &self.machine.symbols, last, Style::Write))
+        Ok(self.show(last))
     }
 
-    fn run(&mut self) -> Result<crate::heap::Word, Error> {
+    /// Evaluates every form of a text, also those after one that fails, and hands each result to `each` with
+    /// what the form printed. It ends where the text cannot be read.
+    pub fn eval_each(&mut self, source_name: &str, text: &str, mut each: impl FnMut(Result<String, Error>, String)) {
+        let source_name: Rc<str> = source_name.into();
+        let mut reader = Reader::new(text, &source_name);
+        loop {
+            let result = match reader.next(&mut self.machine.symbols) {
+                Ok(None) => return,
+                Ok(Some(form)) => self.form(&form, &source_name).map(|value| self.show(value)),
+                Err(error) => return each(Err(error.into()), String::new()),
+            };
+            let output = self.take_output();
+            each(result, output);
+        }
+    }
+
+    fn form(&mut self, form: &Datum, source_name: &Rc<str>) -> Result<Word, Error> {
+        let entry = self.load_form(form, source_name)?;
+        self.machine.start(entry);
+        self.run()
+    }
+
+    fn load_form(&mut self, form: &Datum, source_name: &Rc<str>) -> Result<usize, SyntaxError> {
+        let unit = self.machine.compile(form, source_name)?;
+        let full =
+            |message| SyntaxError { source_name: source_name.clone(), pos: form.pos, message, incomplete: false };
+        self.machine.load(unit).map_err(full)
+    }
+
+    fn show(&self, value: Word) -> String {
+        print::value(&self.machine.heap, &self.machine.symbols, value, Style::Write)
+    }
+
+    fn run(&mut self) -> Result<Word, Error> {
         loop {
             let turn = self.fuel.map_or(self.turn, |fuel| fuel.min(self.turn));
             match self.machine.run(turn)? {
                 Turn::Done(value) => return Ok(value),
                 Turn::OutOfFuel => {
+                    if self.rewrite {
+                        self.machine.rewrite()?;
+                    }
                     if let Some(fuel) = &mut self.fuel {
                         *fuel = fuel.saturating_sub(turn);
                         if *fuel == 0 {
@@ -84,6 +119,44 @@ impl Scheme {
                 }
             }
         }
+    }
+
+    /// Compiles and loads every form of a text, and runs none: images that name its code can be read then.
+    ///
+    /// # Errors
+    /// [`SyntaxError`] for text that is no program.
+    pub fn load(&mut self, source_name: &str, text: &str) -> Result<(), SyntaxError> {
+        let source_name: Rc<str> = source_name.into();
+        let mut reader = Reader::new(text, &source_name);
+        while let Some(form) = reader.next(&mut self.machine.symbols)? {
+            self.load_form(&form, &source_name)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the value of a global, with all that it reaches, as bytes.
+    ///
+    /// # Errors
+    /// [`WriteError`] if a part of it is state of this machine.
+    pub fn write_global(&mut self, name: &str) -> Result<Vec<u8>, WriteError> {
+        let value = self.machine.global_value(name);
+        self.machine.write(value)
+    }
+
+    /// Reads a value that [`Scheme::write_global`] wrote on any machine, and defines a global as it.
+    ///
+    /// # Errors
+    /// [`ReadError`] for bytes that are no image, and for one whose code this machine has not loaded. Any bytes
+    /// may be read: what the machine could not use is an error here, not later.
+    pub fn read_global(&mut self, name: &str, image: &[u8]) -> Result<(), ReadError> {
+        let value = self.machine.read(image)?;
+        self.machine.set_global(name, value);
+        Ok(())
+    }
+
+    /// Writes and reads all that runs at the end of each turn, as if it moved to another machine there.
+    pub fn set_rewrite(&mut self, rewrite: bool) {
+        self.rewrite = rewrite;
     }
 
     /// Limits the fuel of all that runs from now on; a call or a turn of a loop costs one unit.

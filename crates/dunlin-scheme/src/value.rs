@@ -83,19 +83,21 @@ fn build(heap: &mut Heap, datum: &Datum, labels: &mut Labels) -> Result<Word, u3
             vector
         }
         Kind::List(items, tail) => {
+            // In order: a label comes before what refers to it.
+            let mut words = Vec::with_capacity(items.len());
+            for item in items.iter() {
+                words.push(build(heap, item, labels)?);
+            }
             let mut list = match tail {
                 Some(tail) => build(heap, tail, labels)?,
                 None => NIL,
             };
-            let mut last = true;
-            for item in items.iter().rev() {
-                let first = build(heap, item, labels)?;
+            for (at, (item, first)) in items.iter().zip(words).enumerate().rev() {
                 list = heap.cons(first, list);
                 wait(labels, item, list, 0);
-                if let (true, Some(tail)) = (last, tail) {
+                if let (true, Some(tail)) = (at + 1 == items.len(), tail) {
                     wait(labels, tail, list, 1);
                 }
-                last = false;
             }
             list
         }

@@ -152,6 +152,17 @@ ops! {
 /// The least and the largest number in `c`.
 pub(crate) const C_RANGE: std::ops::RangeInclusive<i64> = -(1 << 23)..=(1 << 23) - 1;
 
+impl Op {
+    /// Whether a call takes place here whose value goes to register `a`: the instruction calls, or raises.
+    pub(crate) fn can_fail(self) -> bool {
+        match self {
+            Self::Call | Self::Global | Self::CellRead | Self::Primitive | Self::PrimitiveSpread => true,
+            Self::Car | Self::Cdr | Self::VectorRef => true,
+            other => (Self::Add as u8..=Self::NumberEqualConstantJump as u8).contains(&(other as u8)),
+        }
+    }
+}
+
 impl Instruction {
     /// An instruction; `c` is cut to its 24 bits.
     pub(crate) const fn new(op: Op, a: u16, b: u16, c: i64) -> Self {

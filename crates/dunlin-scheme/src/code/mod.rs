@@ -1,7 +1,8 @@
 //! Register bytecode.
 //!
 //! - [`instruction`]: the instructions, 64 bits each;
-//! - [`unit`]: the code of one top-level form, named by its hash.
+//! - [`unit`]: the code of one top-level form, named by its hash;
+//! - [`index`]: the code that a machine has loaded.
 //!
 //! # Registers
 //!
@@ -11,8 +12,10 @@
 //! from the destination alone. A call builds its arguments where the callee's registers begin, so it copies
 //! nothing: the destination of a call is the callee's register 0.
 
+pub(crate) mod index;
 pub(crate) mod instruction;
 pub(crate) mod unit;
 
+pub(crate) use index::Index;
 pub(crate) use instruction::{Instruction, Op};
 pub(crate) use unit::Unit;

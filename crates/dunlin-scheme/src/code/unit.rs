@@ -2,9 +2,18 @@
 
 use std::rc::Rc;
 
+use sha2::{Digest, Sha256};
+
 use super::Instruction;
 use crate::datum::{Datum, Pos};
-use crate::names::Name;
+use crate::names::{Name, Symbols};
+
+/// Changes with every change of the instructions, of the primitives, or of what they mean.
+pub(crate) const CODE_VERSION: u32 = 1;
+
+/// What code is named by: the same on every machine, whatever its text looked like.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Hash(pub(crate) [u8; 32]);
 
 /// Code with all that it names. Jumps are distances; constants and globals are places in its own tables.
 #[derive(Debug)]
@@ -26,5 +35,23 @@ pub(crate) struct Unit {
 impl std::fmt::Debug for Instruction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?} {} {} {}", self.op(), self.a(), self.b(), self.c())
+    }
+}
+
+impl Unit {
+    /// The hash of what runs: not of positions, names of procedures, and the name of the text.
+    pub(crate) fn hash(&self, symbols: &Symbols) -> Hash {
+        let mut hasher = Sha256::new();
+        hasher.update(CODE_VERSION.to_le_bytes());
+        hasher.update((self.code.len() as u64).to_le_bytes());
+        for instruction in &self.code {
+            hasher.update(instruction.0.to_le_bytes());
+        }
+        let texts = self.constants.iter().map(|constant| crate::print::datum(constant, symbols));
+        for text in texts.chain(self.globals.iter().map(|name| symbols.text(*name).to_string())) {
+            hasher.update((text.len() as u64).to_le_bytes());
+            hasher.update(text.as_bytes());
+        }
+        Hash(hasher.finalize().into())
     }
 }

@@ -216,6 +216,11 @@ impl Heap {
         self.field(word, 2 + at / 8).to_le_bytes()[at % 8]
     }
 
+    /// Appends objects whose pointers are already those that they will have here.
+    pub(crate) fn adopt(&mut self, words: &[Word]) {
+        self.words.extend_from_slice(words);
+    }
+
     /// Fills a field of an object that was just made and that nothing else has seen.
     ///
     /// # Panics

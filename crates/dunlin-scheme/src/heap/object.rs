@@ -33,7 +33,7 @@ pub(crate) enum Tag {
     Continuation,
     /// Type, fields.
     Record,
-    /// Name, vector of names of fields, and a number that tells it from others of its name.
+    /// Name, vector of names of fields, and a number made of both that tells it from others.
     RecordType,
     /// Kind (a symbol), message, irritants, and the place as a fixnum.
     Condition,

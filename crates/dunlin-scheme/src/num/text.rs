@@ -55,7 +55,11 @@ fn flonum_text(value: f64) -> String {
     }
     let size = value.abs();
     if size != 0.0 && !(1e-7..1e21).contains(&size) {
-        return format!("{value:e}");
+        let text = format!("{value:e}");
+        let (mantissa, exponent) = text.split_once('e').expect("it was asked for");
+        let point = if mantissa.contains('.') { "" } else { ".0" };
+        let plus = if exponent.starts_with('-') { "" } else { "+" };
+        return format!("{mantissa}{point}e{plus}{exponent}");
     }
     let text = format!("{value}");
     if text.contains('.') { text } else { text + ".0" }
@@ -97,7 +101,8 @@ fn unsigned(digits: &str, radix: u32) -> Option<IBig> {
 }
 
 fn decimal(text: &str, exact: bool) -> Option<Number> {
-    let (mantissa, exponent) = match text.find(['e', 'E']) {
+    // The other letters once told the precision.
+    let (mantissa, exponent) = match text.find(['e', 'E', 's', 'S', 'f', 'F', 'd', 'D', 'l', 'L']) {
         Some(at) => (&text[..at], exponent(&text[at + 1..])?),
         None => (text, 0),
     };

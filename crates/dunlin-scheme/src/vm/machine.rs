@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::port::{Port, PortKind};
-use crate::code::{Instruction, Op, Unit};
+use crate::code::{Index, Instruction, Op, Unit};
 use crate::compile::{Inline, Inlines, compile};
-use crate::datum::{Datum, Pos};
-use crate::error::{Place, SyntaxError};
+use crate::datum::Datum;
+use crate::error::SyntaxError;
 use crate::expand::Expander;
 use crate::expand::env::Syntaxes;
 use crate::heap::word::{NIL, UNSET, fixnum};
@@ -31,22 +31,14 @@ pub(super) struct Frame {
     pub(super) base: u32,
 }
 
-/// A loaded unit.
-pub(super) struct Loaded {
-    pub(super) base: u32,
-    pub(super) len: u32,
-    positions: Vec<(u32, Pos)>,
-    procedures: Vec<(u32, Rc<str>)>,
-    source_name: Rc<str>,
-}
-
 pub(crate) struct Machine {
     pub(crate) symbols: Symbols,
     pub(crate) syntaxes: Syntaxes,
     pub(crate) heap: Heap,
     pub(crate) inlines: HashMap<Name, Vec<Inline>>,
-    pub(super) text: Vec<Instruction>,
-    pub(super) units: Vec<Loaded>,
+    /// All code. The loop holds on to it while it runs, so it grows only between.
+    pub(super) text: Rc<Vec<Instruction>>,
+    pub(super) index: Index,
     global_numbers: HashMap<Name, u32>,
     pub(super) global_names: Vec<Name>,
     pub(super) globals: Vec<Word>,
@@ -76,8 +68,8 @@ impl Machine {
             syntaxes: Syntaxes::default(),
             heap: Heap::new(NURSERY_WORDS, LIMIT_WORDS),
             inlines: HashMap::new(),
-            text: Vec::new(),
-            units: Vec::new(),
+            text: Rc::default(),
+            index: Index::default(),
             global_numbers: HashMap::new(),
             global_names: Vec::new(),
             globals: Vec::new(),
@@ -118,6 +110,12 @@ impl Machine {
         let name = self.symbols.intern(name);
         let number = self.global(name);
         self.globals[number as usize]
+    }
+
+    pub(crate) fn set_global(&mut self, name: &str, value: Word) {
+        let name = self.symbols.intern(name);
+        let number = self.global(name);
+        self.globals[number as usize] = value;
     }
 
     /// Expands and compiles a form of the top level.
@@ -162,39 +160,14 @@ impl Machine {
             self.constants.push(value);
         }
         let globals: Vec<u32> = unit.globals.iter().map(|name| self.global(*name)).collect();
-        self.text.extend(unit.code.iter().map(|instruction| match instruction.op() {
+        Rc::make_mut(&mut self.text).extend(unit.code.iter().map(|instruction| match instruction.op() {
             Op::Constant | Op::CellRead => instruction.with_c((first_constant + instruction.index()) as i64),
             Op::Global | Op::Define => instruction.with_c(i64::from(globals[instruction.index()])),
             _ => *instruction,
         }));
-        self.units.push(Loaded {
-            base: base as u32,
-            len: unit.code.len() as u32,
-            positions: unit.positions,
-            procedures: unit.procedures,
-            source_name: unit.source_name,
-        });
+        let hash = unit.hash(&self.symbols);
+        self.index.add(base, hash, unit);
         Ok(base)
-    }
-
-    /// The unit that an instruction belongs to.
-    pub(super) fn unit_of(&self, pc: usize) -> Option<&Loaded> {
-        let at = self.units.partition_point(|unit| unit.base as usize <= pc);
-        self.units.get(at.checked_sub(1)?).filter(|unit| pc < (unit.base + unit.len) as usize)
-    }
-
-    /// The procedure and the position of an instruction.
-    pub(super) fn place(&self, pc: usize) -> Option<Place> {
-        let unit = self.unit_of(pc)?;
-        let at = (pc - unit.base as usize) as u32;
-        let before = unit.procedures.partition_point(|(start, _)| *start <= at);
-        let (start, procedure) = unit.procedures.get(before.checked_sub(1)?)?;
-        let position = unit.positions.partition_point(|(place, _)| *place <= at);
-        let (place, pos) = unit.positions.get(position.checked_sub(1)?)?;
-        if place < start {
-            return None;
-        }
-        Some(Place { procedure: procedure.clone(), source_name: unit.source_name.clone(), pos: *pos })
     }
 
     /// Sets the machine to call the procedure that begins at `entry`, without arguments.

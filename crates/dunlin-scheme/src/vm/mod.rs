@@ -3,6 +3,7 @@
 //! - [`machine`]: its state, and how code is loaded;
 //! - `run`: the loop;
 //! - `frames`: the stack, and frames on the heap;
+//! - `state`: what runs as a value, and values as bytes;
 //! - `prim`: the primitives.
 
 mod fail;
@@ -11,6 +12,7 @@ mod machine;
 mod port;
 mod prim;
 mod run;
+mod state;
 mod trace;
 
 pub(crate) use machine::Machine;

@@ -59,12 +59,12 @@ impl Machine {
         let mut fuel = i64::try_from(fuel).unwrap_or(i64::MAX);
         loop {
             let stack = self.take_stack();
-            let text = std::mem::take(&mut self.text);
+            let text = self.text.clone();
             let mut state = State { stack, pc: self.pc, base: self.base, arguments: self.arguments };
             let next = self.steps(&text, &mut state, &mut fuel);
             let State { stack, pc, base, arguments } = state;
             (self.pc, self.base, self.arguments) = (pc, base, arguments);
-            self.text = text;
+            drop(text);
             self.put_stack(stack);
             match next {
                 Ok(Next::Compile) => self.compile_argument(),
@@ -235,7 +235,7 @@ impl Machine {
                     made!(i.a());
                 }
                 number::CellRead => {
-                    let value = self.heap.field(r!(i.b()), 1);
+                    let value = cell_value(&self.heap, r!(i.b()))?;
                     if value == UNSET {
                         let name = self.constants[i.index()];
                         fail!(i, Fail::Raise("unbound", "variable is used before it has a value:".into(), vec![name]));
@@ -244,7 +244,7 @@ impl Machine {
                     }
                 }
                 number::CellWrite => {
-                    if self.heap.field(r!(i.a()), 1) == UNSET {
+                    if cell_value(&self.heap, r!(i.a()))? == UNSET {
                         self.heap.write_cell(r!(i.a()), r!(i.b()));
                     } else {
                         let free = Instruction::new(crate::code::Op::CellWrite, i.index() as u16, 0, 0);
@@ -490,7 +490,7 @@ impl Machine {
             (_, 0) => format!("expected {least} arguments"),
             _ => format!("expected at least {least} arguments"),
         };
-        let name = self.place(state.pc - 1).map(|place| place.procedure).unwrap_or_default();
+        let name = self.index.place(state.pc - 1).map(|place| place.procedure).unwrap_or_default();
         let name = if name.is_empty() { "procedure".into() } else { name };
         let message = format!("{name}: {expected}, got {}", state.arguments);
         // The caller is where the error is.
@@ -542,7 +542,11 @@ impl Machine {
                     self.raise_instead(state, wrong_type("a list of arguments", list))?;
                     return Ok(None);
                 }
-                let last = all.pop().unwrap_or(NIL);
+                let Some(last) = all.pop() else {
+                    let message = "apply: expected at least 2 arguments, got 1".into();
+                    self.raise_instead(state, Fail::Raise("arity", message, vec![]))?;
+                    return Ok(None);
+                };
                 if !list_items(&self.heap, last, &mut all) {
                     self.raise_instead(state, wrong_type("a list of arguments", last))?;
                     return Ok(None);
@@ -615,6 +619,14 @@ pub(super) fn list_items(heap: &Heap, mut list: Word, items: &mut Vec<Word>) -> 
         list = heap.cdr(list);
     }
     list == NIL
+}
+
+/// What a cell holds. Code that was compiled here has a cell there; a frame that came as bytes may not.
+fn cell_value(heap: &Heap, cell: Word) -> Result<Word, Fail> {
+    match heap.tag(cell) {
+        Some(Tag::Cell) => Ok(heap.field(cell, 1)),
+        _ => Err(Fail::Raise("type", "expected a cell, got".into(), vec![cell])),
+    }
 }
 
 fn vector_ref(heap: &Heap, vector: Word, index: Word) -> Result<Word, Fail> {

@@ -1,5 +1,7 @@
 //! Procedures, several values, marks, records, conditions, parameters, promises, the system.
 
+use sha2::{Digest, Sha256};
+
 use super::super::fail::{Fail, Result, out_of_range, wrong_type};
 use super::super::machine::Machine;
 use super::super::run::truth;
@@ -41,8 +43,7 @@ pub(super) const TABLE: &[Row] = &[
         Ok(if marks == NIL { m.heap.make(Tag::Marks, &[NIL; 3]) } else { marks })
     }),
     ("%make-record-type", 2, 2, |m, a| {
-        m.next_number += 1;
-        let number = fixnum(m.next_number);
+        let number = type_number(m, a[0], a[1]);
         Ok(m.heap.make(Tag::RecordType, &[a[0], a[1], number]))
     }),
     ("%record", 1, ANY, |m, a| {
@@ -97,6 +98,17 @@ pub(super) const TABLE: &[Row] = &[
         }
         Ok(UNSPECIFIED)
     }),
+    ("value->bytes", 1, 1, |m, a| {
+        let image = m.write(a[0]).map_err(|error| Fail::Raise("image", error.to_string(), vec![a[0]]))?;
+        m.charge += image.len() as u64 / 16;
+        m.heap.reserve(image.len() / 8)?;
+        Ok(m.heap.bytes(&image))
+    }),
+    ("bytes->value", 1, 1, |m, a| {
+        let image = m.bytes_argument(a[0])?;
+        m.charge += image.len() as u64 / 16;
+        m.read(&image).map_err(|error| Fail::Raise("image", error.to_string(), vec![]))
+    }),
     ("%environment", 0, 0, |m, _| Ok(m.heap.make(Tag::Environment, &[NIL]))),
     ("%exit", 1, 1, |_, a| {
         let code = match a[0] {
@@ -120,6 +132,14 @@ pub(super) const TABLE: &[Row] = &[
     }),
 ];
 
+/// What tells a type from others: its name and fields, so that it is the same on every machine.
+fn type_number(machine: &Machine, name: Word, fields: Word) -> Word {
+    let text = |word| print::value(&machine.heap, &machine.symbols, word, Style::Write);
+    let hash = Sha256::digest(format!("{} {}", text(name), text(fields)));
+    let bytes = hash.as_slice().first_chunk::<8>().expect("a hash has 32 bytes");
+    fixnum((u64::from_le_bytes(*bytes) >> 5) as i64)
+}
+
 fn is_record(machine: &Machine, record: Word, kind: Word) -> bool {
     let heap = &machine.heap;
     heap.tag(record) == Some(Tag::Record)
@@ -141,7 +161,7 @@ fn record_update(machine: &mut Machine, arguments: &[Word]) -> Result {
     for [name, value] in pairs {
         let at =
             names.iter().position(|known| known == name).ok_or_else(|| wrong_type("a field of the record", *name))?;
-        fields[at + 1] = *value;
+        *fields.get_mut(at + 1).ok_or_else(|| wrong_type("a field of the record", *name))? = *value;
     }
     Ok(machine.heap.make(Tag::Record, &fields))
 }
@@ -175,7 +195,7 @@ impl Machine {
         } else {
             (format!("uncaught object: {}", show(object, Style::Write)), None)
         };
-        let trace = place.and_then(|pc| self.place(pc)).into_iter().collect();
+        let trace = place.and_then(|pc| self.index.place(pc)).into_iter().collect();
         Error::Raised(Box::new(Raised { text, trace }))
     }
 

@@ -1,0 +1,39 @@
+//! Values as bytes.
+//!
+//! An image holds the objects that a value reaches, in the order in which they are met; sharing and cycles
+//! are kept, and depth costs nothing. Code is named by the hash of its unit and the place within it, so the
+//! reader must have loaded the same code; no source text is written.
+//!
+//! - [`write`]: a value to bytes;
+//! - [`read`]: bytes to words, with limits;
+//! - [`check`]: what the machine relies on, before it sees the words.
+//!
+//! # Format
+//!
+//! `DSI`, the version of the format (1), that of the code (varint); the number of units and their hashes; the
+//! number of symbols and their texts; the number of objects; each object; the value. Numbers are varints of
+//! seven bits a byte, the least first. An object is its kind (0 a pair, or the tag plus one), its size
+//! unless the kind tells it, and its fields. A field begins with a byte: 0 a fixnum (zigzag), 1 a character,
+//! 2 a symbol, 3 a constant, 4 an object, 5 a place in code (unit, place).
+
+mod check;
+mod read;
+mod write;
+
+pub use read::ReadError;
+pub(crate) use read::{Limits, read};
+pub use write::WriteError;
+pub(crate) use write::write;
+
+/// What an image begins with.
+const MAGIC: &[u8; 4] = b"DSI\x01";
+
+/// The bytes that a field begins with.
+mod field {
+    pub(super) const FIXNUM: u8 = 0;
+    pub(super) const CHARACTER: u8 = 1;
+    pub(super) const SYMBOL: u8 = 2;
+    pub(super) const CONSTANT: u8 = 3;
+    pub(super) const OBJECT: u8 = 4;
+    pub(super) const CODE: u8 = 5;
+}

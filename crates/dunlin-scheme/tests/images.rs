@@ -1,0 +1,163 @@
+//! Values as bytes: what comes back, and what hostile bytes do.
+
+use dunlin_scheme::{ReadError, Scheme, WriteError};
+
+fn image(text: &str) -> Vec<u8> {
+    let mut scheme = Scheme::new();
+    scheme.eval("test", text).unwrap();
+    scheme.write_global("value").unwrap()
+}
+
+fn written(text: &str) -> String {
+    let mut scheme = Scheme::new();
+    scheme.read_global("value", &image(text)).unwrap();
+    scheme.set_collect_always(true);
+    scheme.eval("test", "(define copy (list value)) (car copy)").unwrap()
+}
+
+#[test]
+fn every_kind_of_datum_comes_back() {
+    for text in [
+        "(1 -1 0 1152921504606846975 -1152921504606846976)",
+        "(1/3 -7/2 123456789012345678901234567890 -123456789012345678901234567890)",
+        "(1.5 -0.0 +inf.0 1e-300)",
+        "(#\\a #\\x3bb #t #f () \"text \\\\ λ\" symbol |odd symbol|)",
+        "(#(1 #(2)) #u8(0 255) (a . b))",
+    ] {
+        let mut scheme = Scheme::new();
+        let shown = scheme.eval("test", &format!("'{text}")).unwrap();
+        assert_eq!(written(&format!("(define value '{text})")), shown);
+    }
+}
+
+#[test]
+fn sharing_and_cycles_are_kept() {
+    let text = "(define value (let ((shared (list 1))) (vector shared shared)))";
+    let mut scheme = Scheme::new();
+    scheme.read_global("value", &image(text)).unwrap();
+    assert_eq!(scheme.eval("test", "(eq? (vector-ref value 0) (vector-ref value 1))").unwrap(), "#t");
+    assert_eq!(written("(define value '#0=(a b . #0#))"), "#0=(a b . #0#)");
+}
+
+#[test]
+fn a_list_of_a_million_and_one_nested_as_deep_are_written_and_read() {
+    let text = "(define value (let loop ((i 0) (l '())) (if (= i 1000000) l (loop (+ i 1) (cons i l)))))";
+    let bytes = image(text);
+    let mut scheme = Scheme::new();
+    scheme.read_global("value", &bytes).unwrap();
+    assert_eq!(scheme.eval("test", "(length value)").unwrap(), "1000000");
+    let text = "(define value (let loop ((i 0) (l '())) (if (= i 1000000) l (loop (+ i 1) (list l)))))";
+    scheme.read_global("deep", &image(text)).unwrap();
+    assert_eq!(scheme.eval("test", "(equal? deep (list (car deep)))").unwrap(), "#t");
+    assert_eq!(
+        scheme.eval("test", "(string-length (call-with-output-string (lambda (p) (write deep p))))").unwrap(),
+        "2000002"
+    );
+}
+
+#[test]
+fn a_shared_graph_of_many_paths_costs_its_objects() {
+    let text = "(define value (let loop ((i 0) (l '())) (if (= i 31) l (loop (+ i 1) (cons l l)))))";
+    let bytes = image(text);
+    assert!(bytes.len() < 1024);
+    let mut scheme = Scheme::new();
+    scheme.read_global("value", &bytes).unwrap();
+    scheme.read_global("other", &bytes).unwrap();
+    assert_eq!(scheme.eval("test", "(equal? value other)").unwrap(), "#t");
+}
+
+#[test]
+fn a_port_is_not_written() {
+    let mut scheme = Scheme::new();
+    scheme.eval("test", "(define value (list (open-input-string \"a\")))").unwrap();
+    assert_eq!(scheme.write_global("value"), Err(WriteError::Port));
+    scheme.eval("test", "(define value (current-output-port))").unwrap();
+    assert!(scheme.write_global("value").is_ok());
+}
+
+const HEADER: &[u8] = b"DSI\x01\x01";
+
+fn read(bytes: &[u8]) -> Result<(), ReadError> {
+    Scheme::new().read_global("value", bytes)
+}
+
+#[test]
+fn claims_of_sizes_take_no_memory() {
+    let huge = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x01];
+    for prefix in [&[][..], &[0], &[0, 0], &[0, 0, 1, 6], &[0, 0, 1, 3], &[0, 0, 1, 2]] {
+        let bytes = [HEADER, prefix, &huge].concat();
+        assert!(matches!(read(&bytes), Err(ReadError::Truncated(_))), "{prefix:?}: {:?}", read(&bytes));
+    }
+}
+
+#[test]
+fn objects_that_no_machine_makes_are_refused() {
+    assert_eq!(read(b""), Err(ReadError::Version));
+    assert_eq!(read(b"DSI\x02\x01"), Err(ReadError::Version));
+    assert_eq!(read(b"DSI\x01\x63"), Err(ReadError::Version));
+    let object = |bytes: &[u8]| [HEADER, &[0, 0, 1], bytes, &[4, 0]].concat();
+    // A ratio with the denominator zero, then one; a bignum of no words; a pair with an unset field.
+    for bytes in [&[7, 2, 0, 2, 0, 0][..], &[7, 2, 0, 2, 0, 2], &[2, 1, 0, 0, 0, 0, 0, 0, 0, 0], &[0, 3, 5, 0, 0]] {
+        assert_eq!(read(&object(bytes)), Err(ReadError::Unsound), "{bytes:?}");
+    }
+    // A record without a type, marks of two fields, a continuation whose frame is none.
+    for bytes in [&[12, 1, 0, 0][..], &[17, 2, 3, 2, 3, 2], &[11, 2, 0, 0, 3, 2]] {
+        assert_eq!(read(&object(bytes)), Err(ReadError::Unsound), "{bytes:?}");
+    }
+    // A closure whose code is a number, a pair with a place in code.
+    assert!(matches!(read(&object(&[5, 1, 0, 0])), Err(ReadError::Malformed(_))));
+    assert!(matches!(read(&object(&[0, 0, 0, 5, 0])), Err(ReadError::Malformed(_))));
+    assert!(matches!(read(&object(&[99, 0])), Err(ReadError::Malformed(_))));
+    assert!(matches!(read(&object(&[0, 4, 7, 0, 0])), Err(ReadError::Malformed(_))));
+    assert!(matches!(read(&[&object(&[0, 0, 0, 0, 0])[..], &[0]].concat()), Err(ReadError::Malformed(_))));
+}
+
+/// Damaged images of closures and frames are refused, or give a value that runs and ends: the program may
+/// fail, the machine does not.
+#[test]
+fn damaged_images_are_refused_or_run_to_an_end() {
+    let program = "(define (f x) (let loop ((i x) (s 0.5)) (if (> i 0) (loop (- i 1) (+ s i))
+          (letrec ((a (lambda () (b))) (c (call/cc (lambda (k) k))) (b (lambda () c))) (list (a) s \"text\" 'name #(1 2))))))
+        (define value (list (f 3) car (delay 1) (make-parameter 5) (expt 3 99) 1/3))";
+    let mut first = Scheme::new();
+    first.eval("test", program).unwrap();
+    let good = first.write_global("value").unwrap();
+    let mut machine = Scheme::new();
+    machine.eval("test", program).unwrap();
+    let probe = "(define (probe damaged)
+        (guard (e (#t 'failed)) (write damaged) (let ((k (car (car damaged)))) (if (procedure? k) (k 7)))
+          (for-each (lambda (x) (if (procedure? x) (x '(1)) (if (promise? x) (force x) (+ x 1)))) (cdr damaged))))";
+    machine.eval("probe", probe).unwrap();
+    machine.set_heap_limit(32 << 20);
+    let rounds: u64 = std::env::var("DUNLIN_FUZZ").map_or(2_000, |text| text.parse().expect("a number"));
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = move || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random
+    };
+    let (mut refused, mut ran) = (0, 0);
+    for _ in 0..rounds {
+        let mut bytes = good.clone();
+        for _ in 0..1 + next() % 3 {
+            let at = 5 + next() as usize % (bytes.len() - 5);
+            match next() % 4 {
+                0 => bytes[at] = next() as u8,
+                1 => bytes[at] ^= 1 << (next() % 8),
+                2 => bytes[at] = bytes[at].wrapping_add(1),
+                _ => bytes.truncate(at.max(6)),
+            }
+        }
+        match machine.read_global("damaged", &bytes) {
+            Err(_) => refused += 1,
+            Ok(()) => {
+                ran += 1;
+                machine.set_fuel(20_000);
+                let _ = machine.eval("damaged", "(probe damaged)");
+                machine.take_output();
+            }
+        }
+    }
+    assert!(refused > rounds / 4 && ran > rounds / 20, "{refused} refused, {ran} ran");
+}
