@@ -2,6 +2,7 @@
 //!
 //! fib, tak, nrev, qsort, smith, captures at depth, and sizes of images. A time is the best of five rounds.
 
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use dunlin_scheme::Scheme;
@@ -60,13 +61,24 @@ fn main() {
         let mut best = Duration::MAX;
         let mut value = String::new();
         for _ in 0..5 {
-            let started = Instant::now();
+            let started = time();
             value = scheme.eval(name, run).expect("the program runs");
-            best = best.min(started.elapsed());
+            best = best.min(time() - started);
         }
         println!("{name:32} {:10.3} ms   {value}", best.as_secs_f64() * 1e3);
     }
     sizes();
+}
+
+/// Time that this thread had a processor: other programs on the machine do not count. Elsewhere than on Linux
+/// it is the time of the wall.
+fn time() -> Duration {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    match statistics.split(' ').next().and_then(|text| text.parse().ok()) {
+        Some(nanoseconds) => Duration::from_nanos(nanoseconds),
+        None => START.elapsed(),
+    }
 }
 
 fn sizes() {

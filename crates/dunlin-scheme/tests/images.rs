@@ -112,6 +112,37 @@ fn objects_that_no_machine_makes_are_refused() {
     assert!(matches!(read(&[&object(&[0, 0, 0, 0, 0])[..], &[0]].concat()), Err(ReadError::Malformed(_))));
 }
 
+#[test]
+fn frames_that_return_to_themselves_are_refused() {
+    let program = "(define value (car (list (call/cc (lambda (k) k)))))";
+    let mut scheme = Scheme::new();
+    scheme.eval("test", program).unwrap();
+    let mut bytes = scheme.write_global("value").unwrap();
+    scheme.read_global("copy", &bytes).unwrap();
+    // A frame (kind 10) whose parent is the constant `()` and whose code follows: its parent becomes itself.
+    let at = bytes.windows(5).position(|part| part[0] == 10 && part[2..] == [3, 2, 5]).expect("there is one frame");
+    bytes[at + 2..at + 4].copy_from_slice(&[4, 1]);
+    assert_eq!(scheme.read_global("copy", &bytes), Err(ReadError::Unsound));
+}
+
+#[test]
+fn a_frame_with_another_number_of_registers_is_refused() {
+    let program = "(define (f a b) (+ a (call/cc (lambda (k) k)) b)) (define value (f 1 2))";
+    let mut scheme = Scheme::new();
+    let program =
+        program.replace("(f 1 2)", "(call/cc (lambda (out) (with-exception-handler out (lambda () (f 1 2)))))");
+    let failed = scheme.eval("test", &program);
+    assert!(failed.is_ok(), "{failed:?}");
+    scheme.eval("test", "(define (g a b) (list a (call/cc (lambda (k) k)) b)) (define value (cadr (g 1 2)))").unwrap();
+    let bytes = scheme.write_global("value").unwrap();
+    let at = bytes.windows(5).position(|part| part[0] == 10 && part[2] == 4 && part[4] == 5).expect("a frame of g");
+    for size in [bytes[at + 1] - 1, bytes[at + 1] + 1] {
+        let mut damaged = bytes.clone();
+        damaged[at + 1] = size;
+        assert!(scheme.read_global("copy", &damaged).is_err(), "{size} fields");
+    }
+}
+
 /// Damaged images of closures and frames are refused, or give a value that runs and ends: the program may
 /// fail, the machine does not.
 #[test]

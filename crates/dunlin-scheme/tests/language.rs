@@ -85,6 +85,17 @@ values! {
         "(eval '(* 7 3) (environment '(scheme base)))" => "21",
         "(define x 5) (eval '(begin (define y (+ x 1)) y))" => "6",
         "(guard (e (#t 'wrong)) (eval '(lambda)))" => "wrong";
+    match_takes_data_apart:
+        "(match '(add 1 (mul 2 3)) (('add a ('mul b c)) (list a b c)))" => "(1 2 3)",
+        "(match 5 ((a . b) 'pair) (5 'five) (_ 'other))" => "five",
+        "(match '(1 2 3) ((a . rest) (list a rest)))" => "(1 (2 3))",
+        "(let ((v 2)) (match '(1 2) ((a ,v) (list 'same a)) (_ 'other)))" => "(same 1)",
+        "(let ((v 3)) (match '(1 2) ((a ,v) (list 'same a)) (_ 'other)))" => "other",
+        "(match '(1 2) ((a b) (where (> a b)) 'down) ((a b) (where (< a b)) 'up))" => "up",
+        "(match #(1 (2) \"s\") (#(a (b) \"s\") (list b a)))" => "(2 1)",
+        "(map (lambda (x) (match x (() 'nil) (#t 'true) ('sym 'sym) (#\\a 'char) (_ 'any))) '(() #t sym #\\a 0))" => "(nil true sym char any)",
+        "(guard (e (#t (error-object-irritants e))) (match 7 (8 'eight)))" => "(7)",
+        "(define (sum t) (match t ((a . b) (+ (sum a) (sum b))) (() 0) (n n))) (sum '(1 (2 3) 4))" => "10";
     programs_replace_standard_procedures:
         "(define (car x) 'mine) (car 5)" => "mine",
         "(define (square x) 'mine) (map square '(1))" => "(mine)";
@@ -143,6 +154,7 @@ fn text_that_is_no_program_is_an_error_with_its_position() {
     assert_eq!(error("#| never"), "test:1:1: block comment is not closed");
     assert_eq!(error("(let ((x)) x)"), "test:1:7: expected (identifier value)");
     assert_eq!(error("(lambda (x x) x)"), "test:1:12: this identifier is bound twice");
+    assert_eq!(error("(match 1 ((a a) 1))"), "test:1:14: this identifier is in the pattern twice");
     assert_eq!(error("(if)"), "test:1:1: expected (if test then else)");
     assert_eq!(error("(1 . 2)"), "test:1:1: a call is a proper list");
     assert_eq!(error("()"), "test:1:1: () is no expression; write '() for the empty list");

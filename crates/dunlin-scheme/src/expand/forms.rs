@@ -47,6 +47,8 @@ impl Expander<'_> {
             (Special::Cond, clauses) => self.cond(clauses, env),
             (Special::Case, [key, clauses @ ..]) => self.case(key, clauses, env),
             (Special::Case, _) => Err(self.error(pos, "expected (case key clause ...)")),
+            (Special::Match, [subject, clauses @ ..]) => self.match_form(subject, clauses, pos, env),
+            (Special::Match, _) => Err(self.error(pos, "expected (match value (pattern expression ...) ...)")),
             (Special::Lambda, _) => self.lambda(form, items, env),
             (Special::CaseLambda, _) => self.case_lambda(form, items, env),
             (Special::Let, _) => self.let_form(form, items, env),
@@ -107,7 +109,7 @@ impl Expander<'_> {
         Ok(parts.fold(last, |rest, part| Core::Or(Box::new([part, rest]))))
     }
 
-    fn is_keyword(&mut self, datum: &Datum, keyword: &str, env: &Env) -> bool {
+    pub(super) fn is_keyword(&mut self, datum: &Datum, keyword: &str, env: &Env) -> bool {
         let Some(Meaning::Global(symbol)) = datum.name().map(|name| self.meaning(name, env)) else { return false };
         &**self.symbols.text(symbol) == keyword
     }

@@ -3,7 +3,7 @@
 //! - `env`: what identifiers mean, and aliases;
 //! - `rules`: `syntax-rules`;
 //! - `special`: the names of forms;
-//! - `forms`, `binding`, `body`, `quasi`: the rules of these forms.
+//! - `forms`, `binding`, `body`, `quasi`, `patterns`: the rules of these forms.
 //!
 //! Every form costs a step, and forms nest to a limit, so a macro that expands without end is an error.
 
@@ -12,6 +12,7 @@ mod body;
 
 pub(crate) mod env;
 mod forms;
+mod patterns;
 mod quasi;
 mod rules;
 mod special;

@@ -38,6 +38,7 @@
 (define (raise-continuable object) (%raise object))
 
 (define (error message . irritants) (%raise (%condition 'error message irritants)))
+(define (%match-failed object) (%raise (%condition 'match "no clause matches" (list object))))
 (define (read-error? object) (and (error-object? object) (eq? (error-object-kind object) 'read)))
 (define (file-error? object) (and (error-object? object) (eq? (error-object-kind object) 'file)))
 (define (%type-error expected object) (%raise (%condition 'type (string-append "expected " expected ", got") (list object))))

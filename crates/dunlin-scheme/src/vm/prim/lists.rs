@@ -14,6 +14,7 @@ pub(super) const TABLE: &[Row] = &[
     ("eqv?", 2, 2, |m, a| Ok(truth(eqv(&m.heap, a[0], a[1])))),
     ("%eqv?", 2, 2, |m, a| Ok(truth(eqv(&m.heap, a[0], a[1])))),
     ("equal?", 2, 2, |m, a| Ok(truth(equal(m, a[0], a[1])))),
+    ("%equal?", 2, 2, |m, a| Ok(truth(equal(m, a[0], a[1])))),
     ("list", 0, ANY, |m, a| Ok(m.heap.list(a, NIL))),
     ("%length", 1, 1, length),
 ];

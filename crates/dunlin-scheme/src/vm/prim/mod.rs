@@ -77,13 +77,17 @@ impl Control {
 }
 
 /// Procedures that are instructions.
-const INSTRUCTIONS: [(&str, Inline); 18] = [
+const INSTRUCTIONS: [(&str, Inline); 22] = [
     ("car", Inline::Unary(Op::Car)),
     ("cdr", Inline::Unary(Op::Cdr)),
     ("cons", Inline::Binary(Op::Cons)),
     ("%cons", Inline::Binary(Op::Cons)),
+    ("%car", Inline::Unary(Op::Car)),
+    ("%cdr", Inline::Unary(Op::Cdr)),
     ("null?", Inline::Unary(Op::IsNull)),
     ("pair?", Inline::Unary(Op::IsPair)),
+    ("%null?", Inline::Unary(Op::IsNull)),
+    ("%pair?", Inline::Unary(Op::IsPair)),
     ("not", Inline::Unary(Op::Not)),
     ("eq?", Inline::Binary(Op::Eq)),
     ("%eq?", Inline::Binary(Op::Eq)),

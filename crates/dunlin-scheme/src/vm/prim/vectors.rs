@@ -9,6 +9,7 @@ use crate::heap::word::{NIL, UNSPECIFIED, Word, fixnum, fixnum_value, is_fixnum}
 
 pub(super) const TABLE: &[Row] = &[
     ("vector?", 1, 1, |m, a| Ok(truth(m.heap.tag(a[0]) == Some(Tag::Vector)))),
+    ("%vector?", 1, 1, |m, a| Ok(truth(m.heap.tag(a[0]) == Some(Tag::Vector)))),
     ("vector", 0, ANY, |m, a| Ok(m.heap.make(Tag::Vector, a))),
     ("make-vector", 1, 2, |m, a| {
         let count = m.size_argument(a[0])?;
