@@ -167,7 +167,8 @@ fn each_value_is_written_read_and_dropped_once_in_polls_of_its_ends() {
 fn what_is_buffered_is_read_by_the_receives_that_take_it() {
     run(async {
         let (a, b) = two_nodes("own_polls_buffered").await;
-        let (tx, rx) = tokio::join!(a.sender::<Krill>("krill"), b.receiver::<Krill>("krill").policy(fifo(8)).into_future());
+        let (tx, rx) =
+            tokio::join!(a.sender::<Krill>("krill"), b.receiver::<Krill>("krill").policy(fifo(8)).into_future());
         let (mut tx, mut rx) = (tx.unwrap(), rx.unwrap());
         // Those of the first places go by the node's tasks.
         carry(&mut tx, &mut rx, 32).await;
@@ -203,7 +204,8 @@ fn what_is_buffered_is_read_by_the_receives_that_take_it() {
 fn what_is_buffered_outlives_the_nodes() {
     run(async {
         let (a, b) = two_nodes("own_polls_outlived").await;
-        let (tx, rx) = tokio::join!(a.sender::<Krill>("krill"), b.receiver::<Krill>("krill").policy(fifo(8)).into_future());
+        let (tx, rx) =
+            tokio::join!(a.sender::<Krill>("krill"), b.receiver::<Krill>("krill").policy(fifo(8)).into_future());
         let (mut tx, mut rx) = (tx.unwrap(), rx.unwrap());
         for number in 0..8 {
             tx.send(Krill::new(number)).await.unwrap();
