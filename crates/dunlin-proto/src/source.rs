@@ -186,6 +186,17 @@ mod tests {
     }
 
     #[test]
+    fn ipv4_addresses_and_ipv6_networks_are_sources() {
+        let of = |address: &str| Source::of(address.parse().unwrap());
+        assert_eq!(of("127.0.0.2"), Source::V4([127, 0, 0, 2]));
+        assert_eq!(of("::ffff:127.0.0.2"), of("127.0.0.2"));
+        assert_ne!(of("127.0.0.2"), of("127.0.0.3"));
+        assert_eq!(of("2001:db8:1:2:3:4:5:6"), Source::V6([0x20, 1, 0x0d, 0xb8, 0, 1, 0, 2]));
+        assert_eq!(of("2001:db8:1:2:ffff::"), of("2001:db8:1:2::"));
+        assert_ne!(of("2001:db8:1:2::"), of("2001:db8:1:3::"));
+    }
+
+    #[test]
     fn the_greatest_is_the_one_with_most_places_and_of_equals_the_oldest() {
         let mut shares = Shares::default();
         assert_eq!((shares.greatest(), shares.taken()), (None, 0));
