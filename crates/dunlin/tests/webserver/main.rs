@@ -1,5 +1,5 @@
-//! The example `webserver`: what it answers, and what clients and programs may do to it; and the example `ob`.
-//! Small numbers; the README has the commands of the large ones.
+//! The example `webserver`: what it answers, and what clients and programs may do to it. And the example
+//! `ob`. Small numbers; the README has the commands of the large ones.
 
 #![cfg(target_os = "linux")]
 
