@@ -1,8 +1,8 @@
 //! `match`: patterns.
 //!
 //! An identifier binds, `_` takes anything, a literal and `'datum` match what is `equal?` to them,
-//! `,expression` matches its value; lists, dotted lists and vectors match item by item. `(where test)` after the pattern
-//! must hold, too. The value of a `match` without a clause that matches is an error.
+//! `,expression` matches its value; lists, dotted lists and vectors match item by item. `(where test)` after
+//! the pattern must hold, too. The value of a `match` without a clause that matches is an error.
 
 use std::rc::Rc;
 
