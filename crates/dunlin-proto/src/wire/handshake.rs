@@ -7,7 +7,8 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::codec::{self, Reader, WireError};
+use super::error::WireError;
+use super::fields::{Reader, Writer, number, string};
 use super::{VERSIONS, limits};
 use crate::id::{ConnectionId, Incarnation, Life, NodeId};
 
@@ -49,7 +50,7 @@ impl Bound {
 
     fn encode(self, out: &mut BytesMut) {
         out.put_u8(self.which);
-        codec::number(out, self.refused_ms);
+        number(out, self.refused_ms);
     }
 }
 
@@ -178,7 +179,7 @@ impl Refusal {
             }
             Self::Application(name) => {
                 out.put_u8(1);
-                codec::string(out, name.as_bytes());
+                string(out, name.as_bytes());
             }
             Self::WrongNode(node) => {
                 out.put_u8(2);
@@ -226,17 +227,17 @@ impl Hello {
         message(kind::HELLO, |out| {
             out.put_u16(self.versions.0);
             out.put_u16(self.versions.1);
-            codec::string(out, self.application.as_bytes());
-            codec::life(out, self.me);
+            string(out, self.application.as_bytes());
+            Writer::fields(out).life(self.me);
             out.put_u128(self.wanted.0);
             out.put_u64(self.met.0);
-            codec::number(out, self.attempt);
+            number(out, self.attempt);
             resume(out, self.resume);
-            codec::addresses(out, &self.addresses);
+            Writer::fields(out).addresses(&self.addresses);
             self.bound.encode(out);
-            codec::string(out, &self.key);
+            string(out, &self.key);
             out.put_u128(self.nonce);
-            codec::string(out, &self.signature);
+            string(out, &self.signature);
         })
     }
 
@@ -294,9 +295,9 @@ impl Answer {
         match self {
             Self::Welcome(welcome) => message(kind::WELCOME, |out| {
                 out.put_u16(welcome.version);
-                codec::life(out, welcome.me);
+                Writer::fields(out).life(welcome.me);
                 resume(out, welcome.resume);
-                codec::addresses(out, &welcome.addresses);
+                Writer::fields(out).addresses(&welcome.addresses);
                 welcome.bound.encode(out);
                 out.put_u128(welcome.nonce);
                 welcome.proof.encode(out);
@@ -387,8 +388,8 @@ fn resume(out: &mut BytesMut, resume: Resume) {
 
 impl Proof {
     fn encode(&self, out: &mut BytesMut) {
-        codec::string(out, &self.key);
-        codec::string(out, &self.signature);
+        string(out, &self.key);
+        string(out, &self.signature);
     }
 }
 

@@ -7,9 +7,15 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use super::{Next, Reader, WireError, end, failure, kind, next, tail};
+use super::{Next, WireError, next};
 use crate::link::word::{Said, Word};
+use crate::wire::fields::{Field, Reader, Writer, number_len, tail};
 use crate::wire::{End, Head, Which, limits};
+
+/// Those of other frames that a link has, too.
+mod kind {
+    pub(super) use crate::wire::{frame::kind::*, home::kind::*, sender::kind::*, value::kind::*};
+}
 
 /// What a frame says to a half, or to the link.
 #[derive(Debug, PartialEq, Eq)]
@@ -58,7 +64,7 @@ fn head<const N: usize>(out: &mut BytesMut, kind: u8, numbers: [u64; N], follows
     if length < 0x80 {
         bytes[start + 1] = length as u8;
     } else {
-        start = LONG - 1 - super::number_len(length as u64);
+        start = LONG - 1 - number_len(length as u64);
         put(&mut bytes, start + 1, length as u64);
     }
     bytes[start] = kind;
@@ -76,10 +82,10 @@ fn put(bytes: &mut [u8; 46], mut at: usize, mut n: u64) -> usize {
     at + 1
 }
 
-/// The same with a text behind the numbers.
-fn long<const N: usize>(out: &mut BytesMut, kind: u8, numbers: [u64; N], text: impl FnOnce(&mut BytesMut)) {
+/// The same with a field behind the numbers that has a form of its own.
+fn long<const N: usize>(out: &mut BytesMut, kind: u8, numbers: [u64; N], field: &impl Field) {
     let mut bytes = BytesMut::new();
-    text(&mut bytes);
+    field.write(&mut Writer::fields(&mut bytes));
     head(out, kind, numbers, bytes.len());
     out.put_slice(&bytes);
 }
@@ -145,10 +151,10 @@ pub(crate) fn write_word(from: Which, to: u32, word: Word, total: usize, out: &m
         Word::Reserve(ticket, request) => head(out, kind::RESERVE, [to, ticket, request], 0),
         // Each grant has one answer, and a half grants no second time before it, so that no number is needed.
         Word::Abort(ticket) => head(out, kind::ABORT, [to, ticket], 0),
-        Word::Failed(ticket, why) => long(out, kind::FAILED, [to, ticket], |out| failure(out, &why)),
+        Word::Failed(ticket, why) => long(out, kind::FAILED, [to, ticket], &why),
         Word::Ended(how) => {
             let kind = if from == Which::Sender { kind::SENDER_ENDED } else { kind::HOME_ENDED };
-            long(out, kind, [to], |out| end(out, &how));
+            long(out, kind, [to], &how);
         }
     }
     None
@@ -215,7 +221,7 @@ pub(crate) fn read(buffer: &mut BytesMut) -> Result<Front, WireError> {
         kind::WITHDRAWN => home(Word::Withdrawn(f.ticket()?)),
         kind::RESERVE => home(Word::Reserve(f.ticket()?, f.number("a request")?)),
         kind::ABORT => home(Word::Abort(f.ticket()?)),
-        kind::FAILED => home(Word::Failed(f.ticket()?, f.rest(Reader::failure)?)),
+        kind::FAILED => home(Word::Failed(f.ticket()?, f.rest()?)),
         kind::HOME_ENDED => home(Word::Ended(f.end()?)),
         kind::DRAINED => Heard::Over(Which::Receiver),
         unknown => return Err(WireError::UnknownKind(unknown)),
@@ -311,16 +317,16 @@ impl Fields<'_> {
 
     /// How a half has ended its channel. It does not say of itself that it is lost.
     fn end(&mut self) -> Result<End, WireError> {
-        match self.rest(Reader::end)? {
+        match self.rest()? {
             End::Lost => Err(WireError::Invalid { what: "an end", value: 3 }),
             how => Ok(how),
         }
     }
 
     /// What seldom comes is read by the codec's own reader.
-    fn rest<T>(&mut self, read: fn(&mut Reader) -> Result<T, WireError>) -> Result<T, WireError> {
+    fn rest<F: Field>(&mut self) -> Result<F, WireError> {
         let mut reader = Reader(Bytes::copy_from_slice(&self.bytes[self.at..]));
-        let value = read(&mut reader)?;
+        let value = F::read(&mut reader)?;
         self.at = self.bytes.len() - reader.0.len();
         Ok(value)
     }
