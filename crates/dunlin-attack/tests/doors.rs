@@ -66,8 +66,8 @@ fn silent_sockets_of_one_address_keep_no_other_out() {
         let flood = tokio::spawn(flood(address.clone(), counts));
         opened.wait_for(|opened| *opened > 2 * PLACES).await.unwrap();
 
-        // Of another address: each within two seconds. What counts is a round in which the flood was one; on a
-        // busy machine it may fall behind.
+        // Of another address: each within two seconds. What counts is a round in which the flood was one; on
+        // a busy machine it may fall behind.
         let (mut rounds, mut tries, mut full) = (0, 0, 0);
         while full < ROUNDS {
             let (began, before) = (Instant::now(), *opened.borrow());

@@ -302,7 +302,7 @@ fn a_shared_end_has_its_agent() {
     assert!(inlet.take_returned().is_some() && !inlet.link(TERMS, way.clone()));
 }
 
-/// Values are buffered as bytes. Each is decoded by the receive that takes it, and its place is promised again.
+/// Values are buffered as bytes, and each is decoded by the receive that takes it.
 #[test]
 fn a_buffer_keeps_bytes_while_the_agent_stands_by() {
     let (mut rx, mut inlet, back) = receiving::<Slow>(fifo(2));
