@@ -159,9 +159,13 @@ fn damaged_images_are_refused_or_run_to_an_end() {
     let good = first.write_global("value").unwrap();
     let mut machine = Scheme::new();
     machine.eval("test", program).unwrap();
-    let probe = "(define (probe damaged)
-        (guard (e (#t 'failed)) (write damaged) (let ((k (car (car damaged)))) (if (procedure? k) (k 7)))
-          (for-each (lambda (x) (if (procedure? x) (x '(1)) (if (promise? x) (force x) (+ x 1)))) (cdr damaged))))";
+    // The continuation last: to enter it ends the rest.
+    let probe = "(define (try thunk) (guard (e (#t 'failed)) (thunk)))
+        (define (probe damaged)
+          (try (lambda () (write damaged)))
+          (try (lambda () (for-each (lambda (x)
+            (try (lambda () (cond ((procedure? x) (x '(1))) ((promise? x) (force x)) (else (+ x 1)))))) (cdr damaged))))
+          (try (lambda () (let ((k (car (car damaged)))) (if (procedure? k) (k 7))))))";
     machine.eval("probe", probe).unwrap();
     machine.set_heap_limit(32 << 20);
     let rounds: u64 = std::env::var("DUNLIN_FUZZ").map_or(2_000, |text| text.parse().expect("a number"));
