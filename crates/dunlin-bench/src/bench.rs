@@ -6,7 +6,7 @@ use crate::peers::async_channel::AsyncChannel;
 use crate::peers::go::GO;
 use crate::program::{Bench, Program};
 use crate::stressed::Shape;
-use crate::{nodes, offload, remote};
+use crate::{nodes, offload, remote, streams};
 
 impl Bench {
     /// What all participants are compared with.
@@ -22,6 +22,7 @@ impl Bench {
             Program::Names => nodes::RECEIVERS,
             Program::CallRing | Program::CallCompute => offload::ALONE,
             program if program.is_offload() => offload::SPAWN_BLOCKING,
+            program if program.is_of_streams() => streams::TOKIO,
             Program::SharedParked => AsyncChannel::NAME,
             Program::Window | Program::Farm => nodes::BOUND,
             program if Shape::of(program).is_some() && program.networked().is_some() => nodes::LOCAL,
@@ -110,6 +111,17 @@ pub(crate) fn benches(program: Program, quick: bool) -> Vec<Bench> {
             sized("call-throughput-65536", 10_000, 64 << 10, "ns/packet"),
         ],
         Program::CallCompute => vec![bench("call-compute", events, "ns/unit")],
+        Program::IoPingpong => vec![
+            sized("io-pingpong-8", 20_000, 8, "ns/round trip"),
+            sized("io-pingpong-65536", 5_000, 64 << 10, "ns/round trip"),
+        ],
+        Program::IoPipe => {
+            vec![
+                sized("io-pipe-1024", 100_000, 1 << 10, "ns/piece"),
+                sized("io-pipe-65536", 10_000, 64 << 10, "ns/piece"),
+            ]
+        }
+        Program::IoStart => vec![bench("io-start", events / 1_000, "ns/program")],
     }
 }
 

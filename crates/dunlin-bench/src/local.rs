@@ -15,6 +15,7 @@ use crate::peers::kanal::Kanal;
 use crate::peers::tokio_mpsc::TokioMpsc;
 use crate::program::{One, Program};
 use crate::programs;
+use crate::streams;
 use crate::stressed::{self, How, Shape};
 
 /// A library whose processes are tokio tasks.
@@ -40,6 +41,7 @@ pub(crate) fn run(one: &One) -> anyhow::Result<()> {
     let figure = match (Shape::of(one.program), one.who.as_str()) {
         _ if one.program.is_over_nodes() => nodes::run(one)?,
         _ if one.program.is_offload() => offload::run(one)?,
+        _ if one.program.is_of_streams() => streams::run(one)?,
         (Some(shape), PAR) => dunlin::block_on(stressed::run(PAR, How::Par, shape, one.n))?,
         (Some(shape), SPAWN) => on_tokio(one, stressed::run(SPAWN, How::Spawned, shape, one.n))?,
         _ if one.program == Program::SharedParked => shared_parked(one)?,

@@ -35,6 +35,7 @@ mod program;
 mod programs;
 mod remote;
 mod report;
+mod streams;
 mod stressed;
 
 use std::env;
@@ -148,6 +149,8 @@ enum Command {
     /// Blocking calls beside tokio's spawn_blocking: nanoseconds to the trigger, to the answer, per packet;
     /// a ring of 256 processes, and a computation, beside calls
     Blocking,
+    /// Sockets, pipes and programs beside tokio's: nanoseconds per round trip, piece, program
+    Io,
     /// Runs one program in this process and prints its figure; what the other subcommands start
     #[command(hide = true)]
     One(program::One),
@@ -209,6 +212,7 @@ fn run(args: Args) -> anyhow::Result<()> {
         Command::Claims => with_sim(&[Program::ClaimMessages, Program::ClaimTcp], Program::ClaimSim),
         Command::Names => vec![Program::Names],
         Command::Blocking => Program::value_variants().iter().copied().filter(|program| program.is_offload()).collect(),
+        Command::Io => Program::value_variants().iter().copied().filter(|program| program.is_of_streams()).collect(),
         Command::Window => with_sim(&[], Program::Window),
         Command::Farm => with_sim(&[], Program::Farm),
         Command::Callgrind => return callgrind::run(args.quick),

@@ -18,6 +18,7 @@ use crate::peers::flume::Flume;
 use crate::peers::go::GO;
 use crate::program::{Bench, Program};
 use crate::remote;
+use crate::streams;
 
 /// All participants of `bench`, the one that they are compared with first.
 pub(crate) fn of(bench: &Bench, workers: &[usize], foreign: &Foreign) -> anyhow::Result<Vec<Participant>> {
@@ -26,6 +27,9 @@ pub(crate) fn of(bench: &Bench, workers: &[usize], foreign: &Foreign) -> anyhow:
     }
     if bench.program.is_offload() {
         return offload::participants(bench, workers);
+    }
+    if bench.program.is_of_streams() {
+        return streams::participants(bench, workers);
     }
     if bench.program.is_remote() {
         return remote::participants(bench, workers, foreign);

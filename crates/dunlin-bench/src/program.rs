@@ -55,6 +55,9 @@ pub(crate) enum Program {
     CallRing,
     CallThroughput,
     CallCompute,
+    IoPingpong,
+    IoPipe,
+    IoStart,
 }
 
 /// How many channels of a program are between nodes.
@@ -109,6 +112,9 @@ impl fmt::Display for Program {
             Self::CallRing => "call-ring",
             Self::CallThroughput => "call-throughput",
             Self::CallCompute => "call-compute",
+            Self::IoPingpong => "io-pingpong",
+            Self::IoPipe => "io-pipe",
+            Self::IoStart => "io-start",
         })
     }
 }
@@ -157,13 +163,18 @@ impl Program {
 
     /// Whether it needs several processes of the system, or something in their place.
     pub(crate) fn is_remote(self) -> bool {
-        !Self::LOCAL.contains(&self) && !self.is_over_nodes() && !self.is_offload()
+        !Self::LOCAL.contains(&self) && !self.is_over_nodes() && !self.is_offload() && !self.is_of_streams()
     }
 
     /// Whether it is about blocking calls.
     pub(crate) fn is_offload(self) -> bool {
         use Program::{CallCompute, CallReturn, CallRing, CallThroughput, CallTrigger};
         matches!(self, CallTrigger | CallReturn | CallRing | CallThroughput | CallCompute)
+    }
+
+    /// Whether it is about sockets, pipes and programs.
+    pub(crate) fn is_of_streams(self) -> bool {
+        matches!(self, Self::IoPingpong | Self::IoPipe | Self::IoStart)
     }
 
     /// Whether it needs several nodes in one process.
