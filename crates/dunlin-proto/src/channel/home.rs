@@ -118,9 +118,11 @@ impl Channels {
     fn settle_offer(&mut self, peers: &mut impl Peers, channel: ChannelId, from: NodeId, ticket: Ticket) -> bool {
         let Some(attached) = self.answered(channel, from) else { return false };
         let stood = attached.open.remove(&ticket).is_some();
-        let charge = attached.charges.take(ticket);
+        let (charge, is_gone) = (attached.charges.take(ticket), attached.gone);
         self.give_back(peers, from, channel, charge);
-        self.forget_if_over(peers, channel, from);
+        if is_gone {
+            self.forget_if_over(peers, channel, from);
+        }
         stood
     }
 

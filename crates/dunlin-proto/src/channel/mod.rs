@@ -7,12 +7,14 @@
 pub(crate) mod by_node;
 mod home;
 mod kept;
+mod open;
 mod peers;
 mod proxy;
 #[cfg(test)]
 mod tests;
 mod travel;
 
+use open::Open;
 pub(crate) use peers::{Peers, Place};
 use travel::state::EarlyLapse;
 pub(crate) use travel::state::Visitor;
@@ -178,7 +180,7 @@ pub(crate) struct Proxy {
     pub(crate) unanswered: bool,
     /// Its receiver has gone into a message, which what is said of the end would overtake: the home is there when it has told its terms.
     pub(crate) early: bool,
-    pub(crate) open: BTreeMap<Ticket, Standing>,
+    pub(crate) open: Open,
     /// Of those that are offered, the lengths of the values that are [not small](limits::AHEAD_SMALL). What stands no more is looked for when the next is to be offered.
     pub(crate) ahead: Vec<(Ticket, u64)>,
     /// Offers that the home has no room for yet.
@@ -228,7 +230,7 @@ impl Proxy {
             terms: None,
             unanswered: false,
             early: false,
-            open: BTreeMap::new(),
+            open: Open::default(),
             ahead: Vec::new(),
             backlog: VecDeque::new(),
             credits: 0,
@@ -404,7 +406,7 @@ impl Concerns for Home {
 /// What a home knows of a node with a sending half.
 #[derive(Clone, Debug)]
 pub(crate) struct Attached {
-    pub(crate) open: BTreeMap<Ticket, Standing>,
+    pub(crate) open: Open,
     /// What the values of these offers cost that are here.
     pub(crate) charges: Charges,
     /// What it costs itself.
@@ -422,7 +424,7 @@ pub(crate) struct Attached {
 impl Attached {
     pub(crate) fn new(credits: u32) -> Self {
         Self {
-            open: BTreeMap::new(),
+            open: Open::default(),
             charges: Charges::default(),
             place: Charge::NONE,
             credits: credits.into(),

@@ -100,15 +100,11 @@ impl Channels {
     }
 
     pub(crate) fn offer(&mut self, peers: &mut impl Peers, channel: ChannelId, ticket: Ticket, value: Bytes) {
-        self.wait_for_room(peers, channel, ticket, Waiting::Value(value));
-        self.use_sender(peers, channel);
-        self.offer_waiting(peers, channel);
+        self.offer_as(peers, channel, ticket, Waiting::Value(value));
     }
 
     pub(crate) fn offer_unread(&mut self, peers: &mut impl Peers, channel: ChannelId, ticket: Ticket, place: Bytes) {
-        self.wait_for_room(peers, channel, ticket, Waiting::Unread(place));
-        self.use_sender(peers, channel);
-        self.offer_waiting(peers, channel);
+        self.offer_as(peers, channel, ticket, Waiting::Unread(place));
     }
 
     /// A node reads a value of this one. The half that sends it is here from now on, and not when the driver has heard of it: what that node says next of the
@@ -136,65 +132,26 @@ impl Channels {
         ticket: Ticket,
         choice: ChoiceId,
     ) {
-        self.wait_for_room(peers, channel, ticket, Waiting::Choice(choice));
+        self.offer_as(peers, channel, ticket, Waiting::Choice(choice));
+    }
+
+    fn offer_as(&mut self, peers: &mut impl Peers, channel: ChannelId, ticket: Ticket, what: Waiting) {
+        match self.proxies.get_mut(&channel) {
+            Some(proxy) if !proxy.retired && proxy.way.over.is_none() => {
+                proxy.backlog.push_back((ticket, what));
+                if proxy.way.state == Whereabouts::Known {
+                    return proxy.offer_waiting(peers, channel);
+                }
+            }
+            _ => peers.proxy_hears(channel, ProxyHears::Failed(ticket, Failure::Closed)),
+        }
         self.use_sender(peers, channel);
         self.offer_waiting(peers, channel);
     }
 
-    fn wait_for_room(&mut self, peers: &mut impl Peers, channel: ChannelId, ticket: Ticket, what: Waiting) {
-        match self.proxies.get_mut(&channel) {
-            Some(proxy) if !proxy.retired && proxy.way.over.is_none() => {
-                proxy.backlog.push_back((ticket, what));
-            }
-            _ => peers.proxy_hears(channel, ProxyHears::Failed(ticket, Failure::Closed)),
-        }
-    }
-
     pub(super) fn offer_waiting(&mut self, peers: &mut impl Peers, channel: ChannelId) {
-        let me = peers.here();
-        while let Some(proxy) = self.proxies.get_mut(&channel)
-            && proxy.may_speak()
-            && proxy.has_room(proxy.home == me)
-            && let Some((ticket, what)) = proxy.backlog.pop_front()
-        {
-            let said = match what {
-                Waiting::Value(value) | Waiting::Unread(value) if proxy.is_too_large(&value) => {
-                    let max = proxy.terms.map_or(0, |terms| terms.value_max);
-                    peers.proxy_hears(channel, ProxyHears::Failed(ticket, Failure::TooLarge { max }));
-                    continue;
-                }
-                Waiting::Value(value) => {
-                    proxy.stands(ticket, value.len() as u64);
-                    ToHome::Value { head: Head::Offer(ticket), total: value.len() as u64, first: value }
-                }
-                Waiting::Unread(place) => {
-                    proxy.stands(ticket, place.len() as u64);
-                    ToHome::Value { head: Head::Unread(ticket), total: place.len() as u64, first: place }
-                }
-                Waiting::Choice(choice) => {
-                    proxy.open.insert(ticket, Standing::Tentative);
-                    proxy.way.choices.insert(ticket, choice);
-                    ToHome::OfferChoice(ticket, choice)
-                }
-                Waiting::Sent(value) => {
-                    proxy.way.undrained = true;
-                    ToHome::Value { head: Head::Sent, total: value.len() as u64, first: value }
-                }
-            };
-            self.say_to_home(peers, channel, said);
-        }
-        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
-        if !proxy.may_speak() || proxy.early || !(proxy.backlog.is_empty() || planted!(GoneFirst)) {
-            return;
-        }
-        for how in std::mem::take(&mut proxy.way.late_ends) {
-            self.say_ended(peers, channel, how);
-        }
-        let Some(proxy) = self.proxies.get_mut(&channel) else { return };
-        if proxy.gone && !proxy.gone_said {
-            proxy.gone_said = true;
-            let how = if proxy.way.heir_lost { End::Lost } else { End::Gone };
-            self.say_to_home(peers, channel, ToHome::Ended(how));
+        if let Some(proxy) = self.proxies.get_mut(&channel) {
+            proxy.offer_waiting(peers, channel);
         }
     }
 
@@ -359,29 +316,15 @@ impl Channels {
             self.offer_waiting(peers, channel);
             self.forget_proxy_if_over(peers, channel);
         } else if proxy.may_speak() && !proxy.early {
-            self.say_ended(peers, channel, how);
+            proxy.say_ended(peers, channel, how);
         } else {
             proxy.way.end_late(how);
         }
     }
 
-    /// The sending half has retired or poisoned the channel, and may go on. Where it goes that is not known: so it has to be heard by the home before.
-    fn say_ended(&mut self, peers: &mut impl Peers, channel: ChannelId, how: End) {
-        if let Some(proxy) = self.proxies.get_mut(&channel) {
-            proxy.way.undrained = true;
-        }
-        self.say_to_home(peers, channel, ToHome::Ended(how));
-    }
-
     /// `false`: no such offer stands.
     fn settled(&mut self, peers: &mut impl Peers, channel: ChannelId, ticket: Ticket) -> bool {
-        let stood = self.proxies.get_mut(&channel).is_some_and(|proxy| {
-            proxy.way.withdrawing.remove(&ticket);
-            proxy.way.choices.remove(&ticket);
-            proxy.open.remove(&ticket).is_some()
-        });
-        self.offer_waiting(peers, channel);
-        stood
+        self.proxies.get_mut(&channel).is_some_and(|proxy| proxy.settled(peers, channel, ticket))
     }
 
     pub(super) fn forget_proxy_if_over(&mut self, peers: &mut impl Peers, channel: ChannelId) {
@@ -424,7 +367,7 @@ impl Channels {
                     return Err(PeerMisbehaved::TermsTwice);
                 }
                 proxy.credits += u64::from(terms.credits);
-                self.offer_waiting(peers, channel);
+                proxy.offer_waiting(peers, channel);
                 ProxyHears::Attached(Terms { credits: self.more_credits(peers, channel, true), ..terms })
             }
             FromHome::Rejected(why) => {
@@ -432,7 +375,7 @@ impl Channels {
                 ProxyHears::Rejected(why)
             }
             FromHome::Taken(ticket) => {
-                if !self.settled(peers, channel, ticket) {
+                if !proxy.settled(peers, channel, ticket) {
                     return Err(PeerMisbehaved::NotOffered(ticket));
                 }
                 ProxyHears::Taken(ticket, peers.contact(from))
@@ -448,18 +391,18 @@ impl Channels {
                 if proxy.open.get(&ticket) != Some(&Standing::Held) {
                     return Err(PeerMisbehaved::NotHeld(ticket));
                 }
-                self.settled(peers, channel, ticket);
+                proxy.settled(peers, channel, ticket);
                 ProxyHears::Released(ticket)
             }
             FromHome::Failed(ticket, why) => {
                 // It may have crossed a cut: then the offer has been settled here.
-                if !self.settled(peers, channel, ticket) {
+                if !proxy.settled(peers, channel, ticket) {
                     return Ok(());
                 }
                 ProxyHears::Failed(ticket, why)
             }
             FromHome::Withdrawn(ticket) => {
-                if !self.settled(peers, channel, ticket) {
+                if !proxy.settled(peers, channel, ticket) {
                     return Err(PeerMisbehaved::NotOffered(ticket));
                 }
                 ProxyHears::Withdrawn(ticket)
@@ -497,7 +440,7 @@ impl Channels {
             FromHome::Onward(ticket) => match proxy.open.get(&ticket) {
                 Some(Standing::Firm) => {
                     let (asked_back, gone) = (proxy.way.withdrawing.contains(&ticket), proxy.gone);
-                    self.settled(peers, channel, ticket);
+                    proxy.settled(peers, channel, ticket);
                     match (asked_back, gone) {
                         (true, _) => ProxyHears::Withdrawn(ticket),
                         // The two have crossed, and nothing is offered behind the word that it is gone.
@@ -528,7 +471,7 @@ impl Channels {
                 if proxy.way.is_away() {
                     proxy.way.over = Some(how.clone());
                 }
-                self.offer_waiting(peers, channel);
+                proxy.offer_waiting(peers, channel);
                 ProxyHears::Ended(how)
             }
             FromHome::HomeIs { .. }
@@ -581,5 +524,70 @@ impl Channels {
         self.settle_proxies(peers, node);
         self.settle_homes(peers, node);
         self.settle_travel(peers, node);
+    }
+}
+
+impl Proxy {
+    /// What waits to be offered is, as far as the home has room. Behind the last of it, the home is told that
+    /// the half is gone.
+    fn offer_waiting(&mut self, peers: &mut impl Peers, channel: ChannelId) {
+        let home = self.home;
+        while self.may_speak()
+            && self.has_room(home == peers.here())
+            && let Some((ticket, what)) = self.backlog.pop_front()
+        {
+            let said = match what {
+                Waiting::Value(value) | Waiting::Unread(value) if self.is_too_large(&value) => {
+                    let max = self.terms.map_or(0, |terms| terms.value_max);
+                    peers.proxy_hears(channel, ProxyHears::Failed(ticket, Failure::TooLarge { max }));
+                    continue;
+                }
+                Waiting::Value(value) => {
+                    self.stands(ticket, value.len() as u64);
+                    ToHome::Value { head: Head::Offer(ticket), total: value.len() as u64, first: value }
+                }
+                Waiting::Unread(place) => {
+                    self.stands(ticket, place.len() as u64);
+                    ToHome::Value { head: Head::Unread(ticket), total: place.len() as u64, first: place }
+                }
+                Waiting::Choice(choice) => {
+                    self.open.insert(ticket, Standing::Tentative);
+                    self.way.choices.insert(ticket, choice);
+                    ToHome::OfferChoice(ticket, choice)
+                }
+                Waiting::Sent(value) => {
+                    self.way.undrained = true;
+                    ToHome::Value { head: Head::Sent, total: value.len() as u64, first: value }
+                }
+            };
+            peers.say(home, Frame::ToHome(channel, said));
+        }
+        if !self.may_speak() || self.early || !(self.backlog.is_empty() || planted!(GoneFirst)) {
+            return;
+        }
+        for how in std::mem::take(&mut self.way.late_ends) {
+            self.say_ended(peers, channel, how);
+        }
+        if self.gone && !self.gone_said {
+            self.gone_said = true;
+            let how = if self.way.heir_lost { End::Lost } else { End::Gone };
+            peers.say(home, Frame::ToHome(channel, ToHome::Ended(how)));
+        }
+    }
+
+    /// The sending half has retired or poisoned the channel, and may go on. Where it goes that is not known: so
+    /// it has to be heard by the home before.
+    fn say_ended(&mut self, peers: &mut impl Peers, channel: ChannelId, how: End) {
+        self.way.undrained = true;
+        peers.say(self.home, Frame::ToHome(channel, ToHome::Ended(how)));
+    }
+
+    /// `false`: no such offer stands.
+    fn settled(&mut self, peers: &mut impl Peers, channel: ChannelId, ticket: Ticket) -> bool {
+        self.way.withdrawing.remove(&ticket);
+        self.way.choices.remove(&ticket);
+        let stood = self.open.remove(&ticket).is_some();
+        self.offer_waiting(peers, channel);
+        stood
     }
 }

@@ -12,6 +12,9 @@ use crate::misbehaved::PeerMisbehaved;
 use crate::planted::planted;
 use crate::wire::Head;
 
+/// So many frames are acknowledged with what is written next.
+const ACK_FRAMES: u64 = 8;
+
 /// A value that begins to arrive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Begun {
@@ -89,6 +92,12 @@ impl Inbox {
     /// written.
     pub(crate) fn heard(&self) -> u64 {
         self.seen - self.again
+    }
+
+    /// Whether what has been seen is acknowledged with what is written next. Less waits for more, or for the time or the bytes
+    /// after which an acknowledgement goes alone: until then the peer keeps some small frames.
+    pub(crate) fn acknowledges_beside(&self, config: &Config) -> bool {
+        self.heard() - self.acked >= ACK_FRAMES || self.unacked_bytes >= config.ack_bytes
     }
 
     /// Whether so much has been seen that its acknowledgement waits for nothing to go along with.

@@ -150,6 +150,9 @@ pub(crate) const PAGE: usize = 4 << 10;
 /// ... until less is left. A frame that needs more takes a piece of its own.
 pub(crate) const PAGE_MIN: usize = 256;
 
+/// For so many words of a stream room is kept for the next one.
+const SPARE_MAX: usize = 8;
+
 /// So much may be queued for one connection of values that are sent on credits.
 fn queued_max(config: &Config) -> u64 {
     2 * config.unacked_max as u64
@@ -208,6 +211,8 @@ pub(crate) struct Outbox {
     streams: BTreeMap<ChannelId, Stream>,
     /// How many streams there have been.
     born: u64,
+    /// Empty: of a stream that has said all, for the next one.
+    spare: VecDeque<ToHome>,
     relayed: BTreeMap<u64, Relayed>,
     /// The channels and relayed sockets that have something to say, in the order of their turns...
     turns: VecDeque<Speaker>,
@@ -273,7 +278,7 @@ impl Outbox {
                     if is_small(&said) { &mut self.newcomers } else { &mut self.turns }
                         .push_back(Speaker::Channel(channel));
                     self.born += 1;
-                    Stream { born: self.born, ..Stream::default() }
+                    Stream { born: self.born, waiting: std::mem::take(&mut self.spare), ..Stream::default() }
                 });
                 if let ToHome::Value { head: Head::Sent, total, .. } = &said {
                     stream.queued += cost(*total);
@@ -586,8 +591,8 @@ impl Outbox {
                         self.roomy.push(channel);
                     }
                     let done = stream.rest.is_none() && stream.waiting.is_empty();
-                    if done {
-                        self.streams.remove(&channel);
+                    if done && let Some(stream) = self.streams.remove(&channel) {
+                        self.keep(stream.waiting);
                     }
                     (frame, done)
                 }
@@ -607,6 +612,13 @@ impl Outbox {
             if frame.is_some() {
                 return frame;
             }
+        }
+    }
+
+    /// For the next stream, if it is not large.
+    fn keep(&mut self, waiting: VecDeque<ToHome>) {
+        if waiting.capacity() <= SPARE_MAX {
+            self.spare = waiting;
         }
     }
 

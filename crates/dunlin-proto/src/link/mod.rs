@@ -48,11 +48,6 @@ use dialogue::{Dialogue, Heard};
 use outbox::Outbox;
 use word::Said;
 
-/// So many frames are acknowledged with what is written next. Fewer wait for more, or for the time or the
-/// bytes after which an acknowledgement goes alone: until then the peer keeps some small frames, and one in
-/// four round trips carries one.
-const ACK_FRAMES: u64 = 8;
-
 /// One half of a channel, in its place in the slab.
 #[derive(Clone, Debug)]
 struct Half {
@@ -384,7 +379,7 @@ impl Link {
     /// returns at least `room`, there may be more.
     pub fn fill(&mut self, now: Time, room: usize, out: &mut Vec<Bytes>) -> usize {
         let owed = self.inbox.heard() - self.inbox.acked;
-        let rides = owed >= ACK_FRAMES && !self.outbox.is_idle();
+        let rides = !self.outbox.is_idle() && self.inbox.acknowledges_beside(&self.config);
         let ack = (rides || (owed > 0 && self.must_acknowledge(now))).then(|| {
             self.inbox.acked = self.inbox.heard();
             self.inbox.unacked_bytes = 0;

@@ -264,7 +264,7 @@ impl Carrier {
                 self.told_receiver |= locked.state.machine.tells_receivers();
                 self.meet(arrived, locked);
             }
-            driver.act(locked.state, locked.now);
+            driver.act_beside(locked.state, locked.now, Some(&mut self.quick));
             if locked.state.machine.steps() != steps {
                 self.rest(locked);
             }

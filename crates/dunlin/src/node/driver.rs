@@ -39,7 +39,7 @@ use super::network::{self, Networks, Socket, Source};
 use super::post::{Post, Watch};
 use super::trim::{Trim, trim};
 use super::unsaid::{Abandoned, Flush, Losses};
-use super::work::{Stretched, Told, discard};
+use super::work::{QuickJob, Stretched, Told, discard};
 use crate::config::{BUFFERED_MAX, STRAIGHT_MIN};
 use crate::lock::lock;
 use crate::world::{self, Clock};
@@ -268,6 +268,16 @@ impl Driver {
 
     /// Does what the machine says, until it is quiet.
     pub(super) fn act(self: &Arc<Self>, state: &mut State, now: Time) {
+        self.act_beside(state, now, None);
+    }
+
+    /// The same. `quick`: works that are to run next, to which those are added that can be.
+    pub(super) fn act_beside(
+        self: &Arc<Self>,
+        state: &mut State,
+        now: Time,
+        mut quick: Option<&mut Vec<QuickJob>>,
+    ) {
         loop {
             let errands = std::mem::take(&mut *lock(&self.errands));
             if !errands.is_empty() {
@@ -276,7 +286,7 @@ impl Driver {
                 }
             }
             let Some(action) = state.machine.poll() else { break };
-            self.do_action(state, now, action);
+            self.do_action(state, now, action, quick.as_deref_mut());
         }
         if !state.flushes.is_empty() {
             state.look_after_flushes();
@@ -302,7 +312,13 @@ impl Driver {
         }
     }
 
-    fn do_action(self: &Arc<Self>, state: &mut State, now: Time, action: Action) {
+    fn do_action(
+        self: &Arc<Self>,
+        state: &mut State,
+        now: Time,
+        action: Action,
+        quick: Option<&mut Vec<QuickJob>>,
+    ) {
         match action {
             Action::Dial(id, address) => {
                 state.dials.push((id, address));
@@ -374,7 +390,7 @@ impl Driver {
                     state.machine.drained(channel, 1, bytes.len() as u64);
                     return message::drop_ends(bytes, from, encoding, &mut Locked { driver: self, state, now });
                 }
-                state.tell((channel, Which::Receiver), Told::Home(from, heard));
+                state.tell_beside((channel, Which::Receiver), Told::Home(from, heard), quick);
                 state.has_settled(channel);
             }
             Action::Proxy(channel, heard) => {
@@ -390,7 +406,7 @@ impl Driver {
                 if let ProxyHears::Home(home, ..) | ProxyHears::Moved(home, _) = heard {
                     state.meets((channel, Which::Sender), home);
                 }
-                state.tell((channel, Which::Sender), Told::Proxy(heard));
+                state.tell_beside((channel, Which::Sender), Told::Proxy(heard), quick);
                 state.has_settled(channel);
             }
         }

@@ -87,6 +87,8 @@ pub(crate) struct Stretched {
     wary: u32,
     /// Its next work is not a [quick](QuickJob) one.
     is_slow: bool,
+    /// Where its last quick work was among those that were begun with it.
+    quick: usize,
     expected: bool,
 }
 
@@ -244,11 +246,11 @@ impl QuickJob {
     pub(super) fn run(&mut self) {
         let Self { bridge, waker, told, is_left, .. } = self;
         let ran = catch(|| {
-            while let Some(next) = told.front() {
-                if !bridge.hear_quickly(next) {
+            while let Some(next) = told.pop_front() {
+                if let Err(next) = bridge.hear_quickly(next) {
+                    told.push_front(next);
                     return false;
                 }
-                told.pop_front();
             }
             bridge.poll_quickly(&Context::from_waker(&Waker::from(waker.clone())))
         });
@@ -271,18 +273,15 @@ impl Driver {
         }
     }
 
-    /// Begins all works of this bell that are quick.
+    /// Begins all works of this bell that are quick, beside `jobs`, which have not run.
     pub(super) fn begin_quick(&self, state: &mut State, bell: &Bell, jobs: &mut Vec<QuickJob>) {
         bell.take_if(|half| {
             let Some(stretched) = state.stretched.get_mut(&half) else { return false };
-            let is_quick = stretched.wary == 0
-                && !stretched.is_slow
-                && stretched.bridge.as_ref().is_some_and(|bridge| bridge.is_quick());
-            let Some(bridge) = stretched.bridge.take_if(|_| is_quick) else { return false };
-            stretched.waker.heed();
-            let (waker, told) = (stretched.waker.clone(), std::mem::take(&mut stretched.told));
-            jobs.push(QuickJob { half, bridge, waker, told, is_left: false });
-            true
+            let is_quick = stretched.quick_job(half, jobs).is_some();
+            if is_quick {
+                stretched.waker.heed();
+            }
+            is_quick
         });
     }
 
@@ -417,6 +416,7 @@ impl Driver {
             again: false,
             wary: 0,
             is_slow: false,
+            quick: 0,
             expected: true,
         };
         state.remove(half);
@@ -469,6 +469,18 @@ impl Stretched {
         })
     }
 
+    /// Its quick work among these, which have not run: begun before, or now. `None`: it has none.
+    fn quick_job<'j>(&mut self, half: Half, jobs: &'j mut Vec<QuickJob>) -> Option<&'j mut QuickJob> {
+        if let Some(bridge) = &self.bridge {
+            let is_quick = self.wary == 0 && !self.is_slow && bridge.is_quick();
+            let bridge = self.bridge.take_if(|_| is_quick)?;
+            let (waker, told) = (self.waker.clone(), std::mem::take(&mut self.told));
+            self.quick = jobs.len();
+            jobs.push(QuickJob { half, bridge, waker, told, is_left: false });
+        }
+        jobs.get_mut(self.quick).filter(|job| job.half == half && Arc::ptr_eq(&job.waker, &self.waker))
+    }
+
     fn end(&mut self, job: &mut Job) {
         self.bridge = job.bridge.take();
         if self.told.is_empty() {
@@ -513,6 +525,16 @@ impl State {
         match self.stretched.get_mut(&half) {
             Some(stretched) => stretched.tell(told),
             None => self.garbage.push(Box::new(told)),
+        }
+    }
+
+    /// The same. `quick`: works that are to run next, to which its own is added if it can be.
+    pub(super) fn tell_beside(&mut self, half: Half, told: Told, quick: Option<&mut Vec<QuickJob>>) {
+        let Some(stretched) = self.stretched.get_mut(&half) else { return self.garbage.push(Box::new(told)) };
+        match quick.and_then(|jobs| stretched.quick_job(half, jobs)) {
+            // Else it has been told something since its work began, which comes first.
+            Some(job) if stretched.told.is_empty() => job.told.push_back(told),
+            _ => stretched.tell(told),
         }
     }
 

@@ -54,9 +54,10 @@ pub(crate) trait Bridge: Send {
     }
     /// The agent goes on, if it stands by.
     fn unlink(&mut self, _: &Says<'_>) {}
-    /// `false`: not so quickly.
-    fn hear_quickly(&mut self, _: &Told) -> bool {
-        false
+    /// # Errors
+    /// What it was told, if that takes longer.
+    fn hear_quickly(&mut self, told: Told) -> Result<(), Told> {
+        Err(told)
     }
     /// `false`: it has to be [polled](Self::poll).
     fn poll_quickly(&mut self, _: &Context<'_>) -> bool {

@@ -210,30 +210,28 @@ impl ReceivingBridge {
     }
 
     /// While the agent stands by the queue itself hears of offers.
-    fn hear_linked(&self, heard: &HomeHears) -> bool {
-        let Some(inlet) = self.inlet.as_ref().filter(|_| self.link.is_some()) else { return false };
+    fn hear_linked(&self, heard: HomeHears) -> Result<(), HomeHears> {
+        let Some(inlet) = self.inlet.as_ref().filter(|_| self.link.is_some()) else { return Err(heard) };
         let word = match heard {
             // Ends may come with it.
-            HomeHears::Offered(_, bytes) | HomeHears::Granted(_, _, bytes) | HomeHears::Sent(bytes)
+            HomeHears::Offered(_, ref bytes) | HomeHears::Granted(_, _, ref bytes) | HomeHears::Sent(ref bytes)
                 if self.with_ends(bytes).is_some() =>
             {
-                return false;
+                return Err(heard);
             }
-            HomeHears::Offered(ticket, value) => Word::Offer { ticket: *ticket, value: value.clone() },
-            HomeHears::Sent(value) => Word::Sent { value: value.clone() },
-            HomeHears::OfferedByChoice(ticket, choice) => Word::OfferChoice { ticket: *ticket, choice: *choice },
-            HomeHears::Granted(ticket, request, value) => {
-                Word::Grant { ticket: *ticket, request: *request, value: value.clone() }
-            }
-            HomeHears::Withdraw(ticket) => Word::Withdraw { ticket: *ticket },
-            HomeHears::Revoke(ticket) => Word::Revoke { ticket: *ticket },
+            HomeHears::Offered(ticket, value) => Word::Offer { ticket, value },
+            HomeHears::Sent(value) => Word::Sent { value },
+            HomeHears::OfferedByChoice(ticket, choice) => Word::OfferChoice { ticket, choice },
+            HomeHears::Granted(ticket, request, value) => Word::Grant { ticket, request, value },
+            HomeHears::Withdraw(ticket) => Word::Withdraw { ticket },
+            HomeHears::Revoke(ticket) => Word::Revoke { ticket },
             HomeHears::Announced => {
                 inlet.ask_awaited();
-                return true;
+                return Ok(());
             }
-            _ => return false,
+            heard => return Err(heard),
         };
-        inlet.hear(word).is_ok()
+        inlet.hear(word).map_err(unheard)
     }
 
     fn values(&mut self) -> &mut Values {
@@ -805,6 +803,19 @@ fn end_by_receiver(end: End, says: &Says<'_>) -> bool {
 
 const NO_PLACE: &str = "what it says of where the message can be read is not dunlin's";
 
+/// What the machine had said, of a word that the queue does not hear by itself.
+fn unheard(word: Word) -> HomeHears {
+    match word {
+        Word::Offer { ticket, value } => HomeHears::Offered(ticket, value),
+        Word::Sent { value } => HomeHears::Sent(value),
+        Word::OfferChoice { ticket, choice } => HomeHears::OfferedByChoice(ticket, choice),
+        Word::Grant { ticket, request, value } => HomeHears::Granted(ticket, request, value),
+        Word::Withdraw { ticket } => HomeHears::Withdraw(ticket),
+        Word::Revoke { ticket } => HomeHears::Revoke(ticket),
+        word => unreachable!("no sending half says {word:?}"),
+    }
+}
+
 /// A message that was [read](message::read), which has no ends.
 fn read_whole(inlet: &AnyInlet, message: Bytes, encoding: Encoding, says: &Says<'_>) -> Result<Value, String> {
     match message::arrive(inlet.shape(), message, encoding, says)? {
@@ -886,8 +897,11 @@ impl Bridge for ReceivingBridge {
         self.link.is_some()
     }
 
-    fn hear_quickly(&mut self, told: &Told) -> bool {
-        if let Told::Home(_, heard) = told { self.hear_linked(heard) } else { false }
+    fn hear_quickly(&mut self, told: Told) -> Result<(), Told> {
+        match told {
+            Told::Home(from, heard) => self.hear_linked(heard).map_err(|heard| Told::Home(from, heard)),
+            told => Err(told),
+        }
     }
 
     fn poll_quickly(&mut self, cx: &Context<'_>) -> bool {
@@ -895,7 +909,7 @@ impl Bridge for ReceivingBridge {
     }
 
     fn hear_sender(&mut self, giver: Contact, heard: HomeHears, says: &Says<'_>) {
-        if !self.hear_linked(&heard) {
+        if let Err(heard) = self.hear_linked(heard) {
             self.go_on(says);
             self.has_settled |= matches!(heard, HomeHears::Attached);
             self.hear_from_sender(giver, heard, says);

@@ -1004,8 +1004,8 @@ impl Bridge for SendingBridge {
         self.link.is_some()
     }
 
-    fn hear_quickly(&mut self, told: &Told) -> bool {
-        if let Told::Proxy(heard) = told { self.hear_linked(heard) } else { false }
+    fn hear_quickly(&mut self, told: Told) -> Result<(), Told> {
+        if matches!(&told, Told::Proxy(heard) if self.hear_linked(heard)) { Ok(()) } else { Err(told) }
     }
 
     fn poll_quickly(&mut self, cx: &Context<'_>) -> bool {
