@@ -10,6 +10,7 @@ use crate::config::Config;
 use crate::id::ChannelId;
 use crate::misbehaved::PeerMisbehaved;
 use crate::planted::planted;
+use crate::time::Time;
 use crate::wire::Head;
 
 /// So many frames are acknowledged with what is written next.
@@ -56,6 +57,8 @@ pub(crate) struct Inbox {
     pub(crate) seen: u64,
     /// So many have been acknowledged.
     pub(crate) acked: u64,
+    /// When that was done last.
+    pub(crate) acked_at: Option<Time>,
     /// Bytes seen and not yet acknowledged.
     pub(crate) unacked_bytes: usize,
     /// So many of the numbered frames that come next have been seen already, on the socket before.
@@ -94,10 +97,21 @@ impl Inbox {
         self.seen - self.again
     }
 
-    /// Whether what has been seen is acknowledged with what is written next. Less waits for more, or for the time or the bytes
-    /// after which an acknowledgement goes alone: until then the peer keeps some small frames.
-    pub(crate) fn acknowledges_beside(&self, config: &Config) -> bool {
-        self.heard() - self.acked >= ACK_FRAMES || self.unacked_bytes >= config.ack_bytes
+    /// Whether what has been seen is acknowledged with what is written next. A few frames soon after the last
+    /// acknowledgement wait for more, or for the time or the bytes after which one goes alone. The peer takes the
+    /// round trip from acknowledgements, so they are not late by much.
+    pub(crate) fn acknowledges_beside(&self, now: Time, config: &Config) -> bool {
+        let owed = self.heard() - self.acked;
+        let is_due = owed >= ACK_FRAMES
+            || self.unacked_bytes >= config.ack_bytes
+            || self.acked_at.is_none_or(|at| now >= at + config.ack_delay / 4);
+        owed > 0 && is_due
+    }
+
+    /// All that has been seen is acknowledged now: so many frames.
+    pub(crate) fn acknowledge(&mut self, now: Time) -> u64 {
+        (self.acked, self.acked_at, self.unacked_bytes) = (self.heard(), Some(now), 0);
+        self.acked
     }
 
     /// Whether so much has been seen that its acknowledgement waits for nothing to go along with.

@@ -379,12 +379,10 @@ impl Link {
     /// returns at least `room`, there may be more.
     pub fn fill(&mut self, now: Time, room: usize, out: &mut Vec<Bytes>) -> usize {
         let owed = self.inbox.heard() - self.inbox.acked;
-        let rides = !self.outbox.is_idle() && self.inbox.acknowledges_beside(&self.config);
+        let rides = !self.outbox.is_idle() && self.inbox.acknowledges_beside(now, &self.config);
         let ack = (rides || (owed > 0 && self.must_acknowledge(now))).then(|| {
-            self.inbox.acked = self.inbox.heard();
-            self.inbox.unacked_bytes = 0;
             self.ack_at = None;
-            self.inbox.acked
+            self.inbox.acknowledge(now)
         });
         if ack.is_none() && self.outbox.is_idle() {
             return 0;

@@ -119,12 +119,10 @@ impl Machine {
         let silent = now >= connection.heartbeat_at(&self.endpoint.config);
         let overdue = connection.ack_at.is_some_and(|at| now >= at);
         let much = connection.inbox.must_acknowledge(&self.endpoint.config);
-        let rides = speaks && connection.inbox.acknowledges_beside(&self.endpoint.config);
+        let rides = speaks && connection.inbox.acknowledges_beside(now, &self.endpoint.config);
         let moment = if owed && (rides || silent || overdue || much) {
-            connection.inbox.acked = connection.inbox.heard();
-            connection.inbox.unacked_bytes = 0;
             connection.ack_at = None;
-            Some(Frame::Ack { seen: connection.inbox.acked })
+            Some(Frame::Ack { seen: connection.inbox.acknowledge(now) })
         } else {
             silent.then_some(Frame::Heartbeat)
         };
