@@ -55,31 +55,33 @@ impl Machine {
         bytes: Bytes,
         begun: bool,
     ) {
-        // Whole frames are read where they arrived; only one that is split between two arrivals is put together.
-        let mut bytes = bytes;
         let Some(connection) = self.endpoint.connections.get_mut(node) else { return };
         connection.hears(now, &self.endpoint.config);
         connection.traffic.read += (arrived.len() + bytes.len()) as u64;
+        // Whole frames are read where they arrived; only one that is split between two arrivals is put together.
+        let mut at = 0;
         loop {
-            let next = if arrived.is_empty() { codec::next(&bytes) } else { codec::next(&arrived) };
+            let next = if arrived.is_empty() { codec::next(&bytes[at..]) } else { codec::next(&arrived) };
             let frame = match next {
                 Err(why) => return self.violation(now, node, why),
                 Ok(codec::Next::Wait(missing)) => {
-                    if bytes.is_empty() {
+                    let left = bytes.len() - at;
+                    if left == 0 {
                         break;
                     }
-                    let take = if arrived.is_empty() { bytes.len() } else { missing.min(bytes.len()) };
-                    arrived.extend_from_slice(&bytes.split_to(take));
+                    let take = if arrived.is_empty() { left } else { missing.min(left) };
+                    arrived.extend_from_slice(&bytes[at..at + take]);
+                    at += take;
                     continue;
                 }
+                Ok(codec::Next::Frame { head, body }) if arrived.is_empty() => {
+                    let (kind, head) = (bytes[at], at + head);
+                    at = head + body;
+                    codec::decode_within(kind, &bytes, head..at)
+                }
                 Ok(codec::Next::Frame { head, body }) => {
-                    let mut whole = if arrived.is_empty() {
-                        bytes.split_to(head + body)
-                    } else {
-                        arrived.split_to(head + body).freeze()
-                    };
-                    let kind = whole[0];
-                    codec::decode(kind, whole.split_off(head))
+                    let whole = arrived.split_to(head + body).freeze();
+                    codec::decode_within(whole[0], &whole, head..head + body)
                 }
             };
             let frame = match frame {

@@ -11,6 +11,7 @@ use bytes::{Bytes, BytesMut};
 
 pub use super::error::WireError;
 use super::fields::Reader;
+pub(crate) use super::frame::decode_within;
 pub use super::frame::{decode, encode};
 use super::frame::{facts, kind};
 use super::limits;
@@ -104,10 +105,10 @@ pub(crate) fn begins_long(part: &[u8]) -> Result<Option<Long>, WireError> {
     let begins = Bytes::copy_from_slice(&part[head..part.len().min(FIELDS)]);
     let has_all = part.len() >= FIELDS;
     let before = begins.len();
-    let mut r = Reader(begins);
+    let mut r = Reader::new(&begins, 0..before);
     match beginning(part[0], &mut r) {
         Ok((channel, value)) => {
-            let fields = head + before - r.0.len();
+            let fields = head + before - r.left();
             Ok(Some(Long { channel, value, fields, whole, piece: (whole - fields) as u64 }))
         }
         Err(WireError::Truncated(_)) if !has_all => Ok(None),
@@ -116,7 +117,7 @@ pub(crate) fn begins_long(part: &[u8]) -> Result<Option<Long>, WireError> {
 }
 
 /// What is before the piece in a frame of this kind.
-fn beginning(kind: u8, r: &mut Reader) -> Result<(ChannelId, Option<(Head, u64)>), WireError> {
+fn beginning(kind: u8, r: &mut Reader<'_>) -> Result<(ChannelId, Option<(Head, u64)>), WireError> {
     let channel = r.channel()?;
     if kind == kind::MORE {
         return Ok((channel, None));
@@ -138,7 +139,8 @@ pub(crate) fn confirms(arrived: &mut BytesMut) -> Result<Option<Bytes>, WireErro
         return Err(WireError::Invalid { what: "the kind of the first frame", value: kind.into() });
     }
     let Next::Frame { head, body } = next(arrived)? else { return Ok(None) };
-    let mut r = Reader(arrived.split_to(head + body).freeze().slice(head..));
+    let frame = arrived.split_to(head + body).freeze();
+    let mut r = Reader::new(&frame, head..head + body);
     let signature = r.bytes("a signature", limits::SIGNATURE)?;
     r.finish()?;
     Ok(Some(signature))

@@ -54,7 +54,7 @@ impl Field for Declaration {
         w.put(&self.face).byte(self.shared.into()).put(&self.expects).string(&self.schema);
     }
 
-    fn read(r: &mut Reader) -> Result<Self, WireError> {
+    fn read(r: &mut Reader<'_>) -> Result<Self, WireError> {
         let (face, shared, expects) = (r.field()?, r.flag("sharing")?, r.field()?);
         Ok(Self { face, shared, expects, schema: r.bytes("a schema", limits::SCHEMA)? })
     }

@@ -27,7 +27,7 @@ impl Field for End {
         };
     }
 
-    fn read(r: &mut Reader) -> Result<Self, WireError> {
+    fn read(r: &mut Reader<'_>) -> Result<Self, WireError> {
         Ok(match r.byte("an end")? {
             0 => Self::Gone,
             1 => Self::Retired,
@@ -52,7 +52,7 @@ impl Field for Poison {
         w.byte(self.strength).clipped(&self.reason);
     }
 
-    fn read(r: &mut Reader) -> Result<Self, WireError> {
+    fn read(r: &mut Reader<'_>) -> Result<Self, WireError> {
         Ok(Self { strength: r.byte("a strength")?, reason: r.text("a reason", limits::TEXT)? })
     }
 }
@@ -101,7 +101,7 @@ impl Field for Failure {
         };
     }
 
-    fn read(r: &mut Reader) -> Result<Self, WireError> {
+    fn read(r: &mut Reader<'_>) -> Result<Self, WireError> {
         Ok(match r.byte("a failure")? {
             0 => Self::Closed,
             1 => Self::Poisoned(r.field()?),

@@ -1,5 +1,7 @@
 //! What frames are made of: how their kinds are declared, and how their fields are written and read.
 
+use std::ops::Range;
+
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::error::WireError;
@@ -18,13 +20,13 @@ pub(super) trait Wire: Sized {
     fn write<'a>(&'a self, w: &mut Writer<'a>);
 
     /// Reads what [`write`](Self::write) writes behind the kind.
-    fn read(kind: u8, r: &mut Reader) -> Result<Self, WireError>;
+    fn read(kind: u8, r: &mut Reader<'_>) -> Result<Self, WireError>;
 }
 
 /// A part of a frame with a form of its own.
 pub(crate) trait Field: Sized {
     fn write(&self, w: &mut Writer<'_>);
-    fn read(r: &mut Reader) -> Result<Self, WireError>;
+    fn read(r: &mut Reader<'_>) -> Result<Self, WireError>;
 }
 
 /// What is to be known of a frame before its body is read.
@@ -70,7 +72,7 @@ macro_rules! byte_field {
                 w.byte(*self as u8);
             }
 
-            fn read(r: &mut $crate::wire::fields::Reader) -> Result<Self, $crate::wire::error::WireError> {
+            fn read(r: &mut $crate::wire::fields::Reader<'_>) -> Result<Self, $crate::wire::error::WireError> {
                 r.one_of($what, &[$(Self::$one),*])
             }
         }
@@ -250,24 +252,44 @@ pub(crate) fn check_addresses(addresses: &[String]) -> Result<(), WireError> {
     addresses.iter().try_for_each(|address| fits("an address", address.len(), limits::ADDRESS))
 }
 
-/// Reads fields from the front; whatever is missing or too long is an error.
-pub(crate) struct Reader(pub(crate) Bytes);
+/// Reads fields from the front; whatever is missing or too long is an error. Byte strings are parts of what is
+/// read, not copies.
+pub(crate) struct Reader<'a> {
+    all: &'a Bytes,
+    rest: &'a [u8],
+}
 
-impl Reader {
+impl<'a> Reader<'a> {
+    /// Reads this part of them.
+    pub(super) fn new(all: &'a Bytes, part: Range<usize>) -> Self {
+        Self { all, rest: &all[part] }
+    }
+
+    /// How many bytes have not been read.
+    pub(super) fn left(&self) -> usize {
+        self.rest.len()
+    }
+
+    fn take(&mut self, length: usize) -> Bytes {
+        let (taken, rest) = self.rest.split_at(length);
+        self.rest = rest;
+        self.all.slice_ref(taken)
+    }
+
     pub(super) fn finish(&self) -> Result<(), WireError> {
-        if self.0.is_empty() { Ok(()) } else { Err(WireError::Trailing(self.0.len())) }
+        if self.rest.is_empty() { Ok(()) } else { Err(WireError::Trailing(self.rest.len())) }
     }
 
     pub(super) fn byte(&mut self, what: &'static str) -> Result<u8, WireError> {
-        self.0.try_get_u8().map_err(|_| WireError::Truncated(what))
+        self.rest.try_get_u8().map_err(|_| WireError::Truncated(what))
     }
 
     #[inline]
     pub(super) fn number(&mut self, what: &'static str) -> Result<u64, WireError> {
         // Most have one byte.
-        match self.0.first() {
+        match self.rest.first() {
             Some(&byte @ 0..0x80) => {
-                self.0.advance(1);
+                self.rest.advance(1);
                 Ok(byte.into())
             }
             _ => self.long_number(what),
@@ -296,11 +318,11 @@ impl Reader {
     }
 
     pub(super) fn fixed64(&mut self, what: &'static str) -> Result<u64, WireError> {
-        self.0.try_get_u64().map_err(|_| WireError::Truncated(what))
+        self.rest.try_get_u64().map_err(|_| WireError::Truncated(what))
     }
 
     pub(super) fn id(&mut self, what: &'static str) -> Result<u128, WireError> {
-        self.0.try_get_u128().map_err(|_| WireError::Truncated(what))
+        self.rest.try_get_u128().map_err(|_| WireError::Truncated(what))
     }
 
     pub(super) fn channel(&mut self) -> Result<ChannelId, WireError> {
@@ -343,10 +365,10 @@ impl Reader {
         if length > max as u64 {
             return Err(WireError::TooLong { what, bytes: length, bytes_max: max as u64 });
         }
-        if length > self.0.len() as u64 {
+        if length > self.rest.len() as u64 {
             return Err(WireError::Truncated(what));
         }
-        Ok(self.0.split_to(length as usize))
+        Ok(self.take(length as usize))
     }
 
     pub(super) fn text(&mut self, what: &'static str, max: usize) -> Result<String, WireError> {
@@ -364,7 +386,7 @@ impl Reader {
 
     /// The rest, which is at least one byte.
     pub(super) fn piece(&mut self) -> Result<Bytes, WireError> {
-        let length = self.0.len();
+        let length = self.rest.len();
         if length == 0 {
             return Err(WireError::Truncated("a piece of a value"));
         }
@@ -372,6 +394,6 @@ impl Reader {
             let (bytes, bytes_max) = (length as u64, limits::CHUNK as u64);
             return Err(WireError::TooLong { what: "a piece of a value", bytes, bytes_max });
         }
-        Ok(self.0.split_to(length))
+        Ok(self.take(length))
     }
 }

@@ -1,5 +1,7 @@
 //! Frames: what a connection itself says, and in it what is said of channels, names, relays and memory.
 
+use std::ops::Range;
+
 use bytes::{Bytes, BytesMut};
 
 use super::error::WireError;
@@ -106,7 +108,12 @@ pub fn encode(frame: &Frame, out: &mut BytesMut) -> Option<Bytes> {
 /// # Errors
 /// The bytes are no frame.
 pub fn decode(kind: u8, body: Bytes) -> Result<Frame, WireError> {
-    let mut r = Reader(body);
+    decode_within(kind, &body, 0..body.len())
+}
+
+/// The same, of a body that is this part of `bytes`.
+pub(crate) fn decode_within(kind: u8, bytes: &Bytes, body: Range<usize>) -> Result<Frame, WireError> {
+    let mut r = Reader::new(bytes, body);
     let r = &mut r;
     let frame = match kind {
         kind::HEARTBEAT => Frame::Heartbeat,

@@ -325,7 +325,8 @@ impl Answer {
     /// # Errors
     /// It is no answer to a `Hello`.
     pub fn decode(arrived: &mut BytesMut) -> Result<Option<Self>, WireError> {
-        let Some((kind, mut r)) = whole(arrived)?.as_ref().map(open) else { return Ok(None) };
+        let Some(message) = whole(arrived)? else { return Ok(None) };
+        let (kind, mut r) = open(&message);
         let answer = match kind {
             kind::WELCOME => {
                 let (version, me, resume) = (r.fixed16("a version")?, r.life()?, r.resume()?);
@@ -376,8 +377,8 @@ pub(crate) fn whole(arrived: &mut BytesMut) -> Result<Option<Bytes>, WireError> 
 }
 
 /// The kind and the body of a [whole] message.
-fn open(message: &Bytes) -> (u8, Reader) {
-    (message[MAGIC.len()], Reader(message.slice(HEADER..)))
+fn open(message: &Bytes) -> (u8, Reader<'_>) {
+    (message[MAGIC.len()], Reader::new(message, HEADER..message.len()))
 }
 
 fn resume(out: &mut BytesMut, resume: Resume) {
@@ -393,7 +394,7 @@ impl Proof {
     }
 }
 
-impl Reader {
+impl Reader<'_> {
     fn nonce(&mut self) -> Result<u128, WireError> {
         self.id("a nonce")
     }

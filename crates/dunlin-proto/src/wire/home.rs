@@ -119,7 +119,7 @@ impl Wire for FromHome {
     }
 
     #[inline]
-    fn read(kind: u8, r: &mut Reader) -> Result<Self, WireError> {
+    fn read(kind: u8, r: &mut Reader<'_>) -> Result<Self, WireError> {
         Ok(match kind {
             kind::ATTACHED => Self::Attached(r.field()?),
             kind::REJECTED => Self::Rejected(r.field()?),
@@ -165,7 +165,7 @@ impl Field for Terms {
         w.number(self.window.into()).number(self.credits.into()).number(self.value_max);
     }
 
-    fn read(r: &mut Reader) -> Result<Self, WireError> {
+    fn read(r: &mut Reader<'_>) -> Result<Self, WireError> {
         let (window, credits) = (r.number32("a window")?, r.number32("credits")?);
         let terms = Self { window, credits, value_max: r.number("a limit")? };
         if terms.window == 0 { Err(invalid("a window", 0)) } else { Ok(terms) }
@@ -195,7 +195,7 @@ impl Field for Rejection {
         };
     }
 
-    fn read(r: &mut Reader) -> Result<Self, WireError> {
+    fn read(r: &mut Reader<'_>) -> Result<Self, WireError> {
         Ok(match r.byte("a rejection")? {
             0 => Self::NoSuchChannel,
             1 => Self::Occupied,

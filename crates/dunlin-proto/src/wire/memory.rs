@@ -50,7 +50,7 @@ impl Wire for Memory {
     }
 
     #[inline]
-    fn read(kind: u8, r: &mut Reader) -> Result<Self, WireError> {
+    fn read(kind: u8, r: &mut Reader<'_>) -> Result<Self, WireError> {
         Ok(match kind {
             kind::CREDIT => Self::Credit(r.number("a credit")?),
             kind::ANNOUNCE => Self::Announce {

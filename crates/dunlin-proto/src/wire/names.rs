@@ -141,7 +141,7 @@ impl Wire for Names {
         };
     }
 
-    fn read(kind: u8, r: &mut Reader) -> Result<Self, WireError> {
+    fn read(kind: u8, r: &mut Reader<'_>) -> Result<Self, WireError> {
         let number = match kind {
             kind::GUEST => return Ok(Self::Guest { acceptor: r.channel()?, guest: r.channel()? }),
             kind::ELSEWHERE => return Ok(Self::Elsewhere),
@@ -222,7 +222,7 @@ impl Field for Status {
         };
     }
 
-    fn read(r: &mut Reader) -> Result<Self, WireError> {
+    fn read(r: &mut Reader<'_>) -> Result<Self, WireError> {
         Ok(match r.byte("a status")? {
             0 => Self::New,
             1 => Self::Known,

@@ -106,7 +106,7 @@ impl Wire for Relay {
     }
 
     #[inline]
-    fn read(kind: u8, r: &mut Reader) -> Result<Self, WireError> {
+    fn read(kind: u8, r: &mut Reader<'_>) -> Result<Self, WireError> {
         Ok(match kind {
             kind::ASK_DIAL => Self::AskDial { node: r.node()?, addresses: r.addresses()? },
             kind::DIAL_BACK => Self::DialBack { node: r.node()?, addresses: r.addresses()? },

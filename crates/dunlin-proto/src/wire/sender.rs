@@ -77,7 +77,7 @@ impl Wire for ToHome {
     }
 
     #[inline]
-    fn read(kind: u8, r: &mut Reader) -> Result<Self, WireError> {
+    fn read(kind: u8, r: &mut Reader<'_>) -> Result<Self, WireError> {
         Ok(match kind {
             kind::ATTACH => Self::Attach(r.field()?),
             kind::OFFER_CHOICE => Self::OfferChoice(r.number("a ticket")?, r.id("a choice")?),
@@ -133,7 +133,7 @@ impl Field for Moved {
         w.number(self.credits).number(self.values);
     }
 
-    fn read(r: &mut Reader) -> Result<Self, WireError> {
+    fn read(r: &mut Reader<'_>) -> Result<Self, WireError> {
         let (epoch, transfer) = (r.number("an epoch")?, r.number("a transfer")?);
         let sender = if r.flag("a sender")? { Some((r.node()?, r.addresses()?)) } else { None };
         let ended = if r.flag("an end")? { Some(r.field()?) } else { None };

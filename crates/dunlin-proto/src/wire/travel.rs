@@ -58,7 +58,7 @@ impl Wire for Travel {
     }
 
     #[inline]
-    fn read(kind: u8, r: &mut Reader) -> Result<Self, WireError> {
+    fn read(kind: u8, r: &mut Reader<'_>) -> Result<Self, WireError> {
         Ok(match kind {
             kind::WHERE => Self::Where(r.number("an epoch")?),
             kind::AT => Self::At { epoch: r.number("an epoch")?, home: r.node()?, addresses: r.addresses()? },

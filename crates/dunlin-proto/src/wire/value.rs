@@ -41,7 +41,7 @@ impl Head {
     }
 
     #[inline]
-    pub(super) fn read(kind: u8, r: &mut Reader) -> Result<Self, WireError> {
+    pub(super) fn read(kind: u8, r: &mut Reader<'_>) -> Result<Self, WireError> {
         Ok(match kind {
             kind::OFFER => Self::Offer(r.number("a ticket")?),
             kind::UNREAD => Self::Unread(r.number("a ticket")?),

@@ -167,6 +167,8 @@ impl Carrier {
     fn poll_carry(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Step>> {
         // The machine may have something for a socket that is new, or has just become free.
         let mut fetch = true;
+        // Nothing has arrived: what does, wakes.
+        let mut is_dry = false;
         loop {
             let mut news = std::mem::take(&mut self.worked);
             if news {
@@ -180,7 +182,9 @@ impl Carrier {
                 });
             } else {
                 fetch |= self.bell.poll_rung(cx);
-                let (is_read, arrived) = match self.poll_read(cx)? {
+                let read = if is_dry { Poll::Pending } else { self.poll_read(cx)? };
+                is_dry = read.is_pending();
+                let (is_read, arrived) = match read {
                     Poll::Ready(bytes) => (true, bytes),
                     Poll::Pending => (false, 0),
                 };

@@ -272,12 +272,7 @@ impl Driver {
     }
 
     /// The same. `quick`: works that are to run next, to which those are added that can be.
-    pub(super) fn act_beside(
-        self: &Arc<Self>,
-        state: &mut State,
-        now: Time,
-        mut quick: Option<&mut Vec<QuickJob>>,
-    ) {
+    pub(super) fn act_beside(self: &Arc<Self>, state: &mut State, now: Time, mut quick: Option<&mut Vec<QuickJob>>) {
         loop {
             let errands = std::mem::take(&mut *lock(&self.errands));
             if !errands.is_empty() {
@@ -312,13 +307,7 @@ impl Driver {
         }
     }
 
-    fn do_action(
-        self: &Arc<Self>,
-        state: &mut State,
-        now: Time,
-        action: Action,
-        quick: Option<&mut Vec<QuickJob>>,
-    ) {
+    fn do_action(self: &Arc<Self>, state: &mut State, now: Time, action: Action, quick: Option<&mut Vec<QuickJob>>) {
         match action {
             Action::Dial(id, address) => {
                 state.dials.push((id, address));

@@ -325,9 +325,10 @@ impl Fields<'_> {
 
     /// What seldom comes is read by the codec's own reader.
     fn rest<F: Field>(&mut self) -> Result<F, WireError> {
-        let mut reader = Reader(Bytes::copy_from_slice(&self.bytes[self.at..]));
+        let bytes = Bytes::copy_from_slice(&self.bytes[self.at..]);
+        let mut reader = Reader::new(&bytes, 0..bytes.len());
         let value = F::read(&mut reader)?;
-        self.at = self.bytes.len() - reader.0.len();
+        self.at = self.bytes.len() - reader.left();
         Ok(value)
     }
 }
