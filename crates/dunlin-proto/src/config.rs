@@ -12,6 +12,9 @@ use crate::wire::{check_addresses, limits};
 pub struct Config {
     /// Nodes of different applications refuse each other. At most 64 bytes.
     pub application: String,
+    /// The driver says of each node whether it may have a connection with this one
+    /// ([`Action::Authorize`](crate::Action::Authorize)), in each handshake. Default: all may.
+    pub authorizes: bool,
     /// Where others can dial this node: at most 8, of at most 255 bytes each. Empty: it has to dial them.
     pub addresses: Vec<String>,
     /// Those of `addresses` at which this node listens itself, and not a proxy or a router for it. A node
@@ -114,6 +117,7 @@ impl Config {
     pub fn new(application: impl Into<String>) -> Self {
         Self {
             application: application.into(),
+            authorizes: false,
             addresses: Vec::new(),
             bound: Vec::new(),
             refused: Duration::from_secs(1),

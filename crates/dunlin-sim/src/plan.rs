@@ -182,6 +182,11 @@ impl Plan {
         self.latency = self.latency.min(1000);
     }
 
+    /// In some runs programs are asked about each node, and take their time. `random` is not that of the plan.
+    pub(crate) fn authorize(&mut self, random: &mut Random) {
+        self.config.authorizes = random.chance(10);
+    }
+
     /// The most that a node may keep for others, with the credit of each.
     pub(crate) fn held_max(&self) -> u64 {
         let half = 1 << 20;

@@ -79,6 +79,8 @@ pub(crate) enum Event {
     /// An end in a message, and the process that sent it.
     EndLeft(usize, usize),
     Thief,
+    /// A program admits the node at the other end of its socket.
+    Admit(usize, SocketId),
 }
 
 struct Entry {
@@ -210,6 +212,7 @@ impl World {
         let mut plan = Plan::new(&mut random, kind);
         plan.wall_in(&mut Random::new(!seed));
         plan.hold(&mut Random::new(seed.rotate_left(17) ^ 0x401D));
+        plan.authorize(&mut Random::new(seed.rotate_left(41) ^ 0xA07));
         let nodes = plan.nodes;
         let is_there = Random::new(seed.rotate_left(32) ^ 0x7E1F).chance(20);
         if is_there {
@@ -365,7 +368,7 @@ impl World {
     /// The node to which an event happens.
     fn owner(&self, event: Event) -> Option<usize> {
         match event {
-            Event::Tick(proc) | Event::Chat(proc) | Event::Travel(proc) => Some(proc),
+            Event::Tick(proc) | Event::Chat(proc) | Event::Travel(proc) | Event::Admit(proc, _) => Some(proc),
             Event::Leave(proc) | Event::Exit(proc) => Some(proc),
             Event::LineGrant(_, proc, ..) | Event::LineAgain(_, proc) => Some(proc),
             Event::LineLeaves(_, proc) | Event::EndLeft(_, proc) | Event::LineWithdrawn(_, proc, ..) => Some(proc),
@@ -449,6 +452,11 @@ impl World {
             Event::EndLeft(cargo, proc) => self.end_left(cargo, proc),
             Event::EndsCome(offer) => self.ends_come(offer),
             Event::Thief => self.thief_moves(),
+            Event::Admit(proc, socket) => {
+                let now = self.time();
+                self.procs[proc].machine.authorized(now, socket, true);
+                self.pump(proc);
+            }
         }
     }
 
@@ -502,6 +510,10 @@ impl World {
                 Action::ClosedRelayed(_, _, why) => self.made_room(proc, &why),
                 Action::Unrelayed(_) | Action::Declined(..) => {}
                 Action::Introduced(address, result) => self.introduced(proc, &address, result),
+                Action::Authorize(socket, _) => {
+                    let late = self.random.below(self.plan.latency + 1);
+                    self.after(late, Event::Admit(proc, socket));
+                }
             }
             if self.broken.is_some() {
                 return;

@@ -87,6 +87,9 @@ pub enum Down {
     /// The other node will not have this one.
     #[error("it refuses: {0}")]
     Refused(crate::wire::handshake::Refusal),
+    /// This node will not have the other one.
+    #[error("this node does not admit it")]
+    Unauthorized,
 }
 
 impl Down {

@@ -13,6 +13,10 @@ pub enum Action {
     /// [`Machine::dial_refused`](crate::Machine::dial_refused) or
     /// [`Machine::dial_failed`](crate::Machine::dial_failed).
     Dial(DialId, String),
+    /// Only with [`Config::authorizes`](crate::Config::authorizes): whether that life of a node may have
+    /// connections with this one. It has dialled this node by that socket, or was dialled. Answer with
+    /// [`Machine::authorized`](crate::Machine::authorized).
+    Authorize(SocketId, Life),
     /// The socket has something to write: call [`Machine::fill`](crate::Machine::fill) when it can.
     Write(SocketId),
     /// Fill the socket once more, write that, close it, and say [`Machine::closed`](crate::Machine::closed).
@@ -71,6 +75,9 @@ pub enum Closed {
     /// key.
     #[error("it says that it is node {0}, and has not proved it: it does not have that node's key")]
     Unproven(NodeId),
+    /// This node does not [admit](Action::Authorize) the one that answered its dial.
+    #[error("this node does not admit node {0}")]
+    Unauthorized(NodeId),
     /// One side refused the other.
     #[error("{0}")]
     Refused(Refusal),

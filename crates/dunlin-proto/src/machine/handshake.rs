@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 
 use super::dialling::REDIALS;
-use super::socket_table::{Phase, Promise, Socket, Wanted};
+use super::socket_table::{Asked, Phase, Promise, Socket, Wanted};
 use super::{Action, Closed, Endpoint, Machine};
 use crate::connection::{Attempt, Carried, Connection, Down, State};
 use crate::id::{ConnectionId, Incarnation, Life, NodeId, SocketId};
@@ -41,6 +41,23 @@ impl Endpoint {
         if self.sockets.parts(id, last, until) {
             self.act_close(id, why);
         }
+    }
+
+    /// The driver is asked about that node, of which this came, and the handshake goes on when it has answered.
+    /// `false`: it has, or need not be asked.
+    fn asks_about(&mut self, id: SocketId, node: Life, came: impl FnOnce() -> Asked) -> bool {
+        let Some(socket) = self.sockets.get_mut(id) else { return false };
+        if !self.config.authorizes || socket.is_authorized {
+            return false;
+        }
+        socket.asked = Some(Box::new(came()));
+        self.actions.push_back(Action::Authorize(id, node));
+        true
+    }
+
+    /// Whether the driver has admitted the node at the other end: then what it said has been checked.
+    fn is_authorized(&self, id: SocketId) -> bool {
+        self.sockets.get(id).is_some_and(|socket| socket.is_authorized)
     }
 
     fn socket_source(&self, id: SocketId) -> Source {
@@ -181,6 +198,9 @@ impl Machine {
         if let Some(why) = self.refuses_dialler(now, id, &hello) {
             return self.endpoint.refuse(now, id, why, message);
         }
+        if self.endpoint.asks_about(id, hello.me, || Asked::Hello(hello.clone(), message.clone())) {
+            return;
+        }
         let introduces = hello.wanted == NodeId(0);
         let node = hello.me.node;
         let me = self.endpoint.me;
@@ -290,6 +310,30 @@ impl Machine {
         self.endpoint.act_write(id);
     }
 
+    /// The answer to [`Action::Authorize`]: whether the node at the other end of this socket may have connections
+    /// with this one. If it may not, and has dialled, it is told so; if it was dialled, the connection is
+    /// [over](Down::Unauthorized).
+    pub fn authorized(&mut self, now: Time, socket: SocketId, is_admitted: bool) {
+        let Some(there) = self.endpoint.sockets.get_mut(socket) else { return };
+        let Some(asked) = there.asked.take() else { return };
+        there.is_authorized = is_admitted;
+        let wanted = match there.phase {
+            Phase::Greeting { wanted: Wanted::Node(node), .. } => Some(node),
+            _ => None,
+        };
+        match *asked {
+            Asked::Hello(hello, message) if is_admitted => self.hello(now, socket, hello, &message),
+            Asked::Hello(_, message) => self.endpoint.refuse(now, socket, Refusal::Unauthorized, &message),
+            Asked::Welcome(welcome) if is_admitted => self.welcome(now, socket, welcome),
+            Asked::Welcome(welcome) => {
+                self.close(now, socket, Closed::Unauthorized(welcome.me.node));
+                if let Some(node) = wanted.filter(|node| *node == welcome.me.node) {
+                    self.die(now, node, Down::Unauthorized);
+                }
+            }
+        }
+    }
+
     /// Why whoever dials is refused, whatever it wants: it is not who it says, or means another node than this one.
     fn refuses_dialler(&mut self, now: Time, id: SocketId, hello: &Hello) -> Option<Refusal> {
         let meant = hello.wanted == NodeId(0) || hello.wanted == self.endpoint.me.node;
@@ -301,7 +345,8 @@ impl Machine {
         if !meant || from != hello.me.node {
             return Some(Refusal::WrongNode(self.endpoint.me.node));
         }
-        if !is_signed(&*self.endpoint.identity, hello) && !planted!(HelloUnchecked) {
+        if !self.endpoint.is_authorized(id) && !is_signed(&*self.endpoint.identity, hello) && !planted!(HelloUnchecked)
+        {
             // Else strangers could have the two wait for each other: what this answers holds up this node's own dial.
             return Some(Refusal::Unproven);
         }
@@ -402,8 +447,13 @@ impl Machine {
         let (wanted, said_met, said, address, hello) = (*wanted, *said_met, *said, address.clone(), hello.clone());
         let life = welcome.me;
         let answer = Answer::Welcome(welcome.clone());
-        if proven_by(&*self.endpoint.identity, &hello, &answer) != Some(life.node) && !planted!(WelcomeUnchecked) {
+        let is_proven =
+            self.endpoint.is_authorized(id) || proven_by(&*self.endpoint.identity, &hello, &answer) == Some(life.node);
+        if !is_proven && !planted!(WelcomeUnchecked) {
             return self.close(now, id, Closed::Unproven(life.node));
+        }
+        if self.endpoint.asks_about(id, life, || Asked::Welcome(welcome.clone())) {
+            return;
         }
         let Wanted::Node(node) = wanted else {
             self.endpoint.sockets.remove(id);
@@ -529,9 +579,11 @@ impl Machine {
             // address leads elsewhere.
             let is_elsewhere = match why {
                 Refusal::WrongNode(_) => true,
-                Refusal::Version(_) | Refusal::Application(_) | Refusal::Myself | Refusal::Unproven => {
-                    connection.was_up
-                }
+                Refusal::Version(_)
+                | Refusal::Application(_)
+                | Refusal::Myself
+                | Refusal::Unproven
+                | Refusal::Unauthorized => connection.was_up,
                 // What stands is ended by nobody but the node itself.
                 Refusal::Stale(_) | Refusal::AnotherLife(_) => connection.was_up && by != Some(node),
                 _ => false,
@@ -559,6 +611,7 @@ impl Machine {
                     | Refusal::Myself
                     | Refusal::Stale(_)
                     | Refusal::Unproven
+                    | Refusal::Unauthorized
                     | Refusal::AnotherLife(_)
             )
         {

@@ -87,7 +87,7 @@ impl Machine {
         }
         let connection = self.endpoint.connection(node);
         let was = std::mem::replace(&mut connection.carried, Carried::Idle);
-        let for_good = why.is_out_of_reach() || matches!(why, Down::Refused(_));
+        let for_good = why.is_out_of_reach() || matches!(why, Down::Refused(_) | Down::Unauthorized);
         let fresh = !connection.was_up && !for_good;
         let running = connection.dialling.running;
         if fresh {
@@ -124,7 +124,7 @@ impl Machine {
         // After a death there is no dial: it would be refused, which is the next death, and so on without a
         // pause. The sponsor answers for the channel; and a node that was taken for dead and lives dials
         // itself, if it has something to say.
-        let may_return = !matches!(why, Down::Refused(_) | Down::Died(_));
+        let may_return = !matches!(why, Down::Refused(_) | Down::Unauthorized | Down::Died(_));
         self.endpoint.actions.push_back(Action::Connection(node, State::Down(why)));
         self.end_streams(now, node, false);
         if may_return && self.channels.asks_of_home(node) {

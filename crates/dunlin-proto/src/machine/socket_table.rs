@@ -8,7 +8,7 @@ use crate::id::{ConnectionId, Incarnation, Life, NodeId, SocketId};
 use crate::planted::planted;
 use crate::source::{Shares, Source};
 use crate::time::Time;
-use crate::wire::handshake::{Bound, Resume};
+use crate::wire::handshake::{Bound, Hello, Resume, Welcome};
 
 /// What a dial is for.
 #[derive(Clone, Debug)]
@@ -50,6 +50,15 @@ pub(crate) struct Promise {
     pub(super) answered: Resume,
     /// It is a new one, which was offered in this answer only.
     pub(super) begins: bool,
+}
+
+/// What came in the handshake of a node that the driver is [asked about](crate::Action::Authorize).
+#[derive(Clone, Debug)]
+pub(crate) enum Asked {
+    /// From the dialler: what it says, and the whole message.
+    Hello(Hello, Bytes),
+    /// The answer of the dialled node.
+    Welcome(Welcome),
 }
 
 /// A dial-back that was asked for.
@@ -97,6 +106,10 @@ pub(crate) struct Socket {
     pub(super) arrived: BytesMut,
     /// The frame that comes, if nothing of it is kept.
     pub(super) passed: Option<Passed>,
+    /// What waits for the driver's word.
+    pub(super) asked: Option<Box<Asked>>,
+    /// The driver has admitted the node at its other end.
+    pub(super) is_authorized: bool,
     /// A message outside the sequence: a handshake's, or the last.
     pub(crate) ready: Option<Bytes>,
     /// When it has to have shaken hands.

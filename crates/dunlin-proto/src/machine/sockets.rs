@@ -17,8 +17,18 @@ use crate::wire::{Frame, VERSIONS};
 impl Endpoint {
     pub(super) fn add_socket(&mut self, now: Time, id: SocketId, phase: Phase, ready: Option<Bytes>, source: Source) {
         let until = now + self.config.handshake;
-        let (arrived, passed) = (BytesMut::new(), None);
-        let socket = Socket { phase, arrived, passed, ready, until, near: false, host: None, source };
+        let socket = Socket {
+            phase,
+            arrived: BytesMut::new(),
+            passed: None,
+            asked: None,
+            is_authorized: false,
+            ready,
+            until,
+            near: false,
+            host: None,
+            source,
+        };
         self.sockets.insert(id, socket);
     }
 }
@@ -257,6 +267,10 @@ impl Machine {
                 return self.carry(now, id, node, arrived, bytes, false);
             }
             Phase::Stranger | Phase::Answered(_) | Phase::Greeting { .. } => {}
+        }
+        if socket.asked.is_some() {
+            let why = "it goes on before it has been answered";
+            return self.close(now, id, Closed::Garbage(why.to_owned()));
         }
         socket.arrived.extend_from_slice(&bytes);
         if let Phase::Stranger = socket.phase {

@@ -162,6 +162,9 @@ pub enum Refusal {
     /// The life of the connection that the dialler names has a number that no connection comes to.
     #[error("the connection cannot have come to the life that this node names")]
     Impossible,
+    /// The program of the dialled node does not admit the dialler.
+    #[error("it does not admit this node")]
+    Unauthorized,
 }
 
 impl Refusal {
@@ -200,6 +203,7 @@ impl Refusal {
                 out.put_u64(known.0);
             }
             Self::Impossible => out.put_u8(11),
+            Self::Unauthorized => out.put_u8(12),
         }
     }
 }
@@ -418,6 +422,7 @@ impl Reader<'_> {
             9 => Refusal::Unproven,
             10 => Refusal::AnotherLife(Incarnation(self.fixed64("an incarnation")?)),
             11 => Refusal::Impossible,
+            12 => Refusal::Unauthorized,
             value => return Err(WireError::Invalid { what: "a refusal", value: value.into() }),
         })
     }

@@ -33,4 +33,4 @@ pub use travel::{Travel, Which};
 pub use value::{Head, Kind, Read};
 
 /// The newest protocol version this crate speaks, and the oldest.
-pub const VERSIONS: (u16, u16) = (5, 5);
+pub const VERSIONS: (u16, u16) = (6, 6);

@@ -440,6 +440,7 @@ impl World {
                 self.dials.insert(dial);
             }
             Action::Write(socket) => self.write(socket),
+            Action::Authorize(socket, _) => self.machine.authorized(self.now, socket, true),
             Action::Close(socket, why) => {
                 self.write(socket);
                 self.machine.closed(self.now, socket);

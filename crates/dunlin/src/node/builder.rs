@@ -10,6 +10,7 @@ use dunlin_proto::Machine;
 use dunlin_proto::id::{Incarnation, Life};
 use ipnet::IpNet;
 
+use super::applicant::{Applicant, Authorize};
 use super::driver::Driver;
 use super::error::NodeError;
 use super::hub::Hub;
@@ -45,6 +46,7 @@ pub struct NodeBuilder {
     dial_local: Option<bool>,
     relayed: Option<bool>,
     trusted_sources: Option<Vec<IpNet>>,
+    authorize: Option<Authorize>,
     pub(super) roles: Settings,
 }
 
@@ -266,6 +268,33 @@ impl NodeBuilder {
         self
     }
 
+    /// Which nodes may have connections with this one. `admits` is called in each handshake, also when a connection
+    /// comes back that had lost its socket, and in tasks of the node, so it should not take long. A node of this
+    /// application that it does not admit is told so, and has no connection: its own side fails with
+    /// [`Down::Refused`](super::Down::Refused), this one, if it has dialled, with
+    /// [`Down::Unauthorized`](super::Down::Unauthorized); here it is an event
+    /// ([`NodeEvent::Stranger`](super::NodeEvent::Stranger), [`NodeEvent::Unwelcome`](super::NodeEvent::Unwelcome)). Default: all are admitted.
+    ///
+    /// An id is drawn anew whenever a node starts, so what to look at is mostly what the
+    /// [network has verified](Applicant::identity), or where the node comes from.
+    ///
+    /// # Examples
+    /// Only processes of this user, by unix sockets:
+    /// ```
+    /// use dunlin::node::network::PeerIdentity;
+    /// use dunlin::prelude::*;
+    ///
+    /// let user = 1000;
+    /// let builder = Node::builder().app("tides").authorize(move |applicant| {
+    ///     matches!(applicant.identity(), Some(PeerIdentity::Process { uid, .. }) if *uid == user)
+    /// });
+    /// # drop(builder);
+    /// ```
+    pub fn authorize(mut self, admits: impl Fn(&Applicant) -> bool + Send + Sync + 'static) -> Self {
+        self.authorize = Some(Authorize::new(admits));
+        self
+    }
+
     /// All settings: what was said here, and what the configuration says of the rest.
     fn settle(&mut self) -> Result<Config, NodeError> {
         let (app, name) = (self.application.as_deref(), self.named.as_deref());
@@ -363,6 +392,7 @@ impl NodeBuilder {
         config.relayed = settings.relayed.value;
         config.value_max = config.value_max.saturating_add(message::OVERHEAD as usize);
         config.dial_local = settings.dial_local.value;
+        config.authorizes = self.authorize.is_some();
         config.held_max = settings.held_max().max((config.value_max as u64).saturating_mul(4));
         files::share(&mut config);
         // Each draws its own, below.
@@ -383,6 +413,7 @@ impl NodeBuilder {
             state.buffered_max = settings.buffered_max_bytes.value;
             state.straight_min = settings.straight_min_bytes.value;
             state.trusted_sources.clone_from(&settings.trusted_sources.value);
+            state.authorize = self.authorize;
         });
         driver.with_hub_now(|hub, cx| hub.answer_inquiries(cx, &listening));
         // It ends when the node has left.

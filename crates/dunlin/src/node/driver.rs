@@ -16,7 +16,7 @@ use std::time::Duration;
 use dunlin_core::agent::PassedOn;
 use dunlin_core::carrier::AnyInlet;
 use dunlin_core::waits::ChannelId as CoreId;
-use dunlin_proto::id::{ChannelId, DialId, NodeId, SocketId};
+use dunlin_proto::id::{ChannelId, DialId, Life, NodeId, SocketId};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::handshake::Refusal;
 use dunlin_proto::wire::{End, Rejection, Which};
@@ -25,6 +25,7 @@ use ipnet::IpNet;
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::Peer;
+use super::applicant::{Applicant, Authorize};
 use super::bell::Bell;
 use super::bridge::link::Machines;
 use super::carrier::Carrier;
@@ -35,7 +36,7 @@ use super::hub::{Heard, Hub, Reclaimed};
 use super::id::Half;
 use super::log::{Line, Log};
 use super::message::{self, Kept, Passing, Shelf};
-use super::network::{self, Networks, Socket, Source};
+use super::network::{self, Networks, PeerIdentity, Socket, Source};
 use super::post::{Post, Watch};
 use super::trim::{Trim, trim};
 use super::unsaid::{Abandoned, Flush, Losses};
@@ -74,6 +75,10 @@ pub(crate) struct State {
     /// Sockets that are to be closed once what they still have to say is written.
     pub(super) parting: BTreeMap<SocketId, Closed>,
     dials: Vec<(DialId, String)>,
+    /// Whether other nodes may have connections with this one. `None`: all may.
+    pub(super) authorize: Option<Authorize>,
+    /// About whom that is to be asked.
+    applicants: Vec<(SocketId, Applicant)>,
     /// The time that the clock task waits for.
     alarm: Option<Time>,
     /// When the hub wants to be called.
@@ -113,6 +118,8 @@ struct Entry {
     source: Source,
     /// Where it was dialled. `None`: it was accepted.
     dialled: Option<String>,
+    identity: Option<PeerIdentity>,
+    is_local: bool,
 }
 
 /// What the hub is to do about a declaration.
@@ -170,6 +177,23 @@ impl Guarded {
     }
 }
 
+impl State {
+    /// What the program may know of the node at the other end of this socket. One that is relayed has no socket here.
+    fn applicant(&self, socket: SocketId, life: Life) -> Applicant {
+        let peer = Peer(life);
+        match self.sockets.get(&socket) {
+            Some(Entry { peer: from, dialled, identity, is_local, .. }) => Applicant {
+                peer,
+                from: from.clone(),
+                dialled: dialled.clone(),
+                identity: identity.clone(),
+                is_local: *is_local,
+            },
+            None => Applicant { peer, from: "a relay".to_owned(), dialled: None, identity: None, is_local: false },
+        }
+    }
+}
+
 impl Driver {
     pub(crate) fn new(machine: Machine, networks: Networks, dial_max: Duration, hub: Hub, log: Log) -> Arc<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -198,6 +222,8 @@ impl Driver {
                     trim: Trim::default(),
                     parting: BTreeMap::new(),
                     dials: Vec::new(),
+                    authorize: None,
+                    applicants: Vec::new(),
                     alarm: None,
                     hub_alarm: None,
                     hub: Some(Box::new(hub)),
@@ -313,6 +339,11 @@ impl Driver {
                 state.dials.push((id, address));
                 self.bell.ring();
             }
+            Action::Authorize(socket, life) => {
+                let applicant = state.applicant(socket, life);
+                state.applicants.push((socket, applicant));
+                self.bell.ring();
+            }
             Action::Write(socket) => {
                 if let Some(entry) = state.sockets.get(&socket) {
                     entry.bell.ring();
@@ -419,7 +450,9 @@ impl Driver {
         dialled: Option<String>,
         why: &Closed,
     ) {
-        let stays_so = |refusal: &Refusal| matches!(refusal, Refusal::Version(_) | Refusal::Application(_));
+        let stays_so = |refusal: &Refusal| {
+            matches!(refusal, Refusal::Version(_) | Refusal::Application(_) | Refusal::Unauthorized)
+        };
         let event = match (dialled, why) {
             (Some(at), Closed::Refused(refusal)) if stays_so(refusal) => {
                 NodeEvent::Unwelcome { at, why: refusal.to_string() }
@@ -427,7 +460,9 @@ impl Driver {
             (Some(at), Closed::Garbage(why)) => {
                 NodeEvent::Unwelcome { at, why: format!("no node of dunlin answers: {why}") }
             }
-            (Some(at), Closed::Unproven(_)) => NodeEvent::Unwelcome { at, why: why.to_string() },
+            (Some(at), Closed::Unproven(_) | Closed::Unauthorized(_)) => {
+                NodeEvent::Unwelcome { at, why: why.to_string() }
+            }
             (_, Closed::Violation(node)) => {
                 let node = *node;
                 return self.with_hub(state, now, |hub, _| hub.came_from(node, source));
@@ -441,6 +476,9 @@ impl Driver {
                 from: peer,
                 why: format!("it speaks no protocol version from {oldest} to {newest}, as this node does"),
             },
+            (None, Closed::Refused(Refusal::Unauthorized)) => {
+                NodeEvent::Stranger { from: peer, why: "this node's program does not admit it".to_owned() }
+            }
             (None, Closed::Garbage(why)) => NodeEvent::Stranger { from: peer, why: why.clone() },
             (
                 None,
@@ -571,13 +609,14 @@ impl Driver {
         let id = SocketId(state.next_socket);
         state.next_socket += 1;
         let peer = socket.peer();
-        let source = socket.source();
+        let (source, identity, is_local) = (socket.source(), socket.identity(), socket.is_local());
         let is_trusted = state.trusted_sources.iter().any(|trusted| network::is_in(source, trusted));
         let source = if is_trusted { Source::Socket(id) } else { source };
         let bell = Arc::<Bell>::default();
         let carrier = Carrier::new(self.clone(), id, bell.clone(), socket);
         let post = Post::new(self.clone(), bell.clone(), carrier);
-        state.sockets.insert(id, Entry { bell, post: Arc::downgrade(&post), peer, source, dialled });
+        let post_of_it = Arc::downgrade(&post);
+        state.sockets.insert(id, Entry { bell, post: post_of_it, peer, source, dialled, identity, is_local });
         state.looks_at_memory(self.lately());
         world::spawn_own(post.serve(0));
         (id, source)
@@ -615,7 +654,7 @@ impl Driver {
             {
                 world::spawn_own(self.clone().last_words(abandoned));
             }
-            let (dials, garbage, lines) = self.with(|state, now| {
+            let (dials, applicants, garbage, lines) = self.with(|state, now| {
                 state.machine.tick(now);
                 state.use_resting(now);
                 let State { machine, late, .. } = &mut *state;
@@ -632,8 +671,10 @@ impl Driver {
                 // Nobody has to ring for what is looked at below.
                 state.alarm = Some(Time(0));
                 state.clearing += usize::from(!state.garbage.is_empty());
-                let State { dials, garbage, lines, .. } = state;
-                (std::mem::take(dials), std::mem::take(garbage), std::mem::take(lines))
+                let admits = state.authorize.clone();
+                let State { dials, applicants, garbage, lines, .. } = state;
+                let applicants = admits.map(|admits| (admits, std::mem::take(applicants)));
+                (std::mem::take(dials), applicants, std::mem::take(garbage), std::mem::take(lines))
             });
             let writes = !lines.is_empty();
             self.log.keep(lines);
@@ -659,6 +700,11 @@ impl Driver {
             let dials = if self.closing.load(Ordering::Acquire) { Vec::new() } else { dials };
             for (id, address) in dials {
                 world::spawn_own(self.clone().dial(id, address));
+            }
+            if let Some((admits, applicants)) = applicants {
+                for (socket, applicant) in applicants {
+                    world::spawn_own(admits.clone().decide(self.clone(), socket, applicant));
+                }
             }
             if self.closing.load(Ordering::Acquire) && self.locked().sockets.is_empty() {
                 return;

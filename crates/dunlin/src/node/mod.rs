@@ -142,6 +142,7 @@
 //! `hub/` knows names, `events.rs` tells what happens, `leaving.rs` and
 //! `ending.rs` end a node.
 
+mod applicant;
 mod bell;
 mod bridge;
 mod budget;
@@ -202,6 +203,7 @@ use dunlin_proto::id::Life;
 use dunlin_proto::wire::Face;
 use tokio::sync::mpsc::error::TrySendError;
 
+pub use applicant::Applicant;
 pub use builder::NodeBuilder;
 pub use codec::Encoding;
 use driver::Driver;

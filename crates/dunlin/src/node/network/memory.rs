@@ -47,6 +47,7 @@ impl Network for Memory {
                 peer: format!("memory:{address}"),
                 is_local: true,
                 host: None,
+                identity: None,
                 source: Source::Unknown,
             }) as Box<dyn Socket>)
         })
@@ -91,7 +92,8 @@ impl Listener for MemoryListener {
             let Some(stream) = self.dialled.recv().await else { return Err(io::ErrorKind::NotConnected.into()) };
             self.accepted += 1;
             let peer = format!("memory:{}#{}", self.name, self.accepted);
-            Ok(Box::new(Named { stream, peer, is_local: true, host: None, source: Source::Unknown }) as Box<dyn Socket>)
+            Ok(Box::new(Named { stream, peer, is_local: true, host: None, identity: None, source: Source::Unknown })
+                as Box<dyn Socket>)
         })
     }
 

@@ -124,11 +124,35 @@ pub trait Socket: AsyncRead + AsyncWrite + Send + Unpin {
         None
     }
 
+    /// What the network itself knows for certain of whoever is at the other end, for the node's
+    /// [`authorize`](crate::node::NodeBuilder::authorize). Default: nothing.
+    fn identity(&self) -> Option<PeerIdentity> {
+        None
+    }
+
     /// What a node counts the socket for, when one of its tables is full: see [`Source`]. Default: unknown, and
     /// all such sockets are one source.
     fn source(&self) -> Source {
         Source::Unknown
     }
+}
+
+/// What a network has verified of the other end of a socket, by its own means: not what that end says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PeerIdentity {
+    /// A process of this host, as the kernel says (`SO_PEERCRED`): of a unix socket.
+    Process {
+        /// The effective user of the process.
+        uid: u32,
+        /// Its effective group.
+        gid: u32,
+        /// Its number. `None`: the system does not tell.
+        pid: Option<i32>,
+    },
+    /// A name that the other end has proved, such as the subject of its certificate: of a network with keys of its
+    /// own, such as one over TLS.
+    Name(String),
 }
 
 /// Whether a socket's source is in this network. Of an IPv6 host the source has the first 64 bits: one that is trusted stands for all that have these.
@@ -336,6 +360,7 @@ struct Named<S> {
     peer: String,
     is_local: bool,
     host: Option<String>,
+    identity: Option<PeerIdentity>,
     source: Source,
 }
 
@@ -350,6 +375,10 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Socket for Named<S> {
 
     fn host(&self) -> Option<String> {
         self.host.clone()
+    }
+
+    fn identity(&self) -> Option<PeerIdentity> {
+        self.identity.clone()
     }
 
     fn source(&self) -> Source {

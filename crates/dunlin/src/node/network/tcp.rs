@@ -176,7 +176,14 @@ fn socket(stream: TcpStream, peer: SocketAddr) -> io::Result<Box<dyn Socket>> {
         IpAddr::V4(ip) => ip.to_string(),
         IpAddr::V6(ip) => format!("[{ip}]"),
     };
-    Ok(Box::new(Named { stream, peer: peer.to_string(), is_local, host: Some(host), source: Source::of(peer.ip()) }))
+    Ok(Box::new(Named {
+        stream,
+        peer: peer.to_string(),
+        is_local,
+        host: Some(host),
+        identity: None,
+        source: Source::of(peer.ip()),
+    }))
 }
 
 #[cfg(test)]
@@ -300,6 +307,7 @@ mod tests {
                     peer: String::new(),
                     is_local: true,
                     host: None,
+                    identity: None,
                     source: Source::Unknown,
                 }) as Box<dyn Socket>
             };

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::net::unix::UCred;
 use tokio::net::{UnixListener, UnixStream};
 
-use super::{BoxFuture, Listener, Named, Network, Socket, Source, explain};
+use super::{BoxFuture, Listener, Named, Network, PeerIdentity, Socket, Source, explain};
 
 /// Unix sockets: an address is the path of the socket's file.
 ///
@@ -30,11 +30,13 @@ impl Network for Unix {
             let stream = UnixStream::connect(address)
                 .await
                 .map_err(|error| explain(&error, format_args!("cannot connect to `unix:{address}`")))?;
+            let identity = stream.peer_cred().ok().as_ref().map(process);
             Ok(Box::new(Named {
                 stream,
                 peer: format!("unix:{address}"),
                 is_local: true,
                 host: host(),
+                identity,
                 source: Source::Unknown,
             }) as Box<dyn Socket>)
         })
@@ -77,13 +79,14 @@ impl Listener for Bound {
             let (stream, _) = self.listener.accept().await?;
             let peer = stream.peer_cred().ok();
             let source = peer.map_or(Source::Unknown, |peer| Source::User(peer.uid()));
-            let process = peer.as_ref().and_then(UCred::pid);
+            let identity = peer.as_ref().map(process);
+            let pid = peer.as_ref().and_then(UCred::pid);
             let path = self.file.path.display();
-            let peer = match process {
-                Some(process) => format!("unix:{path} (process {process})"),
+            let peer = match pid {
+                Some(pid) => format!("unix:{path} (process {pid})"),
                 None => format!("unix:{path}"),
             };
-            Ok(Box::new(Named { stream, peer, is_local: true, host: host(), source }) as Box<dyn Socket>)
+            Ok(Box::new(Named { stream, peer, is_local: true, host: host(), identity, source }) as Box<dyn Socket>)
         })
     }
 
@@ -202,6 +205,11 @@ fn suffixed(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
+/// What the kernel says of the process at the other end.
+fn process(peer: &UCred) -> PeerIdentity {
+    PeerIdentity::Process { uid: peer.uid(), gid: peer.gid(), pid: peer.pid() }
+}
+
 /// Where the other end may listen on TCP.
 fn host() -> Option<String> {
     Some("127.0.0.1".to_owned())
@@ -269,6 +277,20 @@ mod tests {
             let accepted = listener.accept().await.unwrap();
             assert_eq!(accepted.source(), Source::User(rustix::process::getuid().as_raw()));
             assert_eq!(dialled.source(), Source::Unknown);
+        });
+    }
+
+    #[test]
+    fn both_ends_know_the_process_at_the_other() {
+        let folder = Folder::new("identity");
+        crate::block_on(async {
+            let mut listener = Unix.listen(&folder.socket()).await.unwrap();
+            let dialled = Unix.dial(&folder.socket()).await.unwrap();
+            let accepted = listener.accept().await.unwrap();
+            let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+            let pid = i32::try_from(std::process::id()).ok();
+            let this = Some(PeerIdentity::Process { uid, gid, pid });
+            assert_eq!([accepted.identity(), dialled.identity()], [this.clone(), this]);
         });
     }
 

@@ -1,0 +1,71 @@
+//! Which nodes may have connections with this one: the program says so in each handshake.
+
+use std::fmt;
+use std::sync::Arc;
+
+use dunlin_proto::id::SocketId;
+
+use super::Peer;
+use super::codec::catch;
+use super::driver::Driver;
+use super::network::PeerIdentity;
+
+/// A node that this one is about to have a connection with: see [`NodeBuilder::authorize`](super::NodeBuilder::authorize).
+#[derive(Clone, Debug)]
+pub struct Applicant {
+    pub(super) peer: Peer,
+    pub(super) from: String,
+    pub(super) dialled: Option<String>,
+    pub(super) identity: Option<PeerIdentity>,
+    pub(super) is_local: bool,
+}
+
+impl Applicant {
+    /// The node. It has proved that this is its id before anything is said on the connection.
+    pub fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// What its socket says of it, for people to read: of TCP, the address that it comes from.
+    pub fn from(&self) -> &str {
+        &self.from
+    }
+
+    /// Where this node has dialled it. `None`: it has dialled this node.
+    pub fn dialled(&self) -> Option<&str> {
+        self.dialled.as_deref()
+    }
+
+    /// What the network has verified of it. `None`: nothing, as over TCP, in memory and through a relay.
+    pub fn identity(&self) -> Option<&PeerIdentity> {
+        self.identity.as_ref()
+    }
+
+    /// Whether it is on this host, or in this program, and not behind a relay.
+    pub fn is_local(&self) -> bool {
+        self.is_local
+    }
+}
+
+/// Whether the program admits a node.
+#[derive(Clone)]
+pub(super) struct Authorize(Arc<dyn Fn(&Applicant) -> bool + Send + Sync>);
+
+impl Authorize {
+    pub(super) fn new(admits: impl Fn(&Applicant) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(admits))
+    }
+
+    /// In a task of its own: it is code of users.
+    pub(super) async fn decide(self, driver: Arc<Driver>, socket: SocketId, applicant: Applicant) {
+        // One that panics has not said yes.
+        let is_admitted = catch(|| (self.0)(&applicant)).unwrap_or(false);
+        driver.with(|state, now| state.machine.authorized(now, socket, is_admitted));
+    }
+}
+
+impl fmt::Debug for Authorize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Authorize")
+    }
+}

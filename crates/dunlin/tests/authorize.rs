@@ -1,0 +1,123 @@
+//! A program says which nodes may have connections with its own.
+#![cfg(feature = "net")]
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use dunlin::node::network::PeerIdentity;
+use dunlin::node::{Applicant, NodeBuilder, NodeEvent};
+use dunlin::prelude::*;
+
+fn builder(application: &str, scheme: &str) -> NodeBuilder {
+    let names = format!("{scheme}names-of-{application}");
+    Node::builder().app(application).no_config().names(&names)
+}
+
+/// The next that `f` wants.
+async fn next<R>(events: &mut Receiver<NodeEvent>, mut f: impl FnMut(NodeEvent) -> Option<R>) -> Result<R> {
+    loop {
+        if let Some(wanted) = f(events.recv().await?) {
+            return Ok(wanted);
+        }
+    }
+}
+
+/// One value from the second to the first.
+async fn meets(here: &Node, there: &Node) -> Result<u8> {
+    let (mut rx, mut tx) = (here.receiver::<u8>("krill").await?, there.sender::<u8>("krill").await?);
+    let (sent, got) = par!(tx.send(7), rx.recv());
+    sent?;
+    Ok(got?)
+}
+
+#[test]
+fn a_node_that_is_not_admitted_is_told_so_until_it_is() -> Result<()> {
+    dunlin::block_on(async {
+        let admits = Arc::new(AtomicBool::new(false));
+        let asked = admits.clone();
+        let serves = builder("refuses", "memory:").listen("memory:");
+        let here = serves.authorize(move |_| asked.load(Ordering::SeqCst)).join().await?;
+        here.receiver::<u8>("somebody serves the names").await?;
+        let mut events = here.events();
+        let there = builder("refuses", "memory:").listen("memory:").join().await?;
+        let mut told = there.events();
+        let why = next(&mut told, |event| match event {
+            NodeEvent::Unwelcome { why, .. } => Some(why),
+            _ => None,
+        });
+        assert_eq!(why.await?, "it does not admit this node");
+        let why = next(&mut events, |event| match event {
+            NodeEvent::Stranger { why, .. } => Some(why),
+            _ => None,
+        });
+        assert_eq!(why.await?, "this node's program does not admit it");
+        assert_eq!(here.peers().len(), 0, "it has a connection");
+        admits.store(true, Ordering::SeqCst);
+        assert_eq!(meets(&here, &there).await?, 7);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_node_that_was_dialled_has_to_be_admitted_too() -> Result<()> {
+    dunlin::block_on(async {
+        let _here = builder("dials", "memory:").listen("memory:").join().await?;
+        let seen = Arc::new(Mutex::new(Vec::<Applicant>::new()));
+        let applicants = seen.clone();
+        let looks = builder("dials", "memory:").listen("memory:").authorize(move |applicant| {
+            applicants.lock().unwrap().push(applicant.clone());
+            false
+        });
+        let there = looks.join().await?;
+        let mut told = there.events();
+        let unwelcome = next(&mut told, |event| match event {
+            NodeEvent::Unwelcome { at, why } if why.starts_with("this node does not admit node") => Some(at),
+            _ => None,
+        });
+        assert_eq!(unwelcome.await?, "memory:names-of-dials");
+        let seen = seen.lock().unwrap();
+        assert_eq!((seen[0].dialled(), seen[0].is_local()), (Some("memory:names-of-dials"), true));
+        assert_eq!(seen[0].identity(), None);
+        Ok(())
+    })
+}
+
+#[cfg(unix)]
+#[test]
+fn over_a_unix_socket_the_kernel_says_who_it_is() -> Result<()> {
+    dunlin::block_on(async {
+        let folder = std::env::temp_dir().join(format!("dunlin-authorize-{}", std::process::id()));
+        std::fs::create_dir_all(&folder)?;
+        let scheme = format!("unix:{}/", folder.display());
+        let own = rustix::process::getuid().as_raw();
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = count.clone();
+        let same_user = move |applicant: &Applicant| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            matches!(applicant.identity(), Some(PeerIdentity::Process { uid, .. }) if *uid == own)
+        };
+        let here = builder("own", &scheme).listen(&format!("{scheme}here")).authorize(same_user.clone()).join().await?;
+        let there = builder("own", &scheme).listen(&format!("{scheme}there")).authorize(same_user).join().await?;
+        assert_eq!(meets(&here, &there).await?, 7);
+        assert!(count.load(Ordering::SeqCst) >= 2, "each is asked about the other");
+        drop((here.leave().await, there.leave().await));
+        std::fs::remove_dir_all(folder)?;
+        Ok(())
+    })
+}
+
+#[test]
+fn what_panics_has_not_admitted_and_the_node_lives() -> Result<()> {
+    dunlin::block_on(async {
+        let panics = Arc::new(AtomicBool::new(true));
+        let asked = panics.clone();
+        let serves = builder("panics", "memory:").listen("memory:");
+        let here = serves.authorize(move |_| !asked.load(Ordering::SeqCst) || panic!("no krill")).join().await?;
+        here.receiver::<u8>("somebody serves the names").await?;
+        let there = builder("panics", "memory:").listen("memory:").join().await?;
+        next(&mut there.events(), |event| matches!(event, NodeEvent::Unwelcome { .. }).then_some(())).await?;
+        panics.store(false, Ordering::SeqCst);
+        assert_eq!(meets(&here, &there).await?, 7);
+        Ok(())
+    })
+}
