@@ -65,9 +65,30 @@ fn not_over_a_link(feature: Feature, kind: &Kind) -> Option<&'static str> {
 }
 
 /// Two links, and a wire between them that a law's seed cuts.
-#[derive(Default)]
 pub struct Linked {
     world: RefCell<Option<Rc<World>>>,
+    /// The wire carries so many bytes at once at most.
+    piece_max: u64,
+}
+
+impl Default for Linked {
+    fn default() -> Self {
+        Self::in_pieces(200)
+    }
+}
+
+impl Linked {
+    /// Whose wire carries fewer than so many bytes at once. Of values that take very many pieces none comes through
+    /// between two cuts.
+    pub fn in_pieces(piece_max: u64) -> Self {
+        Self { world: RefCell::default(), piece_max }
+    }
+
+    /// How many halves of channels each link has.
+    pub fn halves(&self) -> [usize; 2] {
+        let world = self.world.borrow();
+        world.as_ref().map_or([0, 0], |world| world.links.each_ref().map(Connection::halves))
+    }
 }
 
 struct World {
@@ -88,6 +109,7 @@ impl Transport for Linked {
         let mut cable = Cable {
             sides: [links[0].by_hand(), links[1].by_hand()],
             ways: Default::default(),
+            piece_max: self.piece_max,
             now: Duration::ZERO,
             random: Random::new(seed),
         };
@@ -130,6 +152,7 @@ struct Cable {
     sides: [Side; 2],
     /// What is on its way from each of them.
     ways: [VecDeque<u8>; 2],
+    piece_max: u64,
     now: Duration,
     random: Random,
 }
@@ -152,7 +175,7 @@ impl Cable {
             return Poll::Pending;
         }
         let from = self.random.below(2) as usize;
-        let length = self.ways[from].len().min(self.random.below(200) as usize);
+        let length = self.ways[from].len().min(self.random.below(self.piece_max) as usize);
         let bytes: Vec<u8> = self.ways[from].drain(..length).collect();
         self.sides[1 - from].input(self.now, &bytes).expect("the other side keeps to the protocol");
         Poll::Pending

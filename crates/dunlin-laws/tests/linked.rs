@@ -26,6 +26,9 @@ fn two_links_whose_wire_is_cut() {
 /// A number of its own, and some bytes beside it.
 type Message = (u64, Vec<u8>);
 
+/// Such a value goes in several frames.
+const LARGE: usize = 150_000;
+
 /// What one seed's processes have sent and received, in order, on each channel.
 #[derive(Default)]
 struct Ledger {
@@ -42,7 +45,8 @@ async fn process(rig: Rc<Seeded>, mut tx: Sender<Message>, mut rx: Receiver<Mess
     for _ in 0..12 {
         if slot.is_none() {
             number += 1;
-            slot = Some((number, vec![0; [0, 10, 1500][rig.below(3) as usize]]));
+            let size = if rig.large && rig.below(4) == 0 { LARGE } else { [0, 10, 1500][rig.below(3) as usize] };
+            slot = Some((number, vec![0; size]));
         }
         let polls = rig.below(30) + 1;
         let got = match rig.below(8) {
@@ -107,25 +111,31 @@ async fn settle(tx: &mut Sender<Message>, slot: &mut Option<Message>, ledger: &S
 }
 
 /// Draws of a run, beside the rig's own.
-struct Seeded(RefCell<Random>);
+struct Seeded {
+    random: RefCell<Random>,
+    /// Some values are.
+    large: bool,
+}
 
 impl Seeded {
     fn below(&self, n: u64) -> u64 {
-        self.0.borrow_mut().below(n)
+        self.random.borrow_mut().below(n)
     }
 }
 
 /// Random programs of two processes over two links whose wire is cut: each value whose send was `Ok` is
-/// received once, and in order, and no other one. `DUNLIN_PROGRAMS=100000` runs that many.
+/// received once, and in order, and no other one; and no half of a channel is left. `DUNLIN_PROGRAMS=100000` runs that many.
 #[test]
 fn random_programs_lose_and_double_nothing() {
     let number = |name: &str| std::env::var(name).ok().map(|n| n.parse::<u64>().expect("a number"));
     let first = number("DUNLIN_SEED").unwrap_or(0);
     let count = number("DUNLIN_PROGRAMS").unwrap_or(300);
     for seed in first..first + count {
-        let (transport, rig) = (Linked::default(), Rig::new(seed));
+        let large = seed % 3 == 0;
+        let transport = if large { Linked::in_pieces(40_000) } else { Linked::default() };
+        let rig = Rig::new(seed);
         transport.begin(&rig, seed);
-        let seeded = Rc::new(Seeded(RefCell::new(Random::new(seed ^ 0xd0_0d))));
+        let seeded = Rc::new(Seeded { random: RefCell::new(Random::new(seed ^ 0xd0_0d)), large });
         let policy = [Policy::default(), fifo(1), fifo(3), unbounded()][(seed % 4) as usize].clone();
         let [one, two] = [(); 2].map(|()| transport.channel(policy.clone(), &mut |_| {}));
         let ledgers: [Shelf; 2] = Default::default();
@@ -135,6 +145,7 @@ fn random_programs_lose_and_double_nothing() {
         let second = rig.spawn(process(seeded, two.0, one.1, b.clone(), a.clone()));
         rig.settle();
         assert!(first.is_done() && second.is_done(), "seed {seed}: a process waits for ever");
+        assert_eq!(transport.halves(), [0, 0], "seed {seed}: halves are left");
         transport.end();
         for ledger in &ledgers {
             let ledger = ledger.borrow();
