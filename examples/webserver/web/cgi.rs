@@ -23,6 +23,23 @@ pub(crate) struct CgiHead {
     pub(crate) status: Status,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) length: Option<u64>,
+    /// A target of this server: its response is that of the program (RFC 3875, 6.2.2).
+    pub(crate) local: Option<String>,
+}
+
+/// What a program leads to.
+pub(crate) enum Outcome {
+    Sent(Sent),
+    /// The program has not written the response: this one is to be sent. The flag keeps the connection.
+    Instead(Answer, bool),
+    /// The response of this target is to be sent.
+    Local(String),
+}
+
+impl Outcome {
+    fn error(status: Status, keep_alive: bool) -> Self {
+        Self::Instead(Answer::error(status), keep_alive)
+    }
 }
 
 /// A program counts as running until this is dropped.
@@ -43,13 +60,13 @@ impl Drop for Slot {
 }
 
 /// Runs the program of a request and sends what it writes.
-pub(crate) async fn answer(client: &mut Client, request: &Request) -> io::Result<Sent> {
+pub(crate) async fn answer(client: &mut Client, request: &Request) -> io::Result<Outcome> {
     let Some(_slot) = Slot::take(&client.site) else {
-        return client.send(request, Answer::error(Status::ServiceUnavailable), false).await;
+        return Ok(Outcome::error(Status::ServiceUnavailable, false));
     };
     let body = match client.read_body(request).await? {
         Ok(body) => body,
-        Err(status) => return client.send(request, Answer::error(status), false).await,
+        Err(status) => return Ok(Outcome::error(status, false)),
     };
     let started = match command(client, request, &body) {
         Some(command) => start(command, body).await,
@@ -57,7 +74,7 @@ pub(crate) async fn answer(client: &mut Client, request: &Request) -> io::Result
     };
     let mut program = match started {
         Ok(program) => program,
-        Err(status) => return client.send(request, Answer::error(status), request.keep_alive).await,
+        Err(status) => return Ok(Outcome::error(status, request.keep_alive)),
     };
     let begin = Instant::now();
     let mut output = Vec::new();
@@ -68,9 +85,29 @@ pub(crate) async fn answer(client: &mut Client, request: &Request) -> io::Result
     };
     let cgi = match read {
         Ok(cgi) => cgi,
-        Err(status) => return client.send(request, Answer::error(status), request.keep_alive).await,
+        Err(status) => return Ok(Outcome::error(status, request.keep_alive)),
     };
-    send(client, request, program, cgi, output, begin + client.site.limits.cgi).await
+    let deadline = begin + client.site.limits.cgi;
+    if let Some(target) = cgi.local {
+        return Ok(match run_to_its_end(program, deadline).await {
+            Ok(()) => Outcome::Local(target),
+            Err(status) => Outcome::error(status, request.keep_alive),
+        });
+    }
+    send(client, request, program, cgi, output, deadline).await.map(Outcome::Sent)
+}
+
+/// Lets a program end that has more to do than to write a head. Its output is discarded.
+async fn run_to_its_end(mut program: Program, deadline: Instant) -> Result<(), Status> {
+    let left = || deadline.saturating_duration_since(Instant::now());
+    let status = |error: io::Error| match error.kind() {
+        io::ErrorKind::TimedOut => Status::GatewayTimeout,
+        _ => Status::BadGateway,
+    };
+    let stdout = program.stdout.as_mut().ok_or(Status::InternalServerError)?;
+    while !stdout.read(16 << 10).within(left()).await.map_err(status)?.is_empty() {}
+    let end = program.exit().within(left()).await.map_err(status)?;
+    if end.is_success() { Ok(()) } else { Err(Status::BadGateway) }
 }
 
 /// The command of a request; `None` if its path names no program.
@@ -219,8 +256,8 @@ fn head_end(output: &[u8]) -> Option<usize> {
 /// Reads the head that a program has written, with its empty line. `None` if it is malformed.
 pub(crate) fn parse_head(head: &[u8]) -> Option<CgiHead> {
     let text = std::str::from_utf8(head).ok()?;
-    let mut cgi = CgiHead { status: Status::Ok, headers: Vec::new(), length: None };
-    let (mut has_status, mut says_something) = (false, false);
+    let mut cgi = CgiHead { status: Status::Ok, headers: Vec::new(), length: None, local: None };
+    let (mut has_status, mut says_something, mut location) = (false, false, None);
     for line in text.lines().take_while(|line| !line.is_empty()) {
         let (name, value) = line.split_once(':')?;
         let value = value.trim();
@@ -240,16 +277,42 @@ pub(crate) fn parse_head(head: &[u8]) -> Option<CgiHead> {
             "content-length" => return None,
             // These are the server's.
             "connection" | "transfer-encoding" | "keep-alive" | "date" | "server" => {}
+            "location" if location.is_some() => return None,
+            "location" => {
+                says_something = true;
+                location = Some(value.to_owned());
+            }
             other => {
-                says_something |= matches!(other, "content-type" | "location");
+                says_something |= other == "content-type";
                 cgi.headers.push((name.to_owned(), value.to_owned()));
             }
         }
     }
-    if !has_status && cgi.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("location")) {
-        cgi.status = Status::Found;
+    match location {
+        // A fragment would be lost: the client does not learn of the target.
+        Some(target) if !has_status && target.starts_with('/') => {
+            cgi.local = Some(target).filter(|target| !target.contains('#'));
+            cgi.local.as_ref()?;
+        }
+        Some(target) => {
+            if !has_status {
+                cgi.status = is_absolute(&target).then_some(Status::Found)?;
+            }
+            cgi.headers.push(("Location".to_owned(), target));
+        }
+        None => {}
     }
     says_something.then_some(cgi)
+}
+
+/// Whether a URI begins with its scheme.
+fn is_absolute(uri: &str) -> bool {
+    uri.split_once(':').is_some_and(|(scheme, rest)| {
+        let is_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+        scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            && scheme.bytes().all(is_scheme)
+            && !rest.is_empty()
+    })
 }
 
 /// Sends what the program writes: with the length that it gave, else in chunks, else until it ends.

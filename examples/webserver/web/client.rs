@@ -29,7 +29,14 @@ pub(crate) struct Client {
 /// Why there is no request.
 pub(crate) enum NoRequest {
     Ended,
-    Refused(Status),
+    /// With the line for the log.
+    Refused(Status, String),
+}
+
+impl NoRequest {
+    fn refused(status: Status) -> Self {
+        Self::Refused(status, "-".to_owned())
+    }
 }
 
 /// What was sent of a response.
@@ -72,8 +79,8 @@ impl Client {
                     return Ok(std::mem::replace(&mut self.buffer, rest));
                 }
                 Ok(None) if self.buffer.len() <= limits.head_max => {}
-                Ok(_) => return Err(NoRequest::Refused(Status::HeadTooLarge)),
-                Err(status) => return Err(NoRequest::Refused(status)),
+                Ok(_) => return Err(NoRequest::refused(Status::HeadTooLarge)),
+                Err(status) => return Err(NoRequest::refused(status)),
             }
             let is_idle = self.buffer.is_empty();
             if is_idle {
@@ -93,7 +100,7 @@ impl Client {
             match piece {
                 Ok(piece) if !piece.is_empty() => self.buffer.extend_from_slice(&piece),
                 Err(error) if error.kind() == io::ErrorKind::TimedOut && !is_idle => {
-                    return Err(NoRequest::Refused(Status::RequestTimeout));
+                    return Err(NoRequest::refused(Status::RequestTimeout));
                 }
                 _ => return Err(NoRequest::Ended),
             }

@@ -3,48 +3,132 @@
 use std::io;
 
 use super::answer::Answer;
-use super::cgi;
+use super::cgi::{self, Outcome};
 use super::client::{Client, NoRequest, Sent};
 use super::file::Found;
 use super::request::{self, Framing, Method, Request};
+use super::site::Site;
 use super::status::Status;
+
+/// A request, and what is to be done for it next.
+pub(crate) struct Turn {
+    request: Request,
+    pub(crate) next: Next,
+    /// For the log: a program may lead to another request.
+    pub(crate) line: String,
+    redirects: usize,
+}
+
+pub(crate) enum Next {
+    File,
+    Program,
+    /// To send this. The flag keeps the connection.
+    Answer(Answer, bool),
+}
+
+/// What becomes of a connection after a request.
+pub(crate) enum Then {
+    NextRequest,
+    Close,
+    /// The client has left.
+    Drop,
+}
 
 /// Serves requests until the client, a deadline or the server ends the connection.
 pub(crate) async fn serve(mut client: Client) {
     loop {
-        let head = match client.read_head().await {
-            Ok(head) => head,
+        let mut turn = match read(&mut client).await {
+            Ok(turn) => turn,
             Err(NoRequest::Ended) => return,
-            Err(NoRequest::Refused(status)) => return client.refuse("-", status).await,
-        };
-        let request = match request::parse(&head) {
-            Ok(request) => request,
-            Err(status) => {
-                let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
-                return client.refuse(&String::from_utf8_lossy(line), status).await;
-            }
+            Err(NoRequest::Refused(status, line)) => return Box::pin(client.refuse(&line, status)).await,
         };
         // Apart, so that an idle connection has no room for it.
-        match Box::pin(answer(&mut client, &request)).await {
-            Ok(sent) => {
-                client.note(&format!("{} {}", request.method.name(), request.target), &sent);
-                if !sent.goes_on {
-                    return client.close().await;
-                }
+        let sent = Box::pin(turn.all(&mut client)).await;
+        match turn.end(&mut client, sent) {
+            Then::NextRequest => {}
+            Then::Close => return client.close().await,
+            Then::Drop => return,
+        }
+    }
+}
+
+/// Reads the next request.
+pub(crate) async fn read(client: &mut Client) -> Result<Box<Turn>, NoRequest> {
+    let head = client.read_head().await?;
+    match request::parse(&head) {
+        Ok(request) => Ok(Box::new(Turn::new(&client.site, request))),
+        Err(status) => {
+            let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
+            Err(NoRequest::Refused(status, String::from_utf8_lossy(line).into_owned()))
+        }
+    }
+}
+
+impl Turn {
+    fn new(site: &Site, request: Request) -> Self {
+        let line = format!("{} {}", request.method.name(), request.target);
+        Self { next: Next::of(site, &request), request, line, redirects: 0 }
+    }
+
+    async fn all(&mut self, client: &mut Client) -> io::Result<Sent> {
+        loop {
+            if let Some(sent) = self.step(client).await? {
+                return Ok(sent);
             }
-            // The client has left.
+        }
+    }
+
+    /// Notes what was sent.
+    pub(crate) fn end(&self, client: &mut Client, sent: io::Result<Sent>) -> Then {
+        match sent {
+            Ok(sent) => {
+                client.note(&self.line, &sent);
+                if sent.goes_on { Then::NextRequest } else { Then::Close }
+            }
             Err(_) => {
                 client.site.stats.cut.add(1);
-                return;
+                Then::Drop
+            }
+        }
+    }
+
+    /// Does what is next. `None`: there is more to do.
+    pub(crate) async fn step(&mut self, client: &mut Client) -> io::Result<Option<Sent>> {
+        match std::mem::replace(&mut self.next, Next::File) {
+            Next::File => file(client, &self.request).await.map(Some),
+            Next::Answer(answer, keep_alive) => client.send(&self.request, answer, keep_alive).await.map(Some),
+            Next::Program => {
+                self.next = match cgi::answer(client, &self.request).await? {
+                    Outcome::Sent(sent) => return Ok(Some(sent)),
+                    Outcome::Instead(answer, keep_alive) => Next::Answer(answer, keep_alive),
+                    Outcome::Local(target) => self.redirected(&client.site, &target),
+                };
+                Ok(None)
             }
         }
     }
 }
 
-async fn answer(client: &mut Client, request: &Request) -> io::Result<Sent> {
-    if client.site.is_cgi(&request.path) {
-        return cgi::answer(client, request).await;
+impl Turn {
+    fn redirected(&mut self, site: &Site, target: &str) -> Next {
+        match self.request.redirected(target) {
+            Ok(request) if self.redirects < site.limits.cgi_redirects_max => {
+                self.redirects += 1;
+                self.request = request;
+                Next::of(site, &self.request)
+            }
+            _ => Next::Answer(Answer::error(Status::BadGateway), self.request.keep_alive),
+        }
     }
+}
+
+impl Next {
+    fn of(site: &Site, request: &Request) -> Self {
+        if site.is_cgi(&request.path) { Self::Program } else { Self::File }
+    }
+}
+
+async fn file(client: &mut Client, request: &Request) -> io::Result<Sent> {
     let answer = if request.method == Method::Post {
         Answer::error(Status::MethodNotAllowed)
     } else if request.path == "/stats.html" {

@@ -15,6 +15,8 @@ pub(crate) struct Limits {
     pub(crate) body_memory_max: usize,
     /// CGI programs at once; another request gets 503.
     pub(crate) cgi_max: usize,
+    /// Redirections to this server itself that CGI programs may give for one request.
+    pub(crate) cgi_redirects_max: usize,
     /// Bytes of the head that a CGI program writes.
     pub(crate) cgi_head_max: usize,
     /// From the first byte of a request to the end of its head: then 408.
@@ -39,6 +41,7 @@ impl Default for Limits {
             body_max: 64 << 20,
             body_memory_max: 1 << 20,
             cgi_max: 32,
+            cgi_redirects_max: 10,
             cgi_head_max: 16 << 10,
             head: Duration::from_secs(10),
             idle: Duration::from_secs(75),

@@ -45,6 +45,24 @@ impl Method {
 }
 
 impl Request {
+    /// The request whose response a CGI program gives as its own: of the same client, without a body.
+    pub(crate) fn redirected(&self, target: &str) -> Result<Self, Status> {
+        let (path, query) = split_target(target)?;
+        let of_the_body = ["content-length", "content-type", "transfer-encoding", "expect"];
+        let headers =
+            self.headers.iter().filter(|(name, _)| !of_the_body.iter().any(|own| name.eq_ignore_ascii_case(own)));
+        Ok(Self {
+            method: if self.method == Method::Head { Method::Head } else { Method::Get },
+            target: target.to_owned(),
+            path,
+            query,
+            body: Framing::Length(0),
+            expects_continue: false,
+            headers: headers.cloned().collect(),
+            ..*self
+        })
+    }
+
     /// The value of a header that came once.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut values = self.headers.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name));

@@ -103,11 +103,10 @@ fn continue_is_said_before_the_body_is_read() {
 }
 
 #[test]
-fn status_location_and_length_of_a_program_are_its_response() {
+fn status_and_length_of_a_program_are_its_response() {
     with_server(
         |scratch| {
             scratch.program("teapot", "printf 'Status: 418 Teapot\\r\\nContent-Type: a/b\\r\\n\\r\\nshort'");
-            scratch.program("found", "printf 'Location: /elsewhere\\n\\n'");
             scratch.program("length", "printf 'Content-Type: a/b\\nContent-Length: 5\\n\\nkrill and more'");
             scratch.program("nothing", "printf 'Status: 204\\n\\n'");
         },
@@ -115,8 +114,6 @@ fn status_location_and_length_of_a_program_are_its_response() {
             let mut client = site.client().await;
             let teapot = client.get("/cgi-bin/teapot").await;
             assert_eq!((teapot.status, teapot.text()), (418, "short"));
-            let found = client.get("/cgi-bin/found").await;
-            assert_eq!((found.status, found.header("Location")), (302, Some("/elsewhere")));
             let length = client.get("/cgi-bin/length").await;
             assert_eq!((length.text(), length.header("Transfer-Encoding")), ("krill", None));
             assert_eq!(client.get("/cgi-bin/nothing").await.status, 204);
@@ -125,6 +122,113 @@ fn status_location_and_length_of_a_program_are_its_response() {
             client.send("GET /cgi-bin/teapot HTTP/1.0\r\n\r\n").await;
             let old = client.response(false).await.unwrap();
             assert_eq!((old.text(), old.header("Transfer-Encoding")), ("short", None), "1.0 knows no chunks");
+        },
+    );
+}
+
+/// RFC 3875, 6.2.2: the client does not learn of it.
+#[test]
+fn location_that_is_a_path_is_answered_in_place() {
+    with_server(
+        |scratch| {
+            scratch.file("x y", "krill");
+            scratch.program("file", "cat >&2; echo 'Location: /x%20y?a=b'; echo");
+            scratch.program("env", "printf 'Content-Type: a/b\\n\\n'; env; cat");
+            scratch
+                .program("program", "printf 'Location: /cgi-bin/env/info?a=b\\nX: y\\n\\n'; echo nothing reads this");
+            scratch.program("stats", "printf 'Location: /stats.html\\n\\n'");
+            scratch.program("missing", "printf 'Location: /none\\n\\n'");
+        },
+        |site| async move {
+            let mut client = site.client().await;
+            let file = client.get("/cgi-bin/file").await;
+            assert_eq!((file.status, file.text(), file.header("Location")), (200, "krill", None));
+            client.send("POST /cgi-bin/file HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nsquid").await;
+            assert_eq!(client.response(false).await.unwrap().text(), "krill", "it is a GET");
+            let head = client.request("HEAD /cgi-bin/file", "").await;
+            assert_eq!((head.status, head.header("Content-Length")), (200, Some("5")));
+            let part = client.request("GET /cgi-bin/file", "Range: bytes=1-2\r\n").await;
+            assert_eq!((part.status, part.text()), (206, "ri"));
+            let body = "POST /cgi-bin/program HTTP/1.1\r\nHost: h\r\nX-Y: z\r\nContent-Type: c/d\r\nContent-Length: 5\r\n\r\nsquid";
+            client.send(body).await;
+            let program = client.response(false).await.unwrap();
+            assert_eq!((program.status, program.header("X")), (200, None));
+            for expected in ["REQUEST_METHOD=GET", "PATH_INFO=/info", "QUERY_STRING=a=b", "HTTP_X_Y=z"] {
+                assert!(program.text().lines().any(|line| line == expected), "{expected}: {}", program.text());
+            }
+            for other in ["CONTENT_LENGTH", "CONTENT_TYPE", "squid"] {
+                assert!(!program.text().contains(other), "{other}: {}", program.text());
+            }
+            assert!(client.get("/cgi-bin/stats").await.text().contains("CGI programs now</td><td>0<"), "it has ended");
+            assert_eq!(client.get("/cgi-bin/missing").await.status, 404);
+        },
+    );
+}
+
+/// RFC 3875, 6.2.3 and 6.2.4.
+#[test]
+fn location_that_is_a_uri_is_for_the_client() {
+    with_server(
+        |scratch| {
+            scratch.program("found", "printf 'Location: http://elsewhere/x#y\\n\\n'");
+            scratch.program("page", "printf 'Status: 307 x\\nLocation: http://e/\\nContent-Type: a/b\\n\\nkrill'");
+            scratch.program("made", "printf 'Status: 201\\nLocation: /made/7\\n\\n'");
+        },
+        |site| async move {
+            let mut client = site.client().await;
+            let found = client.get("/cgi-bin/found").await;
+            assert_eq!((found.status, found.header("Location"), found.text()), (302, Some("http://elsewhere/x#y"), ""));
+            let page = client.get("/cgi-bin/page").await;
+            assert_eq!((page.status, page.header("Location"), page.text()), (307, Some("http://e/"), "krill"));
+            let made = client.get("/cgi-bin/made").await;
+            assert_eq!(
+                (made.status, made.header("Location")),
+                (201, Some("/made/7")),
+                "with a status it is no redirection"
+            );
+        },
+    );
+}
+
+#[test]
+fn location_that_leads_nowhere_is_a_bad_gateway() {
+    with_limits(
+        Limits { cgi_redirects_max: 3, ..patient() },
+        |scratch| {
+            scratch.file("x", "krill");
+            scratch.program("loop", "printf 'Location: /cgi-bin/loop\\n\\n'; echo >> ../loops");
+            scratch.program("up", "printf 'Location: /../secret\\n\\n'");
+            scratch.program("crash", "printf 'Location: /x\\n\\n'; exit 1");
+            for (number, steps) in ["/x", "/cgi-bin/0", "/cgi-bin/1", "/cgi-bin/2"].into_iter().enumerate() {
+                scratch.program(&number.to_string(), &format!("printf 'Location: {steps}\\n\\n'"));
+            }
+        },
+        |site| async move {
+            let mut client = site.client().await;
+            for name in ["loop", "up", "crash", "3"] {
+                assert_eq!(client.get(&format!("/cgi-bin/{name}")).await.status, 502, "{name}");
+            }
+            let loops = std::fs::read_to_string(site.root().parent().unwrap().join("loops")).unwrap();
+            assert_eq!(loops.lines().count(), 4);
+            assert_eq!(client.get("/cgi-bin/2").await.text(), "krill", "as many as are allowed");
+        },
+    );
+}
+
+/// What it still does, it does before its response is another one.
+#[test]
+fn program_with_a_location_runs_to_its_end_or_its_deadline() {
+    with_limits(
+        Limits { cgi: Duration::from_millis(300), ..patient() },
+        |scratch| {
+            scratch.program("stays", "printf 'Location: /x\\n\\n'; sleep 1000");
+            scratch.program("floods", "printf 'Location: /x\\n\\n'; exec cat /dev/zero");
+        },
+        |site| async move {
+            for name in ["stays", "floods"] {
+                assert_eq!(site.client().await.get(&format!("/cgi-bin/{name}")).await.status, 504, "{name}");
+            }
+            until_none_runs(&site).await;
         },
     );
 }
@@ -281,9 +385,21 @@ fn head_of_a_program_is_read_or_refused() {
     let cgi = parse_head(b"content-TYPE: a/b\r\nX-Y:z \r\nConnection: close\r\nContent-Length: 7\r\n\r\n").unwrap();
     assert_eq!((cgi.status, cgi.length), (Status::Ok, Some(7)));
     assert_eq!(cgi.headers, [("content-TYPE".to_owned(), "a/b".to_owned()), ("X-Y".to_owned(), "z".to_owned())]);
-    for bad in
-        ["", "\n", "a/b\n\n", ": x\n\n", "a b: c\n\n", "Content-Type: a\nContent-Length: -1\n\n", "Status: x\n\n"]
-    {
+    for bad in [
+        "",
+        "\n",
+        "Location: krill\n\n",
+        "Location: :x\n\n",
+        "Location: 1:x\n\n",
+        "Location: /a#b\n\n",
+        "Location: \n\n",
+        "Location: /a\nLocation: /b\n\n",
+        "a/b\n\n",
+        ": x\n\n",
+        "a b: c\n\n",
+        "Content-Type: a\nContent-Length: -1\n\n",
+        "Status: x\n\n",
+    ] {
         assert_eq!(parse_head(bad.as_bytes()), None, "{bad:?}");
     }
 }
