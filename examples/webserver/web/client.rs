@@ -1,6 +1,7 @@
 //! A client of the server: its connection, and what is read from it and written to it.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use dunlin::Instant;
@@ -9,8 +10,10 @@ use dunlin::prelude::*;
 
 use super::answer::{After, Answer, Piece, head};
 use super::body::{self, Body};
+use super::file::Opened;
 use super::log::Log;
 use super::request::{self, Framing, Method, Request};
+use super::sendfile;
 use super::site::Site;
 use super::status::Status;
 
@@ -129,29 +132,50 @@ impl Client {
                     sent += bytes.len() as u64;
                     out.extend_from_slice(&bytes);
                 }
-                Piece::File(file, mut range) => {
-                    while !range.is_empty() {
-                        let piece = file.read(&range).await?;
-                        if piece.is_empty() {
-                            // It was promised: only the end of the connection tells the client.
-                            self.write(out.into()).await?;
-                            self.site.stats.cut.add(1);
-                            return Ok((sent, false));
-                        }
-                        range.start += piece.len() as u64;
-                        sent += piece.len() as u64;
-                        if out.is_empty() {
-                            self.write(piece).await?;
-                        } else {
-                            out.extend_from_slice(&piece);
-                            self.write(std::mem::take(&mut out).into()).await?;
-                        }
+                Piece::File(file, range) => {
+                    let length = range.end - range.start;
+                    let got = self.send_file(&mut out, &file, range).await?;
+                    sent += got;
+                    if got < length {
+                        // It was promised: only the end of the connection tells the client.
+                        self.write(out.into()).await?;
+                        self.site.stats.cut.add(1);
+                        return Ok((sent, false));
                     }
                 }
             }
         }
         self.write(out.into()).await?;
         Ok((sent, true))
+    }
+
+    /// Sends what is in `out`, and then a part of a file. Gives the bytes of the file: less than the range if it
+    /// has become shorter.
+    async fn send_file(&mut self, out: &mut Vec<u8>, file: &Opened, mut range: Range<u64>) -> io::Result<u64> {
+        let begin = range.start;
+        if range.end - range.start >= self.site.limits.sendfile_min {
+            self.write(std::mem::take(out).into()).await?;
+            let (patience, stats) = (self.site.limits.piece, &self.site.stats);
+            let (at, is_over) = sendfile::send(&mut self.connection, file, range.clone(), patience, stats).await?;
+            if is_over {
+                return Ok(at - begin);
+            }
+            range.start = at;
+        }
+        while !range.is_empty() {
+            let piece = file.read(&range).await?;
+            if piece.is_empty() {
+                break;
+            }
+            range.start += piece.len() as u64;
+            if out.is_empty() {
+                self.write(piece).await?;
+            } else {
+                out.extend_from_slice(&piece);
+                self.write(std::mem::take(out).into()).await?;
+            }
+        }
+        Ok(range.start - begin)
     }
 
     /// Writes all of it, each piece within its deadline.

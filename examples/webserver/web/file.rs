@@ -35,7 +35,7 @@ pub(crate) enum Found {
 /// An open file. Length and validators are of the descriptor, whatever becomes of the path.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    file: Arc<std::fs::File>,
+    pub(crate) file: Arc<std::fs::File>,
     pub(crate) length: u64,
     pub(crate) validators: Validators,
     pub(crate) content_type: String,

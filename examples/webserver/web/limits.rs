@@ -15,6 +15,8 @@ pub(crate) struct Limits {
     pub(crate) body_memory_max: usize,
     /// CGI programs at once; another request gets 503.
     pub(crate) cgi_max: usize,
+    /// Bytes of a file from which on threads of the pool send it, by `sendfile`.
+    pub(crate) sendfile_min: u64,
     /// Redirections to this server itself that CGI programs may give for one request.
     pub(crate) cgi_redirects_max: usize,
     /// Bytes of the head that a CGI program writes.
@@ -41,6 +43,7 @@ impl Default for Limits {
             body_max: 64 << 20,
             body_memory_max: 1 << 20,
             cgi_max: 32,
+            sendfile_min: 1 << 20,
             cgi_redirects_max: 10,
             cgi_head_max: 16 << 10,
             head: Duration::from_secs(10),

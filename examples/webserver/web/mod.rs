@@ -6,7 +6,7 @@
 //! | `connection`, `client` | the process of a connection: requests one by one; what it reads and writes |
 //! | `request`, `chunked`, `body` | heads and chunks as pure functions; bodies in memory or a file |
 //! | `answer`, `range`, `condition`, `status` | which response a file gets |
-//! | `file` | opened beneath the root, kept for a second, read in place or by the pool |
+//! | `file`, `sendfile` | opened beneath the root, kept for a second; read in place or by the pool, and sent by it |
 //! | `cgi` | programs: their variables, input, output and deadlines |
 //! | `log`, `stats`, `limits` | the access log, the page `/stats.html`, the bounds |
 
@@ -22,6 +22,7 @@ pub(crate) mod limits;
 mod log;
 pub(crate) mod range;
 pub(crate) mod request;
+mod sendfile;
 pub(crate) mod server;
 mod site;
 pub(crate) mod stats;

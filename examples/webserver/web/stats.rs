@@ -15,6 +15,8 @@ pub(crate) struct Stats {
     pub(crate) connections: Count,
     pub(crate) accepted: Count,
     pub(crate) bytes: Count,
+    /// Of them, those of large files.
+    pub(crate) sendfile: Count,
     pub(crate) cgi: Count,
     /// Lines of the log that could not be written, since its disk is full or slow.
     pub(crate) log_lost: Count,
@@ -48,6 +50,7 @@ impl Default for Stats {
             connections: Count::default(),
             accepted: Count::default(),
             bytes: Count::default(),
+            sendfile: Count::default(),
             cgi: Count::default(),
             log_lost: Count::default(),
             cut: Count::default(),
@@ -80,6 +83,7 @@ impl Stats {
             row(&format!("responses {hundred}xx"), self.responses(hundred).to_string());
         }
         row("bytes sent", self.bytes.get().to_string());
+        row("bytes sent by sendfile", self.sendfile.get().to_string());
         row("connections accepted", self.accepted.get().to_string());
         row("connections now", self.connections.get().to_string());
         row("CGI programs now", self.cgi.get().to_string());

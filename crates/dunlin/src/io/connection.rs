@@ -86,6 +86,21 @@ impl Connection {
         write_all(&self.stream, bytes)
     }
 
+    /// Waits until the system takes bytes, or the connection has failed: for system calls on
+    /// [its descriptor](std::os::fd::AsFd), such as `sendfile`. They do not wait, as the socket is
+    /// non-blocking. Unix only.
+    ///
+    /// # Errors
+    /// Those of the system, and [`TimedOut`](io::ErrorKind::TimedOut) at a deadline.
+    ///
+    /// # Cancel safety
+    /// It has no effect.
+    #[cfg(unix)]
+    #[track_caller]
+    pub fn writable(&mut self) -> Writable<'_> {
+        IoOperation::new(AwaitingRoom { stream: &self.stream })
+    }
+
     /// Sends the end of what this side writes. The peer may go on writing, and this side reading. Does not
     /// wait.
     ///
@@ -134,6 +149,13 @@ impl Connection {
 
     pub(super) fn reset(self) {
         self.stream.reset();
+    }
+}
+
+#[cfg(unix)]
+impl std::os::fd::AsFd for Connection {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.stream.as_fd()
     }
 }
 
@@ -191,6 +213,10 @@ pub type Read<'a> = IoOperation<Reading<'a>>;
 /// The operation of [`Connection::write`].
 pub type Write<'a> = IoOperation<Writing<'a>>;
 
+/// The operation of [`Connection::writable`].
+#[cfg(unix)]
+pub type Writable<'a> = IoOperation<AwaitingRoom<'a>>;
+
 /// The operation of [`Connection::close`].
 pub type Close<'a> = IoOperation<Closing<'a>>;
 
@@ -244,6 +270,22 @@ impl Action for Writing<'_> {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         self.stream.poll_write(self.bytes, cx)
+    }
+}
+
+#[cfg(unix)]
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct AwaitingRoom<'a> {
+    stream: &'a Stream,
+}
+
+#[cfg(unix)]
+impl Action for AwaitingRoom<'_> {
+    type Output = ();
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream.poll_writable(cx)
     }
 }
 

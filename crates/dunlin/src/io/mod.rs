@@ -73,6 +73,8 @@ pub mod unix;
 
 pub use address::Address;
 pub use bytes::Bytes;
+#[cfg(unix)]
+pub use connection::Writable;
 pub use connection::{Close, Connection, Read, Reader, Write, Writer};
 pub use ends::Ends;
 pub use listener::{Accept, Listener};

@@ -69,6 +69,30 @@ impl Stream {
         }
     }
 
+    /// Ready when the system takes bytes. It looks: of what other system calls have written, tokio knows nothing.
+    #[cfg(unix)]
+    pub(super) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let fd = self.as_fd();
+        let look = || match poll(&mut [PollFd::new(&fd, PollFlags::OUT)], Some(&Timespec::default())) {
+            Ok(0) => Err(io::ErrorKind::WouldBlock.into()),
+            looked => looked.map(drop).map_err(io::Error::from),
+        };
+        loop {
+            ready!(each!(self, socket => socket.poll_write_ready(cx)))?;
+            match each!(self, socket => socket.try_io(tokio::io::Interest::WRITABLE, look)) {
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+                looked => return Poll::Ready(looked),
+            }
+        }
+    }
+
+    #[cfg(unix)]
+    pub(super) fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        use std::os::fd::AsFd;
+        each!(self, socket => socket.as_fd())
+    }
+
     /// Sends the end of what this side writes.
     pub(super) fn finish(&self) -> io::Result<()> {
         match each!(self, socket => SockRef::from(socket).shutdown(Shutdown::Write)) {

@@ -51,6 +51,35 @@ fn write_takes_what_the_system_takes_and_leaves_the_rest() {
     });
 }
 
+/// Also if another system call has filled it, of which tokio does not learn.
+#[cfg(unix)]
+#[test]
+fn connection_is_writable_when_the_system_takes_bytes() {
+    dunlin::block_on(async {
+        for (mut here, mut there) in pairs().await {
+            here.writable().await.unwrap();
+            let mut written = 0;
+            while let Ok(more) = rustix::io::write(&here, &[7; 65_536]) {
+                written += more;
+            }
+            assert!(poll(&mut here.writable()).is_pending());
+            let deadline = here.writable().within(Duration::from_millis(1)).await;
+            assert_eq!(deadline.unwrap_err().kind(), ErrorKind::TimedOut);
+            let mut read = 0;
+            let ((), ()) = par!(async { here.writable().await.unwrap() }, async {
+                while read < written {
+                    read += there.read(1 << 20).await.unwrap().len();
+                }
+            });
+            rustix::io::write(&here, &[7]).unwrap();
+            drop(there);
+            // A connection that has failed does not wait, either.
+            while rustix::io::write(&here, &[7; 65_536]).is_ok() {}
+            here.writable().await.unwrap();
+        }
+    });
+}
+
 #[test]
 fn read_that_is_not_chosen_has_taken_nothing() {
     dunlin::block_on(async {

@@ -35,6 +35,43 @@ fn file_is_sent_whole_with_its_type_whatever_its_size() {
 }
 
 #[test]
+fn files_and_ranges_from_the_limit_on_are_sent_by_the_pool() {
+    const MIN: usize = 1 << 20;
+    with_server(
+        |scratch| drop(scratch.file("x", bytes(30_000_000))),
+        |site| async move {
+            let all = bytes(30_000_000);
+            let mut client = site.client().await;
+            let mut by_the_pool = 0;
+            for (begin, length) in [(0, MIN - 1), (0, MIN), (7, MIN - 1), (7, MIN), (7, MIN + 1), (1, 29_999_999)] {
+                let header = format!("Range: bytes={begin}-{}\r\n", begin + length - 1);
+                let part = client.request("GET /x", &header).await;
+                assert!(part.status == 206 && part.body == all[begin..begin + length], "{begin}, {length}");
+                by_the_pool += if length < MIN { 0 } else { length as u64 };
+                // The client may have it before it is counted.
+                while site.stats.sendfile.get() < by_the_pool {
+                    tokio::task::yield_now().await;
+                }
+                assert_eq!(site.stats.sendfile.get(), by_the_pool, "{begin}, {length}");
+            }
+            // A small part between two large ones.
+            let three = client.request("GET /x", "Range: bytes=0-1999999,3000000-3000001,4000000-5999999\r\n").await;
+            for (begin, end) in [(0, 2_000_000), (3_000_000, 3_000_002), (4_000_000, 6_000_000)] {
+                let head = format!("bytes {begin}-{}/30000000\r\n\r\n", end - 1).into_bytes();
+                let at = three.body.windows(head.len()).position(|part| part == head).unwrap() + head.len();
+                assert!(three.body[at..at + end - begin] == all[begin..end], "{begin}");
+            }
+            assert_eq!(client.request("HEAD /x", "").await.status, 200);
+            assert!(client.get("/x").await.body == all);
+            while site.stats.sendfile.get() < by_the_pool + 4_000_000 + 30_000_000 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(site.stats.sendfile.get(), by_the_pool + 34_000_000);
+        },
+    );
+}
+
+#[test]
 fn directories_have_an_index_and_end_with_a_slash() {
     with_server(
         |scratch| {

@@ -119,42 +119,77 @@ fn idle_connection_ends_without_an_answer() {
     );
 }
 
+/// From which on files are sent by the pool: a usual one, and none.
+const MANNERS: [u64; 2] = [1 << 20, u64::MAX];
+
 #[test]
 fn client_that_leaves_in_the_middle_of_a_file_leaves_nothing() {
-    with_server(
-        |scratch| drop(scratch.file("x", vec![0; 20_000_000])),
-        |site| async move {
-            for _ in 0..10 {
-                let mut client = site.client().await;
-                client.send("GET /x HTTP/1.1\r\nHost: h\r\n\r\n").await;
-                client.connection.read(1).await.unwrap();
-            }
-            while site.stats.connections.get() > 0 {
-                tokio::task::yield_now().await;
-            }
-            assert_eq!(site.stats.cut.get(), 10);
-        },
-    );
+    for sendfile_min in MANNERS {
+        with_limits(
+            Limits { sendfile_min, ..patient() },
+            |scratch| drop(scratch.file("x", vec![0; 20_000_000])),
+            |site| async move {
+                // The server's sockets are those with its port.
+                let port = site.address.rsplit_once(':').unwrap().1.parse().unwrap();
+                for _ in 0..10 {
+                    let mut client = site.client().await;
+                    let before = site.stats.bytes.get();
+                    client.send("GET /x HTTP/1.1\r\nHost: h\r\n\r\n").await;
+                    while site.stats.bytes.get() < before + 50_000 {
+                        tokio::task::yield_now().await;
+                    }
+                }
+                while site.stats.connections.get() > 0 {
+                    tokio::task::yield_now().await;
+                }
+                assert_eq!(site.stats.cut.get(), 10);
+                // A call that is under way ends soon; then there are the listener and the file that is kept open.
+                while (sockets_at(port), open_at(&site.root().join("x"))) != (1, 1) {
+                    tokio::task::yield_now().await;
+                }
+                assert_eq!(site.stats.sendfile.get() > 0, sendfile_min < u64::MAX);
+            },
+        );
+    }
+}
+
+/// Descriptors of this program that lead to `path`.
+fn open_at(path: &std::path::Path) -> usize {
+    let fds = fs::read_dir("/proc/self/fd").unwrap();
+    fds.filter(|fd| fs::read_link(fd.as_ref().unwrap().path()).is_ok_and(|link| link == path)).count()
+}
+
+/// Descriptors of this program that are sockets at a local port.
+fn sockets_at(port: u16) -> usize {
+    let table = fs::read_to_string("/proc/net/tcp").unwrap();
+    let at_port = |line: &&str| line.split_whitespace().nth(1).is_some_and(|at| at.ends_with(&format!(":{port:04X}")));
+    let inodes = table.lines().skip(1).filter(at_port).filter_map(|line| line.split_whitespace().nth(9));
+    inodes.map(|inode| open_at(format!("socket:[{inode}]").as_ref())).sum()
 }
 
 /// Its length was promised.
 #[test]
 fn file_that_is_truncated_while_it_is_sent_ends_the_connection() {
-    with_server(
-        |scratch| drop(scratch.file("x", vec![7; 50_000_000])),
-        |site| async move {
-            let mut client = site.client().await;
-            client.send("GET /x HTTP/1.1\r\nHost: h\r\n\r\n").await;
-            let first = client.connection.read(1).await.unwrap();
-            let file = fs::File::options().write(true).open(site.root().join("x")).unwrap();
-            file.set_len(1_000_000).unwrap();
-            client.unread(&first);
-            let response = client.response(false).await.unwrap();
-            assert_eq!(response.header("Content-Length"), Some("50000000"));
-            assert!(!response.is_whole && response.body.iter().all(|byte| *byte == 7));
-            assert_eq!(site.stats.cut.get(), 1);
-        },
-    );
+    for sendfile_min in MANNERS {
+        with_limits(
+            Limits { sendfile_min, ..patient() },
+            |scratch| drop(scratch.file("x", vec![7; 50_000_000])),
+            |site| async move {
+                let mut client = site.client().await;
+                client.send("GET /x HTTP/1.1\r\nHost: h\r\n\r\n").await;
+                let first = client.connection.read(1).await.unwrap();
+                let file = fs::File::options().write(true).open(site.root().join("x")).unwrap();
+                // Of the last page the system clears what is cut off, also where a socket has it from `sendfile`.
+                file.set_len(1 << 20).unwrap();
+                client.unread(&first);
+                let response = client.response(false).await.unwrap();
+                assert_eq!(response.header("Content-Length"), Some("50000000"));
+                assert!(!response.is_whole && response.body.iter().all(|byte| *byte == 7));
+                assert_eq!(site.stats.cut.get(), 1);
+                assert_eq!(site.stats.sendfile.get() > 0, sendfile_min < u64::MAX);
+            },
+        );
+    }
 }
 
 #[test]

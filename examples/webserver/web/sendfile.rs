@@ -1,0 +1,70 @@
+//! Large files: threads of the pool hand them to the socket, without a copy, since `sendfile` may wait for the disk.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use dunlin::blocking::{Stop, room};
+use dunlin::io::Connection;
+use dunlin::prelude::*;
+use rustix::io::Errno;
+
+use super::file::Opened;
+use super::stats::Stats;
+
+/// Bytes that a call sends at most, however fast the client reads: other clients wait for its thread.
+const CALL_MAX: u64 = 8 << 20;
+
+/// Sends a range of a file, each piece within `patience`. Gives the place that it has come to, and whether
+/// it is over: before the end of the range if the file has become shorter. Not every file system knows `sendfile`.
+pub(crate) async fn send(
+    connection: &mut Connection,
+    file: &Opened,
+    mut range: Range<u64>,
+    patience: Duration,
+    stats: &Stats,
+) -> io::Result<(u64, bool)> {
+    // Its own descriptor: the call may outlive the process that awaits it, and the connection ends with that.
+    let socket = Arc::new(connection.as_fd().try_clone_to_owned()?);
+    while !range.is_empty() {
+        // A thread must not wait for a client.
+        connection.writable().within(patience).await?;
+        let (socket, file, part) = (socket.clone(), file.file.clone(), range.clone());
+        let call = room().await.blocking(move |stop| step(&*socket, &*file, part, stop));
+        let begin = range.start;
+        match call.await.unwrap_or_else(|error| Err(io::Error::other(error.to_string())))? {
+            Step::To(at) => range.start = at,
+            Step::FileEnds(at) => range = at..at,
+            Step::Unknown => return Ok((begin, false)),
+        }
+        stats.bytes.add(range.start - begin);
+        stats.sendfile.add(range.start - begin);
+    }
+    Ok((range.end, true))
+}
+
+enum Step {
+    To(u64),
+    /// The file ends here.
+    FileEnds(u64),
+    /// The file system cannot do it.
+    Unknown,
+}
+
+/// Sends until the socket is full.
+fn step(socket: impl AsFd, file: impl AsFd, range: Range<u64>, stop: &Stop) -> io::Result<Step> {
+    let end = range.end.min(range.start + CALL_MAX);
+    let mut at = range.start;
+    while at < end && !stop.asked() {
+        let count = usize::try_from(end - at).unwrap_or(usize::MAX);
+        match rustix::fs::sendfile(&socket, &file, Some(&mut at), count) {
+            Ok(0) => return Ok(Step::FileEnds(at)),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => break,
+            Err(Errno::INVAL | Errno::NOSYS) if at == range.start => return Ok(Step::Unknown),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(Step::To(at))
+}
