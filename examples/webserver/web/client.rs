@@ -15,6 +15,7 @@ use super::log::Log;
 use super::request::{self, Framing, Method, Request};
 use super::sendfile;
 use super::site::Site;
+use super::stats::Stats;
 use super::status::Status;
 
 /// A client, and what its process needs.
@@ -27,6 +28,19 @@ pub(crate) struct Client {
     pub(crate) stop: Shared<Receiver<()>>,
     pub(crate) log: Log,
     name: String,
+    counted: Counted,
+}
+
+/// A connection counts until this is dropped.
+struct Counted {
+    stats: Arc<Stats>,
+    is_one_too_many: bool,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.stats.connections.take(1);
+    }
 }
 
 /// Why there is no request.
@@ -59,7 +73,15 @@ impl Client {
             Ok(Address::Tcp(address)) => address.ip().to_string(),
             _ => "-".to_owned(),
         };
-        Self { site, connection, buffer: Vec::new(), stop, log, name }
+        let now = site.stats.connections.add(1);
+        let is_one_too_many = now > site.limits.connections_max as u64;
+        let counted = Counted { stats: site.stats.clone(), is_one_too_many };
+        Self { site, connection, buffer: Vec::new(), stop, log, name, counted }
+    }
+
+    /// Whether there were too many connections when it came.
+    pub(crate) fn is_one_too_many(&self) -> bool {
+        self.counted.is_one_too_many
     }
 
     /// There are too many connections.

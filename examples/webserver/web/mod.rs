@@ -3,6 +3,7 @@
 //! | module | what it has |
 //! |---|---|
 //! | `server`, `site` | the acceptor and the orderly stop; what processes share |
+//! | `farm` | the other layout: readers, file workers and CGI workers |
 //! | `connection`, `client` | the process of a connection: requests one by one; what it reads and writes |
 //! | `request`, `chunked`, `body` | heads and chunks as pure functions; bodies in memory or a file |
 //! | `answer`, `range`, `condition`, `status` | which response a file gets |
@@ -17,6 +18,7 @@ pub(crate) mod chunked;
 mod client;
 pub(crate) mod condition;
 mod connection;
+pub(crate) mod farm;
 mod file;
 pub(crate) mod limits;
 mod log;
@@ -24,6 +26,6 @@ pub(crate) mod range;
 pub(crate) mod request;
 mod sendfile;
 pub(crate) mod server;
-mod site;
+pub(crate) mod site;
 pub(crate) mod stats;
 pub(crate) mod status;

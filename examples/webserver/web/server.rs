@@ -4,12 +4,13 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use dunlin::io::{Address, Connection, Listener};
+use dunlin::io::{Address, Listener};
 use dunlin::prelude::*;
 use dunlin::spawn_named;
 
 use super::client::Client;
 use super::connection;
+use super::farm::{self, Numbers};
 use super::file::Files;
 use super::limits::Limits;
 use super::log::Log;
@@ -24,6 +25,8 @@ pub(crate) struct Settings {
     pub(crate) cgi: Option<PathBuf>,
     pub(crate) log: Option<PathBuf>,
     pub(crate) limits: Limits,
+    /// The layout with fixed numbers of processes; without it, each connection has a process.
+    pub(crate) farm: Option<Numbers>,
 }
 
 /// A server that runs until [`stop`](Self::stop).
@@ -31,6 +34,8 @@ pub(crate) struct Settings {
 pub(crate) struct Server {
     pub(crate) address: Address,
     pub(crate) stats: Arc<Stats>,
+    #[cfg(test)]
+    pub(crate) site: Arc<Site>,
     limits: Limits,
     /// Dropped, each process that is idle ends.
     stop: Sender<()>,
@@ -69,11 +74,25 @@ impl Server {
             cgi: settings.cgi.map(std::path::absolute).transpose()?,
             limits: settings.limits.clone(),
             stats: stats.clone(),
+            #[cfg(test)]
+            processes: Default::default(),
         });
         let (stop, stopped) = channel();
         let address = listener.address()?;
-        let acceptor = spawn_named("acceptor", accept(listener, site, stopped.share(), log));
-        Ok(Self { address, stats, limits: settings.limits, stop, acceptor, log: log_process })
+        let stopped = stopped.share();
+        let farm = settings.farm.map(|numbers| farm::start(&site, numbers, stopped.clone()));
+        let acceptor = spawn_named("acceptor", accept(listener, site.clone(), farm, stopped, log));
+        let limits = settings.limits;
+        Ok(Self {
+            address,
+            stats,
+            #[cfg(test)]
+            site,
+            limits,
+            stop,
+            acceptor,
+            log: log_process,
+        })
     }
 
     /// Accepts no more, lets the requests that are under way end, and writes the log.
@@ -94,42 +113,38 @@ impl Server {
     }
 }
 
-async fn accept(mut listener: Listener, site: Arc<Site>, mut stop: Shared<Receiver<()>>, log: Log) -> io::Result<()> {
+async fn accept(
+    mut listener: Listener,
+    site: Arc<Site>,
+    mut farm: Option<Sender<Client>>,
+    mut stop: Shared<Receiver<()>>,
+    log: Log,
+) -> io::Result<()> {
     loop {
         let connection = alt! { biased;
             _ = stop.recv() => return Ok(()),
             connection = listener.accept() => connection?,
         };
         site.stats.accepted.add(1);
-        let (site, stop, log) = (site.clone(), stop.clone(), log.clone());
-        drop(spawn_named("connection", serve(site, connection, stop, log)));
+        let client = Client::new(site.clone(), connection, stop.clone(), log.clone());
+        match &mut farm {
+            None => site.start("connection", serve(client)),
+            Some(readers) => {
+                // While all readers are busy, the system keeps what comes.
+                let mut client = Some(client);
+                alt! { biased;
+                    _ = stop.recv() => return Ok(()),
+                    _ = readers.send_from(&mut client) => {}
+                }
+            }
+        }
     }
 }
 
-async fn serve(site: Arc<Site>, connection: Connection, stop: Shared<Receiver<()>>, log: Log) {
-    let counted = Counted::new(&site);
-    let client = Client::new(site.clone(), connection, stop, log);
-    if counted.now > site.limits.connections_max as u64 {
+async fn serve(client: Client) {
+    if client.is_one_too_many() {
         client.turn_away().await;
     } else {
         connection::serve(client).await;
-    }
-}
-
-/// A connection counts until this is dropped.
-struct Counted {
-    site: Arc<Site>,
-    now: u64,
-}
-
-impl Counted {
-    fn new(site: &Arc<Site>) -> Self {
-        Self { site: site.clone(), now: site.stats.connections.add(1) }
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.site.stats.connections.take(1);
     }
 }

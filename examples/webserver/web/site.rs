@@ -1,7 +1,10 @@
 //! What all processes of a server have.
 
+use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+use dunlin::spawn_named;
 
 use super::file::Files;
 use super::limits::Limits;
@@ -14,12 +17,24 @@ pub(crate) struct Site {
     pub(crate) cgi: Option<PathBuf>,
     pub(crate) limits: Limits,
     pub(crate) stats: Arc<Stats>,
+    /// For tests, which kill some.
+    #[cfg(test)]
+    pub(crate) processes: std::sync::Mutex<Vec<dunlin::Process<()>>>,
 }
 
 /// Where the programs are in the paths of requests.
 pub(crate) const PREFIX: &str = "/cgi-bin/";
 
 impl Site {
+    /// Starts a process.
+    pub(crate) fn start(&self, name: &str, process: impl Future<Output = ()> + Send + 'static) {
+        let process = spawn_named(name, process);
+        #[cfg(test)]
+        self.processes.lock().unwrap().push(process);
+        #[cfg(not(test))]
+        drop(process);
+    }
+
     pub(crate) fn is_cgi(&self, path: &str) -> bool {
         self.cgi.is_some() && path.starts_with(PREFIX)
     }

@@ -5,6 +5,7 @@
 
 mod cgi;
 mod client;
+mod farm;
 mod files;
 #[path = "../../../../examples/ob/histogram.rs"]
 mod histogram;
@@ -28,6 +29,7 @@ use dunlin::io::tcp;
 use dunlin::prelude::Duration;
 
 use client::Client;
+use web::farm::Numbers;
 use web::limits::Limits;
 use web::server::{Server, Settings};
 
@@ -80,8 +82,12 @@ fn patient() -> Limits {
 
 /// Serves a directory.
 async fn serve(scratch: &Scratch, limits: Limits) -> Server {
-    let settings =
-        Settings { root: scratch.path("root"), cgi: Some(scratch.path("cgi")), log: Some(scratch.path("log")), limits };
+    serve_as(scratch, limits, None).await
+}
+
+async fn serve_as(scratch: &Scratch, limits: Limits, farm: Option<Numbers>) -> Server {
+    let root = scratch.path("root");
+    let settings = Settings { root, cgi: Some(scratch.path("cgi")), log: Some(scratch.path("log")), limits, farm };
     Server::start(tcp::listen("127.0.0.1:0").await.unwrap(), settings).unwrap()
 }
 

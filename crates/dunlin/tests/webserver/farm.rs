@@ -1,0 +1,196 @@
+//! Both layouts: a process for each connection, and fixed numbers of readers and workers.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use dunlin::prelude::*;
+use dunlin::waits::{self, Doing, Pid};
+
+use super::web::farm::{NUMBERS, Numbers};
+use super::web::site::Site;
+use super::{Scratch, patient, serve_as};
+use crate::client::Client;
+
+const FEW: Numbers = Numbers { readers: 4, files: 4, programs: 2 };
+
+/// The names of the processes of a server, with their identities.
+fn names(site: &Site) -> BTreeSet<(String, Pid)> {
+    let processes = site.processes.lock().unwrap();
+    processes.iter().filter(|p| !p.is_finished()).map(|p| (p.name().unwrap().to_owned(), p.pid())).collect()
+}
+
+/// Ends the process that waits for a descriptor and whose name begins so, and gives its name.
+async fn kill(site: &Site, name: &str) -> String {
+    loop {
+        let waits = waits::snapshot();
+        let is_sending = |pid| waits.iter().any(|wait| wait.who == pid && wait.doing == Doing::Ready);
+        let victim = {
+            let processes = site.processes.lock().unwrap();
+            let victim = processes.iter().find(|p| p.name().unwrap().starts_with(name) && is_sending(p.pid()));
+            victim.map(|victim| {
+                victim.cancel();
+                victim.name().unwrap().to_owned()
+            })
+        };
+        match victim {
+            Some(name) => return name,
+            None => tokio::task::yield_now().await,
+        }
+    }
+}
+
+#[test]
+fn worker_that_is_killed_under_load_fails_its_own_request_and_no_other() {
+    for (farm, name) in [(None, "connection"), (Some(FEW), "file worker ")] {
+        let scratch = Scratch::new();
+        scratch.file("small", "krill");
+        scratch.file("large", vec![7; 50_000_000]);
+        dunlin::block_on(async {
+            let server = serve_as(&scratch, patient(), farm).await;
+            let to = server.address.to_string();
+            // The only one that is not done at once: its client reads nothing.
+            let mut victim = Client::connect(&to).await;
+            victim.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n").await;
+            let first = victim.connection.read(1).await.unwrap();
+            let (stop, stopped) = channel::<()>();
+            let stopped = stopped.share();
+            // As many as there are readers would leave none for the next.
+            let load: Vec<_> = (0..3)
+                .map(|_| {
+                    let (to, mut stopped) = (to.clone(), stopped.clone());
+                    spawn(async move {
+                        let (mut client, mut count) = (Client::connect(&to).await, 0);
+                        while stopped.try_recv().is_err_and(|error| !error.is_closed()) {
+                            assert_eq!(client.get("/small").await.text(), "krill");
+                            count += 1;
+                        }
+                        count
+                    })
+                })
+                .collect();
+            while server.stats.responses(2) < 100 {
+                tokio::task::yield_now().await;
+            }
+            let before = names(&server.site);
+            let killed = if farm.is_some() {
+                kill(&server.site, name).await
+            } else {
+                // The first connection: the others wait for descriptors, too.
+                let processes = server.site.processes.lock().unwrap();
+                processes[0].cancel();
+                processes[0].name().unwrap().to_owned()
+            };
+            victim.unread(&first);
+            let response = victim.response(false).await.unwrap();
+            assert!(!response.is_whole && response.body.iter().all(|byte| *byte == 7));
+            let seen = server.stats.responses(2);
+            while server.stats.responses(2) < seen + 100 {
+                tokio::task::yield_now().await;
+            }
+            drop(stop);
+            let mut count = 0;
+            for load in load {
+                count += load.await.unwrap();
+            }
+            assert!(count >= 200 && server.stats.responses(2) == count, "{count}");
+            assert_eq!([4, 5].map(|hundred| server.stats.responses(hundred)), [0, 0]);
+            if farm.is_some() {
+                // Another one has its place.
+                let replaced = |names: &BTreeSet<(String, Pid)>| {
+                    names.iter().any(|process| process.0 == killed && !before.contains(process))
+                };
+                while !replaced(&names(&server.site)) {
+                    tokio::task::yield_now().await;
+                }
+            }
+            server.stop().await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn each_process_of_the_farm_has_a_name_and_waits() {
+    let scratch = Scratch::new();
+    dunlin::block_on(async {
+        let server = serve_as(&scratch, patient(), Some(NUMBERS)).await;
+        let all = names(&server.site);
+        for (name, count) in [("reader ", 128), ("file worker ", 256), ("CGI worker ", 32), ("keeper", 1)] {
+            assert_eq!(all.iter().filter(|process| process.0.starts_with(name)).count(), count, "{name}");
+        }
+        assert_eq!(all.len(), 417);
+        let shown = || -> BTreeSet<Pid> { waits::snapshot().into_iter().map(|wait| wait.who).collect() };
+        while !all.iter().all(|process| shown().contains(&process.1)) {
+            tokio::task::yield_now().await;
+        }
+        let site = Arc::downgrade(&server.site);
+        server.stop().await.unwrap();
+        // All of them have ended.
+        while site.upgrade().is_some_and(|site| !names(&site).is_empty()) {
+            tokio::task::yield_now().await;
+        }
+    });
+}
+
+/// More connections than readers and workers, so that each waits for the others.
+#[test]
+fn farm_serves_files_and_programs_over_more_connections_than_it_has_processes() {
+    let scratch = Scratch::new();
+    scratch.file("x", "krill");
+    scratch.program("good", "printf 'Content-Type: a/b\\n\\nsquid'");
+    scratch.program("bad", "exit 1");
+    scratch.program("local", "printf 'Location: /x\\n\\n'");
+    scratch.program("twice", "printf 'Location: /cgi-bin/local\\n\\n'");
+    dunlin::block_on(async {
+        let server = serve_as(&scratch, patient(), Some(FEW)).await;
+        let clients: Vec<_> = (0..20)
+            .map(|_| {
+                let to = server.address.to_string();
+                spawn(async move {
+                    let mut client = Client::connect(&to).await;
+                    let expected = [
+                        ("/x", 200, "krill"),
+                        ("/cgi-bin/good", 200, "squid"),
+                        ("/cgi-bin/bad", 502, ""),
+                        ("/cgi-bin/local", 200, "krill"),
+                        ("/none", 404, ""),
+                        ("/cgi-bin/twice", 200, "krill"),
+                    ];
+                    for (path, status, text) in expected {
+                        let response = client.get(path).await;
+                        assert_eq!(response.status, status, "{path}");
+                        assert!(status != 200 || response.text() == text, "{path}");
+                    }
+                    let last = client.request("GET /x", "Connection: close\r\n").await;
+                    assert_eq!(last.text(), "krill");
+                    assert!(client.is_at_end().await);
+                })
+            })
+            .collect();
+        for client in clients {
+            client.await.unwrap();
+        }
+        assert_eq!([2, 4, 5].map(|hundred| server.stats.responses(hundred)), [100, 20, 20]);
+        server.stop().await.unwrap();
+    });
+}
+
+#[test]
+fn farm_stops_when_the_requests_under_way_have_ended() {
+    let scratch = Scratch::new();
+    scratch.file("x", vec![7; 20_000_000]);
+    dunlin::block_on(async {
+        let server = serve_as(&scratch, patient(), Some(FEW)).await;
+        let to = server.address.to_string();
+        let (mut idle, mut busy) = (Client::connect(&to).await, Client::connect(&to).await);
+        assert_eq!(idle.request("HEAD /x", "").await.status, 200);
+        busy.send("GET /x HTTP/1.1\r\nHost: h\r\n\r\n").await;
+        let first = busy.connection.read(1).await.unwrap();
+        let ((), response) = par!(async { server.stop().await.unwrap() }, async {
+            assert!(idle.is_at_end().await);
+            busy.unread(&first);
+            busy.response(false).await.unwrap()
+        });
+        assert!(response.is_whole && response.body.len() == 20_000_000);
+        assert!(dunlin::io::tcp::connect(&to).await.is_err());
+    });
+}

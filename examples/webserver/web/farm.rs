@@ -1,0 +1,203 @@
+//! The layout of Barnes (2000): a fixed number of processes for each task, and requests that pass between them.
+//!
+//! ```text
+//!   acceptor ─▶ readers ─▶ file workers ─┐
+//!                 ▲  │          ▲        │
+//!                 │  └──▶ CGI workers ──▶│
+//!                 └────── kept ◀─────────┘
+//! ```
+//!
+//! A worker that panics or is killed is replaced, and only its client is lost. A reader waits for the next request of
+//! its client, so idle connections hold readers: there the default layout, with a process for each connection, is
+//! better.
+
+use std::sync::Arc;
+
+use dunlin::prelude::*;
+
+use super::client::{Client, NoRequest};
+use super::connection::{self, Next, Then, Turn};
+use super::site::Site;
+
+/// How many processes there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Numbers {
+    pub(crate) readers: usize,
+    pub(crate) files: usize,
+    pub(crate) programs: usize,
+}
+
+/// Those of the paper.
+pub(crate) const NUMBERS: Numbers = Numbers { readers: 128, files: 256, programs: 32 };
+
+/// A request and its client, on their way to a worker.
+struct Job {
+    client: Client,
+    turn: Box<Turn>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Role {
+    Reader,
+    Files,
+    Programs,
+}
+
+/// Starts the processes. Each ends when there are no more clients from the acceptor, which has the sender.
+pub(crate) fn start(site: &Arc<Site>, numbers: Numbers, stop: Shared<Receiver<()>>) -> Sender<Client> {
+    let (accepted, fresh) = channel();
+    let ((tx_kept, rx_kept), (tx_left, rx_left)) = (channel_with(unbounded()), channel_with(unbounded()));
+    let ((tx_files, rx_files), (tx_programs, rx_programs)) = (channel(), channel());
+    let crew = Crew {
+        site: site.clone(),
+        fresh: fresh.share(),
+        kept: rx_kept.share(),
+        files: rx_files.share(),
+        programs: rx_programs.share(),
+        to_readers: tx_kept.share(),
+        to_files: tx_files.share(),
+        to_programs: tx_programs.share(),
+        left: tx_left.share(),
+    };
+    for (role, count) in
+        [(Role::Reader, numbers.readers), (Role::Files, numbers.files), (Role::Programs, numbers.programs)]
+    {
+        (1..=count).for_each(|number| crew.start(role, number));
+    }
+    site.start("keeper", keep(crew, rx_left, stop));
+    accepted
+}
+
+/// The ends of all channels.
+struct Crew {
+    site: Arc<Site>,
+    fresh: Shared<Receiver<Client>>,
+    kept: Shared<Receiver<Client>>,
+    files: Shared<Receiver<Job>>,
+    programs: Shared<Receiver<Job>>,
+    to_readers: Shared<Sender<Client>>,
+    to_files: Shared<Sender<Job>>,
+    to_programs: Shared<Sender<Job>>,
+    left: Shared<Sender<(Role, usize)>>,
+}
+
+/// Replaces workers that have ended, until the server stops.
+async fn keep(crew: Crew, mut left: Receiver<(Role, usize)>, mut stop: Shared<Receiver<()>>) {
+    loop {
+        alt! { biased;
+            _ = stop.recv() => return,
+            gone = left.recv() => match gone {
+                Ok((role, number)) => crew.start(role, number),
+                Err(_) => return,
+            },
+        }
+    }
+}
+
+/// Tells the keeper when it is dropped, so also after a panic.
+struct Post {
+    role: Role,
+    number: usize,
+    left: Shared<Sender<(Role, usize)>>,
+}
+
+impl Drop for Post {
+    fn drop(&mut self) {
+        // When the server stops there is no keeper.
+        let _ = self.left.try_send((self.role, self.number));
+    }
+}
+
+impl Crew {
+    fn start(&self, role: Role, number: usize) {
+        let post = Post { role, number, left: self.left.clone() };
+        let to_readers = self.to_readers.clone();
+        match role {
+            Role::Reader => {
+                let from = (self.kept.clone(), self.fresh.clone());
+                let to = (self.to_files.clone(), self.to_programs.clone());
+                self.site.start(&format!("reader {number}"), read(post, from, to));
+            }
+            Role::Files => {
+                let name = format!("file worker {number}");
+                self.site.start(&name, work(post, self.files.clone(), None, to_readers));
+            }
+            Role::Programs => {
+                let to_files = Some(self.to_files.clone());
+                let name = format!("CGI worker {number}");
+                self.site.start(&name, work(post, self.programs.clone(), to_files, to_readers));
+            }
+        }
+    }
+}
+
+/// Reads one request of each client.
+async fn read(
+    _post: Post,
+    (mut kept, mut fresh): (Shared<Receiver<Client>>, Shared<Receiver<Client>>),
+    (mut files, mut programs): (Shared<Sender<Job>>, Shared<Sender<Job>>),
+) {
+    loop {
+        // Clients of workers first: a worker must never wait for a reader, so their channel has no bound but the
+        // number of connections.
+        let client = alt! { biased;
+            client = kept.recv() => client.ok(),
+            client = fresh.recv() => match client {
+                Ok(client) if client.is_one_too_many() => {
+                    client.turn_away().await;
+                    continue;
+                }
+                Ok(client) => Some(client),
+                Err(_) => kept.try_recv().ok(),
+            },
+        };
+        let Some(mut client) = client else { return };
+        match connection::read(&mut client).await {
+            Ok(turn) => {
+                let to = if matches!(turn.next, Next::Program) { &mut programs } else { &mut files };
+                // Without workers, the connection ends.
+                let _ = to.send(Job { client, turn }).await;
+            }
+            Err(NoRequest::Ended) => {}
+            Err(NoRequest::Refused(status, line)) => client.refuse(&line, status).await,
+        }
+    }
+}
+
+/// Does jobs. What a CGI program leads to, a page of an error or a file, goes to the file workers.
+async fn work(
+    _post: Post,
+    mut jobs: Shared<Receiver<Job>>,
+    mut files: Option<Shared<Sender<Job>>>,
+    mut kept: Shared<Sender<Client>>,
+) {
+    while let Ok(Job { mut client, mut turn }) = jobs.recv().await {
+        let sent = loop {
+            match Box::pin(turn.step(&mut client)).await {
+                Ok(Some(sent)) => break Some(Ok(sent)),
+                Ok(None) if files.is_none() || matches!(turn.next, Next::Program) => {}
+                Ok(None) => break None,
+                Err(error) => break Some(Err(error)),
+            }
+        };
+        let then = match (sent, &mut files) {
+            (Some(sent), _) => turn.end(&mut client, sent),
+            (None, Some(files)) => {
+                let _ = files.send(Job { client, turn }).await;
+                continue;
+            }
+            (None, None) => Then::Drop,
+        };
+        match then {
+            Then::NextRequest => {
+                // The server stops if there is no reader.
+                if let Err(back) = kept.send(client).await {
+                    back.into_value().close().await;
+                }
+            }
+            // The client may take its time.
+            Then::Close => drop(dunlin::spawn_named("closing", client.close())),
+            Then::Drop => {}
+        }
+    }
+}
