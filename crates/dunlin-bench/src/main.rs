@@ -37,6 +37,7 @@ mod remote;
 mod report;
 mod streams;
 mod stressed;
+mod web;
 
 use std::env;
 use std::path::Path;
@@ -151,6 +152,13 @@ enum Command {
     Blocking,
     /// Sockets, pipes and programs beside tokio's: nanoseconds per round trip, piece, program
     Io,
+    /// The example web server beside nginx and Apache: requests per second, latencies, processor time
+    Web(web::Web),
+    /// Idle connections of the example web server: bytes each, and the latencies of others
+    WebIdle(web::Idle),
+    /// Serves files or sends requests, for `web`
+    #[command(hide = true)]
+    WebSide(web::Side),
     /// Runs one program in this process and prints its figure; what the other subcommands start
     #[command(hide = true)]
     One(program::One),
@@ -228,6 +236,15 @@ fn run(args: Args) -> anyhow::Result<()> {
             return pony::run(&pony, &common);
         }
         Command::PonySide(task) => return pony::side(&task),
+        Command::Web(web) => {
+            warn_of_other_profiles();
+            return web::run(&web, &web::Common { json: args.json, rounds: args.rounds, quick: args.quick });
+        }
+        Command::WebIdle(idle) => {
+            warn_of_other_profiles();
+            return web::idle(&idle, &web::Common { json: args.json, rounds: args.rounds, quick: args.quick });
+        }
+        Command::WebSide(side) => return web::side(&side),
         Command::One(one) => return local::run(&one),
         Command::Side(side) => return remote::run(&side),
     };

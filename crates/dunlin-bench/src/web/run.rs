@@ -1,0 +1,272 @@
+//! Cases, rounds and tables.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::{env, fs};
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde::Serialize;
+
+use super::peers::{self, Kind, Running};
+use super::side::{Load, raise_open_files};
+use super::{Common, Web, process};
+use crate::measure::ratio;
+
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    size: u64,
+    in_flight: usize,
+    keep_alive: bool,
+}
+
+/// One run of one server.
+#[derive(Clone, Debug)]
+struct Sample {
+    load: Load,
+    cpu_us: f64,
+}
+
+/// The medians of a server in a case, and the ratios of dunlin's figures to its own.
+#[derive(Serialize)]
+struct Row {
+    server: String,
+    size: u64,
+    in_flight: usize,
+    keep_alive: bool,
+    per_second: f64,
+    p50_us: f64,
+    p99_us: f64,
+    cpu_us: f64,
+    dunlin_per_second: f64,
+    dunlin_p99: f64,
+    dunlin_cpu: f64,
+    failed: u64,
+}
+
+/// For Ctrl-C, which would leave them behind.
+static SERVERS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+pub(super) fn run(web: &Web, common: &Common) -> Result<()> {
+    raise_open_files()?;
+    ctrlc::set_handler(|| {
+        let servers = SERVERS.lock().map(|servers| servers.clone()).unwrap_or_default();
+        for pid in servers.into_iter().flat_map(|server| process::pids(server).unwrap_or_default()) {
+            let _ = kill(Pid::from_raw(pid as i32), Signal::SIGKILL);
+        }
+        eprintln!("\ninterrupted");
+        std::process::exit(130);
+    })
+    .context("cannot watch for Ctrl-C")?;
+    let scratch = Scratch::new()?;
+    let sizes = if web.sizes.is_empty() { vec![1 << 10, 8 << 10, 1 << 20] } else { web.sizes.clone() };
+    for size in &sizes {
+        fs::write(scratch.path().join("root").join(size.to_string()), vec![b'x'; *size as usize])?;
+    }
+    let in_flight = match (&web.in_flight[..], common.quick) {
+        ([], false) => vec![1, 2, 5, 10, 20, 50, 1_000],
+        ([], true) => vec![1, 10, 50],
+        (given, _) => given.to_vec(),
+    };
+    let rounds = common.rounds.unwrap_or(if common.quick { 3 } else { 5 });
+    let mut servers = Vec::new();
+    for kind in peers::ALL {
+        let is_wanted = web.only.is_empty() || web.only.iter().any(|part| kind.name().contains(part));
+        // What the others are compared with.
+        if kind == (Kind::Dunlin { farm: false }) || is_wanted {
+            servers.extend(Running::start(kind, web.server_core, scratch.path())?);
+        }
+    }
+    if let Ok(mut pids) = SERVERS.lock() {
+        pids.extend(servers.iter().map(Running::pid));
+    }
+    eprintln!("load average {}", load_average());
+    for keep_alive in [true, false].into_iter().filter(|kept| web.keep_alive.is_none_or(|only| only == *kept)) {
+        for &size in &sizes {
+            for &in_flight in &in_flight {
+                let case = Case { size, in_flight, keep_alive };
+                let rows = measure(&servers, case, rounds, web, common)?;
+                print(case, &rows, common)?;
+            }
+        }
+    }
+    eprintln!("load average {}", load_average());
+    wrk(&servers, &sizes, web, common)
+}
+
+/// All rounds of a case.
+fn measure(servers: &[Running], case: Case, rounds: u32, web: &Web, common: &Common) -> Result<Vec<Row>> {
+    let seconds = web.seconds.unwrap_or(if common.quick { 0.3 } else { 1.0 });
+    let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); servers.len()];
+    // Also warms up, and opens what a cache keeps open.
+    let mut requests = Vec::new();
+    for server in servers {
+        // In the farm each kept connection holds a reader.
+        let has_readers = !case.keep_alive || case.in_flight <= super::server::farm::NUMBERS.readers;
+        if matches!(server.kind, Kind::Dunlin { farm: true }) && !has_readers {
+            requests.push(0);
+            continue;
+        }
+        let first = 200.max(case.in_flight as u64);
+        let load = load(server, case, first, web.load_core)?;
+        requests.push(((load.per_second * seconds) as u64).max(first));
+    }
+    for _ in 0..rounds {
+        for ((server, samples), requests) in servers.iter().zip(&mut samples).zip(&requests) {
+            if *requests == 0 {
+                continue;
+            }
+            let before = process::cpu(server.pid())?;
+            let load = load(server, case, *requests, web.load_core)?;
+            let cpu = process::cpu(server.pid())? - before;
+            let cpu_us = cpu * 1e6 / load.responses.max(1) as f64;
+            samples.push(Sample { load, cpu_us });
+        }
+    }
+    let figures = |samples: &[Sample], figure: fn(&Sample) -> f64| -> Vec<f64> { samples.iter().map(figure).collect() };
+    let ours = samples[0].clone();
+    let rows = servers.iter().zip(&samples).filter(|(_, samples)| !samples.is_empty()).map(|(server, theirs)| {
+        let of = |figure: fn(&Sample) -> f64| {
+            (median(figures(theirs, figure)), { ratio(&figures(&ours, figure), &figures(theirs, figure)) })
+        };
+        let (per_second, dunlin_per_second) = of(|sample| sample.load.per_second);
+        let (p99_us, dunlin_p99) = of(|sample| sample.load.p99_us);
+        let (cpu_us, dunlin_cpu) = of(|sample| sample.cpu_us);
+        Row {
+            server: server.kind.name(),
+            size: case.size,
+            in_flight: case.in_flight,
+            keep_alive: case.keep_alive,
+            per_second,
+            p50_us: of(|sample| sample.load.p50_us).0,
+            p99_us,
+            cpu_us,
+            dunlin_per_second,
+            dunlin_p99,
+            dunlin_cpu,
+            failed: theirs.iter().map(|sample| sample.load.failed).sum(),
+        }
+    });
+    Ok(rows.collect())
+}
+
+/// One run of the load generator.
+pub(super) fn load(server: &Running, case_of: impl Into<Shape>, requests: u64, core: usize) -> Result<Load> {
+    let shape = case_of.into();
+    let mut command = Command::new("taskset");
+    command.args(["-c", &core.to_string()]).arg(env::current_exe()?).args(["web-side", "load"]);
+    command.args([&server.address, &format!("/{}", shape.size), "--requests", &requests.to_string()]);
+    command.args(["--in-flight", &shape.in_flight.to_string()]).args(shape.keep_alive.then_some("--keep-alive"));
+    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output().context("cannot start taskset")?;
+    ensure!(output.status.success(), "{command:?} ended with {}", output.status);
+    let load: Load =
+        serde_json::from_slice(&output.stdout).with_context(|| format!("{command:?} printed no figures"))?;
+    if load.responses == 0 {
+        bail!("no response of {}: {}", server.kind.name(), load.why.unwrap_or_default());
+    }
+    Ok(load)
+}
+
+/// What the requests of a run have in common.
+pub(super) struct Shape {
+    pub(super) size: u64,
+    pub(super) in_flight: usize,
+    pub(super) keep_alive: bool,
+}
+
+impl From<Case> for Shape {
+    fn from(case: Case) -> Self {
+        Self { size: case.size, in_flight: case.in_flight, keep_alive: case.keep_alive }
+    }
+}
+
+pub(super) fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+fn print(case: Case, rows: &[Row], common: &Common) -> Result<()> {
+    if common.json {
+        for row in rows {
+            println!("{}", serde_json::to_string(row)?);
+        }
+        return Ok(());
+    }
+    let connections = if case.keep_alive { "kept connections" } else { "a connection each" };
+    println!("\n{} bytes, {} in flight, {connections}", case.size, case.in_flight);
+    println!(
+        "{:<24} {:>10} {:>9} {:>9} {:>8} | dunlin to it: {:>6} {:>6} {:>6}",
+        "", "requests/s", "p50 us", "p99 us", "CPU us", "req/s", "p99", "CPU"
+    );
+    for row in rows {
+        let failed = if row.failed > 0 { format!("  {} FAILED", row.failed) } else { String::new() };
+        println!(
+            "{:<24} {:>10.0} {:>9.0} {:>9.0} {:>8.1} |               {:>6.2} {:>6.2} {:>6.2}{failed}",
+            row.server,
+            row.per_second,
+            row.p50_us,
+            row.p99_us,
+            row.cpu_us,
+            row.dunlin_per_second,
+            row.dunlin_p99,
+            row.dunlin_cpu
+        );
+    }
+    Ok(())
+}
+
+/// The same by another generator, in one case: ten kept connections.
+fn wrk(servers: &[Running], sizes: &[u64], web: &Web, common: &Common) -> Result<()> {
+    let Some(wrk) = peers::find("wrk") else {
+        eprintln!("wrk is skipped, since it is not installed: apt-get install -y wrk");
+        return Ok(());
+    };
+    let seconds = if common.quick { 1 } else { 3 };
+    for server in servers {
+        let mut command = Command::new("taskset");
+        command.args(["-c", &web.load_core.to_string()]).arg(&wrk);
+        command.args(["-t1", "-c10", "--latency", &format!("-d{seconds}s")]);
+        command.arg(format!("http://{}/{}", server.address, sizes[0]));
+        let output = command.output().context("cannot start taskset")?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let after = |name: &str| -> Option<String> {
+            let line = text.lines().find_map(|line| line.trim().strip_prefix(name))?;
+            Some(line.trim().to_owned())
+        };
+        let (rate, p99) = (after("Requests/sec:").unwrap_or_default(), after("99%").unwrap_or_default());
+        let name = server.kind.name();
+        if common.json {
+            println!("{}", serde_json::json!({ "wrk": name, "size": sizes[0], "per_second": rate, "p99": p99 }));
+        } else {
+            println!("wrk, {} bytes, 10 kept connections: {name:<24} {rate:>10} requests/s, p99 {p99}", sizes[0]);
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn load_average() -> String {
+    fs::read_to_string("/proc/loadavg").unwrap_or_default().trim().to_owned()
+}
+
+/// A folder that all servers may read, and that goes with this.
+pub(super) struct Scratch(std::path::PathBuf);
+
+impl Scratch {
+    pub(super) fn new() -> Result<Self> {
+        let path = env::temp_dir().join(format!("dunlin-bench-web-{}", std::process::id()));
+        fs::create_dir_all(path.join("root"))?;
+        Ok(Self(path))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
