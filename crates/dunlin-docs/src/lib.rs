@@ -5,3 +5,8 @@
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/tutorial.md")]
 struct Tutorial;
+
+/// Likewise.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/blocking.md")]
+struct Blocking;

@@ -24,7 +24,7 @@ fn program_gets_its_variables_and_the_body_and_nothing_else() {
             client
                 .send(
                     "POST /cgi-bin/env/more/info?a=1&b HTTP/1.1\r\nHost: krill:80\r\nContent-Length: 5\r\nProxy: evil\r\n\
-                     X_Y: evil\r\nX-Y: good\r\nContent-Type: x/y\r\n\r\nsquid",
+                     X_Y: evil\r\nAuthorization: evil\r\nX-Y: good\r\nContent-Type: x/y\r\n\r\nsquid",
                 )
                 .await;
             let response = client.response(false).await.unwrap();
@@ -376,13 +376,26 @@ fn body_that_is_too_large_is_refused_before_it_is_read() {
                 assert_eq!(client.response(false).await.unwrap().status, 413, "{request}");
                 assert!(client.is_at_end().await);
             }
+            // As much as is allowed, in both framings.
+            let krill = "k".repeat(1_000);
+            for request in [
+                format!("Content-Length: 1000\r\n\r\n{krill}"),
+                format!("Transfer-Encoding: chunked\r\n\r\n3e8\r\n{krill}\r\n0\r\n\r\n"),
+            ] {
+                let mut client = site.client().await;
+                client.send(format!("POST /cgi-bin/cat HTTP/1.1\r\nHost: h\r\n{request}")).await;
+                assert_eq!(client.response(false).await.unwrap().text(), krill);
+            }
         },
     );
 }
 
 #[test]
 fn head_of_a_program_is_read_or_refused() {
-    let cgi = parse_head(b"content-TYPE: a/b\r\nX-Y:z \r\nConnection: close\r\nContent-Length: 7\r\n\r\n").unwrap();
+    let cgi = parse_head(
+        b"content-TYPE: a/b\r\nX-Y:z \r\nTransfer-Encoding: chunked\r\nConnection: close\r\nContent-Length: 7\r\n\r\n",
+    )
+    .unwrap();
     assert_eq!((cgi.status, cgi.length), (Status::Ok, Some(7)));
     assert_eq!(cgi.headers, [("content-TYPE".to_owned(), "a/b".to_owned()), ("X-Y".to_owned(), "z".to_owned())]);
     for bad in [
@@ -399,6 +412,8 @@ fn head_of_a_program_is_read_or_refused() {
         "a b: c\n\n",
         "Content-Type: a\nContent-Length: -1\n\n",
         "Status: x\n\n",
+        "Status: 100\n\n",
+        "Status: 600\n\n",
     ] {
         assert_eq!(parse_head(bad.as_bytes()), None, "{bad:?}");
     }

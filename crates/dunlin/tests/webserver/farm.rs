@@ -7,6 +7,7 @@ use dunlin::prelude::*;
 use dunlin::waits::{self, Doing, Pid};
 
 use super::web::farm::{NUMBERS, Numbers};
+use super::web::limits::Limits;
 use super::web::site::Site;
 use super::{Scratch, patient, serve_as};
 use crate::client::Client;
@@ -196,5 +197,24 @@ fn farm_stops_when_the_requests_under_way_have_ended() {
         });
         assert!(response.is_whole && response.body.len() == 20_000_000);
         assert!(dunlin::io::tcp::connect(&to).await.is_err());
+    });
+}
+
+#[test]
+fn farm_turns_connections_beyond_the_limit_away() {
+    let scratch = Scratch::new();
+    scratch.file("x", "krill");
+    dunlin::block_on(async {
+        let limits = Limits { connections_max: 1, ..patient() };
+        let server = serve_as(&scratch, limits, Some(FEW)).await;
+        let to = server.address.to_string();
+        let mut first = Client::connect(&to).await;
+        assert_eq!(first.get("/x").await.text(), "krill");
+        let mut second = Client::connect(&to).await;
+        assert_eq!(second.response(false).await.unwrap().status, 503);
+        drop(second);
+        assert_eq!(first.get("/x").await.text(), "krill");
+        drop(first);
+        server.stop().await.unwrap();
     });
 }

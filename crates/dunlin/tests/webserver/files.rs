@@ -121,6 +121,40 @@ fn connection_is_kept_or_closed_as_version_and_header_say() {
 }
 
 #[test]
+fn number_of_files_that_are_kept_open_is_bounded() {
+    const FILES: usize = 1_100;
+    with_server(
+        |scratch| (0..FILES).for_each(|n| drop(scratch.file(&n.to_string(), n.to_string()))),
+        |site| async move {
+            let mut client = site.client().await;
+            for n in 0..FILES {
+                assert_eq!(client.get(&format!("/{n}")).await.text(), n.to_string());
+            }
+            let fds = fs::read_dir("/proc/self/fd").unwrap();
+            let links = fds.filter_map(|fd| fs::read_link(fd.unwrap().path()).ok());
+            let open = links.filter(|link| link.parent() == Some(site.root())).count();
+            assert!((1..=512).contains(&open), "{open}");
+        },
+    );
+}
+
+#[test]
+fn what_a_request_may_have_around_it_is_passed_over() {
+    with_server(
+        |scratch| drop(scratch.file("x", "krill")),
+        |site| async move {
+            let mut client = site.client().await;
+            client
+                .send("\r\n\r\nGET /x#part HTTP/1.1\r\nHost: h\r\n\r\n\r\nGET /x?y HTTP/1.1\r\nHost: h\r\n\r\n")
+                .await;
+            for _ in 0..2 {
+                assert_eq!(client.response(false).await.unwrap().text(), "krill");
+            }
+        },
+    );
+}
+
+#[test]
 fn pipelined_requests_are_answered_in_order_also_byte_by_byte() {
     with_server(
         |scratch| {
@@ -197,6 +231,8 @@ fn conditions_spare_what_the_client_has() {
                 ("If-Modified-Since: Thu, 01 Jan 1970 00:00:00 GMT\r\n".to_owned(), 200),
                 ("If-Modified-Since: krill\r\n".to_owned(), 200),
                 (format!("If-Match: {tag}\r\n"), 200),
+                (format!("If-Match: W/{tag}\r\n"), 412),
+                (format!("If-Unmodified-Since: {modified}\r\n"), 200),
                 ("If-Match: \"other\"\r\n".to_owned(), 412),
                 ("If-Unmodified-Since: Thu, 01 Jan 1970 00:00:00 GMT\r\n".to_owned(), 412),
                 (format!("Range: bytes=0-1\r\nIf-Range: {tag}\r\n"), 206),
@@ -207,6 +243,7 @@ fn conditions_spare_what_the_client_has() {
                 let response = client.request("GET /x", &headers).await;
                 assert_eq!(response.status, status, "{headers}");
                 assert_eq!(response.body.is_empty(), matches!(status, 304), "{headers}");
+                assert_eq!(response.header("Content-Length").is_none(), matches!(status, 304), "{headers}");
             }
         },
     );
@@ -237,7 +274,7 @@ fn requests_are_in_the_log_and_in_the_statistics() {
         let server = serve(&scratch, patient()).await;
         let mut client = Client::connect(&server.address.to_string()).await;
         client.get("/x").await;
-        client.get("/no%22such").await;
+        client.get("/no\"such").await;
         let page = client.get("/stats.html").await;
         assert!(page.text().contains("<tr><td>responses 2xx</td><td>1</td></tr>"), "{}", page.text());
         assert!(page.text().contains("<tr><td>connections now</td><td>1</td></tr>"), "{}", page.text());

@@ -110,6 +110,75 @@ fn request_that_does_not_end_times_out() {
     );
 }
 
+/// The time runs from its first byte, however many come.
+#[test]
+fn request_that_comes_byte_by_byte_times_out() {
+    with_limits(
+        Limits { head: Duration::from_millis(100), ..patient() },
+        |_| {},
+        |site| async move {
+            let mut slow = site.client().await;
+            slow.send("GET / HTTP/1.1\r\nX: ").await;
+            let first = loop {
+                match slow.connection.read(4096).within(Duration::from_millis(1)).await {
+                    Ok(piece) => break piece,
+                    Err(_) => slow.send("x").await,
+                }
+            };
+            slow.unread(&first);
+            assert_eq!(slow.response(false).await.unwrap().status, 408);
+        },
+    );
+}
+
+#[test]
+fn body_that_does_not_come_times_out() {
+    with_limits(
+        Limits { piece: Duration::from_millis(50), ..patient() },
+        |scratch| scratch.program("cat", "cat"),
+        |site| async move {
+            let mut slow = site.client().await;
+            slow.send("POST /cgi-bin/cat HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nkr").await;
+            assert_eq!(slow.response(false).await.unwrap().status, 408);
+            assert!(slow.is_at_end().await);
+        },
+    );
+}
+
+#[test]
+fn client_that_does_not_read_ends_at_the_deadline_of_a_piece() {
+    for sendfile_min in MANNERS {
+        with_limits(
+            Limits { piece: Duration::from_millis(50), sendfile_min, ..patient() },
+            |scratch| drop(scratch.file("x", vec![0; 20_000_000])),
+            |site| async move {
+                let mut stuck = site.client().await;
+                stuck.send("GET /x HTTP/1.1\r\nHost: h\r\n\r\n").await;
+                while site.stats.cut.get() == 0 || site.stats.connections.get() > 0 {
+                    tokio::task::yield_now().await;
+                }
+                assert_eq!(site.stats.cut.get(), 1);
+            },
+        );
+    }
+}
+
+#[test]
+fn head_of_the_greatest_length_is_read_and_a_longer_one_refused() {
+    with_server(
+        |scratch| drop(scratch.file("x", "krill")),
+        |site| async move {
+            for (length, status) in [(16 << 10, 200), ((16 << 10) + 1, 431)] {
+                let head = "GET /x HTTP/1.1\r\nHost: h\r\nX: ";
+                let padding = "x".repeat(length - head.len() - 4);
+                let mut client = site.client().await;
+                client.send(format!("{head}{padding}\r\n\r\n")).await;
+                assert_eq!(client.response(false).await.unwrap().status, status);
+            }
+        },
+    );
+}
+
 #[test]
 fn idle_connection_ends_without_an_answer() {
     with_limits(

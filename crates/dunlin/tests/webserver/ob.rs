@@ -125,20 +125,59 @@ fn latency_at_a_rate_counts_from_the_planned_beginning() {
 }
 
 #[test]
+fn request_at_a_rate_does_not_begin_before_its_time() {
+    dunlin::block_on(async {
+        let mut listener = tcp::listen("127.0.0.1:0").await.unwrap();
+        let address = listener.address().unwrap().to_string();
+        let (report, ()) = par!(run(plan(&address, 10, 10, Pace::Rate(100.0))), async {
+            for _ in 0..10 {
+                answer(request(&mut listener).await).await;
+            }
+        });
+        assert_eq!((report.latencies.count(), report.failed), (10, 0));
+        assert!(report.took >= Duration::from_millis(90), "{:?}", report.took);
+    });
+}
+
+/// Whatever the generator has asked for.
+#[test]
+fn connection_that_the_server_ends_is_not_used_again() {
+    dunlin::block_on(async {
+        let mut listener = tcp::listen("127.0.0.1:0").await.unwrap();
+        let address = listener.address().unwrap().to_string();
+        let (report, ()) = par!(run(Plan { keep_alive: true, ..plan(&address, 3, 1, Pace::Flow) }), async {
+            let closes = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nkrill";
+            // Its end is the end of the body.
+            let ends = "HTTP/1.1 200 OK\r\n\r\nkrill";
+            for response in [closes, ends, closes] {
+                let mut connection = request(&mut listener).await;
+                connection.write_all(&mut Bytes::from(response)).await.unwrap();
+            }
+        });
+        assert_eq!((report.latencies.count(), report.failed), (3, 0), "{report:?}");
+    });
+}
+
+#[test]
 fn requests_without_a_whole_response_have_failed() {
     dunlin::block_on(async {
         let mut listener = tcp::listen("127.0.0.1:0").await.unwrap();
         let address = listener.address().unwrap().to_string();
-        let responses =
-            ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nkril", "krill\r\n\r\n"];
-        let (report, ()) = par!(run(plan(&address, 4, 1, Pace::Flow)), async {
+        let responses = [
+            "",
+            "HTTP/1.1 200 OK\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nkril",
+            "krill\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        ];
+        let (report, ()) = par!(run(plan(&address, 5, 1, Pace::Flow)), async {
             for response in responses {
                 let mut connection = request(&mut listener).await;
                 connection.write_all(&mut Bytes::from(response)).await.unwrap();
             }
             drop(listener);
         });
-        assert_eq!((report.latencies.count(), report.failed), (0, 4));
+        assert_eq!((report.latencies.count(), report.failed), (0, 5));
         let report = run(plan(&address, 3, 2, Pace::Flow)).await;
         assert_eq!(report.failed, 3);
         assert!(report.first_failure.unwrap().contains("refused"));

@@ -155,6 +155,23 @@ fn ranges_that_are_malformed_or_too_many_are_ignored() {
     for (header, piece) in [("bytes=-10", 90..100), ("bytes=-1000", 0..100)] {
         assert_eq!(wanted(Some(header), 100), Wanted::Pieces(Vec::from([piece])));
     }
+    let as_many = format!("bytes={}0-0", "0-0,".repeat(15));
+    assert_eq!(wanted(Some(&as_many), 100), Wanted::Pieces(Vec::from([0..1])));
+    assert_eq!(wanted(Some("bytes=5-9,0-4"), 100), Wanted::Pieces(Vec::from([0..10])), "they touch");
     assert_eq!(wanted(Some("bytes=-0"), 100), Wanted::Nothing);
     assert_eq!(wanted(Some("bytes=0-0"), 0), Wanted::Nothing);
+}
+
+#[test]
+fn lines_and_trailers_of_chunks_are_bounded() {
+    let decode = |pieces: &[&[u8]]| {
+        let mut chunked = Chunked::default();
+        pieces.iter().try_fold(false, |_, piece| chunked.decode(&mut &piece[..], |_| {}))
+    };
+    let long = [b'0'; 4097];
+    assert!(decode(&[&long[..4096]]).is_ok());
+    assert!(decode(&[&long]).is_err());
+    let trailer = [&[b'x'; 1000][..], b"\r\n"].concat();
+    assert_eq!(decode(&[b"0\r\n", &trailer.repeat(4), b"\r\n"]), Ok(true));
+    assert!(decode(&[b"0\r\n", &trailer.repeat(5)]).is_err());
 }
