@@ -14,6 +14,12 @@ use super::stats::Stats;
 /// Lines that wait for the disk. What comes when there are so many is lost, and counted.
 const LINES_MAX: usize = 4096;
 
+/// Lines of so long are written together: each write is a call of the pool, which costs more than a request.
+const GATHERED: Duration = Duration::from_millis(10);
+
+/// Bytes that are written at once.
+const WRITE_MAX: usize = 64 << 10;
+
 /// Where connections send their lines. The process ends when the last handle is dropped and all is written.
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
@@ -42,14 +48,19 @@ impl Log {
 }
 
 async fn write(file: Option<Arc<fs::File>>, mut lines: Receiver<String>, stats: Arc<Stats>) {
+    let mut is_behind = false;
     while let Ok(mut text) = lines.recv().await {
+        if !is_behind {
+            sleep(GATHERED).await;
+        }
         let mut count = 1;
-        while text.len() < 64 << 10
+        while text.len() < WRITE_MAX
             && let Ok(line) = lines.try_recv()
         {
             text.push_str(&line);
             count += 1;
         }
+        is_behind = text.len() >= WRITE_MAX;
         let Some(file) = file.clone() else { continue };
         let place = dunlin::blocking::room().await;
         let written = place.blocking(move |_| (&*file).write_all(text.as_bytes())).await;
