@@ -107,6 +107,6 @@ Usage: webserver --root DIRECTORY [--listen ADDRESS] [--cgi DIRECTORY] [--log FI
             _ = future(interrupt.recv()) => {}
             _ = future(terminate.recv()) => {}
         }
-        server.stop().await.map_err(Error::other)
+        Ok(server.stop().await?)
     }
 }

@@ -139,16 +139,12 @@ fn variables(
         Ok(Address::Tcp(address)) => (address.ip().to_string(), address.port().to_string()),
         _ => Default::default(),
     };
-    let peer = match client.connection.peer() {
-        Ok(Address::Tcp(address)) => address.ip().to_string(),
-        _ => String::new(),
-    };
     let server_name = if host.is_empty() { address } else { host_name(host).to_owned() };
     let mut all = vec![
         ("GATEWAY_INTERFACE", "CGI/1.1".to_owned()),
         ("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned()),
         ("QUERY_STRING", request.query.clone()),
-        ("REMOTE_ADDR", peer),
+        ("REMOTE_ADDR", client.name.clone()),
         ("REQUEST_METHOD", request.method.name().to_owned()),
         ("REQUEST_URI", request.target.clone()),
         ("SCRIPT_NAME", format!("{PREFIX}{name}")),

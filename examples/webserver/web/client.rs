@@ -15,7 +15,6 @@ use super::log::Log;
 use super::request::{self, Framing, Method, Request};
 use super::sendfile;
 use super::site::Site;
-use super::stats::Stats;
 use super::status::Status;
 
 /// A client, and what its process needs.
@@ -27,19 +26,15 @@ pub(crate) struct Client {
     /// Ends when the server stops.
     pub(crate) stop: Shared<Receiver<()>>,
     pub(crate) log: Log,
-    name: String,
-    counted: Counted,
+    /// The address of its host.
+    pub(crate) name: String,
+    /// There were too many connections when it came.
+    pub(crate) is_one_too_many: bool,
 }
 
-/// A connection counts until this is dropped.
-struct Counted {
-    stats: Arc<Stats>,
-    is_one_too_many: bool,
-}
-
-impl Drop for Counted {
+impl Drop for Client {
     fn drop(&mut self) {
-        self.stats.connections.take(1);
+        self.site.stats.connections.take(1);
     }
 }
 
@@ -75,13 +70,7 @@ impl Client {
         };
         let now = site.stats.connections.add(1);
         let is_one_too_many = now > site.limits.connections_max as u64;
-        let counted = Counted { stats: site.stats.clone(), is_one_too_many };
-        Self { site, connection, buffer: Vec::new(), stop, log, name, counted }
-    }
-
-    /// Whether there were too many connections when it came.
-    pub(crate) fn is_one_too_many(&self) -> bool {
-        self.counted.is_one_too_many
+        Self { site, connection, buffer: Vec::new(), stop, log, name, is_one_too_many }
     }
 
     /// There are too many connections.
@@ -171,8 +160,8 @@ impl Client {
         Ok((sent, true))
     }
 
-    /// Sends what is in `out`, and then a part of a file. Gives the bytes of the file: less than the range if it
-    /// has become shorter.
+    /// Sends what is in `out`, and then a part of a file. Gives the bytes of the file: less than the range if
+    /// it has become shorter.
     async fn send_file(&mut self, out: &mut Vec<u8>, file: &Opened, mut range: Range<u64>) -> io::Result<u64> {
         let begin = range.start;
         if range.end - range.start >= self.site.limits.sendfile_min {

@@ -107,9 +107,7 @@ impl Turn {
             }
         }
     }
-}
 
-impl Turn {
     fn redirected(&mut self, site: &Site, target: &str) -> Next {
         match self.request.redirected(target) {
             Ok(request) if self.redirects < site.limits.cgi_redirects_max => {

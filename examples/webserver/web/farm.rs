@@ -1,4 +1,4 @@
-//! The layout of Barnes (2000): a fixed number of processes for each task, and requests that pass between them.
+//! The layout of Barnes (2000): a fixed number of processes for each task, between which requests pass.
 //!
 //! ```text
 //!   acceptor ─▶ readers ─▶ file workers ─┐
@@ -7,9 +7,9 @@
 //!                 └────── kept ◀─────────┘
 //! ```
 //!
-//! A worker that panics or is killed is replaced, and only its client is lost. A reader waits for the next request of
-//! its client, so idle connections hold readers: there the default layout, with a process for each connection, is
-//! better.
+//! A worker that panics or is killed is replaced, and only its client is lost. A reader waits for the next
+//! request of its client, so idle connections hold readers: for many of them the default layout, with a
+//! process for each connection, is better.
 
 use std::sync::Arc;
 
@@ -138,12 +138,12 @@ async fn read(
     (mut files, mut programs): (Shared<Sender<Job>>, Shared<Sender<Job>>),
 ) {
     loop {
-        // Clients of workers first: a worker must never wait for a reader, so their channel has no bound but the
-        // number of connections.
+        // Clients of workers first: a worker must never wait for a reader, so their channel has no bound but
+        // the number of connections.
         let client = alt! { biased;
             client = kept.recv() => client.ok(),
             client = fresh.recv() => match client {
-                Ok(client) if client.is_one_too_many() => {
+                Ok(client) if client.is_one_too_many => {
                     client.turn_away().await;
                     continue;
                 }
@@ -180,15 +180,13 @@ async fn work(
                 Err(error) => break Some(Err(error)),
             }
         };
-        let then = match (sent, &mut files) {
-            (Some(sent), _) => turn.end(&mut client, sent),
-            (None, Some(files)) => {
+        let Some(sent) = sent else {
+            if let Some(files) = &mut files {
                 let _ = files.send(Job { client, turn }).await;
-                continue;
             }
-            (None, None) => Then::Drop,
+            continue;
         };
-        match then {
+        match turn.end(&mut client, sent) {
             Then::NextRequest => {
                 // The server stops if there is no reader.
                 if let Err(back) = kept.send(client).await {

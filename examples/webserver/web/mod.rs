@@ -7,7 +7,8 @@
 //! | `connection`, `client` | the process of a connection: requests one by one; what it reads and writes |
 //! | `request`, `chunked`, `body` | heads and chunks as pure functions; bodies in memory or a file |
 //! | `answer`, `range`, `condition`, `status` | which response a file gets |
-//! | `file`, `sendfile` | opened beneath the root, kept for a second; read in place or by the pool, and sent by it |
+//! | `file` | opened beneath the root, kept for a second, read in place or by the pool |
+//! | `sendfile` | large files, sent by the pool |
 //! | `cgi` | programs: their variables, input, output and deadlines |
 //! | `log`, `stats`, `limits` | the access log, the page `/stats.html`, the bounds |
 

@@ -1,4 +1,5 @@
-//! Large files: threads of the pool hand them to the socket, without a copy, since `sendfile` may wait for the disk.
+//! Large files: threads of the pool hand them to the socket, without a copy, since `sendfile` may wait for
+//! the disk.
 
 use std::io;
 use std::ops::Range;
@@ -16,8 +17,9 @@ use super::stats::Stats;
 /// Bytes that a call sends at most, however fast the client reads: other clients wait for its thread.
 const CALL_MAX: u64 = 8 << 20;
 
-/// Sends a range of a file, each piece within `patience`. Gives the place that it has come to, and whether
-/// it is over: before the end of the range if the file has become shorter. Not every file system knows `sendfile`.
+/// Sends a range of a file, each piece within `patience`. Gives the place that it has come to, and whether it
+/// is over: before the end of the range if the file has become shorter. Not every file system knows
+/// `sendfile`.
 pub(crate) async fn send(
     connection: &mut Connection,
     file: &Opened,
@@ -34,9 +36,8 @@ pub(crate) async fn send(
         let call = room().await.blocking(move |stop| step(&*socket, &*file, part, stop));
         let begin = range.start;
         match call.await.unwrap_or_else(|error| Err(io::Error::other(error.to_string())))? {
-            Step::To(at) => range.start = at,
-            Step::FileEnds(at) => range = at..at,
-            Step::Unknown => return Ok((begin, false)),
+            Some((at, file_ends)) => range = at..if file_ends { at } else { range.end },
+            None => return Ok((begin, false)),
         }
         stats.bytes.add(range.start - begin);
         stats.sendfile.add(range.start - begin);
@@ -44,27 +45,20 @@ pub(crate) async fn send(
     Ok((range.end, true))
 }
 
-enum Step {
-    To(u64),
-    /// The file ends here.
-    FileEnds(u64),
-    /// The file system cannot do it.
-    Unknown,
-}
-
-/// Sends until the socket is full.
-fn step(socket: impl AsFd, file: impl AsFd, range: Range<u64>, stop: &Stop) -> io::Result<Step> {
+/// Sends until the socket is full. Gives the place that it has come to, and whether the file ends there;
+/// `None` if the file system cannot do it.
+fn step(socket: impl AsFd, file: impl AsFd, range: Range<u64>, stop: &Stop) -> io::Result<Option<(u64, bool)>> {
     let end = range.end.min(range.start + CALL_MAX);
     let mut at = range.start;
     while at < end && !stop.asked() {
         let count = usize::try_from(end - at).unwrap_or(usize::MAX);
         match rustix::fs::sendfile(&socket, &file, Some(&mut at), count) {
-            Ok(0) => return Ok(Step::FileEnds(at)),
+            Ok(0) => return Ok(Some((at, true))),
             Ok(_) | Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => break,
-            Err(Errno::INVAL | Errno::NOSYS) if at == range.start => return Ok(Step::Unknown),
+            Err(Errno::INVAL | Errno::NOSYS) if at == range.start => return Ok(None),
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(Step::To(at))
+    Ok(Some((at, false)))
 }

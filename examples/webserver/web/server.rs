@@ -33,33 +33,12 @@ pub(crate) struct Settings {
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) address: Address,
-    pub(crate) stats: Arc<Stats>,
-    #[cfg(test)]
     pub(crate) site: Arc<Site>,
-    limits: Limits,
     /// Dropped, each process that is idle ends.
     stop: Sender<()>,
     acceptor: Process<io::Result<()>>,
     log: Process<()>,
 }
-
-/// The listener failed, or connections were still busy at the deadline.
-#[derive(Debug)]
-pub(crate) enum StopError {
-    Listener(String),
-    Busy { connections: u64 },
-}
-
-impl std::fmt::Display for StopError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Listener(error) => write!(f, "the listener failed: {error}"),
-            Self::Busy { connections } => write!(f, "{connections} connections were busy at the deadline"),
-        }
-    }
-}
-
-impl std::error::Error for StopError {}
 
 impl Server {
     /// Starts a server.
@@ -72,8 +51,8 @@ impl Server {
         let site = Arc::new(Site {
             files: Files::new(&settings.root)?,
             cgi: settings.cgi.map(std::path::absolute).transpose()?,
-            limits: settings.limits.clone(),
-            stats: stats.clone(),
+            limits: settings.limits,
+            stats,
             #[cfg(test)]
             processes: Default::default(),
         });
@@ -82,33 +61,24 @@ impl Server {
         let stopped = stopped.share();
         let farm = settings.farm.map(|numbers| farm::start(&site, numbers, stopped.clone()));
         let acceptor = spawn_named("acceptor", accept(listener, site.clone(), farm, stopped, log));
-        let limits = settings.limits;
-        Ok(Self {
-            address,
-            stats,
-            #[cfg(test)]
-            site,
-            limits,
-            stop,
-            acceptor,
-            log: log_process,
-        })
+        Ok(Self { address, site, stop, acceptor, log: log_process })
     }
 
     /// Accepts no more, lets the requests that are under way end, and writes the log.
     ///
     /// # Errors
-    /// If connections are busy after `Limits::shutdown`: they end with the runtime.
-    pub(crate) async fn stop(self) -> Result<(), StopError> {
-        let Self { stats, limits, stop, acceptor, log, .. } = self;
+    /// If the listener failed, or connections are busy after `Limits::shutdown`: they end with the runtime.
+    pub(crate) async fn stop(self) -> io::Result<()> {
+        let Self { site, stop, acceptor, log, .. } = self;
         drop(stop);
-        if let Ok(Err(error)) = acceptor.await {
-            return Err(StopError::Listener(error.to_string()));
-        }
+        acceptor.await.map_err(io::Error::other)??;
         // Each connection has a handle of the log, so the log ends after them.
         alt! {
             _ = log => Ok(()),
-            () = sleep(limits.shutdown) => Err(StopError::Busy { connections: stats.connections.get() }),
+            () = sleep(site.limits.shutdown) => {
+                let connections = site.stats.connections.get();
+                Err(io::Error::other(format!("{connections} connections were busy at the deadline")))
+            }
         }
     }
 }
@@ -142,7 +112,7 @@ async fn accept(
 }
 
 async fn serve(client: Client) {
-    if client.is_one_too_many() {
+    if client.is_one_too_many {
         client.turn_away().await;
     } else {
         connection::serve(client).await;

@@ -9,9 +9,9 @@ use dunlin::blocking::calls;
 use super::status::Status;
 
 /// Counts, each for itself: a page may show a request whose bytes are not counted yet.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Stats {
-    since: Instant,
+    since: Since,
     pub(crate) connections: Count,
     pub(crate) accepted: Count,
     pub(crate) bytes: Count,
@@ -43,19 +43,13 @@ impl Count {
     }
 }
 
-impl Default for Stats {
+/// When the server was started.
+#[derive(Debug)]
+struct Since(Instant);
+
+impl Default for Since {
     fn default() -> Self {
-        Self {
-            since: Instant::now(),
-            connections: Count::default(),
-            accepted: Count::default(),
-            bytes: Count::default(),
-            sendfile: Count::default(),
-            cgi: Count::default(),
-            log_lost: Count::default(),
-            cut: Count::default(),
-            responses: Default::default(),
-        }
+        Self(Instant::now())
     }
 }
 
@@ -70,7 +64,7 @@ impl Stats {
     }
 
     pub(crate) fn page(&self) -> String {
-        let seconds = self.since.elapsed().as_secs_f64();
+        let seconds = self.since.0.elapsed().as_secs_f64();
         let requests: u64 = self.responses.iter().map(Count::get).sum();
         let mut rows = String::new();
         let mut row = |name: &str, value: String| {

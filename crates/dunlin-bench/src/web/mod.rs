@@ -3,8 +3,8 @@
 //! The server runs on one core and the load generator on another. Each round runs every server, so that the
 //! figures of a round have the same load of the machine, and ratios are of the same round.
 //!
-//! - [`run`]: cases, rounds and tables; [`peers`]: how each server is started; [`process`]: processor time and
-//!   memory of a server's processes; [`side`]: the hidden subcommand, which serves or generates load;
+//! - [`run`]: cases, rounds and tables; [`peers`]: how each server is started; [`process`]: processor time
+//!   and memory of a server's processes; [`side`]: the hidden subcommand, which serves or generates load;
 //!   [`idle`]: connections on which nothing is sent.
 
 #[cfg(target_os = "linux")]
@@ -24,11 +24,11 @@ mod process;
 #[cfg(target_os = "linux")]
 mod run;
 #[cfg(target_os = "linux")]
+mod side;
+#[cfg(target_os = "linux")]
 #[path = "../../../../examples/webserver/web/mod.rs"]
 #[allow(dead_code, reason = "its tests use the rest")]
-mod server;
-#[cfg(target_os = "linux")]
-mod side;
+mod webserver;
 
 use std::path::PathBuf;
 

@@ -104,7 +104,7 @@ fn measure(servers: &[Running], case: Case, rounds: u32, web: &Web, common: &Com
     let mut requests = Vec::new();
     for server in servers {
         // In the farm each kept connection holds a reader.
-        let has_readers = !case.keep_alive || case.in_flight <= super::server::farm::NUMBERS.readers;
+        let has_readers = !case.keep_alive || case.in_flight <= super::webserver::farm::NUMBERS.readers;
         if matches!(server.kind, Kind::Dunlin { farm: true }) && !has_readers {
             requests.push(0);
             continue;

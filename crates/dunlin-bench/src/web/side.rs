@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Role;
 use super::load::{self, Pace, Plan};
-use super::server::farm::NUMBERS;
-use super::server::limits::Limits;
-use super::server::server::{Server, Settings};
+use super::webserver::farm::NUMBERS;
+use super::webserver::limits::Limits;
+use super::webserver::server::{Server, Settings};
 
 /// What a load generator prints.
 #[derive(Clone, Debug, Deserialize, Serialize)]

@@ -69,7 +69,8 @@ impl Stream {
         }
     }
 
-    /// Ready when the system takes bytes. It looks: of what other system calls have written, tokio knows nothing.
+    /// Ready when the system takes bytes. It looks, since tokio does not learn of writes by other system
+    /// calls.
     #[cfg(unix)]
     pub(super) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -69,7 +69,7 @@ fn worker_that_is_killed_under_load_fails_its_own_request_and_no_other() {
                     })
                 })
                 .collect();
-            while server.stats.responses(2) < 100 {
+            while server.site.stats.responses(2) < 100 {
                 tokio::task::yield_now().await;
             }
             let before = names(&server.site);
@@ -84,8 +84,8 @@ fn worker_that_is_killed_under_load_fails_its_own_request_and_no_other() {
             victim.unread(&first);
             let response = victim.response(false).await.unwrap();
             assert!(!response.is_whole && response.body.iter().all(|byte| *byte == 7));
-            let seen = server.stats.responses(2);
-            while server.stats.responses(2) < seen + 100 {
+            let seen = server.site.stats.responses(2);
+            while server.site.stats.responses(2) < seen + 100 {
                 tokio::task::yield_now().await;
             }
             drop(stop);
@@ -94,11 +94,11 @@ fn worker_that_is_killed_under_load_fails_its_own_request_and_no_other() {
                 count += load.await.unwrap();
             }
             // A client may have its response before it is counted.
-            while server.stats.responses(2) < count {
+            while server.site.stats.responses(2) < count {
                 tokio::task::yield_now().await;
             }
-            assert!(count >= 200 && server.stats.responses(2) == count, "{count}");
-            assert_eq!([4, 5].map(|hundred| server.stats.responses(hundred)), [0, 0]);
+            assert!(count >= 200 && server.site.stats.responses(2) == count, "{count}");
+            assert_eq!([4, 5].map(|hundred| server.site.stats.responses(hundred)), [0, 0]);
             if farm.is_some() {
                 // Another one has its place.
                 let replaced = |names: &BTreeSet<(String, Pid)>| {
@@ -174,7 +174,7 @@ fn farm_serves_files_and_programs_over_more_connections_than_it_has_processes() 
         for client in clients {
             client.await.unwrap();
         }
-        assert_eq!([2, 4, 5].map(|hundred| server.stats.responses(hundred)), [100, 20, 20]);
+        assert_eq!([2, 4, 5].map(|hundred| server.site.stats.responses(hundred)), [100, 20, 20]);
         server.stop().await.unwrap();
     });
 }

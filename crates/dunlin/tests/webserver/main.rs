@@ -102,7 +102,7 @@ fn with_limits<F: Future<Output = ()>>(limits: Limits, prepare: impl FnOnce(&Scr
     dunlin::block_on(async {
         let server = serve(&scratch, limits).await;
         let site =
-            Site { address: server.address.to_string(), root: scratch.path("root"), stats: server.stats.clone() };
+            Site { address: server.address.to_string(), root: scratch.path("root"), stats: server.site.stats.clone() };
         test(site).await;
         server.stop().await.unwrap();
     });

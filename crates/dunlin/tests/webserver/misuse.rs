@@ -212,7 +212,7 @@ fn client_that_leaves_in_the_middle_of_a_file_leaves_nothing() {
                     tokio::task::yield_now().await;
                 }
                 assert_eq!(site.stats.cut.get(), 10);
-                // A call that is under way ends soon; then there are the listener and the file that is kept open.
+                // A call that is under way ends soon. The listener and the file that is kept open stay.
                 while (sockets_at(port), open_at(&site.root().join("x"))) != (1, 1) {
                     tokio::task::yield_now().await;
                 }
@@ -295,7 +295,7 @@ fn full_disk_loses_lines_of_the_log_and_nothing_else() {
         for _ in 0..20 {
             assert_eq!(client.get("/x").await.text(), "krill");
         }
-        let stats = server.stats.clone();
+        let stats = server.site.stats.clone();
         server.stop().await.unwrap();
         assert_eq!(stats.log_lost.get(), 20);
     });
