@@ -1,0 +1,154 @@
+//! Sequential programs beside other implementations of Scheme and Erlang, and sizes of images:
+//!
+//! ```text
+//! cargo run --profile measured -p dunlin-scheme --example bench -- [ROUNDS] [PROGRAM...]
+//! ```
+//!
+//! Each round runs every participant once, in a process of its own, so that the load of the machine meets all
+//! alike. The tables show medians of processor time (Erlang: elapsed time) over the rounds, 5 by default, and
+//! medians of the ratio of two participants in the same round. Participants that are not installed are
+//! skipped and named. A goal that is missed is shown; it fails nothing.
+
+mod peers;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use dunlin_scheme::Scheme;
+use peers::{DUNLIN, GSI, GUILE_BYTECODE, Peer};
+use rustix::time::{ClockId, clock_gettime};
+
+pub(crate) struct Program {
+    pub(crate) name: &'static str,
+    pub(crate) text: &'static str,
+    /// At most so much of the time of another participant.
+    goals: &'static [(&'static str, f64)],
+}
+
+pub(crate) const PROGRAMS: [Program; 6] = [
+    Program { name: "fib", text: include_str!("programs/fib.scm"), goals: &[(GSI, 0.2), (GUILE_BYTECODE, 1.0)] },
+    Program { name: "tak", text: include_str!("programs/tak.scm"), goals: &[(GUILE_BYTECODE, 1.0)] },
+    Program { name: "nrev", text: include_str!("programs/nrev.scm"), goals: &[(GUILE_BYTECODE, 1.0)] },
+    Program { name: "qsort", text: include_str!("programs/qsort.scm"), goals: &[(GUILE_BYTECODE, 1.0)] },
+    Program { name: "smith", text: include_str!("programs/smith.scm"), goals: &[(GUILE_BYTECODE, 1.0)] },
+    Program { name: "captures", text: include_str!("programs/captures.scm"), goals: &[(GSI, 0.2)] },
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [flag, name] = &arguments[..]
+        && flag == "--one"
+    {
+        return one(name);
+    }
+    let (rounds, names) = match arguments.first().and_then(|first| first.parse().ok()) {
+        Some(rounds) => (rounds, &arguments[1..]),
+        None => (5, &arguments[..]),
+    };
+    if rounds == 0 || names.iter().any(|name| !PROGRAMS.iter().any(|program| program.name == name)) {
+        eprintln!("usage: bench [ROUNDS] [PROGRAM...]; programs: fib tak nrev qsort smith captures");
+        return ExitCode::from(2);
+    }
+    let peers = match peers::all() {
+        Ok(peers) => peers,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    println!("{:10} {:16} {:>10} {:>10} {:>16}", "program", "participant", "ms", "of gsi", "of guile's code");
+    let wanted = PROGRAMS.iter().filter(|program| names.is_empty() || names.iter().any(|name| name == program.name));
+    for program in wanted {
+        compare(program, &peers, rounds);
+    }
+    sizes();
+    ExitCode::SUCCESS
+}
+
+/// What a participant needed in each round; empty once it has failed.
+struct Times {
+    name: &'static str,
+    each: Vec<f64>,
+}
+
+fn compare(program: &Program, peers: &[Peer], rounds: usize) {
+    let mut times: Vec<Times> = peers.iter().map(|peer| Times { name: peer.name, each: Vec::new() }).collect();
+    let mut expected = None;
+    for round in 0..rounds {
+        for (peer, times) in peers.iter().zip(&mut times) {
+            let is_absent = peer.name == "erlang" && program.name == "captures";
+            if is_absent || times.each.len() < round {
+                continue;
+            }
+            match peer.run(program.name) {
+                Ok((value, time)) => {
+                    let expected = expected.get_or_insert_with(|| value.clone());
+                    assert_eq!(value, *expected, "{} has another value for {}", peer.name, program.name);
+                    times.each.push(time);
+                }
+                Err(error) => eprintln!("failed: {error}"),
+            }
+        }
+    }
+    times.retain(|times| times.each.len() == rounds);
+    report(program, &times);
+}
+
+fn ratio(times: &[Times], ours: &Times, theirs: &str) -> Option<f64> {
+    let theirs = times.iter().find(|times| times.name == theirs)?;
+    Some(median(ours.each.iter().zip(&theirs.each).map(|(ours, theirs)| ours / theirs).collect()))
+}
+
+fn report(program: &Program, times: &[Times]) {
+    for ours in times {
+        let shown = |theirs| ratio(times, ours, theirs).map_or_else(|| "-".into(), |ratio| format!("{ratio:.2}"));
+        let time = median(ours.each.clone());
+        println!("{:10} {:16} {time:10.2} {:>10} {:>16}", program.name, ours.name, shown(GSI), shown(GUILE_BYTECODE));
+    }
+    let Some(ours) = times.iter().find(|times| times.name == DUNLIN) else { return };
+    for (theirs, most) in program.goals {
+        let verdict = match ratio(times, ours, theirs) {
+            Some(ratio) if ratio <= *most => format!("reached ({ratio:.2})"),
+            Some(ratio) => format!("missed ({ratio:.2})"),
+            None => "not judged".into(),
+        };
+        println!("{:10} goal: at most {most} of {theirs}: {verdict}", program.name);
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Runs one program as a participant.
+fn one(name: &str) -> ExitCode {
+    let Some(program) = PROGRAMS.iter().find(|program| program.name == name) else { return ExitCode::from(2) };
+    let mut scheme = Scheme::new();
+    scheme.eval(name, program.text).expect("the definitions run");
+    scheme.eval(name, "(run)").expect("the program runs");
+    let started = processor_time();
+    let value = scheme.eval(name, "(run)").expect("the program runs");
+    println!("{value} {}", (processor_time() - started).as_secs_f64() * 1e3);
+    ExitCode::SUCCESS
+}
+
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn sizes() {
+    let started = Instant::now();
+    let mut scheme = Scheme::new();
+    println!("a machine: {:.2} ms", started.elapsed().as_secs_f64() * 1e3);
+    let setup = "(define (adder n) (lambda (m) (+ n m))) (define closure (adder 3))
+        (define (deep a n) (if (= n 0) (call/cc (lambda (k) k)) (let ((v (deep a (- n 1)))) (if (pair? v) (cons a v) v))))
+        (define one (deep 1 1)) (define many (deep 1 10001))";
+    scheme.eval("sizes", setup).expect("the definitions run");
+    let mut size = |name| scheme.write_global(name).expect("it can be written").len();
+    let closure = size("closure");
+    let frame = (size("many") - size("one")) as f64 / 10_000.0;
+    println!("a closure: {closure} bytes; goal: at most 200");
+    println!("a frame: {frame:.1} bytes; goal: at most 24");
+}
