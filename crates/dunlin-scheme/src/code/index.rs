@@ -38,7 +38,7 @@ impl Index {
             let target = (at as i64 + 1 + instruction.c()) as u32;
             match instruction.op() {
                 Op::Closure | Op::ClosureOpen => closures.push((target, instruction.b() as u16)),
-                Op::Loop => loops.push((target, instruction.a() as u16)),
+                Op::LoopHead => loops.push((at as u32 + 1, instruction.a() as u16)),
                 _ => {}
             }
         }

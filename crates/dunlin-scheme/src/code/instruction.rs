@@ -33,8 +33,8 @@ ops! {
     Enter,
     /// `r[a] = r[b]`
     Move,
-    /// `r[a..a+c] = r[b..b+c]`, where `a < b`.
-    MoveBlock,
+    /// `r[a] = r[b]`, then `r[a+1] = r[c]`
+    MoveTwo,
     /// `r[a]` = the integer in `b` and `c`.
     LoadInt,
     /// `r[a]` = the immediate whose bits are in `b` and `c`.
@@ -77,8 +77,12 @@ ops! {
     JumpEq,
     /// Goes to `c` if `r[a]` is not `r[b]`.
     JumpNotEq,
-    /// Goes back to `c`; costs fuel. The registers below `a` are live.
+    /// Before the first instruction of a loop, where the registers below `a` are live. It never runs.
+    LoopHead,
+    /// Goes to the loop at `c`; costs fuel.
     Loop,
+    /// The same after `r[a] = r[b]`.
+    LoopMove,
     /// `r[a]` = `r[a]` called with the `b` arguments after it.
     Call,
     /// The same as the last act of this procedure.
@@ -97,6 +101,12 @@ ops! {
     Subtract,
     /// `r[a] = r[b] * r[c]`
     Multiply,
+    /// `r[a]` = the quotient of `r[b]` and `r[c]`
+    Quotient,
+    /// `r[a]` = the remainder of `r[b]` and `r[c]`
+    Remainder,
+    /// `r[a]` = `r[b]` modulo `r[c]`
+    Modulo,
     /// `r[a] = r[b] + c`
     AddConstant,
     /// `r[a]` = whether `r[b] < r[c]`
@@ -208,6 +218,12 @@ impl Instruction {
     #[inline]
     pub(crate) const fn index(self) -> usize {
         (self.0 >> 40) as usize
+    }
+
+    /// `c` as the number of a register.
+    #[inline]
+    pub(crate) const fn register(self) -> usize {
+        (self.0 >> 40) as u16 as usize
     }
 
     /// The number in `b` and `c`, signed.

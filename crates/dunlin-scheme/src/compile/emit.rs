@@ -23,6 +23,8 @@ pub(super) struct Emitter<'c> {
     globals: HashMap<Name, usize>,
     labels: Vec<Option<usize>>,
     jumps: Vec<(usize, Label)>,
+    /// Where the last label is: what comes before it is not made one with what comes after.
+    last_label: usize,
     /// Free variables of each procedure, by its address: the tree does not move while it is compiled.
     pub(super) free: HashMap<*const Clause, Rc<[Var]>>,
 }
@@ -45,6 +47,7 @@ impl<'c> Emitter<'c> {
             globals: HashMap::new(),
             labels: Vec::new(),
             jumps: Vec::new(),
+            last_label: 0,
             free: HashMap::new(),
         }
     }
@@ -54,8 +57,23 @@ impl<'c> Emitter<'c> {
     }
 
     pub(super) fn emit(&mut self, op: Op, a: u16, b: u16, c: i64) -> usize {
+        if op == Op::Move && self.fuse_move(a, b) {
+            return self.here() - 1;
+        }
         self.unit.code.push(Instruction::new(op, a, b, c));
         self.here() - 1
+    }
+
+    /// Makes one instruction of two moves to registers that follow each other.
+    fn fuse_move(&mut self, a: u16, b: u16) -> bool {
+        let here = self.here();
+        match self.unit.code.last_mut() {
+            Some(last) if last.op() == Op::Move && last.a() + 1 == usize::from(a) && self.last_label < here => {
+                *last = Instruction::new(Op::MoveTwo, last.a() as u16, last.b() as u16, i64::from(b));
+                true
+            }
+            _ => false,
+        }
     }
 
     pub(super) fn emit_wide(&mut self, op: Op, a: u16, value: i64) {
@@ -76,7 +94,8 @@ impl<'c> Emitter<'c> {
     }
 
     pub(super) fn place(&mut self, label: Label) {
-        self.labels[label.0] = Some(self.here());
+        self.last_label = self.here();
+        self.labels[label.0] = Some(self.last_label);
     }
 
     pub(super) fn jump(&mut self, op: Op, a: u16, b: u16, label: Label) {

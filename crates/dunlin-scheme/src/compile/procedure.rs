@@ -485,6 +485,7 @@ impl<'c> Compiler<'_, 'c> {
         first: u16,
         body: impl FnOnce(&mut Self, u16) -> Result,
     ) -> Result {
+        self.emitter.emit(Op::LoopHead, first + clause.parameters.len() as u16, 0, 0);
         self.emitter.place(label);
         self.places.extend(clause.parameters.iter().zip(first..).map(|(var, at)| (*var, Place::Register(at))));
         body(self, first + clause.parameters.len() as u16)
@@ -500,15 +501,27 @@ impl<'c> Compiler<'_, 'c> {
     fn loop_call(&mut self, procedure: &Core, arguments: &'c [Core], depth: u16) -> Result<bool> {
         let Core::Local(var) = procedure else { return Ok(false) };
         let Some(Place::Loop { first, label, .. }) = self.places.get(var).copied() else { return Ok(false) };
-        for (argument, register) in arguments.iter().zip(depth..) {
-            self.value(argument, register)?;
+        let mut moves = Vec::new();
+        let mut next = depth;
+        for (argument, target) in arguments.iter().zip(first..) {
+            let is_same = |var| matches!(self.plain_place(var), Some(Place::Register(at)) if at == target);
+            if matches!(argument, Core::Local(var) if is_same(*var)) && target < depth {
+                continue;
+            }
+            self.value(argument, next)?;
+            if next != target {
+                moves.push((target, next));
+            }
+            next += 1;
         }
-        let count = arguments.len() as u16;
-        if depth != first && count > 0 {
-            let op = if count == 1 { Op::Move } else { Op::MoveBlock };
-            self.emitter.emit(op, first, depth, i64::from(count));
+        let last = moves.pop();
+        for (target, register) in moves {
+            self.emitter.emit(Op::Move, target, register, 0);
         }
-        self.emitter.jump(Op::Loop, first + count, 0, label);
+        match last {
+            Some((target, register)) => self.emitter.jump(Op::LoopMove, target, register, label),
+            None => self.emitter.jump(Op::Loop, 0, 0, label),
+        }
         Ok(true)
     }
 

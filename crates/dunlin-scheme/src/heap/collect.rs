@@ -4,7 +4,7 @@
 //! ends old. A full collection copies everything. The collector runs only between instructions, when every
 //! live value is in one of the roots that it is handed.
 
-use super::object::{Tag, header, is_raw_header, size_of, tag_of};
+use super::object::{Tag, header, is_header_of, is_raw_header, size_of, tag_of};
 use super::word::{CLOSURE, HEADER, MOVED, OBJECT, PAIR, TAG_MASK, UNSET, Word, index, is_pointer, pointer};
 
 /// The objects of one process.
@@ -50,6 +50,7 @@ impl Heap {
     /// Makes every point that may collect do so: a value that no root holds is then found at once.
     pub(crate) fn set_stress(&mut self, stress: bool) {
         self.stress = stress;
+        self.due = if stress { 0 } else { self.old + self.nursery_words };
     }
 
     /// Whether every point that may collect does so.
@@ -102,6 +103,15 @@ impl Heap {
     pub(crate) fn fields(&self, word: Word) -> &[Word] {
         let at = index(word);
         &self.words[at + 1..at + 1 + size_of(self.words[at])]
+    }
+
+    /// An item of the vector that `word` points to; `None` if it is another object, or has no such item.
+    #[inline]
+    pub(crate) fn item(&self, word: Word, at: usize) -> Option<Word> {
+        let start = index(word);
+        let first = self.words[start];
+        let is_item = is_header_of(first, Tag::Vector) && at < size_of(first);
+        if is_item { Some(self.words[start + 1 + at]) } else { None }
     }
 
     /// The kind of an object that is no pair; `None` for immediates and pairs.
@@ -273,7 +283,7 @@ impl Heap {
             self.spare = to;
         }
         self.old = self.words.len();
-        self.due = self.old + self.nursery_words;
+        self.due = if self.stress { 0 } else { self.old + self.nursery_words };
         if self.old <= self.limit_words {
             return Ok(());
         }

@@ -90,6 +90,11 @@ pub(crate) fn tag_of(header: Word) -> Tag {
     Tag::of_number((header >> 8) as u8).expect("a header has one of the kinds")
 }
 
+/// Whether the header is one of this kind.
+pub(crate) const fn is_header_of(header: Word, tag: Tag) -> bool {
+    header as u16 == ((tag as u16) << 8) | HEADER as u16
+}
+
 /// The number of words after a header.
 pub(crate) const fn size_of(header: Word) -> usize {
     (header >> 16) as usize

@@ -212,6 +212,14 @@ impl Number {
         if other.sign() == 0 {
             return Err(NumError::DivisionByZero);
         }
+        if let (Self::Fix(a), Self::Fix(b)) = (self, other) {
+            let (mut quotient, mut remainder) = (a / b, a % b);
+            if round == Round::Floor && remainder != 0 && (remainder < 0) != (*b < 0) {
+                quotient -= 1;
+                remainder += b;
+            }
+            return Ok((Self::from_i64(quotient), Self::from_i64(remainder)));
+        }
         if let (Some(a), Some(b)) = (self.big(), other.big()) {
             let (mut quotient, mut remainder) = (&a).div_rem(&b);
             if round == Round::Floor && remainder != IBig::ZERO && (remainder < IBig::ZERO) != (b < IBig::ZERO) {

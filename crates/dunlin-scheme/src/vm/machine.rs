@@ -18,7 +18,11 @@ use crate::value;
 /// Registers of all frames on the stack. More frames move to the heap.
 pub(super) const STACK_WORDS: usize = 1 << 16;
 /// Room above, for what the machine itself calls and for arguments from lists.
-pub(super) const STACK_SLACK: usize = 1 << 16;
+const STACK_SLACK: usize = 1 << 16;
+/// Words of the stack: a frame that begins below `STACK_WORDS` has all registers that code can name.
+pub(super) const STACK_LEN: usize = STACK_WORDS + STACK_SLACK;
+/// Arguments that one call may have.
+pub(super) const ARGUMENTS_MAX: usize = STACK_SLACK - 64;
 /// Words of young objects between two collections.
 const NURSERY_WORDS: usize = 1 << 16;
 /// Words of live objects, if no limit is set.
@@ -74,7 +78,7 @@ impl Machine {
             global_names: Vec::new(),
             globals: Vec::new(),
             constants: Vec::new(),
-            stack: vec![NIL; STACK_WORDS + STACK_SLACK],
+            stack: vec![NIL; STACK_LEN],
             frames: Vec::new(),
             pc: 0,
             base: 0,

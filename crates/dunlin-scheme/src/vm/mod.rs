@@ -1,7 +1,7 @@
 //! The machine.
 //!
 //! - [`machine`]: its state, and how code is loaded;
-//! - `run`: the loop;
+//! - `run`: the loop, for the common cases; `slow`: the others;
 //! - `frames`: the stack, and frames on the heap;
 //! - `state`: what runs as a value, and values as bytes;
 //! - `prim`: the primitives.
@@ -12,6 +12,7 @@ mod machine;
 mod port;
 mod prim;
 mod run;
+mod slow;
 mod state;
 mod trace;
 

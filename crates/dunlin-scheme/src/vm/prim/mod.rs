@@ -77,7 +77,7 @@ impl Control {
 }
 
 /// Procedures that are instructions.
-const INSTRUCTIONS: [(&str, Inline); 22] = [
+const INSTRUCTIONS: [(&str, Inline); 25] = [
     ("car", Inline::Unary(Op::Car)),
     ("cdr", Inline::Unary(Op::Cdr)),
     ("cons", Inline::Binary(Op::Cons)),
@@ -92,6 +92,9 @@ const INSTRUCTIONS: [(&str, Inline); 22] = [
     ("eq?", Inline::Binary(Op::Eq)),
     ("%eq?", Inline::Binary(Op::Eq)),
     ("vector-ref", Inline::Binary(Op::VectorRef)),
+    ("quotient", Inline::Binary(Op::Quotient)),
+    ("remainder", Inline::Binary(Op::Remainder)),
+    ("modulo", Inline::Binary(Op::Modulo)),
     ("+", Inline::Arithmetic(Op::Add)),
     ("-", Inline::Arithmetic(Op::Subtract)),
     ("*", Inline::Arithmetic(Op::Multiply)),

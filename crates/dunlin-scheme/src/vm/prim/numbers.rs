@@ -46,11 +46,8 @@ pub(super) const TABLE: &[Row] = &[
     ("truncate/", 2, 2, |m, a| both(m, a, Round::Truncate)),
     ("floor-quotient", 2, 2, |m, a| divide(m, a, Round::Floor, true)),
     ("floor-remainder", 2, 2, |m, a| divide(m, a, Round::Floor, false)),
-    ("modulo", 2, 2, |m, a| divide(m, a, Round::Floor, false)),
     ("truncate-quotient", 2, 2, |m, a| divide(m, a, Round::Truncate, true)),
-    ("quotient", 2, 2, |m, a| divide(m, a, Round::Truncate, true)),
     ("truncate-remainder", 2, 2, |m, a| divide(m, a, Round::Truncate, false)),
-    ("remainder", 2, 2, |m, a| divide(m, a, Round::Truncate, false)),
     ("%gcd", 2, 2, |m, a| reduce(m, a, Number::gcd)),
     ("numerator", 1, 1, |m, a| {
         let parts = number(m, a[0])?.fraction().map(|(numerator, _)| numerator);

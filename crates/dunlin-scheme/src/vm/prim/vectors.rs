@@ -2,7 +2,8 @@
 
 use super::super::fail::{Fail, Result, wrong_type};
 use super::super::machine::Machine;
-use super::super::run::{list_items, truth};
+use super::super::run::truth;
+use super::super::slow::list_items;
 use super::{ANY, Row};
 use crate::heap::Tag;
 use crate::heap::word::{NIL, UNSPECIFIED, Word, fixnum, fixnum_value, is_fixnum};
