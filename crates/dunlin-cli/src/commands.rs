@@ -9,7 +9,7 @@ use dunlin_demo::{demo, farm};
 use dunlin_terminal::failure::{exit, on_runtime};
 use dunlin_terminal::output::{self, Output};
 
-use crate::{config, names, node, ping, profile, sim};
+use crate::{config, names, node, ping, profile, scheme, sim};
 
 /// Processes and channels, inside a program and between programs
 #[derive(Debug, Parser)]
@@ -39,6 +39,8 @@ pub enum Command {
     Node(node::Options),
     /// Run the protocol over a simulated network with faults, and check its laws
     Sim(sim::Options),
+    /// Run a Scheme program
+    Scheme(scheme::Options),
     /// Run a farm: a master divides work among workers, which may join and leave at any time
     #[command(subcommand)]
     Farm(farm::Farm),
@@ -76,6 +78,7 @@ pub fn run() -> ExitCode {
         Command::Profile(options) => exit(profile::run(&options, output)),
         Command::Node(options) => exit(on_runtime(node::run(&options, output))),
         Command::Sim(options) => sim::run(options, output),
+        Command::Scheme(options) => scheme::run(&options),
         Command::Farm(farm) => {
             if let Some(what) = farm.wrong() {
                 Args::command().error(clap::error::ErrorKind::ValueValidation, what).exit();

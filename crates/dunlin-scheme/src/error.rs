@@ -89,6 +89,62 @@ impl fmt::Display for Place {
     }
 }
 
+impl Error {
+    /// Where in a text the error is, if it is in one.
+    fn place(&self) -> Option<(&str, Pos)> {
+        match self {
+            Self::Syntax(error) => Some((&error.source_name, error.pos)),
+            Self::Raised(raised) => raised.trace.first().map(|place| (&*place.source_name, place.pos)),
+            Self::HeapLimit { trace, .. } => trace.first().map(|place| (&*place.source_name, place.pos)),
+            Self::Image(_) | Self::OutOfFuel | Self::Exit(_) => None,
+        }
+    }
+
+    /// The error with its position in front, the line of `text` that it is in, and a caret below its column;
+    /// then the calls that were running.
+    ///
+    /// An error in another text than that of `source_name` is shown without a line.
+    pub fn explain(&self, source_name: &str, text: &str) -> String {
+        let message = match self {
+            Self::Syntax(error) => error.message.clone(),
+            Self::Raised(raised) => raised.text.clone(),
+            Self::HeapLimit { limit_bytes, .. } => format!("heap limit of {limit_bytes} bytes exceeded"),
+            other => other.to_string(),
+        };
+        let Some((name, pos)) = self.place() else { return message };
+        let mut explained = format!("{name}:{}:{}: {message}", pos.line, pos.column);
+        if name == source_name {
+            explained += &excerpt(text, pos);
+        }
+        let calls = match self {
+            Self::Raised(raised) => &raised.trace[..],
+            Self::HeapLimit { trace, .. } => trace,
+            _ => &[],
+        };
+        for call in calls {
+            explained += &format!("\n  {call}");
+        }
+        explained
+    }
+}
+
+/// The longest part of a line that is shown.
+const EXCERPT_MAX: usize = 160;
+
+fn excerpt(text: &str, pos: Pos) -> String {
+    let Some(line) = text.lines().nth((pos.line as usize).saturating_sub(1)) else { return String::new() };
+    let before = (pos.column as usize).saturating_sub(1);
+    // Of a long line only what is around the caret.
+    let first = if before < EXCERPT_MAX { 0 } else { before - EXCERPT_MAX / 2 };
+    let shown = |character: char| if character.is_control() && character != '\t' { '\u{fffd}' } else { character };
+    let part: String = line.chars().skip(first).take(EXCERPT_MAX).map(shown).collect();
+    // A tab is as wide below itself.
+    let blank = |character: char| if character == '\t' { '\t' } else { ' ' };
+    let indent: String = line.chars().skip(first).take(before - first).map(blank).collect();
+    let number = pos.line.to_string();
+    format!("\n{number} | {}\n{} | {indent}^", part.trim_end(), " ".repeat(number.len()))
+}
+
 fn at(trace: &[Place]) -> String {
     trace.first().map(|place| format!(" {place}")).unwrap_or_default()
 }

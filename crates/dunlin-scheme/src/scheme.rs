@@ -22,7 +22,11 @@ pub struct Scheme {
     fuel: Option<u64>,
     turn: u64,
     rewrite: bool,
+    console: Option<Console>,
 }
+
+/// What takes the text that a program prints.
+type Console = Box<dyn FnMut(&str)>;
 
 impl Default for Scheme {
     fn default() -> Self {
@@ -41,7 +45,8 @@ impl Scheme {
         let entry = machine.load(builtins).expect("the tables of a new machine have room");
         machine.start(entry);
         machine.run(u64::MAX).expect("definitions do not fail");
-        let mut scheme = Self { machine, fuel: None, turn: u64::MAX, rewrite: false };
+        let mut scheme = Self { machine, fuel: None, turn: u64::MAX, rewrite: false, console: None };
+        scheme.set_arguments(["scheme"]);
         for text in PRELUDE {
             if let Err(error) = scheme.eval(PRELUDE_NAME, text) {
                 unreachable!("the prelude does not run: {error}");
@@ -59,13 +64,26 @@ impl Scheme {
     /// [`Error::Syntax`] for text that is no program, [`Error::Raised`] for an object that no handler took,
     /// and the limits and ends that [`Error`] lists. Forms before the one that failed have run.
     pub fn eval(&mut self, source_name: &str, text: &str) -> Result<String, Error> {
+        let last = self.eval_forms(source_name, text)?;
+        Ok(self.show(last))
+    }
+
+    /// Evaluates every form of a text as [`Scheme::eval`] does, and returns no value.
+    ///
+    /// # Errors
+    /// As those of [`Scheme::eval`].
+    pub fn run_text(&mut self, source_name: &str, text: &str) -> Result<(), Error> {
+        self.eval_forms(source_name, text).map(drop)
+    }
+
+    fn eval_forms(&mut self, source_name: &str, text: &str) -> Result<Word, Error> {
         let source_name: Rc<str> = source_name.into();
         let mut reader = Reader::new(text, &source_name);
         let mut last = crate::heap::word::UNSPECIFIED;
         while let Some(form) = reader.next(&mut self.machine.symbols)? {
             last = self.form(&form, &source_name)?;
         }
-        Ok(self.show(last))
+        Ok(last)
     }
 
     /// Evaluates every form of a text, also those after one that fails, and hands each result to `each` with
@@ -104,7 +122,9 @@ impl Scheme {
     fn run(&mut self) -> Result<Word, Error> {
         loop {
             let turn = self.fuel.map_or(self.turn, |fuel| fuel.min(self.turn));
-            match self.machine.run(turn)? {
+            let ended = self.machine.run(turn);
+            self.flush();
+            match ended? {
                 Turn::Done(value) => return Ok(value),
                 Turn::OutOfFuel => {
                     if self.rewrite {
@@ -182,6 +202,29 @@ impl Scheme {
     /// How often the collector ran.
     pub fn collections(&self) -> u64 {
         self.machine.heap.collections()
+    }
+
+    /// Hands what the program prints to `console`, at the end of each turn; [`Scheme::take_output`] returns
+    /// nothing then.
+    pub fn set_console(&mut self, console: impl FnMut(&str) + 'static) {
+        self.console = Some(Box::new(console));
+    }
+
+    fn flush(&mut self) {
+        if let Some(console) = &mut self.console {
+            let text = self.machine.take_output();
+            if !text.is_empty() {
+                console(&text);
+            }
+        }
+    }
+
+    /// What `command-line` returns from now on: the program's name first, then its arguments.
+    pub fn set_arguments<'a>(&mut self, arguments: impl IntoIterator<Item = &'a str>) {
+        let heap = &mut self.machine.heap;
+        let words: Vec<Word> = arguments.into_iter().map(|argument| heap.string(argument)).collect();
+        let list = heap.list(&words, crate::heap::word::NIL);
+        self.machine.set_global("%command-line", list);
     }
 
     /// What the program printed since this was called last.

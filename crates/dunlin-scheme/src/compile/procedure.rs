@@ -51,8 +51,8 @@ struct Compiler<'e, 'c> {
     emitter: &'e mut Emitter<'c>,
     pending: Vec<Pending<'c>>,
     places: HashMap<Var, Place>,
-    /// Variables whose place holds a cell.
-    cells: HashMap<Var, i64>,
+    /// Variables whose place holds a cell: their names for errors, and where they are bound.
+    cells: HashMap<Var, (i64, Pos)>,
     known: Known,
     registers: u16,
 }
@@ -317,7 +317,7 @@ impl<'c> Compiler<'_, 'c> {
     }
 
     fn variable(&mut self, var: Var, depth: u16) {
-        let Some(name) = self.cells.get(&var).copied() else { return self.place(var, depth) };
+        let Some((name, pos)) = self.cells.get(&var).copied() else { return self.place(var, depth) };
         let cell = match self.places.get(&var) {
             Some(Place::Register(register)) => *register,
             _ => {
@@ -325,6 +325,7 @@ impl<'c> Compiler<'_, 'c> {
                 depth
             }
         };
+        self.emitter.at(pos);
         self.emitter.emit(Op::CellRead, depth, cell, name);
     }
 
@@ -385,7 +386,7 @@ impl<'c> Compiler<'_, 'c> {
             self.emitter.emit(Op::Cell, depth, 0, 0);
             self.places.insert(*var, Place::Register(depth));
             let name = self.emitter.constant(&Datum::symbol(pos, *name));
-            self.cells.insert(*var, name);
+            self.cells.insert(*var, (name, pos));
             depth += 1;
         }
         for group in plan.groups {

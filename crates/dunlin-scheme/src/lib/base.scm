@@ -216,9 +216,9 @@
 (define (exit . code)
   (%unwind (%winders) '())
   (%exit (if (pair? code) (car code) #t)))
+(define (command-line) %command-line)
 (define (emergency-exit . code) (%exit (if (pair? code) (car code) #t)))
 (define (jiffies-per-second) 1000000)
-(define (command-line) '("scheme"))
 (define (get-environment-variable name) #f)
 (define (get-environment-variables) '())
 

@@ -1,0 +1,70 @@
+//! `dunlin scheme`: runs a Scheme program.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Read};
+use std::process::ExitCode;
+
+use clap::Args;
+use dunlin_scheme::{Error, Scheme};
+use dunlin_terminal::failure::{Failure, exit};
+use dunlin_terminal::output::{self, printable};
+
+/// What it takes.
+#[derive(Args, Debug)]
+pub struct Options {
+    /// Read and compile the program, and run nothing
+    #[arg(long)]
+    check: bool,
+    /// The program; `-` is standard input
+    #[arg(value_name = "FILE")]
+    file: OsString,
+    /// What `(command-line)` returns after the program's name
+    #[arg(value_name = "ARGUMENT", trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+/// Fuel between two times that the program's output is written.
+const TURN: u64 = 100_000;
+
+/// Runs it. The exit code is 0, that of `(exit code)`, 1 for a program that fails, or 2 without a program.
+pub fn run(options: &Options) -> ExitCode {
+    match play(options) {
+        Ok(code) if code != 0 => ExitCode::from(code),
+        result => exit(result.map(drop)),
+    }
+}
+
+fn play(options: &Options) -> Result<u8, Failure> {
+    let name = if options.file == "-" { "(standard input)".into() } else { options.file.to_string_lossy() };
+    let name = printable(&name);
+    let bytes = read(&options.file).map_err(|error| Failure::Line(format!("{name}: {error}")))?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
+        Failure::Failed(format!("{name}:{}: the text is not UTF-8", line + 1))
+    })?;
+    // The first line of a script names its interpreter; a comment of the same length keeps all positions.
+    let text = if text.starts_with("#!/") || text.starts_with("#! ") { text.replacen("#!", ";;", 1) } else { text };
+    let mut scheme = Scheme::new();
+    if options.check {
+        let checked = scheme.load(&name, &text).map_err(Error::from);
+        return checked.map(|()| 0).map_err(|error| Failure::Failed(error.explain(&name, &text)));
+    }
+    scheme.set_arguments(std::iter::once(&*name).chain(options.arguments.iter().map(String::as_str)));
+    scheme.set_turn(TURN);
+    scheme.set_console(|text| output::write(text.as_bytes()));
+    match scheme.run_text(&name, &text) {
+        Ok(()) => Ok(0),
+        Err(Error::Exit(code)) => Ok(code),
+        Err(error) => Err(Failure::Failed(error.explain(&name, &text))),
+    }
+}
+
+fn read(file: &OsString) -> io::Result<Vec<u8>> {
+    if file != "-" {
+        return fs::read(file);
+    }
+    let mut bytes = Vec::new();
+    io::stdin().lock().read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

@@ -1,0 +1,89 @@
+//! `dunlin scheme` as its users run it.
+#![cfg(unix)]
+
+#[allow(dead_code, reason = "these programs end by themselves")]
+mod support;
+
+use std::io::Write;
+use std::process::Stdio;
+
+use support::{Stage, ended};
+
+fn stage(program: &str) -> Stage {
+    let stage = Stage::new("");
+    std::fs::write(stage.path().join("program.scm"), program).unwrap();
+    stage
+}
+
+#[test]
+fn program_prints_and_ends_with_zero() {
+    let ran = stage("(define (f n) (* n 2)) (display (f 21)) (newline) (f 1)").run(&["scheme", "program.scm"]);
+    assert_eq!((ran.code, &*ran.out, &*ran.err), (Some(0), "42\n", ""));
+}
+
+#[test]
+fn arguments_reach_the_program_also_those_with_dashes() {
+    let line = ["scheme", "program.scm", "one", "--check", "-x"];
+    let ran = stage("#!/usr/bin/env dunlin-scheme\n(write (command-line))").run(&line);
+    assert_eq!((ran.code, &*ran.out), (Some(0), r#"("program.scm" "one" "--check" "-x")"#), "{}", ran.err);
+}
+
+#[test]
+fn exit_sets_the_exit_code() {
+    for (program, code) in [("(exit 7) (display 1)", 7), ("(exit)", 0), ("(exit #f)", 1)] {
+        let ran = stage(program).run(&["scheme", "program.scm"]);
+        assert_eq!((ran.code, &*ran.out, &*ran.err), (Some(code), "", ""), "{program}");
+    }
+}
+
+#[test]
+fn failing_program_shows_the_line_and_the_calls_after_its_output() {
+    let program = "#! /bin/sh\n(define (f x)\n\t(+ 1 (car x)))\n(display \"before\")\n(list (f 5))\n";
+    let ran = stage(program).run(&["scheme", "program.scm"]);
+    assert_eq!((ran.code, &*ran.out), (Some(1), "before"));
+    let expected = "error: program.scm:3:7: expected a pair, got 5
+3 | \t(+ 1 (car x)))
+  | \t     ^
+  in f at program.scm:3:7
+  at program.scm:5:7
+";
+    assert_eq!(ran.err, expected);
+}
+
+#[test]
+fn check_compiles_and_runs_nothing() {
+    let good = stage("(display 1) (car 5)").run(&["scheme", "--check", "program.scm"]);
+    assert_eq!((good.code, &*good.out, &*good.err), (Some(0), "", ""));
+    let wrong = stage("(display 1)\n(if)").run(&["scheme", "--check", "program.scm"]);
+    let expected = "error: program.scm:2:1: expected (if test then else)\n2 | (if)\n  | ^\n";
+    assert_eq!((wrong.code, &*wrong.out, &*wrong.err), (Some(1), "", expected));
+}
+
+#[test]
+fn dash_reads_the_program_from_standard_input() {
+    let stage = Stage::new("");
+    let mut command = stage.command(&["scheme", "-", "word"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"(write (cdr (command-line))) (car 1)").unwrap();
+    let ran = ended(child.wait_with_output().unwrap());
+    assert_eq!((ran.code, &*ran.out), (Some(1), "(\"word\")"));
+    assert!(ran.err.starts_with("error: (standard input):1:30: expected a pair, got 1\n"), "{}", ran.err);
+}
+
+#[test]
+fn missing_program_is_an_error_of_the_command_line() {
+    let stage = Stage::new("");
+    let ran = stage.run(&["scheme", "none.scm"]);
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.err.starts_with("error: none.scm: "), "{}", ran.err);
+    assert_eq!(stage.run(&["scheme"]).code, Some(2));
+    assert_eq!(stage.run(&["scheme", "--unknown", "none.scm"]).code, Some(2));
+}
+
+#[test]
+fn text_that_is_not_utf8_is_an_error_of_the_program() {
+    let stage = Stage::new("");
+    std::fs::write(stage.path().join("program.scm"), b"(display 1)\n\xff").unwrap();
+    let ran = stage.run(&["scheme", "program.scm"]);
+    assert_eq!((ran.code, &*ran.err), (Some(1), "error: program.scm:2: the text is not UTF-8\n"));
+}
