@@ -189,6 +189,11 @@ impl Scheme {
         self.turn = fuel.max(1);
     }
 
+    /// The most fuel that a turn used past its end, since this was called last: one primitive ends what it began.
+    pub fn take_overrun(&mut self) -> u64 {
+        self.machine.take_overrun()
+    }
+
     /// Limits the memory of live objects.
     pub fn set_heap_limit(&mut self, bytes: usize) {
         self.machine.heap.set_limit(bytes / 8);

@@ -287,12 +287,46 @@
           ((infinite? number) number)
           (else (between (- number t) (+ number t))))))
 (define (bitwise-not number) (- -1 number))
+
+;; The product of two integers that are too long for one instruction (Karatsuba, 1962).
+(define (%multiply a b)
+  (cond ((< a 0) (- (* (- a) b)))
+        ((< b 0) (- (* a (- b))))
+        ((< (%bit-length a) (%bit-length b)) (%multiply b a))
+        (else
+         (let* ((k (quotient (+ (%bit-length a) 1) 2))
+                (ah (arithmetic-shift a (- k)))
+                (al (- a (arithmetic-shift ah k))))
+           (if (<= (%bit-length b) k)
+               (+ (arithmetic-shift (* ah b) k) (* al b))
+               (let* ((bh (arithmetic-shift b (- k)))
+                      (bl (- b (arithmetic-shift bh k)))
+                      (high (* ah bh))
+                      (low (* al bl))
+                      (middle (- (- (* (+ ah al) (+ bh bl)) high) low)))
+                 (+ (arithmetic-shift (+ (arithmetic-shift high k) middle) k) low)))))))
+
+;; Powers of integers are made of products, which can give way; others are small or inexact.
+(define (expt base power)
+  (if (and (exact-integer? power) (exact-integer? base) (< 1 power))
+      (let ((bits (* (%bit-length base) power)))
+        (if (< 32768 bits 67108864) (%power base power) (%expt base power)))
+      (%expt base power)))
+(define (%power base power)
+  (if (= power 1)
+      base
+      (let* ((root (%power base (quotient power 2))) (square (* root root)))
+        (if (= (remainder power 2) 0) square (* base square)))))
 (define (exact-integer-sqrt* number) (exact-integer-sqrt number))
 
 ;; Lists.
 
-(define (list? object) (if (%length object) #t #f))
-(define (length list) (or (%length list) (%type-error "a list" list)))
+;; Long operations take steps, so that other processes run between them.
+(define (%proper-length list)
+  (let loop ((step (%length list 0)))
+    (if (pair? step) (loop (%length (cdr step) (car step))) step)))
+(define (list? object) (if (%proper-length object) #t #f))
+(define (length list) (or (%proper-length list) (%type-error "a list" list)))
 (define (make-list count . fill)
   (let ((fill (if (pair? fill) (car fill) #f)))
     (let loop ((count count) (list '())) (if (> count 0) (loop (- count 1) (cons fill list)) list))))
@@ -385,7 +419,17 @@
 ;; Vectors.
 
 (define (vector-copy vector . range) (%vector-copy vector (%start range) (%end range)))
+(define (%vector->list vector start end)
+  (let loop ((part (%list-part vector start end '())))
+    (if (vector? part)
+        (loop (%list-part vector start (vector-ref part 0) (vector-ref part 1)))
+        part)))
 (define (vector->list vector . range) (%vector->list vector (%start range) (%end range)))
+(define (list->vector list)
+  (let loop ((part (%vector-part list)) (parts '()))
+    (cond ((pair? part) (loop (%vector-part (cdr part)) (cons (car part) parts)))
+          ((null? parts) part)
+          (else (apply vector-append (reverse (cons part parts)))))))
 (define (vector-map f . vectors) (list->vector (apply map f (%map1 vector->list vectors))))
 (define (vector-for-each f . vectors) (apply for-each f (%map1 vector->list vectors)))
 (define (bytevector-copy bytes . range) (%bytevector-copy bytes (%start range) (%end range)))

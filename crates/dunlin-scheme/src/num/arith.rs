@@ -314,6 +314,15 @@ impl Number {
             let (n, d) = (n.pow(size), d.pow(size));
             return Ok(if *exponent < 0 { Self::ratio(d, n) } else { Self::ratio(n, d) });
         }
+        if let (Self::Big(exponent), Some((n, d))) = (power, self.parts()) {
+            // Only of 0, 1 and -1 is such a power small.
+            return match (d == IBig::ONE).then(|| i8::try_from(&n)) {
+                Some(Ok(0)) if *exponent < IBig::ZERO => Err(NumError::DivisionByZero),
+                Some(Ok(base @ (0 | 1))) => Ok(Self::Fix(base.into())),
+                Some(Ok(-1)) => Ok(Self::Fix(if exponent % IBig::from(2) == IBig::ZERO { 1 } else { -1 })),
+                _ => Err(NumError::TooLarge),
+            };
+        }
         Ok(match (self, power) {
             (Self::Flo(base), Self::Fix(exponent)) if i32::try_from(*exponent).is_ok() => {
                 Self::Flo(base.powi(*exponent as i32))

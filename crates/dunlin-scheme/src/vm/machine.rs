@@ -60,6 +60,8 @@ pub(crate) struct Machine {
     pub(super) marks: Word,
     /// What primitives have charged and the loop has not yet counted.
     pub(super) charge: u64,
+    /// The most fuel that a turn used past its end.
+    pub(super) overrun: u64,
     pub(super) ports: Vec<Port>,
     pub(super) output: String,
     pub(super) next_number: i64,
@@ -87,6 +89,7 @@ impl Machine {
             kont: NIL,
             marks: NIL,
             charge: 0,
+            overrun: 0,
             ports: vec![Port::new(PortKind::Console)],
             output: String::new(),
             next_number: 0,
@@ -96,6 +99,11 @@ impl Machine {
     /// What the program printed since this was called last.
     pub(crate) fn take_output(&mut self) -> String {
         std::mem::take(&mut self.output)
+    }
+
+    /// The most fuel that a turn used past its end, since this was called last.
+    pub(crate) fn take_overrun(&mut self) -> u64 {
+        std::mem::take(&mut self.overrun)
     }
 
     /// The number of a global.

@@ -94,6 +94,7 @@ impl Machine {
             };
             let State { stack, pc, base, arguments, fuel: left } = state;
             (self.pc, self.base, self.arguments, fuel) = (pc, base, arguments, left);
+            self.overrun = self.overrun.max(left.min(0).unsigned_abs());
             drop(text);
             self.put_stack(stack);
             match next {

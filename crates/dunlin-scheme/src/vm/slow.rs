@@ -8,7 +8,7 @@ use crate::code::instruction::number;
 use crate::code::{Instruction, Op};
 use crate::heap::word::{CLOSURE, NIL, OBJECT, PAIR, TAG_MASK, Word, boolean, fixnum, fixnum_value, is_fixnum, symbol};
 use crate::heap::{Heap, Tag};
-use crate::num::{Number, Round};
+use crate::num::{BITS_MAX, Number, Round};
 use crate::value;
 
 impl Machine {
@@ -122,6 +122,9 @@ impl Machine {
     fn number(&mut self, code: &[Instruction], state: &mut State, i: Instruction) -> Result<(), Fail> {
         let b = state.register(i.b());
         let c = if has_constant(i.number()) { fixnum(i.c()) } else { state.register(i.register()) };
+        if i.op() == Op::Multiply && product_of_words(&self.heap, b, c) > WORDS_MAX {
+            return self.multiply(state, i, b, c);
+        }
         let operation: Operation = match i.op() {
             Op::Add | Op::AddConstant => Number::add,
             Op::Subtract => Number::sub,
@@ -131,9 +134,28 @@ impl Machine {
             Op::Modulo => |b, c| b.divide(c, Round::Floor).map(|both| both.1),
             _ => return self.comparison(code, state, i, b, c),
         };
-        let result = binary(&mut self.heap, &mut self.charge, b, c, operation);
+        let cost = match i.op() {
+            Op::Add | Op::AddConstant | Op::Subtract => linear_cost,
+            _ => product_cost,
+        };
+        let result = binary(&mut self.heap, &mut self.charge, b, c, cost, operation);
         state.fuel -= std::mem::take(&mut self.charge) as i64;
         self.put(state, i.a(), result)
+    }
+
+    /// A product that would take long becomes a call of a procedure that splits it.
+    fn multiply(&mut self, state: &mut State, i: Instruction, b: Word, c: Word) -> Result<(), Fail> {
+        let bits = |word| value::number(&self.heap, word).map_or(0, |number| number.bits());
+        if bits(b) + bits(c) > BITS_MAX {
+            let message = crate::num::NumError::TooLarge.to_string();
+            return self.raise(state, i.a(), Fail::Raise("number", message, vec![]));
+        }
+        let procedure = self.global_value("%multiply");
+        state.push(i.a());
+        let at = state.base;
+        state.stack.words[at..at + 3].copy_from_slice(&[procedure, b, c]);
+        state.arguments = 2;
+        self.dispatch(state)
     }
 
     fn comparison(
@@ -395,7 +417,7 @@ fn vector_ref(heap: &Heap, vector: Word, index: Word) -> Result<Word, Fail> {
 
 type Operation = fn(&Number, &Number) -> Result<Number, crate::num::NumError>;
 
-fn binary(heap: &mut Heap, charge: &mut u64, b: Word, c: Word, operation: Operation) -> Result<Word, Fail> {
+fn binary(heap: &mut Heap, charge: &mut u64, b: Word, c: Word, cost: Cost, operation: Operation) -> Result<Word, Fail> {
     if let (Some(Tag::Flonum), Some(Tag::Flonum)) = (heap.tag(b), heap.tag(c)) {
         let (b, c) = (f64::from_bits(heap.field(b, 1)), f64::from_bits(heap.field(c, 1)));
         let result = operation(&Number::Flo(b), &Number::Flo(c)).unwrap_or(Number::Flo(f64::NAN));
@@ -403,10 +425,32 @@ fn binary(heap: &mut Heap, charge: &mut u64, b: Word, c: Word, operation: Operat
     }
     let left = value::number(heap, b).ok_or_else(|| wrong_type("a number", b))?;
     let right = value::number(heap, c).ok_or_else(|| wrong_type("a number", c))?;
-    *charge += ((left.bits() + right.bits()) / 4096) as u64;
+    *charge += cost(&left, &right);
     let result = operation(&left, &right).map_err(|error| Fail::Raise("number", error.to_string(), vec![]))?;
     heap.reserve(result.bits() / 32)?;
     Ok(value::of_number(heap, &result))
+}
+
+/// The product of the lengths of two bignums that one instruction multiplies: more would take longer than a turn.
+const WORDS_MAX: usize = 1 << 18;
+
+fn product_of_words(heap: &Heap, b: Word, c: Word) -> usize {
+    let words = |word| if heap.tag(word) == Some(Tag::Bignum) { heap.fields(word).len() } else { 1 };
+    words(b).saturating_mul(words(c))
+}
+
+/// What an operation on two numbers costs, in fuel.
+pub(super) type Cost = fn(&Number, &Number) -> u64;
+
+/// An operation that looks at each word once.
+pub(super) fn linear_cost(left: &Number, right: &Number) -> u64 {
+    (left.bits() + right.bits()) as u64 / 2048
+}
+
+/// A product, a quotient, a greatest common divisor: at most.
+pub(super) fn product_cost(left: &Number, right: &Number) -> u64 {
+    let words = (left.bits() as u64 / 64).saturating_mul(right.bits() as u64 / 64);
+    linear_cost(left, right) + words / 512
 }
 
 fn compare(heap: &Heap, b: Word, c: Word) -> Result<Option<std::cmp::Ordering>, Fail> {

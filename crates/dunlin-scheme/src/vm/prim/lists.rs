@@ -16,7 +16,7 @@ pub(super) const TABLE: &[Row] = &[
     ("equal?", 2, 2, |m, a| Ok(truth(equal(m, a[0], a[1])))),
     ("%equal?", 2, 2, |m, a| Ok(truth(equal(m, a[0], a[1])))),
     ("list", 0, ANY, |m, a| Ok(m.heap.list(a, NIL))),
-    ("%length", 1, 1, length),
+    ("%length", 2, 2, length),
 ];
 
 /// Equal as `eqv?` tells: numbers and characters by value, strings and pairs by identity.
@@ -80,18 +80,27 @@ fn equal(machine: &mut Machine, a: Word, b: Word) -> bool {
     same
 }
 
-/// The length of a proper list, or false.
+/// What one step of a long operation on a list or a vector does.
+pub(super) const STEP: usize = 4096;
+
+/// The length of a proper list, or false; after a step, a pair of the pairs counted and the rest of the list.
 fn length(machine: &mut Machine, arguments: &[Word]) -> Result {
-    let heap = &machine.heap;
     let mut rest = arguments[0];
-    let mut count = 0;
+    let mut count = machine.size_argument(arguments[1])?;
+    let end = count + STEP;
+    // A list of more pairs than the heap has words is a cycle.
+    let most = machine.heap.len();
     while rest & TAG_MASK == PAIR {
+        if count == end {
+            machine.charge += STEP as u64 / 16;
+            return Ok(machine.heap.cons(fixnum(count as i64), rest));
+        }
         count += 1;
-        if count > heap.len() {
+        if count > most {
             return Ok(truth(false));
         }
-        rest = heap.cdr(rest);
+        rest = machine.heap.cdr(rest);
     }
-    machine.charge += count as u64 / 16;
+    machine.charge += (count + STEP - end) as u64 / 16;
     Ok(if rest == NIL { fixnum(count as i64) } else { truth(false) })
 }

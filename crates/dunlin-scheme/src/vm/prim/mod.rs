@@ -176,7 +176,8 @@ pub(crate) fn builtins(symbols: &mut Symbols, source_name: &Rc<str>) -> Unit {
 
 /// A clause for each number of arguments up to three more than the least, and one for any more.
 fn primitive_body(primitive: &Primitive, number: i64) -> Vec<Instruction> {
-    let Primitive { least, most, .. } = *primitive;
+    let Primitive { name, least, most, .. } = primitive;
+    let (least, most) = (*least, *most);
     let mut body = Vec::new();
     let listed = if most == ANY { least + 3 } else { most };
     for count in least..=listed {
@@ -187,8 +188,12 @@ fn primitive_body(primitive: &Primitive, number: i64) -> Vec<Instruction> {
             body.push(Instruction::new(Op::EntryOr, count, 0, 3));
             body.push(Instruction::new(Op::Enter, 0, 0, frame));
         }
-        body.push(Instruction::new(Op::Primitive, 1, count, number));
-        body.push(Instruction::new(Op::Return, 0, 1, 0));
+        // Of two factors it is the instruction, which can give way.
+        body.push(match (*name, count) {
+            ("*", 2) => Instruction::new(Op::Multiply, 3, 1, 2),
+            _ => Instruction::new(Op::Primitive, 1, count, number),
+        });
+        body.push(Instruction::new(Op::Return, 0, if (*name, count) == ("*", 2) { 3 } else { 1 }, 0));
     }
     if most == ANY {
         let count = least + 3;

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 use super::super::fail::{Fail, Result, wrong_type};
 use super::super::machine::Machine;
 use super::super::run::truth;
+use super::super::slow::{Cost, linear_cost, product_cost};
 use super::{ANY, Row};
 use crate::heap::Tag;
 use crate::heap::word::{Word, fixnum_value, is_fixnum};
@@ -26,21 +27,21 @@ pub(super) const TABLE: &[Row] = &[
     ("<=", 1, ANY, |m, a| ordered(m, a, |o| o != Ordering::Greater)),
     (">=", 1, ANY, |m, a| ordered(m, a, |o| o != Ordering::Less)),
     ("%sign", 1, 1, |m, a| Ok(crate::heap::word::fixnum(i64::from(number(m, a[0])?.sign())))),
-    ("+", 0, ANY, |m, a| fold(m, a, Number::Fix(0), Number::add)),
-    ("*", 0, ANY, |m, a| fold(m, a, Number::Fix(1), Number::mul)),
+    ("+", 0, ANY, |m, a| fold(m, a, Number::Fix(0), linear_cost, Number::add)),
+    ("*", 0, ANY, |m, a| fold(m, a, Number::Fix(1), product_cost, Number::mul)),
     ("-", 1, ANY, |m, a| match a {
         [only] => match number(m, *only)? {
             Number::Flo(value) => put(m, Ok(Number::Flo(-value))),
             value => put(m, Number::Fix(0).sub(&value)),
         },
-        _ => reduce(m, a, Number::sub),
+        _ => reduce(m, a, linear_cost, Number::sub),
     }),
     ("/", 1, ANY, |m, a| match a {
         [only] => {
             let value = number(m, *only)?;
             put(m, Number::Fix(1).div(&value))
         }
-        _ => reduce(m, a, Number::div),
+        _ => reduce(m, a, product_cost, Number::div),
     }),
     ("floor/", 2, 2, |m, a| both(m, a, Round::Floor)),
     ("truncate/", 2, 2, |m, a| both(m, a, Round::Truncate)),
@@ -48,7 +49,7 @@ pub(super) const TABLE: &[Row] = &[
     ("floor-remainder", 2, 2, |m, a| divide(m, a, Round::Floor, false)),
     ("truncate-quotient", 2, 2, |m, a| divide(m, a, Round::Truncate, true)),
     ("truncate-remainder", 2, 2, |m, a| divide(m, a, Round::Truncate, false)),
-    ("%gcd", 2, 2, |m, a| reduce(m, a, Number::gcd)),
+    ("%gcd", 2, 2, |m, a| reduce(m, a, product_cost, Number::gcd)),
     ("numerator", 1, 1, |m, a| {
         let parts = number(m, a[0])?.fraction().map(|(numerator, _)| numerator);
         put(m, parts)
@@ -82,7 +83,8 @@ pub(super) const TABLE: &[Row] = &[
         let both = [value::of_number(&mut m.heap, &root), value::of_number(&mut m.heap, &rest)];
         Ok(m.heap.make(Tag::Values, &both))
     }),
-    ("expt", 2, 2, |m, a| {
+    ("%bit-length", 1, 1, |m, a| Ok(crate::heap::word::fixnum(number(m, a[0])?.bits() as i64))),
+    ("%expt", 2, 2, |m, a| {
         let (base, power) = (number(m, a[0])?, number(m, a[1])?);
         m.charge += (base.bits() as u64).saturating_mul(power.to_f64().abs() as u64) / 4096;
         put(m, base.expt(&power))
@@ -118,9 +120,9 @@ pub(super) const TABLE: &[Row] = &[
         let value = number(m, a[0])?.shift(fixnum_value(a[1]));
         put(m, value)
     }),
-    ("bitwise-and", 0, ANY, |m, a| fold(m, a, Number::Fix(-1), |a, b| a.bitwise(b, |a, b| a & b))),
-    ("bitwise-or", 0, ANY, |m, a| fold(m, a, Number::Fix(0), |a, b| a.bitwise(b, |a, b| a | b))),
-    ("bitwise-xor", 0, ANY, |m, a| fold(m, a, Number::Fix(0), |a, b| a.bitwise(b, |a, b| a ^ b))),
+    ("bitwise-and", 0, ANY, |m, a| fold(m, a, Number::Fix(-1), linear_cost, |a, b| a.bitwise(b, |a, b| a & b))),
+    ("bitwise-or", 0, ANY, |m, a| fold(m, a, Number::Fix(0), linear_cost, |a, b| a.bitwise(b, |a, b| a | b))),
+    ("bitwise-xor", 0, ANY, |m, a| fold(m, a, Number::Fix(0), linear_cost, |a, b| a.bitwise(b, |a, b| a ^ b))),
 ];
 
 fn number(machine: &Machine, word: Word) -> Result<Number> {
@@ -151,17 +153,19 @@ fn ordered(machine: &mut Machine, arguments: &[Word], holds: fn(Ordering) -> boo
 
 type Operation = fn(&Number, &Number) -> std::result::Result<Number, NumError>;
 
-fn fold(machine: &mut Machine, arguments: &[Word], first: Number, operation: Operation) -> Result {
+fn fold(machine: &mut Machine, arguments: &[Word], first: Number, cost: Cost, operation: Operation) -> Result {
     let mut total = first;
     for word in arguments {
-        total = operation(&total, &number(machine, *word)?).map_err(fail)?;
+        let next = number(machine, *word)?;
+        machine.charge += cost(&total, &next);
+        total = operation(&total, &next).map_err(fail)?;
     }
     put(machine, Ok(total))
 }
 
-fn reduce(machine: &mut Machine, arguments: &[Word], operation: Operation) -> Result {
+fn reduce(machine: &mut Machine, arguments: &[Word], cost: Cost, operation: Operation) -> Result {
     let first = number(machine, arguments[0])?;
-    fold(machine, &arguments[1..], first, operation)
+    fold(machine, &arguments[1..], first, cost, operation)
 }
 
 fn both(machine: &mut Machine, arguments: &[Word], round: Round) -> Result {
@@ -185,7 +189,9 @@ fn divide(machine: &mut Machine, arguments: &[Word], round: Round, quotient: boo
         }
         return put(machine, Ok(Number::from_i64(if quotient { down } else { rest })));
     }
-    let divided = number(machine, arguments[0])?.divide(&number(machine, arguments[1])?, round).map_err(fail)?;
+    let (left, right) = (number(machine, arguments[0])?, number(machine, arguments[1])?);
+    machine.charge += product_cost(&left, &right);
+    let divided = left.divide(&right, round).map_err(fail)?;
     put(machine, Ok(if quotient { divided.0 } else { divided.1 }))
 }
 

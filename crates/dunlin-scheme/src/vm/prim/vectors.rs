@@ -4,9 +4,10 @@ use super::super::fail::{Fail, Result, wrong_type};
 use super::super::machine::Machine;
 use super::super::run::truth;
 use super::super::slow::list_items;
+use super::lists::STEP;
 use super::{ANY, Row};
 use crate::heap::Tag;
-use crate::heap::word::{NIL, UNSPECIFIED, Word, fixnum, fixnum_value, is_fixnum};
+use crate::heap::word::{NIL, PAIR, TAG_MASK, UNSPECIFIED, Word, fixnum, fixnum_value, is_fixnum};
 
 pub(super) const TABLE: &[Row] = &[
     ("vector?", 1, 1, |m, a| Ok(truth(m.heap.tag(a[0]) == Some(Tag::Vector)))),
@@ -26,14 +27,8 @@ pub(super) const TABLE: &[Row] = &[
         let items = part(m, a)?;
         put(m, &items)
     }),
-    ("%vector->list", 3, 3, |m, a| {
-        let items = part(m, a)?;
-        m.put_list(&items)
-    }),
-    ("list->vector", 1, 1, |m, a| {
-        let items = m.list_argument(a[0])?;
-        put(m, &items)
-    }),
+    ("%list-part", 4, 4, list_part),
+    ("%vector-part", 1, 1, vector_part),
     ("%list->vector", 1, 1, |m, a| {
         let items = m.list_argument(a[0])?;
         put(m, &items)
@@ -42,6 +37,7 @@ pub(super) const TABLE: &[Row] = &[
         let mut all = Vec::new();
         for word in a {
             m.expect(*word, Tag::Vector, "a vector")?;
+            m.heap.reserve(all.len() + m.heap.fields(*word).len())?;
             all.extend_from_slice(m.heap.fields(*word));
         }
         put(m, &all)
@@ -80,6 +76,38 @@ fn part(machine: &mut Machine, arguments: &[Word]) -> Result<Vec<Word>> {
     machine.expect(arguments[0], Tag::Vector, "a vector")?;
     let (start, end) = machine.range(arguments[1], arguments[2], machine.heap.fields(arguments[0]).len())?;
     Ok(machine.heap.fields(arguments[0])[start..end].to_vec())
+}
+
+/// A list of items before `tail`; or, after a step, a vector of where the items end that are left, and the list.
+fn list_part(machine: &mut Machine, arguments: &[Word]) -> Result {
+    machine.expect(arguments[0], Tag::Vector, "a vector")?;
+    let (start, end) = machine.range(arguments[1], arguments[2], machine.heap.fields(arguments[0]).len())?;
+    let first = start.max(end.saturating_sub(STEP));
+    machine.heap.reserve(2 * (end - first))?;
+    machine.charge += (end - first) as u64 / 32;
+    let items = machine.heap.fields(arguments[0])[first..end].to_vec();
+    let list = machine.heap.list(&items, arguments[3]);
+    if first == start {
+        return Ok(list);
+    }
+    Ok(machine.heap.make(Tag::Vector, &[fixnum(first as i64), list]))
+}
+
+/// A vector of the items of a list; or, after a step, a pair of a vector and the rest of the list.
+fn vector_part(machine: &mut Machine, arguments: &[Word]) -> Result {
+    let mut items = Vec::new();
+    let mut rest = arguments[0];
+    while rest & TAG_MASK == PAIR && items.len() < STEP {
+        items.push(machine.heap.car(rest));
+        rest = machine.heap.cdr(rest);
+    }
+    machine.charge += items.len() as u64 / 16;
+    let vector = put(machine, &items)?;
+    match rest {
+        NIL => Ok(vector),
+        _ if rest & TAG_MASK == PAIR => Ok(machine.heap.cons(vector, rest)),
+        _ => Err(wrong_type("a list", arguments[0])),
+    }
 }
 
 fn put(machine: &mut Machine, items: &[Word]) -> Result {

@@ -1,0 +1,68 @@
+//! Long operations give way: a turn ends soon after its fuel is used up. One unit of fuel is about 40 ns.
+
+use dunlin_scheme::Scheme;
+
+/// Fuel of one turn.
+const TURN: u64 = 500;
+
+/// Runs a program in turns; returns its value, and the most fuel that a turn used past its end.
+fn overrun(setup: &str, program: &str) -> (String, u64) {
+    let mut scheme = Scheme::new();
+    scheme.eval("setup", setup).unwrap();
+    scheme.take_overrun();
+    scheme.set_turn(TURN);
+    let value = scheme.eval("test", program).unwrap();
+    (value, scheme.take_overrun())
+}
+
+#[test]
+fn turn_ends_soon_while_many_items_are_sorted() {
+    let setup = "(define (next s) (modulo (+ (* s 16807) 1) 2147483647))
+        (define numbers (let loop ((i 0) (s 1) (l '())) (if (= i 200000) l (loop (+ i 1) (next s) (cons s l)))))";
+    let (value, over) =
+        overrun(setup, "(let ((l (sort numbers <))) (list (length l) (apply < (list (car l) (cadr l)))))");
+    assert_eq!(value, "(200000 #t)");
+    assert!(over <= 2 * TURN, "{over}");
+}
+
+#[test]
+fn turn_ends_soon_while_a_large_power_is_computed() {
+    let (value, over) = overrun("", "(modulo (expt 7 1000000) 1000003)");
+    assert_eq!(value, modular_power(7, 1_000_000, 1_000_003).to_string());
+    assert!(over <= 40_000, "{over}");
+}
+
+fn modular_power(base: u64, power: u64, modulus: u64) -> u64 {
+    (0..power).fold(1, |product, _| product * base % modulus)
+}
+
+#[test]
+fn turn_ends_soon_while_lists_and_vectors_are_converted() {
+    let program = "(let* ((v (list->vector numbers)) (l (vector->list v 1)))
+        (list (vector-length v) (length l) (list? l) (car l) (vector-ref v 299999)))";
+    let (value, over) = overrun("(define numbers (iota 300000))", program);
+    assert_eq!(value, "(300000 299999 #t 1 299999)");
+    // `vector-append` copies all words in one step.
+    assert!(over <= 20 * TURN, "{over}");
+}
+
+#[test]
+fn long_products_are_those_of_short_ones() {
+    let program = "(define a (+ (expt 3 50000) 12345)) (define b (- (expt 10 30000) 99))
+        (define p 1000000007)
+        (define (check x y) (= (modulo (* x y) p) (modulo (* (modulo x p) (modulo y p)) p)))
+        (list (check a b) (check b a) (check (- a) b) (check a (- b)) (check (- a) (- b)) (check a a)
+          (= (quotient (* a b) b) a) (= (apply * (list a b)) (* a b)) (check (expt a 3) b) (= (expt -7 20001) (- (expt 7 20001))))";
+    assert_eq!(Scheme::new().eval("test", program).unwrap(), "(#t #t #t #t #t #t #t #t #t #t)");
+}
+
+#[test]
+fn products_beyond_the_limit_are_refused_before_memory_is_taken() {
+    let mut scheme = Scheme::new();
+    let text = "(define (try thunk) (guard (e (#t (error-object-kind e))) (thunk)))
+        (define a (arithmetic-shift 1 40000000))
+        (list (try (lambda () (* a a))) (try (lambda () (expt 2 100000000))) (try (lambda () (expt 7 100000000000000000000)))
+          (expt 1 100000000000) (expt -1 100000000001) (expt -1 100000000000000000000) (expt 0 5) (expt 0 0) (expt 2 10) (expt 2 -2) (expt 2. 3))";
+    let value = scheme.eval("test", text).unwrap();
+    assert_eq!(value, "(number number number 1 -1 1 0 1 1024 1/4 8.0)");
+}
