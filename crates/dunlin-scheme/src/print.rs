@@ -72,8 +72,19 @@ fn put_data(open: &str, items: &[Datum], symbols: &Symbols, out: &mut String) {
     }
 }
 
+/// The longest text of one value, in bytes: sharing can make a text of any length from a few objects.
+pub(crate) const TEXT_MAX: usize = 1 << 25;
+
+/// A value of the heap, cut where it is longer than `most` bytes.
+pub(crate) fn value(heap: &Heap, symbols: &Symbols, word: Word, style: Style, most: usize) -> String {
+    within(heap, symbols, word, style, most).unwrap_or_else(|cut| cut + "...")
+}
+
 /// A value of the heap. Nesting costs no stack.
-pub(crate) fn value(heap: &Heap, symbols: &Symbols, word: Word, style: Style) -> String {
+///
+/// # Errors
+/// The first part of a text that is longer than `most` bytes.
+pub(crate) fn within(heap: &Heap, symbols: &Symbols, word: Word, style: Style, most: usize) -> Result<String, String> {
     let labels = if style == Style::Display || !word::is_pointer(word) {
         if word::is_pointer(word) { shared(heap, word, true) } else { HashMap::new() }
     } else {
@@ -87,8 +98,13 @@ pub(crate) fn value(heap: &Heap, symbols: &Symbols, word: Word, style: Style) ->
             Job::Value(word) => printer.one(word),
             Job::Rest(word) => printer.rest(word),
         }
+        if printer.out.len() > most {
+            let end = (0..=most).rev().find(|end| printer.out.is_char_boundary(*end)).unwrap_or(0);
+            printer.out.truncate(end);
+            return Err(printer.out);
+        }
     }
-    printer.out
+    Ok(printer.out)
 }
 
 enum Job {

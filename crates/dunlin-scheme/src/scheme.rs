@@ -116,7 +116,7 @@ impl Scheme {
     }
 
     fn show(&self, value: Word) -> String {
-        print::value(&self.machine.heap, &self.machine.symbols, value, Style::Write)
+        print::value(&self.machine.heap, &self.machine.symbols, value, Style::Write, print::TEXT_MAX)
     }
 
     fn run(&mut self) -> Result<Word, Error> {

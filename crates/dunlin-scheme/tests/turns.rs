@@ -57,6 +57,18 @@ fn long_products_are_those_of_short_ones() {
 }
 
 #[test]
+fn texts_beyond_the_limit_are_refused() {
+    let mut scheme = Scheme::new();
+    let text = "(define (try thunk) (guard (e (#t (error-object-kind e))) (thunk)))
+        (define big (let loop ((i 0) (l '(1))) (if (= i 40) l (loop (+ i 1) (list l l)))))
+        (list (try (lambda () (write big))) (try (lambda () (write-shared big) 'written)))";
+    assert_eq!(scheme.eval("test", text).unwrap(), "(limit written)");
+    assert!(scheme.take_output().starts_with("(#0=(#1="));
+    let error = scheme.eval("test", "(raise big)").unwrap_err().to_string();
+    assert!(error.len() < 1 << 17 && error.contains("..."), "{}", error.len());
+}
+
+#[test]
 fn products_beyond_the_limit_are_refused_before_memory_is_taken() {
     let mut scheme = Scheme::new();
     let text = "(define (try thunk) (guard (e (#t (error-object-kind e))) (thunk)))

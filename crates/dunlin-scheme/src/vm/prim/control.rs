@@ -16,6 +16,9 @@ use crate::num::Number;
 use crate::print::{self, Style};
 use crate::value;
 
+/// The longest text of an object in an error, in bytes.
+const ERROR_MAX: usize = 1 << 16;
+
 pub(super) const TABLE: &[Row] = &[
     ("procedure?", 1, 1, |m, a| {
         Ok(truth(matches!(m.heap.tag(a[0]), Some(Tag::Closure | Tag::Continuation | Tag::Parameter))))
@@ -134,7 +137,7 @@ pub(super) const TABLE: &[Row] = &[
 
 /// What tells a type from others: its name and fields, so that it is the same on every machine.
 fn type_number(machine: &Machine, name: Word, fields: Word) -> Word {
-    let text = |word| print::value(&machine.heap, &machine.symbols, word, Style::Write);
+    let text = |word| print::value(&machine.heap, &machine.symbols, word, Style::Write, print::TEXT_MAX);
     let hash = Sha256::digest(format!("{} {}", text(name), text(fields)));
     let bytes = hash.as_slice().first_chunk::<8>().expect("a hash has 32 bytes");
     fixnum((u64::from_le_bytes(*bytes) >> 5) as i64)
@@ -182,7 +185,7 @@ impl Machine {
 
     /// The error of an object that no handler took.
     pub(in super::super) fn raised(&self, object: Word) -> Error {
-        let show = |word, style| print::value(&self.heap, &self.symbols, word, style);
+        let show = |word, style| print::value(&self.heap, &self.symbols, word, style, ERROR_MAX);
         let (text, place) = if self.heap.tag(object) == Some(Tag::Condition) {
             let mut text = show(self.heap.field(object, 2), Style::Display);
             let mut irritants = self.heap.field(object, 3);
@@ -203,7 +206,7 @@ impl Machine {
         let mut text = message.to_owned();
         for irritant in irritants {
             text.push(' ');
-            text += &print::value(&self.heap, &self.symbols, *irritant, Style::Write);
+            text += &print::value(&self.heap, &self.symbols, *irritant, Style::Write, ERROR_MAX);
         }
         Error::Raised(Box::new(Raised { text, trace: self.trace(Some(self.pc.saturating_sub(1))) }))
     }

@@ -77,7 +77,9 @@ pub(super) const TABLE: &[Row] = &[
 ];
 
 fn show(machine: &mut Machine, arguments: &[Word], style: Style) -> Result {
-    let text = print::value(&machine.heap, &machine.symbols, arguments[0], style);
+    let text = print::within(&machine.heap, &machine.symbols, arguments[0], style, print::TEXT_MAX);
+    let too_long = |_| Fail::Raise("limit", format!("the text is longer than {} bytes", print::TEXT_MAX), vec![]);
+    let text = text.map_err(too_long)?;
     machine.charge += text.len() as u64 / 16;
     machine.heap.reserve(text.len() / 8)?;
     machine.print(arguments[1], &text)
