@@ -17,7 +17,7 @@ impl Name {
 }
 
 /// The table of symbols of one machine.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Symbols {
     texts: Vec<Rc<str>>,
     numbers: HashMap<Rc<str>, u32>,

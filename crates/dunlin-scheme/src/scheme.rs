@@ -36,7 +36,17 @@ impl Default for Scheme {
 
 impl Scheme {
     /// A machine that has loaded the standard procedures.
+    ///
+    /// The first of a thread compiles them; the others are copies, and share the code until they load their own.
     pub fn new() -> Self {
+        thread_local! {
+            static FIRST: Machine = Scheme::compiled();
+        }
+        let machine = FIRST.with(Machine::clone);
+        Self { machine, fuel: None, turn: u64::MAX, rewrite: false, console: None }
+    }
+
+    fn compiled() -> Machine {
         let mut machine = Machine::new();
         bind_specials(&mut machine.symbols, &mut machine.syntaxes);
         machine.inlines = vm::inlines(&mut machine.symbols);
@@ -53,7 +63,7 @@ impl Scheme {
             }
         }
         scheme.machine.syntaxes.seal();
-        scheme
+        scheme.machine
     }
 
     /// Evaluates every form of a text, and returns the last value as `write` shows it.
@@ -235,5 +245,22 @@ impl Scheme {
     /// What the program printed since this was called last.
     pub fn take_output(&mut self) -> String {
         self.machine.take_output()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machines_of_a_thread_share_the_prelude_and_nothing_else() {
+        let (mut first, mut second) = (Scheme::new(), Scheme::new());
+        assert!(first.machine.shares_code_with(&second.machine));
+        first.eval("test", "(define (square x) 'mine) (define-syntax two (syntax-rules () ((_) 2)))").unwrap();
+        assert!(!first.machine.shares_code_with(&second.machine));
+        assert_eq!(first.eval("test", "(list (square 3) (two))").unwrap(), "(mine 2)");
+        assert_eq!(second.eval("test", "(square 3)").unwrap(), "9");
+        assert!(second.eval("test", "(two)").is_err());
+        assert_eq!(second.take_output(), "");
     }
 }

@@ -23,9 +23,9 @@ struct Loaded {
 }
 
 /// All code of a machine. Places in it are counted through all units.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Index {
-    units: Vec<Loaded>,
+    units: Vec<Rc<Loaded>>,
     by_hash: HashMap<Hash, usize>,
 }
 
@@ -45,7 +45,7 @@ impl Index {
         closures.sort_unstable();
         loops.sort_unstable();
         self.by_hash.entry(hash).or_insert(self.units.len());
-        self.units.push(Loaded {
+        self.units.push(Rc::new(Loaded {
             base: base as u32,
             len: unit.code.len() as u32,
             hash,
@@ -54,7 +54,7 @@ impl Index {
             closures,
             loops,
             source_name: unit.source_name,
-        });
+        }));
     }
 
     fn unit_of(&self, pc: usize) -> Option<(&Loaded, u32)> {

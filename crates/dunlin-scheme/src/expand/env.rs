@@ -67,13 +67,14 @@ impl Scope {
 }
 
 /// An identifier that the expansion of a macro made: of which, and where that one has its meaning.
+#[derive(Clone)]
 struct Alias {
     of: Name,
     env: Env,
 }
 
 /// What a machine's top level knows of syntax.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Syntaxes {
     top: HashMap<Name, Meaning>,
     aliases: Vec<Alias>,

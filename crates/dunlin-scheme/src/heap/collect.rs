@@ -8,6 +8,7 @@ use super::object::{Tag, header, is_header_of, is_raw_header, size_of, tag_of};
 use super::word::{CLOSURE, HEADER, MOVED, OBJECT, PAIR, TAG_MASK, UNSET, Word, index, is_pointer, pointer};
 
 /// The objects of one process.
+#[derive(Clone)]
 pub(crate) struct Heap {
     words: Vec<Word>,
     /// Objects before this index are old.

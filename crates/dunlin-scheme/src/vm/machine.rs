@@ -35,6 +35,7 @@ pub(super) struct Frame {
     pub(super) base: u32,
 }
 
+#[derive(Clone)]
 pub(crate) struct Machine {
     pub(crate) symbols: Symbols,
     pub(crate) syntaxes: Syntaxes,
@@ -99,6 +100,12 @@ impl Machine {
     /// What the program printed since this was called last.
     pub(crate) fn take_output(&mut self) -> String {
         std::mem::take(&mut self.output)
+    }
+
+    /// Whether both have one and the same text of code.
+    #[cfg(test)]
+    pub(crate) fn shares_code_with(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.text, &other.text)
     }
 
     /// The most fuel that a turn used past its end, since this was called last.

@@ -3,11 +3,13 @@
 use std::collections::VecDeque;
 
 /// A port. Its state is the machine's, not the heap's: objects never change.
+#[derive(Clone)]
 pub(super) struct Port {
     pub(super) kind: PortKind,
     pub(super) is_open: bool,
 }
 
+#[derive(Clone)]
 pub(super) enum PortKind {
     /// Text that is left, and the next character to read.
     TextIn {
