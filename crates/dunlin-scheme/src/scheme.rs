@@ -199,6 +199,14 @@ impl Scheme {
         self.turn = fuel.max(1);
     }
 
+    /// The names that have values at the top level, sorted; without those that the prelude keeps to itself.
+    pub fn globals(&self) -> Vec<String> {
+        let mut names = self.machine.defined_names();
+        names.retain(|name| !name.starts_with('%'));
+        names.sort_unstable();
+        names
+    }
+
     /// The most fuel that a turn used past its end, since this was called last: one primitive ends what it began.
     pub fn take_overrun(&mut self) -> u64 {
         self.machine.take_overrun()

@@ -102,6 +102,12 @@ impl Machine {
         std::mem::take(&mut self.output)
     }
 
+    /// The names of globals that have a value.
+    pub(crate) fn defined_names(&self) -> Vec<String> {
+        let defined = self.global_names.iter().zip(&self.globals).filter(|(_, value)| **value != UNSET);
+        defined.map(|(name, _)| self.symbols.text(*name).to_string()).collect()
+    }
+
     /// Whether both have one and the same text of code.
     #[cfg(test)]
     pub(crate) fn shares_code_with(&self, other: &Self) -> bool {
