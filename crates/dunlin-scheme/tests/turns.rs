@@ -47,6 +47,26 @@ fn turn_ends_soon_while_lists_and_vectors_are_converted() {
 }
 
 #[test]
+fn turn_ends_soon_while_large_data_are_compared() {
+    let setup = "(define (make) (map (lambda (i) (list i (number->string i) (vector i i))) (iota 50000)))
+        (define a (make)) (define b (make)) (define c (append (make) '(end)))
+        (define (nest n) (let loop ((n n) (l '())) (if (= n 0) l (loop (- n 1) (list l n)))))
+        (define v (list->vector a)) (define w (list->vector b))";
+    let program = "(list (equal? a b) (equal? a c) (equal? v w) (equal? (nest 20000) (nest 20000)) (equal? (nest 20000) (nest 20001)))";
+    let (value, over) = overrun(setup, program);
+    assert_eq!(value, "(#t #f #t #t #f)");
+    assert!(over <= 8 * TURN, "{over}");
+}
+
+#[test]
+fn comparison_of_cyclic_and_shared_data_ends() {
+    let program = "(define a '#0=(1 2 . #0#)) (define b '#0=(1 2 1 2 1 2 . #0#)) (define c '#0=(1 2 1 2 3 . #0#))
+        (define (shared) (let loop ((i 0) (l '(1))) (if (= i 60) l (loop (+ i 1) (vector l l)))))
+        (list (equal? a b) (equal? a c) (equal? (shared) (shared)) (equal? '#0=#(1 #0#) '#0=#(1 #(1 #0#))))";
+    assert_eq!(Scheme::new().eval("test", program).unwrap(), "(#t #f #t #t)");
+}
+
+#[test]
 fn long_products_are_those_of_short_ones() {
     let program = "(define a (+ (expt 3 50000) 12345)) (define b (- (expt 10 30000) 99))
         (define p 1000000007)

@@ -139,7 +139,14 @@ impl Expander<'_> {
         value: Core,
         pos: Pos,
     ) -> Result<Core, SyntaxError> {
-        let test = self.core_call("%equal?", vec![Core::Local(subject), value], pos);
+        // What is one word is equal to itself only; the rest takes a call.
+        let is_word = |datum: &Datum| match &datum.kind {
+            Kind::Symbol(_) | Kind::Char(_) | Kind::Bool(_) | Kind::Number(Number::Fix(_)) => true,
+            Kind::List(items, None) => items.is_empty(),
+            _ => false,
+        };
+        let same = if matches!(&value, Core::Const(datum) if is_word(datum)) { "%eq?" } else { "%equal?" };
+        let test = self.core_call(same, vec![Core::Local(subject), value], pos);
         self.guarded(matching, left, test)
     }
 

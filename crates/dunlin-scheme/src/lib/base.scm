@@ -4,6 +4,10 @@
 (define (%record-accessor type index) (lambda (record) (%record-ref record type index)))
 (define (%record-predicate type) (lambda (object) (%record-is object type)))
 
+(define (%equal? a b)
+  (let loop ((step (%compare a b))) (if (boolean? step) step (loop (%compare-more step)))))
+(define (equal? a b) (%equal? a b))
+
 (define (caar x) (car (car x)))
 (define (cadr x) (car (cdr x)))
 (define (cdar x) (cdr (car x)))
