@@ -78,8 +78,8 @@ impl Default for Linked {
 }
 
 impl Linked {
-    /// Whose wire carries fewer than so many bytes at once. Of values that take very many pieces none comes through
-    /// between two cuts.
+    /// Whose wire carries fewer than so many bytes at once. Of values that take very many pieces none comes
+    /// through between two cuts.
     pub fn in_pieces(piece_max: u64) -> Self {
         Self { world: RefCell::default(), piece_max }
     }

@@ -124,7 +124,8 @@ impl Seeded {
 }
 
 /// Random programs of two processes over two links whose wire is cut: each value whose send was `Ok` is
-/// received once, and in order, and no other one; and no half of a channel is left. `DUNLIN_PROGRAMS=100000` runs that many.
+/// received once, and in order, and no other one; and no half of a channel is left. `DUNLIN_PROGRAMS=100000`
+/// runs that many.
 #[test]
 fn random_programs_lose_and_double_nothing() {
     let number = |name: &str| std::env::var(name).ok().map(|n| n.parse::<u64>().expect("a number"));

@@ -37,7 +37,8 @@ impl Default for Scheme {
 impl Scheme {
     /// A machine that has loaded the standard procedures.
     ///
-    /// The first of a thread compiles them; the others are copies, and share the code until they load their own.
+    /// The first of a thread compiles them; the others are copies, and share the code until they load their
+    /// own.
     pub fn new() -> Self {
         thread_local! {
             static FIRST: Machine = Scheme::compiled();
@@ -207,7 +208,8 @@ impl Scheme {
         names
     }
 
-    /// The most fuel that a turn used past its end, since this was called last: one primitive ends what it began.
+    /// The most fuel that a turn used past its end, since this was called last: one primitive ends what it
+    /// began.
     pub fn take_overrun(&mut self) -> u64 {
         self.machine.take_overrun()
     }

@@ -182,7 +182,8 @@ impl Plan {
         self.latency = self.latency.min(1000);
     }
 
-    /// In some runs programs are asked about each node, and take their time. `random` is not that of the plan.
+    /// In some runs programs are asked about each node, and take their time. `random` is not that of the
+    /// plan.
     pub(crate) fn authorize(&mut self, random: &mut Random) {
         self.config.authorizes = random.chance(10);
     }

@@ -14,7 +14,7 @@ mod proxy;
 mod tests;
 mod travel;
 
-use open::Open;
+use open::{Open, Standing};
 pub(crate) use peers::{Peers, Place};
 use travel::state::EarlyLapse;
 pub(crate) use travel::state::Visitor;
@@ -153,21 +153,6 @@ pub enum ProxyHears {
     Rests,
     /// The end that was packed is not here any more.
     Departed,
-}
-
-/// Where an offer stands. The same words at both sides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
-    /// Its value is at the home, or on its way there.
-    Firm,
-    /// A choice's; no value is at the home.
-    Tentative,
-    /// A choice's, asked for under this number.
-    Asked(Request),
-    /// A choice's, whose value has been granted under this number. The home may have given that up and asked anew: the second number.
-    Reserved(Request, Option<Request>),
-    /// An extended receive has the value.
-    Held,
 }
 
 /// The sending half of a channel, at its node.

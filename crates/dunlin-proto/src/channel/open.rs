@@ -2,13 +2,28 @@
 
 use std::collections::VecDeque;
 
-use super::Standing;
-use crate::id::Ticket;
+use crate::id::{Request, Ticket};
+
+/// Where an offer stands. The same words at both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Its value is at the home, or on its way there.
+    Firm,
+    /// A choice's; no value is at the home.
+    Tentative,
+    /// A choice's, asked for under this number.
+    Asked(Request),
+    /// A choice's, whose value has been granted under this number. The home may have given that up and asked
+    /// anew: the second number.
+    Reserved(Request, Option<Request>),
+    /// An extended receive has the value.
+    Held,
+}
 
 /// Where each offer of a half stands, in the order of their tickets.
 ///
-/// An offer nearly always comes behind those that stand, and is settled before them: both take no search and move
-/// nothing. The window bounds how many there are.
+/// An offer nearly always comes behind those that stand, and is settled before them: both take no search and
+/// move nothing. The window bounds how many there are.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Open(VecDeque<(Ticket, Standing)>);
 

@@ -575,8 +575,8 @@ impl Proxy {
         }
     }
 
-    /// The sending half has retired or poisoned the channel, and may go on. Where it goes that is not known: so
-    /// it has to be heard by the home before.
+    /// The sending half has retired or poisoned the channel, and may go on. Where it goes that is not known:
+    /// so it has to be heard by the home before.
     fn say_ended(&mut self, peers: &mut impl Peers, channel: ChannelId, how: End) {
         self.way.undrained = true;
         peers.say(self.home, Frame::ToHome(channel, ToHome::Ended(how)));

@@ -98,8 +98,8 @@ impl Inbox {
     }
 
     /// Whether what has been seen is acknowledged with what is written next. A few frames soon after the last
-    /// acknowledgement wait for more, or for the time or the bytes after which one goes alone. The peer takes the
-    /// round trip from acknowledgements, so they are not late by much.
+    /// acknowledgement wait for more, or for the time or the bytes after which one goes alone. The peer takes
+    /// the round trip from acknowledgements, so they are not late by much.
     pub(crate) fn acknowledges_beside(&self, now: Time, config: &Config) -> bool {
         let owed = self.heard() - self.acked;
         let is_due = owed >= ACK_FRAMES

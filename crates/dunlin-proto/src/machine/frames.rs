@@ -58,7 +58,8 @@ impl Machine {
         let Some(connection) = self.endpoint.connections.get_mut(node) else { return };
         connection.hears(now, &self.endpoint.config);
         connection.traffic.read += (arrived.len() + bytes.len()) as u64;
-        // Whole frames are read where they arrived; only one that is split between two arrivals is put together.
+        // Whole frames are read where they arrived; only one that is split between two arrivals is put
+        // together.
         let mut at = 0;
         loop {
             let next = if arrived.is_empty() { codec::next(&bytes[at..]) } else { codec::next(&arrived) };

@@ -43,8 +43,8 @@ impl Endpoint {
         }
     }
 
-    /// The driver is asked about that node, of which this came, and the handshake goes on when it has answered.
-    /// `false`: it has, or need not be asked.
+    /// The driver is asked about that node, of which this came, and the handshake goes on when it has
+    /// answered. `false`: it has, or need not be asked.
     fn asks_about(&mut self, id: SocketId, node: Life, came: impl FnOnce() -> Asked) -> bool {
         let Some(socket) = self.sockets.get_mut(id) else { return false };
         if !self.config.authorizes || socket.is_authorized {
@@ -190,15 +190,7 @@ impl Machine {
     /// At the dialled side.
     pub(super) fn hello(&mut self, now: Time, id: SocketId, hello: Hello, message: &Bytes) {
         let version = handshake::common(hello.versions).expect("its decoder has looked");
-        if hello.application != self.endpoint.config.application {
-            let answer = Answer::Refused(Refusal::Application(self.endpoint.config.application.clone()));
-            let stranger = Closed::Stranger { node: hello.me.node, application: hello.application };
-            return self.endpoint.part(now, id, answer.encode(), stranger);
-        }
-        if let Some(why) = self.refuses_dialler(now, id, &hello) {
-            return self.endpoint.refuse(now, id, why, message);
-        }
-        if self.endpoint.asks_about(id, hello.me, || Asked::Hello(hello.clone(), message.clone())) {
+        if self.is_turned_away(now, id, &hello, message) {
             return;
         }
         let introduces = hello.wanted == NodeId(0);
@@ -310,9 +302,24 @@ impl Machine {
         self.endpoint.act_write(id);
     }
 
-    /// The answer to [`Action::Authorize`]: whether the node at the other end of this socket may have connections
-    /// with this one. If it may not, and has dialled, it is told so; if it was dialled, the connection is
-    /// [over](Down::Unauthorized).
+    /// Whether the dialler is refused, whatever it wants, or the driver is asked about it first.
+    fn is_turned_away(&mut self, now: Time, id: SocketId, hello: &Hello, message: &Bytes) -> bool {
+        if hello.application != self.endpoint.config.application {
+            let answer = Answer::Refused(Refusal::Application(self.endpoint.config.application.clone()));
+            let application = hello.application.clone();
+            self.endpoint.part(now, id, answer.encode(), Closed::Stranger { node: hello.me.node, application });
+            return true;
+        }
+        if let Some(why) = self.refuses_dialler(now, id, hello) {
+            self.endpoint.refuse(now, id, why, message);
+            return true;
+        }
+        self.endpoint.asks_about(id, hello.me, || Asked::Hello(hello.clone(), message.clone()))
+    }
+
+    /// The answer to [`Action::Authorize`]: whether the node at the other end of this socket may have
+    /// connections with this one. If it may not, and has dialled, it is told so; if it was dialled, the
+    /// connection is [over](Down::Unauthorized).
     pub fn authorized(&mut self, now: Time, socket: SocketId, is_admitted: bool) {
         let Some(there) = self.endpoint.sockets.get_mut(socket) else { return };
         let Some(asked) = there.asked.take() else { return };

@@ -252,8 +252,8 @@ pub(crate) fn check_addresses(addresses: &[String]) -> Result<(), WireError> {
     addresses.iter().try_for_each(|address| fits("an address", address.len(), limits::ADDRESS))
 }
 
-/// Reads fields from the front; whatever is missing or too long is an error. Byte strings are parts of what is
-/// read, not copies.
+/// Reads fields from the front; whatever is missing or too long is an error. Byte strings are parts of what
+/// is read, not copies.
 pub(crate) struct Reader<'a> {
     all: &'a Bytes,
     rest: &'a [u8],

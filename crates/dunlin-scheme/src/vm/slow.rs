@@ -1,4 +1,5 @@
-//! What the loop leaves out: calls of what is no closure, arguments in lists, big numbers, collections, errors.
+//! What the loop leaves out: calls of what is no closure, arguments in lists, big numbers, collections,
+//! errors.
 
 use super::fail::{Fail, out_of_range, wrong_type};
 use super::machine::{ARGUMENTS_MAX, Machine, STACK_WORDS};
@@ -105,7 +106,8 @@ impl Machine {
         self.turn(state, live)
     }
 
-    /// Counts one unit of fuel where `live` registers hold values: collects if that is due, and ends the turn.
+    /// Counts one unit of fuel where `live` registers hold values: collects if that is due, and ends the
+    /// turn.
     fn turn(&mut self, state: &mut State, live: usize) -> Result<Option<Next>, Fail> {
         state.fuel -= 1;
         if self.heap.is_due() {
@@ -431,7 +433,8 @@ fn binary(heap: &mut Heap, charge: &mut u64, b: Word, c: Word, cost: Cost, opera
     Ok(value::of_number(heap, &result))
 }
 
-/// The product of the lengths of two bignums that one instruction multiplies: more would take longer than a turn.
+/// The product of the lengths of two bignums that one instruction multiplies: more would take longer than a
+/// turn.
 const WORDS_MAX: usize = 1 << 18;
 
 fn product_of_words(heap: &Heap, b: Word, c: Word) -> usize {

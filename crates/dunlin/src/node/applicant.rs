@@ -3,14 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use dunlin_proto::id::SocketId;
-
-use super::Peer;
 use super::codec::catch;
-use super::driver::Driver;
 use super::network::PeerIdentity;
+use super::peer::Peer;
 
-/// A node that this one is about to have a connection with: see [`NodeBuilder::authorize`](super::NodeBuilder::authorize).
+/// A node that this one is about to have a connection with: see
+/// [`NodeBuilder::authorize`](super::NodeBuilder::authorize).
 #[derive(Clone, Debug)]
 pub struct Applicant {
     pub(super) peer: Peer,
@@ -56,11 +54,9 @@ impl Authorize {
         Self(Arc::new(admits))
     }
 
-    /// In a task of its own: it is code of users.
-    pub(super) async fn decide(self, driver: Arc<Driver>, socket: SocketId, applicant: Applicant) {
+    pub(super) fn admits(&self, applicant: &Applicant) -> bool {
         // One that panics has not said yes.
-        let is_admitted = catch(|| (self.0)(&applicant)).unwrap_or(false);
-        driver.with(|state, now| state.machine.authorized(now, socket, is_admitted));
+        catch(|| (self.0)(applicant)).unwrap_or(false)
     }
 }
 

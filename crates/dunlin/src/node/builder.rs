@@ -268,12 +268,13 @@ impl NodeBuilder {
         self
     }
 
-    /// Which nodes may have connections with this one. `admits` is called in each handshake, also when a connection
-    /// comes back that had lost its socket, and in tasks of the node, so it should not take long. A node of this
-    /// application that it does not admit is told so, and has no connection: its own side fails with
-    /// [`Down::Refused`](super::Down::Refused), this one, if it has dialled, with
+    /// Which nodes may have connections with this one. `admits` is called in each handshake, also when a
+    /// connection comes back that had lost its socket, and in tasks of the node, so it should not take long.
+    /// A node of this application that it does not admit is told so, and has no connection: its own side
+    /// fails with [`Down::Refused`](super::Down::Refused), this one, if it has dialled, with
     /// [`Down::Unauthorized`](super::Down::Unauthorized); here it is an event
-    /// ([`NodeEvent::Stranger`](super::NodeEvent::Stranger), [`NodeEvent::Unwelcome`](super::NodeEvent::Unwelcome)). Default: all are admitted.
+    /// ([`NodeEvent::Stranger`](super::NodeEvent::Stranger),
+    /// [`NodeEvent::Unwelcome`](super::NodeEvent::Unwelcome)). Default: all are admitted.
     ///
     /// An id is drawn anew whenever a node starts, so what to look at is mostly what the
     /// [network has verified](Applicant::identity), or where the node comes from.

@@ -178,7 +178,8 @@ impl Guarded {
 }
 
 impl State {
-    /// What the program may know of the node at the other end of this socket. One that is relayed has no socket here.
+    /// What the program may know of the node at the other end of this socket. One that is relayed has no
+    /// socket here.
     fn applicant(&self, socket: SocketId, life: Life) -> Applicant {
         let peer = Peer(life);
         match self.sockets.get(&socket) {
@@ -641,6 +642,12 @@ impl Driver {
         self.closing.load(Ordering::Acquire)
     }
 
+    /// Asks the program whether this node may have connections, in a task of its own: that is code of users.
+    async fn admit(self: Arc<Self>, admits: Authorize, socket: SocketId, applicant: Applicant) {
+        let is_admitted = admits.admits(&applicant);
+        self.with(|state, now| state.machine.authorized(now, socket, is_admitted));
+    }
+
     /// Dials and keeps the time, for as long as the node lives.
     pub(crate) async fn run(self: Arc<Self>) {
         let _watchdog = (!world::is_simulated()).then(|| self.watchdog());
@@ -703,7 +710,7 @@ impl Driver {
             }
             if let Some((admits, applicants)) = applicants {
                 for (socket, applicant) in applicants {
-                    world::spawn_own(admits.clone().decide(self.clone(), socket, applicant));
+                    world::spawn_own(self.clone().admit(admits.clone(), socket, applicant));
                 }
             }
             if self.closing.load(Ordering::Acquire) && self.locked().sockets.is_empty() {

@@ -39,12 +39,13 @@ pub(super) fn eqv(heap: &Heap, a: Word, b: Word) -> bool {
     }
 }
 
-/// Of the pairs of objects that are compared one in so many is noted: those are taken as equal when they are met
-/// again, so that cycles end and sharing costs little. The comparison fails as a whole, so that is no mistake.
+/// Of the pairs of objects that are compared one in so many is noted: those are taken as equal when they are
+/// met again, so that cycles end and sharing costs little. The comparison fails as a whole, so that is no
+/// mistake.
 const NOTED_EACH: u64 = 256;
 
-/// A comparison under way. Between two steps it is a vector: `[steps, n, a b from ..., a b ...]`, the `n` parts
-/// that are left, then the pairs that were noted.
+/// A comparison under way. Between two steps it is a vector: `[steps, n, a b from ..., a b ...]`, the `n`
+/// parts that are left, then the pairs that were noted.
 struct Comparison {
     steps: u64,
     /// Two objects, and from which of their fields on they are left to compare.

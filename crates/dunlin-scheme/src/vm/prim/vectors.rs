@@ -78,7 +78,8 @@ fn part(machine: &mut Machine, arguments: &[Word]) -> Result<Vec<Word>> {
     Ok(machine.heap.fields(arguments[0])[start..end].to_vec())
 }
 
-/// A list of items before `tail`; or, after a step, a vector of where the items end that are left, and the list.
+/// A list of items before `tail`; or, after a step, a vector of where the items end that are left, and the
+/// list.
 fn list_part(machine: &mut Machine, arguments: &[Word]) -> Result {
     machine.expect(arguments[0], Tag::Vector, "a vector")?;
     let (start, end) = machine.range(arguments[1], arguments[2], machine.heap.fields(arguments[0]).len())?;

@@ -137,7 +137,8 @@ pub trait Socket: AsyncRead + AsyncWrite + Send + Unpin {
     }
 }
 
-/// What a network has verified of the other end of a socket, by its own means: not what that end says of itself.
+/// What a network has verified of the other end of a socket, by its own means: not what that end says of
+/// itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PeerIdentity {
@@ -150,8 +151,8 @@ pub enum PeerIdentity {
         /// Its number. `None`: the system does not tell.
         pid: Option<i32>,
     },
-    /// A name that the other end has proved, such as the subject of its certificate: of a network with keys of its
-    /// own, such as one over TLS.
+    /// A name that the other end has proved, such as the subject of its certificate: of a network with keys
+    /// of its own, such as one over TLS.
     Name(String),
 }
 
