@@ -360,6 +360,27 @@ fn more_programs_than_the_limit_are_unavailable() {
 }
 
 #[test]
+fn head_of_a_program_has_a_bound() {
+    with_limits(
+        Limits { cgi_head_max: 1_000, ..patient() },
+        |scratch| {
+            for (name, length) in [("most", 950), ("more", 1_050)] {
+                let head = format!("Content-Type: a/b\nX: {}", "x".repeat(length));
+                // In two parts, so that the second one is not in what the first read takes.
+                scratch
+                    .program(name, &format!("printf '{head}'; while [ ! -e ../go ]; do :; done; printf '\\n\\nkrill'"));
+            }
+        },
+        |site| async move {
+            let mut client = site.client().await;
+            assert_eq!(client.get("/cgi-bin/more").await.status, 502, "it is too long before it ends");
+            std::fs::write(site.root().parent().unwrap().join("go"), "").unwrap();
+            assert_eq!(client.get("/cgi-bin/most").await.text(), "krill");
+        },
+    );
+}
+
+#[test]
 fn body_that_is_too_large_is_refused_before_it_is_read() {
     with_limits(
         Limits { body_max: 1_000, ..patient() },

@@ -156,8 +156,9 @@ fn ranges_that_are_malformed_or_too_many_are_ignored() {
         assert_eq!(wanted(Some(header), 100), Wanted::Pieces(Vec::from([piece])));
     }
     let as_many = format!("bytes={}0-0", "0-0,".repeat(15));
-    assert_eq!(wanted(Some(&as_many), 100), Wanted::Pieces(Vec::from([0..1])));
-    assert_eq!(wanted(Some("bytes=5-9,0-4"), 100), Wanted::Pieces(Vec::from([0..10])), "they touch");
+    for (header, piece) in [(&*as_many, 0..1), ("bytes=5-9,0-4", 0..10)] {
+        assert_eq!(wanted(Some(header), 100), Wanted::Pieces(Vec::from([piece])), "{header}");
+    }
     assert_eq!(wanted(Some("bytes=-0"), 100), Wanted::Nothing);
     assert_eq!(wanted(Some("bytes=0-0"), 0), Wanted::Nothing);
 }
