@@ -22,13 +22,6 @@ struct Case {
     keep_alive: bool,
 }
 
-/// One run of one server.
-#[derive(Clone, Debug)]
-struct Sample {
-    load: Load,
-    cpu_us: f64,
-}
-
 /// The medians of a server in a case, and the ratios of dunlin's figures to its own.
 #[derive(Serialize)]
 struct Row {
@@ -99,7 +92,7 @@ pub(super) fn run(web: &Web, common: &Common) -> Result<()> {
 /// All rounds of a case.
 fn measure(servers: &[Running], case: Case, rounds: u32, web: &Web, common: &Common) -> Result<Vec<Row>> {
     let seconds = web.seconds.unwrap_or(if common.quick { 0.3 } else { 1.0 });
-    let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); servers.len()];
+    let mut samples: Vec<Vec<Load>> = vec![Vec::new(); servers.len()];
     // Also warms up, and opens what a cache keeps open.
     let mut requests = Vec::new();
     for server in servers {
@@ -113,40 +106,48 @@ fn measure(servers: &[Running], case: Case, rounds: u32, web: &Web, common: &Com
         let load = load(server, case, first, web.load_core)?;
         requests.push(((load.per_second * seconds) as u64).max(first));
     }
+    // Over all rounds, since the time of a child is known to 10 ms, and exactly once its parent has reaped it.
+    // A server that is not in its turn uses next to none.
+    let spent = || servers.iter().map(|server| process::cpu(server.pid())).collect::<Result<Vec<f64>>>();
+    let before = spent()?;
     for _ in 0..rounds {
         for ((server, samples), requests) in servers.iter().zip(&mut samples).zip(&requests) {
-            if *requests == 0 {
-                continue;
+            if *requests > 0 {
+                samples.push(load(server, case, *requests, web.load_core)?);
             }
-            let before = process::cpu(server.pid())?;
-            let load = load(server, case, *requests, web.load_core)?;
-            let cpu = process::cpu(server.pid())? - before;
-            let cpu_us = cpu * 1e6 / load.responses.max(1) as f64;
-            samples.push(Sample { load, cpu_us });
         }
     }
-    let figures = |samples: &[Sample], figure: fn(&Sample) -> f64| -> Vec<f64> { samples.iter().map(figure).collect() };
+    let cpus: Vec<f64> = spent()?
+        .iter()
+        .zip(before)
+        .zip(&samples)
+        .map(|((after, before), samples)| {
+            let responses: u64 = samples.iter().map(|load| load.responses).sum();
+            (after - before) * 1e6 / responses.max(1) as f64
+        })
+        .collect();
+    let figures = |samples: &[Load], figure: fn(&Load) -> f64| -> Vec<f64> { samples.iter().map(figure).collect() };
     let ours = samples[0].clone();
-    let rows = servers.iter().zip(&samples).filter(|(_, samples)| !samples.is_empty()).map(|(server, theirs)| {
-        let of = |figure: fn(&Sample) -> f64| {
-            (median(figures(theirs, figure)), { ratio(&figures(&ours, figure), &figures(theirs, figure)) })
+    let all = servers.iter().zip(&samples).zip(&cpus).filter(|((_, samples), _)| !samples.is_empty());
+    let rows = all.map(|((server, theirs), cpu)| {
+        let of = |figure: fn(&Load) -> f64| {
+            (median(figures(theirs, figure)), ratio(&figures(&ours, figure), &figures(theirs, figure)))
         };
-        let (per_second, dunlin_per_second) = of(|sample| sample.load.per_second);
-        let (p99_us, dunlin_p99) = of(|sample| sample.load.p99_us);
-        let (cpu_us, dunlin_cpu) = of(|sample| sample.cpu_us);
+        let (per_second, dunlin_per_second) = of(|load| load.per_second);
+        let (p99_us, dunlin_p99) = of(|load| load.p99_us);
         Row {
             server: server.kind.name(),
             size: case.size,
             in_flight: case.in_flight,
             keep_alive: case.keep_alive,
             per_second,
-            p50_us: of(|sample| sample.load.p50_us).0,
+            p50_us: of(|load| load.p50_us).0,
             p99_us,
-            cpu_us,
+            cpu_us: *cpu,
             dunlin_per_second,
             dunlin_p99,
-            dunlin_cpu,
-            failed: theirs.iter().map(|sample| sample.load.failed).sum(),
+            dunlin_cpu: cpus[0] / cpu,
+            failed: theirs.iter().map(|load| load.failed).sum(),
         }
     });
     Ok(rows.collect())
