@@ -47,8 +47,7 @@ fn play(options: &Options) -> Result<u8, Failure> {
     let text = if text.starts_with("#!/") || text.starts_with("#! ") { text.replacen("#!", ";;", 1) } else { text };
     let mut scheme = Scheme::new();
     if options.check {
-        let checked = scheme.load(&name, &text).map_err(Error::from);
-        return checked.map(|()| 0).map_err(|error| Failure::Failed(error.explain(&name, &text)));
+        return scheme.load(&name, &text).map(|()| 0).map_err(|error| Failure::Failed(error.explain(&name, &text)));
     }
     scheme.set_arguments(std::iter::once(&*name).chain(options.arguments.iter().map(String::as_str)));
     scheme.set_turn(TURN);

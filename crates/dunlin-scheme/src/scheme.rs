@@ -152,15 +152,21 @@ impl Scheme {
         }
     }
 
-    /// Compiles and loads every form of a text, and runs none: images that name its code can be read then.
+    /// Compiles and loads every form of a text, and runs none but `define-macro`: images that name its code can be
+    /// read then.
     ///
     /// # Errors
-    /// [`SyntaxError`] for text that is no program.
-    pub fn load(&mut self, source_name: &str, text: &str) -> Result<(), SyntaxError> {
+    /// [`Error::Syntax`] for text that is no program; what a definition of a macro raises.
+    pub fn load(&mut self, source_name: &str, text: &str) -> Result<(), Error> {
         let source_name: Rc<str> = source_name.into();
         let mut reader = Reader::new(text, &source_name);
         while let Some(form) = reader.next(&mut self.machine.symbols)? {
-            self.load_form(&form, &source_name)?;
+            let entry = self.load_form(&form, &source_name)?;
+            let head = form.items().and_then(|items| items.first()).and_then(Datum::name);
+            if head.is_some_and(|name| &**self.machine.symbols.text(name) == "define-macro") {
+                self.machine.start(entry);
+                self.run()?;
+            }
         }
         Ok(())
     }

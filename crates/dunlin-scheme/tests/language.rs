@@ -214,3 +214,49 @@ fn exit_runs_the_after_thunks_and_gives_its_code() {
     assert_eq!(scheme.eval("test", text), Err(Error::Exit(7)));
     assert_eq!(scheme.take_output(), "after");
 }
+
+#[test]
+fn macros_of_define_macro_are_procedures_on_data() {
+    let mut scheme = Scheme::new();
+    let text = "(define-macro (swap! . parts) `(list ,@(reverse parts)))
+        (define-macro (unless2 test . body) `(if ,test #f (begin ,@body)))
+        (define-macro twice (lambda (x) (list '* 2 x)))
+        (define (f x) (let ((y (twice x))) (unless2 (= y 0) (swap! x y (twice (twice 1))))))";
+    scheme.eval("test", text).unwrap();
+    assert_eq!(scheme.eval("test", "(list (f 0) (f 3))").unwrap(), "(#f (4 6 3))");
+    // Also while a program runs, with frames below and a collection at each point.
+    scheme.set_collect_always(true);
+    let inner = "(define (sum n) (if (= n 0) (eval '(twice (twice 5))) (+ 1 (sum (- n 1)))))
+        (parameterize ((current-error-port #f)) (list 'a (sum 30) (current-error-port)))";
+    assert_eq!(scheme.eval("test", inner).unwrap(), "(a 50 #f)");
+}
+
+#[test]
+fn loading_runs_definitions_of_macros_and_nothing_else() {
+    let mut scheme = Scheme::new();
+    scheme.load("test", "(define-macro (m x) `(+ 1 ,x)) (display 1) (define (f) (m 2)) (car 5)").unwrap();
+    assert_eq!(scheme.take_output(), "");
+    assert!(scheme.load("test", "(m)").is_err());
+}
+
+#[test]
+fn failing_macros_of_define_macro_are_errors_of_the_form() {
+    let mut scheme = Scheme::new();
+    let setup = "(define-macro (bad x) (car x)) (define-macro (endless) (let loop () (loop)))
+        (define-macro (same) '(same)) (define-macro (closure) car)";
+    scheme.eval("test", setup).unwrap();
+    for (text, expected) in [
+        ("(list (bad 5))", "1:7: macro bad: expected a pair, got 5"),
+        ("(bad)", "1:1: macro bad: bad: expected 1 argument, got 0"),
+        ("(endless)", "macro endless: it takes too long"),
+        ("(same)", "more than 1000 uses"),
+        ("(closure)", "macro closure: its value is not a datum"),
+        ("(let () (define-macro (m) 1) (m))", "a definition belongs at the top level"),
+        ("(define-macro 5)", "expected (define-macro"),
+        ("(begin (define-macro (later) 1) (later))", "its definition has not run"),
+    ] {
+        let error = scheme.eval("test", text).unwrap_err().to_string();
+        assert!(error.contains(expected), "{text}: {error}");
+        assert_eq!(scheme.eval("test", "(+ 1 2)").unwrap(), "3");
+    }
+}

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::Expander;
 use super::binding::{procedure, with_name};
-use super::env::{Env, Meaning, Scope};
+use super::env::{Env, Meaning, Rules, Scope};
 use super::special::Special;
 use crate::core::{Core, Var};
 use crate::datum::{Datum, Kind, Pos};
@@ -52,6 +52,7 @@ impl Expander<'_> {
                 self.syntaxes.bind(name, meaning);
                 Ok(unspecified(form.pos))
             }
+            Some(Special::DefineMacro) => self.define_macro(&form, items),
             Some(special @ (Special::DefineValues | Special::DefineRecordType | Special::CondExpand)) => {
                 let spliced = self.spliced(special, &form, items)?;
                 let forms = spliced.iter().map(|item| self.top_form(item)).collect::<Result<Vec<_>, _>>()?;
@@ -182,6 +183,34 @@ impl Expander<'_> {
                 Ok(procedure(None, vec![clause], pos))
             }
         }
+    }
+
+    /// `(define-macro (name . parameters) body ...)` or `(define-macro name procedure)`: defines the procedure that
+    /// makes expansions as a global that no program can name.
+    fn define_macro(&mut self, form: &Datum, items: &[Datum]) -> Result<Core, SyntaxError> {
+        let wrong = "expected (define-macro (name . parameters) body ...) or (define-macro name procedure)";
+        let (name, procedure) = match items {
+            [_, name, procedure] if name.name().is_some() => (name.name(), procedure.clone()),
+            [_, head, body @ ..] if !body.is_empty() => {
+                let Kind::List(parts, tail) = &head.kind else { return Err(self.error(form.pos, wrong)) };
+                let [name, parameters @ ..] = &**parts else { return Err(self.error(form.pos, wrong)) };
+                let parameters = match tail {
+                    Some(tail) => Datum::improper(head.pos, parameters.to_vec(), (**tail).clone()),
+                    None => Datum::list(head.pos, parameters.to_vec()),
+                };
+                let mut lambda = vec![self.top_identifier("lambda", form.pos), parameters];
+                lambda.extend_from_slice(body);
+                (name.name(), Datum::list(form.pos, lambda))
+            }
+            _ => return Err(self.error(form.pos, wrong)),
+        };
+        let name = self.syntaxes.symbol(name.ok_or_else(|| self.error(form.pos, wrong))?);
+        let global = format!("macro {}", self.symbols.text(name));
+        let global = self.symbols.intern(&global);
+        let procedure = with_name(self.expand(&procedure, &None)?, name);
+        let rules = Rules::of_procedure(self, global);
+        self.syntaxes.bind(name, Meaning::Macro(Rc::new(rules)));
+        Ok(Core::Define(global, Box::new(procedure)))
     }
 
     fn define_syntax(&mut self, form: &Datum, items: &[Datum], env: &Env) -> Result<(Name, Meaning), SyntaxError> {

@@ -41,6 +41,8 @@ pub(crate) struct Rules {
     pub(super) literals: Vec<Name>,
     pub(super) rules: Vec<(Datum, Datum)>,
     pub(super) env: Env,
+    /// Of a `define-macro`: the global whose value is the procedure that makes expansions. It has no rules.
+    pub(super) procedure: Option<Name>,
 }
 
 /// A scope of bindings inside others; `None` is the top level.

@@ -78,6 +78,7 @@ impl Expander<'_> {
             }
             (
                 Special::Define
+                | Special::DefineMacro
                 | Special::DefineSyntax
                 | Special::DefineValues
                 | Special::DefineRecordType

@@ -38,6 +38,18 @@ pub(crate) struct Expander<'m> {
     source_name: Rc<str>,
     steps: usize,
     depth: usize,
+    /// Expansions that procedures of `define-macro` made for this form, in order; and how many were used.
+    expansions: &'m [Datum],
+    used: usize,
+    /// The next one, which the machine has to make before the form is expanded again.
+    wanted: Option<MacroCall>,
+}
+
+/// A use of a macro of `define-macro`: the global that holds its procedure, and the arguments.
+pub(crate) struct MacroCall {
+    pub(crate) procedure: Name,
+    pub(crate) arguments: Vec<Datum>,
+    pub(crate) pos: Pos,
 }
 
 /// Binds the names of the special forms.
@@ -48,8 +60,32 @@ pub(crate) fn bind_specials(symbols: &mut Symbols, syntaxes: &mut Syntaxes) {
 }
 
 impl<'m> Expander<'m> {
-    pub(crate) fn new(symbols: &'m mut Symbols, syntaxes: &'m mut Syntaxes, source_name: &Rc<str>) -> Self {
-        Self { symbols, syntaxes, source_name: source_name.clone(), steps: STEPS_MAX, depth: 0 }
+    pub(crate) fn new(
+        symbols: &'m mut Symbols,
+        syntaxes: &'m mut Syntaxes,
+        source_name: &Rc<str>,
+        expansions: &'m [Datum],
+    ) -> Self {
+        let source_name = source_name.clone();
+        Self { symbols, syntaxes, source_name, steps: STEPS_MAX, depth: 0, expansions, used: 0, wanted: None }
+    }
+
+    /// The call that the machine has to make before the form can be expanded: then expansion failed for this.
+    pub(crate) fn wanted(&mut self) -> Option<MacroCall> {
+        self.wanted.take()
+    }
+
+    /// The expansion that a procedure makes. Expansion runs no code: it ends here with an error if the expansion is
+    /// not known yet, the machine makes it, and the form is expanded again from its beginning.
+    fn call_macro(&mut self, procedure: Name, form: &Datum) -> Result<Datum, SyntaxError> {
+        if let Some(expansion) = self.expansions.get(self.used) {
+            self.used += 1;
+            return Ok(expansion.clone());
+        }
+        let Some(items) = form.items() else { return Err(self.error(form.pos, "a use of a macro is a proper list")) };
+        let arguments = items[1..].iter().map(|item| self.strip(item)).collect();
+        self.wanted = Some(MacroCall { procedure, arguments, pos: form.pos });
+        Err(self.error(form.pos, "the expansion is not known yet"))
     }
 
     /// Expands a form of the top level.

@@ -44,11 +44,14 @@ impl Rules {
             .collect();
         let (Some(literals), Some(rules)) = (literals, rules) else { return Err(wrong(expander)) };
         let underscore = expander.symbols.intern("_");
-        Ok(Self { ellipsis, underscore, literals, rules, env: env.clone() })
+        Ok(Self { ellipsis, underscore, literals, rules, env: env.clone(), procedure: None })
     }
 
     /// The expansion of a use of the macro.
     pub(super) fn expand(&self, expander: &mut Expander<'_>, form: &Datum, env: &Env) -> Result<Datum, SyntaxError> {
+        if let Some(procedure) = self.procedure {
+            return expander.call_macro(procedure, form);
+        }
         for (pattern, template) in &self.rules {
             let mut bindings = Bindings::new();
             let (Kind::List(pattern_items, pattern_tail), Kind::List(items, tail)) = (&pattern.kind, &form.kind) else {
@@ -67,6 +70,14 @@ impl Rules {
             }
         }
         Err(expander.error(form.pos, "no rule of the macro matches this form"))
+    }
+
+    /// A macro whose expansions the value of a global makes.
+    pub(super) fn of_procedure(expander: &mut Expander<'_>, global: Name) -> Self {
+        let ellipsis = expander.symbols.intern("...");
+        let underscore = expander.symbols.intern("_");
+        let (literals, rules) = (Vec::new(), Vec::new());
+        Self { ellipsis, underscore, literals, rules, env: None, procedure: Some(global) }
     }
 
     fn is_ellipsis(&self, expander: &Expander<'_>, name: Name) -> bool {

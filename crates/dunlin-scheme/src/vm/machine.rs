@@ -5,10 +5,7 @@ use std::rc::Rc;
 
 use super::port::{Port, PortKind};
 use crate::code::{Index, Instruction, Op, Unit};
-use crate::compile::{Inline, Inlines, compile};
-use crate::datum::Datum;
-use crate::error::SyntaxError;
-use crate::expand::Expander;
+use crate::compile::Inline;
 use crate::expand::env::Syntaxes;
 use crate::heap::word::{NIL, UNSET, fixnum};
 use crate::heap::{Heap, Tag, Word};
@@ -141,29 +138,6 @@ impl Machine {
         let name = self.symbols.intern(name);
         let number = self.global(name);
         self.globals[number as usize] = value;
-    }
-
-    /// Expands and compiles a form of the top level.
-    pub(crate) fn compile(&mut self, form: &Datum, source_name: &Rc<str>) -> Result<Unit, SyntaxError> {
-        let core = Expander::new(&mut self.symbols, &mut self.syntaxes, source_name).top(form)?;
-        let is_defined = |name| self.syntaxes.is_defined(name);
-        let inlines = Inlines { table: &self.inlines, is_defined: &is_defined };
-        compile(core, &self.symbols, &inlines, source_name)
-    }
-
-    /// Compiles the argument of the running procedure; its value is a procedure, or an error object.
-    pub(super) fn compile_argument(&mut self) {
-        let datum = value::to_datum(&self.heap, self.stack[self.base + 1], 0);
-        let source_name: Rc<str> = "eval".into();
-        let compiled = match datum {
-            Ok(datum) => self.compile(&datum, &source_name).map_err(|error| error.message),
-            Err(message) => Err(format!("expected a datum to evaluate: {message}")),
-        };
-        let result = match compiled.and_then(|unit| self.load(unit)) {
-            Ok(entry) => self.heap.make(Tag::Closure, &[fixnum(entry as i64)]),
-            Err(message) => self.condition("syntax", &message, &[], -1),
-        };
-        self.stack[self.base + 1] = result;
     }
 
     /// Loads a unit; its first procedure begins at the place returned.

@@ -6,6 +6,7 @@
 //! - `state`: what runs as a value, and values as bytes;
 //! - `prim`: the primitives.
 
+mod compile;
 mod fail;
 mod frames;
 mod machine;

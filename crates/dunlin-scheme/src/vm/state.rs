@@ -8,7 +8,7 @@ use crate::wire::{self, Limits, ReadError, WriteError};
 
 impl Machine {
     /// Between two turns: moves all that runs to the heap, and returns it as a continuation to resume.
-    fn park(&mut self) -> Word {
+    pub(super) fn park(&mut self) -> Word {
         let mut stack = self.take_stack();
         stack.move_to_heap(&mut self.heap, self.base);
         let registers = &stack.words[self.base..self.live];
@@ -20,7 +20,7 @@ impl Machine {
     }
 
     /// Sets the machine to go on where `parked` was parked.
-    fn resume(&mut self, parked: Word) {
+    pub(super) fn resume(&mut self, parked: Word) {
         let mut stack = self.take_stack();
         stack.frames.clear();
         stack.kont = self.heap.field(parked, 1);

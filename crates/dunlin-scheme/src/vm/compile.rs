@@ -1,0 +1,122 @@
+//! Forms to units, and the macros that are procedures.
+
+use std::rc::Rc;
+
+use super::machine::Machine;
+use super::run::Turn;
+use crate::code::Unit;
+use crate::compile::{Inlines, compile};
+use crate::datum::{Datum, Kind, Pos};
+use crate::error::SyntaxError;
+use crate::expand::{Expander, MacroCall};
+use crate::heap::Tag;
+use crate::heap::word::{CLOSURE, NIL, TAG_MASK, fixnum, fixnum_value};
+use crate::value;
+
+/// Fuel of one call of a macro's procedure.
+const MACRO_FUEL: u64 = 10_000_000;
+/// Uses of macros that are procedures, in one form of the top level: each expands the form again.
+const MACRO_CALLS_MAX: usize = 1_000;
+
+impl Machine {
+    /// Expands and compiles a form of the top level. Nothing may run meanwhile.
+    pub(crate) fn compile(&mut self, form: &Datum, source_name: &Rc<str>) -> Result<Unit, SyntaxError> {
+        self.compile_beside(form, source_name, false)
+    }
+
+    fn compile_beside(&mut self, form: &Datum, source_name: &Rc<str>, runs: bool) -> Result<Unit, SyntaxError> {
+        let mut expansions = Vec::new();
+        let core = loop {
+            let mut expander = Expander::new(&mut self.symbols, &mut self.syntaxes, source_name, &expansions);
+            let result = expander.top(form);
+            let Some(call) = expander.wanted() else { break result? };
+            let pos = call.pos;
+            let failed = |message| SyntaxError { source_name: source_name.clone(), pos, message, incomplete: false };
+            if expansions.len() == MACRO_CALLS_MAX {
+                return Err(failed(format!("more than {MACRO_CALLS_MAX} uses of macros of define-macro in one form")));
+            }
+            let expansion = self.expand_by_call(&call, runs).map_err(failed)?;
+            expansions.push(expansion);
+        };
+        let is_defined = |name| self.syntaxes.is_defined(name);
+        let inlines = Inlines { table: &self.inlines, is_defined: &is_defined };
+        compile(core, &self.symbols, &inlines, source_name)
+    }
+
+    /// Calls the procedure of a macro. What runs, if anything does, is parked meanwhile.
+    fn expand_by_call(&mut self, call: &MacroCall, runs: bool) -> Result<Datum, String> {
+        let number = self.global(call.procedure);
+        let name = self.symbols.text(call.procedure).clone();
+        if self.globals[number as usize] & TAG_MASK != CLOSURE {
+            return Err(format!("{name} is no procedure, or its definition has not run"));
+        }
+        // Constants are roots. The macro may load code, with constants of its own after this one.
+        let at = self.constants.len();
+        if runs {
+            let parked = self.park();
+            self.constants.push(parked);
+        }
+        let result = self.call_macro(number as usize, call);
+        if runs {
+            let parked = std::mem::replace(&mut self.constants[at], NIL);
+            self.resume(parked);
+        }
+        result.map_err(|message| format!("{name}: {message}"))
+    }
+
+    fn call_macro(&mut self, global: usize, call: &MacroCall) -> Result<Datum, String> {
+        let mut words = Vec::with_capacity(call.arguments.len() + 1);
+        for argument in &call.arguments {
+            words.push(
+                value::of_datum(&mut self.heap, argument).map_err(|label| format!("no datum has label #{label}="))?,
+            );
+        }
+        if words.len() > super::machine::ARGUMENTS_MAX {
+            return Err("too many arguments".into());
+        }
+        let procedure = self.globals[global];
+        self.frames.clear();
+        (self.kont, self.marks, self.base) = (NIL, NIL, 0);
+        self.stack[0] = procedure;
+        self.stack[1..=words.len()].copy_from_slice(&words);
+        self.arguments = words.len();
+        self.live = words.len() + 1;
+        self.pc = fixnum_value(self.heap.field(procedure, 1)) as usize;
+        match self.run(MACRO_FUEL) {
+            Ok(Turn::Done(value)) => {
+                let datum =
+                    value::to_datum(&self.heap, value, 0).map_err(|message| format!("its value is {message}"))?;
+                Ok(placed(datum, call.pos))
+            }
+            Ok(Turn::OutOfFuel) => Err("it takes too long".into()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Compiles the argument of the running procedure; its value is a procedure, or an error object.
+    pub(super) fn compile_argument(&mut self) {
+        let datum = value::to_datum(&self.heap, self.stack[self.base + 1], 0);
+        let source_name: Rc<str> = "eval".into();
+        self.live = self.base + 2;
+        let compiled = match datum {
+            Ok(datum) => self.compile_beside(&datum, &source_name, true).map_err(|error| error.message),
+            Err(message) => Err(format!("expected a datum to evaluate: {message}")),
+        };
+        let result = match compiled.and_then(|unit| self.load(unit)) {
+            Ok(entry) => self.heap.make(Tag::Closure, &[fixnum(entry as i64)]),
+            Err(message) => self.condition("syntax", &message, &[], -1),
+        };
+        self.stack[self.base + 1] = result;
+    }
+}
+
+/// The datum as if it stood at `pos`.
+fn placed(datum: Datum, pos: Pos) -> Datum {
+    let all = |items: &[Datum]| -> Rc<[Datum]> { items.iter().map(|item| placed(item.clone(), pos)).collect() };
+    let kind = match datum.kind {
+        Kind::List(items, tail) => Kind::List(all(&items), tail.map(|tail| Rc::new(placed((*tail).clone(), pos)))),
+        Kind::Vector(items) => Kind::Vector(all(&items)),
+        other => other,
+    };
+    Datum::new(pos, kind)
+}
