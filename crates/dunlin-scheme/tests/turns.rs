@@ -89,6 +89,15 @@ fn texts_beyond_the_limit_are_refused() {
 }
 
 #[test]
+fn sums_of_large_numbers_cost_fuel() {
+    let mut scheme = Scheme::new();
+    scheme.eval("test", "(define big (arithmetic-shift 1 2000000))").unwrap();
+    scheme.set_fuel(5_000);
+    let text = "(let loop ((n big) (i 0)) (if (= i 10) i (loop (+ n n) (+ i 1))))";
+    assert_eq!(scheme.eval("test", text), Err(dunlin_scheme::Error::OutOfFuel));
+}
+
+#[test]
 fn products_beyond_the_limit_are_refused_before_memory_is_taken() {
     let mut scheme = Scheme::new();
     let text = "(define (try thunk) (guard (e (#t (error-object-kind e))) (thunk)))
