@@ -183,3 +183,39 @@ impl Inbox {
         self.unfinished.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was seen, with so many bytes, when the last acknowledgement went at zero.
+    fn acknowledges(seen: u64, bytes: usize, at: Duration) -> bool {
+        let mut inbox = Inbox { seen: 10, ..Inbox::default() };
+        assert_eq!(inbox.acknowledge(Time(0)), 10);
+        (inbox.seen, inbox.unacked_bytes) = (10 + seen, bytes);
+        inbox.acknowledges_beside(Time(0) + at, &Config::new("tides"))
+    }
+
+    #[test]
+    fn little_is_not_acknowledged_at_once() {
+        let config = Config::new("tides");
+        let (soon, late) = (config.ack_delay / 5, config.ack_delay / 4);
+        for (seen, bytes, at, is_due) in [
+            (0, 0, late, false),
+            (1, 40, soon, false),
+            (1, 40, late, true),
+            (ACK_FRAMES - 1, 300, soon, false),
+            (ACK_FRAMES, 300, soon, true),
+            (1, config.ack_bytes - 1, soon, false),
+            (1, config.ack_bytes, soon, true),
+        ] {
+            assert_eq!(acknowledges(seen, bytes, at), is_due, "{seen} frames, {bytes} bytes, after {at:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_is_acknowledged_with_the_first_answer() {
+        let inbox = Inbox { seen: 1, ..Inbox::default() };
+        assert!(inbox.acknowledges_beside(Time(0), &Config::new("tides")));
+    }
+}
