@@ -152,8 +152,8 @@ impl Scheme {
         }
     }
 
-    /// Compiles and loads every form of a text, and runs none but `define-macro`: images that name its code can be
-    /// read then.
+    /// Compiles and loads every form of a text, and runs none but `define-macro`: images that name its code
+    /// can be read then.
     ///
     /// # Errors
     /// [`Error::Syntax`] for text that is no program; what a definition of a macro raises.

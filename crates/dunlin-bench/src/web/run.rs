@@ -106,8 +106,8 @@ fn measure(servers: &[Running], case: Case, rounds: u32, web: &Web, common: &Com
         let load = load(server, case, first, web.load_core)?;
         requests.push(((load.per_second * seconds) as u64).max(first));
     }
-    // Over all rounds, since the time of a child is known to 10 ms, and exactly once its parent has reaped it.
-    // A server that is not in its turn uses next to none.
+    // Over all rounds, since the time of a child is known to 10 ms, and exactly once its parent has reaped
+    // it. A server that is not in its turn uses next to none.
     let spent = || servers.iter().map(|server| process::cpu(server.pid())).collect::<Result<Vec<f64>>>();
     let before = spent()?;
     for _ in 0..rounds {

@@ -565,7 +565,7 @@ impl Channels {
         if has_said_so {
             // What stands will be offered again at the new home, and what was sent goes there.
             match head {
-                Head::Offer(ticket) | Head::Unread(ticket) => drop(attached.open.insert(ticket, Standing::Firm)),
+                Head::Offer(ticket) | Head::Unread(ticket) => attached.open.insert(ticket, Standing::Firm),
                 Head::Grant(..) | Head::GrantUnread(..) => {}
                 Head::Sent => peers.hears(channel, from, HomeHears::Sent(value)),
             }

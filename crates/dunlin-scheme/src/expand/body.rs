@@ -185,8 +185,8 @@ impl Expander<'_> {
         }
     }
 
-    /// `(define-macro (name . parameters) body ...)` or `(define-macro name procedure)`: defines the procedure that
-    /// makes expansions as a global that no program can name.
+    /// `(define-macro (name . parameters) body ...)` or `(define-macro name procedure)`: defines the
+    /// procedure that makes expansions as a global that no program can name.
     fn define_macro(&mut self, form: &Datum, items: &[Datum]) -> Result<Core, SyntaxError> {
         let wrong = "expected (define-macro (name . parameters) body ...) or (define-macro name procedure)";
         let (name, procedure) = match items {

@@ -75,8 +75,8 @@ impl<'m> Expander<'m> {
         self.wanted.take()
     }
 
-    /// The expansion that a procedure makes. Expansion runs no code: it ends here with an error if the expansion is
-    /// not known yet, the machine makes it, and the form is expanded again from its beginning.
+    /// The expansion that a procedure makes. Expansion runs no code: it ends here with an error if the
+    /// expansion is not known yet, the machine makes it, and the form is expanded again from its beginning.
     fn call_macro(&mut self, procedure: Name, form: &Datum) -> Result<Datum, SyntaxError> {
         if let Some(expansion) = self.expansions.get(self.used) {
             self.used += 1;

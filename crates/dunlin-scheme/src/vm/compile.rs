@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::machine::Machine;
-use super::run::Turn;
+use super::turn::Turn;
 use crate::code::Unit;
 use crate::compile::{Inlines, compile};
 use crate::datum::{Datum, Kind, Pos};

@@ -4,10 +4,10 @@
 //! instruction and [`Machine::leave`] does it. So the loop calls little and keeps its state in registers.
 
 use super::fail::Fail;
-use super::frames::Stack;
 use super::machine::{Frame, Machine, STACK_LEN, STACK_WORDS};
 use super::prim::PRIMITIVES;
 use super::slow::fused;
+use super::turn::{Exit, Next, State, Turn};
 use crate::code::Instruction;
 use crate::code::instruction::number;
 use crate::error::Error;
@@ -16,60 +16,8 @@ use crate::heap::word::{
     CLOSURE, FALSE, NIL, OBJECT, PAIR, TAG_MASK, UNSET, Word, boolean, fixnum, fixnum_value, is_fixnum,
 };
 
-/// How a turn ended.
-#[derive(Debug)]
-pub(crate) enum Turn {
-    /// With the value of the program.
-    Done(Word),
-    /// The fuel is used up; the next turn goes on.
-    OutOfFuel,
-}
-
-/// What the machine does after it has left the loop.
-pub(super) enum Next {
-    /// The running procedure wants its argument compiled.
-    Compile,
-    Return(Turn),
-}
-
-/// Why the loop stops at an instruction.
-pub(super) enum Exit {
-    /// It is not the common case.
-    Slow,
-    /// It made an object in this register, and every allocation collects.
-    Made(usize),
-    /// It failed: the value of the error's handler goes to this register.
-    Raise(usize, Fail),
-}
-
 /// The registers that instructions can name: any number of 16 bits is one, so none is checked.
 type Window = [Word; 1 << 16];
-
-/// The loop's registers, while it does not run.
-pub(super) struct State {
-    pub(super) stack: Stack,
-    pub(super) pc: usize,
-    pub(super) base: usize,
-    pub(super) arguments: usize,
-    pub(super) fuel: i64,
-}
-
-impl State {
-    /// Makes the running frame's register `a` the start of a call that returns to `pc`.
-    pub(super) fn push(&mut self, a: usize) {
-        self.stack.frames.push(Frame { pc: self.pc as u32, base: self.base as u32 });
-        self.base += a;
-    }
-
-    /// A register of the running frame.
-    pub(super) fn register(&self, at: usize) -> Word {
-        self.stack.words[self.base + at]
-    }
-
-    pub(super) fn set_register(&mut self, at: usize, value: Word) {
-        self.stack.words[self.base + at] = value;
-    }
-}
 
 #[inline]
 fn window(words: &mut [Word; STACK_LEN], base: usize) -> &mut Window {

@@ -4,7 +4,7 @@
 use super::fail::{Fail, out_of_range, wrong_type};
 use super::machine::{ARGUMENTS_MAX, Machine, STACK_WORDS};
 use super::prim::{Control, PRIMITIVES};
-use super::run::{Exit, Next, State, Turn};
+use super::turn::{Exit, Next, State, Turn};
 use crate::code::instruction::number;
 use crate::code::{Instruction, Op};
 use crate::heap::word::{CLOSURE, NIL, OBJECT, PAIR, TAG_MASK, Word, boolean, fixnum, fixnum_value, is_fixnum, symbol};
