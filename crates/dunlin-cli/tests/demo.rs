@@ -309,7 +309,7 @@ fn an_unreadable_file_delays_no_other() {
 fn a_worker_is_killed_in_the_middle_of_a_text() {
     let text = "the sea was wet as wet could be, ".repeat(300);
     let folder = folder(&[("sea.txt", text.as_bytes())]);
-    let mut demo = Demo::start(&["--customers", "1", "--workers", "2", "--files", path(&folder), "--pace", "5"]);
+    let mut demo = Demo::start(&["--customers", "1", "--workers", "2", "--files", path(&folder), "--pace", "20"]);
     let begins = demo.wait_for("the text", |event| event["event"] == "begins");
     demo.wait_for("the middle", |event| event["event"] == "progress" && event["sent"] == 30);
     let worker = begins["worker"].as_str().unwrap();
@@ -335,7 +335,7 @@ fn a_worker_is_killed_in_the_middle_of_a_text() {
 fn the_last_worker_is_killed() {
     let text = "and this was odd ".repeat(300);
     let folder = folder(&[("sea.txt", text.as_bytes())]);
-    let mut demo = Demo::start(&["--customers", "1", "--workers", "1", "--files", path(&folder), "--pace", "5"]);
+    let mut demo = Demo::start(&["--customers", "1", "--workers", "1", "--files", path(&folder), "--pace", "20"]);
     demo.wait_for("the middle", |event| event["event"] == "progress" && event["sent"] == 10);
     signal("KILL", demo.pid("worker 1"));
     let demo = demo.end();
