@@ -1,10 +1,9 @@
 //! A program says which nodes may have connections with its own.
 #![cfg(feature = "net")]
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use dunlin::node::network::PeerIdentity;
 use dunlin::node::{Applicant, NodeBuilder, NodeEvent};
 use dunlin::prelude::*;
 
@@ -85,6 +84,10 @@ fn a_node_that_was_dialled_has_to_be_admitted_too() -> Result<()> {
 #[cfg(unix)]
 #[test]
 fn over_a_unix_socket_the_kernel_says_who_it_is() -> Result<()> {
+    use std::sync::atomic::AtomicUsize;
+
+    use dunlin::node::network::PeerIdentity;
+
     dunlin::block_on(async {
         let folder = std::env::temp_dir().join(format!("dunlin-authorize-{}", std::process::id()));
         std::fs::create_dir_all(&folder)?;
