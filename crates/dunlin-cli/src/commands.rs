@@ -9,7 +9,9 @@ use dunlin_demo::{demo, farm};
 use dunlin_terminal::failure::{exit, on_runtime};
 use dunlin_terminal::output::{self, Output};
 
-use crate::{config, names, node, ping, profile, scheme, sim};
+#[cfg(unix)]
+use crate::scheme;
+use crate::{config, names, node, ping, profile, sim};
 
 /// Processes and channels, inside a program and between programs
 #[derive(Debug, Parser)]
@@ -40,6 +42,7 @@ pub enum Command {
     /// Run the protocol over a simulated network with faults, and check its laws
     Sim(sim::Options),
     /// Run a Scheme program
+    #[cfg(unix)]
     Scheme(scheme::Options),
     /// Run a farm: a master divides work among workers, which may join and leave at any time
     #[command(subcommand)]
@@ -78,6 +81,7 @@ pub fn run() -> ExitCode {
         Command::Profile(options) => exit(profile::run(&options, output)),
         Command::Node(options) => exit(on_runtime(node::run(&options, output))),
         Command::Sim(options) => sim::run(options, output),
+        #[cfg(unix)]
         Command::Scheme(options) => scheme::run(&options),
         Command::Farm(farm) => {
             if let Some(what) = farm.wrong() {

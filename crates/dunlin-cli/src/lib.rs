@@ -14,6 +14,7 @@ pub mod node;
 pub mod ping;
 pub mod profile;
 pub mod reach;
+#[cfg(unix)]
 pub mod scheme;
 pub mod sim;
 pub mod who;
