@@ -3,9 +3,9 @@
 //! The server runs on one core and the load generator on another. Each round runs every server, so that the
 //! figures of a round have the same load of the machine, and ratios are of the same round.
 //!
-//! - [`mod@run`]: cases, rounds and tables; [`peers`]: how each server is started; [`process`]: processor time
-//!   and memory of a server's processes; [`mod@side`]: the hidden subcommand, which serves or generates load;
-//!   [`mod@idle`]: connections on which nothing is sent.
+//! - [`mod@run`]: cases, rounds and tables; [`peers`]: how each server is started; [`process`]: processor
+//!   time and memory of a server's processes; [`mod@side`]: the hidden subcommand, which serves or generates
+//!   load; [`mod@idle`]: connections on which nothing is sent.
 
 #[cfg(target_os = "linux")]
 #[path = "../../../../examples/ob/histogram.rs"]
