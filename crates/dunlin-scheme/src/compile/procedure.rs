@@ -169,13 +169,9 @@ impl<'c> Compiler<'_, 'c> {
                 }
                 self.tail(last, depth)
             }
-            Core::Local(var) if let Some(Place::Register(register)) = self.plain_place(*var) => {
-                self.emitter.emit(Op::Return, 0, register, 0);
-                Ok(())
-            }
             _ => {
-                self.value(core, depth)?;
-                self.emitter.emit(Op::Return, 0, depth, 0);
+                let register = self.operand(core, &mut depth.clone())?;
+                self.emitter.emit(Op::Return, 0, register, 0);
                 Ok(())
             }
         })
