@@ -151,6 +151,15 @@ fn whoever_only_asks_who_is_there_has_to_be_admitted_too() {
     }
 }
 
+/// The other node closes the socket behind its answer: a word of the driver would come too late.
+#[test]
+fn nobody_is_asked_about_who_only_says_who_it_is() {
+    let mut pair = Pair::new([true, false]);
+    pair.nodes[DIALLER].introduce("there".to_owned());
+    pair.settle();
+    assert_eq!((&pair.introduced, &pair.asked[DIALLER]), (&vec![Ok(life(DIALLED).node)], &vec![]));
+}
+
 /// A stranger has nothing kept by saying more while the driver thinks.
 #[test]
 fn who_goes_on_unanswered_is_closed() {

@@ -7,11 +7,6 @@ use std::sync::{Arc, Mutex};
 use dunlin::node::{Applicant, NodeBuilder, NodeEvent};
 use dunlin::prelude::*;
 
-fn builder(application: &str, scheme: &str) -> NodeBuilder {
-    let names = format!("{scheme}names-of-{application}");
-    Node::builder().app(application).no_config().names(&names)
-}
-
 /// The next that `f` wants.
 async fn next<R>(events: &mut Receiver<NodeEvent>, mut f: impl FnMut(NodeEvent) -> Option<R>) -> Result<R> {
     loop {
@@ -21,9 +16,21 @@ async fn next<R>(events: &mut Receiver<NodeEvent>, mut f: impl FnMut(NodeEvent) 
     }
 }
 
-/// One value from the second to the first.
+/// Two nodes that each serve names of their own, so that neither looks for the other before it is dialled.
+async fn strangers(test: &str, here: NodeBuilder, there: NodeBuilder) -> Result<[Node; 2]> {
+    let own = |node: NodeBuilder, at: &str| node.app(test).no_config().names(&format!("memory:{test}-{at}"));
+    let here = own(here, "here").listen("127.0.0.1:0").join().await?;
+    Ok([here, own(there, "there").listen("127.0.0.1:0").join().await?])
+}
+
+/// Where the first serves this name.
+fn krill_at(node: &Node) -> String {
+    format!("{}/krill", node.listening()[0])
+}
+
+/// One value from the second to the first, which it dials.
 async fn meets(here: &Node, there: &Node) -> Result<u8> {
-    let (mut rx, mut tx) = (here.receiver::<u8>("krill").await?, there.sender::<u8>("krill").await?);
+    let (mut rx, mut tx) = (here.receiver::<u8>("krill").await?, there.sender::<u8>(&krill_at(here)).await?);
     let (sent, got) = par!(tx.send(7), rx.recv());
     sent?;
     Ok(got?)
@@ -34,12 +41,11 @@ fn a_node_that_is_not_admitted_is_told_so_until_it_is() -> Result<()> {
     dunlin::block_on(async {
         let admits = Arc::new(AtomicBool::new(false));
         let asked = admits.clone();
-        let serves = builder("refuses", "memory:").listen("memory:");
-        let here = serves.authorize(move |_| asked.load(Ordering::SeqCst)).join().await?;
-        here.receiver::<u8>("somebody serves the names").await?;
-        let mut events = here.events();
-        let there = builder("refuses", "memory:").listen("memory:").join().await?;
-        let mut told = there.events();
+        let choosy = Node::builder().authorize(move |_| asked.load(Ordering::SeqCst));
+        let [here, there] = strangers("refuses", choosy, Node::builder()).await?;
+        let (mut events, mut told) = (here.events(), there.events());
+        let error = there.sender::<u8>(&krill_at(&here)).await.unwrap_err().to_string();
+        assert!(error.contains("it does not admit this node"), "{error}");
         let why = next(&mut told, |event| match event {
             NodeEvent::Unwelcome { why, .. } => Some(why),
             _ => None,
@@ -60,22 +66,23 @@ fn a_node_that_is_not_admitted_is_told_so_until_it_is() -> Result<()> {
 #[test]
 fn a_node_that_was_dialled_has_to_be_admitted_too() -> Result<()> {
     dunlin::block_on(async {
-        let _here = builder("dials", "memory:").listen("memory:").join().await?;
         let seen = Arc::new(Mutex::new(Vec::<Applicant>::new()));
         let applicants = seen.clone();
-        let looks = builder("dials", "memory:").listen("memory:").authorize(move |applicant| {
+        let choosy = Node::builder().authorize(move |applicant| {
             applicants.lock().unwrap().push(applicant.clone());
             false
         });
-        let there = looks.join().await?;
+        let [here, there] = strangers("dials", Node::builder(), choosy).await?;
         let mut told = there.events();
+        let error = there.sender::<u8>(&krill_at(&here)).await.unwrap_err().to_string();
+        assert!(error.contains("this node does not admit it"), "{error}");
         let unwelcome = next(&mut told, |event| match event {
             NodeEvent::Unwelcome { at, why } if why.starts_with("this node does not admit node") => Some(at),
             _ => None,
         });
-        assert_eq!(unwelcome.await?, "memory:names-of-dials");
+        assert_eq!(unwelcome.await?, here.listening()[0]);
         let seen = seen.lock().unwrap();
-        assert_eq!((seen[0].dialled(), seen[0].is_local()), (Some("memory:names-of-dials"), true));
+        assert_eq!((seen[0].dialled(), seen[0].is_local()), (Some(&*here.listening()[0]), true));
         assert_eq!(seen[0].identity(), None);
         Ok(())
     })
@@ -99,9 +106,16 @@ fn over_a_unix_socket_the_kernel_says_who_it_is() -> Result<()> {
             counted.fetch_add(1, Ordering::SeqCst);
             matches!(applicant.identity(), Some(PeerIdentity::Process { uid, .. }) if *uid == own)
         };
-        let here = builder("own", &scheme).listen(&format!("{scheme}here")).authorize(same_user.clone()).join().await?;
-        let there = builder("own", &scheme).listen(&format!("{scheme}there")).authorize(same_user).join().await?;
-        assert_eq!(meets(&here, &there).await?, 7);
+        let builder = |at: &str| {
+            let node = Node::builder().app("own").no_config().names(&format!("{scheme}names"));
+            node.listen(&format!("{scheme}{at}"))
+        };
+        let here = builder("here").authorize(same_user.clone()).join().await?;
+        let there = builder("there").authorize(same_user).join().await?;
+        let (mut rx, mut tx) = (here.receiver::<u8>("krill").await?, there.sender::<u8>("krill").await?);
+        let (sent, got) = par!(tx.send(7), rx.recv());
+        sent?;
+        assert_eq!(got?, 7);
         assert!(count.load(Ordering::SeqCst) >= 2, "each is asked about the other");
         drop((here.leave().await, there.leave().await));
         std::fs::remove_dir_all(folder)?;
@@ -114,11 +128,10 @@ fn what_panics_has_not_admitted_and_the_node_lives() -> Result<()> {
     dunlin::block_on(async {
         let panics = Arc::new(AtomicBool::new(true));
         let asked = panics.clone();
-        let serves = builder("panics", "memory:").listen("memory:");
-        let here = serves.authorize(move |_| !asked.load(Ordering::SeqCst) || panic!("no krill")).join().await?;
-        here.receiver::<u8>("somebody serves the names").await?;
-        let there = builder("panics", "memory:").listen("memory:").join().await?;
-        next(&mut there.events(), |event| matches!(event, NodeEvent::Unwelcome { .. }).then_some(())).await?;
+        let choosy = Node::builder().authorize(move |_| !asked.load(Ordering::SeqCst) || panic!("no krill"));
+        let [here, there] = strangers("panics", choosy, Node::builder()).await?;
+        let error = there.sender::<u8>(&krill_at(&here)).await.unwrap_err().to_string();
+        assert!(error.contains("it does not admit this node"), "{error}");
         panics.store(false, Ordering::SeqCst);
         assert_eq!(meets(&here, &there).await?, 7);
         Ok(())

@@ -324,19 +324,13 @@ impl Machine {
         let Some(there) = self.endpoint.sockets.get_mut(socket) else { return };
         let Some(asked) = there.asked.take() else { return };
         there.is_authorized = is_admitted;
-        let wanted = match there.phase {
-            Phase::Greeting { wanted: Wanted::Node(node), .. } => Some(node),
-            _ => None,
-        };
         match *asked {
             Asked::Hello(hello, message) if is_admitted => self.hello(now, socket, hello, &message),
             Asked::Hello(_, message) => self.endpoint.refuse(now, socket, Refusal::Unauthorized, &message),
             Asked::Welcome(welcome) if is_admitted => self.welcome(now, socket, welcome),
             Asked::Welcome(welcome) => {
                 self.close(now, socket, Closed::Unauthorized(welcome.me.node));
-                if let Some(node) = wanted.filter(|node| *node == welcome.me.node) {
-                    self.die(now, node, Down::Unauthorized);
-                }
+                self.die(now, welcome.me.node, Down::Unauthorized);
             }
         }
     }
@@ -459,9 +453,6 @@ impl Machine {
         if !is_proven && !planted!(WelcomeUnchecked) {
             return self.close(now, id, Closed::Unproven(life.node));
         }
-        if self.endpoint.asks_about(id, life, || Asked::Welcome(welcome.clone())) {
-            return;
-        }
         let Wanted::Node(node) = wanted else {
             self.endpoint.sockets.remove(id);
             self.endpoint.act_close(id, Closed::Over);
@@ -469,6 +460,10 @@ impl Machine {
         };
         if life.node != node {
             return self.another_answers(now, id, node, Refusal::WrongNode(life.node));
+        }
+        // Of who only says which node it is the driver is asked when that is dialled for a connection.
+        if self.endpoint.asks_about(id, life, || Asked::Welcome(welcome.clone())) {
+            return;
         }
         if welcome.version < VERSIONS.0 || welcome.version > VERSIONS.1 {
             return self.close(now, id, Closed::Refused(Refusal::Version((welcome.version, welcome.version))));

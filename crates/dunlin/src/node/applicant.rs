@@ -1,6 +1,5 @@
 //! Which nodes may have connections with this one: the program says so in each handshake.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::codec::catch;
@@ -57,11 +56,5 @@ impl Authorize {
     pub(super) fn admits(&self, applicant: &Applicant) -> bool {
         // One that panics has not said yes.
         catch(|| (self.0)(applicant)).unwrap_or(false)
-    }
-}
-
-impl fmt::Debug for Authorize {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Authorize")
     }
 }

@@ -78,7 +78,7 @@ pub(crate) struct State {
     /// Whether other nodes may have connections with this one. `None`: all may.
     pub(super) authorize: Option<Authorize>,
     /// About whom that is to be asked.
-    applicants: Vec<(SocketId, Applicant)>,
+    applicants: Vec<(Authorize, SocketId, Applicant)>,
     /// The time that the clock task waits for.
     alarm: Option<Time>,
     /// When the hub wants to be called.
@@ -341,9 +341,12 @@ impl Driver {
                 self.bell.ring();
             }
             Action::Authorize(socket, life) => {
-                let applicant = state.applicant(socket, life);
-                state.applicants.push((socket, applicant));
-                self.bell.ring();
+                // The machine asks only a program that has said so.
+                if let Some(admits) = state.authorize.clone() {
+                    let applicant = state.applicant(socket, life);
+                    state.applicants.push((admits, socket, applicant));
+                    self.bell.ring();
+                }
             }
             Action::Write(socket) => {
                 if let Some(entry) = state.sockets.get(&socket) {
@@ -678,10 +681,8 @@ impl Driver {
                 // Nobody has to ring for what is looked at below.
                 state.alarm = Some(Time(0));
                 state.clearing += usize::from(!state.garbage.is_empty());
-                let admits = state.authorize.clone();
                 let State { dials, applicants, garbage, lines, .. } = state;
-                let applicants = admits.map(|admits| (admits, std::mem::take(applicants)));
-                (std::mem::take(dials), applicants, std::mem::take(garbage), std::mem::take(lines))
+                (std::mem::take(dials), std::mem::take(applicants), std::mem::take(garbage), std::mem::take(lines))
             });
             let writes = !lines.is_empty();
             self.log.keep(lines);
@@ -708,10 +709,8 @@ impl Driver {
             for (id, address) in dials {
                 world::spawn_own(self.clone().dial(id, address));
             }
-            if let Some((admits, applicants)) = applicants {
-                for (socket, applicant) in applicants {
-                    world::spawn_own(self.clone().admit(admits.clone(), socket, applicant));
-                }
+            for (admits, socket, applicant) in applicants {
+                world::spawn_own(self.clone().admit(admits, socket, applicant));
             }
             if self.closing.load(Ordering::Acquire) && self.locked().sockets.is_empty() {
                 return;

@@ -106,22 +106,20 @@ impl Hub {
                     cx.state.machine.connect(cx.now, node);
                 }
             }
-            Err(why) => {
-                let waits: Vec<u64> = self
-                    .ends
-                    .iter()
-                    .filter(|(_, end)| end.at() == Some(address) && end.answer.is_some())
-                    .map(|(number, _)| number)
-                    .collect();
-                for number in waits {
-                    let error = NameError::Unreachable { address: address.to_owned(), why: why.clone() };
-                    self.fail(cx, number, error);
-                }
-                // What was admitted there waits until somebody is there again.
-                if self.others.get(address).is_some_and(|directory| !directory.is_empty()) {
-                    self.ask_again.insert(address.to_owned(), cx.now + ASK_AGAIN);
-                }
-            }
+            Err(why) => self.unreachable(cx, address, &why),
+        }
+    }
+
+    /// Ends that wait for an answer from that address fail. What was admitted there waits for a node there.
+    pub(super) fn unreachable(&mut self, cx: &mut Locked<'_>, address: &str, why: &str) {
+        let waits = self.ends.iter().filter(|(_, end)| end.at() == Some(address) && end.answer.is_some());
+        let waits: Vec<u64> = waits.map(|(number, _)| number).collect();
+        for number in waits {
+            let error = NameError::Unreachable { address: address.to_owned(), why: why.to_owned() };
+            self.fail(cx, number, error);
+        }
+        if self.others.get(address).is_some_and(|directory| !directory.is_empty()) {
+            self.ask_again.insert(address.to_owned(), cx.now + ASK_AGAIN);
         }
     }
 

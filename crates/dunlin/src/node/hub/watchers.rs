@@ -217,15 +217,7 @@ impl Hub {
                         self.names_lost.notify_one();
                     }
                 }
-                for (address, directory) in &mut self.others {
-                    if directory.server() == Some(node) {
-                        directory.server_lost();
-                        if !directory.is_empty() && !self.leaving {
-                            // Not at once: whoever is there may end each connection as soon as it is up.
-                            self.ask_again.insert(address.clone(), cx.now + ASK_AGAIN);
-                        }
-                    }
-                }
+                self.server_lost_elsewhere(cx, node, &why);
                 ConnectionState::Down(why)
             }
         };
@@ -270,6 +262,26 @@ impl Hub {
         }
         if over {
             self.lives.remove(&node);
+        }
+    }
+
+    /// That node may have served names at addresses that ends were found by.
+    fn server_lost_elsewhere(&mut self, cx: &mut Locked<'_>, node: NodeId, why: &Down) {
+        let mut served = Vec::new();
+        for (address, directory) in &mut self.others {
+            if directory.server() == Some(node) {
+                directory.server_lost();
+                served.push((address.clone(), !directory.is_empty()));
+            }
+        }
+        for (address, is_used) in served {
+            if matches!(why, Down::Refused(_) | Down::Unauthorized) {
+                // It would be said again.
+                self.unreachable(cx, &address, &why.to_string());
+            } else if is_used && !self.leaving {
+                // Not at once: whoever is there may end each connection as soon as it is up.
+                self.ask_again.insert(address, cx.now + ASK_AGAIN);
+            }
         }
     }
 }
