@@ -130,6 +130,7 @@ impl Running {
                 bail!("{} ended with {status} before it listened", self.kind.name());
             }
             ensure!(begin.elapsed() < Duration::from_secs(20), "{} does not listen", self.kind.name());
+            // No peer says that it listens.
             thread::sleep(Duration::from_millis(20));
         }
         Ok(())

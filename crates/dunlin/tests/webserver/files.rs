@@ -4,7 +4,8 @@ use std::fs;
 
 use dunlin::prelude::*;
 
-use super::{Scratch, patient, serve, with_server};
+use super::farm::FEW;
+use super::{Scratch, patient, serve, serve_as, with_server};
 use crate::client::Client;
 
 fn bytes(length: usize) -> Vec<u8> {
@@ -287,24 +288,27 @@ fn requests_are_in_the_log_and_in_the_statistics() {
     assert!(lines[1].contains("] \"GET /no%22such\" 404 "), "{log}");
 }
 
+/// In both layouts.
 #[test]
 fn stop_ends_idle_connections_and_lets_a_request_end() {
     let scratch = Scratch::new();
     scratch.file("x", bytes(20_000_000));
-    dunlin::block_on(async {
-        let server = serve(&scratch, patient()).await;
-        let to = server.address.to_string();
-        let (mut idle, mut busy) = (Client::connect(&to).await, Client::connect(&to).await);
-        assert_eq!(idle.request("HEAD /x", "").await.status, 200);
-        // No system takes so much at once, so the response is under way.
-        busy.send("GET /x HTTP/1.1\r\nHost: h\r\n\r\n").await;
-        let first = busy.connection.read(1).await.unwrap();
-        let ((), response) = par!(async { server.stop().await.unwrap() }, async {
-            assert!(idle.is_at_end().await, "it ends at once");
-            busy.unread(&first);
-            busy.response(false).await.unwrap()
+    for farm in [None, Some(FEW)] {
+        dunlin::block_on(async {
+            let server = serve_as(&scratch, patient(), farm).await;
+            let to = server.address.to_string();
+            let (mut idle, mut busy) = (Client::connect(&to).await, Client::connect(&to).await);
+            assert_eq!(idle.request("HEAD /x", "").await.status, 200);
+            // No system takes so much at once, so the response is under way.
+            busy.send("GET /x HTTP/1.1\r\nHost: h\r\n\r\n").await;
+            let first = busy.connection.read(1).await.unwrap();
+            let ((), response) = par!(async { server.stop().await.unwrap() }, async {
+                assert!(idle.is_at_end().await, "it ends at once");
+                busy.unread(&first);
+                busy.response(false).await.unwrap()
+            });
+            assert!(response.is_whole && response.body == bytes(20_000_000));
+            assert!(dunlin::io::tcp::connect(&to).await.is_err(), "nothing listens there");
         });
-        assert!(response.is_whole && response.body == bytes(20_000_000));
-        assert!(dunlin::io::tcp::connect(&to).await.is_err(), "nothing listens there");
-    });
+    }
 }
