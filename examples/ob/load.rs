@@ -38,8 +38,8 @@ pub(crate) enum Pace {
     Flow,
     /// When all of the requests in flight have ended, as the load generator of Barnes (2000).
     Waves,
-    /// So many a second, whatever the server does. Latencies count from the planned beginning, so a server that
-    /// stops is not spared the requests that would have come meanwhile.
+    /// So many a second, whatever the server does. Latencies count from the planned beginning, so a server
+    /// that stops is not spared the requests that would have come meanwhile.
     Rate(f64),
 }
 

@@ -1,52 +1,56 @@
 //! Agents: how a channel stretches over something that is not memory.
 //!
-//! A channel whose ends are apart is two halves. The half at the sender has an [`Outlet`] in place of its receiver; the half at
-//! the receiver has an [`Inlet`] in place of its sender. Each is just another party at the same queue: neither costs a
-//! channel anything that has none. Whoever carries messages (the crate `dunlin`'s nodes, or [`join`] within memory) listens to
-//! both and answers:
+//! A channel whose ends are apart is two halves. The half at the sender has an [`Outlet`] in place of its
+//! receiver; the half at the receiver has an [`Inlet`] in place of its sender. Each is just another party at
+//! the same queue: neither costs a channel anything that has none. Whoever carries messages (the crate
+//! `dunlin`'s nodes, or [`join`] within memory) listens to both and answers:
 //!
 //! ```text
-//!   sender's half                                              receiver's half
+//!   sender's half                                          receiver's half
 //!   Outlet::credit       ◀── Inlet::credits, Credit ──
-//!   Sent(value)                    ── value ──▶                Inlet::push
-//!   FirmOffer(ticket, value)       ── offer ──▶                Inlet::offer
-//!   ChoiceOffer(ticket, id)        ── offer, no value ──▶      Inlet::offer_choice
-//!   Outlet::reserve      ◀── Reserve ──      value ──▶         Inlet::grant, which may give it back: Outlet::give_back
-//!     (Later: kept until Unlocked(ticket), unless AskedBack(ticket) is heard before; Gone ── refuse ──▶ Inlet::withdraw, unanswered)
+//!   Sent(value)                    ── value ──▶            Inlet::push
+//!   FirmOffer(ticket, value)       ── offer ──▶            Inlet::offer
+//!   ChoiceOffer(ticket, id)        ── offer, no value ──▶  Inlet::offer_choice
+//!   Outlet::reserve      ◀── Reserve ──      value ──▶     Inlet::grant; it may go back: Outlet::give_back
+//!     (Later: kept until Unlocked(ticket), unless AskedBack(ticket) is heard before.
+//!     Gone: ── refuse ──▶ Inlet::withdraw, unanswered.)
 //!   Outlet::held         ◀── Held ──
 //!   Outlet::taken        ◀── Taken, Released ──
 //!   Outlet::give_back    ◀── Abort ──
 //!   Outlet::failed       ◀── Failed ──
-//!   AskedBack(ticket)              ── withdraw ──▶             Inlet::withdraw: Outlet::withdrawn, or it is too late
-//!   Revoke(ticket)                 ── revoke ──▶               Inlet::revoke
+//!   AskedBack(ticket)              ── withdraw ──▶         Inlet::withdraw: Outlet::withdrawn, or too late
+//!   Revoke(ticket)                 ── revoke ──▶           Inlet::revoke
 //!   Outlet::retire, Outlet::gone    ◀── Retired, Gone ──
-//!   Retired                        ── retire ──▶               Inlet::retire
-//!   Poisoned, Outlet::poison    ◀── poison ──▶                 Poisoned, Inlet::poison
-//!     (of full strength. Else it is decided at the receiver's half, which knows what the channel is immune to)
-//!   Gone                           ── gone ──▶                 the inlet is dropped, and then the outlet
+//!   Retired                        ── retire ──▶           Inlet::retire
+//!   Poisoned, Outlet::poison    ◀── poison ──▶             Poisoned, Inlet::poison
+//!     (Of full strength. Else the receiver's half decides, which knows what the channel is immune to.)
+//!   Gone                           ── gone ──▶             the inlet is dropped, and then the outlet
 //! ```
 //!
 //! Each side's messages arrive in the order in which they were said.
 //!
-//! The policy, the bounds and the buffer are those of the receiver's half. The protocol is that of section 3 of `docs/choice.md`.
+//! The policy, the bounds and the buffer are those of the receiver's half. The protocol is that of section 3
+//! of `docs/choice.md`.
 //!
 //! # Credits
 //!
-//! A send into a FIFO of n or an unbounded buffer costs no round trip. The receiver's half promises places (*credits*), which
-//! count as taken there from then on. At the sender's half a send that has one is complete at once; without one it waits there, and
-//! nothing of it crosses. So granted and buffered together never are more than n, and both ends behave as those of a buffer in one
-//! memory:
-//! - *retire*, from either end, keeps what was sent. If it came from the receiver, receives wait for what is on its way, until
-//!   the sender's half has answered ([`Inlet::retire`]); until then places are promised for what waits for them there since before;
+//! A send into a FIFO of n or an unbounded buffer costs no round trip. The receiver's half promises places
+//! (*credits*), which count as taken there from then on. At the sender's half a send that has one is complete
+//! at once; without one it waits there, and nothing of it crosses. So granted and buffered together never are
+//! more than n, and both ends behave as those of a buffer in one memory:
+//! - *retire*, from either end, keeps what was sent. If it came from the receiver, receives wait for what is
+//!   on its way, until the sender's half has answered ([`Inlet::retire`]); until then places are promised for
+//!   what waits for them there since before;
 //! - *poison*, from either end, destroys what is buffered and what is on its way;
 //! - an extended receive keeps its place until the release.
 //!
-//! All other policies decide on a value when it has come, and so does a bound on pending senders: nothing is promised.
+//! All other policies decide on a value when it has come, and so does a bound on pending senders: nothing is
+//! promised.
 //!
 //! # Values
 //!
-//! A carrier over a network has the value of [`Event::FirmOffer`], or of [`Reserved::Granted`], by value. It encodes it by
-//! reference and keeps it under the ticket until it hears what became of it:
+//! A carrier over a network has the value of [`Event::FirmOffer`], or of [`Reserved::Granted`], by value. It
+//! encodes it by reference and keeps it under the ticket until it hears what became of it:
 //!
 //! | heard | the sender's half is told | and the value |
 //! |---|---|---|
@@ -57,21 +61,24 @@
 //! | `Abort` | [`Outlet::give_back`] | is given back |
 //! | nothing, and the node is lost | [`Outlet::lost`] | is given back |
 //!
-//! At the receiver's half the values in `Failed`, `Abort` and what [`Inlet::withdraw`] gives are copies, which are dropped. When two
-//! answers cross (an `Abort` and a withdrawal), the first has the value and the second has none. A value that cannot be encoded
-//! is given back by [`Outlet::failed`]. Of [`Event::Sent`] nothing is heard: a carrier drops the value when it is encoded.
+//! At the receiver's half the values in `Failed`, `Abort` and what [`Inlet::withdraw`] gives are copies,
+//! which are dropped. When two answers cross (an `Abort` and a withdrawal), the first has the value and the
+//! second has none. A value that cannot be encoded is given back by [`Outlet::failed`]. Of [`Event::Sent`]
+//! nothing is heard: a carrier drops the value when it is encoded.
 //!
 //! # The end
 //!
-//! - *The sender is dropped.* What it has forgotten stands (as in one memory) and is carried, credits for it too; of what it
-//!   has dropped the answer is awaited. So after [`Event::Gone`] or [`Event::Lost`] no ticket is open and nothing is left to hear: the message goes to
-//!   the receiver's half, behind all others, and both agents are dropped.
-//! - *The receiver is dropped.* [`FromReceiver::Gone`], or [`FromReceiver::Down`], is not the last word: offers that were on their way fail when they arrive,
-//!   and their values come back. The carrier calls [`Outlet::gone`], which [`Event::Retired`] answers unless the channel was
-//!   retired before: nothing is offered behind that. When it has come to the receiver's half, and what that half had to say until then
+//! - *The sender is dropped.* What it has forgotten stands (as in one memory) and is carried, credits for it
+//!   too; of what it has dropped the answer is awaited. So after [`Event::Gone`] or [`Event::Lost`] no ticket
+//!   is open and nothing is left to hear: the message goes to the receiver's half, behind all others, and
+//!   both agents are dropped.
+//! - *The receiver is dropped.* [`FromReceiver::Gone`], or [`FromReceiver::Down`], is not the last word:
+//!   offers that were on their way fail when they arrive, and their values come back. The carrier calls
+//!   [`Outlet::gone`], which [`Event::Retired`] answers unless the channel was retired before: nothing is
+//!   offered behind that. When it has come to the receiver's half, and what that half had to say until then
 //!   has come back, or at [`Event::Gone`], both agents are dropped.
-//! - *A node is lost for good.* At the sender's half: [`Outlet::lost`] for every value that is kept, then [`Outlet::down`]. At
-//!   the receiver's: [`Inlet::down`].
+//! - *A node is lost for good.* At the sender's half: [`Outlet::lost`] for every value that is kept, then
+//!   [`Outlet::down`]. At the receiver's: [`Inlet::down`].
 
 mod lone;
 
@@ -100,11 +107,13 @@ use crate::wake::Queued;
 pub(crate) use lone::Lone;
 pub use lone::LoneOutlet;
 
-/// Tells apart the choices of several operating system processes: of two choices that wait for each other one gives way, and
-/// both must mean the same one. So their numbers are in one order everywhere. The high half is `origin`, which belongs to this
-/// process alone (of a node: its incarnation, or 64 random bits), the low half counts; a process without agents needs none.
+/// Tells apart the choices of several operating system processes: of two choices that wait for each other one
+/// gives way, and both must mean the same one. So their numbers are in one order everywhere. The high half is
+/// `origin`, which belongs to this process alone (of a node: its incarnation, or 64 random bits), the low
+/// half counts; a process without agents needs none.
 ///
-/// It belongs before the first choice with a send over an agent, whose number must not change. The first origin stands.
+/// It belongs before the first choice with a send over an agent, whose number must not change. The first
+/// origin stands.
 ///
 /// # Errors
 /// `false`: there was another before.
@@ -113,7 +122,8 @@ pub fn set_origin(origin: u64) -> bool {
     decision::set_origin(origin)
 }
 
-/// What the offer of this inlet, under this number, is called. If it came from another half within this memory, as it was called there: only who carries it over the network knows a name.
+/// What the offer of this inlet, under this number, is called. If it came from another half within this
+/// memory, as it was called there: only who carries it over the network knows a name.
 fn name_of<T>(chan: &Chan<T>, far: Option<(Handle, u64)>) -> Option<PassedOn> {
     let (of, number) = far?;
     // Each name is asked for where nothing is locked.
@@ -126,28 +136,33 @@ fn name_of<T>(chan: &Chan<T>, far: Option<(Handle, u64)>) -> Option<PassedOn> {
 /// What an agent hears from the sending half. Tickets name its offers.
 #[derive(Debug)]
 pub enum Event<T> {
-    /// This value was sent on a [credit](Outlet::credit): its send is complete. It has no ticket, and the agent says nothing more about it.
+    /// This value was sent on a [credit](Outlet::credit): its send is complete. It has no ticket, and the
+    /// agent says nothing more about it.
     Sent(T),
     /// A send offers this value. The agent has it now and must say what became of it.
     FirmOffer(u64, T),
-    /// A choice offers something; its value comes when it is [reserved](Outlet::reserve). The second number is the choice's, for the
-    /// order in which choices give way to each other: see [`set_origin`].
+    /// A choice offers something; its value comes when it is [reserved](Outlet::reserve). The second number
+    /// is the choice's, for the order in which choices give way to each other: see [`set_origin`].
     ChoiceOffer(u64, u128),
-    /// The sender wants the offer back: it timed out, was dropped, is held back by a claim, or its choice was decided.
+    /// The sender wants the offer back: it timed out, was dropped, is held back by a claim, or its choice was
+    /// decided.
     AskedBack(u64),
     /// What answered [`Reserved::Later`] may be tried again.
     Unlocked(u64),
     /// The choice that is reserved would like to decide for another branch.
     Revoke(u64),
-    /// Somebody here wants to know when the channel ends. Of an end that nobody has used since it came, its receiver may not know: now it is used.
+    /// Somebody here wants to know when the channel ends. Of an end that nobody has used since it came, its
+    /// receiver may not know: now it is used.
     Watched,
     /// The channel was retired from here.
     Retired,
     /// The channel was poisoned from here.
     Poisoned(Reason),
-    /// The sender is gone, and all that it has sent and offered has been said before and is settled: the carrier drops both agents.
+    /// The sender is gone, and all that it has sent and offered has been said before and is settled: the
+    /// carrier drops both agents.
     Gone,
-    /// The same, but it was lost with its node, before the receiver came to where it is: the receiver's half hears [`Inlet::down`].
+    /// The same, but it was lost with its node, before the receiver came to where it is: the receiver's half
+    /// hears [`Inlet::down`].
     Lost,
 }
 
@@ -156,7 +171,8 @@ pub enum Event<T> {
 /// Dropped, it is a receiver that is dropped; values it had and did not hand over count as received.
 pub struct Outlet<T: Send + 'static> {
     chan: Arc<Chan<T>>,
-    /// What was buffered here, in order, and has not been said or has come back: it goes before everything else.
+    /// What was buffered here, in order, and has not been said or has come back: it goes before everything
+    /// else.
     buffered: Lock<BTreeMap<u64, T>>,
 }
 
@@ -198,9 +214,10 @@ impl<T: Send> Reserver for Ticket<T> {
 }
 
 impl<T: Send + 'static> Outlet<T> {
-    /// Takes the place of a receiver. One that has been in use: what is buffered is the agent's, and goes first: on the first
-    /// [credits](Self::credit), or where there are none as firm offers (sent already, so nothing comes of it if they fail). There is no buffer
-    /// here from now on, for that is at the other half. Offers that stand already, and how the channel may have ended, are said next.
+    /// Takes the place of a receiver. One that has been in use: what is buffered is the agent's, and goes
+    /// first: on the first [credits](Self::credit), or where there are none as firm offers (sent already, so
+    /// nothing comes of it if they fail). There is no buffer here from now on, for that is at the other half.
+    /// Offers that stand already, and how the channel may have ended, are said next.
     pub fn new<P>(receiver: Receiver<T, P>) -> Self {
         let chan = receiver.chan().clone();
         let buffered = chan.add_agent(|queue, after| {
@@ -214,7 +231,8 @@ impl<T: Send + 'static> Outlet<T> {
         Self { chan, buffered }
     }
 
-    /// What was buffered here, and has not been said: whoever carries the channel itself elsewhere takes it along, and drops this.
+    /// What was buffered here, and has not been said: whoever carries the channel itself elsewhere takes it
+    /// along, and drops this.
     pub fn take_buffered(&self) -> Vec<T> {
         self.chan.with_queue(|_, _, _| std::mem::take(&mut *self.buffered.lock())).into_values().collect()
     }
@@ -276,8 +294,8 @@ impl<T: Send + 'static> Outlet<T> {
         })
     }
 
-    /// Ready once [`Event::Gone`] or [`Event::Lost`] is among what the sender's half has to say, all of which [`poll`](Self::poll) still says. Until then the
-    /// task is woken whenever there is more of it.
+    /// Ready once [`Event::Gone`] or [`Event::Lost`] is among what the sender's half has to say, all of which
+    /// [`poll`](Self::poll) still says. Until then the task is woken whenever there is more of it.
     pub fn poll_gone(&self, cx: &Context<'_>) -> Poll<()> {
         self.chan.with_queue(|queue, _, after| {
             let Some(outlet) = &mut queue.outlet else { return Poll::Pending };
@@ -302,19 +320,22 @@ impl<T: Send + 'static> Outlet<T> {
         })
     }
 
-    /// Gives the sender `places` more in the buffer elsewhere: so many sends are complete without asking. From the first one on,
-    /// sends wait here for a place and are not offered; so it belongs before the first [`poll`](Self::poll). 0 changes nothing.
+    /// Gives the sender `places` more in the buffer elsewhere: so many sends are complete without asking.
+    /// From the first one on, sends wait here for a place and are not offered; so it belongs before the first
+    /// [`poll`](Self::poll). 0 changes nothing.
     pub fn credit(&self, places: u32) {
         self.chan.with_queue(|queue, _, after| queue.credit(places, after));
     }
 
-    /// Promises an offer of a choice to a receiver elsewhere. [`Reserved::Granted`]: until [`taken`](Self::taken),
-    /// [`give_back`](Self::give_back) or [`failed`](Self::failed) no other branch of that choice can happen.
+    /// Promises an offer of a choice to a receiver elsewhere. [`Reserved::Granted`]: until
+    /// [`taken`](Self::taken), [`give_back`](Self::give_back) or [`failed`](Self::failed) no other branch of
+    /// that choice can happen.
     pub fn reserve(&self, ticket: u64) -> Reserved<T> {
         self.reserve_given(ticket, false).of_values()
     }
 
-    /// The same, of who can read a value [where it was sent](Inlet::offer_unread). A carrier uses always this one, or always the other.
+    /// The same, of who can read a value [where it was sent](Inlet::offer_unread). A carrier uses always this
+    /// one, or always the other.
     pub fn reserve_unread(&self, ticket: u64) -> Reserved<Given<T>> {
         self.reserve_given(ticket, true)
     }
@@ -324,8 +345,9 @@ impl<T: Send + 'static> Outlet<T> {
         self.chan.with_queue(|queue, _, after| queue.reserve(ticket, reads, &reserver, after))
     }
 
-    /// If this offer came from elsewhere itself, and has not been received here: which one of [its inlet](Inlet::passes_on) it is. Only its receive, wherever that is,
-    /// says that the ends in it may be used.
+    /// If this offer came from elsewhere itself, and has not been received here: which one of [its
+    /// inlet](Inlet::passes_on) it is. Only its receive, wherever that is, says that the ends in it may be
+    /// used.
     pub fn passed_on(&self, ticket: u64) -> Option<PassedOn> {
         let far = self.chan.with_queue(|queue, _, _| queue.far_source(ticket));
         name_of(&self.chan, far)
@@ -340,7 +362,8 @@ impl<T: Send + 'static> Outlet<T> {
         })
     }
 
-    /// A receive elsewhere has returned the value: the send is complete. After [`held`](Self::held): the extended receive is over.
+    /// A receive elsewhere has returned the value: the send is complete. After [`held`](Self::held): the
+    /// extended receive is over.
     pub fn taken(&self, ticket: u64) {
         self.chan.with_queue(|queue, _, after| queue.far_took(ticket, false, after));
     }
@@ -373,23 +396,26 @@ impl<T: Send + 'static> Outlet<T> {
         self.chan.with_queue(|queue, _, after| queue.far_failed(ticket, value, why, after));
     }
 
-    /// The offer that was [asked back](Event::AskedBack) has not been taken. No value: it had none over there.
+    /// The offer that was [asked back](Event::AskedBack) has not been taken. No value: it had none over
+    /// there.
     pub fn withdrawn(&self, ticket: u64, value: Option<Given<T>>) {
-        // Where nothing is missing this is only a look: what asks the carrier waits for nothing that can be locked here.
+        // Where nothing is missing this is only a look: what asks the carrier waits for nothing that can be
+        // locked here.
         let timed_out = self.chan.send_timed_out();
         self.chan.with_queue(|queue, _, after| queue.far_withdrew(ticket, value, timed_out, after));
     }
 
-    /// The receiver's node is lost for good, and nobody knows whether a receive there has returned this value: the send ends as
-    /// [`SendError::Unknown`](crate::SendError::Unknown), and if it was a branch of a choice, the choice does.
+    /// The receiver's node is lost for good, and nobody knows whether a receive there has returned this
+    /// value: the send ends as [`SendError::Unknown`](crate::SendError::Unknown), and if it was a branch of a
+    /// choice, the choice does.
     pub fn lost(&self, ticket: u64, value: impl Into<Given<T>>, id: MessageId) {
         let value = value.into();
         self.chan.with_queue(|queue, _, after| queue.far_lost(ticket, value, id, after));
     }
 
-    /// The receiver's node is lost for good. What waits here, and all that is sent from now on, was certainly not taken, and fails with
-    /// [`Why::NodeLost`]. Offers whose values the carrier has must have ended as [`lost`](Self::lost) before; what is left
-    /// counts as received, as in a drop.
+    /// The receiver's node is lost for good. What waits here, and all that is sent from now on, was certainly
+    /// not taken, and fails with [`Why::NodeLost`]. Offers whose values the carrier has must have ended as
+    /// [`lost`](Self::lost) before; what is left counts as received, as in a drop.
     pub fn down(self) {
         self.lose();
     }
@@ -410,13 +436,15 @@ impl<T: Send + 'static> Outlet<T> {
         self.chan.with_queue(|queue, ends, _| queue.lose_receiver(ends));
     }
 
-    /// The channel was retired elsewhere. [`Event::Retired`] answers, behind all that was sent and offered before.
+    /// The channel was retired elsewhere. [`Event::Retired`] answers, behind all that was sent and offered
+    /// before.
     pub fn retire(&self) {
         self.chan.with_queue(|queue, _, _| queue.end_credits());
         self.chan.retire();
     }
 
-    /// The receiver there is gone: nothing more will be received. It is answered as [`retire`](Self::retire) is.
+    /// The receiver there is gone: nothing more will be received. It is answered as [`retire`](Self::retire)
+    /// is.
     pub fn gone(&self) {
         self.retire();
     }
@@ -436,8 +464,8 @@ impl<T: Send + 'static> Drop for Outlet<T> {
 
 /// Stands in for the sender at the half where the receiver is.
 ///
-/// Dropped, it is a sender that is dropped: what it offered stays. No answer comes to that any more, so it is dropped when
-/// there is nothing left to answer: after [`Event::Gone`].
+/// Dropped, it is a sender that is dropped: what it offered stays. No answer comes to that any more, so it is
+/// dropped when there is nothing left to answer: after [`Event::Gone`].
 pub struct Inlet<T: Send + 'static> {
     chan: Arc<Chan<T>>,
     /// Set: it stands in for one handle of a sender that several share.
@@ -461,7 +489,8 @@ impl<T: Send> Patient for Chan<T> {
 }
 
 impl<T: Send + 'static> Inlet<T> {
-    /// Takes the place of a sender. What one that has been in use forgot stays offered. How the channel may have ended is its first event.
+    /// Takes the place of a sender. What one that has been in use forgot stays offered. How the channel may
+    /// have ended is its first event.
     pub fn new<P>(sender: Sender<T, P>) -> Self {
         let chan = sender.chan().clone();
         chan.add_agent(|queue, after| {
@@ -476,8 +505,8 @@ impl<T: Send + 'static> Inlet<T> {
         Self { chan, lone: None }
     }
 
-    /// The same for a receiver that has come from elsewhere: until the first [credits](Self::credits) it awaits what was sent before, also if it retires the
-    /// channel meanwhile.
+    /// The same for a receiver that has come from elsewhere: until the first [credits](Self::credits) it
+    /// awaits what was sent before, also if it retires the channel meanwhile.
     #[cfg(feature = "serde")]
     pub(crate) fn of_coming<P>(sender: Sender<T, P>) -> Self {
         let inlet = Self::new(sender);
@@ -485,8 +514,8 @@ impl<T: Send + 'static> Inlet<T> {
         inlet
     }
 
-    /// Takes the place of one handle of a shared sender: what it offers are lone sends, which are held back while a claim is out. Nothing is promised to it, and
-    /// when it is gone the others go on.
+    /// Takes the place of one handle of a shared sender: what it offers are lone sends, which are held back
+    /// while a claim is out. Nothing is promised to it, and when it is gone the others go on.
     pub fn lone<P: 'static>(handle: Shared<Sender<T, P>>) -> Self {
         let (chan, lone) = Lone::of(handle);
         Self::lone_of(chan, lone)
@@ -525,7 +554,8 @@ impl<T: Send + 'static> Inlet<T> {
         self.lone.as_ref().map_or_else(|| self.chan.record.id(), |lone| lone.id)
     }
 
-    /// What the offer under this number is called by an outlet of the same channel by which it [goes on](Outlet::passed_on).
+    /// What the offer under this number is called by an outlet of the same channel by which it [goes
+    /// on](Outlet::passed_on).
     pub fn passes_on(&self, number: u64) -> PassedOn {
         PassedOn { channel: self.chan.record.id(), of: self.of(), number }
     }
@@ -558,8 +588,9 @@ impl<T: Send + 'static> Inlet<T> {
         event
     }
 
-    /// Ready once [`FromReceiver::Gone`] or [`FromReceiver::Down`] is among what the receiver's half has to say, all of which [`poll`](Self::poll) still says.
-    /// Until then the task is woken whenever there is more of it.
+    /// Ready once [`FromReceiver::Gone`] or [`FromReceiver::Down`] is among what the receiver's half has to
+    /// say, all of which [`poll`](Self::poll) still says. Until then the task is woken whenever there is more
+    /// of it.
     pub fn poll_gone(&self, cx: &Context<'_>) -> Poll<()> {
         let of = self.of();
         self.chan.with_queue(|queue, _, after| {
@@ -586,8 +617,9 @@ impl<T: Send + 'static> Inlet<T> {
         })
     }
 
-    /// How many places the sender's half may be given now ([`Outlet::credit`]); they are its from this call on, and more follow as
-    /// [`FromReceiver::Credit`]. A FIFO of n: those of the n that are free, and 1024 at most. An unbounded buffer: 1024. Anything else: none, ever.
+    /// How many places the sender's half may be given now ([`Outlet::credit`]); they are its from this call
+    /// on, and more follow as [`FromReceiver::Credit`]. A FIFO of n: those of the n that are free, and 1024
+    /// at most. An unbounded buffer: 1024. Anything else: none, ever.
     ///
     /// An agent that never asks has none promised, and offers every value.
     pub fn credits(&self) -> u32 {
@@ -597,8 +629,8 @@ impl<T: Send + 'static> Inlet<T> {
         self.chan.with_queue(|queue, _, after| queue.lend(&mut after.wakes))
     }
 
-    /// The sender's half is another one from now on, and has none of the places that the one before was promised: as [`credits`](Self::credits).
-    /// Nothing that was sent into those may still be on its way.
+    /// The sender's half is another one from now on, and has none of the places that the one before was
+    /// promised: as [`credits`](Self::credits). Nothing that was sent into those may still be on its way.
     ///
     /// `promised`: so many it was promised where the receiver was before, and has not used. It gets no fewer.
     pub fn credits_anew(&self, promised: u32) -> u32 {
@@ -608,50 +640,55 @@ impl<T: Send + 'static> Inlet<T> {
         self.chan.with_queue(|queue, _, after| queue.lend_anew(promised, &mut after.wakes))
     }
 
-    /// From now on at most so many places are promised, less what is buffered then: fewer than the policy has, if its values are
-    /// large. What was promised before stays, and one place there always is. Default: as many as the policy has.
+    /// From now on at most so many places are promised, less what is buffered then: fewer than the policy
+    /// has, if its values are large. What was promised before stays, and one place there always is. Default:
+    /// as many as the policy has.
     pub fn lend_at_most(&self, places: u32) {
         self.chan.with_queue(|queue, _, after| queue.lend_at_most(places, &mut after.wakes));
     }
 
-    /// A value that was sent on a credit ([`Event::Sent`]): enters the buffer in the place that was promised for it. If the
-    /// channel was poisoned or the receiver is gone it is destroyed, as what was buffered has been. Gives how many values are buffered then.
+    /// A value that was sent on a credit ([`Event::Sent`]): enters the buffer in the place that was promised
+    /// for it. If the channel was poisoned or the receiver is gone it is destroyed, as what was buffered has
+    /// been. Gives how many values are buffered then.
     ///
     /// # Errors
-    /// The value, if the sender's half had no credit left, or has said that it sends nothing more ([`retire`](Self::retire)):
-    /// whoever sent this breaks the protocol.
+    /// The value, if the sender's half had no credit left, or has said that it sends nothing more
+    /// ([`retire`](Self::retire)): whoever sent this breaks the protocol.
     pub fn push(&self, value: T) -> Result<usize, T> {
         self.chan.with_queue(|queue, _, after| queue.push_from_far(value, after))
     }
 
-    /// How many values are buffered. When half of what there was at the last [`push`](Self::push) has been received, [`FromReceiver::Credit`] is heard, perhaps of no place.
+    /// How many values are buffered. When half of what there was at the last [`push`](Self::push) has been
+    /// received, [`FromReceiver::Credit`] is heard, perhaps of no place.
     pub fn buffered(&self) -> usize {
         self.chan.with_queue(|queue, _, _| queue.buffered())
     }
 
-    /// The carrier has a value that comes only once it is received: [`FromReceiver::Awaited`] is heard as soon as a receive waits; at once if one does. Once for each
-    /// time that this is asked.
+    /// The carrier has a value that comes only once it is received: [`FromReceiver::Awaited`] is heard as
+    /// soon as a receive waits; at once if one does. Once for each time that this is asked.
     pub fn ask_awaited(&self) {
         let of = self.of();
         self.chan.with_queue(|queue, _, after| queue.ask_awaited(of, after));
     }
 
-    /// A value that was buffered at the half where the receiver was before: it enters the buffer, behind what was restored before. To be said before
-    /// all else.
+    /// A value that was buffered at the half where the receiver was before: it enters the buffer, behind what
+    /// was restored before. To be said before all else.
     pub fn restore(&self, value: T) {
         self.chan.with_queue(|queue, _, after| queue.restore(value, after));
     }
 
-    /// Offers a value under a number of the agent's choosing. It comes back as [`FromReceiver::Taken`] or [`FromReceiver::Failed`].
+    /// Offers a value under a number of the agent's choosing. It comes back as [`FromReceiver::Taken`] or
+    /// [`FromReceiver::Failed`].
     pub fn offer(&self, number: u64, value: T) {
         self.waits(number, true);
         let of = self.of();
         self.chan.with_queue(|queue, ends, after| queue.offer_from_far(of, number, Some(value), None, ends, after));
     }
 
-    /// Offers a value that stays where it was sent until somebody is found for it. A handle of a shared receiver that is elsewhere can have the offer as it is
-    /// ([`LoneOutlet::reserve_unread`]), and read the value there. Who wants it here, or through this half, asks ([`FromReceiver::Reserve`]): then it is to be read, and
-    /// [brought](Self::bring).
+    /// Offers a value that stays where it was sent until somebody is found for it. A handle of a shared
+    /// receiver that is elsewhere can have the offer as it is ([`LoneOutlet::reserve_unread`]), and read the
+    /// value there. Who wants it here, or through this half, asks ([`FromReceiver::Reserve`]): then it is to
+    /// be read, and [brought](Self::bring).
     pub fn offer_unread(&self, number: u64) {
         self.waits(number, true);
         let of = self.of();
@@ -673,7 +710,8 @@ impl<T: Send + 'static> Inlet<T> {
         self.chan.with_queue(|queue, _, _| queue.has_names(of, names));
     }
 
-    /// Whether it was made for a receiver that has come from elsewhere, and has not been told of what was sent before.
+    /// Whether it was made for a receiver that has come from elsewhere, and has not been told of what was
+    /// sent before.
     #[cfg(feature = "serde")]
     pub(crate) fn is_of_coming(&self) -> bool {
         self.chan.with_queue(|queue, _, _| queue.is_coming())
@@ -684,7 +722,8 @@ impl<T: Send + 'static> Inlet<T> {
         self.chan.with_queue(|queue, _, _| queue.is_demanded())
     }
 
-    /// Offers what the choice with the number `choice` would send; the value is asked for by [`FromReceiver::Reserve`].
+    /// Offers what the choice with the number `choice` would send; the value is asked for by
+    /// [`FromReceiver::Reserve`].
     pub fn offer_choice(&self, number: u64, choice: u128) {
         self.waits(number, true);
         let of = self.of();
@@ -705,8 +744,8 @@ impl<T: Send + 'static> Inlet<T> {
         Ok(())
     }
 
-    /// The value that was asked for [stays](Self::offer_unread) where it is. `false`: who has asked for it has to have it here, or nobody has: it is to be read here, and then
-    /// [granted](Self::grant).
+    /// The value that was asked for [stays](Self::offer_unread) where it is. `false`: who has asked for it
+    /// has to have it here, or nobody has: it is to be read here, and then [granted](Self::grant).
     #[must_use = "`false`: the value is wanted here"]
     pub fn grant_unread(&self, number: u64, request: u64) -> bool {
         let tick = clock::tick();
@@ -730,7 +769,8 @@ impl<T: Send + 'static> Inlet<T> {
         }
     }
 
-    /// Takes an offer back. `Some`: it had not been taken; the value, if it had come. `None`: what became of it is or will be heard.
+    /// Takes an offer back. `Some`: it had not been taken; the value, if it had come. `None`: what became of
+    /// it is or will be heard.
     pub fn withdraw(&self, number: u64) -> Option<Option<T>> {
         let withdrawn = self.chan.with_queue(|queue, _, after| queue.withdraw_from_far(self.of(), number, after));
         if withdrawn.is_some() {
@@ -739,8 +779,8 @@ impl<T: Send + 'static> Inlet<T> {
         withdrawn
     }
 
-    /// The sender's node is lost for good. Its offers are withdrawn; receives get what was admitted before, and then fail with
-    /// [`RecvError::NodeLost`](crate::RecvError::NodeLost).
+    /// The sender's node is lost for good. Its offers are withdrawn; receives get what was admitted before,
+    /// and then fail with [`RecvError::NodeLost`](crate::RecvError::NodeLost).
     pub fn down(self) {
         self.lose();
     }
@@ -778,8 +818,8 @@ impl<T: Send + 'static> Inlet<T> {
         self.chan.with_queue(|queue, _, after| queue.watch_end(after));
     }
 
-    /// The channel was retired elsewhere, or the sender's half has heard that it was retired here. Nothing sent on credits
-    /// comes after this.
+    /// The channel was retired elsewhere, or the sender's half has heard that it was retired here. Nothing
+    /// sent on credits comes after this.
     pub fn retire(&self) {
         if self.lone.is_none() {
             self.chan.with_queue(|queue, _, after| queue.end_lending(after));
@@ -787,8 +827,8 @@ impl<T: Send + 'static> Inlet<T> {
         self.chan.retire();
     }
 
-    /// The channel was poisoned elsewhere. Poison that is not of full strength may do nothing, since the channel is immune to it; else
-    /// [`FromReceiver::Poisoned`] answers.
+    /// The channel was poisoned elsewhere. Poison that is not of full strength may do nothing, since the
+    /// channel is immune to it; else [`FromReceiver::Poisoned`] answers.
     pub fn poison(&self, reason: Reason) {
         self.chan.poison(reason);
     }
@@ -816,7 +856,8 @@ pub fn calls<Q, A>(requests: Sender<(Q, Reply<A>)>, asked: Receiver<(Q, Reply<A>
     (Caller { requests }, Callee { asked })
 }
 
-/// Carries everything between two halves within memory, until both are done: the second transport of the laws.
+/// Carries everything between two halves within memory, until both are done: the second transport of the
+/// laws.
 ///
 /// # Examples
 /// ```
@@ -953,7 +994,8 @@ struct Joint<T: Send + 'static, O> {
     inlet: Inlet<T>,
     /// Requests (ticket, request) for offers whose choice was busy.
     later: Vec<(u64, u64)>,
-    /// Offers that the inlet has been granted as they are, [unread](Inlet::offer_unread): they come back without a value.
+    /// Offers that the inlet has been granted as they are, [unread](Inlet::offer_unread): they come back
+    /// without a value.
     unread: BTreeSet<u64>,
     receiver_gone: bool,
 }
@@ -1005,7 +1047,8 @@ impl<T: Send + 'static, O: SendingHalf<T>> Joint<T, O> {
                 if self.inlet.grant_unread(ticket, request) {
                     self.unread.insert(ticket);
                 } else if self.inlet.is_asked(ticket, request) {
-                    // Who asks cannot read it. Marked so, it is not what the outlet gives next: that half gets the value first.
+                    // Who asks cannot read it. Marked so, it is not what the outlet gives next: that half
+                    // gets the value first.
                     self.outlet.give_back(ticket, Given::Unreadable);
                     self.reserve(ticket, request);
                 } else {

@@ -1,8 +1,8 @@
 //! Broadcast: one sends, and every receiver that has joined gets each value.
 //!
-//! Every receiver has a channel of its own, so all that a receiver can do elsewhere it can do here, and leaving is dropping it. The
-//! [`Hub`] knows these channels: it counts them for the least number, and carries poison from one to all. A value is sent as one offer
-//! in each, so rule 1 is the channels'.
+//! Every receiver has a channel of its own, so all that a receiver can do elsewhere it can do here, and
+//! leaving is dropping it. The [`Hub`] knows these channels: it counts them for the least number, and carries
+//! poison from one to all. A value is sent as one offer in each, so rule 1 is the channels'.
 //!
 //! [`completing`]: a send whose wait for the remaining receivers is bounded.
 //! The sending end, and the right to join, go to other nodes: see [`far`].
@@ -36,8 +36,8 @@ use crate::wake;
 
 pub use completing::Completing;
 
-/// A broadcast: each value that the [`Broadcast`] sends goes to every receiver that has joined by then. Receivers join through the
-/// [`Joiner`], and leave by being dropped, between any two values.
+/// A broadcast: each value that the [`Broadcast`] sends goes to every receiver that has joined by then.
+/// Receivers join through the [`Joiner`], and leave by being dropped, between any two values.
 ///
 /// # Examples
 /// ```
@@ -55,7 +55,8 @@ pub use completing::Completing;
 /// ```
 ///
 /// # Source
-/// Broadcast channels of Communicating Haskell Processes (Brown, 2008), where readers enrol and resign, and any of them may poison.
+/// Broadcast channels of Communicating Haskell Processes (Brown, 2008), where readers enrol and resign, and
+/// any of them may poison.
 #[track_caller]
 pub fn broadcast<T: Clone>() -> (Broadcast<T>, Joiner<T>) {
     broadcast_with(rendezvous())
@@ -63,8 +64,8 @@ pub fn broadcast<T: Clone>() -> (Broadcast<T>, Joiner<T>) {
 
 /// A broadcast whose receivers have a channel of this policy each.
 ///
-/// With a buffer a value is sent when every buffer has admitted it, so a receiver may be some values behind the others. What a
-/// policy does with one value too many it does for that receiver alone.
+/// With a buffer a value is sent when every buffer has admitted it, so a receiver may be some values behind
+/// the others. What a policy does with one value too many it does for that receiver alone.
 ///
 /// # Examples
 /// ```
@@ -87,17 +88,20 @@ pub fn broadcast_with<T: Clone>(policy: impl Into<Policy>) -> (Broadcast<T>, Joi
 
 /// The sending end of a [`broadcast`].
 ///
-/// Dropped, it leaves: receivers get what is still in their channels, and then [`Closed`](crate::RecvError::Closed).
+/// Dropped, it leaves: receivers get what is still in their channels, and then
+/// [`Closed`](crate::RecvError::Closed).
 ///
-/// It can go to another node in a message. Those who have joined stay joined, each where it is, and its first value there waits until it has heard of
-/// them all. Joiners lead to it, wherever it is; those of a node that it has left lead there by that node, as long as that lives.
+/// It can go to another node in a message. Those who have joined stay joined, each where it is, and its first
+/// value there waits until it has heard of them all. Joiners lead to it, wherever it is; those of a node that
+/// it has left lead there by that node, as long as that lives.
 pub struct Broadcast<T> {
     hub: Arc<HubOf<T>>,
     made: &'static Location<'static>,
 }
 
 impl<T> Broadcast<T> {
-    /// From now on a value waits until at least `receivers` have joined and not left. 0, as it is at first: it goes to whoever is there.
+    /// From now on a value waits until at least `receivers` have joined and not left. 0, as it is at first:
+    /// it goes to whoever is there.
     ///
     /// # Examples
     /// ```
@@ -121,27 +125,29 @@ impl<T> Broadcast<T> {
         self.hub.state.lock().members.len()
     }
 
-    /// Whether nothing can be received any more: it was retired or poisoned, or no receiver is left, nor anybody to join.
+    /// Whether nothing can be received any more: it was retired or poisoned, or no receiver is left, nor
+    /// anybody to join.
     pub fn is_closed(&self) -> bool {
         let state = self.hub.state.lock();
         state.over.is_some() || state.members.is_empty() && state.joiners == 0 && !state.coming
     }
 
-    /// Ends the broadcast in order: sends fail with [`Why::Closed`]; each receiver gets what is in its channel and then
-    /// [`Closed`](crate::RecvError::Closed), as does whoever joins later.
+    /// Ends the broadcast in order: sends fail with [`Why::Closed`]; each receiver gets what is in its
+    /// channel and then [`Closed`](crate::RecvError::Closed), as does whoever joins later.
     pub fn retire(&self) {
         self.hub.end(Why::Closed, None, Chan::retire);
     }
 
-    /// Ends the broadcast at once: everything on it fails from now on with `reason`, at every receiver, whenever it joins.
+    /// Ends the broadcast at once: everything on it fails from now on with `reason`, at every receiver,
+    /// whenever it joins.
     ///
     /// A receiver that may poison can do the same from its end, for all: see [`Joiner`].
     pub fn poison(&self, reason: impl Into<Reason>) {
         self.poison_with(Strength::FULL, reason);
     }
 
-    /// The same with a poison of this strength. `false`: the [policy](broadcast_with) makes its receivers' channels immune to it, and nothing
-    /// has happened.
+    /// The same with a poison of this strength. `false`: the [policy](broadcast_with) makes its receivers'
+    /// channels immune to it, and nothing has happened.
     pub fn poison_with(&self, strength: impl Into<Strength>, reason: impl Into<Reason>) -> bool {
         let reason = reason.into().of_strength(strength);
         let overcomes = reason.strength().overcomes(self.hub.policy.immunity);
@@ -153,31 +159,35 @@ impl<T> Broadcast<T> {
 }
 
 impl<T: Clone> Broadcast<T> {
-    /// Sends a clone of `value` to every receiver that has joined when this begins, and waits until each of them has returned it
-    /// or left. Who joins meanwhile gets the next value.
+    /// Sends a clone of `value` to every receiver that has joined when this begins, and waits until each of
+    /// them has returned it or left. Who joins meanwhile gets the next value.
     ///
     /// It begins when at least as many have joined as was [asked for](Self::at_least). A deadline ends only
     /// that wait: once a value has begun it goes to all. A receiver that is slow, or a node that is silent,
     /// holds up this broadcast, and nothing else. A second bound is on the wait for them:
     /// [`complete_until`](Broadcasting::complete_until), or `complete_within` of the crate `dunlin`.
     ///
-    /// It is not a branch of a choice, since it has several commit points; each receive is. While it waits, each receiver
-    /// that it waits for has its line in the [wait records](crate::waits).
+    /// It is not a branch of a choice, since it has several commit points; each receive is. While it waits,
+    /// each receiver that it waits for has its line in the [wait records](crate::waits).
     ///
     /// # Errors
     /// [`BroadcastError`], with the value:
-    /// - [`Why::Closed`]: it was retired; or too few have joined, and no [`Joiner`] is left through which more could;
+    /// - [`Why::Closed`]: it was retired; or too few have joined, and no [`Joiner`] is left through which
+    ///   more could;
     /// - [`Why::TimedOut`]: too few had joined at the deadline;
     /// - [`Why::Poisoned`]: by this end before, or by a receiver, perhaps when others had received the value;
-    /// - else some receiver did not get the value, since its policy refused it, or since it cannot be carried to its node.
+    /// - else some receiver did not get the value, since its policy refused it, or since it cannot be carried
+    ///   to its node.
     ///
     /// A receiver whose node is lost has left, whether it has received the value or not.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, those receivers that have received the value have it, and no others get it.
+    /// Dropped before it is ready, those receivers that have received the value have it, and no others get
+    /// it.
     ///
     /// # Panics
-    /// If cloning the value panics, the panic goes to the caller; no receiver has got the value then, and the next one can be sent.
+    /// If cloning the value panics, the panic goes to the caller; no receiver has got the value then, and the
+    /// next one can be sent.
     pub fn send(&mut self, value: T) -> Broadcasting<'_, T> {
         Broadcasting {
             broadcast: self,
@@ -220,13 +230,14 @@ impl<T> fmt::Debug for Broadcast<T> {
 /// Through this, receivers join a [`broadcast`]: clone it for whoever may let them.
 ///
 /// A receiver that has joined is a [`Receiver`] like any other. Dropping it leaves the broadcast, and so does
-/// [retiring](Receiver::retire) it, which is its own channel's end. Poison is everybody's: from any receiver it ends the whole
-/// broadcast, as it does on every channel. `P` says whether those who join may do that.
+/// [retiring](Receiver::retire) it, which is its own channel's end. Poison is everybody's: from any receiver
+/// it ends the whole broadcast, as it does on every channel. `P` says whether those who join may do that.
 ///
-/// Both can go to another node in a message: a receiver that has joined, and a joiner. Who joins elsewhere than at the sending end has joined when
-/// the word of it has come there: what is sent before goes without it. A sender that is to wait for it says [`at_least`](Broadcast::at_least).
-/// A node that is lost leaves with all its receivers and joiners. Of a policy of one's own, which the other node may not have, neither can go
-/// ([`Why::Unsendable`]).
+/// Both can go to another node in a message: a receiver that has joined, and a joiner. Who joins elsewhere
+/// than at the sending end has joined when the word of it has come there: what is sent before goes without
+/// it. A sender that is to wait for it says [`at_least`](Broadcast::at_least). A node that is lost leaves
+/// with all its receivers and joiners. Of a policy of one's own, which the other node may not have, neither
+/// can go ([`Why::Unsendable`]).
 pub struct Joiner<T, P = MayPoison> {
     hub: Arc<HubOf<T>>,
     power: PhantomData<fn() -> P>,
@@ -381,7 +392,8 @@ impl<T: Clone> Broadcasting<'_, T> {
             };
             match sent {
                 Ok(()) => self.received += 1,
-                // It has left. Its thread may not have come to say so, and until then each value would begin with it.
+                // It has left. Its thread may not have come to say so, and until then each value would begin
+                // with it.
                 Err(Failed::NotTaken(Why::Closed | Why::NodeLost | Why::OwnNodeLeft) | Failed::Unknown(_)) => {
                     self.broadcast.hub.left(&part.chan, true);
                 }

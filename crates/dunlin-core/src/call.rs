@@ -1,7 +1,8 @@
 //! Call channels: a request there, a reply back.
 //!
-//! A call is a send of the request together with a place for the reply, so all that holds for sends holds for calls. The reply fills that place and so never
-//! waits. The server's `accept` can be a branch of a choice; a call cannot, for it has two points at which it commits.
+//! A call is a send of the request together with a place for the reply, so all that holds for sends holds for
+//! calls. The reply fills that place and so never waits. The server's `accept` can be a branch of a choice; a
+//! call cannot, for it has two points at which it commits.
 
 use std::fmt;
 use std::future::Future;
@@ -93,7 +94,8 @@ impl<Q, A> Caller<Q, A> {
     /// dropped it, or a deadline passed after that.
     ///
     /// # Cancel safety
-    /// Dropped before the request is accepted, the call has not happened. After that, the server's reply finds nobody.
+    /// Dropped before the request is accepted, the call has not happened. After that, the server's reply
+    /// finds nobody.
     #[track_caller]
     pub fn call(&mut self, request: Q) -> Calling<'_, Sending<'_, Asked<Q, A>>, A> {
         let (reply, answers) = reply();

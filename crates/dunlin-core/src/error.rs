@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 /// How strong a poison is, from 0 to [`FULL`](Self::FULL).
 ///
-/// A channel with an [immunity](crate::Policy::immunity) is not poisoned by what is not stronger than that. Without one its immunity is 0. Full
-/// strength poisons every channel.
+/// A channel with an [immunity](crate::Policy::immunity) is not poisoned by what is not stronger than that.
+/// Without one its immunity is 0. Full strength poisons every channel.
 ///
 /// # Source
 /// Poison strength and immunity of JCSP (Sputh and Allen, 2005; Welch et al., 2007).
@@ -477,7 +477,8 @@ pub enum ClaimError {
     /// The node that keeps the shared end has left or was lost, or the node of this handle has left.
     #[error("the node that keeps the shared end has left or was lost, or the node of this handle has left")]
     NodeLost,
-    /// The shared face cannot come to this node, and says why. It stays where it is kept, and can be claimed there.
+    /// The shared face cannot come to this node, and says why. It stays where it is kept, and can be claimed
+    /// there.
     #[error("the shared face cannot come to this node: {0}")]
     Unsendable(Reason),
 }

@@ -1,12 +1,13 @@
-//! The core of dunlin: synchronous channels with choice, `par!`, claims and calls, independent of any runtime.
+//! The core of dunlin: synchronous channels with choice, `par!`, claims and calls, independent of any
+//! runtime.
 //!
-//! A *process* is an async body that owns its state; it talks over *channels*, whose two ends are owned values. A send
-//! ends when a receive has returned the value. This crate needs only wakers: no clock, no threads, no I/O. Most
-//! programs use the crate `dunlin`, which adds `spawn`, time and nodes.
+//! A *process* is an async body that owns its state; it talks over *channels*, whose two ends are owned
+//! values. A send ends when a receive has returned the value. This crate needs only wakers: no clock, no
+//! threads, no I/O. Most programs use the crate `dunlin`, which adds `spawn`, time and nodes.
 //!
 //! # The rules that never break
-//! 1. *Senders offer, receivers take.* Only a receive that is being polled takes a value, and in that poll returns it. A receive that is
-//!    dropped has taken nothing.
+//! 1. *Senders offer, receivers take.* Only a receive that is being polled takes a value, and in that poll
+//!    returns it. A receive that is dropped has taken nothing.
 //! 2. *What is not sent comes back.* Every send that fails, times out or is not chosen gives its value back.
 //!
 //! # Map

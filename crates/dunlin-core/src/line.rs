@@ -320,7 +320,8 @@ impl Line {
         drop(passed_on);
     }
 
-    /// A choice wanted the claim, and is over. If nobody has asked for that yet, its next one shall find it here.
+    /// A choice wanted the claim, and is over. If nobody has asked for that yet, its next one shall find it
+    /// here.
     pub(crate) fn wish(&self) {
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
@@ -335,7 +336,8 @@ impl Line {
         self.state.lock().far.as_ref().is_some_and(|far| far.place == Place::Lost)
     }
 
-    /// Where the end is kept another one wants it: the claim goes back when nobody here has it, but not before somebody here has had it.
+    /// Where the end is kept another one wants it: the claim goes back when nobody here has it, but not
+    /// before somebody here has had it.
     #[cfg(feature = "serde")]
     pub(crate) fn recalled(&self) {
         let mut wakes = Wakes::default();
@@ -428,7 +430,8 @@ impl Line {
                 far.retires = false;
                 Some(Wish::Retire)
             }
-            // Not before the keeper has these channels: they would go through those whom this handle came by, and this node may be one of them.
+            // Not before the keeper has these channels: they would go through those whom this handle came by,
+            // and this node may be one of them.
             _ if far.is_welcome && !far.passed_on.is_empty() => far.passed_on.pop_front().map(Wish::PassOn),
             // What was asked for may be on its way, and the end of a face with it: that goes back.
             _ if far.handles == 0 && far.passed_on.is_empty() && far.place != Place::Asked => {

@@ -1,11 +1,13 @@
 //! The lock under every channel: one word that also publishes what kind of state it guards.
 //!
-//! Taking it is one compare-and-set, giving it back one plain store. The word's other bits are a *tag* that the holder
-//! sets and everybody may read without the lock: a sender sees with one load that its offer is gone. Measured in
-//! `docs/performance.md`: against a parking lock this is 4 to 5 ns of the 20 a rendezvous costs inside `par!`.
+//! Taking it is one compare-and-set, giving it back one plain store. The word's other bits are a *tag* that
+//! the holder sets and everybody may read without the lock: a sender sees with one load that its offer is
+//! gone. Measured in `docs/performance.md`: against a parking lock this is 4 to 5 ns of the 20 a rendezvous
+//! costs inside `par!`.
 //!
-//! The rules that make a spinning lock right here: nothing that waits is ever called under it; values are dropped and
-//! wakers woken after it is released ([`crate::channel`] collects them); a panic under it (a user's policy) releases it.
+//! The rules that make a spinning lock right here: nothing that waits is ever called under it; values are
+//! dropped and wakers woken after it is released ([`crate::channel`] collects them); a panic under it (a
+//! user's policy) releases it.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -22,8 +24,8 @@ pub(crate) struct Lock<T> {
     value: crate::sync::UnsafeCell<T>,
     #[cfg(loom)]
     value: loom::cell::UnsafeCell<T>,
-    /// For models of what stands on locks ([`LOCK_IN_ONE_STEP`](crate::sync::LOCK_IN_ONE_STEP)): the lock itself, which
-    /// loom can wait for, with the tag.
+    /// For models of what stands on locks ([`LOCK_IN_ONE_STEP`](crate::sync::LOCK_IN_ONE_STEP)): the lock
+    /// itself, which loom can wait for, with the tag.
     #[cfg(loom)]
     gate: loom::sync::Mutex<u32>,
 }
@@ -60,8 +62,8 @@ impl<T> Lock<T> {
         self.lock_contended()
     }
 
-    /// Takes the lock if it is free and the tag, within `mask`, is `tag`. For the shortest paths: in any other case the
-    /// caller takes the long one.
+    /// Takes the lock if it is free and the tag, within `mask`, is `tag`. For the shortest paths: in any
+    /// other case the caller takes the long one.
     #[inline(always)]
     pub(crate) fn lock_when(&self, mask: u32, tag: u32) -> Option<Guard<'_, T>> {
         #[cfg(loom)]
@@ -95,7 +97,8 @@ impl<T> Lock<T> {
 
     /// The tag as the last holder left it, or `None` while somebody holds the lock.
     ///
-    /// What the last holder wrote before it released happens before whatever is done on the strength of the tag.
+    /// What the last holder wrote before it released happens before whatever is done on the strength of the
+    /// tag.
     #[inline(always)]
     pub(crate) fn tag(&self) -> Option<u32> {
         let word = self.word.load(Ordering::Acquire);
@@ -166,7 +169,8 @@ impl<T> Deref for Guard<'_, T> {
     #[inline(always)]
     fn deref(&self) -> &T {
         #[cfg(not(loom))]
-        // SAFETY: the word says LOCKED on behalf of this guard alone, so nobody else has a reference to the value.
+        // SAFETY: the word says LOCKED on behalf of this guard alone, so nobody else has a reference to the
+        // value.
         unsafe {
             &*self.lock.value.get()
         }

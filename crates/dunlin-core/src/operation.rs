@@ -1,4 +1,5 @@
-//! What all operations on ends have in common: they are futures, branches of a choice, and can be given a deadline.
+//! What all operations on ends have in common: they are futures, branches of a choice, and can be given a
+//! deadline.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,8 +14,8 @@ use crate::turn::{self, Turn};
 ///
 /// It does nothing until it is awaited or chosen, and dropped before it is ready it has had no effect.
 pub trait Operation: Future + Sized {
-    /// Ends the operation because its deadline has passed: takes back what it offered, and says what became of it. Pending
-    /// only while that is not known yet.
+    /// Ends the operation because its deadline has passed: takes back what it offered, and says what became
+    /// of it. Pending only while that is not known yet.
     #[doc(hidden)]
     fn poll_expire(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output>;
 
@@ -24,11 +25,12 @@ pub trait Operation: Future + Sized {
         Turn::Over
     }
 
-    /// Does this operation until `deadline` is ready: then it ends with a timeout error that tells the truth. A send
-    /// has its value back, and no receive has taken it.
+    /// Does this operation until `deadline` is ready: then it ends with a timeout error that tells the truth.
+    /// A send has its value back, and no receive has taken it.
     ///
-    /// The crate `dunlin` adds `.within(duration)` and `.by(instant)`; this core has no clock. The deadline bounds the wait for the other
-    /// side to take part: a send whose value an extended receive has taken goes on until the release.
+    /// The crate `dunlin` adds `.within(duration)` and `.by(instant)`; this core has no clock. The deadline
+    /// bounds the wait for the other side to take part: a send whose value an extended receive has taken goes
+    /// on until the release.
     ///
     /// # Cancel safety
     /// As the operation's own.
@@ -39,7 +41,8 @@ pub trait Operation: Future + Sized {
     /// # dunlin_core::doc::block_on(async {
     /// let (mut tx, _rx) = channel();
     /// let at_once = std::future::ready(());
-    /// let Err(SendError::NotTaken { value, why }) = tx.send("krill").until(at_once).await else { unreachable!() };
+    /// let sent = tx.send("krill").until(at_once).await;
+    /// let Err(SendError::NotTaken { value, why }) = sent else { unreachable!() };
     /// assert_eq!((value, why), ("krill", Why::TimedOut));
     /// # });
     /// ```
@@ -86,7 +89,8 @@ const TIMED: u32 = 1 << 31;
 const TURN_POLLS_MAX: u32 = if cfg!(loom) { 1 } else { 64 };
 
 impl<O: Operation, D: Future> Until<O, D> {
-    /// The operation cannot go on. `commit` is asked before it is ended: a choice may have been decided already.
+    /// The operation cannot go on. `commit` is asked before it is ended: a choice may have been decided
+    /// already.
     fn poll_deadline(self: Pin<&mut Self>, cx: &mut Context<'_>, commit: impl FnOnce() -> bool) -> Poll<O::Output> {
         let mut this = self.project();
         if !*this.expired {

@@ -18,8 +18,9 @@ impl<T> Pinned<T> {
 
     #[inline]
     pub(crate) fn get(&mut self, index: usize) -> Pin<&mut T> {
-        // SAFETY: the elements live on the heap from construction to drop. This type never hands out `&mut T`, nor
-        // moves an element out, so what is pinned here stays pinned until it is dropped in place.
+        // SAFETY: the elements live on the heap from construction to drop. This type never hands out
+        // `&mut T`, nor moves an element out, so what is pinned here stays pinned until it is dropped in
+        // place.
         unsafe { Pin::new_unchecked(&mut self.0[index]) }
     }
 }

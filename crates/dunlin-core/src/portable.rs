@@ -17,21 +17,25 @@ pub(crate) mod scratch;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// What can be sent to another node: anything that serde can write and read again, and that owns what it holds.
+/// What can be sent to another node: anything that serde can write and read again, and that owns what it
+/// holds.
 ///
-/// Nobody implements this by hand; derive serde's two traits. Ends are portable when their messages are, so a message may
-/// hold ends, also of channels of its own type. On the way they *move*: who receives the message holds the end from then on. What the end had
-/// under way goes with it: a value that is buffered, an offer that was forgotten.
+/// Nobody implements this by hand; derive serde's two traits. Ends are portable when their messages are, so a
+/// message may hold ends, also of channels of its own type. On the way they *move*: who receives the message
+/// holds the end from then on. What the end had under way goes with it: a value that is buffered, an offer
+/// that was forgotten.
 ///
-/// Only the carrier of a message can take an end along. Written by any other serializer call, to a file say, an end is an error of that
-/// call, and stays as it is.
+/// Only the carrier of a message can take an end along. Written by any other serializer call, to a file say,
+/// an end is an error of that call, and stays as it is.
 ///
-/// A message must own its ends alone. One that is kept elsewhere too (behind an `Arc`, say, with serde's feature `rc`) stays there, the hand-over
-/// fails, and who reads the message is told that the end has not come: [`share`](crate::Sender::share) it instead.
+/// A message must own its ends alone. One that is kept elsewhere too (behind an `Arc`, say, with serde's
+/// feature `rc`) stays there, the hand-over fails, and who reads the message is told that the end has not
+/// come: [`share`](crate::Sender::share) it instead.
 ///
-/// Enums may be tagged in any of serde's ways, and fields flattened. An `untagged` enum is read by trying its variants; an end that a
-/// failed try has read is there for the next. Two things serde itself refuses, and says so, with nothing lost: a `flatten` on an end, and a bare end as
-/// variant of an internally tagged enum (`#[serde(tag = "..")] enum E { A(Sender<u8>) }`; write `A { tx: Sender<u8> }`).
+/// Enums may be tagged in any of serde's ways, and fields flattened. An `untagged` enum is read by trying its
+/// variants; an end that a failed try has read is there for the next. Two things serde itself refuses, and
+/// says so, with nothing lost: a `flatten` on an end, and a bare end as variant of an internally tagged enum
+/// (`#[serde(tag = "..")] enum E { A(Sender<u8>) }`; write `A { tx: Sender<u8> }`).
 ///
 /// # Examples
 /// A protocol that sends itself:

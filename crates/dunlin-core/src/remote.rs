@@ -6,29 +6,30 @@
 //! nothing polls a half: a word is pushed in the poll, or the call, of the end that causes it.
 //!
 //! ```text
-//!   sending half                                           receiving half (home)
-//!                                  ◀── Opened ──           at once: whether it promises places, and how many
-//!   send().poll: encode, offer     ── Offer(bytes) ──▶     the queue keeps bytes; wakes the receiver
-//!                                                          recv().poll: marks the offer, unlocks, decodes, locks, decides
+//!   sending half                                        receiving half (home)
+//!                                  ◀── Opened ──        at once: whether it promises places, and how many
+//!   send().poll: encode, offer     ── Offer(bytes) ──▶   the queue keeps bytes; wakes the receiver
+//!                                                        recv().poll: unlocks, decodes, locks, decides
 //!   send().poll: value dropped     ◀── Taken ──
 //!   a choice's offer               ── OfferChoice ──▶
-//!   reserved                       ◀── Reserve ──          recv().poll
-//!   encoded by its owner           ── Grant(bytes) ──▶     recv().poll: decodes, decides
+//!   reserved                       ◀── Reserve ──        recv().poll
+//!   encoded by its owner           ── Grant(bytes) ──▶   recv().poll: decodes, decides
 //!     (Refuse: what was asked for is not there any more)
 //!   confirmed                      ◀── Taken ──
 //!   open again                     ◀── Abort ──
 //!   the send was dropped, or late  ── Withdraw ──▶
-//!   given back                     ◀── Withdrawn ──        (or Taken, Failed: the withdrawal came too late)
+//!   given back                     ◀── Withdrawn ──      (or Taken, Failed: the withdrawal came too late)
 //!
-//!   send().poll: encode            ── Sent(bytes) ──▶      into a place that was promised: the buffer keeps bytes
-//!                                  ◀── Credit ──           recv().poll: decodes; the place is free again
+//!   send().poll: encode            ── Sent(bytes) ──▶    into a promised place: the buffer keeps bytes
+//!                                  ◀── Credit ──         recv().poll: decodes; the place is free again
 //! ```
 //!
 //! # Rules
-//! - A value is encoded in a poll or call of the end that sends it, decoded in a poll or call of the end that receives it, and dropped
-//!   by one of the two: never by the task of a socket.
+//! - A value is encoded in a poll or call of the end that sends it, decoded in a poll or call of the end that
+//!   receives it, and dropped by one of the two: never by the task of a socket.
 //! - The value stays at the sender until its offer is taken, and nothing has to be given back.
-//! - Locks are taken in this order: the channel's, then the link's. Under either runs no code of users', and nothing is woken.
+//! - Locks are taken in this order: the channel's, then the link's. Under either runs no code of users', and
+//!   nothing is woken.
 //! - Words of one half arrive in the order in which they were said.
 //!
 //! # Source
@@ -181,7 +182,8 @@ fn write<T: Portable>(value: &T, format: Format, buffer: &mut Vec<u8>, bytes_max
 }
 
 fn decode<T: Portable>(bytes: &Bytes, terms: Terms) -> Result<T, Why> {
-    // A value that is not wanted is dropped in here, too: a panic must not leave the offer as one that is read.
+    // A value that is not wanted is dropped in here, too: a panic must not leave the offer as one that is
+    // read.
     let read = catch(|| match read_value::<T>(terms.format, bytes) {
         (Ok(value), 0) => Ok(value),
         (Ok(_), left) => Err(format!("the message ends, and {left} bytes more follow")),

@@ -1,12 +1,13 @@
 //! Shared ends: many hold one, a claim holds it alone.
 //!
-//! Those who want to claim stand in a [`Line`]. They are offered the end in order. One who was offered it and is not
-//! polled within its patience is *asleep*: the next is offered, and a later poll gives the sleeper its place back. A
-//! waiter that is dropped passes its offer on. What breaks without each of these is in `docs/claim.md`.
+//! Those who want to claim stand in a [`Line`]. They are offered the end in order. One who was offered it and
+//! is not polled within its patience is *asleep*: the next is offered, and a later poll gives the sleeper its
+//! place back. A waiter that is dropped passes its offer on. What breaks without each of these is in
+//! `docs/claim.md`.
 //!
-//! A lone `send` or `recv` on a shared end is a claim for one message: it needs nobody's permission, but
-//! is held back while a claim is out. When a claim ends, those held back have the floor first: the next claim waits until one of them
-//! is done, or its patience ends.
+//! A lone `send` or `recv` on a shared end is a claim for one message: it needs nobody's permission, but is
+//! held back while a claim is out. When a claim ends, those held back have the floor first: the next claim
+//! waits until one of them is done, or its patience ends.
 //!
 //! A value wakes some of the handles that wait to receive, not all. Which ones, and when the others are
 //! woken, is in `channel/queue/watchers.rs`.
@@ -162,7 +163,8 @@ impl<T, P> End for Receiver<T, P> {
 }
 
 struct Core<E: End> {
-    /// `None` while a claim is out: it holds the end. Of a face that is kept elsewhere: while the claim is not here.
+    /// `None` while a claim is out: it holds the end. Of a face that is kept elsewhere: while the claim is
+    /// not here.
     end: Lock<Option<E>>,
     link: E::Link,
     line: Arc<Line>,
@@ -379,11 +381,13 @@ impl<T, P> Shared<Sender<T, P>> {
         settled.map_err(|failed| failed.with(()))
     }
 
-    /// Posts `value` without waiting: see [`Sender::send_nowait`]. What is posted while another handle's claim is out waits for the
-    /// end of that claim; what was posted before comes before all that is sent within it.
+    /// Posts `value` without waiting: see [`Sender::send_nowait`]. What is posted while another handle's
+    /// claim is out waits for the end of that claim; what was posted before comes before all that is sent
+    /// within it.
     ///
-    /// Of a handle at another node than the end that holds for claims there. To a claim of any other node what was posted there and has not been received
-    /// is as a [`send`](Self::send) that waits: it is held back, also if it was posted before.
+    /// Of a handle at another node than the end that holds for claims there. To a claim of any other node
+    /// what was posted there and has not been received is as a [`send`](Self::send) that waits: it is held
+    /// back, also if it was posted before.
     pub fn send_nowait(&mut self, value: T) -> Posted<T> {
         let posted = Posted::new(&self.core.link, self.number(), value);
         self.core.line.posted();
@@ -412,9 +416,9 @@ impl<T, P> Shared<Receiver<T, P>> {
     /// Receives one value: see [`Receiver::recv`]. Held back while another handle's claim is out.
     ///
     /// A value wakes at most 16 of the handles that wait, the one that has waited longest first. Where woken
-    /// handles are polled soon it wakes fewer: a rendezvous one, a buffered value two. A handle that was woken
-    /// and is dropped wakes the next. If no woken handle has taken the value by the next tick, the others are
-    /// woken ([`waits::advance`](crate::waits::advance)).
+    /// handles are polled soon it wakes fewer: a rendezvous one, a buffered value two. A handle that was
+    /// woken and is dropped wakes the next. If no woken handle has taken the value by the next tick, the
+    /// others are woken ([`waits::advance`](crate::waits::advance)).
     pub fn recv(&mut self) -> Lone<'_, Receiving<'_, T>> {
         Lone::new(self, Doing::Receive, Receiving::by)
     }

@@ -1,8 +1,9 @@
 //! Tables whose entries never move and are never freed, only used again.
 //!
-//! A reference into one stays good for the life of the program. That is what lets a waker of a `par!` branch be two
-//! numbers in a word, without a count, and a wait record be read by a snapshot without a lock: a stale reference finds
-//! an entry that now belongs to somebody else, and a wake or a line too many is all that can come of it.
+//! A reference into one stays good for the life of the program. That is what lets a waker of a `par!` branch
+//! be two numbers in a word, without a count, and a wait record be read by a snapshot without a lock: a stale
+//! reference finds an entry that now belongs to somebody else, and a wake or a line too many is all that can
+//! come of it.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,7 +17,8 @@ const NONE: u32 = u32::MAX;
 
 /// An entry of a table.
 pub(crate) struct Entry<T> {
-    /// While it is free: the next free one. While it is in use: the user's, for any number. (Records are many and small.)
+    /// While it is free: the next free one. While it is in use: the user's, for any number. (Records are many
+    /// and small.)
     pub(crate) link: AtomicU32,
     value: T,
 }

@@ -1,20 +1,23 @@
 //! Every wait is visible: who waits, on what, since when, and who could end it.
 //!
 //! A channel has a record with two sides. An operation that has to wait writes its process and the coarse
-//! time into its side: two plain stores, always on, in every figure of `docs/performance.md`. Whoever last used a side
-//! is its holder, so the other side's wait can say whom it is for. [`snapshot`] reads all records without stopping
-//! anybody; a line may be a moment old.
+//! time into its side: two plain stores, always on, in every figure of `docs/performance.md`. Whoever last
+//! used a side is its holder, so the other side's wait can say whom it is for. [`snapshot`] reads all records
+//! without stopping anybody; a line may be a moment old.
 //!
-//! Waits for what is no channel have a record too, taken when the first poll finds that it must wait: a process that is awaited, a
-//! timer, a future named as a branch of a choice, a blocking call. A deadline (`until`, `.within`, `.by`) has no line of its
-//! own: the operation it bounds has one.
+//! Waits for what is no channel have a record too, taken when the first poll finds that it must wait: a
+//! process that is awaited, a timer, a future named as a branch of a choice, a blocking call. A deadline
+//! (`until`, `.within`, `.by`) has no line of its own: the operation it bounds has one.
 //!
-//! A barrier has a record, and each enrolment on it one of its own: a wait there says how many are there, and one who is not.
+//! A barrier has a record, and each enrolment on it one of its own: a wait there says how many are there, and
+//! one who is not.
 //!
-//! A line goes when its operation is done or dropped, also by a cancel or a panic. Of what is polled through a borrow, and
-//! then polled no more, nobody can tell that it was given up: of a [`Receiver`](crate::Receiver) as a stream, or a `&mut` to a process in a `select!` of another crate.
-//! Such a line says who polled it last; it goes with the next use of what was polled, or with its drop. A choice of this
-//! crate tells its branches, so those leave none. What was forgotten (`mem::forget`) together with what it waits on keeps its line.
+//! A line goes when its operation is done or dropped, also by a cancel or a panic. Of what is polled through
+//! a borrow, and then polled no more, nobody can tell that it was given up: of a
+//! [`Receiver`](crate::Receiver) as a stream, or a `&mut` to a process in a `select!` of another crate. Such
+//! a line says who polled it last; it goes with the next use of what was polled, or with its drop. A choice
+//! of this crate tells its branches, so those leave none. What was forgotten (`mem::forget`) together with
+//! what it waits on keeps its line.
 //!
 //! # What a program prints by itself
 //! Under `#[dunlin::main]` and `dunlin::block_on`:
@@ -31,8 +34,8 @@
 //! The variable `DUNLIN_WATCHDOG=off` turns both off; a number of seconds takes the place of the 2. On
 //! Windows there is neither.
 //!
-//! Time here is a *tick*, in milliseconds, that the runtime stores with [`advance`]: the core reads no clock. The
-//! `dunlin` crate advances it every 5 milliseconds while anything runs.
+//! Time here is a *tick*, in milliseconds, that the runtime stores with [`advance`]: the core reads no clock.
+//! The `dunlin` crate advances it every 5 milliseconds while anything runs.
 
 #[doc(hidden)]
 pub mod activity;
@@ -259,9 +262,10 @@ impl Side {
     }
 }
 
-/// The wait record of a channel, or of one handle to a shared end (then its entry's link is the channel's number), or of one
-/// enrolment on a barrier (the link is the number of the barrier's own record; the receiver's side waits), or of what is none of
-/// these: then the receiver's side waits, and the sender's tells for which process.
+/// The wait record of a channel, or of one handle to a shared end (then its entry's link is the channel's
+/// number), or of one enrolment on a barrier (the link is the number of the barrier's own record; the
+/// receiver's side waits), or of what is none of these: then the receiver's side waits, and the sender's
+/// tells for which process.
 #[derive(Default)]
 pub(crate) struct Record {
     made: Place,
@@ -320,7 +324,8 @@ impl Recorded {
         Self(entry)
     }
 
-    /// The channel's number: no other channel has it, nor will before an entry has been used two thousand million times.
+    /// The channel's number: no other channel has it, nor will before an entry has been used two thousand
+    /// million times.
     pub(crate) fn id(&self) -> ChannelId {
         ChannelId(u64::from(self.generation.load(Ordering::Relaxed)) << 32 | u64::from(RECORDS.index_of(self.0)))
     }
@@ -349,7 +354,8 @@ impl Drop for Recorded {
     }
 }
 
-/// The wait record of what is no channel, of whoever polls it; taken when it first has to wait, and given back when that is over.
+/// The wait record of what is no channel, of whoever polls it; taken when it first has to wait, and given
+/// back when that is over.
 #[doc(hidden)]
 #[derive(Default)]
 pub struct Watch(Option<Recorded>);
@@ -381,8 +387,8 @@ impl Watch {
     }
 }
 
-/// Identifies a channel within this program: no two that exist at once have the same, and it is used again only after
-/// two thousand million others.
+/// Identifies a channel within this program: no two that exist at once have the same, and it is used again
+/// only after two thousand million others.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChannelId(u64);
 
@@ -420,8 +426,9 @@ pub struct Wait {
     pub made: &'static Location<'static>,
     /// Since which [`tick`], in milliseconds.
     pub since: u32,
-    /// Who used the channel's other end last, and so may hold it; `None` if nobody has, or the end is shared. Without a channel:
-    /// which process, or blocking call, is waited for. Of a barrier: one of those who are enrolled and not there.
+    /// Who used the channel's other end last, and so may hold it; `None` if nobody has, or the end is shared.
+    /// Without a channel: which process, or blocking call, is waited for. Of a barrier: one of those who are
+    /// enrolled and not there.
     pub on: Option<Pid>,
     /// Of a barrier: how many parties are there, of how many that are enrolled.
     pub there: Option<(u32, u32)>,

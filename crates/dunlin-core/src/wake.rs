@@ -1,8 +1,8 @@
 //! How the core keeps a waker while an operation waits, and how it wakes it: at once, or as part of a list
 //! when no lock is held any more.
 //!
-//! The same as `Waker::clone` and `Waker::wake`, but without a call through a pointer for the waker of a `par!`
-//! branch, which is two numbers ([`crate::par::waker`]).
+//! The same as `Waker::clone` and `Waker::wake`, but without a call through a pointer for the waker of a
+//! `par!` branch, which is two numbers ([`crate::par::waker`]).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

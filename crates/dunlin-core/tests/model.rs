@@ -209,6 +209,22 @@ mod exact {
     }
 
     impl Model {
+        fn new(room: usize, full: Full, plain: bool) -> Self {
+            Self {
+                room,
+                full,
+                buffer: VecDeque::new(),
+                offer: None,
+                waits_for_the_slot: None,
+                plain,
+                held: Held::Nothing,
+                retired: false,
+                poisoned: false,
+                no_sender: false,
+                no_receiver: false,
+            }
+        }
+
         fn queued(&self) -> usize {
             self.buffer.len() + usize::from(self.held == Held::Place)
         }
@@ -238,6 +254,35 @@ mod exact {
             }
             self.buffer.push_back(value);
             Some(Ok(()))
+        }
+
+        /// What the first poll of a send finds.
+        fn send_first(&mut self, value: u32) -> Option<Result<(), Why>> {
+            let expected = self.send(value);
+            if expected.is_none() && self.plain && matches!(self.held, Held::Offer(_)) {
+                self.waits_for_the_slot = Some(value);
+            } else if expected.is_none() {
+                self.offer = Some(value);
+            }
+            expected
+        }
+
+        /// What a later poll of it finds.
+        fn send_again(&mut self, value: u32) -> Option<Result<(), Why>> {
+            if self.waits_for_the_slot == Some(value) {
+                let ended = self.no_send().map(Err);
+                if ended.is_some() || !matches!(self.held, Held::Offer(_)) {
+                    self.waits_for_the_slot = None;
+                    self.offer = ended.is_none().then_some(value);
+                }
+                ended
+            } else if self.held == Held::Offer(value) {
+                None
+            } else if self.offer == Some(value) {
+                self.no_send().map(Err).inspect(|_| self.offer = None)
+            } else {
+                Some(Ok(()))
+            }
         }
 
         fn refill(&mut self) {
@@ -331,55 +376,21 @@ mod exact {
         let (policy, room, full) = policies().swap_remove(which);
         let (tx, rx) = channel_with::<u32>(policy);
         let (tx, rx) = (Rc::new(Cell::new(Some(tx))), Rc::new(Cell::new(Some(rx))));
-        let mut model = Model {
-            room,
-            full,
-            buffer: VecDeque::new(),
-            offer: None,
-            waits_for_the_slot: None,
-            plain: which == 0,
-            held: Held::Nothing,
-            retired: false,
-            poisoned: false,
-            no_sender: false,
-            no_receiver: false,
-        };
+        let mut model = Model::new(room, full, which == 0);
         let (mut send, mut recv): (Option<Sends>, Option<Receives>) = (None, None);
         let mut next = 0;
         for op in ops {
             match op {
                 Op::Send => {
-                    let expected = match &mut send {
-                        Some(running) => {
-                            let value = running.value;
-                            if model.waits_for_the_slot == Some(value) {
-                                let ended = model.no_send().map(Err);
-                                if ended.is_some() || !matches!(model.held, Held::Offer(_)) {
-                                    model.waits_for_the_slot = None;
-                                    model.offer = ended.is_none().then_some(value);
-                                }
-                                ended
-                            } else if model.held == Held::Offer(value) {
-                                None
-                            } else if model.offer == Some(value) {
-                                model.no_send().map(Err).inspect(|_| model.offer = None)
-                            } else {
-                                Some(Ok(()))
-                            }
-                        }
+                    let expected = match &send {
+                        Some(running) => model.send_again(running.value),
                         None => {
                             send = begin_send(&tx, next);
                             if send.is_none() {
                                 continue;
                             }
                             next += 1;
-                            let expected = model.send(next - 1);
-                            if expected.is_none() && model.plain && matches!(model.held, Held::Offer(_)) {
-                                model.waits_for_the_slot = Some(next - 1);
-                            } else if expected.is_none() {
-                                model.offer = Some(next - 1);
-                            }
-                            expected
+                            model.send_first(next - 1)
                         }
                     };
                     let Some(running) = &mut send else { continue };

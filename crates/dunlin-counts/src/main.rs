@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! cargo run --profile measured -p dunlin-counts                 a table of all figures beside their bounds
-//! cargo run --profile measured -p dunlin-counts -- --check      the same; fails if a figure is above its bound (`bash .ci/run counts`)
+//! cargo run --profile measured -p dunlin-counts -- --check      fails above a bound; `bash .ci/run counts`
 //! cargo run --profile measured -p dunlin-counts -- --record     writes the figures into bounds.txt
 //! cargo run --profile measured -p dunlin-counts -- --json       one JSON object for each figure
 //! ```

@@ -1,12 +1,13 @@
 //! Checks the structure of dunlin's own sources.
 //!
-//! For each crate of the workspace: modules that import each other in a cycle, comments wider than 110
-//! columns, and functions longer than 120 lines. `ratchet.toml` says how many of each are left. More fail,
-//! and fewer fail too, until the number is lowered, so that what has been cleaned up stays clean.
+//! In each crate of the workspace no comment is wider than 110 columns, no function is longer than 120 lines
+//! unless `ratchet.toml` names it as a table, and modules do not import each other in a cycle. `ratchet.toml`
+//! says how many modules still do. More fail, and fewer fail too, until the number is lowered, so that what
+//! has been cleaned up stays clean.
 //!
 //! ```text
-//! cargo test -p dunlin-lint             fails where a figure differs from ratchet.toml, as the gate does
-//! cargo run -p dunlin-lint              fails where a figure differs from ratchet.toml
+//! cargo test -p dunlin-lint             fails where something differs from ratchet.toml, as the gate does
+//! cargo run -p dunlin-lint              fails where something differs from ratchet.toml
 //! cargo run -p dunlin-lint -- --show    lists every cycle, comment and function
 //! cargo run -p dunlin-lint -- --record  writes the figures into ratchet.toml
 //! ```
@@ -40,8 +41,7 @@ impl Findings {
     fn figures(&self) -> Figures {
         Figures {
             modules_in_cycles: self.cycles.iter().map(Vec::len).sum(),
-            wide_comments: self.comments.len(),
-            long_functions: self.functions.iter().map(|(name, _)| name.clone()).collect(),
+            tables: self.functions.iter().map(|(name, _)| name.clone()).collect(),
         }
     }
 }
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
         Some("--show") => show(&found),
         Some("--record") => fs::write(ratchet::path(), now.to_text()).expect("ratchet.toml can be written"),
         None => {
-            let differences = ratchet::read().differences(&now);
+            let differences = differences(&found);
             if !differences.is_empty() {
                 eprintln!("{}", differences.join("\n"));
                 eprintln!("To see each place: cargo run -p dunlin-lint -- --show. If it got better: -- --record.");
@@ -83,6 +83,14 @@ fn findings() -> Vec<(String, Findings)> {
 
 fn figures(found: &[(String, Findings)]) -> Ratchet {
     Ratchet::of(found.iter().map(|(name, findings)| (name.clone(), findings.figures())))
+}
+
+/// A line for each fault that `ratchet.toml` does not know.
+fn differences(found: &[(String, Findings)]) -> Vec<String> {
+    let wide = found.iter().flat_map(|(name, findings)| {
+        findings.comments.iter().map(move |comment| format!("{name}/{comment}: a comment over 110 columns"))
+    });
+    wide.chain(ratchet::read().differences(&figures(found))).collect()
 }
 
 fn show(found: &[(String, Findings)]) {
@@ -155,7 +163,7 @@ mod tests {
 
     #[test]
     fn the_sources_are_within_the_ratchet() {
-        let differences = ratchet::read().differences(&figures(&findings()));
+        let differences = differences(&findings());
         assert!(
             differences.is_empty(),
             "{}\nTo see each place: cargo run -p dunlin-lint -- --show",

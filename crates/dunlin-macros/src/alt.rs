@@ -23,7 +23,11 @@
 //!         let chosen = choose(Order::Fair, false, 2, |index, step| match index {
 //!             0 => step(branch0.as_mut(), step).map(Some).map(|value| output0 = value),
 //!             1 => step(branch1.as_mut(), step).map(Some).map(|value| output1 = value),
-//!             _ => { /* a survey */ look(branch0.as_mut(), 0, s); look(branch1.as_mut(), 1, s); Poll::Pending }
+//!             _ => {                              // a survey
+//!                 look(branch0.as_mut(), 0, step);
+//!                 look(branch1.as_mut(), 1, step);
+//!                 Poll::Pending
+//!             }
 //!         }).await;
 //!         chosen
 //!     };                                          // the operations end here

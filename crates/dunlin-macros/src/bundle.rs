@@ -4,7 +4,8 @@
 //! #[derive(Bundle)]                 pub struct TillClient { pay: <ToServer<u64> as Pairing>::Client }
 //! pub struct Till {            =>   pub struct TillServer { pay: <ToServer<u64> as Pairing>::Server }
 //!     pay: ToServer<u64>,           impl Pairing for Till { fn pair(factory) -> (TillClient, TillServer) }
-//! }                                 impl Bundle for Till {}; for each face End, ClientFace or ServerFace, Tethered, serde
+//! }                                 impl Bundle for Till {}
+//!                                   // for each face: End, ClientFace or ServerFace, Tethered, serde
 //! ```
 //!
 //! A field of another type than those of `dunlin_core::bundle` is looked at by the compiler: whether it is a

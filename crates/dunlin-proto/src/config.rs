@@ -32,8 +32,9 @@ pub struct Config {
     pub grace: Duration,
     /// An acknowledgement that could ride on nothing goes alone after so long.
     pub ack_delay: Duration,
-    /// So many bytes that have arrived are acknowledged at once while more of a value is arriving; [four times](Self::QUIET) as many when nothing
-    /// is, since an acknowledgement that waits may ride on an answer. Others should have at least as many as that for `unacked_min`.
+    /// So many bytes that have arrived are acknowledged at once while more of a value is arriving; [four
+    /// times](Self::QUIET) as many when nothing is, since an acknowledgement that waits may ride on an
+    /// answer. Others should have at least as many as that for `unacked_min`.
     pub ack_bytes: usize,
     /// A socket that has not shaken hands after so long is closed.
     pub handshake: Duration,
@@ -41,54 +42,67 @@ pub struct Config {
     pub backoff_min: Duration,
     /// ... up to this.
     pub backoff_max: Duration,
-    /// Values are cut into pieces of so many bytes, so that several channels can share a socket. At most 1 MiB.
+    /// Values are cut into pieces of so many bytes, so that several channels can share a socket. At most 1
+    /// MiB.
     pub chunk: usize,
-    /// While only one channel has values to send, those of up to so many bytes go in one piece, and longer ones in halves of that: larger pieces
-    /// cost less. At most 1 MiB; with less than `chunk`, pieces are as they are for several.
+    /// While only one channel has values to send, those of up to so many bytes go in one piece, and longer
+    /// ones in halves of that: larger pieces cost less. At most 1 MiB; with less than `chunk`, pieces are as
+    /// they are for several.
     pub chunk_alone: usize,
     /// So many bytes may be sent and not yet acknowledged; then a connection sends no more values.
     pub unacked_max: usize,
-    /// So many bytes of values may be here that another node has sent unasked, each with [128 bytes beside](limits::VALUE), and have not been received. What is
-    /// larger, or beyond that, is announced, and sent when there is room. A connection begins with [256 KiB](limits::CREDIT), which it has in any case. Twice `unacked_max`: with less, a long link would wait for credit before its window is full.
+    /// So many bytes of values may be here that another node has sent unasked, each with [128 bytes
+    /// beside](limits::VALUE), and have not been received. What is larger, or beyond that, is announced, and
+    /// sent when there is room. A connection begins with [256 KiB](limits::CREDIT), which it has in any case.
+    /// Twice `unacked_max`: with less, a long link would wait for credit before its window is full.
     pub credit_max: usize,
-    /// So many bytes this node keeps for others in all, beside the 256 KiB of each: at least four times `value_max`.
+    /// So many bytes this node keeps for others in all, beside the 256 KiB of each: at least four times
+    /// `value_max`.
     pub held_max: u64,
-    /// Less than `unacked_max` may be, if the other side is slow to read: what is on its way makes all that is behind it wait. But never less than
-    /// this, if that is not more than `unacked_max`.
+    /// Less than `unacked_max` may be, if the other side is slow to read: what is on its way makes all that
+    /// is behind it wait. But never less than this, if that is not more than `unacked_max`.
     pub unacked_min: usize,
-    /// So long what is on its way may wait to be read, beyond one and a half times the least round trip that was measured of late.
+    /// So long what is on its way may wait to be read, beyond one and a half times the least round trip that
+    /// was measured of late.
     pub queueing: Duration,
-    /// The same for a connection of which nobody but one channel has made use [of late](Self::company), for its large values, if more than `chunk_alone` is
-    /// written at once: nobody waits.
+    /// The same for a connection of which nobody but one channel has made use [of late](Self::company), for
+    /// its large values, if more than `chunk_alone` is written at once: nobody waits.
     pub queueing_alone: Duration,
-    /// So long a connection is taken for one that several use, once something small was said or heard, or of another channel.
+    /// So long a connection is taken for one that several use, once something small was said or heard, or of
+    /// another channel.
     pub company: Duration,
     /// The largest encoded value, in bytes.
     pub value_max: usize,
-    /// So many sockets that were accepted may be without a finished handshake at once. One more, and one of the [source](crate::Source) that has most of them is closed.
+    /// So many sockets that were accepted may be without a finished handshake at once. One more, and one of
+    /// the [source](crate::Source) that has most of them is closed.
     pub strangers_max: usize,
-    /// So many other nodes are remembered; one more that dials is told to come later. [Sources](crate::Source) share these places: see [`has_place`](crate::source::has_place).
+    /// So many other nodes are remembered; one more that dials is told to come later.
+    /// [Sources](crate::Source) share these places: see [`has_place`](crate::source::has_place).
     pub peers_max: usize,
     /// So many channels may be attached by one other node.
     pub attached_max: usize,
-    /// After so long without a socket others are asked to help, if they have not been before: all addresses have failed, or there are none. As long as that
-    /// who was asked for a dial-back has time, and a socket that was lost, to come back before the connection is relayed.
+    /// After so long without a socket others are asked to help, if they have not been before: all addresses
+    /// have failed, or there are none. As long as that who was asked for a dial-back has time, and a socket
+    /// that was lost, to come back before the connection is relayed.
     pub patience: Duration,
     /// So often, or up to twice as often, it is tried to dial the other node of a connection that is relayed.
     pub redial: Duration,
     /// So many others are asked one after the other to help with one connection. 0: nobody is.
     pub helpers_max: usize,
-    /// So many sockets between other nodes are relayed at once. 0: this node does not relay. Sources share them: see [`has_place`](crate::source::has_place).
+    /// So many sockets between other nodes are relayed at once. 0: this node does not relay. Sources share
+    /// them: see [`has_place`](crate::source::has_place).
     pub relays_max: usize,
     /// An address that this node was only told is dialled again after so long at the earliest.
     pub retell: Duration,
     /// Addresses of this host may be dialled even if they were told over a network.
     pub dial_local: bool,
-    /// A relay on this node's own host may let nodes of other hosts come here. A relay that this node reaches over a network may in any case.
+    /// A relay on this node's own host may let nodes of other hosts come here. A relay that this node reaches
+    /// over a network may in any case.
     pub relayed: bool,
-    /// This node has the same id when it is started again. So there may be a later life of it already, while this one was only held up: if another node says that it has met one,
-    /// this one is replaced. It ends all its connections, and makes no more. If every start has an id of its own, there is no later life: then who says so is wrong, and only the
-    /// connection with that one is over.
+    /// This node has the same id when it is started again. So there may be a later life of it already, while
+    /// this one was only held up: if another node says that it has met one, this one is replaced. It ends all
+    /// its connections, and makes no more. If every start has an id of its own, there is no later life: then
+    /// who says so is wrong, and only the connection with that one is over.
     pub keeps_id: bool,
 }
 

@@ -21,8 +21,9 @@ pub struct Life {
 
 /// A node, in one life of the connection with it.
 ///
-/// With that life each side forgets what it had with the other one. A program may hear of what was said in it when it is over, and the next one is up: so it is told who has said it, as this, and hands it back
-/// when it says of an end who gave it, or who took it.
+/// With that life each side forgets what it had with the other one. A program may hear of what was said in it
+/// when it is over, and the next one is up: so it is told who has said it, as this, and hands it back when it
+/// says of an end who gave it, or who took it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contact {
     /// Which node.
@@ -49,17 +50,20 @@ impl ConnectionId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelId(pub u128);
 
-/// What is being sent on a channel: a number of the sending half's choosing, not used twice on a channel by one node.
+/// What is being sent on a channel: a number of the sending half's choosing, not used twice on a channel by
+/// one node.
 pub type Ticket = u64;
 
 /// Which attempt to reserve an offer.
 pub type Request = u64;
 
-/// A choice with sends: totally ordered over all nodes, the same at every poll (section 2 of `docs/choice.md`).
+/// A choice with sends: totally ordered over all nodes, the same at every poll (section 2 of
+/// `docs/choice.md`).
 pub type ChoiceId = u128;
 
-/// A socket, or whatever else carries bytes in order. Numbered by the driver, never twice, from 0 to 2^63 - 1. (The machine gives higher numbers to sockets
-/// that are relayed, of which the driver does not hear.)
+/// A socket, or whatever else carries bytes in order. Numbered by the driver, never twice, from 0 to
+/// 2^63 - 1. (The machine gives higher numbers to sockets that are relayed, of which the driver does not
+/// hear.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SocketId(pub u64);
 

@@ -1,10 +1,11 @@
 //! How a node proves its id: keys and signatures are the driver's, since this crate has no cryptography.
 //!
-//! A node's id is a hash of its public key, and both sides of a handshake sign it: the dialled node in `Welcome`, the dialler in its
-//! first frame behind that. What they sign are the two messages whole, so nothing in them can be changed, or shown to a third
-//! node: `Hello` names the node that it is for, and each message has a nonce that its sender has drawn for this handshake.
-//! The dialler signs its `Hello`, too: that may be an old one, said again by somebody else, so it proves nothing that the dialled
-//! node would change anything for; but strangers cannot make up what a node's own dials would have to give way to.
+//! A node's id is a hash of its public key, and both sides of a handshake sign it: the dialled node in
+//! `Welcome`, the dialler in its first frame behind that. What they sign are the two messages whole, so
+//! nothing in them can be changed, or shown to a third node: `Hello` names the node that it is for, and each
+//! message has a nonce that its sender has drawn for this handshake. The dialler signs its `Hello`, too: that
+//! may be an old one, said again by somebody else, so it proves nothing that the dialled node would change
+//! anything for; but strangers cannot make up what a node's own dials would have to give way to.
 //! `docs/wire.md` says it byte by byte.
 
 use std::fmt;
@@ -22,16 +23,20 @@ pub trait Identity: fmt::Debug + Send + Sync {
     /// This node's public key: at most [`limits::KEY`](crate::wire::limits::KEY) bytes.
     fn key(&self) -> Bytes;
 
-    /// The id of the node that has this public key: a hash of it, for which no other key can be found. `None`: it is no key.
+    /// The id of the node that has this public key: a hash of it, for which no other key can be found.
+    /// `None`: it is no key.
     fn id_of(&self, key: &[u8]) -> Option<NodeId>;
 
-    /// 128 fresh random bits. `count` is how many were asked for before, for a stand-in that has to do without randomness.
+    /// 128 fresh random bits. `count` is how many were asked for before, for a stand-in that has to do
+    /// without randomness.
     fn nonce(&self, count: u64) -> u128;
 
-    /// This node's signature of these bytes: at most [`limits::SIGNATURE`](crate::wire::limits::SIGNATURE) bytes.
+    /// This node's signature of these bytes: at most [`limits::SIGNATURE`](crate::wire::limits::SIGNATURE)
+    /// bytes.
     fn sign(&self, bytes: &[u8]) -> Bytes;
 
-    /// Whether the node with this public key has signed these bytes. Key and signature come from the network, and may be anything.
+    /// Whether the node with this public key has signed these bytes. Key and signature come from the network,
+    /// and may be anything.
     fn check(&self, key: &[u8], bytes: &[u8], signature: &[u8]) -> bool;
 }
 
@@ -51,8 +56,8 @@ enum Role {
 /// Every signature begins with this, so that one of a handshake is none of anything else that a key may sign.
 const CONTEXT: &[u8; 20] = b"dunlin handshake v1\n";
 
-/// What is signed in this role: `hello` as it came, and `answer` as it would be with an empty signature, both whole. In
-/// `Hello` only that, as it would be with an empty signature.
+/// What is signed in this role: `hello` as it came, and `answer` as it would be with an empty signature, both
+/// whole. In `Hello` only that, as it would be with an empty signature.
 fn transcript(role: Role, hello: &[u8], answer: Option<&Answer>) -> Bytes {
     let answer = answer.map_or_else(Bytes::new, Answer::unsigned);
     let mut bytes = BytesMut::with_capacity(CONTEXT.len() + 1 + hello.len() + answer.len());
@@ -78,7 +83,8 @@ fn role(answer: &Answer) -> Option<(Role, &Proof)> {
     }
 }
 
-/// The same `Hello`, signed by the node that says it; if it only wants to know who is there, without a signature.
+/// The same `Hello`, signed by the node that says it; if it only wants to know who is there, without a
+/// signature.
 pub fn sign_hello(identity: &dyn Identity, mut hello: Hello) -> Hello {
     hello.signature = Bytes::new();
     if hello.wanted != NodeId(0) {
@@ -94,7 +100,8 @@ pub(crate) fn is_signed(identity: &dyn Identity, hello: &Hello) -> bool {
     hello.wanted == NodeId(0) || identity.check(&hello.key, &signed, &hello.signature)
 }
 
-/// The same answer to this `Hello`, proved by a node: with its key, and its signature. [`Answer::Refused`] has no proof.
+/// The same answer to this `Hello`, proved by a node: with its key, and its signature. [`Answer::Refused`]
+/// has no proof.
 pub fn prove(identity: &dyn Identity, hello: &[u8], mut answer: Answer) -> Answer {
     let fill = |answer: &mut Answer, of: Proof| match answer {
         Answer::Welcome(Welcome { proof, .. }) | Answer::Over(_, proof) => *proof = of,
@@ -136,8 +143,9 @@ mod stand_in {
 
     /// An identity for tests and simulations: cheap, without randomness, for any id.
     ///
-    /// The public key is the id. What a signature needs beside it is known to this type only: code that has no `StandIn` of a node
-    /// cannot sign for that node. It keeps nobody else out, so it is never for a network.
+    /// The public key is the id. What a signature needs beside it is known to this type only: code that has
+    /// no `StandIn` of a node cannot sign for that node. It keeps nobody else out, so it is never for a
+    /// network.
     #[derive(Clone, Copy, Debug)]
     pub struct StandIn(NodeId);
 

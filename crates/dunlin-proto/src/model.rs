@@ -1,7 +1,8 @@
 //! A machine without sockets: what exhaustive searches (`dunlin-models`) drive.
 //!
-//! A connection is up from the start and each frame goes from one machine to the other as a whole; so a search sees the channels' own
-//! states and no handshakes. Sockets may be lost, and come back. How connections behave else is the simulator's.
+//! A connection is up from the start and each frame goes from one machine to the other as a whole; so a
+//! search sees the channels' own states and no handshakes. Sockets may be lost, and come back. How
+//! connections behave else is the simulator's.
 
 use bytes::Bytes;
 
@@ -30,7 +31,8 @@ impl Machine {
         self.endpoint.connection(node).outbox.next_for_model(&config)
     }
 
-    /// The next frame for this node, written on a socket: it is kept until it is known to have been seen, and comes first if that socket is [lost](Self::model_resume).
+    /// The next frame for this node, written on a socket: it is kept until it is known to have been seen, and
+    /// comes first if that socket is [lost](Self::model_resume).
     pub fn model_write(&mut self, node: NodeId) -> Option<Frame> {
         let config = self.endpoint.config.clone();
         let mut out = Vec::new();
@@ -48,7 +50,8 @@ impl Machine {
         self.endpoint.connections.get(node).map_or(0, |connection| connection.inbox.seen)
     }
 
-    /// The socket to this node was lost with what was on it, and the next one carries the connection on: that node has seen so many frames. `false`: that cannot be.
+    /// The socket to this node was lost with what was on it, and the next one carries the connection on: that
+    /// node has seen so many frames. `false`: that cannot be.
     #[must_use = "`false`: the connection is over"]
     pub fn model_resume(&mut self, node: NodeId, seen: u64) -> bool {
         self.endpoint.connection(node).outbox.resume(seen)

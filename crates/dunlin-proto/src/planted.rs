@@ -131,11 +131,13 @@ mod chosen {
         TakersLifeIgnored = "takers-life-ignored",
         /// A home answers offers behind the word that its receiver is elsewhere.
         AnswersLate = "answers-late",
-        /// What was sent on a credit to a channel that has ended meanwhile is dropped without a word, and the ends in it.
+        /// What was sent on a credit to a channel that has ended meanwhile is dropped without a word, and the
+        /// ends in it.
         LateValueUntold = "late-value-untold",
         /// A sender that comes back to a node where its channel is over is taken for what it was.
         OverReturned = "over-returned",
-        /// That an end is gone which went in an earlier message is taken for a word of the one that it is in now.
+        /// That an end is gone which went in an earlier message is taken for a word of the one that it is in
+        /// now.
         LapseOfAnother = "lapse-of-another",
         /// A receiver that has come home unused leaves under the same claim again.
         ClaimKept = "claim-kept",

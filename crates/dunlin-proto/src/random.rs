@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::id::ConnectionId;
 
-/// SplitMix64 (Steele, Lea and Flood 2014). Not for secrets: it spreads out attempts to dial, and tells connections apart.
+/// SplitMix64 (Steele, Lea and Flood 2014). Not for secrets: it spreads out attempts to dial, and tells
+/// connections apart.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 

@@ -1,4 +1,5 @@
-//! How two nodes that cannot dial each other find a way: a third one, that has connections to both, asks for a dial-back, or else relays.
+//! How two nodes that cannot dial each other find a way: a third one, that has connections to both, asks for
+//! a dial-back, or else relays.
 //!
 //! D needs a connection to H. If nobody answers at H's addresses, D asks a helper: whoever has told it of H,
 //! or else anybody to whom it has a connection. The helper asks H to dial D (`AskDial`, `DialBack`). If that
@@ -22,7 +23,8 @@ use crate::wire::{Frame, NoDial, NoRelay, Relay};
 /// forgotten.
 const INTRODUCERS: usize = 4;
 
-/// When everybody has been asked in vain, they are asked again after so many times [`Config::patience`](crate::Config::patience).
+/// When everybody has been asked in vain, they are asked again after so many times
+/// [`Config::patience`](crate::Config::patience).
 const REST: u32 = 4;
 
 /// So many of the other nodes are looked at in one search for helpers.
@@ -37,7 +39,8 @@ const DIAL_BACKS: usize = 64;
 /// ... and so many for one that asks: the addresses are its word, each of them one more dial.
 const DIAL_BACKS_EACH: Rate = Rate { at_once: 64, each: Duration::from_millis(62) };
 
-/// So many dial-backs are remembered. Who asks for more is not told, and asks the next after its own patience.
+/// So many dial-backs are remembered. Who asks for more is not told, and asks the next after its own
+/// patience.
 const UNDIALLED_MAX: usize = 1024;
 
 /// Those who have told of a node, the latest of each source before others of it.
@@ -69,7 +72,8 @@ impl Endpoint {
         }
     }
 
-    /// Whether there is a connection to this node over a socket of its own, and it is to stay: only that can help others.
+    /// Whether there is a connection to this node over a socket of its own, and it is to stay: only that can
+    /// help others.
     pub(crate) fn is_direct(&self, node: NodeId) -> bool {
         self.connections
             .get(node)
@@ -220,8 +224,8 @@ impl Endpoint {
         self.say(now, from, Frame::Relay(Relay::NotDialled(node, why)));
     }
 
-    /// Where the node that asks can be dialled: at its ports, but of the host that its socket is seen to come from. It
-    /// could name any other.
+    /// Where the node that asks can be dialled: at its ports, but of the host that its socket is seen to come
+    /// from. It could name any other.
     fn as_seen(&self, from: NodeId, addresses: Vec<String>) -> Vec<String> {
         let socket = self.connections.get(from).and_then(Connection::socket);
         let Some((socket, host)) = socket
@@ -288,8 +292,8 @@ impl Endpoint {
         self.dial_if_due(now, node);
     }
 
-    /// How many nodes are dialled that are only others' concern. A peer may ask as fast as it can, so it looks at no
-    /// more than the limit of them.
+    /// How many nodes are dialled that are only others' concern. A peer may ask as fast as it can, so it
+    /// looks at no more than the limit of them.
     fn dial_backs(&mut self) -> usize {
         let connections = &self.connections;
         self.dialled_back
@@ -316,8 +320,8 @@ impl Endpoint {
         }
     }
 
-    /// Tells the nodes that have asked for a dial-back that there was none. Always so long after they have asked, whatever the reason is:
-    /// else they could learn what listens at other hosts.
+    /// Tells the nodes that have asked for a dial-back that there was none. Always so long after they have
+    /// asked, whatever the reason is: else they could learn what listens at other hosts.
     pub(crate) fn report(&mut self, now: Time) {
         while let Some(Undialled { to, node, socket, .. }) = self.undialled.front().copied().filter(|it| it.at <= now) {
             self.undialled.pop_front();
@@ -344,7 +348,8 @@ impl Endpoint {
 }
 
 impl Machine {
-    /// Ends the handshake of a relayed socket. If nothing better comes of that, the same node is asked again. `false`: there is none.
+    /// Ends the handshake of a relayed socket. If nothing better comes of that, the same node is asked again.
+    /// `false`: there is none.
     pub(crate) fn stop_relaying(&mut self, now: Time, node: NodeId) -> bool {
         if !self.endpoint.is_being_relayed(node) {
             return false;

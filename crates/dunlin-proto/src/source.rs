@@ -27,7 +27,8 @@ pub enum Source {
     /// All nodes of that source which relay: ids of nodes cost nothing, so none of them is a source of its
     /// own.
     Relay(RelaySource),
-    /// The socket alone: it comes through something that is known to stand for many hosts, a load balancer or a router.
+    /// The socket alone: it comes through something that is known to stand for many hosts, a load balancer or
+    /// a router.
     Socket(SocketId),
 }
 
@@ -83,8 +84,9 @@ impl Source {
     }
 }
 
-/// Whether a table of registrations, of which `taken` of `max` places are taken, has one for a source that has `held` of them: three quarters of the table are anybody's, the
-/// last quarter is for sources with less than a 64th of it ([`share`]).
+/// Whether a table of registrations, of which `taken` of `max` places are taken, has one for a source that
+/// has `held` of them: three quarters of the table are anybody's, the last quarter is for sources with less
+/// than a 64th of it ([`share`]).
 ///
 /// # Examples
 /// ```

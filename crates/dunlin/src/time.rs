@@ -134,7 +134,9 @@ pub trait CompleteWithin: Sized {
     /// let (mut clock, joiner) = broadcast();
     /// let (mut quick, _slow) = (joiner.join(), joiner.join());
     /// let (sent, got) = par!(clock.send("tick").complete_within(Duration::from_millis(5)), quick.recv());
-    /// let Err(CompleteError::Incomplete { received, withdrawn, unknown, .. }) = sent else { unreachable!() };
+    /// let Err(CompleteError::Incomplete { received, withdrawn, unknown, .. }) = sent else {
+    ///     unreachable!()
+    /// };
     /// assert_eq!((got, received, withdrawn, unknown), (Ok("tick"), 1, 1, 0));
     /// # });
     /// ```

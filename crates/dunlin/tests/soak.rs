@@ -11,7 +11,8 @@
 //! - the bank, which also serves the names, holds as much memory at the end as after a sixth of the time.
 //!
 //! ```sh
-//! DUNLIN_SOAK=600 cargo test --release -p dunlin --test soak -- --nocapture    # ten minutes; DUNLIN_SEED has other faults
+//! DUNLIN_SOAK=600 cargo test --release -p dunlin --test soak -- --nocapture
+//! # Ten minutes; DUNLIN_SEED has other faults.
 //! ```
 #![cfg(all(feature = "net", target_os = "linux"))]
 

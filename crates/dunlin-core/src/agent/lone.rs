@@ -61,8 +61,9 @@ impl Lone {
         }
     }
 
-    /// Beside the end itself, whose holder lends it and does nothing with it meanwhile: so nobody has to be held back. `lent` is dropped with the agent, behind it; or when
-    /// nothing can be done by the agent any more.
+    /// Beside the end itself, whose holder lends it and does nothing with it meanwhile: so nobody has to be
+    /// held back. `lent` is dropped with the agent, behind it; or when nothing can be done by the agent any
+    /// more.
     #[cfg(feature = "serde")]
     pub(crate) fn beside<T: Send + 'static>(chan: &Arc<Chan<T>>, lent: Arc<dyn Any + Send + Sync>) -> Self {
         let record = Recorded::handle(chan.record.id(), chan.record.made());
@@ -119,8 +120,9 @@ impl Drop for Lone {
     }
 }
 
-/// Stands in for one handle of a shared receiver, where the channel's queue is. To the half elsewhere it is a sender that always has
-/// offers of a choice: a receive there reserves one, which is its demand, and gets what the channel has next. See [`Outlet`](super::Outlet) for what the calls mean.
+/// Stands in for one handle of a shared receiver, where the channel's queue is. To the half elsewhere it is a
+/// sender that always has offers of a choice: a receive there reserves one, which is its demand, and gets
+/// what the channel has next. See [`Outlet`](super::Outlet) for what the calls mean.
 ///
 /// Dropped, that handle is gone, and the others go on.
 pub struct LoneOutlet<T: Send + 'static> {
@@ -258,7 +260,8 @@ impl<T: Send + 'static> LoneOutlet<T> {
         self.back(number, Some(value.into()), false, None);
     }
 
-    /// The receive has failed. If that is because of the half there, others may have the value; if because of the value, its send has failed.
+    /// The receive has failed. If that is because of the half there, others may have the value; if because of
+    /// the value, its send has failed.
     pub fn failed(&self, number: u64, value: Option<Given<T>>, why: Why) {
         let of_value = matches!(why, Why::Unsendable(_) | Why::TooLarge { .. } | Why::OwnChannel);
         self.back(number, value, true, of_value.then_some(why));
@@ -285,13 +288,15 @@ impl<T: Send + 'static> LoneOutlet<T> {
     /// Nothing: the receiver itself is at this half, and has handles here.
     pub(super) fn lose(&self) {}
 
-    /// The channel was retired there, by who had claimed the end: it is for all. Nothing more can be offered to that half.
+    /// The channel was retired there, by who had claimed the end: it is for all. Nothing more can be offered
+    /// to that half.
     pub fn retire(&self) {
         self.chan.retire();
         self.gone();
     }
 
-    /// The handles there are gone; the others go on. When what was given has been settled, [`Event::Gone`] answers.
+    /// The handles there are gone; the others go on. When what was given has been settled, [`Event::Gone`]
+    /// answers.
     pub fn gone(&self) {
         *self.leaving.lock() = true;
         self.chan.with_queue(|queue, _, after| queue.wake_demands(&mut after.wakes));

@@ -264,7 +264,8 @@ impl Parties {
         }
     }
 
-    /// Who keeps the barrier is lost: nobody will hear anything of it any more. A choice that is reserved cannot go on as if nothing had been: it ends, and says so.
+    /// Who keeps the barrier is lost: nobody will hear anything of it any more. A choice that is reserved
+    /// cannot go on as if nothing had been: it ends, and says so.
     pub(super) fn lose(&self) {
         let mut after = After::<()>::new();
         let mut g = self.state.lock();

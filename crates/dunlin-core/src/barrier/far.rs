@@ -1,9 +1,11 @@
 //! An enrolment that goes to another node.
 //!
-//! The barrier stays where it was made: that node *keeps* it. What goes becomes, there, a group with one party, and here a party that stands for the group
-//! ([`group`](super::group)). Enrolling at the group's node makes the group larger, and nobody has to be asked. When the last of it resigns, its channels end; so they do when a node
-//! is lost. One that is sent on from there is a group of that group: what it says goes through the node in between. One that comes home, to the node that keeps the
-//! barrier, is a party there again: the carrier knows the barrier by its number.
+//! The barrier stays where it was made: that node *keeps* it. What goes becomes, there, a group with one
+//! party, and here a party that stands for the group ([`group`](super::group)). Enrolling at the group's node
+//! makes the group larger, and nobody has to be asked. When the last of it resigns, its channels end; so they
+//! do when a node is lost. One that is sent on from there is a group of that group: what it says goes through
+//! the node in between. One that comes home, to the node that keeps the barrier, is a party there again: the
+//! carrier knows the barrier by its number.
 
 use std::future::{Future, poll_fn};
 use std::panic::Location;
@@ -76,7 +78,8 @@ impl AnyShared for Parties {
         self.state.lock().uplink.is_none()
     }
 
-    /// One more enrolment. Until what it was elsewhere has resigned both are needed, and that one is in a message: so no phase goes by in which it would be missed.
+    /// One more enrolment. Until what it was elsewhere has resigned both are needed, and that one is in a
+    /// message: so no phase goes by in which it would be missed.
     fn handle(self: Arc<Self>, token: u64) -> CarriedEnd {
         CarriedEnd::new(token, Barrier::new(&self))
     }

@@ -1,7 +1,7 @@
 //! Parties at another node, which count as one where the barrier is kept.
 //!
-//! There a [`Group`] stands for them; at their own node an [`Uplink`] stands for who keeps the barrier. What they say to each other, over two channels that keep the
-//! order:
+//! There a [`Group`] stands for them; at their own node an [`Uplink`] stands for who keeps the barrier. What
+//! they say to each other, over two channels that keep the order:
 //!
 //! | group | keeper |
 //! |---|---|
@@ -10,8 +10,9 @@
 //! | [`Held`](Up::Held): they are reserved | [`Reserve`](Down::Reserve): so many of the choices |
 //! | [`Revoke`](Up::Revoke): one wants another branch | [`Abort`](Down::Abort): they are not needed now |
 //!
-//! Each `There` has a number and gets one answer, `Done` or `Left`, which names it. Between `Not` and the answer nobody comes to the barrier at the group's node: so
-//! it is always known whom the answer is about, and phases do not mix.
+//! Each `There` has a number and gets one answer, `Done` or `Left`, which names it. Between `Not` and the
+//! answer nobody comes to the barrier at the group's node: so it is always known whom the answer is about,
+//! and phases do not mix.
 //!
 //! A group of a group is the same thing again.
 
@@ -27,7 +28,8 @@ use crate::channel::after::After;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub(super) enum Up {
-    /// All its parties are there; some with choices, of these numbers, in ascending order (high and low half).
+    /// All its parties are there; some with choices, of these numbers, in ascending order (high and low
+    /// half).
     There { round: u64, choices: Vec<(u64, u64)> },
     /// One of them is not any more.
     Not { round: u64 },
@@ -57,7 +59,8 @@ pub(super) struct Group {
     pub(super) round: u64,
     /// It is there, with these choices.
     pub(super) there: Option<Vec<u128>>,
-    /// It is not any more; but it is itself to be asked of who keeps the barrier whether the phase was complete before.
+    /// It is not any more; but it is itself to be asked of who keeps the barrier whether the phase was
+    /// complete before.
     pub(super) left: bool,
     /// It came while that was asked.
     pub(super) next: Option<(u64, Vec<u128>)>,

@@ -33,11 +33,12 @@ use crate::waits::Recorded;
 
 /// One enrolment on a barrier: a party that every phase needs.
 ///
-/// A party is enrolled for as long as it holds this, and resigns by dropping it, also by a panic or when its process is ended. A phase is
-/// complete when every enrolled party is [there](Self::sync); then all of them go on.
+/// A party is enrolled for as long as it holds this, and resigns by dropping it, also by a panic or when its
+/// process is ended. A phase is complete when every enrolled party is [there](Self::sync); then all of them
+/// go on.
 ///
-/// Made by [`barrier`], and by [`enrol`](Self::enrol) on any other enrolment. It is an owned value like an end of a channel: to enrol
-/// a process, give it one.
+/// Made by [`barrier`], and by [`enrol`](Self::enrol) on any other enrolment. It is an owned value like an
+/// end of a channel: to enrol a process, give it one.
 ///
 /// # Examples
 /// ```
@@ -59,20 +60,23 @@ use crate::waits::Recorded;
 /// ```
 ///
 /// # Over nodes
-/// An enrolment is portable (feature `serde`): sent in a message to another node, it is there from then on, and is what it was here. The barrier
-/// stays at the node where it was made, which keeps it.
-/// - A phase takes place for all parties at all nodes, or for none, whether they wait or choose. It costs one round trip to the keeper's node; with choices at other
-///   nodes these are reserved first, which costs one more for each of these nodes, one after the other.
-/// - It is never known at once that all are there, so a choice takes another branch that is ready, or its `skip`, rather than wait for this one.
-/// - Enrolling from an enrolment that is there asks nobody. Those who came from it are one group: [`parties`](Self::parties) counts the group, and
-///   [`phases`](Self::phases) from when it came.
-/// - Sent on to a third node, it goes through the node in between, and is lost with it. Sent to the node that keeps the barrier it is one of those there again.
-/// - All who are enrolled at a node that is lost have resigned. Where the keeper's node is lost a sync fails with [`SyncError::NodeLost`]: it is not known whether
-///   the phase took place.
+/// An enrolment is portable (feature `serde`): sent in a message to another node, it is there from then on,
+/// and is what it was here. The barrier stays at the node where it was made, which keeps it.
+/// - A phase takes place for all parties at all nodes, or for none, whether they wait or choose. It costs one
+///   round trip to the keeper's node; with choices at other nodes these are reserved first, which costs one
+///   more for each of these nodes, one after the other.
+/// - It is never known at once that all are there, so a choice takes another branch that is ready, or its
+///   `skip`, rather than wait for this one.
+/// - Enrolling from an enrolment that is there asks nobody. Those who came from it are one group:
+///   [`parties`](Self::parties) counts the group, and [`phases`](Self::phases) from when it came.
+/// - Sent on to a third node, it goes through the node in between, and is lost with it. Sent to the node that
+///   keeps the barrier it is one of those there again.
+/// - All who are enrolled at a node that is lost have resigned. Where the keeper's node is lost a sync fails
+///   with [`SyncError::NodeLost`]: it is not known whether the phase took place.
 ///
 /// # Source
-/// Barriers of occam-pi (Welch and Barnes, 2005); as a branch of a choice: `AltingBarrier` of JCSP (Welch, Brown, Moores,
-/// Chalmers and Sputh, 2007).
+/// Barriers of occam-pi (Welch and Barnes, 2005); as a branch of a choice: `AltingBarrier` of JCSP (Welch,
+/// Brown, Moores, Chalmers and Sputh, 2007).
 pub struct Barrier {
     place: Place,
     // Given back before the barrier's own, to which it refers.
@@ -104,7 +108,8 @@ impl Barrier {
 
     /// Enrols one more party: whoever holds what this returns.
     ///
-    /// It is enrolled at once, also where another node keeps the barrier. A phase that others wait for already needs it too.
+    /// It is enrolled at once, also where another node keeps the barrier. A phase that others wait for
+    /// already needs it too.
     ///
     /// # Examples
     /// ```
@@ -124,21 +129,24 @@ impl Barrier {
 
     /// Waits until all enrolled parties are there; then all of them go on, and the next phase begins.
     ///
-    /// As a branch of a choice it is an offer, like that of a send: the phase takes place with all enrolled parties, or with none. A choice that takes
-    /// another branch was not there. Those who wait outside of a choice are there for as long as they wait.
+    /// As a branch of a choice it is an offer, like that of a send: the phase takes place with all enrolled
+    /// parties, or with none. A choice that takes another branch was not there. Those who wait outside of a
+    /// choice are there for as long as they wait.
     ///
-    /// A choice takes one branch. If two enrolments on the same barrier are in one choice, neither of these branches can happen while both
-    /// are there: the choice takes another branch, or waits for ever.
+    /// A choice takes one branch. If two enrolments on the same barrier are in one choice, neither of these
+    /// branches can happen while both are there: the choice takes another branch, or waits for ever.
     ///
     /// # Errors
     /// [`SyncError::TimedOut`] with a deadline: then the phase has not taken place, and this party is not there any more. Of a barrier that another node keeps,
-    /// that node is asked first, so the answer may come a round trip after the deadline, and may be `Ok`. [`SyncError::NodeLost`] only of such a barrier: that node
-    /// is lost, and nobody knows whether the phase took place.
+    /// that node is asked first, so the answer may come a round trip after the deadline, and may be `Ok`.
+    /// [`SyncError::NodeLost`] only of such a barrier: that node is lost, and nobody knows whether the phase
+    /// took place.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, the party is not there any more; it is still enrolled, so the others wait for it. If the phase
-    /// was completed before the drop, the others have gone on with this party: [`phases`](Self::phases) tells. Of a barrier that another node keeps it may tell
-    /// a round trip later, when that node has been asked; the next `sync` waits for that, and is for the phase after it.
+    /// Dropped before it is ready, the party is not there any more; it is still enrolled, so the others wait
+    /// for it. If the phase was completed before the drop, the others have gone on with this party:
+    /// [`phases`](Self::phases) tells. Of a barrier that another node keeps it may tell a round trip later,
+    /// when that node has been asked; the next `sync` waits for that, and is for the phase after it.
     ///
     /// # Examples
     /// ```
@@ -162,15 +170,17 @@ impl Barrier {
         Syncing { barrier: self, stage: Stage::New }
     }
 
-    /// How many parties are enrolled. Of a barrier that another node keeps: how many of the [group](Self#over-nodes) that is here.
+    /// How many parties are enrolled. Of a barrier that another node keeps: how many of the
+    /// [group](Self#over-nodes) that is here.
     pub fn parties(&self) -> usize {
         self.parties.count().enrolled
     }
 
     /// How many phases of this barrier are complete.
     ///
-    /// While this party is enrolled and not [there](Self::sync) the number does not change. Of a barrier that another node keeps: how many since the first of its
-    /// [group](Self#over-nodes) came here; after a [`sync`](Self::sync) that was dropped it may still count that phase.
+    /// While this party is enrolled and not [there](Self::sync) the number does not change. Of a barrier that
+    /// another node keeps: how many since the first of its [group](Self#over-nodes) came here; after a
+    /// [`sync`](Self::sync) that was dropped it may still count that phase.
     pub fn phases(&self) -> u64 {
         self.parties.count().phases
     }

@@ -1,11 +1,12 @@
 //! Who is enrolled on a barrier, and who is there.
 //!
-//! Everything happens under one lock. Whatever may complete the phase tries to: an arrival, a resignation, and a choice that was
-//! not open when all were there and is again. If all choices are here, an attempt takes all or none ([`Decision::settle_all`]) and keeps nothing, so
-//! nobody waits for an attempt, and none can stand in another's way. If choices are elsewhere, they are [reserved](super::reserving) first.
+//! Everything happens under one lock. Whatever may complete the phase tries to: an arrival, a resignation,
+//! and a choice that was not open when all were there and is again. If all choices are here, an attempt takes
+//! all or none ([`Decision::settle_all`]) and keeps nothing, so nobody waits for an attempt, and none can
+//! stand in another's way. If choices are elsewhere, they are [reserved](super::reserving) first.
 //!
-//! A party may stand for a whole [group](super::group) at another node. Parties of a group complete nothing themselves: when all of them are there, the
-//! group is, and who keeps the barrier says when they go on.
+//! A party may stand for a whole [group](super::group) at another node. Parties of a group complete nothing
+//! themselves: when all of them are there, the group is, and who keeps the barrier says when they go on.
 
 use std::panic::Location;
 use std::sync::Arc;
@@ -188,8 +189,8 @@ impl Parties {
         publish(&mut g);
     }
 
-    /// Comes to the barrier, or looks how it stands. Ready: all took the phase. `since`: how many phases the party had taken when it came, if it came with the same
-    /// operation.
+    /// Comes to the barrier, or looks how it stands. Ready: all took the phase. `since`: how many phases the
+    /// party had taken when it came, if it came with the same operation.
     pub(super) fn poll(
         self: &Arc<Self>,
         place: Place,
@@ -213,7 +214,8 @@ impl Parties {
             publish(&mut g);
             return Poll::Pending;
         }
-        // One that is there already may have come by an operation that was forgotten, or as a branch of an earlier choice.
+        // One that is there already may have come by an operation that was forgotten, or as a branch of an
+        // earlier choice.
         let before = g.party(place).arrival.take();
         let same = before.as_ref().is_some_and(|arrival| arrival.is_of(offering));
         g.there += usize::from(before.is_none());
@@ -246,8 +248,8 @@ impl Parties {
         if complete { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
-    /// Who keeps the barrier has been told that this group is there. `true`: so is this party, in the way it comes now, or it may come now; else it waits
-    /// until it is known what became of the way it came before.
+    /// Who keeps the barrier has been told that this group is there. `true`: so is this party, in the way it
+    /// comes now, or it may come now; else it waits until it is known what became of the way it came before.
     fn stays(
         self: &Arc<Self>,
         g: &mut Guard<'_, State>,
@@ -320,7 +322,8 @@ impl Parties {
         })
     }
 
-    /// Somebody has come, left, enrolled or resigned: an attempt that was under way is off, and the phase may be complete now.
+    /// Somebody has come, left, enrolled or resigned: an attempt that was under way is off, and the phase may
+    /// be complete now.
     pub(super) fn changed(self: &Arc<Self>, g: &mut Guard<'_, State>, own: Branching<'_>, after: &mut After<()>) {
         match g.uplink.as_ref().map(|uplink| uplink.standing) {
             None => {
@@ -380,7 +383,8 @@ impl Parties {
         g.phases += 1;
     }
 
-    /// Whether the phase would be complete if this party came, or looked again. May be wrong in either direction for a moment.
+    /// Whether the phase would be complete if this party came, or looked again. May be wrong in either
+    /// direction for a moment.
     pub(super) fn seems_ready(&self, there: bool) -> bool {
         let ready = if there { ALL_THERE } else { ONE_MISSING };
         self.state.tag().is_none_or(|tag| tag & ready != 0)

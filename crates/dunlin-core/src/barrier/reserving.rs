@@ -1,11 +1,14 @@
-//! A phase whose choices are not all here: they are reserved, in ascending order of their numbers, and when all are, all take it.
+//! A phase whose choices are not all here: they are reserved, in ascending order of their numbers, and when
+//! all are, all take it.
 //!
-//! Whoever keeps the barrier makes the attempt. A group has one too, of its own choices: it reserves as many as it is asked to, and says so. Both give back
-//! what they hold if anybody leaves, or a choice wants another branch; so an attempt never comes in the way of a choice that could go on. Because the order is
-//! the same everywhere, two attempts, or an attempt and a receiver that has reserved an offer, do not wait for each other in a circle.
+//! Whoever keeps the barrier makes the attempt. A group has one too, of its own choices: it reserves as many
+//! as it is asked to, and says so. Both give back what they hold if anybody leaves, or a choice wants another
+//! branch; so an attempt never comes in the way of a choice that could go on. Because the order is the same
+//! everywhere, two attempts, or an attempt and a receiver that has reserved an offer, do not wait for each
+//! other in a circle.
 //!
-//! An attempt that takes long gives back what it holds, rests, and begins anew with more patience: while a connection is silent, those who want the
-//! choices that it holds have their turn.
+//! An attempt that takes long gives back what it holds, rests, and begins anew with more patience: while a
+//! connection is silent, those who want the choices that it holds have their turn.
 
 use std::sync::{Arc, Weak};
 
@@ -22,7 +25,8 @@ const ATTEMPT_TICKS_MIN: u32 = 5 * PATIENCE_TICKS;
 const ATTEMPT_TICKS_MAX: u32 = 10_000;
 
 impl State {
-    /// An attempt with all choices that are there. `None`: it is hopeless, because one has taken another branch already, or would have to take two.
+    /// An attempt with all choices that are there. `None`: it is hopeless, because one has taken another
+    /// branch already, or would have to take two.
     pub(super) fn new_attempt(&mut self) -> Option<Attempt> {
         let mut entries = Vec::new();
         for (place, party) in self.places.iter().enumerate() {
@@ -107,7 +111,8 @@ impl Parties {
         }
     }
 
-    /// Nothing is reserved any more. Who keeps the barrier gives the attempt up; a group waits until it is asked again.
+    /// Nothing is reserved any more. Who keeps the barrier gives the attempt up; a group waits until it is
+    /// asked again.
     pub(super) fn give_back(&self, g: &mut Guard<'_, State>, after: &mut After<()>) {
         let State { attempt: Some(attempt), places, .. } = &mut **g else { return };
         for (decision, _) in attempt.entries[..attempt.held].iter().filter_map(|entry| entry.choice.as_ref()) {
@@ -141,7 +146,8 @@ impl Parties {
         self.advance(g, after);
     }
 
-    /// One of the choices that are reserved wants another branch. `number`: of the attempt for which it was reserved in a group.
+    /// One of the choices that are reserved wants another branch. `number`: of the attempt for which it was
+    /// reserved in a group.
     pub(super) fn ask_back(self: &Arc<Self>, g: &mut Guard<'_, State>, number: Option<u64>, after: &mut After<()>) {
         let Some(attempt) = &g.attempt else { return };
         if number.is_some_and(|number| attempt.number != number) {

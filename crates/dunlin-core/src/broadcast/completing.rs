@@ -61,7 +61,9 @@ impl<'a, T: Clone> Broadcasting<'a, T> {
     ///     assert_eq!(quick.recv().await, Ok(1));
     ///     rings.send(()).await.unwrap();
     /// });
-    /// let Err(CompleteError::Incomplete { received, withdrawn, unknown, .. }) = sent else { unreachable!() };
+    /// let Err(CompleteError::Incomplete { received, withdrawn, unknown, .. }) = sent else {
+    ///     unreachable!()
+    /// };
     /// assert_eq!((received, withdrawn, unknown), (1, 1, 0));
     ///
     /// // The slow one never gets it, but the next one.

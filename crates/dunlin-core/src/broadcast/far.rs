@@ -1,12 +1,14 @@
 //! A broadcast over nodes.
 //!
-//! The [`Hub`](super::Hub) with all who have joined is where the sending end is. A receiver elsewhere has its channel there: that one's sending end is sent
-//! to the hub, which then has a member like any other. So all that there is to say is: one more has joined.
+//! The [`Hub`](super::Hub) with all who have joined is where the sending end is. A receiver elsewhere has its
+//! channel there: that one's sending end is sent to the hub, which then has a member like any other. So all
+//! that there is to say is: one more has joined.
 //!
-//! A [`Joiner`] that goes elsewhere becomes there one of a hub that is *away*: who joins makes a channel, and its sending end goes where the joiner came from.
-//! The sending end of the broadcast goes the other way round: here the hub is away from then on, first of all with those who have joined until
-//! now; there a new one comes to be. Each sent on from there makes the way longer by one node. When nobody can join at a hub that is away, its channel
-//! ends, and where that leads is one joiner less; so it is when its node is lost.
+//! A [`Joiner`] that goes elsewhere becomes there one of a hub that is *away*: who joins makes a channel, and
+//! its sending end goes where the joiner came from. The sending end of the broadcast goes the other way
+//! round: here the hub is away from then on, first of all with those who have joined until now; there a new
+//! one comes to be. Each sent on from there makes the way longer by one node. When nobody can join at a hub
+//! that is away, its channel ends, and where that leads is one joiner less; so it is when its node is lost.
 
 use std::panic::Location;
 use std::sync::{Arc, Weak};

@@ -1,6 +1,7 @@
 //! What an operation leaves to do once the channel's lock is released: wakers to wake, values to drop.
 //!
-//! Every operation on a queue makes an [`After`], and mostly nothing comes of it: so it costs a few words to make, and a look at each of them in the end.
+//! Every operation on a queue makes an [`After`], and mostly nothing comes of it: so it costs a few words to
+//! make, and a look at each of them in the end.
 
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ use crate::wake::{Few, Stale, Wakes};
 pub(crate) struct After<T> {
     // Woken first: a value's `Drop` may panic.
     pub(crate) wakes: Wakes,
-    /// Wakers nobody needs any more. The last one of a task may drop the task, and with it ends of this very channel.
+    /// Wakers nobody needs any more. The last one of a task may drop the task, and with it ends of this very
+    /// channel.
     pub(crate) stale: Stale,
     /// The same goes for the wakers of choices.
     pub(crate) decisions: Few<Arc<Decision>>,
@@ -37,7 +39,8 @@ impl<T> After<T> {
         }
     }
 
-    /// Does what is left to do, once the lock is released: as a drop, but one look at each list instead of a call for each.
+    /// Does what is left to do, once the lock is released: as a drop, but one look at each list instead of a
+    /// call for each.
     #[inline]
     pub(crate) fn done(self) {
         let wakes = self.wakes.has_some();

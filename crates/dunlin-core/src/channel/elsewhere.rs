@@ -20,8 +20,8 @@ pub trait Missing: Send + Sync {
     fn leaves(&self) {}
 }
 
-/// An offer that came by an [`Inlet`](crate::agent::Inlet) and may go on by an outlet of the same channel: which
-/// one it is, of all that came.
+/// An offer that came by an [`Inlet`](crate::agent::Inlet) and may go on by an outlet of the same channel:
+/// which one it is, of all that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PassedOn {
     pub(crate) channel: ChannelId,

@@ -55,8 +55,8 @@ impl ChannelFactory {
         super::ends(&self.policy, self.made())
     }
 
-    /// A channel whose ends have the powers `P` (sender) and `Q` (receiver): [`MayPoison`](crate::MayPoison) or
-    /// [`NoPoison`](crate::NoPoison) each.
+    /// A channel whose ends have the powers `P` (sender) and `Q` (receiver): [`MayPoison`](crate::MayPoison)
+    /// or [`NoPoison`](crate::NoPoison) each.
     #[track_caller]
     pub fn ends<T, P, Q>(&self) -> (Sender<T, P>, Receiver<T, Q>) {
         super::ends(&self.policy, self.made())

@@ -1,9 +1,9 @@
 //! Policies: what a channel does with a value that no receive is waiting for.
 //!
 //! A policy decides on counts, never on values, so one policy serves channels of every type. It is asked
-//! while the channel is locked: it should be quick and must not use channels itself. If it panics when a send asks, the
-//! panic goes to that sender, who drops the value; when room has come for a send that waits, that send is refused. The channel stays
-//! usable.
+//! while the channel is locked: it should be quick and must not use channels itself. If it panics when a send
+//! asks, the panic goes to that sender, who drops the value; when room has come for a send that waits, that
+//! send is refused. The channel stays usable.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -49,8 +49,8 @@ pub enum Admit {
 /// assert_eq!((rx.try_recv().unwrap(), rx.try_recv().unwrap()), (3, 4));
 /// ```
 pub trait Buffering: Send {
-    /// Decides on one value, when `queued` values hold a place: those in the buffer, and those which an extended
-    /// receive has taken and not yet released.
+    /// Decides on one value, when `queued` values hold a place: those in the buffer, and those which an
+    /// extended receive has taken and not yet released.
     ///
     /// [`Admit::DropOldest`] and [`Admit::ReplaceNewest`] can only drop what is in the buffer. If all of `queued` is
     /// held by extended receives, the value enters beside it.
@@ -128,7 +128,8 @@ impl Kind {
     }
 }
 
-/// How many values may be on their way into a buffer elsewhere: so many places are promised at once, however many the buffer has.
+/// How many values may be on their way into a buffer elsewhere: so many places are promised at once, however
+/// many the buffer has.
 pub(crate) const ON_THE_WAY_MAX: u32 = 1024;
 
 /// How a channel treats values nobody is waiting for, and how many parties may wait.
@@ -159,7 +160,8 @@ impl Policy {
         }
     }
 
-    /// At most `max` senders wait on the channel at once. Counts sends of a [shared](crate::Shared) end, and of choices.
+    /// At most `max` senders wait on the channel at once. Counts sends of a [shared](crate::Shared) end, and
+    /// of choices.
     ///
     /// # Panics
     /// If `max` is 0: then no send could ever wait for a receive.
@@ -171,7 +173,8 @@ impl Policy {
         self
     }
 
-    /// At most `max` receivers wait on the channel at once. More than one can only be of a [shared](crate::Shared) end.
+    /// At most `max` receivers wait on the channel at once. More than one can only be of a
+    /// [shared](crate::Shared) end.
     ///
     /// # Panics
     /// If `max` is 0: then no receive could ever wait for a value.
@@ -183,10 +186,12 @@ impl Policy {
         self
     }
 
-    /// The channel is immune to poison that is not stronger than `strength`: [`poison_with`](crate::Sender::poison_with) does nothing then, and
-    /// says so. No channel is immune to poison of full strength.
+    /// The channel is immune to poison that is not stronger than `strength`:
+    /// [`poison_with`](crate::Sender::poison_with) does nothing then, and says so. No channel is immune to
+    /// poison of full strength.
     ///
-    /// So poison can end a part of a program and stop at its borders: the channels inside have a lower immunity than those to the outside.
+    /// So poison can end a part of a program and stop at its borders: the channels inside have a lower
+    /// immunity than those to the outside.
     ///
     /// # Examples
     /// ```
@@ -206,8 +211,8 @@ impl Policy {
         self
     }
 
-    /// Whether a receiver of a channel with this policy can go to another node: a policy of your own ([`Buffering`]) cannot be said to another
-    /// program.
+    /// Whether a receiver of a channel with this policy can go to another node: a policy of your own
+    /// ([`Buffering`]) cannot be said to another program.
     pub fn is_portable(&self) -> bool {
         self.kind != Kind::Own
     }
@@ -283,8 +288,8 @@ fn sized(name: &'static str, kind: fn(NonZeroUsize) -> Kind, max: usize, then: A
     Policy { kind: kind(max), ..Policy::buffered(name, Full { max, then }) }
 }
 
-/// A first-in first-out buffer of `max` values: a send is complete when the buffer has admitted its value, and waits
-/// while the buffer is full.
+/// A first-in first-out buffer of `max` values: a send is complete when the buffer has admitted its value,
+/// and waits while the buffer is full.
 ///
 /// A place costs nothing until a value is in it. So any `max` from 1 on is accepted, up to `usize::MAX`: then
 /// memory is the only bound, as of [`unbounded`]. (In a configuration a size is at most 4294967295.)
@@ -297,8 +302,8 @@ pub fn fifo(max: usize) -> Policy {
     Policy { window, ..sized("fifo", Kind::Fifo, max, Admit::Wait) }
 }
 
-/// A buffer that always has room. Sends never wait; memory is the only bound, so prefer [`fifo`] where senders can
-/// be faster than receivers.
+/// A buffer that always has room. Sends never wait; memory is the only bound, so prefer [`fifo`] where
+/// senders can be faster than receivers.
 pub fn unbounded() -> Policy {
     let policy = Policy::buffered("unbounded", Full { max: NonZeroUsize::MAX, then: Admit::Refuse });
     Policy { window: Window::Unbounded, kind: Kind::Unbounded, ..policy }
@@ -322,8 +327,8 @@ pub fn overwrite_newest(max: usize) -> Policy {
     sized("overwrite_newest", Kind::OverwriteNewest, max, Admit::ReplaceNewest)
 }
 
-/// A buffer of `max` values that drops the incoming one when it is full. Sends never wait, and answer `Ok` also when
-/// the value was dropped.
+/// A buffer of `max` values that drops the incoming one when it is full. Sends never wait, and answer `Ok`
+/// also when the value was dropped.
 ///
 /// # Panics
 /// If `max` is 0.

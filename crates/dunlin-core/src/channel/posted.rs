@@ -16,14 +16,16 @@ use crate::operation::Operation;
 use crate::turn::Turn;
 use crate::waits::{Doing, Recorded};
 
-/// A value that was posted with [`Sender::send_nowait`](crate::Sender::send_nowait): look at it, await it, choose over `&mut` it, or
-/// [take it back](Self::cancel).
+/// A value that was posted with [`Sender::send_nowait`](crate::Sender::send_nowait): look at it, await it,
+/// choose over `&mut` it, or [take it back](Self::cancel).
 ///
-/// Awaited, it says what a [`send`](crate::Sender::send) would have said. As a branch of a choice it is ready when that is known.
+/// Awaited, it says what a [`send`](crate::Sender::send) would have said. As a branch of a choice it is ready
+/// when that is known.
 ///
 /// # Cancel safety
-/// Dropped, at any time, it lets go of the value, which stays offered until it is received or the channel ends, even if the sender is
-/// dropped: [`detach`](Self::detach) says that on purpose. Who must know what became of the value keeps the handle.
+/// Dropped, at any time, it lets go of the value, which stays offered until it is received or the channel
+/// ends, even if the sender is dropped: [`detach`](Self::detach) says that on purpose. Who must know what
+/// became of the value keeps the handle.
 #[must_use = "dropped, it lets go of the value: say `detach` if nobody needs to know what becomes of it"]
 pub struct Posted<T> {
     state: State<T>,
@@ -92,7 +94,8 @@ impl<T> Posted<T> {
         if let State::Out(chan, ticket) = &self.state { chan.is_posted_done(*ticket) } else { true }
     }
 
-    /// What became of the value, if that is known. `None`: it is still offered; or the answer has been given already.
+    /// What became of the value, if that is known. `None`: it is still offered; or the answer has been given
+    /// already.
     ///
     /// # Examples
     /// ```
@@ -113,10 +116,12 @@ impl<T> Posted<T> {
 
     /// Takes the value back. `None`: it is too late, it has been received (or admitted by a buffer).
     ///
-    /// With both ends in one program this does not wait, unless an extended receive holds the value; a receiver on another node is asked.
+    /// With both ends in one program this does not wait, unless an extended receive holds the value; a
+    /// receiver on another node is asked.
     ///
     /// # Errors
-    /// As of [`send`](crate::Sender::send), if the value has not been sent for another reason; it is in the error.
+    /// As of [`send`](crate::Sender::send), if the value has not been sent for another reason; it is in the
+    /// error.
     ///
     /// # Cancel safety
     /// Dropped while it waits for the answer, the value is dropped if it has not been received.

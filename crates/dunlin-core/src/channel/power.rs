@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug)]
 pub struct MayPoison;
 
-/// No power to poison: a `Sender<T, NoPoison>` or `Receiver<T, NoPoison>` has no method `poison`, so a signature that asks for
-/// one promises that it will not be done.
+/// No power to poison: a `Sender<T, NoPoison>` or `Receiver<T, NoPoison>` has no method `poison`, so a
+/// signature that asks for one promises that it will not be done.
 #[derive(Clone, Copy, Debug)]
 pub struct NoPoison;

@@ -22,12 +22,13 @@ use crate::waits::ChannelId;
 
 /// The receiving end of a channel of `T`.
 ///
-/// Owned and used through `&mut`, as a [`Sender`](crate::Sender) is. Dropping it ends the channel for the senders, who get their values back, and drops
-/// what is buffered.
+/// Owned and used through `&mut`, as a [`Sender`](crate::Sender) is. Dropping it ends the channel for the
+/// senders, who get their values back, and drops what is buffered.
 ///
-/// It is also a [`Stream`](futures_core::Stream) of `Result<T, RecvError>`, which ends when the channel has ended in order, and
-/// after an error. Who polls a stream in vain and then polls it no more has not told it so: it counts as waiting, also among [`waits`](crate::waits)
-/// and under a bound on pending receivers, until the receiver is used in another way, moved into another kind of end, or dropped.
+/// It is also a [`Stream`](futures_core::Stream) of `Result<T, RecvError>`, which ends when the channel has
+/// ended in order, and after an error. Who polls a stream in vain and then polls it no more has not told it
+/// so: it counts as waiting, also among [`waits`](crate::waits) and under a bound on pending receivers, until
+/// the receiver is used in another way, moved into another kind of end, or dropped.
 pub struct Receiver<T, P = MayPoison> {
     end: ReceivingEnd<T>,
     /// As a stream: an error has been given, so the next item is `None`.
@@ -81,7 +82,8 @@ impl<T, P> Receiver<T, P> {
     /// This value, if no other one stands for the end.
     #[cfg(feature = "serde")]
     pub(crate) fn alone(self) -> Option<Self> {
-        // Until this value is gone: else each of several would see another one, and nobody would have the end.
+        // Until this value is gone: else each of several would see another one, and nobody would have the
+        // end.
         let _others_wait = crate::handle::one_gives_up();
         if !self.chan().unmove_receiver() {
             return Some(self);
@@ -154,22 +156,26 @@ impl<T, P> Receiver<T, P> {
         Next::by(self.chan(), Handle::END)
     }
 
-    /// Receives a value and keeps its sender waiting until the guard is [released](Extended::release) or dropped.
+    /// Receives a value and keeps its sender waiting until the guard is [released](Extended::release) or
+    /// dropped.
     ///
-    /// What happens meanwhile is invisible to the sender: it is part of the communication. By the channel's policy:
+    /// What happens meanwhile is invisible to the sender: it is part of the communication. By the channel's
+    /// policy:
     /// - *rendezvous*: the sender waits for the release;
-    /// - *with a buffer*: the sender was done when the buffer admitted the value; the value keeps its place until the
-    ///   release, so a FIFO of n admits only n - 1 others, and a drop-newest of 4 drops the fifth of five values sent while
-    ///   the first is held. Overwriting policies never drop what is held: if all their places are held, a value enters beside them.
+    /// - *with a buffer*: the sender was done when the buffer admitted the value; the value keeps its place
+    ///   until the release, so a FIFO of n admits only n - 1 others, and a drop-newest of 4 drops the fifth
+    ///   of five values sent while the first is held. Overwriting policies never drop what is held: if all
+    ///   their places are held, a value enters beside them.
     ///
-    /// A send that times out or is dropped while its value is held was successful: the value has been received.
+    /// A send that times out or is dropped while its value is held was successful: the value has been
+    /// received.
     ///
     /// # Errors
     /// As of [`recv`](Self::recv).
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, it has taken nothing. A guard that is forgotten is released by the next receive, or
-    /// with the receiver.
+    /// Dropped before it is ready, it has taken nothing. A guard that is forgotten is released by the next
+    /// receive, or with the receiver.
     ///
     /// # Examples
     /// ```
@@ -217,7 +223,8 @@ impl<T, P> Receiver<T, P> {
         ClosedReceiving { chan: self.chan(), handle: Handle::END, waiting: false }
     }
 
-    /// Whether no receive can succeed any more: the channel has ended and nothing is left in it, or it was poisoned.
+    /// Whether no receive can succeed any more: the channel has ended and nothing is left in it, or it was
+    /// poisoned.
     pub fn is_closed(&self) -> bool {
         self.chan().is_drained()
     }
@@ -232,8 +239,8 @@ impl<T, P> Receiver<T, P> {
         self.len() == 0
     }
 
-    /// Ends the whole channel in order: pending and later sends get [`Why::Closed`](crate::Why::Closed); what is buffered can still
-    /// be received. Can be done from either end; twice is harmless.
+    /// Ends the whole channel in order: pending and later sends get [`Why::Closed`](crate::Why::Closed); what
+    /// is buffered can still be received. Can be done from either end; twice is harmless.
     pub fn retire(&self) {
         self.chan().retire_as_receiver();
     }
@@ -264,13 +271,14 @@ impl<T, P> Receiver<T, P> {
 }
 
 impl<T> Receiver<T, MayPoison> {
-    /// Ends the whole channel at once: see [`Sender::poison`](crate::Sender::poison). Pending sends get their values back.
+    /// Ends the whole channel at once: see [`Sender::poison`](crate::Sender::poison). Pending sends get their
+    /// values back.
     pub fn poison(&self, reason: impl Into<Reason>) {
         self.poison_with(Strength::FULL, reason);
     }
 
-    /// The same with a poison of this strength: see [`Sender::poison_with`](crate::Sender::poison_with). `false`: the channel is immune to it, and
-    /// nothing has happened.
+    /// The same with a poison of this strength: see [`Sender::poison_with`](crate::Sender::poison_with).
+    /// `false`: the channel is immune to it, and nothing has happened.
     pub fn poison_with(&self, strength: impl Into<Strength>, reason: impl Into<Reason>) -> bool {
         self.chan().poison(reason.into().of_strength(strength))
     }
@@ -477,8 +485,8 @@ receive_operation! {
     Extending<'a, T> -> Extended<'a, T>, poll_extended, poll_extended_chosen
 }
 
-/// A value that has been received while its sender still waits, or its place in the buffer is still taken: see
-/// [`Receiver::recv_extended`].
+/// A value that has been received while its sender still waits, or its place in the buffer is still taken:
+/// see [`Receiver::recv_extended`].
 #[must_use = "the sender goes on when this is dropped"]
 pub struct Extended<'a, T> {
     chan: &'a Chan<T>,

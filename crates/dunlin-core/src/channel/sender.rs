@@ -22,9 +22,9 @@ use crate::waits::ChannelId;
 
 /// The sending end of a channel of `T`.
 ///
-/// An end is an owned value that is used through `&mut`: it has one holder, and moving it hands it over. Dropping it leaves the
-/// channel: when no sender is left, receivers get what is still in it and then [`Closed`](crate::RecvError::Closed).
-/// [`share`](Self::share) makes it an end that many can hold.
+/// An end is an owned value that is used through `&mut`: it has one holder, and moving it hands it over.
+/// Dropping it leaves the channel: when no sender is left, receivers get what is still in it and then
+/// [`Closed`](crate::RecvError::Closed). [`share`](Self::share) makes it an end that many can hold.
 ///
 /// `P` says whether this end may poison the channel: a `Sender<T, NoPoison>` has no method `poison`.
 pub struct Sender<T, P = MayPoison> {
@@ -55,7 +55,8 @@ impl<T, P> Sender<T, P> {
     /// This value, if no other one stands for the end.
     #[cfg(feature = "serde")]
     pub(crate) fn alone(self) -> Option<Self> {
-        // Until this value is gone: else each of several would see another one, and nobody would have the end.
+        // Until this value is gone: else each of several would see another one, and nobody would have the
+        // end.
         let _others_wait = crate::handle::one_gives_up();
         if !self.chan().unmove_sender() {
             return Some(self);
@@ -66,8 +67,8 @@ impl<T, P> Sender<T, P> {
         None
     }
 
-    /// Sends `value`, and waits until a receive has returned it. On a channel with a buffer: until the buffer has admitted
-    /// it.
+    /// Sends `value`, and waits until a receive has returned it. On a channel with a buffer: until the buffer
+    /// has admitted it.
     ///
     /// As a branch of a choice `T` must be `Copy`; what a choice leaves unsent would be lost else. Use
     /// [`send_from`](Self::send_from) there.
@@ -77,8 +78,8 @@ impl<T, P> Sender<T, P> {
     /// policy or bounds refused it. [`SendError::Unknown`] only if the receiver's node is lost.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, the send has not happened and the value is dropped with it, unless an extended receive has it
-    /// already. To keep the value use [`send_from`](Self::send_from).
+    /// Dropped before it is ready, the send has not happened and the value is dropped with it, unless an
+    /// extended receive has it already. To keep the value use [`send_from`](Self::send_from).
     ///
     /// # Examples
     /// ```
@@ -98,14 +99,16 @@ impl<T, P> Sender<T, P> {
 
     /// Sends the value in `slot`, which is empty when, and only when, the value has been sent.
     ///
-    /// An empty slot has nothing to send: awaited, the operation is ready at once; as a branch of a choice it is off.
+    /// An empty slot has nothing to send: awaited, the operation is ready at once; as a branch of a choice it
+    /// is off.
     ///
     /// # Errors
     /// As of [`send`](Self::send); the value is back in `slot`.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, the value is in `slot`, unless an extended receive has it already. (A future given to `mem::forget` leaves its offer standing;
-    /// [`settle`](Self::settle) gets the value back.)
+    /// Dropped before it is ready, the value is in `slot`, unless an extended receive has it already. (A
+    /// future given to `mem::forget` leaves its offer standing; [`settle`](Self::settle) gets the value
+    /// back.)
     ///
     /// # Examples
     /// ```
@@ -124,9 +127,10 @@ impl<T, P> Sender<T, P> {
 
     /// Posts `value`: offers it at once and does not wait. The handle tells later what became of it.
     ///
-    /// Values arrive in the order in which they were posted, and before all that is sent after them. How many may be posted is not bounded, but
-    /// by the policy ([`pending_senders`](crate::Policy::pending_senders)) and by memory: who can be faster than the
-    /// receiver awaits a handle now and then, or uses a [buffer](crate::fifo).
+    /// Values arrive in the order in which they were posted, and before all that is sent after them. How many
+    /// may be posted is not bounded, but by the policy ([`pending_senders`](crate::Policy::pending_senders))
+    /// and by memory: who can be faster than the receiver awaits a handle now and then, or uses a
+    /// [buffer](crate::fifo).
     ///
     /// Dropping the handle detaches the value, which then stays offered: see [`Posted`].
     ///
@@ -168,8 +172,8 @@ impl<T, P> Sender<T, P> {
         }
     }
 
-    /// After a [`send_from`](Self::send_from) that was forgotten or dropped: learns what became of it, and puts a value that was not
-    /// taken back into `slot`, if that is empty.
+    /// After a [`send_from`](Self::send_from) that was forgotten or dropped: learns what became of it, and
+    /// puts a value that was not taken back into `slot`, if that is empty.
     ///
     /// With both ends in one program this does not wait; of a receiver on another node it asks.
     ///
@@ -183,7 +187,8 @@ impl<T, P> Sender<T, P> {
         settled.map_err(without_value)
     }
 
-    /// Waits until nothing can be sent any more: all receivers are gone, or the channel was retired or poisoned.
+    /// Waits until nothing can be sent any more: all receivers are gone, or the channel was retired or
+    /// poisoned.
     ///
     /// # Cancel safety
     /// Has no effect at all.
@@ -198,7 +203,8 @@ impl<T, P> Sender<T, P> {
 
     /// How many values are in the channel's buffer. 0 for a rendezvous.
     ///
-    /// With the receiver on another node the buffer is there, and this is 0: neither what is on its way nor what waits here counts.
+    /// With the receiver on another node the buffer is there, and this is 0: neither what is on its way nor
+    /// what waits here counts.
     pub fn len(&self) -> usize {
         self.chan().len()
     }
@@ -240,8 +246,9 @@ impl<T, P> Sender<T, P> {
 }
 
 impl<T> Sender<T, MayPoison> {
-    /// Ends the whole channel at once, whatever it is immune to: every operation on it, at both ends, fails from now on with `reason`. What is
-    /// buffered is destroyed. Sends that a receive has taken stay successful. The first reason stands.
+    /// Ends the whole channel at once, whatever it is immune to: every operation on it, at both ends, fails
+    /// from now on with `reason`. What is buffered is destroyed. Sends that a receive has taken stay
+    /// successful. The first reason stands.
     ///
     /// # Examples
     /// ```
@@ -268,8 +275,9 @@ impl<T> Sender<T, MayPoison> {
 
     /// The same with a poison of this strength, which a channel may be [immune](crate::Policy::immunity) to.
     ///
-    /// `false`: it is, and nothing has happened. `true`: the channel is poisoned. If its receiver is on another node, whether it is immune is
-    /// decided there: the answer here is `true`, and what comes of it is heard by the next operations.
+    /// `false`: it is, and nothing has happened. `true`: the channel is poisoned. If its receiver is on
+    /// another node, whether it is immune is decided there: the answer here is `true`, and what comes of it
+    /// is heard by the next operations.
     ///
     /// # Examples
     /// A process that is poisoned passes it on as strong as it was, to all it holds:
@@ -351,7 +359,8 @@ impl<T> Unpin for Sending<'_, T> {}
 impl<T> Future for Sending<'_, T> {
     type Output = Result<(), SendError<T>>;
 
-    // Inlined into the caller's state machine, where the outcome stays in registers; measured, a third of a rendezvous.
+    // Inlined into the caller's state machine, where the outcome stays in registers; measured, a third of a
+    // rendezvous.
     #[inline(always)]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();

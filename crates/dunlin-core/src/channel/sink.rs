@@ -15,8 +15,8 @@ use crate::handle::Handle;
 
 /// A sender as a [`Sink`]: see [`Sender::into_sink`].
 ///
-/// *Ready* means that the value before has been received, *flushed* that all have (with a buffer: admitted), and *closed* that the channel
-/// has been left after that. Errors have the value that was not sent.
+/// *Ready* means that the value before has been received, *flushed* that all have (with a buffer: admitted),
+/// and *closed* that the channel has been left after that. Errors have the value that was not sent.
 ///
 /// Dropped, it takes the last value back, if that has not been received, and drops it.
 pub struct SenderSink<T, P = MayPoison> {

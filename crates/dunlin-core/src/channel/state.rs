@@ -1,13 +1,17 @@
-//! A channel's shared state: the one-slot rendezvous that most channels are, and the way to the [`Queue`] for the rest.
+//! A channel's shared state: the one-slot rendezvous that most channels are, and the way to the [`Queue`] for
+//! the rest.
 //!
-//! An unshared end is used through `&mut`, so there is at most one send and one receive at a time, and one of them at most
-//! waits: one slot for the value and one for a waker make a complete rendezvous channel. Its state is published in the tag of
-//! the channel's lock.
+//! An unshared end is used through `&mut`, so there is at most one send and one receive at a time, and one of
+//! them at most waits: one slot for the value and one for a waker make a complete rendezvous channel. Its
+//! state is published in the tag of the channel's lock.
 //!
 //! Who may do what (the rules of the design):
-//! 1. A send puts its value into the slot and wakes the receiver. Only a receive that is being polled takes it out.
-//! 2. The sender learns of it by finding the slot empty. It takes the value back if it fails, times out or is dropped.
-//! 3. A future that is forgotten leaves its offer standing: it is taken first, and the next send waits for that.
+//! 1. A send puts its value into the slot and wakes the receiver. Only a receive that is being polled takes
+//!    it out.
+//! 2. The sender learns of it by finding the slot empty. It takes the value back if it fails, times out or is
+//!    dropped.
+//! 3. A future that is forgotten leaves its offer standing: it is taken first, and the next send waits for
+//!    that.
 
 #[cfg(feature = "link")]
 mod link;
@@ -38,7 +42,8 @@ use crate::waits::{Doing, Recorded, Side};
 use crate::wake;
 use crate::wake::Wakes;
 
-/// There is an offer: a value in the slot, or one that an extended receive holds. With a queue: something may be there.
+/// There is an offer: a value in the slot, or one that an extended receive holds. With a queue: something may
+/// be there.
 const OFFER: u32 = 1;
 /// The value of the offer is held by an extended receive. With a queue: [`link::SLOT`].
 const HELD: u32 = 1 << 1;
@@ -56,7 +61,8 @@ const POISONED: u32 = 1 << 6;
 const QUEUED: u32 = 1 << 7;
 /// A receive that was watching has been woken for the offer, and has not been polled since.
 const WOKEN: u32 = 1 << 8;
-/// How many values stand for the sending end beside the first, while it changes hands. The drop of one of several means nothing.
+/// How many values stand for the sending end beside the first, while it changes hands. The drop of one of
+/// several means nothing.
 const SENDERS: u32 = 0x7f << 9;
 const ONE_SENDER: u32 = 1 << 9;
 /// The same of the receiving end.
@@ -211,7 +217,8 @@ const TURNS_MAX: u8 = if cfg!(loom) { 1 } else { 16 };
 /// The turn ends when all of its receivers were polled, or by a timer.
 const TIMED: u8 = u8::MAX;
 
-/// Keeps the waker, unless the slot has it already; gives the one it replaces, to be dropped outside the lock.
+/// Keeps the waker, unless the slot has it already; gives the one it replaces, to be dropped outside the
+/// lock.
 #[inline(always)]
 fn store(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
     match slot {
@@ -276,7 +283,8 @@ fn tell_ends<T>(queue: &mut Queue<T>, news: u32, wakes: &mut Wakes) {
         let events = reason.clone().map(FromReceiver::Poisoned).into_iter().chain(retired).chain(over);
         events.for_each(|event| inlet.tell(event, wakes));
     }
-    // The sender's agent hears of its end when nothing is open any more; the end itself may have closed what was.
+    // The sender's agent hears of its end when nothing is open any more; the end itself may have closed what
+    // was.
     queue.sender_leaves(news & NO_SENDER != 0, wakes);
 }
 
@@ -352,7 +360,8 @@ impl<T> Chan<T> {
         {
             // Whoever was watching gives the slot up; else it has at most a waker that nobody needs.
             let before = g.waiter.replace(wake::keep(cx.waker()));
-            // Moves the value alone: copying the whole `Option` right after it was written in parts stalls the processor.
+            // Moves the value alone: copying the whole `Option` right after it was written in parts stalls
+            // the processor.
             if let Some(value) = slot.take() {
                 g.value = Some(value);
             }
@@ -696,8 +705,9 @@ impl<T> Chan<T> {
         }
     }
 
-    /// Takes the offer back, if there is one. Its value is in `slot`, unless a receive has taken it; then the answer is
-    /// `true` (taken) or, while an extended receive or an agent still holds it, `false`. `for_good`: the operation is dropped.
+    /// Takes the offer back, if there is one. Its value is in `slot`, unless a receive has taken it; then the
+    /// answer is `true` (taken) or, while an extended receive or an agent still holds it, `false`.
+    /// `for_good`: the operation is dropped.
     pub(crate) fn withdraw(&self, post: &mut Post, slot: &mut Option<T>, for_good: bool) -> bool {
         if post.ticket == 0 {
             return true;
@@ -754,7 +764,8 @@ impl<T> Chan<T> {
         self.end_wait(post.handle, Doing::Send);
     }
 
-    /// Puts the value of an offer whose future was dropped or forgotten back into an empty slot. Waits while an agent has it.
+    /// Puts the value of an offer whose future was dropped or forgotten back into an empty slot. Waits while
+    /// an agent has it.
     pub(crate) fn poll_settle(
         &self,
         handle: Handle,
@@ -868,8 +879,8 @@ impl<T> Chan<T> {
         g.queue.as_ref().is_none_or(|queue| queue.is_settled(ticket, ends))
     }
 
-    /// Takes what was posted back. The inner `None`: it has been taken. `None`: an extended receive or an agent has it, and the answer
-    /// will come.
+    /// Takes what was posted back. The inner `None`: it has been taken. `None`: an extended receive or an
+    /// agent has it, and the answer will come.
     pub(crate) fn withdraw_posted(&self, ticket: u64) -> Option<Option<T>> {
         let mut slot = None;
         let mut after = After::new();
@@ -932,7 +943,8 @@ impl<T> Chan<T> {
         self.state.tag().is_some_and(|tag| tag & (OFFER | NO_SENDER | RETIRED | POISONED) == 0)
     }
 
-    /// Takes a value, or watches for one: the two steps of a plain rendezvous. All else is on [`poll_take_slowly`](Self::poll_take_slowly).
+    /// Takes a value, or watches for one: the two steps of a plain rendezvous. All else is on
+    /// [`poll_take_slowly`](Self::poll_take_slowly).
     ///
     /// `COUNTED`: it is an operation of its own, which the [budget] may refuse. `again`: it has been polled
     /// before.
@@ -993,8 +1005,8 @@ impl<T> Chan<T> {
         taken.map_ok(|(value, _)| value)
     }
 
-    /// Takes a value, or watches for one. With `extended` the sender, or the place in the buffer, stays held until
-    /// [`release`](Self::release) with what comes along with the value.
+    /// Takes a value, or watches for one. With `extended` the sender, or the place in the buffer, stays held
+    /// until [`release`](Self::release) with what comes along with the value.
     #[inline(never)]
     pub(crate) fn poll_take_slowly(
         &self,
@@ -1389,8 +1401,9 @@ impl<T> Chan<T> {
         is
     }
 
-    /// The caller makes another value that stands for the sending end; from then on the next drop of one leaves the channel as it
-    /// is. `false`: it must not, for the end is gone (or has 127 beside it already; a receiver 63).
+    /// The caller makes another value that stands for the sending end; from then on the next drop of one
+    /// leaves the channel as it is. `false`: it must not, for the end is gone (or has 127 beside it already;
+    /// a receiver 63).
     pub(crate) fn move_sender(&self) -> bool {
         self.count_another(SENDERS, ONE_SENDER, NO_SENDER)
     }
@@ -1437,7 +1450,8 @@ impl<T> Chan<T> {
         self.end(RETIRED);
     }
 
-    /// The receiver here retires the channel. What is buffered is where it is kept, if that is another node: so it is retired there.
+    /// The receiver here retires the channel. What is buffered is where it is kept, if that is another node:
+    /// so it is retired there.
     pub(crate) fn retire_as_receiver(&self) {
         #[cfg(feature = "serde")]
         match self.ask_to_retire() {
@@ -1457,7 +1471,8 @@ impl<T> Chan<T> {
         g.queue.as_mut().map_or(Retires::Here, |queue| queue.retires.ask())
     }
 
-    /// Poison from an end here, or from the agent of a sender elsewhere. `false`: the channel is immune to it.
+    /// Poison from an end here, or from the agent of a sender elsewhere. `false`: the channel is immune to
+    /// it.
     ///
     /// Where the receiver is elsewhere, and poison may be too weak, that is decided there.
     pub(crate) fn poison(&self, reason: Reason) -> bool {
@@ -1518,7 +1533,8 @@ impl<T> Chan<T> {
         }
     }
 
-    /// What a deadline says if nothing is at the other end yet. The carrier is asked, so nothing may be locked here.
+    /// What a deadline says if nothing is at the other end yet. The carrier is asked, so nothing may be
+    /// locked here.
     fn unmatched(&self) -> Option<Reason> {
         let missing = {
             let g = self.lock();

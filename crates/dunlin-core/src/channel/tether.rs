@@ -12,7 +12,8 @@ use crate::call::{Callee, Caller};
 use crate::error::Reason;
 use crate::share::{End, Shared};
 
-/// A hold on a channel through one of its ends, which does not keep it. After that end is gone it does nothing.
+/// A hold on a channel through one of its ends, which does not keep it. After that end is gone it does
+/// nothing.
 #[derive(Clone)]
 pub struct Tether {
     chan: Weak<dyn Ending>,
@@ -140,7 +141,8 @@ impl<F: End<Link = Tethers>> Tethered for Shared<F> {
     }
 }
 
-/// A field of a face: `(&&Tie(&field)).tie(..)` tethers it if it can be. (Autoref: the first of the two traits that fits.)
+/// A field of a face: `(&&Tie(&field)).tie(..)` tethers it if it can be. (Autoref: the first of the two
+/// traits that fits.)
 #[derive(Debug)]
 pub struct Tie<'a, E>(pub &'a E);
 

@@ -59,8 +59,8 @@ pub enum Word {
     },
     /// To the sending half, before all else: how the home takes values.
     Opened {
-        /// It promises places for values, which are [sent](Self::Sent) into them, and so many for now. `None`: each
-        /// value is offered.
+        /// It promises places for values, which are [sent](Self::Sent) into them, and so many for now.
+        /// `None`: each value is offered.
         places: Option<u32>,
     },
     /// To the sending half: so many places more.

@@ -13,7 +13,8 @@ use super::decision::{Branching, Decision};
 use crate::budget;
 use crate::waits::{Doing, Pid, Watch};
 
-/// What may stand in a branch of [`alt!`](crate::alt) or [`Choice`](crate::Choice): an operation not yet awaited.
+/// What may stand in a branch of [`alt!`](crate::alt) or [`Choice`](crate::Choice): an operation not yet
+/// awaited.
 ///
 /// Receives, sends with [`send_from`](crate::Sender::send_from), sends of `Copy` values, claims, accepts,
 /// barriers, timers; any other future through [`future`]; and `&mut` to one of these that is `Unpin`, or a
@@ -51,8 +52,8 @@ pub trait Branch {
     #[doc(hidden)]
     fn rouse(&self) {}
 
-    /// The choice is over without it. Told only to those that were polled as what cannot be undone: they may be polled
-    /// through a borrow, and live on.
+    /// The choice is over without it. Told only to those that were polled as what cannot be undone: they may
+    /// be polled through a borrow, and live on.
     #[doc(hidden)]
     fn unchosen(&self) {}
 }
@@ -247,13 +248,15 @@ impl ChoiceCx {
         (self.decision.get_or_init(|| Arc::new(Decision::new(owner))), self.branch.get())
     }
 
-    /// Decides for the branch that is being polled. `false`: another party has decided for another one, or has one reserved.
+    /// Decides for the branch that is being polled. `false`: another party has decided for another one, or
+    /// has one reserved.
     #[doc(hidden)]
     pub fn commit(&self) -> bool {
         self.own().is_none_or(|(decision, branch)| decision.take(branch))
     }
 
-    /// As [`commit`](Self::commit), and if a receiver elsewhere has an offer of this choice reserved, it is asked to give it back.
+    /// As [`commit`](Self::commit), and if a receiver elsewhere has an offer of this choice reserved, it is
+    /// asked to give it back.
     pub(crate) fn decide(&self) -> bool {
         self.own().is_none_or(|(decision, branch)| decision.close(true) && decision.take(branch))
     }
@@ -274,7 +277,8 @@ impl ChoiceCx {
         self.decision().is_some_and(|decision| decision.waits_for_turn(cx.waker()))
     }
 
-    /// Whether the branch that is being polled loses something if the choice gives it no turn: if not, the choice waits anyway.
+    /// Whether the branch that is being polled loses something if the choice gives it no turn: if not, the
+    /// choice waits anyway.
     pub(crate) fn has_rivals(&self) -> bool {
         self.rivals.get()
     }
@@ -297,8 +301,8 @@ impl ChoiceCx {
         self.foreign.take()
     }
 
-    /// Polls what cannot be undone: meanwhile no other party can decide this choice, and if it is ready, it is chosen. `sure`: it is
-    /// known to be ready.
+    /// Polls what cannot be undone: meanwhile no other party can decide this choice, and if it is ready, it
+    /// is chosen. `sure`: it is known to be ready.
     #[doc(hidden)]
     pub fn poll_foreign<R>(&self, sure: bool, poll: impl FnOnce() -> Poll<R>) -> Poll<R> {
         self.foreign.set(true);
@@ -315,7 +319,8 @@ impl ChoiceCx {
         polled
     }
 
-    /// Polls what stays ready once it is, and takes nothing by that: no other party has to wait for this poll.
+    /// Polls what stays ready once it is, and takes nothing by that: no other party has to wait for this
+    /// poll.
     #[doc(hidden)]
     pub fn poll_lasting<R>(&self, poll: impl FnOnce() -> Poll<R>) -> Poll<R> {
         self.foreign.set(true);

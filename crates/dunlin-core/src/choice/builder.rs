@@ -66,8 +66,8 @@ impl<B: Branch> Group<B::Output> for Pinned<B> {
 
 /// A choice made at run time: any number of branches, whose outputs are one type.
 ///
-/// Awaited, it gives the number of the branch that happened, counted from 0 in the order they were added (branches that
-/// are off count too), and its output.
+/// Awaited, it gives the number of the branch that happened, counted from 0 in the order they were added
+/// (branches that are off count too), and its output.
 ///
 /// With 32 or more branches and none ready, the first poll wakes the task and returns `Pending`; the choice
 /// starts to wait in its second poll.

@@ -1,23 +1,26 @@
 //! The state that a choice with sends or barriers shares with whoever may take one of its offers.
 //!
-//! A choice with only receives needs none. One whose sends are offered in several channels, or that stands at a barrier, must be
-//! decided once, by itself, by a receiver of any of these offers, or by whoever completes the barrier, on any thread. The algorithm, and what breaks without each part, is in
-//! `docs/choice.md`. A decision is open; closed for a moment, by its owner; reserved, by an agent on behalf of a receiver
+//! A choice with only receives needs none. One whose sends are offered in several channels, or that stands at
+//! a barrier, must be decided once, by itself, by a receiver of any of these offers, or by whoever completes
+//! the barrier, on any thread. The algorithm, and what breaks without each part, is in `docs/choice.md`. A
+//! decision is open; closed for a moment, by its owner; reserved, by an agent on behalf of a receiver
 //! elsewhere; or decided.
 //!
-//! An owner that finds its decision reserved and would decide for another branch is first when the reservation is given back:
-//! until it has been polled nobody reserves the decision again. Without that a receiver that asks again at once, and an owner that
-//! asks back again at once, may go on so for ever. A receiver that is here does not wait for the owner: it decides, and gives
-//! nothing back.
+//! An owner that finds its decision reserved and would decide for another branch is first when the
+//! reservation is given back: until it has been polled nobody reserves the decision again. Without that a
+//! receiver that asks again at once, and an owner that asks back again at once, may go on so for ever. A
+//! receiver that is here does not wait for the owner: it decides, and gives nothing back.
 //!
-//! An owner that only wants to look, because one of its branches must be polled to know, asks back every other reservation. Else
-//! one that is polled more often than a value travels would never send.
+//! An owner that only wants to look, because one of its branches must be polled to know, asks back every
+//! other reservation. Else one that is polled more often than a value travels would never send.
 //!
-//! A barrier whose choices are all here is like a receiver that is here: whoever completes it decides for all its choices at once, or for none, and
-//! so never keeps one reserved. One with choices elsewhere reserves them all, in ascending order of their numbers. That may take long, so
-//! an owner whose other branch is ready does not wait for it: it asks back at once ([`Decision::ask_back`]).
+//! A barrier whose choices are all here is like a receiver that is here: whoever completes it decides for all
+//! its choices at once, or for none, and so never keeps one reserved. One with choices elsewhere reserves
+//! them all, in ascending order of their numbers. That may take long, so an owner whose other branch is ready
+//! does not wait for it: it asks back at once ([`Decision::ask_back`]).
 //!
-//! Lock order: a channel's or a barrier's lock before a decision's; several decisions in ascending order of their numbers.
+//! Lock order: a channel's or a barrier's lock before a decision's; several decisions in ascending order of
+//! their numbers.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -32,7 +35,8 @@ use crate::wake::{Queued, Wakes, keep};
 global! { static NEXT: AtomicU64 = AtomicU64::new(1); }
 global! { static ORIGIN: AtomicU64 = AtomicU64::new(0); }
 
-/// The number of this operating system process, where choices of several meet. The first one stands; `false`: it is another.
+/// The number of this operating system process, where choices of several meet. The first one stands; `false`:
+/// it is another.
 pub(crate) fn set_origin(origin: u64) -> bool {
     match ORIGIN.compare_exchange(0, origin, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => true,
@@ -79,7 +83,8 @@ struct State {
     asked_back: bool,
     /// The one before was asked back only to look: this one, or the next, is left to the receiver.
     spared: bool,
-    /// It was wanted and has been given back: nobody reserves it before its owner has been polled, or before this tick.
+    /// It was wanted and has been given back: nobody reserves it before its owner has been polled, or before
+    /// this tick.
     owners_turn: Option<u32>,
     /// The patience with its owner runs.
     patient: bool,
@@ -107,7 +112,8 @@ fn tell_queued(state: &mut Guard<'_, State>, wakes: &mut Wakes) {
 
 /// An agent that reserves an offer of a choice for a receiver elsewhere.
 pub(crate) trait Reserver: Queued {
-    /// Another branch of the choice wants to decide: give the reservation back if it has not been used. Not called under any lock.
+    /// Another branch of the choice wants to decide: give the reservation back if it has not been used. Not
+    /// called under any lock.
     fn revoke(self: Arc<Self>);
 
     /// Whether more than one answer may pass before it is used or given back.
@@ -203,8 +209,8 @@ impl Decision {
         }
     }
 
-    /// Its owner takes `branch`, unless another party has decided already, or has it reserved. Those in the queue are told when
-    /// the owner has been [`polled`](Self::polled): here a channel may be locked.
+    /// Its owner takes `branch`, unless another party has decided already, or has it reserved. Those in the
+    /// queue are told when the owner has been [`polled`](Self::polled): here a channel may be locked.
     pub(crate) fn take(&self, branch: u32) -> bool {
         let mut state = self.state.lock();
         match state.status {
@@ -220,8 +226,8 @@ impl Decision {
         }
     }
 
-    /// Closes it while its owner polls what cannot be undone. `false`: it is decided, or reserved; then the reservation is asked
-    /// back, always if it is `sure` that the owner would decide.
+    /// Closes it while its owner polls what cannot be undone. `false`: it is decided, or reserved; then the
+    /// reservation is asked back, always if it is `sure` that the owner would decide.
     pub(crate) fn close(&self, sure: bool) -> bool {
         let mut state = self.state.lock();
         let reserver = match &state.status {
@@ -289,8 +295,8 @@ impl Decision {
         tell_queued(&mut state, wakes);
     }
 
-    /// Its owner has been polled and would decide, but the choice is reserved by one who keeps it long: that one is asked to give it back; once, if it is
-    /// not sure that the owner would.
+    /// Its owner has been polled and would decide, but the choice is reserved by one who keeps it long: that
+    /// one is asked to give it back; once, if it is not sure that the owner would.
     pub(crate) fn ask_back(&self) {
         if self.state.tag().is_some_and(|tag| tag & LONG == 0) {
             return;
@@ -317,7 +323,8 @@ impl Decision {
         matches!(state.status, Status::Open) && std::mem::take(&mut state.turned_away)
     }
 
-    /// Whether a receiver elsewhere has been promised one of its offers. `wanted`: its owner would decide for another branch.
+    /// Whether a receiver elsewhere has been promised one of its offers. `wanted`: its owner would decide for
+    /// another branch.
     pub(crate) fn is_reserved(&self, wanted: bool) -> bool {
         let mut state = self.state.lock();
         let reserved = matches!(state.status, Status::Reserved(_));
@@ -372,11 +379,13 @@ impl Decision {
         wakes.add(state.owner.as_ref().map(keep));
     }
 
-    /// The receiver elsewhere has given the reservation back: others may try, an owner that has wanted it first.
+    /// The receiver elsewhere has given the reservation back: others may try, an owner that has wanted it
+    /// first.
     pub(crate) fn abort(self: &Arc<Self>, wakes: &mut Wakes) {
         let mut state = self.state.lock();
         if let Status::Reserved(reserver) = &state.status {
-            // One who keeps it long may give it back for the sake of another choice: then this one is spared still.
+            // One who keeps it long may give it back for the sake of another choice: then this one is spared
+            // still.
             let still = state.spared && reserver.keeps_long();
             state.status = Status::Open;
             state.spared = std::mem::take(&mut state.asked_back) || still;
@@ -396,7 +405,8 @@ impl Decision {
         }
     }
 
-    /// Another party takes the offer that is `branch` of this choice; `own` is its own choice, if it is in one.
+    /// Another party takes the offer that is `branch` of this choice; `own` is its own choice, if it is in
+    /// one.
     pub(crate) fn settle(&self, branch: u32, own: Branching<'_>, wakes: &mut Wakes) -> Settled {
         let Some((own, own_branch)) = own else {
             return Self::settle_locked(&mut self.state.lock(), branch, wakes);
@@ -421,8 +431,8 @@ impl Decision {
         settled
     }
 
-    /// All these choices take the branch beside them, or none does. `own`: that of the caller, who needs no waking. `false`: one of them
-    /// is not open; if it may be again, `again` is in its queue, once.
+    /// All these choices take the branch beside them, or none does. `own`: that of the caller, who needs no
+    /// waking. `false`: one of them is not open; if it may be again, `again` is in its queue, once.
     pub(crate) fn settle_all(
         choices: &mut [(&Self, u32)],
         own: Branching<'_>,
@@ -486,7 +496,8 @@ impl Decision {
         self.id == other.id
     }
 
-    /// Its number among all choices, those of other processes included. Within this one the order is that of `id`.
+    /// Its number among all choices, those of other processes included. Within this one the order is that of
+    /// `id`.
     pub(crate) fn id(&self) -> u128 {
         everywhere(self.id)
     }

@@ -6,9 +6,10 @@
 //! - here: how a choice goes over its branches; [`alt!`](crate::alt) expands to it.
 //!
 //! # Order
-//! *Prioritised* goes down the list. *Fair* looks at all branches and takes, of those that are ready, the one whose
-//! end was chosen least recently: every end remembers when its last turn was, so fairness holds from one choice to the
-//! next, also if they are at different places of the program. *Random* draws among the ready ones.
+//! *Prioritised* goes down the list. *Fair* looks at all branches and takes, of those that are ready, the one
+//! whose end was chosen least recently: every end remembers when its last turn was, so fairness holds from
+//! one choice to the next, also if they are at different places of the program. *Random* draws among the
+//! ready ones.
 //!
 //! A branch without an end (a timer, a future, a process) remembers nothing, so such branches get their share
 //! of a fair choice by lot. The lot alone could pass an end over for long. So every ready end counts how
@@ -18,8 +19,8 @@
 //!
 //! A choice with no ready branch registers a waker at each of its ends, and unregisters from all of them once
 //! a branch is chosen. With many ends ([`MANY`]) that costs several times as much as the event. A new choice
-//! over many ends therefore first wakes its own task and returns `Pending`: tasks that were about to send run,
-//! and the second poll finds their offers. It registers only if that poll finds nothing either.
+//! over many ends therefore first wakes its own task and returns `Pending`: tasks that were about to send
+//! run, and the second poll finds their offers. It registers only if that poll finds nothing either.
 //!
 //! A send can never happen in the poll that offers its value, because only a receive that is being polled
 //! takes one. So a send gets its turn ([`crate::turn`]): if receivers were woken for it, the choice lets them
@@ -392,8 +393,8 @@ enum Stage {
 }
 
 /// A new choice over at least so many branches is polled twice before it registers, unless it has offered a
-/// value. A runtime that polls a woken task next (tokio's LIFO slot) would otherwise poll the choice after each
-/// single offer, and each of these polls would register everywhere for one event.
+/// value. A runtime that polls a woken task next (tokio's LIFO slot) would otherwise poll the choice after
+/// each single offer, and each of these polls would register everywhere for one event.
 const MANY: usize = 32;
 
 /// How trying one branch went.
@@ -592,8 +593,8 @@ impl Choosing {
         self.last = renumbered(Look::Empty(Some(self.last))).unwrap_or(0);
     }
 
-    /// The choice is dropped, decided or not: those who wait on what may outlive it say so no more. (To the one that was chosen
-    /// it means nothing.)
+    /// The choice is dropped, decided or not: those who wait on what may outlive it say so no more. (To the
+    /// one that was chosen it means nothing.)
     pub(crate) fn tell_unchosen(&self, step: &mut impl Stepper) {
         if self.cx.take_foreign() {
             for branch in 0..self.branches {
@@ -631,7 +632,8 @@ impl Choosing {
         }
         match self.cx.decision().and_then(decision::Decision::decided) {
             Some(branch) => self.finish(step, branch, cx),
-            // Reserved, for a receiver elsewhere that has been asked to give it back: one of both will wake us.
+            // Reserved, for a receiver elsewhere that has been asked to give it back: one of both will wake
+            // us.
             None => Poll::Pending,
         }
     }
@@ -641,8 +643,8 @@ impl Choosing {
 pub(crate) trait Stepper: FnMut(usize, Step<'_, '_>) -> Poll<()> {}
 impl<F: FnMut(usize, Step<'_, '_>) -> Poll<()>> Stepper for F {}
 
-/// A number below `n`. Xorshift (Marsaglia, 2003), seeded by where this thread keeps its state: good enough to
-/// break ties, and not for anything else.
+/// A number below `n`. Xorshift (Marsaglia, 2003), seeded by where this thread keeps its state: good enough
+/// to break ties, and not for anything else.
 #[cfg(not(any(loom, shuttle)))]
 fn random(n: u32) -> u32 {
     use std::cell::Cell;

@@ -9,7 +9,8 @@ pub(super) struct Local {
     pub(super) next: Vec<u32>,
     /// How many operations of the branches may still be ready before this poll ends.
     pub(super) operations: u32,
-    /// A `par!` inside this one has spent its budget. Its poll is to end, and looks as if the list were at its end: what it held is here.
+    /// A `par!` inside this one has spent its budget. Its poll is to end, and looks as if the list were at
+    /// its end: what it held is here.
     ending: Option<Held>,
 }
 

@@ -4,8 +4,9 @@
 //! - [`waker`]: how a branch is woken; `list`: the branches that are ready.
 //! - here: the futures: one for each number of branches written out, and [`Par`] for a list.
 //!
-//! Branches borrow from the caller, need not be `Send` (the whole is `Send` exactly when all of them are), and cost about
-//! 45 bytes each beside their own state. They share the caller's task: a branch that never awaits holds its siblings up.
+//! Branches borrow from the caller, need not be `Send` (the whole is `Send` exactly when all of them are),
+//! and cost about 45 bytes each beside their own state. They share the caller's task: a branch that never
+//! awaits holds its siblings up.
 
 mod list;
 pub(crate) mod ready;
@@ -134,8 +135,8 @@ par_of! {
     Par12: 12, a A 0, b B 1, c C 2, d D 3, e E 4, g G 5, h H 6, i I 7, j J 8, k K 9, l L 10, m M 11;
 }
 
-/// Runs up to 12 futures to completion, side by side in this task, and gives a tuple of their outputs in the order they are
-/// written. For a list, collect into a [`Par`].
+/// Runs up to 12 futures to completion, side by side in this task, and gives a tuple of their outputs in the
+/// order they are written. For a list, collect into a [`Par`].
 ///
 /// The futures may borrow from the caller and need not be `Send`. Each is a process of its own in the wait
 /// records. They are polled in the order they become ready. After some 2,000 polls, or as many operations
@@ -181,8 +182,8 @@ macro_rules! par {
 
 /// Many futures of one type, run to completion side by side in this task; gives their outputs in order.
 ///
-/// As [`par!`](crate::par!), for a list: collect the futures into it and await it. The memory of a branch is that of its
-/// future, its output and about 13 bytes.
+/// As [`par!`](crate::par!), for a list: collect the futures into it and await it. The memory of a branch is
+/// that of its future, its output and about 13 bytes.
 ///
 /// # Cancel safety
 /// Dropped, it drops all its branches where they stand.

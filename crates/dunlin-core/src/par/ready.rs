@@ -29,8 +29,8 @@ impl Owned {
 }
 
 impl Owned {
-    /// The task's neighbours are to have their turn. The `par!`s around this one end their polls too: else each of them would poll this
-    /// one for its own budget, and nested budgets would multiply.
+    /// The task's neighbours are to have their turn. The `par!`s around this one end their polls too: else
+    /// each of them would poll this one for its own budget, and nested budgets would multiply.
     #[cold]
     fn yield_task(&self, cx: &mut Context<'_>) {
         let Some(outer) = self.outer.header else { return crate::budget::wake_later(cx.waker()) };
@@ -82,8 +82,8 @@ struct Begun {
     identities: Identities,
 }
 
-/// How many branch polls one poll of a `par!` does before it lets the task's other neighbours run. Measured: 256 costs a
-/// tenth more than this.
+/// How many branch polls one poll of a `par!` does before it lets the task's other neighbours run. Measured:
+/// 256 costs a tenth more than this.
 const BUDGET: u32 = 2048;
 
 /// After how many branch polls the mail is looked into at the latest.
@@ -124,7 +124,8 @@ impl Ready {
         })
     }
 
-    /// Polls ready branches until none is, all are done, or the budget is spent. `poll` says whether its branch is done.
+    /// Polls ready branches until none is, all are done, or the budget is spent. `poll` says whether its
+    /// branch is done.
     #[inline]
     pub(crate) fn run(
         &mut self,

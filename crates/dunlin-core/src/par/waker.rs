@@ -1,23 +1,27 @@
 //! The waker of a branch: two numbers in one word, without a count; and what it wakes.
 //!
-//! Cloning and dropping it do nothing; waking it looks up the entry in a table that is never freed. If the `par!` has
-//! ended and the entry serves another one by then, that one's branch is polled once for nothing, which every future must bear.
-//! Measured: counted wakers and boxed branches made up half of the cost of a rendezvous inside a task
-//! (`docs/performance.md`).
+//! Cloning and dropping it do nothing; waking it looks up the entry in a table that is never freed. If the
+//! `par!` has ended and the entry serves another one by then, that one's branch is polled once for nothing,
+//! which every future must bear. Measured: counted wakers and boxed branches made up half of the cost of a
+//! rendezvous inside a task (`docs/performance.md`).
 //!
-//! On targets whose pointers have fewer than 64 bits the two numbers do not fit, and a counted waker takes their place.
+//! On targets whose pointers have fewer than 64 bits the two numbers do not fit, and a counted waker takes
+//! their place.
 //!
 //! # The list of ready branches
-//! One `par!` is polled by one thread at a time. A wake on that thread, while it polls, is a plain store into the list: the
-//! common case, since branches of one `par!` mostly talk to each other. A wake from elsewhere goes through a locked
-//! inbox and wakes the task that holds the `par!`. How the two keep apart:
+//! One `par!` is polled by one thread at a time. A wake on that thread, while it polls, is a plain store into
+//! the list: the common case, since branches of one `par!` mostly talk to each other. A wake from elsewhere
+//! goes through a locked inbox and wakes the task that holds the `par!`. How the two keep apart:
 //!
-//! 1. The polling thread writes its token into `owner` before it touches `local`, and clears it when it is done.
-//! 2. A waker that reads its own thread's token there knows that this very thread is inside that poll: so nobody else touches
-//!    `local`, and what is done to it is never interrupted, because pushing and popping numbers calls no other code. For the
-//!    innermost of nested `par!`s the thread remembers the same thing, which saves looking it up.
-//! 3. Any other waker takes the lock of `remote`. If the `par!` is being polled it looks into the inbox once more before it
-//!    ends; and whoever fills the inbox wakes the task after that, so no wake is lost in between.
+//! 1. The polling thread writes its token into `owner` before it touches `local`, and clears it when it is
+//!    done.
+//! 2. A waker that reads its own thread's token there knows that this very thread is inside that poll: so
+//!    nobody else touches `local`, and what is done to it is never interrupted, because pushing and popping
+//!    numbers calls no other code. For the innermost of nested `par!`s the thread remembers the same thing,
+//!    which saves looking it up.
+//! 3. Any other waker takes the lock of `remote`. If the `par!` is being polled it looks into the inbox once
+//!    more before it ends; and whoever fills the inbox wakes the task after that, so no wake is lost in
+//!    between.
 
 use std::cell::Cell;
 use std::task::Waker;
@@ -105,8 +109,8 @@ mod packed {
     /// Calls `f` with the waker of this branch.
     #[inline(always)]
     pub(crate) fn with_waker<R>(header: u32, branch: u32, f: impl FnOnce(&Waker) -> R) -> R {
-        // SAFETY: the contract of `RawWaker` asks for thread-safe functions on data that is valid for as long as a clone
-        // lives. The data is two numbers, never dereferenced; `wake` may be called with any two
+        // SAFETY: the contract of `RawWaker` asks for thread-safe functions on data that is valid for as long
+        // as a clone lives. The data is two numbers, never dereferenced; `wake` may be called with any two
         // numbers, from any thread, at any time.
         let waker = ManuallyDrop::new(unsafe { Waker::from_raw(RawWaker::new(pack(header, branch), &VTABLE)) });
         f(&waker)
@@ -165,7 +169,8 @@ fn wake(header: u32, branch: u32) {
     if innermost.index == header
         && let Some(innermost) = innermost.header
     {
-        // SAFETY: this thread is inside the poll of this header's `par!` (step 2 above), and `push` calls nothing else.
+        // SAFETY: this thread is inside the poll of this header's `par!` (step 2 above), and `push` calls
+        // nothing else.
         unsafe { innermost.local(|local| local.push(branch)) };
     } else {
         wake_another(header, branch);
@@ -243,8 +248,9 @@ pub(super) struct Header {
     pub(super) has_mail: AtomicBool,
 }
 
-// SAFETY: everything but `local` is thread-safe by itself. `local` is touched only through `Header::local`, whose callers
-// are the thread whose token is in `owner`, or have the `par!` to themselves (`&mut Ready` while nobody polls).
+// SAFETY: everything but `local` is thread-safe by itself. `local` is touched only through `Header::local`,
+// whose callers are the thread whose token is in `owner`, or have the `par!` to themselves (`&mut Ready`
+// while nobody polls).
 unsafe impl Sync for Header {}
 
 impl Default for Header {
@@ -274,8 +280,8 @@ impl Header {
     }
 
     /// # Safety
-    /// The caller must be the thread whose token is in `owner`, or hold the `par!` by `&mut` while `owner` is 0; and `f` must not
-    /// reach this function again.
+    /// The caller must be the thread whose token is in `owner`, or hold the `par!` by `&mut` while `owner` is
+    /// 0; and `f` must not reach this function again.
     #[inline(always)]
     pub(super) unsafe fn local<R>(&self, f: impl FnOnce(&mut Local) -> R) -> R {
         #[cfg(not(loom))]

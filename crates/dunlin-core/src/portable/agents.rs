@@ -200,15 +200,18 @@ pub enum Agent {
     Outlet(AnyOutlet),
     /// The sender is elsewhere.
     Inlet(AnyInlet),
-    /// Of a handle of an end that many share, an enrolment on a barrier, or an end of a broadcast: see [`Several`].
+    /// Of a handle of an end that many share, an enrolment on a barrier, or an end of a broadcast: see
+    /// [`Several`].
     Several(Several),
 }
 
-/// A future that the carrier has to run. It ends by itself when what it serves is over; dropped, it ends that.
+/// A future that the carrier has to run. It ends by itself when what it serves is over; dropped, it ends
+/// that.
 pub type Chore = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What stands for a handle of a shared end, an enrolment on a barrier, or an end of a broadcast, at each of the two nodes: agents of a few channels, each of which has its other agent, the other way round, at the same
-/// place of the other node's list.
+/// What stands for a handle of a shared end, an enrolment on a barrier, or an end of a broadcast, at each of
+/// the two nodes: agents of a few channels, each of which has its other agent, the other way round, at the
+/// same place of the other node's list.
 pub struct Several {
     /// First that for operations without a claim, if there are such.
     pub agents: Vec<Agent>,
@@ -223,7 +226,8 @@ impl fmt::Debug for Several {
 }
 
 impl Agent {
-    /// The channel whose half it stands at: see [`StagedEnd::channel`](super::carrier::StagedEnd::channel). `None`: there are several.
+    /// The channel whose half it stands at: see [`StagedEnd::channel`](super::carrier::StagedEnd::channel).
+    /// `None`: there are several.
     pub fn channel(&self) -> Option<ChannelId> {
         match self {
             Self::Outlet(outlet) => Some(outlet.channel()),
@@ -371,8 +375,8 @@ impl AnyOutlet {
         self.agent.take_buffered()
     }
 
-    /// Carries everything between two halves that are in one memory after all: [`join`]. `credits` are those that the inlet has
-    /// [given](AnyInlet::credits) already.
+    /// Carries everything between two halves that are in one memory after all: [`join`]. `credits` are those
+    /// that the inlet has [given](AnyInlet::credits) already.
     ///
     /// # Errors
     /// The two agents, if their messages are not of the same type.
@@ -590,7 +594,8 @@ impl AnyInlet {
         self.agent.bring(number, value)
     }
 
-    /// Whether its receiver has come in a message, so that it says when that is [used](FromReceiver::Used) for the first time. Parts of a shared end do not.
+    /// Whether its receiver has come in a message, so that it says when that is [used](FromReceiver::Used)
+    /// for the first time. Parts of a shared end do not.
     pub fn says_when_used(&self) -> bool {
         self.agent.says_when_used()
     }
@@ -892,7 +897,8 @@ impl<T: Portable> DynOutlet for LoneOutlet<T> {
     with_values!();
 }
 
-/// The receiver of a reply's slot. The reply is in it before anybody elsewhere hears of it, so nothing can come back.
+/// The receiver of a reply's slot. The reply is in it before anybody elsewhere hears of it, so nothing can
+/// come back.
 struct Slot<T> {
     slot: Receiver<T>,
     over: bool,

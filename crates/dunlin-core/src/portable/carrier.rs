@@ -1,34 +1,38 @@
 //! The hook of whoever carries messages: ends go beside the bytes.
 //!
 //! A message is handed over in three steps, and until the last nothing has happened to it:
-//! 1. *Encode.* [`Outbox::encode`] runs the serializer. Each end it meets is *staged*, and written as its number among
-//!    them. The message still holds its ends. If the serializer fails or panics, nothing is staged.
-//! 2. *Carry.* [`Outbox::seal`] says that the encoding is what will be sent. The carrier keeps the message and the [`Sealed`] until
-//!    it knows that the message was taken. If it was refused, it drops the `Sealed`, and the message is as it was: it is never rebuilt.
-//! 3. *Hand over.* [`Sealed::commit`] consumes the message and gives its ends as [`CarriedEnd`]s: from then on they are the ends.
-//!    Dropped, they are gone as if dropped by their holder.
+//! 1. *Encode.* [`Outbox::encode`] runs the serializer. Each end it meets is *staged*, and written as its
+//!    number among them. The message still holds its ends. If the serializer fails or panics, nothing is
+//!    staged.
+//! 2. *Carry.* [`Outbox::seal`] says that the encoding is what will be sent. The carrier keeps the message
+//!    and the [`Sealed`] until it knows that the message was taken. If it was refused, it drops the `Sealed`,
+//!    and the message is as it was: it is never rebuilt.
+//! 3. *Hand over.* [`Sealed::commit`] consumes the message and gives its ends as [`CarriedEnd`]s: from then
+//!    on they are the ends. Dropped, they are gone as if dropped by their holder.
 //!
-//! On the other side [`Inbox::decode`] runs the deserializer, which takes each end by its number, once. Ends that
-//! nobody took (a field which this version does not know) are dropped as if by their holder. A decoding that fails has changed nothing: all ends
-//! are still in the inbox, and end with it.
+//! On the other side [`Inbox::decode`] runs the deserializer, which takes each end by its number, once. Ends
+//! that nobody took (a field which this version does not know) are dropped as if by their holder. A decoding
+//! that fails has changed nothing: all ends are still in the inbox, and end with it.
 //!
-//! Which outbox or inbox is meant says a variable of the thread that lasts as long as the call. Calls nest: within one, a message can be
-//! encoded that another carrier takes.
+//! Which outbox or inbox is meant says a variable of the thread that lasts as long as the call. Calls nest:
+//! within one, a message can be encoded that another carrier takes.
 //!
 //! # One holder
-//! Whether a message owns its ends alone cannot be seen from outside (`Arc<Mutex<Sender<T>>>`), only learnt: by dropping it. A channel counts the values
-//! that stand for each of its unshared ends. The hand-over makes one more, drops the message, and looks whether the new one is alone now. If
-//! another lives on, in whatever way, *that* one stays the end, fully usable, and the new one never leaves the hand-over: [`CarryError::Kept`]. The other
-//! way round, to make the old one unusable, would need a check in every operation on any end, and would
-//! take an end from somebody who never sent it. It is also what a carrier between nodes can do: the other side learns that the end has not come, as it
-//! does if the sending node dies.
+//! Whether a message owns its ends alone cannot be seen from outside (`Arc<Mutex<Sender<T>>>`), only learnt:
+//! by dropping it. A channel counts the values that stand for each of its unshared ends. The hand-over makes
+//! one more, drops the message, and looks whether the new one is alone now. If another lives on, in whatever
+//! way, *that* one stays the end, fully usable, and the new one never leaves the hand-over:
+//! [`CarryError::Kept`]. The other way round, to make the old one unusable, would need a check in every
+//! operation on any end, and would take an end from somebody who never sent it. It is also what a carrier
+//! between nodes can do: the other side learns that the end has not come, as it does if the sending node
+//! dies.
 //!
-//! In the same way an inbox keeps each end until the decoding is over, and what the deserializer gets is one more value: if
-//! that is dropped on the way, the end is still there.
+//! In the same way an inbox keeps each end until the decoding is over, and what the deserializer gets is one
+//! more value: if that is dropped on the way, the end is still there.
 //!
 //! # A carrier between nodes
-//! There the ends do not go along: an end in a message becomes two *agents* ([`crate::agent`]), one on each side, which the carrier drives by frames.
-//! What a node of the protocol of `mobility.md` does, and when:
+//! There the ends do not go along: an end in a message becomes two *agents* ([`crate::agent`]), one on each
+//! side, which the carrier drives by frames. What a node of the protocol of `mobility.md` does, and when:
 //!
 //! | step | sending side | reading side |
 //! |---|---|---|
@@ -38,24 +42,31 @@
 //! | ack | [`Sealed::commit`], [`CarriedEnd::into_agent`]: here the agent takes the end's place | the value was taken ([`FromReceiver::Taken`]): drives the agents from now on |
 //! | roll back | drops the `Sealed`, gives the value back ([`Outlet::failed`]): it was never touched | drops the value and its agents: nobody heard of them |
 //!
-//! So `Sealed` is what is staged, its `commit` is the commit and its drop the rollback, and a token is a number: there is no callback, for
-//! the carrier needs none. Whatever it wants to say about an end, or to refuse, it says when it has the list. Frames behind the ack find the agents in place,
-//! since both sides install them before they say or hear anything more.
+//! So `Sealed` is what is staged, its `commit` is the commit and its drop the rollback, and a token is a
+//! number: there is no callback, for the carrier needs none. Whatever it wants to say about an end, or to
+//! refuse, it says when it has the list. Frames behind the ack find the agents in place, since both sides
+//! install them before they say or hear anything more.
 //!
-//! The carrier never knows the type `T` of a channel: an [`AnyOutlet`] or [`AnyInlet`] has [`Value`]s, which are [written](Write) in one of two
-//! [`Format`]s, within [`Outbox::encode`], and read by the channel's [`Shape`], within [`Inbox::decode`]. The ends in them are staged and adopted in
-//! the same way: that is all there is to a `Sender<Sender<T>>`, and to a protocol that sends itself. Two ways to make a first agent: of an end in a message, and
-//! `AnyOutlet::from(Outlet::new(receiver))`.
+//! The carrier never knows the type `T` of a channel: an [`AnyOutlet`] or [`AnyInlet`] has [`Value`]s, which
+//! are [written](Write) in one of two [`Format`]s, within [`Outbox::encode`], and read by the channel's
+//! [`Shape`], within [`Inbox::decode`]. The ends in them are staged and adopted in the same way: that is all
+//! there is to a `Sender<Sender<T>>`, and to a protocol that sends itself. Two ways to make a first agent: of
+//! an end in a message, and `AnyOutlet::from(Outlet::new(receiver))`.
 //!
 //! Four things to know:
-//! - An end that had been in use brings what it has: a receiver's buffered values are the first that its `Outlet` says, and what waits is offered next. The
-//!   channel's *policy* goes beside it: the carrier gives it to the new half, in `expect`.
-//! - An end of a half that the carrier adopted itself (it knows the channel) is not to get a second agent: a half has one, and does not pass on. At the
-//!   hand-over the carrier drops that end and its agent, once what they had under way was asked back, and sets up a link between the reader and the
-//!   channel's home. For an end that comes home no way is here yet to turn the agent that stands there back into the end.
-//! - Ends that many hold ([`EndKind::Shared`] and its kin, [`EndKind::Barrier`]), and those of a broadcast, have several agents, or one, each for a channel of its own that the carrier makes
-//!   for it, and on each side a [`Chore`]: a future that it has to run. The end itself, or the barrier, stays ([`share`](crate::End::share), [`barrier`](crate::barrier())).
-//! - After an [`EndKind::Reply`] was adopted the reply is put into a slot there, so that giving it does not wait; it counts as given then.
+//! - An end that had been in use brings what it has: a receiver's buffered values are the first that its
+//!   `Outlet` says, and what waits is offered next. The channel's *policy* goes beside it: the carrier gives
+//!   it to the new half, in `expect`.
+//! - An end of a half that the carrier adopted itself (it knows the channel) is not to get a second agent: a
+//!   half has one, and does not pass on. At the hand-over the carrier drops that end and its agent, once what
+//!   they had under way was asked back, and sets up a link between the reader and the channel's home. For an
+//!   end that comes home no way is here yet to turn the agent that stands there back into the end.
+//! - Ends that many hold ([`EndKind::Shared`] and its kin, [`EndKind::Barrier`]), and those of a broadcast,
+//!   have several agents, or one, each for a channel of its own that the carrier makes for it, and on each
+//!   side a [`Chore`]: a future that it has to run. The end itself, or the barrier, stays
+//!   ([`share`](crate::End::share), [`barrier`](crate::barrier())).
+//! - After an [`EndKind::Reply`] was adopted the reply is put into a slot there, so that giving it does not
+//!   wait; it counts as given then.
 //!
 //! `tests/portable_bytes.rs` is such a carrier, small enough to be read.
 //!
@@ -140,10 +151,12 @@ impl EndKind {
 impl EndKind {
     /// What people call it, and its name for whoever traces types.
     ///
-    /// A tracer is a deserializer that wants to know what a type is made of, and has no bytes. To the newtype struct of an end
-    /// ([`name`](Self::name)) it answers with `visit_enum`. The seed for the variant then asks for an enum with the end's label as its name, and with what the end
-    /// carries as its variants: a tracer gives the number of the one that it wants to trace, and is asked for a newtype variant with a message of that
-    /// type; or [`NOTHING`](Self::NOTHING), and is asked for a unit variant. What it gets is an end whose other end is gone.
+    /// A tracer is a deserializer that wants to know what a type is made of, and has no bytes. To the newtype
+    /// struct of an end ([`name`](Self::name)) it answers with `visit_enum`. The seed for the variant then
+    /// asks for an enum with the end's label as its name, and with what the end carries as its variants: a
+    /// tracer gives the number of the one that it wants to trace, and is asked for a newtype variant with a
+    /// message of that type; or [`NOTHING`](Self::NOTHING), and is asked for a unit variant. What it gets is
+    /// an end whose other end is gone.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Sender { may_poison: true } => "sender",
@@ -175,8 +188,8 @@ impl fmt::Display for EndKind {
 
 /// Why an end could not be written into a message, or read from one.
 ///
-/// Serde's errors are the format's own, and have only the text of this. The carrier finds it in [`Outbox::error`] or
-/// [`Inbox::error`].
+/// Serde's errors are the format's own, and have only the text of this. The carrier finds it in
+/// [`Outbox::error`] or [`Inbox::error`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CarryError {
@@ -235,7 +248,8 @@ pub enum CarryError {
         /// What came.
         found: EndKind,
     },
-    /// An end in a shared face, which stays where it is kept and is used from elsewhere: that cannot be done with this kind.
+    /// An end in a shared face, which stays where it is kept and is used from elsewhere: that cannot be done
+    /// with this kind.
     #[error(
         "the face has been to nodes of another application that its program has joined, and so its ends stay there; with a {kind} that cannot be"
     )]
@@ -300,7 +314,8 @@ pub(crate) enum Place {
     Handle(u32),
 }
 
-/// Makes another value that stands for the end, unless the end is gone. The next drop of one of them then means nothing.
+/// Makes another value that stands for the end, unless the end is gone. The next drop of one of them then
+/// means nothing.
 pub(crate) type Another<E> = Box<dyn FnOnce() -> Option<E> + Send>;
 
 /// What an agent beside an end that was [lent](lending) keeps.
@@ -340,8 +355,8 @@ pub(crate) trait Mobile: Send + Sized + 'static {
     fn is_busy(&self) -> bool;
     /// An agent takes this end's place, which from now on is elsewhere.
     fn into_agent(self) -> Agent;
-    /// Of an end that one holds: what makes an agent beside it, by which somebody elsewhere uses it. It stays here, and `keeps` lives as long as the agent. `None`: it
-    /// cannot be used so.
+    /// Of an end that one holds: what makes an agent beside it, by which somebody elsewhere uses it. It stays
+    /// here, and `keeps` lives as long as the agent. `None`: it cannot be used so.
     fn lend(&self, _keeps: &Keeps) -> Option<MakesAgent> {
         None
     }
@@ -361,7 +376,8 @@ pub(crate) trait Mobile: Send + Sized + 'static {
     fn shared_end(&self) -> Option<SharedEnd> {
         None
     }
-    /// Of a handle of a shared end that was [adopted](Self::adopt): where that is kept it has this number. `is_here`: it is kept here, as another type.
+    /// Of a handle of a shared end that was [adopted](Self::adopt): where that is kept it has this number.
+    /// `is_here`: it is kept here, as another type.
     fn has_number(&self, _number: u128, _is_here: bool) {}
     /// Of an end that was [adopted](Self::adopt): this carrier has brought it.
     fn brought_by(&self, _carrier: u64) {}
@@ -387,7 +403,8 @@ impl SharedEnd {
         Self(end)
     }
 
-    /// The end's number, which its handles tell each node that they come to. An end that has none gets a `new` one, which no other end has, at any node.
+    /// The end's number, which its handles tell each node that they come to. An end that has none gets a
+    /// `new` one, which no other end has, at any node.
     pub fn number(&self, mut new: impl FnMut() -> u128) -> u128 {
         self.0.number(&mut new)
     }
@@ -508,19 +525,23 @@ pub struct StagedEnd {
     pub token: u64,
     /// What it is.
     pub kind: EndKind,
-    /// The channel whose end it is, as in the wait records: of a call channel that of the requests, of a shared end
-    /// none. While either end lives no other channel has this number, so a carrier knows by it its own halves again.
+    /// The channel whose end it is, as in the wait records: of a call channel that of the requests, of a
+    /// shared end none. While either end lives no other channel has this number, so a carrier knows by it its
+    /// own halves again.
     pub channel: Option<ChannelId>,
-    /// Of an end that receives, and of both of a broadcast: the channels' policy. `None`: a user's own, which no other program has.
+    /// Of an end that receives, and of both of a broadcast: the channels' policy. `None`: a user's own, which
+    /// no other program has.
     pub policy: Option<PolicyNote>,
-    /// Its channel's other half is elsewhere already. An agent in its place would have to pass on what another agent says, and no agent
-    /// does: a carrier that cannot tell that half where this end goes has to refuse it.
+    /// Its channel's other half is elsewhere already. An agent in its place would have to pass on what
+    /// another agent says, and no agent does: a carrier that cannot tell that half where this end goes has to
+    /// refuse it.
     pub stretched: bool,
-    /// Something is offered on its channel that only a receive can take (it was posted), or the channel has ended: its two ends cannot go together, since
-    /// then nobody is left here who could say so.
+    /// Something is offered on its channel that only a receive can take (it was posted), or the channel has
+    /// ended: its two ends cannot go together, since then nobody is left here who could say so.
     pub busy: bool,
-    /// Of a handle of a shared end that is kept elsewhere, and of a joiner of a broadcast that is elsewhere: the carrier that brought it ([`Inbox::by`]). When it has gone on, something of it is still to
-    /// go where it came from, so another carrier has to refuse it.
+    /// Of a handle of a shared end that is kept elsewhere, and of a joiner of a broadcast that is elsewhere:
+    /// the carrier that brought it ([`Inbox::by`]). When it has gone on, something of it is still to go where
+    /// it came from, so another carrier has to refuse it.
     pub carrier: Option<u64>,
 }
 
@@ -574,7 +595,8 @@ thread_local! {
     static ARRIVING: RefCell<Option<Arriving>> = const { RefCell::new(None) };
 }
 
-/// What `own` holds is the thread's until this is dropped, also by a panic; then it is back, and what was the thread's before, too.
+/// What `own` holds is the thread's until this is dropped, also by a panic; then it is back, and what was the
+/// thread's before, too.
 struct Installed<'a, T: 'static> {
     key: &'static LocalKey<RefCell<Option<T>>>,
     before: Option<T>,
@@ -720,7 +742,8 @@ impl Sealed {
         self.ends.iter().map(|staged| staged.end)
     }
 
-    /// If this end is a handle of a shared end, that end: its number goes along with the handle ([`Inbox::expect_handle`]).
+    /// If this end is a handle of a shared end, that end: its number goes along with the handle
+    /// ([`Inbox::expect_handle`]).
     pub fn shared_end(&self, token: u64) -> Option<&SharedEnd> {
         self.ends.iter().find(|staged| staged.end.token == token)?.shared.as_ref()
     }
@@ -733,7 +756,8 @@ impl Sealed {
     pub fn commit<M>(self, message: M) -> Result<Vec<CarriedEnd>, NotHandedOver> {
         let moving: Vec<_> =
             self.ends.into_iter().map(|staged| (staged.end, (staged.another)(staged.end.token))).collect();
-        // Now, while one drop of each of its ends means nothing. If it panics, the new ends are dropped after it.
+        // Now, while one drop of each of its ends means nothing. If it panics, the new ends are dropped after
+        // it.
         drop(message);
         let mut outcome = NotHandedOver { ends: Vec::new(), refused: Vec::new() };
         for (StagedEnd { token, kind, .. }, end) in moving {
@@ -812,7 +836,8 @@ impl CarriedEnd {
         self.end.into_agent()
     }
 
-    /// Of the only handle of a shared end, the end itself, which is shared no more: a message, in which its own ends are.
+    /// Of the only handle of a shared end, the end itself, which is shared no more: a message, in which its
+    /// own ends are.
     ///
     /// # Errors
     /// It is something else, or there are other handles, or the end is claimed or kept at another node.
@@ -903,8 +928,8 @@ impl Arriving {
         end.another()().ok_or(CarryError::Taken { token })
     }
 
-    /// The decoding is over. What it has read, and what nobody wanted, is not kept any longer; all is, if it failed, but for what lives on
-    /// all the same.
+    /// The decoding is over. What it has read, and what nobody wanted, is not kept any longer; all is, if it
+    /// failed, but for what lives on all the same.
     fn settle(&mut self, decoded: bool) {
         if self.decoded {
             return;
@@ -990,22 +1015,25 @@ impl Inbox {
         Self { arriving: Arriving { ends, error: None, decoded: false, carrier: None } }
     }
 
-    /// An empty inbox of the carrier that has this number in this program: what is [expected](Self::expect) in it, and can go on only with that carrier, says so
-    /// ([`StagedEnd::carrier`]).
+    /// An empty inbox of the carrier that has this number in this program: what is [expected](Self::expect)
+    /// in it, and can go on only with that carrier, says so ([`StagedEnd::carrier`]).
     pub fn by(carrier: u64) -> Self {
         Self { arriving: Arriving { carrier: Some(carrier), ..Arriving::default() } }
     }
 
-    /// An end came along whose channel is elsewhere. When it is read, a half of a channel is made here: the reader gets this end of it, and
-    /// [`into_adopted`](Self::into_adopted) the agent in the place of the other. `policy` is that of the half, if the end receives, or that of a broadcast's channels.
+    /// An end came along whose channel is elsewhere. When it is read, a half of a channel is made here: the
+    /// reader gets this end of it, and [`into_adopted`](Self::into_adopted) the agent in the place of the
+    /// other. `policy` is that of the half, if the end receives, or that of a broadcast's channels.
     ///
     /// A number that is here already, is this from now on.
     pub fn expect(&mut self, token: u64, kind: EndKind, policy: impl Into<Policy>) {
         self.expect_far(token, None, Far { kind, policy: policy.into(), agent: None, number: None, other: None });
     }
 
-    /// The same of a handle of a shared end, which has this number ([`SharedEnd::number`]). `kept`: it is kept here. Then the reader gets one more handle of it, as
-    /// a clone is, and there is no agent; unless it is read as another type than it was shared as: then it is as if it were kept elsewhere, but cannot go on.
+    /// The same of a handle of a shared end, which has this number ([`SharedEnd::number`]). `kept`: it is
+    /// kept here. Then the reader gets one more handle of it, as a clone is, and there is no agent; unless it
+    /// is read as another type than it was shared as: then it is as if it were kept elsewhere, but cannot go
+    /// on.
     pub fn expect_handle(&mut self, token: u64, kind: EndKind, number: u128, kept: Option<SharedEnd>) {
         let far = Far { kind, policy: rendezvous(), agent: None, number: Some(number), other: None };
         self.expect_far(token, kept.map(|end| end.0.handle(token)), far);
@@ -1043,8 +1071,9 @@ impl Inbox {
         self.arriving.error.as_ref()
     }
 
-    /// What came of the ends that were [expected](Self::expect). Nothing has been done with any of them, nor will be before their agents are
-    /// driven: a carrier keeps them until the message has been taken, and forgets them with the message.
+    /// What came of the ends that were [expected](Self::expect). Nothing has been done with any of them, nor
+    /// will be before their agents are driven: a carrier keeps them until the message has been taken, and
+    /// forgets them with the message.
     ///
     /// Empty, unless the message was decoded.
     pub fn into_adopted(self) -> Vec<AdoptedEnd> {
@@ -1071,7 +1100,8 @@ impl fmt::Debug for Inbox {
     }
 }
 
-/// Within a message, writes something whose ends stay here: who reads it gets ends that act through agents beside these, and each agent keeps `keeps`.
+/// Within a message, writes something whose ends stay here: who reads it gets ends that act through agents
+/// beside these, and each agent keeps `keeps`.
 pub(crate) fn lending<R>(keeps: Keeps, write: impl FnOnce() -> R) -> R {
     // A panic is the end of this staging.
     let before = installed(&STAGING, |staging| staging.0.get_or_insert_default().lends.replace(keeps)).flatten();

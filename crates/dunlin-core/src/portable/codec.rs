@@ -1,10 +1,12 @@
-//! Values to bytes and back, in the two formats of the carriers, with a bound on how deep they nest and on how large they are.
+//! Values to bytes and back, in the two formats of the carriers, with a bound on how deep they nest and on
+//! how large they are.
 //!
-//! This is here, and not with a carrier, because only the core knows the types of messages: so each is compiled for each format, and no element of a
-//! `Vec` is read or written through pointers to functions, or boxed on its way. That was measured:
-//! `docs/notebook/pony.md`, *Processor time of a send*.
+//! This is here, and not with a carrier, because only the core knows the types of messages: so each is
+//! compiled for each format, and no element of a `Vec` is read or written through pointers to functions, or
+//! boxed on its way. That was measured: `docs/notebook/pony.md`, *Processor time of a send*.
 //!
-//! Nothing here trusts anybody, but a `Serialize` or `Deserialize` of a user's may panic, and the carrier has to catch that.
+//! Nothing here trusts anybody, but a `Serialize` or `Deserialize` of a user's may panic, and the carrier has
+//! to catch that.
 
 mod depth;
 
@@ -135,7 +137,8 @@ struct Source<'de> {
 }
 
 impl<'de> Source<'de> {
-    /// cbor4ii takes up to two of its steps for a level of ours. So this matters only where ours do not reach: in what is passed over unread.
+    /// cbor4ii takes up to two of its steps for a level of ours. So this matters only where ours do not
+    /// reach: in what is passed over unread.
     const STEPS_MAX: u32 = 2 * (DEPTH_MAX + 1);
 
     fn new(rest: &'de [u8]) -> Self {

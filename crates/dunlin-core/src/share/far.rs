@@ -1,22 +1,28 @@
 //! Shared ends whose handles are at several nodes.
 //!
-//! The end stays where it was shared: that node *keeps* it. A handle that is sent elsewhere becomes, there, a shared end of its own, whose
-//! - lone operations go through an agent that stands in the channel's queue here as one more handle ([`Inlet::lone`](crate::agent::Inlet),
-//!   [`LoneOutlet`]);
-//! - claims are asked for at a *desk*, by two channels of a few words. Here a *keeper* stands in the line for it. Granted, that handle acts here as if it held the
-//!   end; of a face, which has no lone operations, the end itself goes along and comes back. A face that cannot go there stays, and is *lent*: its ends are used
-//!   from there by agents beside them ([`Loan`]).
+//! The end stays where it was shared: that node *keeps* it. A handle that is sent elsewhere becomes, there, a
+//! shared end of its own, whose
+//! - lone operations go through an agent that stands in the channel's queue here as one more handle
+//!   ([`Inlet::lone`](crate::agent::Inlet), [`LoneOutlet`]);
+//! - claims are asked for at a *desk*, by two channels of a few words. Here a *keeper* stands in the line for
+//!   it. Granted, that handle acts here as if it held the end; of a face, which has no lone operations, the
+//!   end itself goes along and comes back. A face that cannot go there stays, and is *lent*: its ends are
+//!   used from there by agents beside them ([`Loan`]).
 //!
-//! A claim that has been granted stays there when nobody uses it, until somebody elsewhere wants it: repeated claims of one node cost no message. Who is told to give it
-//! back does so when its present claim ends, but may claim once if it has not yet. If the node is lost, or all its handles are gone, the desk's channels end, and the
-//! claim with them: what it offered is not the claimer's any more. So no claim is ever held by two, and none is lost.
+//! A claim that has been granted stays there when nobody uses it, until somebody elsewhere wants it: repeated
+//! claims of one node cost no message. Who is told to give it back does so when its present claim ends, but
+//! may claim once if it has not yet. If the node is lost, or all its handles are gone, the desk's channels
+//! end, and the claim with them: what it offered is not the claimer's any more. So no claim is ever held by
+//! two, and none is lost.
 //!
-//! A handle can be sent on from there: its new channels then lead to the keeper, who is given their other ends by the desk ([`Another`]). The node in between has
-//! nothing to do with it. A handle that comes home, to the node where its end is kept, is one of those there again: the carrier knows the end by its [`Number`], and what
-//! came along for a desk has ended when the keeper gets the other ends.
+//! A handle can be sent on from there: its new channels then lead to the keeper, who is given their other
+//! ends by the desk ([`Another`]). The node in between has nothing to do with it. A handle that comes home,
+//! to the node where its end is kept, is one of those there again: the carrier knows the end by its
+//! [`Number`], and what came along for a desk has ended when the keeper gets the other ends.
 //!
 //! # Source
-//! Caching a token until somebody else asks: the privilege of Suzuki and Kasami, *A distributed mutual exclusion algorithm*, 1985, kept by one node.
+//! Caching a token until somebody else asks: the privilege of Suzuki and Kasami, *A distributed mutual
+//! exclusion algorithm*, 1985, kept by one node.
 
 use std::any::Any;
 use std::fmt;
@@ -119,7 +125,8 @@ impl<'de, E: Lend> Deserialize<'de> for Loan<E> {
 /// How many words fit into a desk's channels, so that saying one needs no waiting.
 const WORDS: usize = 4;
 
-/// How the keeper's words go. Those about a face one by one, each until it is there: a face that cannot go is back with its keeper, who hears why.
+/// How the keeper's words go. Those about a face one by one, each until it is there: a face that cannot go is
+/// back with its keeper, who hears why.
 fn words<E: Lend>() -> Policy {
     if E::KIND == EndKind::Shared { rendezvous() } else { fifo(WORDS) }
 }
@@ -130,7 +137,8 @@ pub trait Lend: End<Link: Send + Sync> + Portable {
     #[doc(hidden)]
     const KIND: EndKind = EndKind::Shared;
 
-    /// The keeper's end of the channel for lone operations of a handle that is elsewhere. A face has none: `()`.
+    /// The keeper's end of the channel for lone operations of a handle that is elsewhere. A face has none:
+    /// `()`.
     #[doc(hidden)]
     type Other: Portable;
 
@@ -146,11 +154,13 @@ pub trait Lend: End<Link: Send + Sync> + Portable {
     #[doc(hidden)]
     fn carry(handle: Shared<Self>, lone: Self::Other) -> Option<Chore>;
 
-    /// What a handle that came from elsewhere is made of: the end, of a face without one; and the agent for its lone operations.
+    /// What a handle that came from elsewhere is made of: the end, of a face without one; and the agent for
+    /// its lone operations.
     #[doc(hidden)]
     fn adopt() -> (Option<Self>, Self::Link, Option<Agent>);
 
-    /// Of an end that was adopted: it is retired where it is kept, for what is buffered there can still be received; this desk says so.
+    /// Of an end that was adopted: it is retired where it is kept, for what is buffered there can still be
+    /// received; this desk says so.
     #[doc(hidden)]
     fn retires_by(_link: &Self::Link, _desk: Desk) {}
 
@@ -280,7 +290,8 @@ impl<E: Lend> Shared<E> {
         if self.core.is_far {
             let (agent, lone) = E::another();
             let another: Box<dyn Any + Send> = Box::new(Another::<E> { lone, asked, says });
-            // When the carrier knows these channels: it could not write their other ends into a message before. Until then this handle stays.
+            // When the carrier knows these channels: it could not write their other ends into a message
+            // before. Until then this handle stays.
             return several(agent, Box::pin(async move { self.core.line.pass_on(another) }));
         }
         let keeper = Keeper::new(&self);
@@ -315,7 +326,8 @@ pub(super) struct Number {
     number: OnceLock<u128>,
     /// It is kept on the same node, which it was read on as another type.
     is_here: OnceLock<()>,
-    /// Who has brought the handle that was the first here: its desk speaks with the keeper by that carrier's channels, and tells it so of handles that go on.
+    /// Who has brought the handle that was the first here: its desk speaks with the keeper by that carrier's
+    /// channels, and tells it so of handles that go on.
     carrier: OnceLock<u64>,
 }
 
@@ -417,7 +429,8 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Where the end is kept: what serves handles that are at another node, and those that have gone on from there.
+/// Where the end is kept: what serves handles that are at another node, and those that have gone on from
+/// there.
 struct Keeper<E: Lend> {
     core: Arc<Core<E>>,
     /// Who acts here for them.
@@ -566,7 +579,8 @@ enum Granted {
     Gone,
 }
 
-/// Gives the claim to the desk, and with it a face: that itself, or if it cannot go there the use of it. Else it is here.
+/// Gives the claim to the desk, and with it a face: that itself, or if it cannot go there the use of it. Else
+/// it is here.
 async fn grant<E: Lend>(
     keeper: &Keeper<E>,
     lent: &Arc<Lent<E>>,
@@ -598,7 +612,8 @@ async fn grant<E: Lend>(
     }
 }
 
-/// Says something, which may have to wait until it is heard; and hears meanwhile, for the desk may not hear before it has been heard.
+/// Says something, which may have to wait until it is heard; and hears meanwhile, for the desk may not hear
+/// before it has been heard.
 async fn say<E: Lend>(
     keeper: &Keeper<E>,
     asked: &mut Receiver<Ask<E>>,

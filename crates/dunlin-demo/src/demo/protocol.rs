@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   worker ── hello, registry ──▶ broker        Entrance: how one comes in
-//!          ── name, handle ─────▶               Registry: shared by all workers, and claimed for these two messages
+//!          ── name, handle ─────▶               Registry: shared by all workers, claimed for these two
 //! customer ── wish ─────────────▶ broker
 //!          ◀── a worker's handle ─
 //!          ── text, piece by piece ───────▶ worker      Desk: directly, whichever part handed the handle on

@@ -71,7 +71,8 @@ impl Charges {
         }
     }
 
-    /// How many bytes of values have been offered that are not [small](AHEAD_SMALL), and have not been asked for.
+    /// How many bytes of values have been offered that are not [small](AHEAD_SMALL), and have not been asked
+    /// for.
     pub(crate) fn ahead(&self) -> u64 {
         let offered = self.0.iter().filter(|(_, kind, _)| *kind == Kind::Offer);
         offered.map(|(.., charge)| charge.bytes.saturating_sub(VALUE)).filter(|bytes| *bytes > AHEAD_SMALL).sum()

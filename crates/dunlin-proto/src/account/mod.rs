@@ -1,17 +1,20 @@
 //! What one connection makes this node keep, in bytes, and how much that may be.
 //!
-//! Each value that arrives is charged to the [`Account`] of its connection, with its whole length, when it begins, and given back
-//! when this node does not keep it any more: it was taken, or failed, or was withdrawn, or its channel or its connection is over.
+//! Each value that arrives is charged to the [`Account`] of its connection, with its whole length, when it
+//! begins, and given back when this node does not keep it any more: it was taken, or failed, or was
+//! withdrawn, or its channel or its connection is over.
 //!
-//! A value goes in one of two ways. Within the *credit* that the other node has been given it is sent without a question, and
-//! takes from the credit; what is given back becomes new credit, told in few frames. A larger value is *announced* with its
-//! length, and sent once it is admitted: its whole length is reserved in the [`Pool`] of the node before that.
+//! A value goes in one of two ways. Within the *credit* that the other node has been given it is sent without
+//! a question, and takes from the credit; what is given back becomes new credit, told in few frames. A larger
+//! value is *announced* with its length, and sent once it is admitted: its whole length is reserved in the
+//! [`Pool`] of the node before that.
 //!
-//! The pool has a limit for the whole node. Half of what a node can spare goes into credits beyond [`FLOOR`], which each
-//! connection has whatever others hold. The rest is for announced values; a connection may reserve as much as is still free
-//! behind its reservation, and one value in any case for which there is room. So the first of many cannot take it all, and the
-//! shares even out (dynamic thresholds: Choudhury and Hahne, 1998). The last of it is for sources that have little, since ids
-//! are free, and for values for which receives wait: what nobody receives may lie here for ever.
+//! The pool has a limit for the whole node. Half of what a node can spare goes into credits beyond [`FLOOR`],
+//! which each connection has whatever others hold. The rest is for announced values; a connection may reserve
+//! as much as is still free behind its reservation, and one value in any case for which there is room. So the
+//! first of many cannot take it all, and the shares even out (dynamic thresholds: Choudhury and Hahne, 1998).
+//! The last of it is for sources that have little, since ids are free, and for values for which receives
+//! wait: what nobody receives may lie here for ever.
 
 mod charge;
 mod credit;
@@ -28,7 +31,8 @@ pub(crate) use credit::Credit;
 pub(crate) use pool::Pool;
 use pool::{Need, Share};
 
-/// So much of what a node has to answer to another one is not counted, in bytes: it goes out at once if that one reads.
+/// So much of what a node has to answer to another one is not counted, in bytes: it goes out at once if that
+/// one reads.
 const ANSWERS_FREE: u64 = 128 << 10;
 
 /// Room for what is beyond that is taken in such parts.
@@ -81,8 +85,8 @@ pub(crate) struct Account {
     window: u64,
     announced: BTreeMap<ChannelId, Announced>,
     numbers: BTreeMap<u64, ChannelId>,
-    /// Those whose channels have room: those for which a receive waits; of the others small ones, which need no room in the pool as long as the connection has
-    /// some itself; and large ones.
+    /// Those whose channels have room: those for which a receive waits; of the others small ones, which need
+    /// no room in the pool as long as the connection has some itself; and large ones.
     queues: [VecDeque<(ChannelId, u64)>; 3],
     /// The connection is among those that wait for the pool.
     pub(crate) waits: bool,
@@ -248,7 +252,8 @@ impl Account {
             return None;
         }
         let window = pool.target(self.source, self.lent);
-        // What nobody takes goes over to the pool by and by, as if it had been announced: many small values would be asked for one by one.
+        // What nobody takes goes over to the pool by and by, as if it had been announced: many small values
+        // would be asked for one by one.
         let part = window / 4;
         if self.credit < window / 2
             && self.kept - self.moved >= part
@@ -275,8 +280,8 @@ impl Account {
         })
     }
 
-    /// So many bytes of answers wait for the other node to read them. `None`: there is no room for more; else whether there is room in the pool that was not there
-    /// before.
+    /// So many bytes of answers wait for the other node to read them. `None`: there is no room for more; else
+    /// whether there is room in the pool that was not there before.
     pub(crate) fn answers_wait(&mut self, bytes: u64, pool: &mut Pool) -> Option<bool> {
         let counted = bytes.saturating_sub(ANSWERS_FREE).next_multiple_of(ANSWERS_PART);
         if counted > self.answers {
@@ -395,7 +400,8 @@ impl Account {
         }
     }
 
-    /// The value on this channel has no room now. Whether that is to be told, which it is once: it has more if a receive waits.
+    /// The value on this channel has no room now. Whether that is to be told, which it is once: it has more
+    /// if a receive waits.
     pub(crate) fn asks_awaited(&mut self, channel: ChannelId) -> bool {
         let waits = |announced: &&mut Announced| announced.admitted.is_none() && !announced.awaited;
         let announced = self.announced.get_mut(&channel).filter(waits);
@@ -509,9 +515,11 @@ mod tests {
             assert_eq!(pool.shares[from], Share { reserved: of(Account::in_pool), lent: of(|a| a.lent) });
         }
         assert!(pool.reserved <= pool.reserved_max && pool.lent <= pool.lent_max, "{pool:?}");
-        // Whatever others hold, a connection has its floor: half of it has to be used until it is told of more.
+        // Whatever others hold, a connection has its floor: half of it has to be used until it is told of
+        // more.
         assert!(all.iter().all(|one| one.account.in_use() >= FLOOR / 2));
-        // The window is as large as the largest value, and the last one may take more than what is left of it.
+        // The window is as large as the largest value, and the last one may take more than what is left of
+        // it.
         let most = all.iter().map(|one| one.account.in_use()).max().unwrap_or_default();
         assert!(most <= MB + cost(MB), "{most} bytes in use");
     }

@@ -16,15 +16,17 @@ pub(crate) struct Pool {
     /// For announced values.
     pub(super) reserved: u64,
     pub(super) reserved_max: u64,
-    /// Of that, so much is not for values that may lie here for ever, unless their source has little. Half of it, at least one of the largest values, is for those
-    /// for which receives wait; the other half, but for what is beside values, is for sources with little alone.
+    /// Of that, so much is not for values that may lie here for ever, unless their source has little. Half of
+    /// it, at least one of the largest values, is for those for which receives wait; the other half, but for
+    /// what is beside values, is for sources with little alone.
     last: u64,
     /// For credits beyond the floor of each connection.
     pub(super) lent: u64,
     pub(super) lent_max: u64,
     credit_max: u64,
     pub(super) shares: BTreeMap<Source, Share>,
-    /// For what nodes have declared here, and where they came from. It may be kept longer than their connections.
+    /// For what nodes have declared here, and where they came from. It may be kept longer than their
+    /// connections.
     declared: BTreeMap<NodeId, (Source, u64)>,
     /// The connections with announcements that wait for room here, in order.
     pub(crate) waiting: VecDeque<NodeId>,
@@ -39,7 +41,8 @@ pub(super) struct Share {
 
 impl Pool {
     pub(crate) fn new(config: &Config) -> Self {
-        // Four of the largest values, and a little for halves beside them. With less one connection with one channel that is full could not use another one.
+        // Four of the largest values, and a little for halves beside them. With less one connection with one
+        // channel that is full could not use another one.
         let value = cost(config.value_max as u64);
         let least = value.saturating_mul(4).saturating_add(HALVES_MIN);
         let spare = config.held_max.saturating_sub(least);
@@ -58,7 +61,8 @@ impl Pool {
         }
     }
 
-    /// The declarations of that node, which comes from there, take so many bytes. `None`: there is no room for more than they took; else whether there is room that was not there before.
+    /// The declarations of that node, which comes from there, take so many bytes. `None`: there is no room
+    /// for more than they took; else whether there is room that was not there before.
     pub(crate) fn declares(&mut self, node: NodeId, from: Source, bytes: u64) -> Option<bool> {
         let (source, before) = self.declared.get(&node).copied().unwrap_or((from, 0));
         if bytes > before && !self.reserve(source, before, bytes - before, Need::Beside) {

@@ -95,8 +95,9 @@ impl Channels {
         self.remove_home(peers, channel);
     }
 
-    /// A half whose offers can be answered here. Once it has been told that the receiver is elsewhere it makes them again there, and hears nothing of them from this home: what the driver says
-    /// late, since it had heard something before that, is not said on.
+    /// A half whose offers can be answered here. Once it has been told that the receiver is elsewhere it
+    /// makes them again there, and hears nothing of them from this home: what the driver says late, since it
+    /// had heard something before that, is not said on.
     fn answered(&mut self, channel: ChannelId, from: NodeId) -> Option<&mut Attached> {
         let home = self.homes.get_mut(&channel).filter(|home| !home.phase.has_said_so() || planted!(AnswersLate))?;
         home.attached.get_mut(&from)
@@ -236,7 +237,8 @@ impl Channels {
     }
 
     pub(crate) fn credit(&mut self, peers: &mut impl Peers, channel: ChannelId, to: NodeId, count: u32) {
-        // Once the sender has been told that the receiver is elsewhere, it hears nothing from here; the new home promises what it has places for.
+        // Once the sender has been told that the receiver is elsewhere, it hears nothing from here; the new
+        // home promises what it has places for.
         let home = self.homes.get_mut(&channel).filter(|home| !home.phase.has_said_so());
         let Some(attached) = home.and_then(|home| home.attached.get_mut(&to)) else { return };
         if count > 0 && !attached.gone && attached.told {
@@ -254,15 +256,17 @@ impl Channels {
         }
         let was_retired = match home.rare.ended {
             None => false,
-            // Poison counts after a retirement, for whoever is still there; and that the receiver is gone for who waits to be admitted.
+            // Poison counts after a retirement, for whoever is still there; and that the receiver is gone for
+            // who waits to be admitted.
             Some(End::Retired) if how != End::Retired => true,
             Some(_) => return,
         };
         home.rare.ended = Some(how.clone());
         let told_all = was_retired && !matches!(how, End::Poisoned(_));
         let halves: Vec<(NodeId, bool)> = home.attached.iter().map(|(node, half)| (*node, half.told)).collect();
-        // A half that is gone says nothing more; but it may wait for what is to become of its offers. One that has come, and has not been told that this is
-        // its home, hears nothing else; but if there is still a receiver for what it has sent on credits, it is told both.
+        // A half that is gone says nothing more; but it may wait for what is to become of its offers. One
+        // that has come, and has not been told that this is its home, hears nothing else; but if there is
+        // still a receiver for what it has sent on credits, it is told both.
         let (mut kept, mut over) = (BTreeMap::new(), BTreeMap::new());
         for (node, half) in std::mem::take(&mut home.attached) {
             let stays = !half.gone && (half.told || how == End::Retired);
@@ -636,7 +640,8 @@ impl Channels {
             let Some(home) = self.homes.get_mut(&channel).filter(|home| home.is_of(node)) else { continue };
             let attached = home.attached.remove(&node);
             home.phase.ended_by_sender(&End::Lost);
-            // A receiver that has retired or poisoned the channel may wait for what is on its way, or to go into a message.
+            // A receiver that has retired or poisoned the channel may wait for what is on its way, or to go
+            // into a message.
             let over = matches!(home.rare.ended, Some(End::Gone | End::Lost))
                 || (planted!(RetiredUntold) && home.rare.ended == Some(End::Retired));
             if !over && !planted!(DeadOffers) {

@@ -1,8 +1,9 @@
-//! Channels whose two ends are on two nodes: the *home*, where the receiver is, and *proxies*, where senders are.
+//! Channels whose two ends are on two nodes: the *home*, where the receiver is, and *proxies*, where senders
+//! are.
 //!
-//! The queue itself (policy, order, choice) is the driver's, `dunlin_core`'s with an agent at each side. What is here carries
-//! what the agents say, checks what comes from the network against what can be, and settles what is open when a
-//! connection dies.
+//! The queue itself (policy, order, choice) is the driver's, `dunlin_core`'s with an agent at each side. What
+//! is here carries what the agents say, checks what comes from the network against what can be, and settles
+//! what is open when a connection dies.
 
 pub(crate) mod by_node;
 mod home;
@@ -64,8 +65,9 @@ pub enum HomeHears {
     Attached,
     /// A value is offered.
     Offered(Ticket, Bytes),
-    /// A value is offered that stays where it is: what says where it can be read ([`Machine::read`](crate::Machine::read)), by whatever node that goes on to. Whoever wants the value here
-    /// reads it, too; the offer stands as it did.
+    /// A value is offered that stays where it is: what says where it can be read
+    /// ([`Machine::read`](crate::Machine::read)), by whatever node that goes on to. Whoever wants the value
+    /// here reads it, too; the offer stands as it did.
     OfferedUnread(Ticket, Bytes),
     /// A choice offers something.
     OfferedByChoice(Ticket, ChoiceId),
@@ -73,30 +75,33 @@ pub enum HomeHears {
     Granted(Ticket, Request, Bytes),
     /// Where the value can be read that was asked for. One that cannot be has [failed](Failure::Unread).
     GrantedUnread(Ticket, Request, Bytes),
-    /// A value that was sent on a credit. If the channel has ended here it comes too late to be received, but the ends in it have left their node with it:
-    /// they are this node's, to be dropped.
+    /// A value that was sent on a credit. If the channel has ended here it comes too late to be received, but
+    /// the ends in it have left their node with it: they are this node's, to be dropped.
     Sent(Bytes),
-    /// A node would like to send a value that has no room now. It has more if a receive waits for it: say [`Machine::awaited`](crate::Machine::awaited) as soon as one does.
+    /// A node would like to send a value that has no room now. It has more if a receive waits for it: say
+    /// [`Machine::awaited`](crate::Machine::awaited) as soon as one does.
     Announced,
-    /// The offer is asked back: answer with [`Machine::withdrawn`](crate::Machine::withdrawn), unless its end has been told.
+    /// The offer is asked back: answer with [`Machine::withdrawn`](crate::Machine::withdrawn), unless its end
+    /// has been told.
     Withdraw(Ticket),
     /// The reservation is asked back.
     Revoke(Ticket),
-    /// The sending half has ended the channel, or is gone. Also when this home has retired the channel, or poisoned it and holds nothing: then nothing more is on its
-    /// way.
+    /// The sending half has ended the channel, or is gone. Also when this home has retired the channel, or
+    /// poisoned it and holds nothing: then nothing more is on its way.
     Ended(End),
     /// The sending half's node is lost; its offers that stand do so no more.
     Lost(Vec<Ticket>),
-    /// The sender is at that node now, and at no other: credits that others had are void; [its own](crate::Machine::credits_of) are not. Answer with
-    /// [`Machine::admit`](crate::Machine::admit).
+    /// The sender is at that node now, and at no other: credits that others had are void; [its
+    /// own](crate::Machine::credits_of) are not. Answer with [`Machine::admit`](crate::Machine::admit).
     Take,
-    /// The receiver, which had left in a message, is used at that node. When all is said of what was taken here, say
-    /// [`Machine::leave_home`](crate::Machine::leave_home).
+    /// The receiver, which had left in a message, is used at that node. When all is said of what was taken
+    /// here, say [`Machine::leave_home`](crate::Machine::leave_home).
     Leave,
-    /// Nothing more comes here: answer with [`Machine::ship`](crate::Machine::ship). Offers that stand here do so no more, and are made anew at the new home.
+    /// Nothing more comes here: answer with [`Machine::ship`](crate::Machine::ship). Offers that stand here
+    /// do so no more, and are made anew at the new home.
     Empty,
-    /// The receiver can be used here, and the values of its buffer have been heard before: answer with [`Machine::install`](crate::Machine::install). How
-    /// the sender has ended the channel.
+    /// The receiver can be used here, and the values of its buffer have been heard before: answer with
+    /// [`Machine::install`](crate::Machine::install). How the sender has ended the channel.
     Arrived(Option<End>),
     /// The receiver, which had left in a message, was dropped unused, or is lost.
     Lapsed(End),
@@ -111,7 +116,8 @@ pub enum ProxyHears {
     Attached(Terms),
     /// The home does not accept this half. Nothing that was sent has been taken.
     Rejected(Rejection),
-    /// A receive has returned the value, at that node: [`Machine::sender_left`](crate::Machine::sender_left) is to be told this of the ends in it.
+    /// A receive has returned the value, at that node: [`Machine::sender_left`](crate::Machine::sender_left)
+    /// is to be told this of the ends in it.
     Taken(Ticket, Contact),
     /// An extended receive has returned the value, at that node.
     Held(Ticket, Contact),
@@ -125,15 +131,17 @@ pub enum ProxyHears {
     Reserve(Ticket, Request),
     /// The reservation is given up.
     Abort(Ticket),
-    /// What is offered is to go on to another node, and the ends in it have to be said so that they can ([`Machine::pair`](crate::Machine::pair)). An offer of a value is
-    /// over, and is to be made again. A choice's stands: its reservation will be given up, and it is asked for anew.
+    /// What is offered is to go on to another node, and the ends in it have to be said so that they can
+    /// ([`Machine::pair`](crate::Machine::pair)). An offer of a value is over, and is to be made again. A
+    /// choice's stands: its reservation will be given up, and it is asked for anew.
     Onward(Ticket),
-    /// Offers of so many bytes or more are to be [unread](crate::Machine::offer_unread) from here on. Zero: none any more.
+    /// Offers of so many bytes or more are to be [unread](crate::Machine::offer_unread) from here on. Zero:
+    /// none any more.
     Unread(u64),
     /// So many more values may be sent at once.
     Credit(u32),
-    /// The channel has ended. Offers that stand have failed. After [`End::Retired`], what has been sent on a credit still arrives: say
-    /// [`Machine::end_proxy`](crate::Machine::end_proxy) behind the last of it.
+    /// The channel has ended. Offers that stand have failed. After [`End::Retired`], what has been sent on a
+    /// credit still arrives: say [`Machine::end_proxy`](crate::Machine::end_proxy) behind the last of it.
     Ended(End),
     /// The home's node is lost.
     Lost {
@@ -144,10 +152,12 @@ pub enum ProxyHears {
         /// Values that an extended receive had returned and not released: they were received.
         taken: Vec<Ticket>,
     },
-    /// The channel's home moves to that node. These offers of values have not been taken: make each of them [again](crate::Machine::offer_again), in this
-    /// order, or [withdraw](crate::Machine::withdraw) it. What choices offer still stands, without a word.
+    /// The channel's home moves to that node. These offers of values have not been taken: make each of them
+    /// [again](crate::Machine::offer_again), in this order, or [withdraw](crate::Machine::withdraw) it. What
+    /// choices offer still stands, without a word.
     Moved(NodeId, Vec<Ticket>),
-    /// The home at that node, perhaps a new one, knows this half. So many more values may be sent at once. What is taken from now on, that node has taken.
+    /// The home at that node, perhaps a new one, knows this half. So many more values may be sent at once.
+    /// What is taken from now on, that node has taken.
     Home(NodeId, Terms, u32),
     /// The end may be [packed](crate::Machine::pack_sender) now.
     Rests,
@@ -163,15 +173,18 @@ pub(crate) struct Proxy {
     pub(crate) terms: Option<Terms>,
     /// It has been attached, and the home has not answered.
     pub(crate) unanswered: bool,
-    /// Its receiver has gone into a message, which what is said of the end would overtake: the home is there when it has told its terms.
+    /// Its receiver has gone into a message, which what is said of the end would overtake: the home is there
+    /// when it has told its terms.
     pub(crate) early: bool,
     pub(crate) open: Open,
-    /// Of those that are offered, the lengths of the values that are [not small](limits::AHEAD_SMALL). What stands no more is looked for when the next is to be offered.
+    /// Of those that are offered, the lengths of the values that are [not small](limits::AHEAD_SMALL). What
+    /// stands no more is looked for when the next is to be offered.
     pub(crate) ahead: Vec<(Ticket, u64)>,
     /// Offers that the home has no room for yet.
     pub(crate) backlog: VecDeque<(Ticket, Waiting)>,
     pub(crate) credits: u64,
-    /// Of these, so many the driver has been told of. The others wait until less is queued for the connection.
+    /// Of these, so many the driver has been told of. The others wait until less is queued for the
+    /// connection.
     pub(crate) told: u64,
     /// What the next value that is sent on a credit is taken to cost.
     pub(crate) likely: u64,
@@ -179,7 +192,8 @@ pub(crate) struct Proxy {
     pub(crate) spent: bool,
     /// The end is gone here; what is open is still to be settled.
     pub(crate) gone: bool,
-    /// The home has retired the channel: nothing is offered any more, but what has been sent on credits goes there yet.
+    /// The home has retired the channel: nothing is offered any more, but what has been sent on credits goes
+    /// there yet.
     pub(crate) retired: bool,
     /// The home has been told so. It is told behind the last offer.
     pub(crate) gone_said: bool,
@@ -198,8 +212,9 @@ pub(crate) enum Waiting {
     Sent(Bytes),
 }
 
-/// What the first value that is sent on a credit is taken to cost, if its driver [knows](crate::Machine::expect_values) nothing of it: it may be sent sixteen times before
-/// it is known better.
+/// What the first value that is sent on a credit is taken to cost, if its driver
+/// [knows](crate::Machine::expect_values) nothing of it: it may be sent sixteen times before it is known
+/// better.
 const LIKELY: u64 = 512 << 10;
 
 /// A driver is told of no more credits than these at once, however many the home gives.
@@ -264,7 +279,8 @@ impl Proxy {
         self.likely = cost.max(self.likely - self.likely.saturating_sub(cost) / 16);
     }
 
-    /// Of credits that the driver has not been told of, how many it is told of now, if so many bytes more may be queued. A few are not worth a word.
+    /// Of credits that the driver has not been told of, how many it is told of now, if so many bytes more may
+    /// be queued. A few are not worth a word.
     pub(crate) fn tells_credits(&mut self, room: u64) -> u32 {
         let most = (room / self.likely).clamp(room.min(1), TOLD_MAX);
         let more = (self.credits - self.told).min(most.saturating_sub(self.told));
@@ -280,7 +296,8 @@ impl Proxy {
         self.terms.is_some_and(|terms| value.len() as u64 > terms.value_max)
     }
 
-    /// Whether nothing is left to be heard or said. What the home answers to the attachment must not meet the next one.
+    /// Whether nothing is left to be heard or said. What the home answers to the attachment must not meet the
+    /// next one.
     pub(crate) fn is_over(&self) -> bool {
         self.gone_said && !self.unanswered && self.open.is_empty()
     }

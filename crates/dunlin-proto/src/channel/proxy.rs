@@ -107,8 +107,9 @@ impl Channels {
         self.offer_as(peers, channel, ticket, Waiting::Unread(place));
     }
 
-    /// A node reads a value of this one. The half that sends it is here from now on, and not when the driver has heard of it: what that node says next of the
-    /// channel, that nobody wants the value any more, may have come with it.
+    /// A node reads a value of this one. The half that sends it is here from now on, and not when the driver
+    /// has heard of it: what that node says next of the channel, that nobody wants the value any more, may
+    /// have come with it.
     pub(crate) fn hear_read(&mut self, peers: &mut impl Peers, from: NodeId, channel: ChannelId, read: Read) {
         let terms = Terms { window: 1, credits: 0, value_max: read.value_max };
         // No honest node gives two channels one number.
@@ -228,7 +229,8 @@ impl Channels {
         }
     }
 
-    /// How many credits the driver is to be told of. A half of which it knows only then whether there are any hears of one at least.
+    /// How many credits the driver is to be told of. A half of which it knows only then whether there are any
+    /// hears of one at least.
     pub(super) fn more_credits(&mut self, peers: &mut impl Peers, channel: ChannelId, is_first: bool) -> u32 {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return 0 };
         let home = proxy.home;
@@ -273,8 +275,8 @@ impl Channels {
     }
 
     pub(crate) fn revoke(&mut self, peers: &mut impl Peers, channel: ChannelId, ticket: Ticket) {
-        // A grant that has not been sent stays until the home aborts it. Without it the abort of a later request would be taken for
-        // that of the granted one.
+        // A grant that has not been sent stays until the home aborts it. Without it the abort of a later
+        // request would be taken for that of the granted one.
         self.say_to_home(peers, channel, ToHome::Revoke(ticket));
         if planted!(OwnersClock)
             && let Some(standing) = self.proxies.get_mut(&channel).and_then(|proxy| proxy.open.get_mut(&ticket))
@@ -284,7 +286,8 @@ impl Channels {
         }
     }
 
-    /// A value that was granted may have to wait for room at the home. What takes it back does not wait behind it.
+    /// A value that was granted may have to wait for room at the home. What takes it back does not wait
+    /// behind it.
     fn recall_grant(&mut self, peers: &mut impl Peers, channel: ChannelId, ticket: Ticket) {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         let Some(Standing::Reserved(request, next)) = proxy.open.get(&ticket).copied() else { return };
@@ -466,7 +469,8 @@ impl Channels {
                 proxy.backlog.retain(|(_, what)| matches!(what, Waiting::Sent(_)) && how == End::Retired);
                 proxy.way.again.clear();
                 proxy.retired = true;
-                // The home has to know that nothing more is on its way. After a retirement the driver says so, behind what it has yet to send.
+                // The home has to know that nothing more is on its way. After a retirement the driver says
+                // so, behind what it has yet to send.
                 proxy.gone |= how != End::Retired || proxy.way.is_away();
                 if proxy.way.is_away() {
                     proxy.way.over = Some(how.clone());
@@ -495,7 +499,8 @@ impl Channels {
         }
     }
 
-    /// The home of this half is lost, or the way to it: what was offered is not taken if it was not sent, else nobody can know.
+    /// The home of this half is lost, or the way to it: what was offered is not taken if it was not sent,
+    /// else nobody can know.
     pub(crate) fn lose_proxy(&mut self, peers: &mut impl Peers, channel: ChannelId) {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         let node = proxy.home;

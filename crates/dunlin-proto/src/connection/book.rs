@@ -1,8 +1,9 @@
 //! Where a node can be dialled, and on whose word.
 //!
-//! An address is this node's *own* knowledge if its program has said it, or the node has proved its id there. Any other is *told*: by the
-//! node itself, or by a third one. It may lead anywhere, so it is dialled for a wish of this node only, seldom, and where it leads to this host, only if it was told over a
-//! socket of this host.
+//! An address is this node's *own* knowledge if its program has said it, or the node has proved its id there.
+//! Any other is *told*: by the node itself, or by a third one. It may lead anywhere, so it is dialled for a
+//! wish of this node only, seldom, and where it leads to this host, only if it was told over a socket of this
+//! host.
 
 use std::time::Duration;
 
@@ -77,7 +78,8 @@ impl Book {
         self.shorten();
     }
 
-    /// How many of those that were told before it were said by the same source. `None`: it is this node's own knowledge.
+    /// How many of those that were told before it were said by the same source. `None`: it is this node's own
+    /// knowledge.
     fn turn_of(&self, address: &str) -> Option<usize> {
         let at = self.told.iter().position(|told| told.address == address)?;
         Some(self.told[..at].iter().filter(|told| told.by == self.told[at].by).count())

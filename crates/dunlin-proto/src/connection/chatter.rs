@@ -1,16 +1,20 @@
-//! Frames that say nothing, and those that take long: a peer may send them, and a flood of them is read slower than it comes.
+//! Frames that say nothing, and those that take long: a peer may send them, and a flood of them is read
+//! slower than it comes.
 //!
-//! A limit for frames of any kind would slow honest acknowledgements and credits. What is counted says nothing new: heartbeats, acknowledgements of what had been
-//! acknowledged, words about channels or acceptors that are not here, dial-backs that begin
-//! nothing. Some of each are part of any connection; so the socket is not closed.
+//! A limit for frames of any kind would slow honest acknowledgements and credits. What is counted says
+//! nothing new: heartbeats, acknowledgements of what had been acknowledged, words about channels or acceptors
+//! that are not here, dial-backs that begin nothing. Some of each are part of any connection; so the socket
+//! is not closed.
 
 use std::time::Duration;
 
 use crate::time::Time;
 
-/// So many of them in a second are part of the game. A heartbeat each millisecond is the most that a node can be told to send.
+/// So many of them in a second are part of the game. A heartbeat each millisecond is the most that a node can
+/// be told to send.
 const CHATTER_MAX: u32 = 1_000;
-/// So many steps of comparing schemas count as one of them: a comparison of 2^17 steps, the most of one frame, is enough for a pause.
+/// So many steps of comparing schemas count as one of them: a comparison of 2^17 steps, the most of one
+/// frame, is enough for a pause.
 const STEPS_EACH: u64 = 128;
 /// So long a socket with more than that is not read.
 const PAUSE: Duration = Duration::from_millis(100);

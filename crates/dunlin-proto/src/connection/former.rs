@@ -1,4 +1,5 @@
-//! What is kept of nodes with which there is no connection any more: a little, of the last ones, and not for ever.
+//! What is kept of nodes with which there is no connection any more: a little, of the last ones, and not for
+//! ever.
 //!
 //! A node needs nothing of this to be right. A connection that both sides have given up begins anew under
 //! another [`ConnectionId`], and a side that has not is told that the other one has forgotten it.
@@ -18,7 +19,8 @@ const ENDED_MAX: usize = 64;
 /// sockets that shake hands, unless a setting says otherwise.
 const PROMISES_MAX: usize = 2048;
 
-/// So many of them are of one life of a node, from one source: a hello that was long on its way is answered, too.
+/// So many of them are of one life of a node, from one source: a hello that was long on its way is answered,
+/// too.
 pub(super) const PROMISES_EACH: usize = 4;
 
 /// Of so many nodes it is remembered which life of theirs was met last.
@@ -54,8 +56,9 @@ struct Promised {
 pub(crate) struct Former {
     /// The last ones, the latest last.
     ended: VecDeque<Ended>,
-    /// The connections that this node has offered as the dialled side, and of which it has not heard whether the
-    /// dialler knows: a few for each life of a node and source, the latest last. Whoever has heard a node's hello can say it again, so a source makes room at its own expense.
+    /// The connections that this node has offered as the dialled side, and of which it has not heard whether
+    /// the dialler knows: a few for each life of a node and source, the latest last. Whoever has heard a
+    /// node's hello can say it again, so a source makes room at its own expense.
     promises: VecDeque<Promised>,
     shares: Shares,
     /// Which life was met last, and when that was forgotten elsewhere.
@@ -120,7 +123,8 @@ impl Former {
         })
     }
 
-    /// A connection was offered to that node, which has dialled from there: in that run of it nothing has been said yet.
+    /// A connection was offered to that node, which has dialled from there: in that run of it nothing has
+    /// been said yet.
     pub(crate) fn promise(
         &mut self,
         now: Time,
@@ -166,8 +170,8 @@ impl Former {
         });
     }
 
-    /// What was offered to that node, and to which life of it: the latest of each source first, so that no source comes
-    /// before all others.
+    /// What was offered to that node, and to which life of it: the latest of each source first, so that no
+    /// source comes before all others.
     pub(crate) fn promised(&self, now: Time, node: NodeId) -> impl Iterator<Item = (Incarnation, ConnectionId)> {
         let offered = self.promises.iter().rev().filter(move |promise| promise.to.node == node && now < promise.until);
         let mut ranked: Vec<(usize, (Incarnation, ConnectionId))> = Vec::new();

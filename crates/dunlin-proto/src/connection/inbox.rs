@@ -68,8 +68,8 @@ pub(crate) struct Inbox {
     unfinished: BTreeMap<ChannelId, Unfinished>,
     /// What is kept of what has come.
     pub(crate) account: Account,
-    /// For so long other things have come since a value was admitted, or a piece of one came. A pause in which nothing comes counts as one heartbeat: this node, or the
-    /// link, may have been held up.
+    /// For so long other things have come since a value was admitted, or a piece of one came. A pause in
+    /// which nothing comes counts as one heartbeat: this node, or the link, may have been held up.
     pub(crate) stalled: Duration,
 }
 
@@ -86,7 +86,8 @@ pub(crate) enum Arrived {
     Wrong,
 }
 
-/// A value whose first piece is here gets memory for so many times that, so that its pieces are not copied again as it grows.
+/// A value whose first piece is here gets memory for so many times that, so that its pieces are not copied
+/// again as it grows.
 const AHEAD: u64 = 16;
 
 impl Inbox {

@@ -1,9 +1,10 @@
 //! The connection between two nodes, above the sockets that carry it.
 //!
-//! It has lives, numbered by `run`. Within a life it loses nothing and doubles nothing: numbered frames are kept until the
-//! other side has said that it has seen them, and when a new socket comes each side goes on from what the other has seen. A
-//! life ends when the socket stays away for longer than the grace period, when the other node is restarted, or when either
-//! side breaks the protocol; and then for both sides, because the next handshake names the run.
+//! It has lives, numbered by `run`. Within a life it loses nothing and doubles nothing: numbered frames are
+//! kept until the other side has said that it has seen them, and when a new socket comes each side goes on
+//! from what the other has seen. A life ends when the socket stays away for longer than the grace period,
+//! when the other node is restarted, or when either side breaks the protocol; and then for both sides,
+//! because the next handshake names the run.
 
 pub(crate) mod book;
 pub(crate) mod chatter;
@@ -40,7 +41,8 @@ pub enum State {
     Lost(Time),
     /// It carries again, and nothing was lost.
     Resumed,
-    /// Follows on `Up` or `Resumed`: neither of the two could dial the other, and this node relays what they say. Until the connection is lost.
+    /// Follows on `Up` or `Resumed`: neither of the two could dial the other, and this node relays what they
+    /// say. Until the connection is lost.
     Relayed(NodeId),
     /// It is over. What was under way on its channels has been settled one way or another.
     Down(Down),
@@ -53,7 +55,8 @@ pub enum Down {
     /// It could not be made, or made again, within the grace period.
     #[error("it could not be reached for {0:?}: {1}")]
     Unreachable(Duration, String),
-    /// As `Unreachable`: neither could dial the other within the grace period, and the last node that could have relayed would not.
+    /// As `Unreachable`: neither could dial the other within the grace period, and the last node that could
+    /// have relayed would not.
     #[error("it could not be reached for {waited:?}: {dialled}; and node {by} does not help, since {why}")]
     Unrelayed {
         /// For how long.
@@ -110,7 +113,8 @@ pub(crate) enum Carried {
     By(SocketId),
 }
 
-/// What was carried between two nodes, in bytes of frames: with their heads, with acknowledgements and heartbeats, and again what was said again; without handshakes.
+/// What was carried between two nodes, in bytes of frames: with their heads, with acknowledgements and
+/// heartbeats, and again what was said again; without handshakes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Traffic {
@@ -125,8 +129,8 @@ pub struct Traffic {
 pub(crate) struct Dialling {
     /// The attempt that runs.
     pub(crate) running: Option<Attempt>,
-    /// While this node's `Hello` waits for its answer, the other node has named these connections, and was told that they are unknown here. So no answer may
-    /// name one of them.
+    /// While this node's `Hello` waits for its answer, the other node has named these connections, and was
+    /// told that they are unknown here. So no answer may name one of them.
     pub(crate) disowned: Vec<ConnectionId>,
     /// When the next begins, if none runs.
     pub(crate) next: Option<Time>,
@@ -147,10 +151,11 @@ pub(crate) struct Dialling {
     /// Since the connection was last up, one dial has given way to a socket of the other node's that was not
     /// confirmed yet.
     pub(crate) has_yielded: bool,
-    /// Since then, one answer was not taken because the other node had said hello, and was answered, in a way that does not go with it.
+    /// Since then, one answer was not taken because the other node had said hello, and was answered, in a way
+    /// that does not go with it.
     pub(crate) was_overtaken: bool,
-    /// So many connections that this node has [offered](former), and that were not confirmed, it has named since then to the other node, which does not know
-    /// them.
+    /// So many connections that this node has [offered](former), and that were not confirmed, it has named
+    /// since then to the other node, which does not know them.
     pub(crate) unknown: usize,
     /// Nobody here needs the connection: another node has asked for a dial-back.
     pub(crate) for_others: bool,
@@ -183,8 +188,8 @@ pub(crate) enum Help {
 }
 
 impl Dialling {
-    /// Whether `Hello` may name one more such connection. Who said hello for these may only have said again what the other
-    /// node had said once, so they hold the connection up only so often.
+    /// Whether `Hello` may name one more such connection. Who said hello for these may only have said again
+    /// what the other node had said once, so they hold the connection up only so often.
     pub(crate) fn may_name(&self) -> bool {
         self.unknown < former::PROMISES_EACH
     }

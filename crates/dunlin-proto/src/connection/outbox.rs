@@ -1,7 +1,7 @@
 //! What a connection has to say: two lanes, and what may have to be said again.
 //!
-//! A numbered frame gets its number when it is first written, not when it is queued. So control frames overtake values that
-//! wait, and there is still only one sequence to resume.
+//! A numbered frame gets its number when it is first written, not when it is queued. So control frames
+//! overtake values that wait, and there is still only one sequence to resume.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -72,8 +72,9 @@ impl Control {
     }
 }
 
-/// What an answer takes that waits: the frame itself (144 bytes), and what it owns, which is about what it has on the wire. Few own anything. Zero: the frame is of this
-/// node's own doing ([`codec::is_answer`] of the same frame).
+/// What an answer takes that waits: the frame itself (144 bytes), and what it owns, which is about what it
+/// has on the wire. Few own anything. Zero: the frame is of this node's own doing ([`codec::is_answer`] of
+/// the same frame).
 fn weight(frame: &Frame) -> usize {
     let owns = match frame {
         Frame::FromHome(_, said) => matches!(
@@ -130,7 +131,8 @@ pub(crate) struct Unwritten {
     begun: u64,
 }
 
-/// What waits to be said of a relayed socket. It is copied together: what a peer says in many small pieces takes no more memory than its bytes.
+/// What waits to be said of a relayed socket. It is copied together: what a peer says in many small pieces
+/// takes no more memory than its bytes.
 #[derive(Clone, Debug, Default)]
 struct Relayed {
     bytes: BytesMut,
@@ -371,8 +373,9 @@ impl Outbox {
         self.streams.get(&channel).is_some_and(|stream| stream.announced.is_some_and(|announced| !announced.admitted))
     }
 
-    /// How many more bytes of values sent on credits may be queued for this channel. All channels share twice what may be unacknowledged; the fuller
-    /// that is, the less is for each (see [`crate::account`]), but a little is in any case.
+    /// How many more bytes of values sent on credits may be queued for this channel. All channels share twice
+    /// what may be unacknowledged; the fuller that is, the less is for each (see [`crate::account`]), but a
+    /// little is in any case.
     pub(crate) fn room_for(&self, channel: ChannelId, config: &Config) -> u64 {
         let mine = self.streams.get(&channel).map_or(0, |stream| stream.queued);
         let share = queued_max(config).saturating_sub(self.queued);
@@ -423,7 +426,8 @@ impl Outbox {
         true
     }
 
-    /// The value in front of this stream waits for the other node, which is told of it, unless it has been told of so many already.
+    /// The value in front of this stream waits for the other node, which is told of it, unless it has been
+    /// told of so many already.
     fn announce_next(&mut self, channel: ChannelId) {
         let Some(stream) = self.streams.get_mut(&channel) else { return };
         let Some(ToHome::Value { head, total, .. }) = stream.waiting.front() else { return };
@@ -436,7 +440,8 @@ impl Outbox {
         self.control.push(Frame::Memory(said));
     }
 
-    /// The value in front of this channel's stream may not be written yet: it is announced, and the stream has no turns until it is admitted.
+    /// The value in front of this channel's stream may not be written yet: it is announced, and the stream
+    /// has no turns until it is admitted.
     fn park(&mut self, channel: ChannelId) {
         let Some(stream) = self.streams.get_mut(&channel) else { return };
         stream.announced = Some(Announced { number: self.announcements, admitted: false });
@@ -457,7 +462,8 @@ impl Outbox {
         })
     }
 
-    /// Writes what may be written now behind `out`, about `room` bytes; `moment` goes first. Returns how many bytes.
+    /// Writes what may be written now behind `out`, about `room` bytes; `moment` goes first. Returns how many
+    /// bytes.
     pub(crate) fn fill(
         &mut self,
         now: Time,
@@ -531,7 +537,8 @@ impl Outbox {
         page.total
     }
 
-    /// Whether values may be written, with so many bytes in hand; and whether what is small may: a little more for those who hardly say anything.
+    /// Whether values may be written, with so many bytes in hand; and whether what is small may: a little
+    /// more for those who hardly say anything.
     fn room(&self, in_hand: usize, config: &Config) -> (bool, bool) {
         let (on_its_way, window) = (self.written_bytes + in_hand, self.window.bytes(self.is_undisturbed(), config));
         let small = window.saturating_add(config.chunk).min(config.unacked_max.max(window));
@@ -563,7 +570,8 @@ impl Outbox {
     fn next_of_channels(&mut self, in_hand: usize, config: &Config, at_once: usize) -> Option<Frame> {
         let (room, room_for_small) = self.room(in_hand, config);
         loop {
-            // Who has just begun is first, as in fq_codel (RFC 8290), but not twice in succession where others wait.
+            // Who has just begun is first, as in fq_codel (RFC 8290), but not twice in succession where
+            // others wait.
             let first = room_for_small && (!room || !self.others_wait || self.turns.is_empty());
             let newcomer = if first { self.newcomers.pop_front() } else { None };
             self.others_wait = newcomer.is_some();
@@ -637,7 +645,8 @@ impl Outbox {
         !self.written.is_empty()
     }
 
-    /// A socket begins to carry the connection, of which nothing is known, and the other side has seen so many frames.
+    /// A socket begins to carry the connection, of which nothing is known, and the other side has seen so
+    /// many frames.
     ///
     /// `false`: that cannot be, and the connection cannot go on.
     pub(crate) fn resume(&mut self, seen: u64) -> bool {
@@ -790,7 +799,8 @@ impl Sizes {
         Self { whole: config.chunk, piece: config.chunk }
     }
 
-    /// Nobody waits behind what is written at once, so it may be one piece: the other side does not have to put it together.
+    /// Nobody waits behind what is written at once, so it may be one piece: the other side does not have to
+    /// put it together.
     pub(crate) fn undisturbed(config: &Config, at_once: usize) -> Self {
         let Self { piece, .. } = Self::alone(config);
         let piece = piece.max(at_once.min(4 * config.chunk_alone).min(limits::CHUNK / 2));

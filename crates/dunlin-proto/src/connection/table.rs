@@ -1,9 +1,9 @@
 //! The nodes that this one has to do with, and when something has to be done for each.
 //!
-//! A [`Connection`] is here while this node needs the connection, or was told an address of a node that it is about to
-//! need; `former.rs` has what is kept of others.
-//! What happens to one node costs the same however many others there are: [`Connections::due`] finds those for
-//! which something has to be done, and whatever looks at all of them is counted.
+//! A [`Connection`] is here while this node needs the connection, or was told an address of a node that it is
+//! about to need; `former.rs` has what is kept of others. What happens to one node costs the same however
+//! many others there are: [`Connections::due`] finds those for which something has to be done, and whatever
+//! looks at all of them is counted.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -80,12 +80,14 @@ impl Connections {
         Some(connection)
     }
 
-    /// Whether a node that comes from there has a place among so many: it is here already, or one is free for its source ([`has_place`]).
+    /// Whether a node that comes from there has a place among so many: it is here already, or one is free for
+    /// its source ([`has_place`]).
     pub(crate) fn admits(&self, node: NodeId, source: Source, max: usize) -> bool {
         self.contains(node) || has_place(max, self.len(), self.shares.held(source))
     }
 
-    /// That node has come from there, and is admitted. If its record is here for another reason, no source has the place.
+    /// That node has come from there, and is admitted. If its record is here for another reason, no source
+    /// has the place.
     pub(crate) fn comes(&mut self, node: NodeId, source: Source, insert: impl FnOnce(&mut Connection)) {
         if !self.contains(node) {
             self.get_or_insert(node, insert).counts_for = Some(source);

@@ -1,15 +1,18 @@
 //! How much may be on its way.
 //!
-//! Nothing overtakes what has been written: a ping behind a transfer waits until the other side has read all that is in front of it, in the
-//! buffers of two kernels. So no more values are written than the other side reads in a time that is allowed: twice the least round trip, and
-//! [`Config::queueing`] on top of it. A link of long delay is full all the same, and a window that is too small doubles in each round trip. On a short one
-//! there is hardly a queue, and what was just written is still in the processor's caches when it is read.
+//! Nothing overtakes what has been written: a ping behind a transfer waits until the other side has read all
+//! that is in front of it, in the buffers of two kernels. So no more values are written than the other side
+//! reads in a time that is allowed: twice the least round trip, and [`Config::queueing`] on top of it. A link
+//! of long delay is full all the same, and a window that is too small doubles in each round trip. On a short
+//! one there is hardly a queue, and what was just written is still in the processor's caches when it is read.
 //!
-//! The pieces are known. What is in flight is bounded by the rate of delivery and the least round trip, which is kept for some seconds and then measured
-//! again with little in flight: BBR (Cardwell, Cheng, Gunn, Yeganeh and Jacobson, "BBR: Congestion-Based Congestion Control", 2016). The next window
-//! comes from the last one by the quotient of two delays: FAST TCP (Wei, Jin, Low and Hegde, 2006). The aim at a fixed delay in the
-//! queue: LEDBAT (RFC 6817). They share links with strangers, and have to be fair and slow to change. The queue here is this connection's own,
-//! and the socket below has a congestion control itself, so one round trip is enough to judge by.
+//! The pieces are known. What is in flight is bounded by the rate of delivery and the least round trip, which
+//! is kept for some seconds and then measured again with little in flight: BBR (Cardwell, Cheng, Gunn,
+//! Yeganeh and Jacobson, "BBR: Congestion-Based Congestion Control", 2016). The next window comes from the
+//! last one by the quotient of two delays: FAST TCP (Wei, Jin, Low and Hegde, 2006). The aim at a fixed delay
+//! in the queue: LEDBAT (RFC 6817). They share links with strangers, and have to be fair and slow to change.
+//! The queue here is this connection's own, and the socket below has a congestion control itself, so one
+//! round trip is enough to judge by.
 
 use std::time::Duration;
 
@@ -22,7 +25,8 @@ struct Mark {
     /// An acknowledgement of so many frames counts it.
     seen: u64,
     at: Time,
-    /// So many bytes were on their way with it, if more was to follow at once. (Else the other side may take its time to acknowledge.)
+    /// So many bytes were on their way with it, if more was to follow at once. (Else the other side may take
+    /// its time to acknowledge.)
     bytes: Option<usize>,
     /// Nothing has been acknowledged since.
     fresh: bool,
@@ -44,7 +48,8 @@ pub(crate) struct Window {
     least: Option<Duration>,
     least_before: Option<Duration>,
     since: Option<Time>,
-    /// One piece of a value is written when nothing is on its way, and none before it is acknowledged: it meets no queue.
+    /// One piece of a value is written when nothing is on its way, and none before it is acknowledged: it
+    /// meets no queue.
     probing: bool,
 }
 
@@ -62,7 +67,8 @@ impl Window {
         self.is_measured && self.bytes(true, config) >= bytes
     }
 
-    /// Frames have been written, `count` since the connection's life began. `bytes`: so many are on their way, and `more` is to be said.
+    /// Frames have been written, `count` since the connection's life began. `bytes`: so many are on their
+    /// way, and `more` is to be said.
     pub(crate) fn written(&mut self, now: Time, count: u64, bytes: usize, more: bool, config: &Config) {
         // A piece, and some control frames: these go whatever is on its way.
         let little = bytes <= 2 * config.chunk_alone.max(config.chunk);
@@ -95,7 +101,8 @@ impl Window {
             let allowed = (2 * least).saturating_add(queueing);
             let read = bytes as u128 * allowed.as_micros() / trip.as_micros();
             let read = usize::try_from(read).unwrap_or(usize::MAX).min(config.unacked_max);
-            // If it was in time, there may have been less on its way than was allowed, and that says nothing against what was.
+            // If it was in time, there may have been less on its way than was allowed, and that says nothing
+            // against what was.
             if trip > allowed || read > window.unwrap_or(config.unacked_max) {
                 *window = Some(read);
             }
@@ -122,8 +129,9 @@ mod tests {
             Self { window: Window::default(), config: Config::new("window"), now: Time(50_000_000), count: 0 }
         }
 
-        /// A window full is written, and acknowledged when the other side has read it: `rate` bytes in a microsecond, and the way there and back takes
-        /// `way` microseconds. Returns the window, and how long it took.
+        /// A window full is written, and acknowledged when the other side has read it: `rate` bytes in a
+        /// microsecond, and the way there and back takes `way` microseconds. Returns the window, and how long
+        /// it took.
         fn turn(&mut self, rate: u64, way: u64) -> (usize, u64) {
             let bytes = self.window.bytes(false, &self.config);
             self.count += 1;
@@ -211,7 +219,8 @@ mod tests {
             piped.turn(1000, 20);
         }
         let small = piped.bytes();
-        // From now on the way is a longer one. The least round trip of before is forgotten in time, and the pipe is filled.
+        // From now on the way is a longer one. The least round trip of before is forgotten in time, and the
+        // pipe is filled.
         let start = piped.now;
         let mut longest = 0;
         while piped.now.since(start) < 2 * AGE + Duration::from_secs(2) {

@@ -71,8 +71,8 @@ pub(super) struct Dialogue {
     refused: Option<Ticket>,
     /// The home has said how it takes values.
     opened: bool,
-    /// So many places have been promised and not used, as far as this half knows. `None`: none are ever promised, and
-    /// values are offered.
+    /// So many places have been promised and not used, as far as this half knows. `None`: none are ever
+    /// promised, and values are offered.
     places: Option<u64>,
     /// The home here has ended the channel: offers are passed on, but are not open.
     ended: bool,

@@ -22,7 +22,8 @@ pub enum Word {
     Withdraw(Ticket),
     /// To the home: the choice asks for its reservation back.
     Revoke(Ticket),
-    /// To the sending half, before all else: whether the home promises places for values, and how many at first.
+    /// To the sending half, before all else: whether the home promises places for values, and how many at
+    /// first.
     Opened(Option<u32>),
     /// To the sending half: so many places more.
     Credit(u32),

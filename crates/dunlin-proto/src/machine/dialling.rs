@@ -16,8 +16,8 @@ use crate::time::Time;
 use crate::wire::VERSIONS;
 use crate::wire::handshake::{Hello, Resume};
 
-/// How often a node is dialled without a pause, because a socket of its was lost or a connection begins anew: a peer
-/// can bring about both as fast as sockets are made.
+/// How often a node is dialled without a pause, because a socket of its was lost or a connection begins anew:
+/// a peer can bring about both as fast as sockets are made.
 pub(super) const REDIALS: Rate = Rate { at_once: 10, each: Duration::from_millis(100) };
 
 /// How many dials of addresses that this node was only told are under way at once, whoever has told them.
@@ -49,7 +49,8 @@ impl Endpoint {
 
     /// A connection to this node is needed, here or by others.
     pub(crate) fn seek(&mut self, now: Time, node: NodeId) {
-        // Nobody will have a node that is replaced. Who needs the connection hears that from the next tick, as it would hear later that it cannot be reached.
+        // Nobody will have a node that is replaced. Who needs the connection hears that from the next tick,
+        // as it would hear later that it cannot be reached.
         let is_replaced = self.replaced.is_some();
         let until = if is_replaced { now } else { now + self.config.grace };
         let connection = self.connection(node);
@@ -264,8 +265,8 @@ impl Endpoint {
         self.act_write(socket);
     }
 
-    /// The connections that were [offered](crate::connection::former) to that node, and to which life of it: the latest that
-    /// has been met, or has said hello.
+    /// The connections that were [offered](crate::connection::former) to that node, and to which life of it:
+    /// the latest that has been met, or has said hello.
     pub(super) fn offers(&self, now: Time, node: NodeId) -> Vec<(Incarnation, ConnectionId)> {
         let met = self.connections.get(node).map_or_else(|| self.former.met(node), |connection| connection.met);
         let latest = self.former.promised(now, node).map(|(to, _)| to).chain(met).max();
@@ -305,8 +306,8 @@ impl Machine {
             || self.endpoint.dials.get(&dial).is_none_or(|dial| dial.told.is_none_or(|(near, _)| near))
     }
 
-    /// Somebody has answered a probe. If it is who was meant, the relay is left: this node must not hear anything on the old socket after it has said on the new
-    /// one what it has seen.
+    /// Somebody has answered a probe. If it is who was meant, the relay is left: this node must not hear
+    /// anything on the old socket after it has said on the new one what it has seen.
     pub(super) fn probed(&mut self, now: Time, node: NodeId, there: NodeId, address: String) {
         if there != node || self.endpoint.leaving {
             return;

@@ -24,8 +24,8 @@ const LEFT_MAX: usize = 64;
 pub(super) const CONTROL_MAX: usize = 4 << 20;
 
 impl Endpoint {
-    /// The other side says that it lives. If this one would have to say so soon, it does at once: so of two idle nodes
-    /// one has its timer fire, and the other only reads and writes.
+    /// The other side says that it lives. If this one would have to say so soon, it does at once: so of two
+    /// idle nodes one has its timer fire, and the other only reads and writes.
     fn beats_back(&mut self, now: Time, node: NodeId) {
         if let Some(connection) = self.connections.get_mut(node)
             && now >= connection.said + self.config.heartbeat / 2
@@ -124,8 +124,8 @@ impl Machine {
     }
 
     /// The other side breaks the protocol: whatever it says cannot be trusted, so the connection is over.
-    /// That node has said something that it may not say, in a message that is the driver's to judge: the connection is
-    /// over.
+    /// That node has said something that it may not say, in a message that is the driver's to judge: the
+    /// connection is over.
     pub fn broke_the_protocol(&mut self, now: Time, node: NodeId, why: &str) {
         if self.endpoint.connections.get(node).is_some_and(|connection| connection.was_up) {
             self.violation(now, node, why);
@@ -149,7 +149,8 @@ impl Machine {
                 return Ok(());
             }
             inbox.seen += 1;
-            // About what the other side keeps for it: else many small frames would fill its window, and wait here for company.
+            // About what the other side keeps for it: else many small frames would fill its window, and wait
+            // here for company.
             inbox.unacked_bytes += 32
                 + match &frame {
                     Frame::More(_, piece) => piece.len(),
@@ -246,7 +247,8 @@ impl Machine {
         Ok(())
     }
 
-    /// What keeps `there`, of which that node has said, from `here`: as [`difference`](crate::difference), counted as what that node has brought about.
+    /// What keeps `there`, of which that node has said, from `here`: as [`difference`](crate::difference),
+    /// counted as what that node has brought about.
     pub fn difference(
         &mut self,
         now: Time,
@@ -266,8 +268,10 @@ impl Machine {
         self.endpoint.steps
     }
 
-    /// Until when a socket is not to be read, if so much has come on it that says nothing that others would wait for it: heartbeats that follow each other at once, acknowledgements of nothing
-    /// new, words about channels that are not here; or so many schemas that take long to [compare](Self::compares). After that, a little is read.
+    /// Until when a socket is not to be read, if so much has come on it that says nothing that others would
+    /// wait for it: heartbeats that follow each other at once, acknowledgements of nothing new, words about
+    /// channels that are not here; or so many schemas that take long to [compare](Self::compares). After
+    /// that, a little is read.
     pub fn paused_until(&self, now: Time, socket: SocketId) -> Option<Time> {
         let Phase::Carries(node) = self.endpoint.sockets.get(socket)?.phase else { return None };
         self.endpoint.connections.get(node)?.chatter.paused_until(now)

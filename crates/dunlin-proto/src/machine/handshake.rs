@@ -73,9 +73,11 @@ impl Endpoint {
         (incarnation != met && !self.config.keeps_id).then_some(Refusal::AnotherLife(met))
     }
 
-    /// A `Hello` on `socket` names a connection that this node does not know. What its own `Hello`, if one is under way, is answered may be the name of that
-    /// connection. If this node's `Hello` is the one that is kept the other has crossed it. If it is not, the other node refuses it as crossed: if this one refused
-    /// too, neither would ever be answered. So it says that it does not know the connection, and takes no answer that names it.
+    /// A `Hello` on `socket` names a connection that this node does not know. What its own `Hello`, if one is
+    /// under way, is answered may be the name of that connection. If this node's `Hello` is the one that is
+    /// kept the other has crossed it. If it is not, the other node refuses it as crossed: if this one refused
+    /// too, neither would ever be answered. So it says that it does not know the connection, and takes no
+    /// answer that names it.
     fn does_not_know(&mut self, node: NodeId, socket: SocketId, connection: ConnectionId) -> Refusal {
         let running = self.connections.get(node).and_then(|connection| connection.dialling.running);
         let Some(Attempt::Hello(mine)) = running else { return Refusal::Forgotten };
@@ -115,8 +117,8 @@ impl Endpoint {
         self.connection(node).book.hears_itself(addresses, near, source);
     }
 
-    /// Whether something has come meanwhile before the answer of that life, which names this connection, to what this node has
-    /// said on the socket.
+    /// Whether something has come meanwhile before the answer of that life, which names this connection, to
+    /// what this node has said on the socket.
     fn is_overtaken(
         &mut self,
         now: Time,
@@ -127,7 +129,8 @@ impl Endpoint {
         said: Resume,
     ) -> bool {
         let connection = self.connection(node);
-        // Since it said hello this side may have taken another socket, or given the life up that the hello spoke of.
+        // Since it said hello this side may have taken another socket, or given the life up that the hello
+        // spoke of.
         let stands = planted!(CrossedKept)
             || connection.dialling.running == Some(Attempt::Hello(id))
                 && matches!(connection.carried, Carried::Lost { .. })
@@ -147,8 +150,8 @@ impl Endpoint {
         if self.former.promised(now, node).any(is_other)
             && !std::mem::replace(&mut self.connection(node).dialling.was_overtaken, true)
         {
-            // That life has said a hello that does not know what it answers here: this answer may be the older word. Once: a stranger can say again what
-            // that life has said before.
+            // That life has said a hello that does not know what it answers here: this answer may be the
+            // older word. Once: a stranger can say again what that life has said before.
             return true;
         }
         let theirs = self.unconfirmed(node).next();
@@ -210,8 +213,8 @@ impl Machine {
         }
         let source = self.endpoint.socket_source(id);
         if !self.endpoint.connections.admits(node, source, self.endpoint.config.peers_max) {
-            // A dialler that only asks which node this is hears it, too: it would dial again for a connection, and go on
-            // trying.
+            // A dialler that only asks which node this is hears it, too: it would dial again for a
+            // connection, and go on trying.
             return self.endpoint.refuse(now, id, Refusal::Busy, message);
         }
         if introduces {
@@ -233,7 +236,8 @@ impl Machine {
             return self.endpoint.refuse(now, id, why, message);
         }
         let their_attempt = stands.map_or(0, |connection| connection.their_attempt);
-        // What was answered, and is not confirmed, may come again: but not what its dialler had given up before.
+        // What was answered, and is not confirmed, may come again: but not what its dialler had given up
+        // before.
         let is_late =
             hello.attempt <= their_attempt || hello.attempt < self.endpoint.former.attempt_answered(now, hello.me);
         if is_late && !planted!(LateSocket) {
@@ -276,8 +280,9 @@ impl Machine {
         let answered = Resume { connection, run, seen: if run == here.run { here.seen } else { 0 } };
         let lives_on = goes_on && run == here.run && stands.is_some_and(|connection| connection.was_up);
         if !lives_on {
-            // Nothing has been said in that run of it. The dialler may hear of it, and this node not hear that it has, and have no record any more of that
-            // node: if it has given up what was before, and needs nothing of it.
+            // Nothing has been said in that run of it. The dialler may hear of it, and this node not hear
+            // that it has, and have no record any more of that node: if it has given up what was before, and
+            // needs nothing of it.
             self.endpoint.former.promise(now, hello.me, source, (connection, run), hello.attempt);
         }
         let (welcome, signed) = self.endpoint.say_welcome(version, answered, message);
@@ -335,7 +340,8 @@ impl Machine {
         }
     }
 
-    /// Why whoever dials is refused, whatever it wants: it is not who it says, or means another node than this one.
+    /// Why whoever dials is refused, whatever it wants: it is not who it says, or means another node than
+    /// this one.
     fn refuses_dialler(&mut self, now: Time, id: SocketId, hello: &Hello) -> Option<Refusal> {
         let meant = hello.wanted == NodeId(0) || hello.wanted == self.endpoint.me.node;
         // Its relay has said who dials.
@@ -348,7 +354,8 @@ impl Machine {
         }
         if !self.endpoint.is_authorized(id) && !is_signed(&*self.endpoint.identity, hello) && !planted!(HelloUnchecked)
         {
-            // Else strangers could have the two wait for each other: what this answers holds up this node's own dial.
+            // Else strangers could have the two wait for each other: what this answers holds up this node's
+            // own dial.
             return Some(Refusal::Unproven);
         }
         if hello.me.node == self.endpoint.me.node {
@@ -365,8 +372,8 @@ impl Machine {
         self.endpoint.replaced.is_some().then_some(Refusal::Busy)
     }
 
-    /// At the dialled side: `Welcome` has arrived, and the dialler has proved its id. Until now nothing has changed
-    /// here for what it has said; something else may have changed it meanwhile.
+    /// At the dialled side: `Welcome` has arrived, and the dialler has proved its id. Until now nothing has
+    /// changed here for what it has said; something else may have changed it meanwhile.
     pub(super) fn confirmed(&mut self, now: Time, id: SocketId, promise: Promise) {
         let Promise { dialler, attempt, addresses, bound, seen, before, answered, begins, .. } = promise;
         let Life { node, incarnation } = dialler;
@@ -403,8 +410,9 @@ impl Machine {
         let connection = self.endpoint.connection(node);
         if connection.id != answered.connection {
             let stands = if connection.id.is_some() {
-                // One that began meanwhile, on a socket that the dialler had dialled before this one, it had when it said this hello, which names
-                // none: so it has given that up since. Of one that this side has dialled nothing of the kind is known.
+                // One that began meanwhile, on a socket that the dialler had dialled before this one, it had
+                // when it said this hello, which names none: so it has given that up since. Of one that this
+                // side has dialled nothing of the kind is known.
                 connection.id == before || connection.is_theirs && begins
             } else {
                 // What was offered may have begun on another socket meanwhile, and be over.
@@ -624,8 +632,8 @@ impl Machine {
         }
     }
 
-    /// That node has nothing of the connection any more, and whatever of it was not acknowledged may have been heard or
-    /// not: it is over. The next hello begins another one.
+    /// That node has nothing of the connection any more, and whatever of it was not acknowledged may have
+    /// been heard or not: it is over. The next hello begins another one.
     fn begin_anew(&mut self, now: Time, id: SocketId, node: NodeId, said: ConnectionId, why: Refusal) {
         let connection = self.endpoint.connection(node);
         let is_meant = connection.id == said || !connection.id.is_some();
@@ -731,7 +739,8 @@ impl Machine {
         self.endpoint.actions.push_back(Action::Connection(node, state));
         if let Some(relay) = self.endpoint.relays.by(id) {
             self.endpoint.actions.push_back(Action::Connection(node, State::Relayed(relay)));
-            // What is relayed does not relay: else two could end up relaying each other's connection to the other.
+            // What is relayed does not relay: else two could end up relaying each other's connection to the
+            // other.
             self.end_streams(now, node, true);
             self.endpoint.probe_later(now, node);
         }

@@ -38,8 +38,9 @@ impl Machine {
 
     /// Another node has met this incarnation of this node. If it is a later one, this node is replaced.
     ///
-    /// Some others know that, and have ended their connections with this one; the rest may learn it at any time, or never. To those it would speak for the later life: say that it has
-    /// not what that one has, for one thing. So it ends all connections, as if it had crashed, and lets nobody in.
+    /// Some others know that, and have ended their connections with this one; the rest may learn it at any
+    /// time, or never. To those it would speak for the later life: say that it has not what that one has, for
+    /// one thing. So it ends all connections, as if it had crashed, and lets nobody in.
     pub(super) fn hear_of_myself(&mut self, now: Time, met: Incarnation) {
         if !self.endpoint.config.keeps_id
             || met <= self.endpoint.me.incarnation
@@ -81,7 +82,8 @@ impl Machine {
 
     pub(super) fn end_life(&mut self, now: Time, node: NodeId, why: Down, mut run: u64) {
         if run > limits::RUN {
-            // Only a node that has proved its id can have said a number near this one. No `Hello` can say more.
+            // Only a node that has proved its id can have said a number near this one. No `Hello` can say
+            // more.
             self.endpoint.connection(node).id = ConnectionId::NONE;
             run = 1;
         }

@@ -23,14 +23,16 @@ impl Endpoint {
         }
     }
 
-    /// Whether what waits for that node to read it is within what one connection may have, and there is room for it beside what is kept for others.
+    /// Whether what waits for that node to read it is within what one connection may have, and there is room
+    /// for it beside what is kept for others.
     pub(super) fn has_room_for_answers(&mut self, node: NodeId) -> bool {
         let Some(connection) = self.connections.get_mut(node) else { return true };
         let most = self.config.unacked_max.saturating_add(CONTROL_MAX);
         connection.outbox.owed_bytes() <= most && self.reserve_answers(node)
     }
 
-    /// Reserves room for what waits for that node to read it. `false`: there is none beside what is kept for others.
+    /// Reserves room for what waits for that node to read it. `false`: there is none beside what is kept for
+    /// others.
     pub(super) fn reserve_answers(&mut self, node: NodeId) -> bool {
         let Some(connection) = self.connections.get_mut(node) else { return true };
         let answers = connection.outbox.answers() as u64;
@@ -92,7 +94,8 @@ impl Endpoint {
         self.admit_waiting();
     }
 
-    /// Whether values that have been admitted have not moved for the grace period, while other things came: a node of which nothing comes is [silent](crate::Closed::Silent).
+    /// Whether values that have been admitted have not moved for the grace period, while other things came: a
+    /// node of which nothing comes is [silent](crate::Closed::Silent).
     pub(super) fn has_stalled(&self, node: NodeId) -> bool {
         let inbox = self.connections.get(node).map(|connection| &connection.inbox);
         inbox.is_some_and(|inbox| inbox.account.awaits_values() && inbox.stalled >= self.config.grace)
@@ -112,7 +115,8 @@ impl Machine {
         self.endpoint.pool.held()
     }
 
-    /// What that node has [declared](crate::names::Registry::cost_of) here takes so many bytes; it may outlive the connection, so it is kept until fewer are said.
+    /// What that node has [declared](crate::names::Registry::cost_of) here takes so many bytes; it may
+    /// outlive the connection, so it is kept until fewer are said.
     ///
     /// # Errors
     /// There is no room for more than it took before; so much there is for all nodes.

@@ -1,4 +1,5 @@
-//! One node's half of the protocol: what it is told goes in by methods, what it wants done comes out as [`Action`]s.
+//! One node's half of the protocol: what it is told goes in by methods, what it wants done comes out as
+//! [`Action`]s.
 //!
 //! What concerns channels alone is theirs ([`Channels`]), what concerns other nodes alone the [`Endpoint`]'s.
 //! The machine itself has the methods of its driver, and what may end the life of a connection, since that
@@ -62,7 +63,8 @@ pub struct Census {
     pub relayed: usize,
     /// Sockets between others that this node relays.
     pub relays: usize,
-    /// Numbered frames that the connections it still has have heard: if it does not grow, nothing is said to this node.
+    /// Numbered frames that the connections it still has have heard: if it does not grow, nothing is said to
+    /// this node.
     pub heard: u64,
     /// Other nodes: those that it is connected with, wants to reach, or has been told where to reach.
     pub nodes: usize,
@@ -74,8 +76,8 @@ pub struct Census {
 
 /// One node's half of the protocol.
 ///
-/// A driver tells it what happens (each method is an event) and does what [`poll`](Self::poll) says. The machine does no I/O and reads no
-/// clock: the same events with the same seed have the same results.
+/// A driver tells it what happens (each method is an event) and does what [`poll`](Self::poll) says. The
+/// machine does no I/O and reads no clock: the same events with the same seed have the same results.
 #[derive(Clone, Debug)]
 pub struct Machine {
     pub(crate) channels: Channels,
@@ -104,8 +106,9 @@ impl Machine {
         self.endpoint.me
     }
 
-    /// A later incarnation of this node, which another one has met: this one is [replaced](Config::keeps_id). All its connections have ended
-    /// ([`Down::Refused`], with [`Refusal::Stale`]), and there will be no more.
+    /// A later incarnation of this node, which another one has met: this one is [replaced](Config::keeps_id).
+    /// All its connections have ended ([`Down::Refused`], with [`Refusal::Stale`]), and there will be no
+    /// more.
     pub fn replaced_by(&self) -> Option<Incarnation> {
         self.endpoint.replaced
     }
@@ -154,7 +157,8 @@ impl Machine {
     fn forget(&mut self, node: NodeId) {
         let Some(connection) = self.endpoint.connections.remove(node) else { return };
         self.endpoint.former.ended(self.endpoint.lately, node, &connection, self.endpoint.config.keeps_id);
-        // The dialler has been here with a later socket. If one of these were confirmed now it would begin anew what has ended.
+        // The dialler has been here with a later socket. If one of these were confirmed now it would begin
+        // anew what has ended.
         let is_late = |id: &SocketId| {
             self.endpoint.promise(*id).is_some_and(|promise| promise.attempt <= connection.their_attempt)
         };
@@ -162,13 +166,15 @@ impl Machine {
         late.into_iter().for_each(|id| self.close(self.endpoint.lately, id, Closed::Superseded));
     }
 
-    /// Whether one of the things to do is to tell an end of a channel something: its holder may soon have something to say.
+    /// Whether one of the things to do is to tell an end of a channel something: its holder may soon have
+    /// something to say.
     pub fn tells(&self) -> bool {
         let told = |action: &Action| matches!(action, Action::Home(..) | Action::Proxy(..));
         !self.endpoint.said_here.is_empty() || self.endpoint.actions.iter().any(told)
     }
 
-    /// Whether one of the things to do is to tell a receiving end something: the other side may wait for its answer.
+    /// Whether one of the things to do is to tell a receiving end something: the other side may wait for its
+    /// answer.
     pub fn tells_receivers(&self) -> bool {
         self.endpoint.actions.iter().any(|action| matches!(action, Action::Home(..)))
     }
@@ -217,14 +223,15 @@ impl Machine {
 
     // Who can be reached, and where.
 
-    /// Where a node can be dialled that this one is to reach. What it says itself when it is met comes first. That is
-    /// known until a connection with it has ended.
+    /// Where a node can be dialled that this one is to reach. What it says itself when it is met comes first.
+    /// That is known until a connection with it has ended.
     pub fn learn(&mut self, node: NodeId, addresses: &[String]) {
         self.endpoint.keep(node, Time(u64::MAX));
         self.endpoint.add_addresses(node, |book| addresses.iter().for_each(|address| book.owns(address)));
     }
 
-    /// The same, or, if the connection with that node is one of the last that have ended, where it could be dialled.
+    /// The same, or, if the connection with that node is one of the last that have ended, where it could be
+    /// dialled.
     pub fn last_addresses_of(&self, node: NodeId) -> &[String] {
         match self.endpoint.addresses_of(node) {
             [] => self.endpoint.former.addresses(node),
@@ -247,13 +254,14 @@ impl Machine {
         self.endpoint.dial(Time::default(), Wanted::Anybody, address);
     }
 
-    /// Whether there is no connection to this node, and none is being made. After the end of one it is known here at once, and told
-    /// by [`Action::Connection`].
+    /// Whether there is no connection to this node, and none is being made. After the end of one it is known
+    /// here at once, and told by [`Action::Connection`].
     pub fn is_idle(&self, node: NodeId) -> bool {
         self.endpoint.connections.get(node).is_none_or(|connection| matches!(connection.carried, Carried::Idle))
     }
 
-    /// How the connection to a node is: the socket that carries it; if it is relayed, that which carries the connection to the relay.
+    /// How the connection to a node is: the socket that carries it; if it is relayed, that which carries the
+    /// connection to the relay.
     pub fn carried_by(&self, node: NodeId) -> Option<SocketId> {
         let socket = self.endpoint.connections.get(node).and_then(Connection::socket)?;
         if !is_relayed(socket) {
@@ -303,8 +311,9 @@ impl Machine {
         self.endpoint.addresses_of(node)
     }
 
-    /// As [`learn`](Self::learn), from that node: it may help if the two cannot dial each other. Something has to be
-    /// said to the node before [`poll`](Self::poll) says that there is nothing to do, or it is forgotten again.
+    /// As [`learn`](Self::learn), from that node: it may help if the two cannot dial each other. Something
+    /// has to be said to the node before [`poll`](Self::poll) says that there is nothing to do, or it is
+    /// forgotten again.
     pub fn introduced(&mut self, node: NodeId, by: NodeId, addresses: &[String]) {
         self.endpoint.introduced(node, by, addresses)
     }
@@ -331,13 +340,14 @@ impl Machine {
         self.endpoint.contact(node)
     }
 
-    /// Whether that life of the connection is over, or has not begun. For an end that was given or taken in it nobody at the other side answers any more, whether the connection is up again or not.
+    /// Whether that life of the connection is over, or has not begun. For an end that was given or taken in
+    /// it nobody at the other side answers any more, whether the connection is up again or not.
     pub fn is_over(&self, contact: Contact) -> bool {
         self.endpoint.is_over(contact)
     }
 
-    /// What was carried between this node and each that it has to do with, or has had: of connections that are over
-    /// the last 64 are known.
+    /// What was carried between this node and each that it has to do with, or has had: of connections that
+    /// are over the last 64 are known.
     pub fn traffic(&self) -> impl Iterator<Item = (Life, Traffic)> {
         let present = self.endpoint.connections.iter().filter_map(|(node, connection)| {
             connection.met.map(|incarnation| (Life { node, incarnation }, connection.traffic))
@@ -345,8 +355,8 @@ impl Machine {
         present.chain(self.endpoint.former.traffic())
     }
 
-    /// Leaves: every connection is told, after what it still has to say. [`is_flushed`](Self::is_flushed) tells when all have heard it.
-    /// From now on nobody else gets a connection to this node.
+    /// Leaves: every connection is told, after what it still has to say. [`is_flushed`](Self::is_flushed)
+    /// tells when all have heard it. From now on nobody else gets a connection to this node.
     pub fn leave(&mut self, now: Time) {
         self.endpoint.leaving = true;
         for peer in self.endpoint.connections.nodes() {
@@ -373,7 +383,8 @@ impl Machine {
 
     /// Whether everything that was said has been heard.
     ///
-    /// What is said to a node that has just left in order is not waited for: it is another one's word that crossed the goodbye.
+    /// What is said to a node that has just left in order is not waited for: it is another one's word that
+    /// crossed the goodbye.
     pub fn is_flushed(&self) -> bool {
         self.endpoint.connections.iter().all(|(node, connection)| self.endpoint.is_flushed_to(node, connection))
     }

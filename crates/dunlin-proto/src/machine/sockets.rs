@@ -34,7 +34,8 @@ impl Endpoint {
 }
 
 impl Machine {
-    /// A socket was accepted, and nothing is known of where it comes from: [`accepted_from`](Self::accepted_from) with [`Source::Unknown`].
+    /// A socket was accepted, and nothing is known of where it comes from:
+    /// [`accepted_from`](Self::accepted_from) with [`Source::Unknown`].
     pub fn accepted(&mut self, now: Time, socket: SocketId) {
         self.accepted_from(now, socket, Source::Unknown);
     }
@@ -178,16 +179,19 @@ impl Machine {
         })
     }
 
-    /// Whether nothing was said on the connection of late, by either side, but large values of one channel ([`Config::company`](crate::Config::company)): these may be written, and read, in
-    /// larger parts than if somebody else were waiting for them. If [`fill`](Self::fill) has more room then than [`Config::chunk_alone`](crate::Config::chunk_alone), values are cut into larger pieces, and more
-    /// may be on its way ([`Config::queueing_alone`](crate::Config::queueing_alone)).
+    /// Whether nothing was said on the connection of late, by either side, but large values of one channel
+    /// ([`Config::company`](crate::Config::company)): these may be written, and read, in larger parts than if
+    /// somebody else were waiting for them. If [`fill`](Self::fill) has more room then than
+    /// [`Config::chunk_alone`](crate::Config::chunk_alone), values are cut into larger pieces, and more may
+    /// be on its way ([`Config::queueing_alone`](crate::Config::queueing_alone)).
     pub fn is_alone(&self, socket: SocketId) -> bool {
         let Some(Socket { phase: Phase::Carries(node), .. }) = self.endpoint.sockets.get(socket) else { return false };
         self.endpoint.connections.get(*node).is_some_and(|connection| connection.outbox.is_alone())
     }
 
-    /// Whether [`fill`](Self::fill) would write of values that are large, or follow others of their channel: these can wait for a moment, if somebody
-    /// may soon have something small to say, which would come before them.
+    /// Whether [`fill`](Self::fill) would write of values that are large, or follow others of their channel:
+    /// these can wait for a moment, if somebody may soon have something small to say, which would come before
+    /// them.
     pub fn has_more_of_values(&self, socket: SocketId) -> bool {
         let Some(Socket { phase: Phase::Carries(node), ready: None, .. }) = self.endpoint.sockets.get(socket) else {
             return false;
@@ -198,9 +202,10 @@ impl Machine {
             .is_some_and(|connection| connection.outbox.has_more_of_values(&self.endpoint.config))
     }
 
-    /// Bytes have arrived, behind what the last call has left in `buffer`: the beginning of a frame, that is not copied to wait for its end.
-    /// Returns how many more bytes that frame needs at least. If that is none and something is left, frames
-    /// wait behind one that may have taken long: others should have their turn before it is called again.
+    /// Bytes have arrived, behind what the last call has left in `buffer`: the beginning of a frame, that is
+    /// not copied to wait for its end. Returns how many more bytes that frame needs at least. If that is none
+    /// and something is left, frames wait behind one that may have taken long: others should have their turn
+    /// before it is called again.
     pub fn received_in(&mut self, now: Time, id: SocketId, buffer: &mut BytesMut) -> usize {
         let Some(socket) = self.endpoint.sockets.get_mut(id) else {
             buffer.clear();

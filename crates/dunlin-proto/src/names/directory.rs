@@ -17,11 +17,13 @@ pub enum DirectoryEvent {
         /// Its number.
         number: u64,
     },
-    /// The other face is there. Once if this end is no home; once per life of a partner if it is, as long as that has not gone.
+    /// The other face is there. Once if this end is no home; once per life of a partner if it is, as long as
+    /// that has not gone.
     Found {
         /// The number of the declaration.
         number: u64,
-        /// Who has the other face, or, if `face` is of this end's own side, who has the home of a face that is shared.
+        /// Who has the other face, or, if `face` is of this end's own side, who has the home of a face that
+        /// is shared.
         partner: Life,
         /// Where that node can be dialled.
         addresses: Vec<String>,
@@ -52,8 +54,8 @@ pub enum DirectoryEvent {
         /// Where that node can be dialled.
         addresses: Vec<String>,
     },
-    /// It is joined, and the server it is declared to has somebody else's declaration that it does not fit. It goes on, beside that.
-    /// Once for each holder.
+    /// It is joined, and the server it is declared to has somebody else's declaration that it does not fit.
+    /// It goes on, beside that. Once for each holder.
     Conflict {
         /// Its number.
         number: u64,
@@ -224,10 +226,11 @@ impl Directory {
         Some(DeclaredHere { since: end.since, joined, waits })
     }
 
-    /// Declares an end. `number` is the caller's for it, not used twice by this life of the node; `channel` identifies a home's channel
-    /// or bundle, and means nothing for other faces.
+    /// Declares an end. `number` is the caller's for it, not used twice by this life of the node; `channel`
+    /// identifies a home's channel or bundle, and means nothing for other faces.
     ///
-    /// A node may declare very many ends. Their names and declarations are shared with whoever else keeps them.
+    /// A node may declare very many ends. Their names and declarations are shared with whoever else keeps
+    /// them.
     pub fn declare(
         &mut self,
         now: Time,
@@ -250,8 +253,8 @@ impl Directory {
         self.say_declare(number);
     }
 
-    /// The end is gone, or its channel is over. An end that has been found is undeclared only after the home has answered its
-    /// attach: the home's node has to know first who was there.
+    /// The end is gone, or its channel is over. An end that has been found is undeclared only after the home
+    /// has answered its attach: the home's node has to know first who was there.
     pub fn undeclare(&mut self, number: u64) {
         if self.ends.remove(&number).is_some() {
             self.say(Names::Undeclare { number });
@@ -268,8 +271,8 @@ impl Directory {
         self.say_declare(number);
     }
 
-    /// There is a server of names: everything is declared to it. It may be this node, or the same server as before
-    /// [`server_lost`](Self::server_lost).
+    /// There is a server of names: everything is declared to it. It may be this node, or the same server as
+    /// before [`server_lost`](Self::server_lost).
     pub fn server_is(&mut self, server: NodeId) {
         if self.server == Some(server) {
             return;
@@ -282,13 +285,15 @@ impl Directory {
         numbers.into_iter().for_each(|number| self.say_declare(number));
     }
 
-    /// The connection to the server is over. Whatever it still says is not heard; what is declared waits for the next.
+    /// The connection to the server is over. Whatever it still says is not heard; what is declared waits for
+    /// the next.
     pub fn server_lost(&mut self) {
         self.server = None;
         self.said.clear();
     }
 
-    /// The server serves these names no more: what was declared to it is taken back there, and waits for the next.
+    /// The server serves these names no more: what was declared to it is taken back there, and waits for the
+    /// next.
     pub fn leave_server(&mut self) {
         let numbers: Vec<u64> = self.ends.keys().copied().collect();
         numbers.into_iter().for_each(|number| self.say(Names::Undeclare { number }));
@@ -383,7 +388,8 @@ impl Directory {
         }
     }
 
-    /// The declaration is over, unless it is in use: then it goes on with those it has, and is declared to the next server.
+    /// The declaration is over, unless it is in use: then it goes on with those it has, and is declared to
+    /// the next server.
     fn over(&mut self, number: u64, event: DirectoryEvent) {
         if self.ends.get(&number).is_some_and(|end| !end.is_in_use()) {
             self.ends.remove(&number);

@@ -19,8 +19,8 @@ use crate::wire::{Declaration, Face, Names, Room, Status, limits};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RegistryConfig {
-    /// For so long a declaration keeps its place when the connection to its node has died, and a server that takes over waits for
-    /// everybody to come back.
+    /// For so long a declaration keeps its place when the connection to its node has died, and a server that
+    /// takes over waits for everybody to come back.
     pub lease: Duration,
     /// So many declarations may one node have.
     pub declarations_max: usize,
@@ -28,7 +28,8 @@ pub struct RegistryConfig {
     pub names_max: usize,
     /// So many bytes may the names and schemas of one node take.
     pub bytes_max: usize,
-    /// Whether a face that all declare shared may have several holders. If not, it has one, which may share it where it is.
+    /// Whether a face that all declare shared may have several holders. If not, it has one, which may share
+    /// it where it is.
     pub several_holders: bool,
 }
 
@@ -107,9 +108,9 @@ struct Declared {
     unfit: Vec<NodeId>,
     /// The name counts for this source: of its declarations the first that is still there has it.
     counts_for: Option<Source>,
-    /// It was joined elsewhere, as its node says, and does not fit what was here before it. It goes on with what it
-    /// has, but nothing is held against it and nothing joined to it: else whoever says so could shut all others out
-    /// of a name, or have them for itself.
+    /// It was joined elsewhere, as its node says, and does not fit what was here before it. It goes on with
+    /// what it has, but nothing is held against it and nothing joined to it: else whoever says so could shut
+    /// all others out of a name, or have them for itself.
     apart: bool,
 }
 
@@ -162,8 +163,8 @@ const REJOINED_MAX: usize = 8;
 /// So many nodes at most one declaration hears of whose declarations do not fit it.
 const UNFIT_MAX: usize = 16;
 
-/// What a declaration takes beside the bytes of its name and its schema: mostly its record, in a list with room for four. 1,145 bytes were counted for each of 8,000 with a name
-/// of 8 bytes.
+/// What a declaration takes beside the bytes of its name and its schema: mostly its record, in a list with
+/// room for four. 1,145 bytes were counted for each of 8,000 with a name of 8 bytes.
 const DECLARATION: u64 = 1200;
 
 /// A node that declares.
@@ -218,7 +219,8 @@ enum Verdict {
 /// registry.heard(Time(1), life(2), declare(Face::Receiver, 7));
 /// let (to, found) = registry.poll().unwrap();
 /// assert_eq!(to, life(1));
-/// assert!(matches!(found, Names::Found { channel: ChannelId(7), addresses, .. } if addresses == ["tcp://sea:7400"]));
+/// let Names::Found { channel, addresses, .. } = found else { unreachable!() };
+/// assert_eq!((channel, &addresses[..]), (ChannelId(7), &["tcp://sea:7400".to_owned()][..]));
 /// assert_eq!(registry.poll().unwrap().0, life(2));
 /// ```
 #[derive(Debug)]
@@ -252,7 +254,8 @@ impl Registry {
         registry
     }
 
-    /// From now on this one serves what another one has served: as [`taking_over`](Self::taking_over), with what was declared here before.
+    /// From now on this one serves what another one has served: as [`taking_over`](Self::taking_over), with
+    /// what was declared here before.
     pub fn take_over(&mut self, now: Time) {
         let until = now + self.config.lease;
         self.quiet_until = Some(until);
@@ -264,7 +267,8 @@ impl Registry {
         self.answers.pop_front()
     }
 
-    /// How many steps the comparisons of schemas took since this was last asked: 2^17 at most for each frame, and one for two schemas that were compared of late.
+    /// How many steps the comparisons of schemas took since this was last asked: 2^17 at most for each frame,
+    /// and one for two schemas that were compared of late.
     pub fn take_steps(&mut self) -> u64 {
         self.comparisons.take_steps()
     }
@@ -284,7 +288,8 @@ impl Registry {
         self.names.contains_key(name)
     }
 
-    /// The declarations that wait for their other face, by name. What is on lease is not listed; an acceptor does not wait.
+    /// The declarations that wait for their other face, by name. What is on lease is not listed; an acceptor
+    /// does not wait.
     pub fn waiting(&self) -> impl Iterator<Item = WaitingEnd<'_>> {
         self.names.iter().flat_map(|(name, ends)| {
             let waits = |end: &Declared| {
@@ -355,7 +360,8 @@ impl Registry {
         self.due = self.names.values().flatten().filter_map(|end| end.lease).chain(self.quiet_until).min();
     }
 
-    /// A node is connected, or is this one; it can be dialled there. What a former life of it has declared is over.
+    /// A node is connected, or is this one; it can be dialled there. What a former life of it has declared is
+    /// over.
     pub fn met(&mut self, life: Life, addresses: &[String]) {
         if let Some(member) = self.member(life) {
             let fits = addresses.iter().filter(|address| address.len() <= limits::ADDRESS);
@@ -414,7 +420,8 @@ impl Registry {
         }
     }
 
-    /// As [`heard`](Self::heard). `has_room`: whether there is room for so many bytes of this node's declarations in all; if not, how many bytes there are for all nodes.
+    /// As [`heard`](Self::heard). `has_room`: whether there is room for so many bytes of this node's
+    /// declarations in all; if not, how many bytes there are for all nodes.
     pub fn heard_within(&mut self, now: Time, from: Life, said: Names, has_room: impl FnOnce(u64) -> Result<(), u64>) {
         if let Names::Declare { number, name, face, .. } = &said {
             self.tick(now);
@@ -644,7 +651,8 @@ impl Registry {
         if has_changed { self.settle(&name) } else { self.settle_of(&name, life, number) }
     }
 
-    /// What was joined elsewhere, or while this one was away, may not fit what is here. Both go on; who comes second is told.
+    /// What was joined elsewhere, or while this one was away, may not fit what is here. Both go on; who comes
+    /// second is told.
     fn tell_conflict(&mut self, ends: &mut [Declared], at: usize) {
         let end = &ends[at];
         let has_partner = end.is_home() && ends.iter().any(|other| other.is_joined_to(end));
@@ -713,8 +721,8 @@ impl Registry {
         }
     }
 
-    /// The same where this end was declared. What others wait for can only have come with a home, or with what says
-    /// that it is joined to one.
+    /// The same where this end was declared. What others wait for can only have come with a home, or with
+    /// what says that it is joined to one.
     fn settle_of(&mut self, name: &str, life: Life, number: u64) {
         let is_it = |end: &Declared| end.life == life && end.number == number;
         let ends = self.names.get(name).map(|ends| &ends[..]).unwrap_or_default();
@@ -859,8 +867,8 @@ fn joined_channels(ends: &[Declared]) -> Vec<ChannelId> {
     joined
 }
 
-/// What newcomers of a name have to fit: what is admitted and does not stand apart. Any number of ends may be of few
-/// kinds, and a newcomer is held against the kinds.
+/// What newcomers of a name have to fit: what is admitted and does not stand apart. Any number of ends may be
+/// of few kinds, and a newcomer is held against the kinds.
 struct Standing {
     /// Of each kind the first two: one of them may be the newcomer itself.
     kinds: Vec<(Kind, [Option<usize>; 2])>,
@@ -923,7 +931,8 @@ fn verdict(ends: &[Declared], standing: &Standing, at: usize, several: bool, com
             // It still holds an end of a server that was there before: that is not the acceptor's.
             continue;
         }
-        // Several clients wait, and may turn out to be an acceptor's; or this one is in the way and may be gone.
+        // Several clients wait, and may turn out to be an acceptor's; or this one is in the way and may be
+        // gone.
         if (clients && server != Some(Face::Server)) || kind.has_lease {
             later = true;
         } else {

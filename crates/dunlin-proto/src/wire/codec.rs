@@ -1,8 +1,9 @@
 //! How frames are found in what has arrived.
 //!
-//! A frame is a kind (one byte), the length of its body (a varint), and the body. Numbers are varints (LEB128) unless
-//! said otherwise; identities are 16 bytes, big-endian; texts and byte strings have their length before them. Every message has
-//! one encoding only: what [`decode`] accepts, [`encode`] writes again byte by byte.
+//! A frame is a kind (one byte), the length of its body (a varint), and the body. Numbers are varints
+//! (LEB128) unless said otherwise; identities are 16 bytes, big-endian; texts and byte strings have their
+//! length before them. Every message has one encoding only: what [`decode`] accepts, [`encode`] writes again
+//! byte by byte.
 
 #[cfg(feature = "link")]
 pub(crate) mod link;
@@ -130,7 +131,8 @@ fn number_len_at(bytes: &[u8]) -> usize {
     bytes.iter().position(|byte| byte & 0x80 == 0).map_or(bytes.len(), |last| last + 1)
 }
 
-/// Takes [`Frame::Confirm`] from the front of what has arrived, and gives its signature. `None`: it is not all there.
+/// Takes [`Frame::Confirm`] from the front of what has arrived, and gives its signature. `None`: it is not
+/// all there.
 ///
 /// # Errors
 /// It is something else, which is not waited for.

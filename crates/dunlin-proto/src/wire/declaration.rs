@@ -45,7 +45,8 @@ pub struct Declaration {
     pub shared: bool,
     /// What it expects of the other face.
     pub expects: Expected,
-    /// What the messages look like, as [`Schema::encode`](dunlin_schema::Schema::encode) writes it; empty if that is not known.
+    /// What the messages look like, as [`Schema::encode`](dunlin_schema::Schema::encode) writes it; empty if
+    /// that is not known.
     pub schema: Bytes,
 }
 

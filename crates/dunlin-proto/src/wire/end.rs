@@ -11,7 +11,8 @@ pub enum End {
     Gone,
     /// The channel was retired.
     Retired,
-    /// The channel was poisoned. From a sending half, if not of full strength: it is to be, unless its home is immune to that.
+    /// The channel was poisoned. From a sending half, if not of full strength: it is to be, unless its home
+    /// is immune to that.
     Poisoned(Poison),
     /// The end was lost with a node, or on its way.
     Lost,

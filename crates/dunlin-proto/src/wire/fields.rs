@@ -163,7 +163,8 @@ impl<'a> Writer<'a> {
         self
     }
 
-    /// A text for people, cut at its limit: better a shorter reason than a connection that fails because of it.
+    /// A text for people, cut at its limit: better a shorter reason than a connection that fails because of
+    /// it.
     pub(super) fn clipped(&mut self, text: &str) -> &mut Self {
         let end = (0..=limits::TEXT.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
         self.string(&text.as_bytes()[..end.unwrap_or(0)])

@@ -199,7 +199,8 @@ impl Frame {
         match self {
             Self::Heartbeat | Self::Ack { .. } | Self::Confirm { .. } => Lane::Moment,
             Self::Relay(Relay::Bytes { stream, .. } | Relay::End { stream }) => Lane::Relayed(*stream),
-            // A cut follows the pieces that have been written, and comes before all that its channel says next: control does both.
+            // A cut follows the pieces that have been written, and comes before all that its channel says
+            // next: control does both.
             Self::Goodbye
             | Self::FromHome(..)
             | Self::Travel(..)

@@ -1,7 +1,7 @@
 //! How two nodes meet on a new socket: the dialler says [`Hello`], the other side answers [`Answer`].
 //!
-//! Both begin with [`MAGIC`], so that whatever else dials a node, or is dialled, is known for what it is after 8 bytes. Then a
-//! kind (one byte), the length of the rest (two bytes, big-endian), and the rest.
+//! Both begin with [`MAGIC`], so that whatever else dials a node, or is dialled, is known for what it is
+//! after 8 bytes. Then a kind (one byte), the length of the rest (two bytes, big-endian), and the rest.
 //!
 //! What is signed, and what for, is in [`identity`](crate::identity).
 
@@ -12,7 +12,8 @@ use super::fields::{Reader, Writer, number, string};
 use super::{VERSIONS, limits};
 use crate::id::{ConnectionId, Incarnation, Life, NodeId};
 
-/// What every handshake message begins with. The line end is there to be mangled by whatever is not 8-bit clean.
+/// What every handshake message begins with. The line end is there to be mangled by whatever is not 8-bit
+/// clean.
 pub const MAGIC: [u8; 8] = *b"dunlin\r\n";
 
 const HEADER: usize = MAGIC.len() + 3;
@@ -225,8 +226,8 @@ impl Hello {
     /// The message in bytes.
     ///
     /// # Panics
-    /// It would be longer than [`limits::HANDSHAKE`]. What a machine says of itself is not, because [`Config::check`](crate::Config::check)
-    /// has looked at it.
+    /// It would be longer than [`limits::HANDSHAKE`]. What a machine says of itself is not, because
+    /// [`Config::check`](crate::Config::check) has looked at it.
     pub fn encode(&self) -> Bytes {
         message(kind::HELLO, |out| {
             out.put_u16(self.versions.0);
@@ -248,8 +249,8 @@ impl Hello {
     /// Reads the message from the front of `arrived`. `None`: it is not all there.
     ///
     /// # Errors
-    /// It is no `Hello`. [`WireError::NotDunlin`] is known after at most 8 bytes. After [`WireError::Version`] nothing is known but the
-    /// versions: answer with [`Refusal::Version`].
+    /// It is no `Hello`. [`WireError::NotDunlin`] is known after at most 8 bytes. After
+    /// [`WireError::Version`] nothing is known but the versions: answer with [`Refusal::Version`].
     pub fn decode(arrived: &mut BytesMut) -> Result<Option<Self>, WireError> {
         whole(arrived)?.map(|message| Self::read(&message)).transpose()
     }

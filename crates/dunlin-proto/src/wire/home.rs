@@ -81,8 +81,8 @@ pub enum FromHome {
     Superseded(u64),
     /// The answer to [`ToHome::Drain`](super::ToHome::Drain).
     Drained,
-    /// What is offered is to go on to another node, and the ends in it are said so that only this one can use them. An offer of a value is over, and is made
-    /// again; a choice's stands.
+    /// What is offered is to go on to another node, and the ends in it are said so that only this one can use
+    /// them. An offer of a value is over, and is made again; a choice's stands.
     Onward(Ticket),
     /// Receivers of what is offered here are at other nodes. From here on values of so many bytes or more
     /// are to be [offered unread](super::Head::Unread). Zero: none any more.

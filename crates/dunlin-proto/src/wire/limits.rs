@@ -36,7 +36,8 @@ pub const CREDIT: u64 = 256 << 10;
 pub const VALUE: u64 = 128;
 /// So many values of a connection may be announced at once.
 pub const ANNOUNCED: usize = 1 << 16;
-/// So many bytes may be offered on one channel and not be received, if it is more than one value. Those of at most [`AHEAD_SMALL`] do not count.
+/// So many bytes may be offered on one channel and not be received, if it is more than one value. Those of at
+/// most [`AHEAD_SMALL`] do not count.
 pub const AHEAD: u64 = 64 << 10;
 /// See [`AHEAD`].
 pub const AHEAD_SMALL: u64 = 2 << 10;

@@ -54,7 +54,8 @@ pub enum Names {
         /// The other face.
         face: Declaration,
     },
-    /// The declaration does not fit what is there. If it is joined already, it goes on, here too: it has come second.
+    /// The declaration does not fit what is there. If it is joined already, it goes on, here too: it has come
+    /// second.
     Refused {
         /// Its number.
         number: u64,
@@ -96,7 +97,8 @@ pub enum Names {
         /// Its number.
         number: u64,
     },
-    /// To a home: a node that was found declares the other face no more. A home that is not joined declares itself again.
+    /// To a home: a node that was found declares the other face no more. A home that is not joined declares
+    /// itself again.
     Gone {
         /// The number of the home's declaration.
         number: u64,
@@ -110,7 +112,8 @@ pub enum Names {
         /// The fresh bundle's.
         guest: ChannelId,
     },
-    /// This node does not serve the application's names any more: somebody else does, who has to be looked for.
+    /// This node does not serve the application's names any more: somebody else does, who has to be looked
+    /// for.
     Elsewhere,
 }
 
@@ -241,9 +244,11 @@ pub enum Room {
     Names,
     /// Bytes of the names and schemas of one node.
     Bytes,
-    /// Names of one source, now that three quarters of all are taken: see [`has_place`](crate::source::has_place).
+    /// Names of one source, now that three quarters of all are taken: see
+    /// [`has_place`](crate::source::has_place).
     Share,
-    /// Bytes that the node which serves the names keeps for others in all: [`Config::held_max`](crate::Config::held_max).
+    /// Bytes that the node which serves the names keeps for others in all:
+    /// [`Config::held_max`](crate::Config::held_max).
     Memory,
 }
 

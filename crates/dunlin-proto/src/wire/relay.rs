@@ -20,10 +20,12 @@ kinds! {
     ADMIT = 0x5a, 0, answer;
 }
 
-/// What is said so that two nodes that cannot dial each other have a connection all the same: by dial-back, or else through a third one, the *relay*.
+/// What is said so that two nodes that cannot dial each other have a connection all the same: by dial-back,
+/// or else through a third one, the *relay*.
 ///
-/// A relayed socket is a *stream* on the connection between one of the two and the relay, and another one on that between the relay and the other. Who
-/// begins a stream numbers it, ever upwards: the numbers of the node with the smaller id are even, those of the other one odd.
+/// A relayed socket is a *stream* on the connection between one of the two and the relay, and another one on
+/// that between the relay and the other. Who begins a stream numbers it, ever upwards: the numbers of the
+/// node with the smaller id are even, those of the other one odd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Relay {
     /// Have that node dial me, at these addresses.

@@ -38,7 +38,8 @@ pub enum Travel {
     Over(Which, End),
     /// To who gave the end, in that message: it was dropped without having been used, or is lost.
     Lapsed(Which, u64, End),
-    /// To whom the end was given, in that message: it is to be used now, or whoever has it from there; who gave it is to leave.
+    /// To whom the end was given, in that message: it is to be used now, or whoever has it from there; who
+    /// gave it is to leave.
     Hurry(Which, u64),
 }
 

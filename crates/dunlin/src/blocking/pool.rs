@@ -274,7 +274,8 @@ impl Pool {
         wake(woken);
     }
 
-    /// Gives a place in the queue when there is one. `ticket`: that of the place in the line of waits for room.
+    /// Gives a place in the queue when there is one. `ticket`: that of the place in the line of waits for
+    /// room.
     pub(crate) fn poll_seat(self: &Arc<Self>, ticket: &mut Option<u64>, cx: &Context<'_>) -> Poll<Seat> {
         // Cloned before the lock is taken, and dropped after: a waker is a user's code.
         let waker = cx.waker().clone();

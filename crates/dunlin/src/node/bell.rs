@@ -9,7 +9,8 @@ use super::id::Half;
 use crate::lock::lock;
 use crate::world;
 
-/// A task that can be woken from anywhere, and remembers that it was; and the channels that it has to work on.
+/// A task that can be woken from anywhere, and remembers that it was; and the channels that it has to work
+/// on.
 #[derive(Default)]
 pub(crate) struct Bell {
     rung: AtomicBool,
@@ -58,7 +59,8 @@ impl Bell {
         self.rung.swap(false, Ordering::AcqRel)
     }
 
-    /// The task is here, and looks at everything once more before it waits: nobody has to wake it until [`depart`](Self::depart).
+    /// The task is here, and looks at everything once more before it waits: nobody has to wake it until
+    /// [`depart`](Self::depart).
     pub(super) fn attend(&self) {
         self.rung.store(true, Ordering::Release);
     }

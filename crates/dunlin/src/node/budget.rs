@@ -9,10 +9,12 @@ const HEAP: u64 = 24;
 /// As long as nothing has come, values that may own memory are taken to be as large as this.
 const GUESS: u64 = 1 << 20;
 
-/// The bytes of a channel's values that were sent on credits and have not been received, and for how many values there is room.
+/// The bytes of a channel's values that were sent on credits and have not been received, and for how many
+/// values there is room.
 ///
-/// It is told only of what comes. So it says how many values may be there in all, if the next are as large as the largest of the last ones, and the channel
-/// sees to the rest: what is received makes room for as many. What was promised cannot be taken back: if values grow, there may be more for that long.
+/// It is told only of what comes. So it says how many values may be there in all, if the next are as large as
+/// the largest of the last ones, and the channel sees to the rest: what is received makes room for as many.
+/// What was promised cannot be taken back: if values grow, there may be more for that long.
 pub(super) struct Budget {
     bytes_max: u64,
     /// What each value costs beside its bytes.
@@ -30,7 +32,8 @@ struct Come {
     /// Of the values that were there when the last came.
     sizes: VecDeque<u64>,
     bytes: u64,
-    /// Of values that are not there any more, and of which that has not been [said](Self::left): how many, and their bytes.
+    /// Of values that are not there any more, and of which that has not been [said](Self::left): how many,
+    /// and their bytes.
     gone: (u64, u64),
     /// What the next value is taken to be.
     likely: u64,
@@ -47,7 +50,8 @@ impl Budget {
 
     /// `size`: of a message, beside the memory that it owns, if it owns any.
     fn new(bytes_max: u64, size: usize, owns_more: bool) -> Self {
-        // Its place in the channel's queue and in `sizes`: both double when they are full, so half of each may be empty.
+        // Its place in the channel's queue and in `sizes`: both double when they are full, so half of each
+        // may be empty.
         let places = 2 * (size as u64 + size_of::<u64>() as u64);
         let (beside, guess) = if owns_more { (places + HEAP, GUESS) } else { (places, places) };
         let mut budget = Self { bytes_max, beside, guess, places: 0, come: None };
@@ -83,7 +87,8 @@ impl Budget {
         (values, bytes)
     }
 
-    /// A value of this length has come, and so many are there now. Gives how many there may be, if that has changed.
+    /// A value of this length has come, and so many are there now. Gives how many there may be, if that has
+    /// changed.
     pub(super) fn arrived(&mut self, bytes: usize, buffered: usize) -> Option<u32> {
         let size = bytes as u64 + self.beside;
         let come = self.come.get_or_insert_default();

@@ -60,21 +60,23 @@ enum Source {
 }
 
 impl NodeBuilder {
-    /// The application's name: nodes of different applications refuse each other. 1 to 64 bytes, without control characters.
+    /// The application's name: nodes of different applications refuse each other. 1 to 64 bytes, without
+    /// control characters.
     pub fn app(mut self, application: &str) -> Self {
         self.application = Some(application.to_owned());
         self
     }
 
-    /// How this node calls itself: in [events](Node::events), and among those who have [not left](NodeError::Stragglers). And which section of the
-    /// configuration is its: `[node.NAME]`, if there is one. Default: what `DUNLIN_NODE` says; without that its [`Peer`] as text, and no section.
+    /// How this node calls itself: in [events](Node::events), and among those who have [not
+    /// left](NodeError::Stragglers). And which section of the configuration is its: `[node.NAME]`, if there
+    /// is one. Default: what `DUNLIN_NODE` says; without that its [`Peer`] as text, and no section.
     pub fn named(mut self, name: &str) -> Self {
         self.named = Some(name.to_owned());
         self
     }
 
-    /// Reads this file in the place of the `dunlin.toml` that are [searched for](crate::config), and of the one that `DUNLIN_CONFIG` names. In a simulation
-    /// nothing is read.
+    /// Reads this file in the place of the `dunlin.toml` that are [searched for](crate::config), and of the
+    /// one that `DUNLIN_CONFIG` names. In a simulation nothing is read.
     ///
     /// # Errors
     /// [`NodeError::Config`]: also if there is no such file.
@@ -82,8 +84,9 @@ impl NodeBuilder {
         if world::is_simulated() { Ok(self) } else { Ok(self.sources(Sources::file(path)?)) }
     }
 
-    /// Takes this configuration in the place of all that is [searched for](crate::config): for a program that has read it
-    /// already, perhaps from standard input, which can be read once. In a simulation nothing is read.
+    /// Takes this configuration in the place of all that is [searched for](crate::config): for a program that
+    /// has read it already, perhaps from standard input, which can be read once. In a simulation nothing is
+    /// read.
     ///
     /// # Examples
     /// ```
@@ -92,7 +95,8 @@ impl NodeBuilder {
     ///
     /// # dunlin::block_on(async {
     /// let sources = Sources::search()?;
-    /// let node = Node::builder().sources(sources).app("tides").listen("memory:").names("memory:sources").join().await?;
+    /// let builder = Node::builder().sources(sources).app("tides");
+    /// let node = builder.listen("memory:").names("memory:sources").join().await?;
     /// # node.leave().await }).unwrap();
     /// ```
     pub fn sources(mut self, sources: Sources) -> Self {
@@ -108,32 +112,37 @@ impl NodeBuilder {
         self
     }
 
-    /// Where others can dial this node. Default: 127.0.0.1, at the first free port from 7500. `default-route` is the address of this machine that
-    /// its default route begins at, with the first free port; `default-route:7510` has a port of its own. Can be said several times.
+    /// Where others can dial this node. Default: 127.0.0.1, at the first free port from 7500. `default-route`
+    /// is the address of this machine that its default route begins at, with the first free port;
+    /// `default-route:7510` has a port of its own. Can be said several times.
     pub fn listen(mut self, address: &str) -> Self {
         self.listen.push(address.to_owned());
         self
     }
 
-    /// What the others are told to dial, if that is another address than the one this node listens at: of a forwarded port, or
-    /// of a host that others know by another name. Can be said several times. Default: where it listens.
+    /// What the others are told to dial, if that is another address than the one this node listens at: of a
+    /// forwarded port, or of a host that others know by another name. Can be said several times. Default:
+    /// where it listens.
     pub fn advertise(mut self, address: &str) -> Self {
         self.advertise.push(address.to_owned());
         self
     }
 
-    /// Where the application's name service is. The node that this address leads to serves it. Default: the first port from 7400 of 127.0.0.1 that has this application's; on loopback
-    /// (or `memory:`, `unix:`) a node that finds none there serves it itself. `default-route` is the address of this machine that its default route begins at, with port 7400 if none is said
-    /// (`default-route:7410`); a node that listens there serves it. What names guarantee: [names](super#names).
+    /// Where the application's name service is. The node that this address leads to serves it. Default: the
+    /// first port from 7400 of 127.0.0.1 that has this application's; on loopback (or `memory:`, `unix:`) a
+    /// node that finds none there serves it itself. `default-route` is the address of this machine that its
+    /// default route begins at, with port 7400 if none is said (`default-route:7410`); a node that listens
+    /// there serves it. What names guarantee: [names](super#names).
     pub fn names(mut self, address: &str) -> Self {
         self.names = Some(address.to_owned());
         self
     }
 
-    /// Whether this node may serve the names if it finds nobody who does. Default: it may, on loopback (or `memory:`, `unix:`), unless the configuration has
-    /// another node for that (`run = "names"`). One that may not waits until there
-    /// is a service: so programs can be started before it, and one that only visits, to look at something, is not missed when it goes. The node that
-    /// listens at the address of the names serves them in any case.
+    /// Whether this node may serve the names if it finds nobody who does. Default: it may, on loopback (or
+    /// `memory:`, `unix:`), unless the configuration has another node for that (`run = "names"`). One that
+    /// may not waits until there is a service: so programs can be started before it, and one that only
+    /// visits, to look at something, is not missed when it goes. The node that listens at the address of the
+    /// names serves them in any case.
     pub fn serve_names(mut self, may: bool) -> Self {
         self.serves_names = Some(may);
         self
@@ -170,7 +179,8 @@ impl NodeBuilder {
     /// # use std::time::Duration;
     /// # use dunlin::prelude::*;
     /// # dunlin::block_on(async {
-    /// let node = Node::builder().app("tides").refused(Duration::from_secs(5)).listen("memory:").names("memory:refused").join().await?;
+    /// let builder = Node::builder().app("tides").refused(Duration::from_secs(5));
+    /// let node = builder.listen("memory:").names("memory:refused").join().await?;
     /// assert_eq!(node.config().refused.value, Duration::from_secs(5));
     /// # node.leave().await }).unwrap();
     /// ```
@@ -179,8 +189,9 @@ impl NodeBuilder {
         self
     }
 
-    /// How often this node says that it lives when it has nothing else to say. A socket on which nothing arrived for 3.5 times as
-    /// long counts as lost. Default: 1 s. All nodes of an application should say the same.
+    /// How often this node says that it lives when it has nothing else to say. A socket on which nothing
+    /// arrived for 3.5 times as long counts as lost. Default: 1 s. All nodes of an application should say the
+    /// same.
     pub fn heartbeat(mut self, heartbeat: Duration) -> Self {
         self.heartbeat = Some(heartbeat);
         self
@@ -192,65 +203,78 @@ impl NodeBuilder {
         self
     }
 
-    /// So much of what was sent into a buffer (a FIFO, or an unbounded one) of a channel may lie at this node, where its receiver is, in bytes,
-    /// for each channel whose sender is at another node. Above that the buffer counts as full, whatever its policy: sends wait until enough was received.
-    /// One message there may be in any case. Default: 16 MiB.
+    /// So much of what was sent into a buffer (a FIFO, or an unbounded one) of a channel may lie at this
+    /// node, where its receiver is, in bytes, for each channel whose sender is at another node. Above that
+    /// the buffer counts as full, whatever its policy: sends wait until enough was received. One message
+    /// there may be in any case. Default: 16 MiB.
     ///
-    /// A message counts with its encoded bytes, twice the size of its type (a buffer that grows doubles), and 40 bytes.
+    /// A message counts with its encoded bytes, twice the size of its type (a buffer that grows doubles), and
+    /// 40 bytes.
     ///
-    /// The receiver's node promises places by how large the last messages were, and before the first one as if they had 1 MiB if they own memory: when they become larger, what had been promised to the sender before that still comes (at most 1024,
-    /// and as many as the FIFO has places). Channels whose two ends are at one node are not counted: nothing of them is encoded. (A channel without a buffer
-    /// is [bounded otherwise](Self::held_max_bytes).)
+    /// The receiver's node promises places by how large the last messages were, and before the first one as
+    /// if they had 1 MiB if they own memory: when they become larger, what had been promised to the sender
+    /// before that still comes (at most 1024, and as many as the FIFO has places). Channels whose two ends
+    /// are at one node are not counted: nothing of them is encoded. (A channel without a buffer is [bounded
+    /// otherwise](Self::held_max_bytes).)
     pub fn buffered_max_bytes(mut self, bytes: u64) -> Self {
         self.buffered_max = Some(bytes);
         self
     }
 
-    /// So many bytes this node keeps for other nodes in all: messages that have come and have not been received, or are coming, and what is kept for each
-    /// sender that is attached. Beside that there are 256 KiB for each other node. Default: a quarter of the machine's memory, or of what its control group
-    /// may use, and at least four times [`message_max_bytes`](Self::message_max_bytes), which is what it has to be.
+    /// So many bytes this node keeps for other nodes in all: messages that have come and have not been
+    /// received, or are coming, and what is kept for each sender that is attached. Beside that there are 256
+    /// KiB for each other node. Default: a quarter of the machine's memory, or of what its control group may
+    /// use, and at least four times [`message_max_bytes`](Self::message_max_bytes), which is what it has to
+    /// be.
     ///
-    /// Small messages come without a question, up to 8 MiB from each other node that have not been received. A message beyond that is announced, and waits
-    /// at its sender's node until there is room for all of it here; no node can take all the room that is left, nor can all nodes of one host or network. A message for which a
-    /// receive waits has room beside those that are not received. On a channel without a buffer one message,
-    /// or 64 KiB, comes before somebody receives.
+    /// Small messages come without a question, up to 8 MiB from each other node that have not been received.
+    /// A message beyond that is announced, and waits at its sender's node until there is room for all of it
+    /// here; no node can take all the room that is left, nor can all nodes of one host or network. A message
+    /// for which a receive waits has room beside those that are not received. On a channel without a buffer
+    /// one message, or 64 KiB, comes before somebody receives.
     pub fn held_max_bytes(mut self, bytes: u64) -> Self {
         self.held_max = Some(bytes);
         self
     }
 
-    /// Where a receiver is shared over nodes, what is sent to it from another node meets its receiver at the node that keeps it. If this node keeps it, values of so many
-    /// bytes or more do not come here for that: they wait at their sender's node, and go straight from there to the node that receives them. Smaller ones come here, and go on: they
-    /// are there before the word would have gone round. Default: 64 KiB.
+    /// Where a receiver is shared over nodes, what is sent to it from another node meets its receiver at the
+    /// node that keeps it. If this node keeps it, values of so many bytes or more do not come here for that:
+    /// they wait at their sender's node, and go straight from there to the node that receives them. Smaller
+    /// ones come here, and go on: they are there before the word would have gone round. Default: 64 KiB.
     pub fn straight_min_bytes(mut self, bytes: u64) -> Self {
         self.straight_min = Some(bytes.max(1));
         self
     }
 
-    /// Whether this node relays what other nodes say that cannot dial each other, for at most 64 pairs at once. Default: it does. If nobody does, and two nodes cannot dial each other,
-    /// their connection fails with [`Down::Unrelayed`](super::Down::Unrelayed) after the grace period.
+    /// Whether this node relays what other nodes say that cannot dial each other, for at most 64 pairs at
+    /// once. Default: it does. If nobody does, and two nodes cannot dial each other, their connection fails
+    /// with [`Down::Unrelayed`](super::Down::Unrelayed) after the grace period.
     pub fn relay(mut self, relay: bool) -> Self {
         self.relay = Some(relay);
         self
     }
 
-    /// Whether this node dials addresses of its own host (loopback, unix sockets) that others have told it over a network. Default: it does not, and a dial that is not
-    /// made is an event ([`NodeEvent::Unwelcome`](super::NodeEvent::Unwelcome)): others could have it speak to programs that trust this host. What was told over a socket of this host, or
-    /// by this node's program, is dialled in any case. Say `true` where nodes of one host have a name service elsewhere, and listen on loopback.
+    /// Whether this node dials addresses of its own host (loopback, unix sockets) that others have told it
+    /// over a network. Default: it does not, and a dial that is not made is an event
+    /// ([`NodeEvent::Unwelcome`](super::NodeEvent::Unwelcome)): others could have it speak to programs that
+    /// trust this host. What was told over a socket of this host, or by this node's program, is dialled in
+    /// any case. Say `true` where nodes of one host have a name service elsewhere, and listen on loopback.
     pub fn dial_local(mut self, dial: bool) -> Self {
         self.dial_local = Some(dial);
         self
     }
 
-    /// Whether nodes of other hosts may come to this one through a relay on its own host. A node that is reached only over loopback or a unix socket is shut to other hosts; a relay
-    /// beside it, such as the name service, lets them in only if this is set. A relay that this node reaches over a network lets them in anyway. Default: no.
+    /// Whether nodes of other hosts may come to this one through a relay on its own host. A node that is
+    /// reached only over loopback or a unix socket is shut to other hosts; a relay beside it, such as the
+    /// name service, lets them in only if this is set. A relay that this node reaches over a network lets
+    /// them in anyway. Default: no.
     pub fn relayed(mut self, relayed: bool) -> Self {
         self.relayed = Some(relayed);
         self
     }
 
-    /// Addresses of routers and load balancers, each of whose sockets counts as a source of its own: where a table is full, and in the log, all that come from one address count
-    /// as one otherwise. Default: none.
+    /// Addresses of routers and load balancers, each of whose sockets counts as a source of its own: where a
+    /// table is full, and in the log, all that come from one address count as one otherwise. Default: none.
     ///
     /// # Examples
     /// ```
@@ -258,7 +282,8 @@ impl NodeBuilder {
     ///
     /// # fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     /// let balancer = std::net::IpAddr::from([10, 0, 0, 7]);
-    /// let builder = Node::builder().app("tides").trusted_sources([balancer.into(), "192.168.0.0/16".parse()?]);
+    /// let sources = [balancer.into(), "192.168.0.0/16".parse()?];
+    /// let builder = Node::builder().app("tides").trusted_sources(sources);
     /// # drop(builder);
     /// # Ok(())
     /// # }
@@ -340,8 +365,9 @@ impl NodeBuilder {
 
     /// Joins the application, with the [configuration](crate::config) for all that was not said here.
     ///
-    /// Returns once the node listens. The name service is found in the background: until then, ends that are declared wait. With a [role](Self::role) it
-    /// returns once the node has that: a member waits for the main node.
+    /// Returns once the node listens. The name service is found in the background: until then, ends that are
+    /// declared wait. With a [role](Self::role) it returns once the node has that: a member waits for the
+    /// main node.
     ///
     /// # Errors
     /// [`NodeError::Config`], [`NodeError::Setting`], [`NodeError::Listen`]; with a role [`NodeError::SecondMain`], [`NodeError::NoMain`], [`NodeError::NoNames`].
@@ -447,22 +473,23 @@ impl NodeBuilder {
         self
     }
 
-    /// So long [`join`](Self::join) waits for the main node, if this one is a member: then it is [`NodeError::NoMain`]. A main node waits as long for a name
-    /// service: [`NodeError::NoNames`]. Default: for ever.
+    /// So long [`join`](Self::join) waits for the main node, if this one is a member: then it is
+    /// [`NodeError::NoMain`]. A main node waits as long for a name service: [`NodeError::NoNames`]. Default:
+    /// for ever.
     pub fn wait_for_main(mut self, patience: Duration) -> Self {
         self.roles.patience = Some(patience);
         self
     }
 
-    /// Called by [`join`](Self::join) while it waits for the main node: after a quarter of a second, and then every 5 seconds. So that a
-    /// program can show it: the text of a [`JoinWait`] says what to do.
+    /// Called by [`join`](Self::join) while it waits for the main node: after a quarter of a second, and then
+    /// every 5 seconds. So that a program can show it: the text of a [`JoinWait`] says what to do.
     pub fn on_wait(mut self, told: impl FnMut(&JoinWait) + Send + 'static) -> Self {
         self.roles.on_wait = Some(Box::new(told));
         self
     }
 
-    /// So long [`leave`](Node::leave) of this node waits for its members, if it is the main one. A member needs up to 5 s to leave, after what its program
-    /// still does. Default: 10 s.
+    /// So long [`leave`](Node::leave) of this node waits for its members, if it is the main one. A member
+    /// needs up to 5 s to leave, after what its program still does. Default: 10 s.
     pub fn shutdown(mut self, within: Duration) -> Self {
         self.roles.shutdown = Some(within);
         self

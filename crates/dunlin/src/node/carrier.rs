@@ -21,13 +21,16 @@ use crate::world::{self, Timer};
 
 /// What is read goes into buffers of this size...
 const READ: usize = 256 << 10;
-/// ... or of this one, if nothing but heartbeats has come for [`QUIET`]: there may be thousands of such sockets.
+/// ... or of this one, if nothing but heartbeats has come for [`QUIET`]: there may be thousands of such
+/// sockets.
 const READ_QUIET: usize = 512;
-/// ... and so much is read at once: it is still in the processor's caches when its readers have it, and others on the same worker hardly wait...
+/// ... and so much is read at once: it is still in the processor's caches when its readers have it, and
+/// others on the same worker hardly wait...
 const READ_AT_ONCE: usize = 64 << 10;
 /// ... or so much, and all that is missing of a frame, if there are no others: see [`Carrier::large`].
 const READ_AT_ONCE_ALONE: usize = READ;
-/// ... or so much, if most of what comes says nothing: see [`Machine::paused_until`](dunlin_proto::Machine::paused_until).
+/// ... or so much, if most of what comes says nothing: see
+/// [`Machine::paused_until`](dunlin_proto::Machine::paused_until).
 const READ_CHATTER: usize = 4 << 10;
 /// The machine is asked about that once for so many arrivals.
 const CHATTER_EACH: u32 = 16;
@@ -43,12 +46,14 @@ const WRITE: usize = 64 << 10;
 const WRITE_ALONE: usize = 512 << 10;
 /// So much is carried before others on the same worker have their turn.
 const TURN: usize = 128 << 10;
-/// ... or so much, if this socket is alone: to give way costs a call to the kernel, and often a worker that is woken.
+/// ... or so much, if this socket is alone: to give way costs a call to the kernel, and often a worker that
+/// is woken.
 const TURN_ALONE: usize = 1 << 20;
 /// A turn ends after this time, too, unless this socket is alone: little that is carried may take long.
 const TURN_TIME: Duration = Duration::from_micros(200);
 
-/// So long the sockets of a process keep each other's calls to the kernel short, once two of them have carried something.
+/// So long the sockets of a process keep each other's calls to the kernel short, once two of them have
+/// carried something.
 const COMPANY: Duration = Duration::from_millis(200);
 /// A socket on which nothing but heartbeats has come for so long gives its buffer back.
 const QUIET: Duration = Duration::from_secs(1);
@@ -115,8 +120,9 @@ pub(super) struct Carrier {
     neighbours: Neighbours,
     /// When something other than a heartbeat came last. `None`: long ago, and the buffer is small.
     heard: Option<Time>,
-    /// Much is read and written at once: nothing but large values of one channel has gone over this socket of late, and nothing over others of this process.
-    /// So there is nobody who would wait for a call to the kernel that takes long, and each costs as much as it takes to wake the other side.
+    /// Much is read and written at once: nothing but large values of one channel has gone over this socket of
+    /// late, and nothing over others of this process. So there is nobody who would wait for a call to the
+    /// kernel that takes long, and each costs as much as it takes to wake the other side.
     large: bool,
 }
 
@@ -201,7 +207,8 @@ impl Carrier {
             } else if self.parting {
                 return Pin::new(&mut *self.socket).poll_shutdown(cx).map_ok(|()| Step::Over);
             }
-            // A socket that cannot be written is still read, and the bell heard: else two that wait for each other would do so for ever.
+            // A socket that cannot be written is still read, and the bell heard: else two that wait for each
+            // other would do so for ever.
             if !news && !fetch {
                 self.turn_is_over();
                 if !self.parting {
@@ -234,7 +241,8 @@ impl Carrier {
         (self.told, self.told_receiver, self.carried, self.turn_until) = (false, false, 0, None);
     }
 
-    /// Whether enough was carried, or has taken long enough, as the clock was last read: before the last batch, unless that may have taken long by itself.
+    /// Whether enough was carried, or has taken long enough, as the clock was last read: before the last
+    /// batch, unless that may have taken long by itself.
     fn is_turn_over(&self) -> bool {
         if self.large {
             return self.carried >= TURN_ALONE;
@@ -250,7 +258,8 @@ impl Carrier {
         self.missing == 0 && !self.buffer.is_empty()
     }
 
-    /// Tells the machine what has arrived: so many bytes, behind what is here already. `true`: there is work on channels; else what the machine has for this socket has been fetched.
+    /// Tells the machine what has arrived: so many bytes, behind what is here already. `true`: there is work
+    /// on channels; else what the machine has for this socket has been fetched.
     fn exchange(&mut self, is_read: bool, arrived: usize) -> bool {
         self.bell.attend();
         self.driver.now();
@@ -304,8 +313,9 @@ impl Carrier {
         }
     }
 
-    /// So much has arrived: nothing more is read for a while if there is too much of it that says nothing. The machine is asked about much that arrives at
-    /// once, and about each [`CHATTER_EACH`]th of what is little.
+    /// So much has arrived: nothing more is read for a while if there is too much of it that says nothing.
+    /// The machine is asked about much that arrives at once, and about each [`CHATTER_EACH`]th of what is
+    /// little.
     fn rest_from_chatter(&mut self, arrived: usize, locked: &Locked<'_>) {
         self.arrivals = self.arrivals.wrapping_add(1);
         if arrived >= READ_CHATTER || self.chatters || self.arrivals.is_multiple_of(CHATTER_EACH) {
@@ -439,7 +449,8 @@ pub(super) fn poll_write_all(
 /// Which socket of this process has carried something last.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-/// What a socket knows of the others of its process, those of other nodes too: their tasks may be on the same workers.
+/// What a socket knows of the others of its process, those of other nodes too: their tasks may be on the same
+/// workers.
 struct Neighbours {
     /// In [`LAST`].
     number: u64,

@@ -1,7 +1,8 @@
 //! How values become bytes, and bytes values.
 //!
-//! Nothing here trusts anybody: not the bytes, which come from the network, and not the `Serialize` and `Deserialize` of messages, which are a
-//! user's code. Whatever these do, the answer is a value or a typed error.
+//! Nothing here trusts anybody: not the bytes, which come from the network, and not the `Serialize` and
+//! `Deserialize` of messages, which are a user's code. Whatever these do, the answer is a value or a typed
+//! error.
 
 #[cfg(test)]
 mod tests;
@@ -12,29 +13,33 @@ use dunlin_core::carrier::{DEPTH_MAX, Failure, Format, Scratch, Shape, Sink, Val
 
 /// How the messages of a channel are written.
 ///
-/// Both nest at most 256 levels deep: one for each struct, tuple, sequence, map, `Some`, and enum variant with content. (A type so large that
-/// fewer levels fill a megabyte of the stack may nest less deep: that happens in debug builds, from about a kilobyte up.) A byte string, such as
-/// a field of type `bytes::Bytes` or one with `#[serde(with = "serde_bytes")]`, is written as it is, in one piece. A message that *is* a
-/// [`Bytes`] is not encoded at all, and not copied if it is of 2 KiB or more: what is kept of it then keeps the buffer of up to 256 KiB that it arrived
-/// in. One that is a `Vec<u8>` travels as its bytes, so either may be at either end.
+/// Both nest at most 256 levels deep: one for each struct, tuple, sequence, map, `Some`, and enum variant
+/// with content. (A type so large that fewer levels fill a megabyte of the stack may nest less deep: that
+/// happens in debug builds, from about a kilobyte up.) A byte string, such as a field of type `bytes::Bytes`
+/// or one with `#[serde(with = "serde_bytes")]`, is written as it is, in one piece. A message that *is* a
+/// [`Bytes`] is not encoded at all, and not copied if it is of 2 KiB or more: what is kept of it then keeps
+/// the buffer of up to 256 KiB that it arrived in. One that is a `Vec<u8>` travels as its bytes, so either
+/// may be at either end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Encoding {
     /// CBOR (RFC 8949), with the names of fields and variants.
     ///
-    /// Programs of different age understand each other: a field that the reader does not know is passed over, and one that the writer did not
-    /// know may be missing if it is an `Option` or has `#[serde(default)]`. A number may become wider, and a value an `Option` of it. Anything else that changes
-    /// is [refused](super::NameError::Mismatch) when the second end is declared. An `Option<Option<T>>`
-    /// loses a level: `Some(None)` arrives as `None`, and so does `Some(N(None))` of a newtype
+    /// Programs of different age understand each other: a field that the reader does not know is passed over,
+    /// and one that the writer did not know may be missing if it is an `Option` or has `#[serde(default)]`. A
+    /// number may become wider, and a value an `Option` of it. Anything else that changes is
+    /// [refused](super::NameError::Mismatch) when the second end is declared. An `Option<Option<T>>` loses a
+    /// level: `Some(None)` arrives as `None`, and so does `Some(N(None))` of a newtype
     /// `struct N(Option<u8>)`. [`Compact`](Self::Compact) keeps it.
     #[default]
     Cbor,
     /// postcard: values only, without names. Smaller, and faster.
     ///
-    /// Both sides must have the same type, with fields of the same names and kinds in the same order: any difference is
-    /// [refused](super::NameError::Mismatch) when the second end is declared. What has to look at the bytes to know what they are
-    /// does not work: `untagged` and internally tagged enums, `flatten`, `skip_serializing_if`, `serde_json::Value`. A message may hold
-    /// at most about 65,000 elements of sequences and maps that have no content, such as those of a `Vec<()>`.
+    /// Both sides must have the same type, with fields of the same names and kinds in the same order: any
+    /// difference is [refused](super::NameError::Mismatch) when the second end is declared. What has to look
+    /// at the bytes to know what they are does not work: `untagged` and internally tagged enums, `flatten`,
+    /// `skip_serializing_if`, `serde_json::Value`. A message may hold at most about 65,000 elements of
+    /// sequences and maps that have no content, such as those of a `Vec<()>`.
     Compact,
 }
 
@@ -124,12 +129,14 @@ fn owned(bytes: Bytes) -> Vec<u8> {
     bytes
 }
 
-/// Whether messages of this shape are bytes, which are not encoded. Serde would write a `Vec<u8>` number by number.
+/// Whether messages of this shape are bytes, which are not encoded. Serde would write a `Vec<u8>` number by
+/// number.
 pub(crate) fn is_raw(shape: Shape) -> bool {
     shape.is::<Bytes>() || shape.is::<Vec<u8>>()
 }
 
-/// Writes a message. [`Bytes`] are passed on as they are, a `Vec<u8>` as its bytes; anything else gets a byte before it, zero, which says that it has no ends.
+/// Writes a message. [`Bytes`] are passed on as they are, a `Vec<u8>` as its bytes; anything else gets a byte
+/// before it, zero, which says that it has no ends.
 ///
 /// # Errors
 /// See [`EncodeError`]. A value that is too large is measured to its end, but not stored.

@@ -1,8 +1,9 @@
 //! What drives the protocol machine of a node: sockets, time, and the bridges of its channels.
 //!
-//! Everything of a node is behind one lock ([`State`]). Nobody waits while holding it, and no code of users runs then: that does in the work
-//! on channels (`work.rs`). Each socket has a task (`carrier.rs`, `post.rs`) that reads and writes it; an end that has something to say
-//! wakes the task of its connection's socket, which works on its channel, so that a message takes no detour. One more task per node dials, keeps the
+//! Everything of a node is behind one lock ([`State`]). Nobody waits while holding it, and no code of users
+//! runs then: that does in the work on channels (`work.rs`). Each socket has a task (`carrier.rs`, `post.rs`)
+//! that reads and writes it; an end that has something to say wakes the task of its connection's socket,
+//! which works on its channel, so that a message takes no detour. One more task per node dials, keeps the
 //! time, and has the work done where there is no socket.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -58,16 +59,19 @@ pub(crate) struct State {
     pub(super) first: BTreeMap<CoreId, ChannelId>,
     /// Channels whose ends messages wait for, to be at rest, and the halves that have those messages.
     pub(super) awaited: BTreeMap<ChannelId, BTreeSet<Half>>,
-    /// Ends in messages that are here and perhaps received, though that is yet to be said; by their channels in the core.
+    /// Ends in messages that are here and perhaps received, though that is yet to be said; by their channels
+    /// in the core.
     pub(super) arriving: BTreeMap<CoreId, ChannelId>,
-    /// Receivers that have come back from a message of this node's, and through others, before it was known that it had been taken. `None`: nobody wanted it.
+    /// Receivers that have come back from a message of this node's, and through others, before it was known
+    /// that it had been taken. `None`: nobody wanted it.
     pub(super) returned: BTreeMap<ChannelId, Option<AnyInlet>>,
-    /// Messages that are here, with ends in them or unread, and not received, and may go on to another node as they are.
+    /// Messages that are here, with ends in them or unread, and not received, and may go on to another node
+    /// as they are.
     pub(super) passing: BTreeMap<PassedOn, Passing>,
     pub(crate) kept: Kept,
     pub(crate) shelf: Shelf,
-    /// Homes that are over here, until their senders have noticed, and how messages are written on them: what is on its way on credits has gone for those
-    /// who sent it, and the ends in it are dropped here.
+    /// Homes that are over here, until their senders have noticed, and how messages are written on them: what
+    /// is on its way on credits has gone for those who sent it, and the ends in it are dropped here.
     pub(super) late: BTreeMap<ChannelId, Encoding>,
     sockets: BTreeMap<SocketId, Entry>,
     next_socket: u64,
@@ -270,8 +274,8 @@ impl Driver {
         self.guarded.now()
     }
 
-    /// When the clock was last read. That is done before each work, and while one goes on as often as somebody looks after it: to read it for every
-    /// word would cost more than the word.
+    /// When the clock was last read. That is done before each work, and while one goes on as often as
+    /// somebody looks after it: to read it for every word would cost more than the word.
     pub(super) fn lately(&self) -> Time {
         Time(self.guarded.read.load(Ordering::Relaxed))
     }
@@ -286,7 +290,8 @@ impl Driver {
         })
     }
 
-    /// Speaks to the machine, with the time of [lately](Self::lately). What it says is done by who [acts](Self::act) next.
+    /// Speaks to the machine, with the time of [lately](Self::lately). What it says is done by who
+    /// [acts](Self::act) next.
     pub(super) fn speak<R>(self: &Arc<Self>, f: impl FnOnce(&mut Locked<'_>) -> R) -> R {
         let mut state = self.locked();
         let now = self.lately();
@@ -501,7 +506,8 @@ impl Driver {
         });
     }
 
-    /// A channel will be over as soon as it hears this. Its name is free before: whoever hears it first may declare it anew.
+    /// A channel will be over as soon as it hears this. Its name is free before: whoever hears it first may
+    /// declare it anew.
     fn over(self: &Arc<Self>, state: &mut State, now: Time, channel: ChannelId) {
         self.with_hub(state, now, |hub, cx| hub.over(cx, channel));
     }
@@ -513,7 +519,8 @@ impl Driver {
         now: Time,
         f: impl FnOnce(&mut Hub, &mut Locked<'_>) -> R,
     ) -> R {
-        // Whoever the hub speaks to may have to speak to the hub: what is told then, it hears from its own records.
+        // Whoever the hub speaks to may have to speak to the hub: what is told then, it hears from its own
+        // records.
         let Some(mut hub) = state.hub.take() else { return R::default() };
         let mut cx = Locked { driver: self, state, now };
         let result = f(&mut hub, &mut cx);
@@ -522,8 +529,8 @@ impl Driver {
         result
     }
 
-    /// Nothing is done, and the default given, if the node has left. What `f` has with it and leaves is dropped within the lock then, so users'
-    /// things have to be lent to it.
+    /// Nothing is done, and the default given, if the node has left. What `f` has with it and leaves is
+    /// dropped within the lock then, so users' things have to be lent to it.
     pub(crate) fn with_hub_now<R: Default>(self: &Arc<Self>, f: impl FnOnce(&mut Hub, &mut Locked<'_>) -> R) -> R {
         self.with(|state, now| self.with_hub(state, now, f))
     }
@@ -893,8 +900,9 @@ impl State {
         self.machine.next_tick().into_iter().chain(self.hub_alarm).chain(resting).chain(self.trim.due()).min()
     }
 
-    /// A receiver has come in a message, or stays here after all. If it does not go on soon its channel follows: most are used only when somebody has been told something, and by then it
-    /// is to need who gave it no more.
+    /// A receiver has come in a message, or stays here after all. If it does not go on soon its channel
+    /// follows: most are used only when somebody has been told something, and by then it is to need who gave
+    /// it no more.
     pub(super) fn rests(&mut self, now: Time, channel: ChannelId) {
         if self.machine.is_guest(channel, Which::Receiver) {
             self.resting.push_back((now + REST, channel));

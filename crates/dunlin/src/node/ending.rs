@@ -80,8 +80,9 @@ impl Node {
     ///
     /// # Errors
     /// [`NodeError::NotFlushed`] names the nodes whose connections ended before everything was acknowledged.
-    /// It knows nothing of values that were lost with a connection before the call. [`NodeError::Unwritten`]: values could
-    /// not be written though their sends had returned `Ok`, since the last `flush` that said so. [`NameError::Left`]: this node has left.
+    /// It knows nothing of values that were lost with a connection before the call. [`NodeError::Unwritten`]:
+    /// values could not be written though their sends had returned `Ok`, since the last `flush` that said so.
+    /// [`NameError::Left`]: this node has left.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it has had no effect.

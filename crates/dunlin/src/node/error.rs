@@ -45,8 +45,9 @@ pub enum NodeError {
         /// Those nodes.
         peers: Vec<Unacknowledged>,
     },
-    /// Values that could not be written when their turn came, though their sends had returned `Ok`: a place in a buffer was
-    /// promised to them. Told once, by [`flush`](super::Node::flush) or [`leave`](super::Node::leave).
+    /// Values that could not be written when their turn came, though their sends had returned `Ok`: a place
+    /// in a buffer was promised to them. Told once, by [`flush`](super::Node::flush) or
+    /// [`leave`](super::Node::leave).
     #[error(
         "{count} value{} could not be written, though the send had returned `Ok`, and {} lost: {}. The channel{} poisoned. \
          Send smaller values, raise `message_max_bytes` at the receiver's node, or use a channel without a buffer, whose \
@@ -62,8 +63,8 @@ pub enum NodeError {
         /// The last of them, eight at most.
         values: Vec<Unwritten>,
     },
-    /// Ends that this node had handed on were not in use elsewhere within 4 seconds. Until they are, the node that they left answers for them: so they
-    /// are lost.
+    /// Ends that this node had handed on were not in use elsewhere within 4 seconds. Until they are, the node
+    /// that they left answers for them: so they are lost.
     #[error("left, and with it are lost: {}", some(.ends, ", "))]
     Unsettled {
         /// Those ends.
@@ -84,7 +85,8 @@ pub enum NodeError {
         /// Where that node can be dialled, if it is known.
         address: Option<Box<str>>,
     },
-    /// This node was to be a member, and no main node came within the time that it was [given](super::NodeBuilder::wait_for_main).
+    /// This node was to be a member, and no main node came within the time that it was
+    /// [given](super::NodeBuilder::wait_for_main).
     #[error(
         "no main node of the application {application:?} within {waited:.1?}{}. Start it (role = \"main\", in a program `.role(Role::Main)`) with \
          the same application and the same `names` address, or wait longer (`wait_for_main`)",
@@ -98,7 +100,8 @@ pub enum NodeError {
         /// Why no name service was reached. `None`: one was, and knows of no main node.
         without_names: Option<String>,
     },
-    /// This node was to be the main one, and no name service could say in [time](super::NodeBuilder::wait_for_main) that it is the only one.
+    /// This node was to be the main one, and no name service could say in
+    /// [time](super::NodeBuilder::wait_for_main) that it is the only one.
     #[error(
         "no name service of the application {application:?} within {waited:.1?}{}. Start the node that serves it, or \
          give another address (names = \"host:port\"): on loopback, a node serves the names itself if nobody does and no section says \
@@ -116,7 +119,8 @@ pub enum NodeError {
     /// The name by which the main node and its members find each other could not be declared.
     #[error("the node cannot take up its role: {0}")]
     Enrol(#[source] NameError),
-    /// The main node has left, and these members had not, within the time that they were [given](super::NodeBuilder::shutdown).
+    /// The main node has left, and these members had not, within the time that they were
+    /// [given](super::NodeBuilder::shutdown).
     #[error(
         "the main node has left without waiting any longer for: {}. End them (Ctrl-C); programs of members should end when \
          `Node::closing` says so, and `NodeBuilder::shutdown` gives them more time",
@@ -154,8 +158,8 @@ pub struct Unacknowledged {
     /// Where it can be dialled, as far as is known.
     pub addresses: Vec<String>,
     /// How many values of sends that returned `Ok` it has not acknowledged. 0 if only other frames are
-    /// missing, such as the goodbye; also of [`Node::flush`](super::Node::flush), where the number is not known
-    /// any more.
+    /// missing, such as the goodbye; also of [`Node::flush`](super::Node::flush), where the number is not
+    /// known any more.
     pub values: u64,
 }
 
@@ -254,7 +258,8 @@ pub(super) const NO_ROOM_NEXT: &str = "Drop ends with names that are not in use,
      channels, or send ends in messages in the place of declaring each";
 
 impl NameError {
-    /// Whether the node that was asked is there, and refuses connections now: it has as many as it may have, or is leaving. To be tried again.
+    /// Whether the node that was asked is there, and refuses connections now: it has as many as it may have,
+    /// or is leaving. To be tried again.
     pub fn is_busy(&self) -> bool {
         match self {
             Self::Unreachable { why, .. } | Self::TimedOut { without_names: Some(why), .. } => is_busy(why),
@@ -294,7 +299,8 @@ pub enum NameError {
         /// What to do.
         next: Advice,
     },
-    /// The messages of the two ends are not the same: one side would write what the other cannot read. What may differ says [`Encoding`](super::Encoding).
+    /// The messages of the two ends are not the same: one side would write what the other cannot read. What
+    /// may differ says [`Encoding`](super::Encoding).
     #[error(
         "{name:?}: the messages of node {} do not fit: {difference}. Use the same type at both ends, or choose another name",
         at(.holder, .address.as_deref())

@@ -12,7 +12,8 @@ use super::peer::{ConnectionState, NameConflict, Peer};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeEvent {
-    /// Another node is there. With a [role](super::roles): it is the main node, or was admitted by it. Without: this one has a connection with it.
+    /// Another node is there. With a [role](super::roles): it is the main node, or was admitted by it.
+    /// Without: this one has a connection with it.
     Joined {
         /// Who.
         peer: Peer,
@@ -30,7 +31,8 @@ pub enum NodeEvent {
     },
     /// What happens to the connection with a node.
     Connection(Peer, ConnectionState),
-    /// An end of this node was refused: when it was declared, or later, when its name service met another one.
+    /// An end of this node was refused: when it was declared, or later, when its name service met another
+    /// one.
     Refused {
         /// Its name.
         name: String,
@@ -46,8 +48,9 @@ pub enum NodeEvent {
         /// What differs.
         difference: String,
     },
-    /// Somebody dialled this node and was turned away: something that is no node, a node that says that it is another one, or a node of another application. Such a node does that
-    /// while it looks for its own name service; it is told once.
+    /// Somebody dialled this node and was turned away: something that is no node, a node that says that it is
+    /// another one, or a node of another application. Such a node does that while it looks for its own name
+    /// service; it is told once.
     Stranger {
         /// Who, as their socket says it.
         from: String,
@@ -71,7 +74,8 @@ pub enum NodeEvent {
         /// So long the main node waits for this one.
         within: Duration,
     },
-    /// To a member: the main node is gone. Who else is there will be told by the next, which this node waits for.
+    /// To a member: the main node is gone. Who else is there will be told by the next, which this node waits
+    /// for.
     MainLost {
         /// Who it was.
         peer: Peer,
@@ -84,8 +88,8 @@ pub enum NodeEvent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Limit {
-    /// A message of this node is larger than the receiver's node takes ([`NodeBuilder::message_max_bytes`](super::NodeBuilder::message_max_bytes)): it
-    /// was not sent.
+    /// A message of this node is larger than the receiver's node takes
+    /// ([`NodeBuilder::message_max_bytes`](super::NodeBuilder::message_max_bytes)): it was not sent.
     Message {
         /// The channel's name. `None`: its ends came in messages.
         name: Option<String>,
@@ -103,7 +107,8 @@ pub enum Limit {
         /// How many there may be.
         max: u64,
     },
-    /// More clients came to an acceptor of this node than it keeps until they are received, in all or from one source: this one was turned away.
+    /// More clients came to an acceptor of this node than it keeps until they are received, in all or from
+    /// one source: this one was turned away.
     Guests {
         /// The acceptor's name.
         name: String,
@@ -132,7 +137,8 @@ pub enum Limit {
         /// How many there may be.
         max: u64,
     },
-    /// Another node, which cannot dial a third one, asked this one to relay, and was refused: it relays as many sockets as it may, in all or for one source.
+    /// Another node, which cannot dial a third one, asked this one to relay, and was refused: it relays as
+    /// many sockets as it may, in all or for one source.
     Relays {
         /// Who asked.
         peer: Peer,
@@ -203,7 +209,8 @@ pub struct Refusals {
     pub handshakes: u64,
     /// Sockets, since there were too many connections ([`Limit::Connections`]).
     pub connections: u64,
-    /// Sockets of what is no node, speaks another version, or belongs to another application ([`NodeEvent::Stranger`]).
+    /// Sockets of what is no node, speaks another version, or belongs to another application
+    /// ([`NodeEvent::Stranger`]).
     pub strangers: u64,
     /// Connections, since the other node did not keep to the protocol ([`Limit::Peer`]).
     pub peers: u64,

@@ -1,5 +1,5 @@
-//! Another node, for unit tests: a machine whose one socket leads to a driver here, and no further than the test
-//! carries its bytes.
+//! Another node, for unit tests: a machine whose one socket leads to a driver here, and no further than the
+//! test carries its bytes.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,8 +4,9 @@ use std::io;
 
 use dunlin_proto::Config;
 
-/// Leaves room for others: one host could else take all files of this process with sockets that wait, or with connections. Three
-/// quarters are for connections and an eighth for handshakes, which sources share; the rest is for sockets that are dialled, and the program's own.
+/// Leaves room for others: one host could else take all files of this process with sockets that wait, or with
+/// connections. Three quarters are for connections and an eighth for handshakes, which sources share; the
+/// rest is for sockets that are dialled, and the program's own.
 pub(super) fn share(config: &mut Config) {
     if let Some(files) = allowed() {
         config.peers_max = config.peers_max.min(files - files / 4).max(1);

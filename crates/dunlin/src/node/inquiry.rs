@@ -1,8 +1,8 @@
 //! What every node answers by itself: pings, and the names that it knows.
 //!
-//! It is an acceptor of every node's own, under the name `dunlin.node`, and all of it is channels. `dunlin ping` and `dunlin names list` ask it.
-//! Names go in pages over a rendezvous, so a page is made when the one before it has been received: a node keeps
-//! one page for each that asks, and no more than 32 in all.
+//! It is an acceptor of every node's own, under the name `dunlin.node`, and all of it is channels.
+//! `dunlin ping` and `dunlin names list` ask it. Names go in pages over a rendezvous, so a page is made when
+//! the one before it has been received: a node keeps one page for each that asks, and no more than 32 in all.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -75,7 +75,8 @@ pub struct NameList {
     pub listening: Vec<String>,
     /// The address at which it serves the application's names, or finds them; `None`: nowhere yet.
     pub address: Option<String>,
-    /// Whether these are the application's names. Else they are those that were declared to this node, by those who dial it for them.
+    /// Whether these are the application's names. Else they are those that were declared to this node, by
+    /// those who dial it for them.
     pub serves: bool,
     /// What was declared, by name, and each name's in the order in which they came.
     pub ends: Vec<NamedEnd>,
@@ -123,7 +124,8 @@ impl NamedEnd {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum State {
-    /// It waits to be admitted: the node that serves the names has just taken over, or what is in its way may be gone.
+    /// It waits to be admitted: the node that serves the names has just taken over, or what is in its way may
+    /// be gone.
     Unadmitted,
     /// It waits for its other end.
     Waiting,
@@ -188,8 +190,9 @@ impl Inquirer {
     /// One round trip to the node: which it is, and how long that took. The first may make the connection.
     ///
     /// # Errors
-    /// As of a call: also if no answer came within `patience`. If the connection is lost meanwhile, that is only told once the connection is back or dead
-    /// ([`grace`](super::NodeBuilder::grace)): until then nobody can know whether the node has heard the question.
+    /// As of a call: also if no answer came within `patience`. If the connection is lost meanwhile, that is
+    /// only told once the connection is back or dead ([`grace`](super::NodeBuilder::grace)): until then
+    /// nobody can know whether the node has heard the question.
     pub fn ping(&mut self, patience: Duration) -> impl Future<Output = crate::Result<(String, Duration)>> + Send {
         compiled_here(self.pinged(patience))
     }
@@ -200,7 +203,8 @@ impl Inquirer {
         Ok((node, asked.elapsed()))
     }
 
-    /// The names that the node knows. They come in pages, and what is declared or taken back meanwhile may be missing, or be there twice.
+    /// The names that the node knows. They come in pages, and what is declared or taken back meanwhile may be
+    /// missing, or be there twice.
     ///
     /// # Errors
     /// As of [`ping`](Self::ping). After an error the inquirer is of no more use.
@@ -245,8 +249,8 @@ impl Inquirers {
     }
 }
 
-/// The pages that are under way. If there are as many as may be, those of the source that has most make room for those of a source with fewer; else one waits until another has been
-/// received.
+/// The pages that are under way. If there are as many as may be, those of the source that has most make room
+/// for those of a source with fewer; else one waits until another has been received.
 #[derive(Debug)]
 pub(super) struct Pages {
     places: Arc<Semaphore>,
@@ -305,7 +309,8 @@ impl Pages {
 }
 
 impl UnderWay {
-    /// The place of the oldest page of the source that has most, if this one has fewer, and still has no more with it.
+    /// The place of the oldest page of the source that has most, if this one has fewer, and still has no more
+    /// with it.
     fn take_from_greatest(&mut self, source: Source) -> Option<OwnedSemaphorePermit> {
         let mut shares: BTreeMap<Source, usize> = BTreeMap::new();
         self.pages.values().for_each(|(source, _)| *shares.entry(*source).or_default() += 1);

@@ -1,4 +1,5 @@
-//! Where a node listens that has not been told an address and a port: the first free port from 7500, on loopback or at the address of the default route.
+//! Where a node listens that has not been told an address and a port: the first free port from 7500, on
+//! loopback or at the address of the default route.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -41,7 +42,8 @@ pub(super) async fn listen(networks: &Networks, said: &Setting<Vec<String>>) -> 
     Ok(listeners)
 }
 
-/// The address of the name service, where it was said to be that of the default route: with the first port of name services, if none was said.
+/// The address of the name service, where it was said to be that of the default route: with the first port of
+/// name services, if none was said.
 pub(super) fn names(said: Option<String>) -> io::Result<Option<String>> {
     match said.as_deref().and_then(default_route) {
         Some(port) if !world::is_simulated() => {

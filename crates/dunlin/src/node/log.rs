@@ -1,4 +1,5 @@
-//! What people read of what happens to a node, through `tracing`: which events, how important each is, and how many refusals.
+//! What people read of what happens to a node, through `tracing`: which events, how important each is, and
+//! how many refusals.
 //!
 //! Lines are written where nothing is locked ([`Log`]): a subscriber is users' code.
 
@@ -114,13 +115,15 @@ pub(crate) enum Line {
 /// So many refusals are written in a minute, of as many sources.
 const LINES_MAX: usize = 10;
 
-/// So many events are written in a minute that are no refusals: others bring most of them about, too, by coming and going.
+/// So many events are written in a minute that are no refusals: others bring most of them about, too, by
+/// coming and going.
 const EVENTS_MAX: usize = 1_000;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Keeps the log from being the flood that it tells of: of what a peer is told about or refused, in a minute one is written for each source, and [`LINES_MAX`] in all; of other events
-/// [`EVENTS_MAX`]. The rest are counted.
+/// Keeps the log from being the flood that it tells of: of what a peer is told about or refused, in a minute
+/// one is written for each source, and [`LINES_MAX`] in all; of other events [`EVENTS_MAX`]. The rest are
+/// counted.
 #[derive(Debug, Default)]
 pub(super) struct Throttle {
     /// When the present minute is over. `None`: nothing has been refused lately.

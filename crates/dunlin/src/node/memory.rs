@@ -6,8 +6,8 @@ use std::path::{Component, Path, PathBuf};
 /// If the system does not say.
 const UNKNOWN: u64 = 4 << 30;
 
-/// The memory that this process may use, in bytes: the machine's, or less if its control group or one around that has a
-/// limit.
+/// The memory that this process may use, in bytes: the machine's, or less if its control group or one around
+/// that has a limit.
 pub(crate) fn memory_here() -> u64 {
     in_tree(Path::new("/"))
 }
@@ -26,8 +26,8 @@ fn total(text: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The smallest limit of a group and of those around it. A line of `/proc/self/cgroup` is `number:controllers:path`, and
-/// version 2 has no controllers there.
+/// The smallest limit of a group and of those around it. A line of `/proc/self/cgroup` is
+/// `number:controllers:path`, and version 2 has no controllers there.
 fn limit(mounted: &Path, line: &str) -> Option<u64> {
     let (_, line) = line.split_once(':')?;
     let (controllers, group) = line.split_once(':')?;
@@ -36,8 +36,8 @@ fn limit(mounted: &Path, line: &str) -> Option<u64> {
         named if named.split(',').any(|one| one == "memory") => (mounted.join("memory"), "memory.limit_in_bytes"),
         _ => return None,
     };
-    // Seen from a container, a group of the host may be `/..`, or have a path that is not there: then the top is the
-    // container's own.
+    // Seen from a container, a group of the host may be `/..`, or have a path that is not there: then the top
+    // is the container's own.
     let parts: Vec<_> = Path::new(group).components().filter(|part| *part != Component::RootDir).collect();
     let is_below = parts.iter().all(|part| matches!(part, Component::Normal(_)));
     let groups =

@@ -1,12 +1,14 @@
 //! Messages on their way between nodes: the value's bytes, and the ends that go beside them.
 //!
-//! A message begins with the number of its ends (one byte), and for each of them: what it is and how it goes (one byte), the channel it belongs to, and of one
-//! that has been on its way before, where it comes from ([`Going`]). A handle of a shared end is written as what it is, and then the ends that it consists of
-//! ([`parts`]), which are always new; before those goes the number by which the end is known where it is kept ([`Kept`]). A channel of [`Bytes`], or of `Vec<u8>`, has no ends and no such byte: its messages
-//! are what they are.
+//! A message begins with the number of its ends (one byte), and for each of them: what it is and how it goes
+//! (one byte), the channel it belongs to, and of one that has been on its way before, where it comes from
+//! ([`Going`]). A handle of a shared end is written as what it is, and then the ends that it consists of
+//! ([`parts`]), which are always new; before those goes the number by which the end is known where it is kept
+//! ([`Kept`]). A channel of [`Bytes`], or of `Vec<u8>`, has no ends and no such byte: its messages are what
+//! they are.
 //!
-//! Ends travel once they are taken (`docs/laws.md`): until then they are the sending side's, and work. An unshared end goes anywhere; of a shared one the end
-//! stays, and its handles do.
+//! Ends travel once they are taken (`docs/laws.md`): until then they are the sending side's, and work. An
+//! unshared end goes anywhere; of a shared one the end stays, and its handles do.
 
 mod through;
 mod unread;
@@ -61,8 +63,9 @@ impl From<Why> for NotNow {
 enum Going {
     /// Its channel has both ends on this node, and is named for the message.
     First,
-    /// The same, but its home is open here already, and whoever takes the end asks that. Of a sender in a message that is complete when it is sent, for what its home says at once
-    /// could arrive before it; or in one with its receiver. Of any end in a message that goes on from the node that it is sent to.
+    /// The same, but its home is open here already, and whoever takes the end asks that. Of a sender in a
+    /// message that is complete when it is sent, for what its home says at once could arrive before it; or in
+    /// one with its receiver. Of any end in a message that goes on from the node that it is sent to.
     Late(Place, Trip),
     /// Its channel is one between nodes: from where the end goes, and how messages are written on it.
     On(Place, Trip, Encoding),
@@ -103,7 +106,8 @@ pub(crate) struct Leaving {
     through: Option<Through>,
 }
 
-/// The shared ends that this node keeps, of which handles have gone to others. A handle that comes home is one of those here again.
+/// The shared ends that this node keeps, of which handles have gone to others. A handle that comes home is
+/// one of those here again.
 #[derive(Default)]
 pub(crate) struct Kept {
     ends: BTreeMap<u128, WeakSharedEnd>,
@@ -259,7 +263,8 @@ fn has_policy(kind: EndKind) -> bool {
     which(kind) == Which::Receiver || matches!(kind, EndKind::Broadcast | EndKind::Joiner { .. })
 }
 
-/// Whether it is a handle of a shared end, or an enrolment on a barrier, with which that end's, or barrier's, number goes.
+/// Whether it is a handle of a shared end, or an enrolment on a barrier, with which that end's, or barrier's,
+/// number goes.
 fn has_number(kind: EndKind) -> bool {
     matches!(kind, EndKind::Shared | EndKind::SharedSender | EndKind::SharedReceiver | EndKind::Barrier)
 }
@@ -354,7 +359,8 @@ fn pack_end(
         }
         return never(STAYS_HERE);
     }
-    // What it has been used for, and the machine has not heard, comes first; and so does what it has not heard: it may be over.
+    // What it has been used for, and the machine has not heard, comes first; and so does what it has not
+    // heard: it may be over.
     let leaving = if !is_quiet {
         locked.state.unlink(half);
         dunlin_proto::Leaving::Wait
@@ -402,10 +408,12 @@ const STAYS_HERE: &str = "a receiver cannot go over a channel that has travelled
 /// Whether an end that has not been used here goes on so. If not, it is used here first.
 fn goes_unused(place: &Place, completion: Completion, carrying: Half, locked: &Locked<'_>) -> bool {
     match (completion, place) {
-        // What is said of it would overtake the message, and the next node then wait for a giver that has spoken already.
+        // What is said of it would overtake the message, and the next node then wait for a giver that has
+        // spoken already.
         (Completion::Sent, _) => false,
         (_, Place::Sender(_)) => true,
-        // A receiver does not come home so: what was sent to it there would be in its first channel's memory, and it has another one now.
+        // A receiver does not come home so: what was sent to it there would be in its first channel's memory,
+        // and it has another one now.
         (Completion::Taken, Place::Receiver(place)) => locked.state.machine.home_of(carrying.0) != Some(place.home),
         (Completion::TakenAnywhere, Place::Receiver(_)) => false,
     }
@@ -416,8 +424,9 @@ fn stays_here(carrying: Half, locked: &Locked<'_>) -> bool {
     locked.state.machine.home_of(carrying.0) == Some(locked.state.machine.me().node)
 }
 
-/// An end of a channel that has not been between nodes, and whose other end is in the same message: its home is here now, and each end leaves that as
-/// if it had come here before. What is in the buffer follows the receiver.
+/// An end of a channel that has not been between nodes, and whose other end is in the same message: its home
+/// is here now, and each end leaves that as if it had come here before. What is in the buffer follows the
+/// receiver.
 fn pack_paired(
     end: &StagedEnd,
     encoding: Encoding,
@@ -483,8 +492,9 @@ fn pack_new(
     LeavingEnd { token, handle: None, number: 0, channel, core, kind, policy, going }
 }
 
-/// What a handle of a shared end consists of (`Several`): its lone operations, if it has any, what its desk asks, and what it hears. Of an enrolment on a
-/// barrier: what its group says, and what it hears. Of a broadcast: what it hears of who joins; of a joiner: what it says of that. Of other ends: nothing.
+/// What a handle of a shared end consists of (`Several`): its lone operations, if it has any, what its desk
+/// asks, and what it hears. Of an enrolment on a barrier: what its group says, and what it hears. Of a
+/// broadcast: what it hears of who joins; of a joiner: what it says of that. Of other ends: nothing.
 fn parts(kind: EndKind) -> &'static [EndKind] {
     const SENDER: EndKind = EndKind::Sender { may_poison: true };
     const RECEIVER: EndKind = EndKind::Receiver { may_poison: true };
@@ -536,7 +546,8 @@ fn unpack(end: &LeavingEnd, locked: &mut Locked<'_>) {
     not_first(end, locked);
 }
 
-/// Nobody knows whether this end, in a message for the first time, has gone: it is here, and any other node that has it has lost it.
+/// Nobody knows whether this end, in a message for the first time, has gone: it is here, and any other node
+/// that has it has lost it.
 fn unpair(end: &LeavingEnd, locked: &mut Locked<'_>) {
     locked.state.machine.unpair(locked.now, end.channel);
     unpack(end, locked);
@@ -707,7 +718,8 @@ fn read_end(bytes: &mut Bytes) -> Option<ComingEnd> {
     Some(ComingEnd { channel, kind, policy, coming, left_at_trip })
 }
 
-/// Reads a message, with ends of channels whose other half is elsewhere. Nothing is heard of them before [`Arriving::adopt`].
+/// Reads a message, with ends of channels whose other half is elsewhere. Nothing is heard of them before
+/// [`Arriving::adopt`].
 pub(crate) fn arrive(
     shape: Shape,
     mut bytes: Bytes,
@@ -792,7 +804,8 @@ fn read_ends(bytes: &mut Bytes) -> Option<Vec<ComingWhole>> {
     Some(comings)
 }
 
-/// Of a message that was complete when it was sent nobody here can have the value: the ends in it are dropped, so that whoever waits for them hears of that.
+/// Of a message that was complete when it was sent nobody here can have the value: the ends in it are
+/// dropped, so that whoever waits for them hears of that.
 pub(crate) fn drop_ends(mut bytes: Bytes, from: Contact, encoding: Encoding, locked: &mut Locked<'_>) {
     for end in read_ends(&mut bytes).into_iter().flatten().flat_map(|coming| coming.parts) {
         adopt(end.channel, end.coming, end.kind, None, from, encoding, locked);
@@ -857,7 +870,8 @@ fn declaration() -> Declaration {
     Declaration { face: Face::Receiver, shared: false, expects: Expected::Unknown, schema: Bytes::new() }
 }
 
-/// Whoever has adopted this end hears that it is over, and before it the terms, since nothing is heard before those.
+/// Whoever has adopted this end hears that it is over, and before it the terms, since nothing is heard before
+/// those.
 fn end_first(channel: ChannelId, kind: EndKind, to: NodeId, locked: &mut Locked<'_>) {
     if kind != EndKind::Reply {
         let terms = Terms { window: WINDOW, credits: 0, value_max: locked.state.machine.value_max() };
@@ -899,7 +913,8 @@ impl Leaving {
         Self { sealed: None, ends: Vec::new(), encoding, through: None }
     }
 
-    /// The message goes. As soon as it has been taken, the other ends of its ends' channels are spoken to, if those are here.
+    /// The message goes. As soon as it has been taken, the other ends of its ends' channels are spoken to, if
+    /// those are here.
     pub(crate) fn open_homes(&self, to: NodeId, locked: &mut Locked<'_>) {
         let terms = terms_of_reply(locked.state.machine.value_max());
         for end in &self.ends {
@@ -970,7 +985,8 @@ impl Leaving {
         parted.has_ends().then_some(parted)
     }
 
-    /// The message has been taken by a receiver on that node, but its ends stayed here: over there they are over.
+    /// The message has been taken by a receiver on that node, but its ends stayed here: over there they are
+    /// over.
     pub(crate) fn end(self, says: &Says<'_>, to: NodeId) {
         says.speak(|locked| {
             self.through.iter().for_each(|through| through.end(to, locked));
@@ -1110,7 +1126,8 @@ fn go(end: LeavingEnd, gone: Gone, taker: Contact, encoding: Encoding, locked: &
     not_first(&end, locked);
 }
 
-/// A receiver that has gone through other nodes, and come back here before it was known that it had been taken: what was sent to it here goes on to where it is now, in memory.
+/// A receiver that has gone through other nodes, and come back here before it was known that it had been
+/// taken: what was sent to it here goes on to where it is now, in memory.
 fn meet(channel: ChannelId, outlet: AnyOutlet, locked: &mut Locked<'_>) {
     match locked.state.returned.remove(&channel).flatten() {
         // All that was promised is promised by the half that the receiver has left.
@@ -1123,7 +1140,8 @@ fn meet(channel: ChannelId, outlet: AnyOutlet, locked: &mut Locked<'_>) {
     }
 }
 
-/// The message was not taken after all, as far as anybody here knows, and whoever has sent it has the end: not who has it of the same message.
+/// The message was not taken after all, as far as anybody here knows, and whoever has sent it has the end:
+/// not who has it of the same message.
 fn lose_returned(channel: ChannelId, locked: &mut Locked<'_>) {
     if let Some(inlet) = locked.state.returned.remove(&channel).flatten() {
         inlet.down();
@@ -1145,8 +1163,8 @@ impl Arriving {
         Reading::parse(self.bytes.clone()).filter(|_| self.is_unread)
     }
 
-    /// To be said before the message can be received: who has received it may send its ends on at once. It came from that node over this channel, and may go on under this
-    /// name.
+    /// To be said before the message can be received: who has received it may send its ends on at once. It
+    /// came from that node over this channel, and may go on under this name.
     pub(crate) fn announce(&mut self, name: PassedOn, over: ChannelId, from: Contact, locked: &mut Locked<'_>) {
         self.name = Some(name);
         let (bytes, encoding, is_unread) = (self.bytes.clone(), self.encoding, self.is_unread);
@@ -1182,7 +1200,8 @@ impl Arriving {
         }
     }
 
-    /// The message has been received here: its ends are this node's now. To be said together with that: its home may speak to them at once.
+    /// The message has been received here: its ends are this node's now. To be said together with that: its
+    /// home may speak to them at once.
     pub(crate) fn adopt(self, from: Contact, encoding: Encoding, locked: &mut Locked<'_>) {
         if self.name.is_some_and(|name| locked.state.passing.remove(&name).is_none()) {
             // It has gone on, and was received elsewhere.
@@ -1243,7 +1262,8 @@ fn adopt_first(
         Which::Receiver => machine.has_home(channel),
     };
     if is_known {
-        // No honest node gives two ends one number. The end that came is dropped; the channel that is here goes on.
+        // No honest node gives two ends one number. The end that came is dropped; the channel that is here
+        // goes on.
         return locked.state.garbage.push(Box::new(agent));
     }
     let value_max = locked.state.machine.value_max();
@@ -1277,8 +1297,8 @@ fn adopt_first(
     locked.driver.stretch(locked.state, channel, Some(other), Box::new(bridge));
 }
 
-/// The agent of an end that has come. After a message of which nobody knew what became there may be two of one end: the other one stands, and this one
-/// hears that its node is lost.
+/// The agent of an end that has come. After a message of which nobody knew what became there may be two of
+/// one end: the other one stands, and this one hears that its node is lost.
 fn living(agent: Option<Agent>, arrival: Arrival) -> Option<Agent> {
     if arrival != Arrival::Stale {
         return agent;
@@ -1337,7 +1357,8 @@ fn adopt_on(
                     // Whoever has sent that message has the other agent, until it is known that it was taken.
                     locked.state.returned.insert(channel, inlet);
                 } else {
-                    // No honest node sends it home so: see `goes_unused`. The bridge that its receiver has left ends with it, and the agent of that.
+                    // No honest node sends it home so: see `goes_unused`. The bridge that its receiver has
+                    // left ends with it, and the agent of that.
                     inlet.into_iter().for_each(dunlin_core::carrier::AnyInlet::down);
                     locked.state.machine.end_home(now, channel, End::Lost);
                     locked.state.tell((channel, Which::Receiver), Told::Home(from, HomeHears::Failed(End::Lost)));

@@ -22,25 +22,31 @@
 //!
 //! # Names
 //!
-//! A name service joins the ends of a name, whichever is declared first; after that it is not needed: the two nodes have a connection of
-//! their own. An end of a name has one holder, and who declares it second is refused ([`NameError::Refused`]); unless both say that it is
-//! [shared](Naming::shared): then each of them has a handle of it.
+//! A name service joins the ends of a name, whichever is declared first; after that it is not needed: the two
+//! nodes have a connection of their own. An end of a name has one holder, and who declares it second is
+//! refused ([`NameError::Refused`]); unless both say that it is [shared](Naming::shared): then each of them
+//! has a handle of it.
 //!
 //! That holds among the nodes that reach the same name service, and no further:
 //!
-//! - **One address** (with [`NodeBuilder::names`]): the node that it leads to serves the names. Where it cannot be reached nobody is admitted: who
-//!   declares an end waits, as [`Node::waiting`] shows. So a split network has no name twice. (A service that is restarted knows nothing of
-//!   before until the others have come back: who declares an end in that moment may come first.)
-//! - **Several addresses** (the default, on loopback): where no service answers, the next free address gets one. It lets 3 seconds pass before it admits
-//!   anybody, in which those come back who were joined or admitted before. But two services that do not hear of each other, since the network is split or
-//!   one was held up for longer than the grace period, both admit. So a name may be joined twice, once in each part.
-//! - **When they meet**, the service at the later address gives way: it looks every 5 seconds whether there is one before it. All who used it
-//!   declare their ends anew, and the earlier service's are believed. Of those that come second, an end that is not joined is refused: its operations
-//!   fail, poisoned with the reason. A pair that is joined goes on beside the other, and both its nodes are told: [`Node::conflicts`]. New
-//!   ends of the name have to fit the first pair; when that is gone, the second has the name.
+//! - **One address** (with [`NodeBuilder::names`]): the node that it leads to serves the names. Where it
+//!   cannot be reached nobody is admitted: who declares an end waits, as [`Node::waiting`] shows. So a split
+//!   network has no name twice. (A service that is restarted knows nothing of before until the others have
+//!   come back: who declares an end in that moment may come first.)
+//! - **Several addresses** (the default, on loopback): where no service answers, the next free address gets
+//!   one. It lets 3 seconds pass before it admits anybody, in which those come back who were joined or
+//!   admitted before. But two services that do not hear of each other, since the network is split or one was
+//!   held up for longer than the grace period, both admit. So a name may be joined twice, once in each part.
+//! - **When they meet**, the service at the later address gives way: it looks every 5 seconds whether there
+//!   is one before it. All who used it declare their ends anew, and the earlier service's are believed. Of
+//!   those that come second, an end that is not joined is refused: its operations fail, poisoned with the
+//!   reason. A pair that is joined goes on beside the other, and both its nodes are told:
+//!   [`Node::conflicts`]. New ends of the name have to fit the first pair; when that is gone, the second has
+//!   the name.
 //!
-//! A service lists a server until it has given up the server's node itself. A client that is led to one that is dead by
-//! then waits for it for its own whole [grace period](NodeBuilder::grace), and is only then declared anew.
+//! A service lists a server until it has given up the server's node itself. A client that is led to one that
+//! is dead by then waits for it for its own whole [grace period](NodeBuilder::grace), and is only then
+//! declared anew.
 //!
 //! # Programs of different age
 //!
@@ -56,19 +62,24 @@
 //!
 //! # Nodes that cannot dial each other
 //!
-//! A firewall, or a translator of addresses, may let a node dial out and nobody in. It is enough that each node can dial one that others have a connection
-//! with, such as the one that serves the names. If a node cannot dial another, who has told it of that (by a name, or by an end in a message) asks the other to dial back;
-//! if that fails, it *relays*: all that the two say goes through it, which is slower, and it could read it. [`Node::peers`] and [`Node::connections`] say which
-//! connections are relayed, and by whom. When the relay is lost, others that both are connected with are asked; if there is none within the
-//! grace period, the connection is over, as if the other node were. A node that is not to relay says so: [`NodeBuilder::relay`].
+//! A firewall, or a translator of addresses, may let a node dial out and nobody in. It is enough that each
+//! node can dial one that others have a connection with, such as the one that serves the names. If a node
+//! cannot dial another, who has told it of that (by a name, or by an end in a message) asks the other to dial
+//! back; if that fails, it *relays*: all that the two say goes through it, which is slower, and it could read
+//! it. [`Node::peers`] and [`Node::connections`] say which connections are relayed, and by whom. When the
+//! relay is lost, others that both are connected with are asked; if there is none within the grace period,
+//! the connection is over, as if the other node were. A node that is not to relay says so:
+//! [`NodeBuilder::relay`].
 //!
 //! # Roles, and leaving in order
 //!
-//! Nodes are equals, unless they are told otherwise: [`roles`] has a main node and members, which wait for it when they join, and for which it waits when it
-//! leaves. A program may join several applications, as a node of each; an end of the one does not go over the other. What the program itself keeps it keeps for
-//! both: handles of a shared end, enrolments on a barrier, and joiners of a broadcast go over either, each by the node of its application. Where they came to they go
-//! on over the application by which they came (an enrolment over either). A shared face goes to
-//! who claims it first, and is then of that application; who claims it in the other one uses it through this program, and whatever can go over both goes over it.
+//! Nodes are equals, unless they are told otherwise: [`roles`] has a main node and members, which wait for it
+//! when they join, and for which it waits when it leaves. A program may join several applications, as a node
+//! of each; an end of the one does not go over the other. What the program itself keeps it keeps for both:
+//! handles of a shared end, enrolments on a barrier, and joiners of a broadcast go over either, each by the
+//! node of its application. Where they came to they go on over the application by which they came (an
+//! enrolment over either). A shared face goes to who claims it first, and is then of that application; who
+//! claims it in the other one uses it through this program, and whatever can go over both goes over it.
 //!
 //! # How a node ends
 //!
@@ -122,8 +133,9 @@
 //! # What happens to a node
 //!
 //! [`Node::events`] is a channel of it: who joins and leaves, how connections are, who was refused and why, which limit was reached, that the application
-//! closes. For people the same are `tracing` events, of the target `dunlin::node`, with the fields `application` and `peer`; and with them where a node listens and dials, and who serves the names. Nothing is written for a
-//! value.
+//! closes. For people the same are `tracing` events, of the target `dunlin::node`, with the fields
+//! `application` and `peer`; and with them where a node listens and dials, and who serves the names. Nothing
+//! is written for a value.
 //!
 //! # What there is
 //!
@@ -131,9 +143,11 @@
 //!   acknowledged everything;
 //! - [`roles`], [`Role`]: a main node and members;
 //! - [`NodeEvent`], [`Limit`]: what happens to a node;
-//! - [`Naming`]: how an end is declared: shared or not, what it expects of the other end, how its messages are written;
+//! - [`Naming`]: how an end is declared: shared or not, what it expects of the other end, how its messages
+//!   are written;
 //! - [`Guest`]: a client of an acceptor;
-//! - [`Peer`], [`ConnectionState`], [`Route`], [`Down`]: the other nodes, how the connections to them are, and why one is over; [`Traffic`]: what they have carried;
+//! - [`Peer`], [`ConnectionState`], [`Route`], [`Down`]: the other nodes, how the connections to them are,
+//!   and why one is over; [`Traffic`]: what they have carried;
 //! - [`Encoding`]: how messages are written;
 //! - [`network`]: what connections run over: TCP, unix sockets, memory.
 //!
@@ -233,10 +247,12 @@ use crate::world::{self, Own};
 
 /// One program's membership in an application. Cloning gives another handle of the same node.
 ///
-/// Its messages are written, read and dropped in tasks of the node (so by their `Serialize`, `Deserialize` and `Drop`). One for which that takes
-/// long, or which waits for something, holds up its own channel only; but it keeps a thread of the runtime meanwhile. One that panics poisons its channel.
+/// Its messages are written, read and dropped in tasks of the node (so by their `Serialize`, `Deserialize`
+/// and `Drop`). One for which that takes long, or which waits for something, holds up its own channel only;
+/// but it keeps a thread of the runtime meanwhile. One that panics poisons its channel.
 ///
-/// A node stays in its program: it is not [`Portable`], alone or in a message; what goes to another program are ends.
+/// A node stays in its program: it is not [`Portable`], alone or in a message; what goes to another program
+/// are ends.
 /// ```compile_fail,E0277
 /// # use dunlin::prelude::*;
 /// fn portable<T: Portable>() {}
@@ -265,10 +281,12 @@ struct Inner {
 }
 
 impl Node {
-    /// Joins an application as its [configuration](crate::config) says. Without one: over TCP on loopback, with the name service at port 7400, which this
-    /// node serves itself if nobody does. If another application has that port, or who has it does not answer, at the next, up to 7415.
+    /// Joins an application as its [configuration](crate::config) says. Without one: over TCP on loopback,
+    /// with the name service at port 7400, which this node serves itself if nobody does. If another
+    /// application has that port, or who has it does not answer, at the next, up to 7415.
     ///
-    /// One pair has a name, as long as the nodes reach one name service; what holds if they do not, [names](self#names) has.
+    /// One pair has a name, as long as the nodes reach one name service; what holds if they do not,
+    /// [names](self#names) has.
     ///
     /// # Errors
     /// See [`NodeBuilder::join`].
@@ -310,7 +328,8 @@ impl Node {
         &self.inner.listening
     }
 
-    /// The sending end of the channel of this name; `host:port/name` asks the node that is there instead of the name service.
+    /// The sending end of the channel of this name; `host:port/name` asks the node that is there instead of
+    /// the name service.
     ///
     /// It is there at once: until a node has the receiver, sends wait. A [deadline](crate::Deadline) that
     /// passes meanwhile says that no receiver has declared the name
@@ -358,7 +377,8 @@ impl Node {
         self.naming(name, Face::Server)
     }
 
-    /// A receiver of guests: of a fresh server's face for each client of this name. A client cannot tell it from a server.
+    /// A receiver of guests: of a fresh server's face for each client of this name. A client cannot tell it
+    /// from a server.
     ///
     /// A [deadline](crate::Deadline) of its `recv` that passes before the first client comes says that no
     /// client has declared the name ([`RecvError::Unmatched`](dunlin_core::RecvError::Unmatched)).
@@ -386,7 +406,8 @@ impl Node {
         self.inner.driver.with(|state, _| state.machine.census().heard)
     }
 
-    /// Whether what it has heard, or what its ends have said, is still being worked on, perhaps on a thread of its own.
+    /// Whether what it has heard, or what its ends have said, is still being worked on, perhaps on a thread
+    /// of its own.
     #[doc(hidden)]
     pub fn is_at_work(&self) -> bool {
         // First ends get their bridges that wait under a name and have been used.
@@ -410,15 +431,15 @@ impl Node {
         Naming { options, policy: policy.unwrap_or_default(), ..naming }
     }
 
-    /// The nodes that this one has connections with, and how each is carried now: also that it is relayed, and by whom (see
-    /// [`NodeBuilder::relay`]).
+    /// The nodes that this one has connections with, and how each is carried now: also that it is relayed,
+    /// and by whom (see [`NodeBuilder::relay`]).
     pub fn peers(&self) -> Vec<(Peer, Route)> {
         self.inner.driver.with_hub_now(|hub, cx| hub.peers(cx))
     }
 
-    /// What this node and each other have carried between them, in all connections that the two have had: of the nodes
-    /// that this one is connected with, and of the last 64 others. What a node relays counts at its connections with both; what
-    /// is relayed for this node, at the connection with the relay too.
+    /// What this node and each other have carried between them, in all connections that the two have had: of
+    /// the nodes that this one is connected with, and of the last 64 others. What a node relays counts at its
+    /// connections with both; what is relayed for this node, at the connection with the relay too.
     pub fn traffic(&self) -> Vec<(Peer, Traffic)> {
         self.inner
             .driver
@@ -431,8 +452,8 @@ impl Node {
         self.inner.driver.with_hub_now(|hub, cx| hub.waiting(cx.now))
     }
 
-    /// Asks the node at this address, or without one the node that serves the application's names, which answer by themselves: for pings, and for the names
-    /// that it knows.
+    /// Asks the node at this address, or without one the node that serves the application's names, which
+    /// answer by themselves: for pings, and for the names that it knows.
     ///
     /// # Errors
     /// [`NameError::Unreachable`]; [`NameError::TimedOut`], if nobody answered within `patience`.
@@ -560,16 +581,19 @@ impl<'a, E: Kind> Naming<'a, E> {
         self
     }
 
-    /// So long it may take until the end is admitted: then it is [`NameError::TimedOut`], and the end is taken back. Without this it waits
-    /// for as long as no name service can be reached, and [`Node::waiting`] lists it.
+    /// So long it may take until the end is admitted: then it is [`NameError::TimedOut`], and the end is
+    /// taken back. Without this it waits for as long as no name service can be reached, and [`Node::waiting`]
+    /// lists it.
     pub fn within(mut self, patience: Duration) -> Self {
         self.options.patience = Some(patience);
         self
     }
 
-    /// The largest encoded message that this node accepts under this name, in bytes, if that is less than [the node's](NodeBuilder::message_max_bytes). A larger one
-    /// is not sent: its sender hears [`Why::TooLarge`](dunlin_core::Why::TooLarge). Default: what the [configuration](crate::config) says of a channel
-    /// of this name. It counts where messages are received at this node from another one, and goes with no receiver that is handed on.
+    /// The largest encoded message that this node accepts under this name, in bytes, if that is less than
+    /// [the node's](NodeBuilder::message_max_bytes). A larger one is not sent: its sender hears
+    /// [`Why::TooLarge`](dunlin_core::Why::TooLarge). Default: what the [configuration](crate::config) says
+    /// of a channel of this name. It counts where messages are received at this node from another one, and
+    /// goes with no receiver that is handed on.
     pub fn message_max_bytes(mut self, bytes: u64) -> Self {
         self.options.message_max = Some(bytes);
         self
@@ -583,8 +607,9 @@ impl<'a, E: Kind> Naming<'a, E> {
 }
 
 impl<T> Naming<'_, Receiver<T>> {
-    /// The channel's policy. Default: what the [configuration](crate::config) says of a channel of this name, or else rendezvous. From another node a buffer is also full when its values take more than so many bytes:
-    /// [`NodeBuilder::buffered_max_bytes`].
+    /// The channel's policy. Default: what the [configuration](crate::config) says of a channel of this name,
+    /// or else rendezvous. From another node a buffer is also full when its values take more than so many
+    /// bytes: [`NodeBuilder::buffered_max_bytes`].
     pub fn policy(mut self, policy: impl Into<Policy>) -> Self {
         self.policy = policy.into();
         self

@@ -1,10 +1,11 @@
 //! Which of the name services at the default ports of this host are this user's.
 //!
-//! Any process of the host may listen at those ports and say that it belongs to an application. A name service that
-//! finds another one of its application at a port before its own leaves the names to that one, but only if
-//! it belongs to the same user. So each of them writes its id, and its application, into a file that only this user can
-//! write. The id is no secret: a node proves that it is the one with that id, and a file of another user is not believed.
-//! By the application a program knows that a service which does not answer is the one that it looks for.
+//! Any process of the host may listen at those ports and say that it belongs to an application. A name
+//! service that finds another one of its application at a port before its own leaves the names to that one,
+//! but only if it belongs to the same user. So each of them writes its id, and its application, into a file
+//! that only this user can write. The id is no secret: a node proves that it is the one with that id, and a
+//! file of another user is not believed. By the application a program knows that a service which does not
+//! answer is the one that it looks for.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -35,8 +36,8 @@ pub(super) struct Mark {
 }
 
 impl Own {
-    /// Those of the user of this process: in `XDG_RUNTIME_DIR`, or in a folder of the user's own where temporary
-    /// files are.
+    /// Those of the user of this process: in `XDG_RUNTIME_DIR`, or in a folder of the user's own where
+    /// temporary files are.
     pub(super) fn of_user() -> Self {
         let user = rustix::process::geteuid().as_raw();
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
@@ -74,7 +75,8 @@ impl Own {
         self.open(address).and_then(read).is_ok_and(is_it)
     }
 
-    /// The application of this user's name service at this address. `None`: none runs there; it may have been killed.
+    /// The application of this user's name service at this address. `None`: none runs there; it may have been
+    /// killed.
     pub(super) fn application_at(&self, address: &str) -> Option<String> {
         let file = self.open(address).ok()?;
         let runs = flock(&file, FlockOperation::NonBlockingLockShared).is_err();

@@ -31,10 +31,12 @@ pub enum ConnectionState {
     Lost,
     /// It carries again; nothing was lost.
     Resumed,
-    /// Follows on `Up` or `Resumed`: the two nodes cannot dial each other, and this one relays what they say, until the connection is lost or over.
+    /// Follows on `Up` or `Resumed`: the two nodes cannot dial each other, and this one relays what they say,
+    /// until the connection is lost or over.
     Relayed(Peer),
-    /// It is over: the ends that reached over it have ended. Of a node that could never be reached only [`Down::Unrelayed`] is told; which life
-    /// of it that would be is not known, so this [`Peer`] is equal to no other, and only its text says which node.
+    /// It is over: the ends that reached over it have ended. Of a node that could never be reached only
+    /// [`Down::Unrelayed`] is told; which life of it that would be is not known, so this [`Peer`] is equal to
+    /// no other, and only its text says which node.
     Down(Down),
 }
 
@@ -60,7 +62,8 @@ impl fmt::Display for Route {
     }
 }
 
-/// An end of this node that is joined, and whose name is somebody else's where the nodes meet: see [`Node::conflicts`](crate::node::Node::conflicts).
+/// An end of this node that is joined, and whose name is somebody else's where the nodes meet: see
+/// [`Node::conflicts`](crate::node::Node::conflicts).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NameConflict {

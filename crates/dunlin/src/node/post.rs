@@ -1,7 +1,7 @@
 //! A socket's carrier, and the task that serves it.
 //!
-//! That task also works on channels, and code of users may keep it there. The carrier is not locked meanwhile, and if it takes
-//! too long, the node's own task gives it to another one.
+//! That task also works on channels, and code of users may keep it there. The carrier is not locked
+//! meanwhile, and if it takes too long, the node's own task gives it to another one.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -18,7 +18,8 @@ use super::work::{LONG, QuickJob};
 use crate::lock::lock;
 use crate::world;
 
-/// If the works of a time have taken long together, those of so many times that follow are measured one by one.
+/// If the works of a time have taken long together, those of so many times that follow are measured one by
+/// one.
 const TIMED: u32 = 64;
 
 /// So long channels may keep the task of a socket.
@@ -88,7 +89,8 @@ impl Post {
         }
     }
 
-    /// Gives the socket to another task if its own has been kept too long. When to look again, if it is at work.
+    /// Gives the socket to another task if its own has been kept too long. When to look again, if it is at
+    /// work.
     fn relieve(self: &Arc<Self>, now: Time) -> Option<Time> {
         let since = self.since.load(Ordering::Acquire);
         if since == 0 {

@@ -3,7 +3,8 @@
 use super::driver::State;
 use super::hub::Hub;
 
-/// How many there are of each. At rest, when nobody at this node has an end of a channel that reaches another one: none.
+/// How many there are of each. At rest, when nobody at this node has an end of a channel that reaches another
+/// one: none.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -42,7 +43,8 @@ pub struct Records {
     pub shelved: usize,
     /// Homes that are over, and have not been noticed to be.
     pub late: usize,
-    /// Ends that were declared here, but for those that every node has; clients that wait for their server's word among them.
+    /// Ends that were declared here, but for those that every node has; clients that wait for their server's
+    /// word among them.
     pub declared: usize,
     /// Their channels.
     pub channels: usize,

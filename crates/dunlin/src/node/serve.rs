@@ -106,7 +106,8 @@ pub(crate) struct Service {
     pub(crate) node: Option<String>,
 }
 
-/// Sees to it that there is a name service, for as long as the node lives; if it may not serve itself, that one is found.
+/// Sees to it that there is a name service, for as long as the node lives; if it may not serve itself, that
+/// one is found.
 pub(crate) async fn names(driver: Arc<Driver>, networks: Networks, mut service: Service) {
     let own = OwnServices { looks_at_default_ports: service.address.is_none() && !world::is_simulated() };
     let addresses = match service.address.take() {
@@ -223,7 +224,8 @@ impl OwnServices {
     }
 }
 
-/// Waits until another node serves the names at one of these addresses: two parts of a network have met again, or a server is back that was held up.
+/// Waits until another node serves the names at one of these addresses: two parts of a network have met
+/// again, or a server is back that was held up.
 async fn another(driver: &Arc<Driver>, addresses: &[String], own: &OwnServices) -> NodeId {
     if addresses.is_empty() {
         return std::future::pending().await;

@@ -1,7 +1,8 @@
 //! Ends of a name that are shared by several nodes.
 //!
-//! Who declares such an end first keeps it, and hands out its handles: under a name beside it, over channels like all others. Who comes later is
-//! refused by the name service, and then asks there. What handles at several nodes do is in `docs/claim.md`.
+//! Who declares such an end first keeps it, and hands out its handles: under a name beside it, over channels
+//! like all others. Who comes later is refused by the name service, and then asks there. What handles at
+//! several nodes do is in `docs/claim.md`.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -32,11 +33,12 @@ pub struct Many<E>(PhantomData<E>);
 macro_rules! shared {
     ($many:ident: $($end:ident),*; $once:ident: $($face:ident),*) => {
         $(impl<'a, T> Naming<'a, $end<T>> {
-            /// The end is shared: whoever declares it so, here or at another node, gets a handle, a [`Shared`] end. The other end may
-            /// [insist](Self::expects) on that.
+            /// The end is shared: whoever declares it so, here or at another node, gets a handle, a
+            /// [`Shared`] end. The other end may [insist](Self::expects) on that.
             ///
-            /// The end itself stays with the node that declared it first, also when that has dropped its handle. If that node leaves or is lost, the
-            /// handles elsewhere fail with [`NodeLost`](dunlin_core::Why::NodeLost), and the end can be declared anew.
+            /// The end itself stays with the node that declared it first, also when that has dropped its
+            /// handle. If that node leaves or is lost, the handles elsewhere fail with
+            /// [`NodeLost`](dunlin_core::Why::NodeLost), and the end can be declared anew.
             pub fn $many(self) -> Naming<'a, Many<$end<T>>>
             where
                 T: Portable,
@@ -46,9 +48,11 @@ macro_rules! shared {
             }
         })*
         $(impl<B: Pairing> Naming<'_, $face<B>> {
-            /// The face is to be shared: the other side may [insist](Self::expects) on that. It is declared once, since a face goes to whoever claims it, and
-            /// its name does not go along; its handles are made where it is ([`End::share`]), and may go anywhere in messages. A second declaration is
-            /// [`NameError::Shared`]. For clients at several nodes there are [acceptors](super::Node::acceptor).
+            /// The face is to be shared: the other side may [insist](Self::expects) on that. It is declared
+            /// once, since a face goes to whoever claims it, and its name does not go along; its handles are
+            /// made where it is ([`End::share`]), and may go anywhere in messages. A second declaration is
+            /// [`NameError::Shared`]. For clients at several nodes there are
+            /// [acceptors](super::Node::acceptor).
             pub fn $once(self) -> Self {
                 self.shared_here()
             }

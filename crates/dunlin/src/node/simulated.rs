@@ -9,7 +9,8 @@ impl Sim {
         self.network().cut(one.host(), other.host());
     }
 
-    /// Parts two nodes: their sockets end, and they cannot dial each other until they are [healed](Self::heal).
+    /// Parts two nodes: their sockets end, and they cannot dial each other until they are
+    /// [healed](Self::heal).
     pub fn part(&self, one: &Node, other: &Node) {
         self.network().part(one.host(), other.host());
         self.cut(one, other);

@@ -61,11 +61,12 @@ impl Trim {
     }
 }
 
-/// Gives back whole pages that nothing uses. It takes some milliseconds, in which others may have to wait for memory.
+/// Gives back whole pages that nothing uses. It takes some milliseconds, in which others may have to wait for
+/// memory.
 pub(super) fn trim() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: a function of the C library that may be called at any time, from any thread; it takes the allocator's
-    // own locks, and touches only what is free. With another allocator it finds little to do.
+    // SAFETY: a function of the C library that may be called at any time, from any thread; it takes the
+    // allocator's own locks, and touches only what is free. With another allocator it finds little to do.
     unsafe {
         libc::malloc_trim(0);
     }

@@ -10,9 +10,10 @@ use super::peer::{ConnectionState, NameConflict, Peer};
 const KEPT: usize = 1024;
 
 impl Node {
-    /// What happens to this node, from now on: a channel that can be chosen over. First come those who [are there](NodeEvent::Joined)
-    /// already, the [conflicts](NodeEvent::Conflict) that there are, and that the application [closes](NodeEvent::Closing), if it does. What nobody receives is kept up
-    /// to 1024 events; then the oldest go. It ends when the node has left.
+    /// What happens to this node, from now on: a channel that can be chosen over. First come those who [are
+    /// there](NodeEvent::Joined) already, the [conflicts](NodeEvent::Conflict) that there are, and that the
+    /// application [closes](NodeEvent::Closing), if it does. What nobody receives is kept up to 1024 events;
+    /// then the oldest go. It ends when the node has left.
     ///
     /// The same are `tracing` events with the target `dunlin::node`. Under `#[dunlin::main]` and `block_on`,
     /// in a program without a subscriber, a [mismatch](NodeEvent::Mismatch) is printed to standard error.
@@ -47,8 +48,9 @@ impl Node {
         rx
     }
 
-    /// How often this node has refused others, since it joined. Each of them was an [event](Self::events); the log has one line for each [source](super::network::Source)
-    /// in a minute, ten in all, and then how many more there were.
+    /// How often this node has refused others, since it joined. Each of them was an [event](Self::events);
+    /// the log has one line for each [source](super::network::Source) in a minute, ten in all, and then how
+    /// many more there were.
     pub fn refusals(&self) -> Refusals {
         self.inner.driver.with_hub_now(|hub, _| hub.refusals())
     }
@@ -64,10 +66,12 @@ impl Node {
         rx
     }
 
-    /// The ends of this node that are joined, and whose name somebody else has too: of the [events](Self::events) those, and first the conflicts that there are.
+    /// The ends of this node that are joined, and whose name somebody else has too: of the
+    /// [events](Self::events) those, and first the conflicts that there are.
     ///
-    /// That happens when two parts of a network, in which the same name was joined, meet again: see [names](super#names). Each pair goes on; this
-    /// node is told if what it has came second, and so is the node at the other end.
+    /// That happens when two parts of a network, in which the same name was joined, meet again: see
+    /// [names](super#names). Each pair goes on; this node is told if what it has came second, and so is the
+    /// node at the other end.
     pub fn conflicts(&self) -> Receiver<NameConflict> {
         let (mut tx, rx) = channel_with(overwrite_oldest(KEPT));
         let mut watcher = move |event: &NodeEvent| match event {

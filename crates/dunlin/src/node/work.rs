@@ -1,13 +1,16 @@
-//! The work on channels that reach other nodes: their ends are asked what they have to say, and told what was heard for them.
+//! The work on channels that reach other nodes: their ends are asked what they have to say, and told what was
+//! heard for them.
 //!
-//! Code of users runs in it: messages are written, read and dropped. So nothing of the node is locked meanwhile. Whoever works on a channel
-//! takes its bridge out of the [`State`]; what is heard for the channel waits until it is back, and the machine is locked for one word at a time
-//! ([`Says::speak`]). So the works of one channel follow one another, and those of different channels do not know of each other.
+//! Code of users runs in it: messages are written, read and dropped. So nothing of the node is locked
+//! meanwhile. Whoever works on a channel takes its bridge out of the [`State`]; what is heard for the channel
+//! waits until it is back, and the machine is locked for one word at a time ([`Says::speak`]). So the works
+//! of one channel follow one another, and those of different channels do not know of each other.
 //!
 //! If that code panics, its channel is poisoned with what the panic says, and all else goes on.
 //!
-//! The task of the socket that carries a channel works on it too, so that a message takes no detour. If the work takes too long for what
-//! waits for the socket, another task takes that over (`post.rs`). A channel whose works have taken long gets a thread for them.
+//! The task of the socket that carries a channel works on it too, so that a message takes no detour. If the
+//! work takes too long for what waits for the socket, another task takes that over (`post.rs`). A channel
+//! whose works have taken long gets a thread for them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -547,7 +550,8 @@ impl State {
         self.tell(half, Told::Take(Box::new(then)));
     }
 
-    /// Its sender is dropped once the ends of channels to this node have heard all that was heard for them until now.
+    /// Its sender is dropped once the ends of channels to this node have heard all that was heard for them
+    /// until now.
     pub(crate) fn said_of(&mut self, node: NodeId) -> oneshot::Receiver<()> {
         let (until, said) = oneshot::channel();
         let until = Arc::new(until);

@@ -242,7 +242,8 @@ impl Scope {
     /// let error = scope.receiver::<u8>("numbers").await.unwrap_err();
     /// assert!(matches!(error, ScopeError::Taken { .. }));
     /// let error = scope.receiver::<char>("numbers").await.unwrap_err();
-    /// assert!(matches!(error, ScopeError::Type { .. })); // names the type, where it was declared, and what each join expected
+    /// // Names the type, where it was declared, and what each join expected.
+    /// assert!(matches!(error, ScopeError::Type { .. }));
     /// # Ok::<(), Error>(())
     /// # }).unwrap();
     /// ```
@@ -404,7 +405,8 @@ impl Scope {
     /// let Err(Error::Finish(error)) = scope.finish(Duration::from_millis(1)).await else { unreachable!() };
     /// let straggler = &error.stragglers()[0];
     /// assert_eq!(straggler.name.as_deref(), Some("listener"));
-    /// assert!(straggler.waits[0].to_string().contains("for receive")); // on which channel, made where, since when
+    /// // On which channel, made where, since when.
+    /// assert!(straggler.waits[0].to_string().contains("for receive"));
     /// # });
     /// ```
     #[track_caller]

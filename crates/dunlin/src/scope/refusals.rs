@@ -4,7 +4,10 @@
 //! ```
 //! # use dunlin::prelude::*;
 //! #[process(propagate)]
-//! async fn f<T: Send + Copy + 'static>(#[receiver("n")] mut rx: Receiver<T>, #[sender("m")] mut tx: Sender<T>) -> Result {
+//! async fn f<T: Send + Copy + 'static>(
+//!     #[receiver("n")] mut rx: Receiver<T>,
+//!     #[sender("m")] mut tx: Sender<T>,
+//! ) -> Result {
 //!     Ok(tx.send(rx.recv().await?).await?)
 //! }
 //! fn g(scope: &Scope) {

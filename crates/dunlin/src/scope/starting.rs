@@ -55,7 +55,10 @@ impl Scope {
     /// use dunlin::prelude::*;
     ///
     /// #[process]
-    /// async fn say(#[sender("words")] mut words: Shared<Sender<&'static str>>, word: &'static str) -> Result {
+    /// async fn say(
+    ///     #[sender("words")] mut words: Shared<Sender<&'static str>>,
+    ///     word: &'static str,
+    /// ) -> Result {
     ///     Ok(words.send(word).await?)
     /// }
     /// #[process]

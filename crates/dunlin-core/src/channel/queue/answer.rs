@@ -1,8 +1,10 @@
-//! Handles of a shared receiver that are elsewhere: each has an agent here that takes an offer when it is asked for one.
+//! Handles of a shared receiver that are elsewhere: each has an agent here that takes an offer when it is
+//! asked for one.
 //!
-//! To the half elsewhere the agent is a sender that always has a few offers of a choice open. A receive there reserves one of them: that is its demand. Here
-//! it is answered with whatever the channel has next; until it is known what became of that, it is the agent's. So the value goes to who asked, several can ask at
-//! once, and what comes back stands in its old place.
+//! To the half elsewhere the agent is a sender that always has a few offers of a choice open. A receive there
+//! reserves one of them: that is its demand. Here it is answered with whatever the channel has next; until it
+//! is known what became of that, it is the agent's. So the value goes to who asked, several can ask at once,
+//! and what comes back stands in its old place.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -19,7 +21,8 @@ use crate::error::{MessageId, Why};
 use crate::handle::Handle;
 use crate::wake::Wakes;
 
-/// So many demands of one handle elsewhere can be open: one for each process that receives there, or is about to.
+/// So many demands of one handle elsewhere can be open: one for each process that receives there, or is about
+/// to.
 const OPEN_AT_MOST: usize = 4;
 
 impl<T> Queue<T> {
@@ -94,7 +97,8 @@ impl<T> Queue<T> {
             }
             Some(how) if demands.given.is_empty() => {
                 demands.over = true;
-                // Behind its poison the channel ends, too: nobody else says so, since the shared end stays as long as this agent.
+                // Behind its poison the channel ends, too: nobody else says so, since the shared end stays as
+                // long as this agent.
                 return Some(if demands.poisoned { Demanded::Gone } else { how });
             }
             _ => {}
@@ -174,7 +178,8 @@ impl<T> Queue<T> {
                     .any(|o| o.far.as_ref().is_some_and(|far| far.ask.is_some_and(|ask| ask.handle == handle)))
     }
 
-    /// The half elsewhere has reserved this number. `None`: there is nothing now; the agent [hears](Demanded::Try) when to try again. `reads`: it can have what is unread.
+    /// The half elsewhere has reserved this number. `None`: there is nothing now; the agent
+    /// [hears](Demanded::Try) when to try again. `reads`: it can have what is unread.
     pub(crate) fn demand(
         &mut self,
         handle: Handle,
@@ -289,7 +294,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// A receive elsewhere has returned the value that was given under this number. `held`: by an extended receive that is not over.
+    /// A receive elsewhere has returned the value that was given under this number. `held`: by an extended
+    /// receive that is not over.
     pub(crate) fn demand_met(&mut self, handle: Handle, number: u64, held: bool, after: &mut After<T>) {
         let Some(demands) = self.demands_of(handle) else { return };
         let Some(source) = demands.given.get(&number).copied() else { return };
@@ -305,8 +311,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The value comes back: it is not wanted any more, or could not be taken there. `closed`: the number cannot be reserved again. `why`: the offer itself has
-    /// failed.
+    /// The value comes back: it is not wanted any more, or could not be taken there. `closed`: the number
+    /// cannot be reserved again. `why`: the offer itself has failed.
     pub(crate) fn demand_back(
         &mut self,
         handle: Handle,

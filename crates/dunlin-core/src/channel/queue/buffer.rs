@@ -5,10 +5,11 @@ use std::collections::VecDeque;
 #[cfg(feature = "link")]
 use bytes::Bytes;
 
-/// A buffer to which a value can come back that was [taken on trial](Buffer::pop_on_trial): to its old place, whatever has come back or was taken meanwhile.
+/// A buffer to which a value can come back that was [taken on trial](Buffer::pop_on_trial): to its old place,
+/// whatever has come back or was taken meanwhile.
 ///
-/// A value gets the number of its place when it is first taken so. So those that have come back, and they alone, have numbers; and they are before all others,
-/// since all are taken from the front.
+/// A value gets the number of its place when it is first taken so. So those that have come back, and they
+/// alone, have numbers; and they are before all others, since all are taken from the front.
 pub(super) struct Buffer<T> {
     values: VecDeque<T>,
     /// What most buffers never have.

@@ -9,7 +9,8 @@ pub(crate) struct Lending {
     pub(super) most: u32,
     /// Somebody listens for what is promised.
     pub(super) on: bool,
-    /// The receiver has come from elsewhere, and nothing has been promised here: however the channel may end, what was sent before is on its way.
+    /// The receiver has come from elsewhere, and nothing has been promised here: however the channel may end,
+    /// what was sent before is on its way.
     pub(super) comes: bool,
     /// That receiver has not been used, of which the agent is to hear.
     pub(super) unused: bool,

@@ -66,8 +66,8 @@ impl<T> Remote<T> {
         self.encoded.take()
     }
 
-    /// How it stands with bytes whose value the read with this number, if any, decodes. `Err`: a read with this
-    /// number is to decode it.
+    /// How it stands with bytes whose value the read with this number, if any, decodes. `Err`: a read with
+    /// this number is to decode it.
     pub(super) fn stand(&mut self, mark: Option<u64>, own: Branching<'_>) -> Result<Read<T>, u64> {
         if let Some(decoded) = self.decoded.as_mut().filter(|decoded| mark == Some(decoded.number)) {
             match decoded.value.take() {
@@ -100,8 +100,8 @@ impl<T> Remote<T> {
     }
 }
 
-/// An offer that is the only one, and is no choice's: what it is beside the value and the waker in the slots of
-/// the channel.
+/// An offer that is the only one, and is no choice's: what it is beside the value and the waker in the slots
+/// of the channel.
 pub(crate) enum Slot {
     Empty,
     /// The sending half: the home has been told.
@@ -120,7 +120,8 @@ pub(crate) enum Slot {
     },
 }
 
-/// What a link has of one offer, if anything. Most offers are of channels without a link, and are moved often.
+/// What a link has of one offer, if anything. Most offers are of channels without a link, and are moved
+/// often.
 pub(super) struct Linked<T>(Option<Box<OfLink<T>>>);
 
 pub(super) struct OfLink<T> {
@@ -237,7 +238,8 @@ impl<T> Encoding<T> {
 /// The ticket of what is in the buffer: no offer has it.
 pub(super) const BUFFERED: u64 = 0;
 
-/// A value that a receive decodes, or has decoded: of the offer with this ticket, or of the [buffer](BUFFERED).
+/// A value that a receive decodes, or has decoded: of the offer with this ticket, or of the
+/// [buffer](BUFFERED).
 pub(crate) struct Reading<T> {
     pub(super) ticket: u64,
     pub(super) number: u64,

@@ -98,19 +98,23 @@ pub enum FromReceiver<T> {
     Released(u64),
     /// The offer failed. No value: it had not come yet.
     Failed(u64, Option<T>, Why),
-    /// Answers [`Inlet::withdraw`](crate::agent::Inlet::withdraw) of an offer that had gone on to another half: it has not been taken.
+    /// Answers [`Inlet::withdraw`](crate::agent::Inlet::withdraw) of an offer that had gone on to another
+    /// half: it has not been taken.
     Withdrawn(u64, Option<T>),
-    /// It had gone on to another half, whose node is lost: nobody knows whether it was received there. No value: it is [unread](crate::agent::Inlet::offer_unread).
+    /// It had gone on to another half, whose node is lost: nobody knows whether it was received there. No
+    /// value: it is [unread](crate::agent::Inlet::offer_unread).
     Lost(u64, Option<T>, MessageId),
-    /// A receiver wants this offer of a choice; the second number names the request. Of an [unread](crate::agent::Inlet::offer_unread) one: somebody here wants its value, which is
-    /// to be [brought](crate::agent::Inlet::bring).
+    /// A receiver wants this offer of a choice; the second number names the request. Of an
+    /// [unread](crate::agent::Inlet::offer_unread) one: somebody here wants its value, which is to be
+    /// [brought](crate::agent::Inlet::bring).
     Reserve(u64, u64),
     /// The receiver that had it reserved does not want it any more; the offer stands. No value: it is unread.
     Abort(u64, Option<T>),
     /// So many places more are the sender's: see [`Outlet::credit`](crate::agent::Outlet::credit).
     Credit(u32),
-    /// The receiver has come in a message, and is used for the first time: somebody looks for a value, or waits for the channel's end. Until now whoever carries
-    /// the channel did not have to bring it here. (That the receiver ends the channel is said without this word before it.)
+    /// The receiver has come in a message, and is used for the first time: somebody looks for a value, or
+    /// waits for the channel's end. Until now whoever carries the channel did not have to bring it here.
+    /// (That the receiver ends the channel is said without this word before it.)
     Used,
     /// Answers [`Inlet::ask_awaited`](crate::agent::Inlet::ask_awaited): a receive waits.
     Awaited,
@@ -120,7 +124,8 @@ pub enum FromReceiver<T> {
     Poisoned(Reason),
     /// The receiver is gone.
     Gone,
-    /// The same, but it was lost with its node, before the sender left here: the sender's half hears [`Outlet::down`](crate::agent::Outlet::down).
+    /// The same, but it was lost with its node, before the sender left here: the sender's half hears
+    /// [`Outlet::down`](crate::agent::Outlet::down).
     Down,
 }
 
@@ -149,7 +154,8 @@ pub(crate) enum Collected<T> {
 pub enum Given<T> {
     /// The value.
     Value(T),
-    /// The offer of a value that is still where it was sent: see [`Inlet::offer_unread`](crate::agent::Inlet::offer_unread).
+    /// The offer of a value that is still where it was sent: see
+    /// [`Inlet::offer_unread`](crate::agent::Inlet::offer_unread).
     Unread,
     /// The same, given back by who could not read it.
     Unreadable,

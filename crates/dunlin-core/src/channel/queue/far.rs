@@ -1,7 +1,8 @@
-//! The queue of a channel whose other half is elsewhere: offers that have gone out to an agent, and offers that came in by one.
+//! The queue of a channel whose other half is elsewhere: offers that have gone out to an agent, and offers
+//! that came in by one.
 //!
-//! Part of [`Queue`]; nothing here is reached by a channel without agents. Who calls what, and the picture of the whole, is in
-//! [`crate::agent`].
+//! Part of [`Queue`]; nothing here is reached by a channel without agents. Who calls what, and the picture of
+//! the whole, is in [`crate::agent`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -48,8 +49,9 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The sender's agent hears that it is gone as soon as what it has offered is settled: a send that was forgotten still
-    /// stands, and of one that was dropped on its way the answer is to come. `now`: it goes; else: perhaps it has gone, and something was settled.
+    /// The sender's agent hears that it is gone as soon as what it has offered is settled: a send that was
+    /// forgotten still stands, and of one that was dropped on its way the answer is to come. `now`: it goes;
+    /// else: perhaps it has gone, and something was settled.
     #[inline]
     pub(crate) fn sender_leaves(&mut self, now: bool, wakes: &mut Wakes) {
         self.sender_leaving |= now && self.outlet.is_some();
@@ -117,7 +119,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The sender has been said to be gone, or to have retired the channel, and what it had sent has come back: it is said again, behind that.
+    /// The sender has been said to be gone, or to have retired the channel, and what it had sent has come
+    /// back: it is said again, behind that.
     pub(crate) fn end_again(&mut self, retired: bool, wakes: &mut Wakes) {
         if !retired {
             return self.sender_leaves(true, wakes);
@@ -138,13 +141,15 @@ impl<T> Queue<T> {
     /// From now on places are promised to the sender elsewhere. Gives those that it can be told of now.
     pub(crate) fn lend(&mut self, wakes: &mut Wakes) -> u32 {
         self.lending.comes = false;
-        // Also if it is retired here: what was buffered where the receiver was before may still wait for places.
+        // Also if it is retired here: what was buffered where the receiver was before may still wait for
+        // places.
         self.lending.on = self.poison.is_none();
         self.lend_up_to(u32::MAX, wakes);
         std::mem::take(&mut self.lending.owed)
     }
 
-    /// The same for another sender elsewhere, in the place of the one before; or for one that the channel's home before this one has promised so many.
+    /// The same for another sender elsewhere, in the place of the one before; or for one that the channel's
+    /// home before this one has promised so many.
     pub(crate) fn lend_anew(&mut self, promised: u32, wakes: &mut Wakes) -> u32 {
         self.lending.granted = 0;
         self.lending.owed = 0;
@@ -218,7 +223,8 @@ impl<T> Queue<T> {
         (owed > 0 || is_below).then_some(FromReceiver::Credit(owed))
     }
 
-    /// The receiver has come from elsewhere, and the agent in its sender's place has yet to hear of what was sent before.
+    /// The receiver has come from elsewhere, and the agent in its sender's place has yet to hear of what was
+    /// sent before.
     #[cfg(feature = "serde")]
     pub(crate) fn comes(&mut self) {
         self.lending.comes = true;
@@ -253,7 +259,8 @@ impl<T> Queue<T> {
         self.wake_all_watchers(&mut after.wakes);
     }
 
-    /// A value that was sent on a credit enters its place. Gives how many are buffered then. An error: no place was promised for it.
+    /// A value that was sent on a credit enters its place. Gives how many are buffered then. An error: no
+    /// place was promised for it.
     pub(crate) fn push_from_far(&mut self, value: T, after: &mut After<T>) -> Result<usize, T> {
         match self.use_promised() {
             None => return Err(value),
@@ -268,7 +275,8 @@ impl<T> Queue<T> {
         Ok(self.buffer.len())
     }
 
-    /// A value has come for a place that was promised. `None`: none was. `false`: it is destroyed, as what was buffered was.
+    /// A value has come for a place that was promised. `None`: none was. `false`: it is destroyed, as what
+    /// was buffered was.
     pub(super) fn use_promised(&mut self) -> Option<bool> {
         if self.lending.known() == 0 {
             return None;
@@ -313,7 +321,8 @@ impl<T> Queue<T> {
         self.has_come(after);
     }
 
-    /// An agent takes the receiver's place. What is buffered is its own; it does not stop the senders here, so there is no buffer any more.
+    /// An agent takes the receiver's place. What is buffered is its own; it does not stop the senders here,
+    /// so there is no buffer any more.
     pub(crate) fn replace_receiver(&mut self, after: &mut After<T>) -> VecDeque<T> {
         self.release_forgotten(Handle::END, after);
         self.unwatch(Handle::END, after);
@@ -325,8 +334,8 @@ impl<T> Queue<T> {
         buffered
     }
 
-    /// Asks for what agents still have of this handle's sends, which were all dropped or forgotten. `true`: an answer is
-    /// owed.
+    /// Asks for what agents still have of this handle's sends, which were all dropped or forgotten. `true`:
+    /// an answer is owed.
     pub(crate) fn ask_back_all(&mut self, handle: Handle, after: &mut After<T>) -> bool {
         let (mut owed, mut asked) = (false, Vec::new());
         for offer in self.offers.iter_mut().filter(|o| o.handle == handle && o.owner == Owner::Operation) {
@@ -343,8 +352,8 @@ impl<T> Queue<T> {
         owed
     }
 
-    /// A claim of the sender goes out: what its clones have offered elsewhere is called back, to be held back here. It
-    /// comes back: all that waits is offered again.
+    /// A claim of the sender goes out: what its clones have offered elsewhere is called back, to be held back
+    /// here. It comes back: all that waits is offered again.
     pub(crate) fn claim_sender(&mut self, out: bool, claimer: Handle, after: &mut After<T>) {
         #[cfg(feature = "link")]
         self.keep_agent(after);
@@ -353,7 +362,8 @@ impl<T> Queue<T> {
         let before = std::mem::replace(&mut self.sender_claimer, claimer);
         let claimer = if out { claimer } else { before };
         if out {
-            // What was posted before comes before all that is sent within the claim, so nothing has to be held back.
+            // What was posted before comes before all that is sent within the claim, so nothing has to be
+            // held back.
             self.offers.iter_mut().filter(|o| o.owner != Owner::Operation).for_each(|o| o.handle = Handle::END);
         }
         let mut news = Vec::new();
@@ -400,7 +410,8 @@ impl<T> Queue<T> {
         ask.is_some_and(|ask| ask.handle == handle && ask.granted.is_some())
     }
 
-    /// Asks for an offer whose value is elsewhere, unless somebody has, or `handle` has asked for another one here.
+    /// Asks for an offer whose value is elsewhere, unless somebody has, or `handle` has asked for another one
+    /// here.
     pub(super) fn ask_for(&mut self, index: usize, handle: Handle, after: &mut After<T>) {
         let asked = |o: &Offer<T>| o.far.as_ref().is_some_and(|far| far.ask.is_some_and(|ask| ask.handle == handle));
         if handle != Handle::BUFFER && handle != Handle::OUTLET && self.offers.iter().any(asked) {
@@ -476,7 +487,8 @@ impl<T> Queue<T> {
         self.offers.iter().any(|o| o.far.as_ref().is_some_and(|far| far.ask.is_some_and(|ask| ask.granted.is_some())))
     }
 
-    /// An offer of a sender elsewhere. `choice`: it is one of this choice's, and has no value yet. With neither it is unread.
+    /// An offer of a sender elsewhere. `choice`: it is one of this choice's, and has no value yet. With
+    /// neither it is unread.
     pub(crate) fn offer_from_far(
         &mut self,
         of: Handle,
@@ -576,7 +588,8 @@ impl<T> Queue<T> {
         self.offers.iter().position(|o| o.far.as_ref().is_some_and(|far| far.of == of && far.number == number))
     }
 
-    /// Tells the agent of this handle's sender elsewhere. One that is gone does not want to know; a value for it is dropped.
+    /// Tells the agent of this handle's sender elsewhere. One that is gone does not want to know; a value for
+    /// it is dropped.
     pub(super) fn tell_inlet(&mut self, of: Handle, event: FromReceiver<T>, after: &mut After<T>) {
         match self.inlet_of(of) {
             Some(inlet) => inlet.tell(event, &mut after.wakes),
@@ -592,7 +605,8 @@ impl<T> Queue<T> {
         self.lone_inlets.iter_mut().find(|(handle, _)| *handle == of).map(|(_, inlet)| inlet)
     }
 
-    /// The agent of this handle's sender has something that comes only if a receive waits, and hears when one does.
+    /// The agent of this handle's sender has something that comes only if a receive waits, and hears when one
+    /// does.
     pub(crate) fn ask_awaited(&mut self, of: Handle, after: &mut After<T>) {
         if !self.ask_awaited.contains(&of) {
             self.ask_awaited.push(of);
@@ -620,7 +634,8 @@ impl<T> Queue<T> {
         self.lone_inlets.push((handle, Heard::new()));
     }
 
-    /// It is gone. `lost`: with its node, so that what it offered is withdrawn; else that stays, as of a handle that is dropped. Gives what it has not heard.
+    /// It is gone. `lost`: with its node, so that what it offered is withdrawn; else that stays, as of a
+    /// handle that is dropped. Gives what it has not heard.
     pub(crate) fn remove_lone_inlet(
         &mut self,
         of: Handle,
@@ -726,8 +741,8 @@ impl<T> Queue<T> {
         ask.is_some_and(|ask| ask.number == request && ask.granted.is_none())
     }
 
-    /// The sender elsewhere wants its offer back. The inner `None`: it had no value yet. `None`: it has been taken, or has failed;
-    /// the agent has heard or will hear.
+    /// The sender elsewhere wants its offer back. The inner `None`: it had no value yet. `None`: it has been
+    /// taken, or has failed; the agent has heard or will hear.
     pub(crate) fn withdraw_from_far(&mut self, of: Handle, number: u64, after: &mut After<T>) -> Option<Option<T>> {
         let index = self.find_far(of, number)?;
         let ticket = self.offers[index].ticket;
@@ -907,7 +922,8 @@ impl<T> Queue<T> {
         self.wake_settlers(&mut after.wakes);
     }
 
-    /// The receiver elsewhere gives back what it had reserved, or the agent what it could not hand over; the offer stands.
+    /// The receiver elsewhere gives back what it had reserved, or the agent what it could not hand over; the
+    /// offer stands.
     pub(crate) fn far_gave_back(&mut self, ticket: u64, value: Given<T>, after: &mut After<T>) {
         self.far_gave(ticket, value, false, after);
     }
@@ -1040,7 +1056,8 @@ impl<T> Queue<T> {
         self.receiver_lost = !ends.no_receivers;
     }
 
-    /// The sender's node is lost: its offers are withdrawn, and receivers hear of it when they have what was admitted.
+    /// The sender's node is lost: its offers are withdrawn, and receivers hear of it when they have what was
+    /// admitted.
     pub(crate) fn lose_sender(&mut self, ends: Ends, after: &mut After<T>) {
         self.sender_lost = !ends.no_senders || self.awaits_values();
         self.withdraw_all_from_far(Handle::END, after);
@@ -1053,7 +1070,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The agent is gone: what its choices offered is granted to nobody any more, and what is unread is read by nobody.
+    /// The agent is gone: what its choices offered is granted to nobody any more, and what is unread is read
+    /// by nobody.
     pub(crate) fn drop_choices_from_far(&mut self, of: Handle, after: &mut After<T>) {
         let theirs = |o: &Offer<T>| {
             let is_open = |far: &FromFar| {
@@ -1080,7 +1098,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The offer was asked back, and has not been taken. No value: it is still here, or on its way back. `timed_out`: why it fails if that was for a deadline.
+    /// The offer was asked back, and has not been taken. No value: it is still here, or on its way back.
+    /// `timed_out`: why it fails if that was for a deadline.
     pub(crate) fn far_withdrew(&mut self, ticket: u64, value: Option<Given<T>>, timed_out: Why, after: &mut After<T>) {
         let read = |value: Option<Given<T>>| value.and_then(Given::read);
         let Some(index) = self.find(ticket) else { return after.dropped.extend(read(value)) };

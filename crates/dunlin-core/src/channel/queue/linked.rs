@@ -83,8 +83,8 @@ impl<T> Queue<T> {
             && self.ask_awaited.is_empty()
     }
 
-    /// An offer of the sending half waits in the slot. `Err`: there is one, or something else. `is_watched`: a
-    /// receive waits at the slot, so that nothing else is there.
+    /// An offer of the sending half waits in the slot. `Err`: there is one, or something else. `is_watched`:
+    /// a receive waits at the slot, so that nothing else is there.
     pub(crate) fn put_in_slot(&mut self, number: u64, value: Bytes, is_watched: bool) -> Result<(), Bytes> {
         let ticket = self.next_ticket;
         let is_free = is_watched || self.may_take_from_slot();

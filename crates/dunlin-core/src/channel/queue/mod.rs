@@ -1,10 +1,11 @@
-//! A channel with everything: buffer, several senders and receivers, offers of choices, extended receives, poison.
+//! A channel with everything: buffer, several senders and receivers, offers of choices, extended receives,
+//! poison.
 //!
-//! Most channels never need one: two unshared ends that rendezvous use one slot for a value and one for a waker
-//! ([`super::state`]). The first use of anything more makes a `Queue`, and the channel keeps it.
+//! Most channels never need one: two unshared ends that rendezvous use one slot for a value and one for a
+//! waker ([`super::state`]). The first use of anything more makes a `Queue`, and the channel keeps it.
 //!
-//! All functions here run under the channel's lock and never wait. What must happen outside (waking, dropping) they put into an
-//! [`After`].
+//! All functions here run under the channel's lock and never wait. What must happen outside (waking,
+//! dropping) they put into an [`After`].
 //!
 //! - [`value`], [`offer`]: what stands in the queue; [`encoded`]: what a link has of it, as bytes.
 //! - [`buffer`], [`credit`]: what is buffered, and the places of it that are promised elsewhere.
@@ -62,7 +63,8 @@ use crate::turn::Turn;
 use crate::wake;
 use crate::wake::Wakes;
 
-/// Somebody who waits only for the channel to end, at this handle of the sending end or else of the receiving one.
+/// Somebody who waits only for the channel to end, at this handle of the sending end or else of the receiving
+/// one.
 struct Idle {
     handle: Handle,
     sending: bool,
@@ -137,9 +139,11 @@ pub(crate) struct Queue<T> {
     demands: Option<Box<BTreeMap<Handle, Demands<T>>>>,
     /// How many of them have an unanswered reservation.
     wanting: u32,
-    /// Set: the receiver elsewhere promises places, and so many of them are left. What waits for one waits here.
+    /// Set: the receiver elsewhere promises places, and so many of them are left. What waits for one waits
+    /// here.
     credits: Option<u32>,
-    /// How many of the values that the outlet took out of the buffer have no credit yet. They go before all other sends.
+    /// How many of the values that the outlet took out of the buffer have no credit yet. They go before all
+    /// other sends.
     carried: u32,
     /// The agent that is the sender here, and what it has not heard yet.
     pub(crate) inlet: Option<Heard<FromReceiver<T>>>,
@@ -152,7 +156,8 @@ pub(crate) struct Queue<T> {
     next_ask: u64,
     /// Of agents whose offers come from another half in this memory: what those are called there.
     pub(super) names: Seldom<(Handle, Names)>,
-    /// The agent of the receiver elsewhere can have what is unread: so it said when it last reserved something.
+    /// The agent of the receiver elsewhere can have what is unread: so it said when it last reserved
+    /// something.
     outlet_reads: bool,
     /// What is unread could not be read elsewhere: it comes here from now on.
     unreadable: bool,
@@ -165,7 +170,8 @@ pub(crate) struct Queue<T> {
     own_node_left: bool,
     /// Knows what a deadline says while nothing is at the other end.
     pub(crate) unmatched: Option<Arc<dyn Missing>>,
-    /// Offers whose choice went elsewhere, moved out of everybody's way until their owners fetch their values.
+    /// Offers whose choice went elsewhere, moved out of everybody's way until their owners fetch their
+    /// values.
     stranded: Seldom<Stranded<T>>,
     /// The other half is at the other end of a link.
     #[cfg(feature = "link")]
@@ -294,7 +300,8 @@ impl<T> Queue<T> {
         self.poison.as_ref()
     }
 
-    /// Whether this handle of the sending end may act: all but the claimer are held back while a claim is out.
+    /// Whether this handle of the sending end may act: all but the claimer are held back while a claim is
+    /// out.
     fn acts(&self, handle: Handle) -> bool {
         !self.sender_claimed || handle == Handle::END || handle == self.sender_claimer
     }
@@ -309,7 +316,8 @@ impl<T> Queue<T> {
         !self.receiver_claimed || handle == Handle::END || handle == self.receiver_claimer
     }
 
-    /// Takes an offer out. Its choice's state, which may be the last thing that holds a waker, is dropped outside the lock.
+    /// Takes an offer out. Its choice's state, which may be the last thing that holds a waker, is dropped
+    /// outside the lock.
     fn remove(&mut self, index: usize, after: &mut After<T>) -> Option<Offer<T>> {
         let offer = self.offers.remove(index)?;
         after.decisions.extend(offer.choice.as_ref().map(|(decision, _)| decision.clone()));
@@ -398,7 +406,8 @@ impl<T> Queue<T> {
         Offered::Queued(ticket, self.announce(ticket, handle, after))
     }
 
-    /// Lets one more sender wait, as the bound on them says. Those whom a claim holds back do not count against the claimer.
+    /// Lets one more sender wait, as the bound on them says. Those whom a claim holds back do not count
+    /// against the claimer.
     fn make_room(&mut self, handle: Handle, after: &mut After<T>) -> Result<(), Why> {
         let Some(bound) = self.senders_bound else { return Ok(()) };
         let apart = self.sender_claimed && self.acts(handle);
@@ -433,7 +442,8 @@ impl<T> Queue<T> {
         self.acts(handle) && self.wake_watchers(&mut after.wakes)
     }
 
-    /// Sends the value in `slot` if that is possible at once. `Queued`: it would have to wait, and has not been queued.
+    /// Sends the value in `slot` if that is possible at once. `Queued`: it would have to wait, and has not
+    /// been queued.
     pub(crate) fn try_offer(
         &mut self,
         handle: Handle,
@@ -479,7 +489,8 @@ impl<T> Queue<T> {
         self.ask_policy()
     }
 
-    /// What becomes of one more value. At a half without a buffer it waits; at the half of a sender with credits, for one of them.
+    /// What becomes of one more value. At a half without a buffer it waits; at the half of a sender with
+    /// credits, for one of them.
     fn ask_policy(&mut self) -> Admit {
         if let Some(credits) = self.credits {
             return if credits > 0 { Admit::Keep } else { Admit::Wait };
@@ -600,7 +611,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The offer fails. One from elsewhere goes back there at once; of others the owner will fetch the value. Gives the index to go on with.
+    /// The offer fails. One from elsewhere goes back there at once; of others the owner will fetch the value.
+    /// Gives the index to go on with.
     fn fail(&mut self, index: usize, why: Why, after: &mut After<T>) -> usize {
         if self.offers[index].far.is_some() {
             if let Some(offer) = self.remove(index, after)
@@ -657,7 +669,8 @@ impl<T> Queue<T> {
         let why = match &offer.standing {
             Standing::Failed(failed) => Some(failed.clone()),
             Standing::Waiting => self.no_more_sends(ends).map(Failed::from),
-            // Taken, or perhaps: poison and retirement come too late, and the release or the agent's answer will come.
+            // Taken, or perhaps: poison and retirement come too late, and the release or the agent's answer
+            // will come.
             Standing::Held(_) | Standing::Away(_) => None,
             #[cfg(feature = "link")]
             Standing::Spent => None,
@@ -674,8 +687,8 @@ impl<T> Queue<T> {
     }
 
     /// Whether the offer under `ticket` stands for this choice, or for none. If not, it was made when its
-    /// operation was a branch of another choice, or was awaited: a receive that takes it decides another choice. One
-    /// that has been taken, or may have been, is only waited for.
+    /// operation was a branch of another choice, or was awaited: a receive that takes it decides another
+    /// choice. One that has been taken, or may have been, is only waited for.
     pub(crate) fn is_offered_by(&self, ticket: u64, own: Option<&Decision>) -> bool {
         let Some(index) = self.find(ticket) else {
             return !self.stranded.iter().any(|s| s.ticket == ticket) || own.is_some_and(|own| own.decided().is_some());
@@ -724,8 +737,9 @@ impl<T> Queue<T> {
         self.find(ticket).is_some_and(|index| matches!(self.offers[index].standing, Standing::Held(_)))
     }
 
-    /// Takes an offer back. `Pending` if an extended receive holds its value, or an agent has it and is asked for it; else it is
-    /// back at its source, or was taken. `for_good`: nobody will look at this ticket again.
+    /// Takes an offer back. `Pending` if an extended receive holds its value, or an agent has it and is asked
+    /// for it; else it is back at its source, or was taken. `for_good`: nobody will look at this ticket
+    /// again.
     pub(crate) fn withdraw(
         &mut self,
         ticket: u64,
@@ -821,8 +835,8 @@ impl<T> Queue<T> {
         while slot.is_none()
             && let Some(index) = self.offers.iter().position(forgotten)
         {
-            // Of a choice: if it is open it is decided now, for nothing, so that its other offers are dead too. If it is
-            // reserved its answer is coming.
+            // Of a choice: if it is open it is decided now, for nothing, so that its other offers are dead
+            // too. If it is reserved its answer is coming.
             let failed = matches!(self.offers[index].standing, Standing::Failed(_));
             let settled = match &self.offers[index].choice {
                 Some((decision, branch)) if !failed => {
@@ -956,7 +970,8 @@ impl<T> Queue<T> {
             return Took::Nothing;
         }
         if own.is_some_and(|(decision, _)| decision.is_reserved(self.has_something() || ends.no_senders)) {
-            // Somebody else may decide. Of two choices that wait for each other so, the one with the lower number gives way.
+            // Somebody else may decide. Of two choices that wait for each other so, the one with the lower
+            // number gives way.
             self.give_way(handle, own, after);
             return Took::ChoiceGone;
         }
@@ -991,7 +1006,8 @@ impl<T> Queue<T> {
                 return Took::Value(value, None);
             }
         }
-        // Retired: pending sends are refused. With a buffer whose places are held, an offer waits for one of them.
+        // Retired: pending sends are refused. With a buffer whose places are held, an offer waits for one of
+        // them.
         if !ends.no_receivers && (self.buffering.is_none() || self.held.is_empty()) {
             match self.take_offer(handle, own, extended, after) {
                 Took::Nothing => {}
@@ -1306,7 +1322,8 @@ impl<T> Queue<T> {
 
     // ---- ending
 
-    /// Where the receiver is kept the channel was retired, if that was asked for; or nobody is there any more.
+    /// Where the receiver is kept the channel was retired, if that was asked for; or nobody is there any
+    /// more.
     #[cfg(feature = "serde")]
     pub(crate) fn has_retired(&mut self, after: &mut After<T>) {
         if matches!(self.retires, Retires::Asked) {
@@ -1350,7 +1367,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// An offer's choice is open again, or a claim has been given back: who was passed over, or held back, looks again.
+    /// An offer's choice is open again, or a claim has been given back: who was passed over, or held back,
+    /// looks again.
     pub(crate) fn rouse(&mut self, after: &mut After<T>) {
         self.refill(after);
         if self.has_left() {

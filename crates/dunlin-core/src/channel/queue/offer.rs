@@ -24,7 +24,8 @@ pub(super) enum Owner {
     Nobody,
 }
 
-/// Whether the agent of the receiver elsewhere knows an offer of a choice. It may hear of it again only when it has answered that it does not any more.
+/// Whether the agent of the receiver elsewhere knows an offer of a choice. It may hear of it again only when
+/// it has answered that it does not any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
     No,
@@ -92,7 +93,8 @@ pub(super) struct Away {
     pub(super) anew: bool,
     /// Nobody waits for the answer: the operation was dropped.
     pub(super) abandoned: bool,
-    /// A claim has gone out: it has been asked back to be held back here, and stands again when the claim is over.
+    /// A claim has gone out: it has been asked back to be held back here, and stands again when the claim is
+    /// over.
     pub(super) recalled: bool,
     /// It failed over there while its value was on the way; so it fails when the value is back.
     pub(super) failing: Option<Why>,
@@ -103,7 +105,8 @@ pub(super) struct Away {
 /// An offer that stands here for a sender elsewhere.
 #[derive(Debug)]
 pub(super) struct FromFar {
-    /// Whose it is: [`Handle::END`] of the agent that is the sender here, else of the one that stands here as this handle of a shared sender.
+    /// Whose it is: [`Handle::END`] of the agent that is the sender here, else of the one that stands here as
+    /// this handle of a shared sender.
     pub(super) of: Handle,
     /// Its number, by which its agent knows it.
     pub(super) number: u64,
@@ -117,7 +120,8 @@ pub(super) struct FromFar {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unread {
     No,
-    /// A handle elsewhere can have the offer as it is, and reads the value there; who is to have it here asks for it.
+    /// A handle elsewhere can have the offer as it is, and reads the value there; who is to have it here asks
+    /// for it.
     Yes,
     /// That has been done, or it cannot be read elsewhere: it is to come here.
     Asked,
@@ -164,8 +168,8 @@ pub(crate) enum Took<T> {
     /// and then the receive looks again.
     #[cfg(feature = "link")]
     Reads(Box<Reading<T>>),
-    /// The first value in the buffer cannot be decoded. Its send is over, so that the channel is poisoned: both
-    /// ends have to know.
+    /// The first value in the buffer cannot be decoded. Its send is over, so that the channel is poisoned:
+    /// both ends have to know.
     #[cfg(feature = "link")]
     Unreadable(Why),
 }

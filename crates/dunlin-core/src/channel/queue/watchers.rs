@@ -131,8 +131,8 @@ impl Watchers {
         Due::NOTHING
     }
 
-    /// Parks the receiver itself, if that leaves nothing else to do: it has no handles beside it, and no other
-    /// waker than this one.
+    /// Parks the receiver itself, if that leaves nothing else to do: it has no handles beside it, and no
+    /// other waker than this one.
     #[inline]
     pub(super) fn park_end(&mut self, waker: &Waker) -> bool {
         if self.crowd.is_some() {
@@ -181,8 +181,8 @@ impl Watchers {
         self.places().map_or(Due::NOTHING, |mut places| places.step_aside(handle))
     }
 
-    /// Begins a round: wakes the oldest parked receivers. `buffered`: the sender does not wait for one of them.
-    /// `true` if one was parked.
+    /// Begins a round: wakes the oldest parked receivers. `buffered`: the sender does not wait for one of
+    /// them. `true` if one was parked.
     pub(super) fn wake_some(&mut self, buffered: bool, wakes: &mut Wakes) -> bool {
         let woke = self.wake_end(wakes);
         let Some(crowd) = &self.crowd else { return woke };

@@ -1,9 +1,9 @@
 //! The slot of a half of a channel over a link: a rendezvous whose two halves have one operation each.
 //!
-//! As within one node, an unshared end has one operation at a time, and most channels have nothing else. Then the
-//! value of a send waits in the slot for a value and the waker in that for a waker, and what the link has to know
-//! of them is a [`Slot`]: there is no offer in the queue. Whatever else looks at the queue puts what is in the
-//! slots into it first ([`Chan::lock`]), and then each operation goes on by the queue.
+//! As within one node, an unshared end has one operation at a time, and most channels have nothing else. Then
+//! the value of a send waits in the slot for a value and the waker in that for a waker, and what the link has
+//! to know of them is a [`Slot`]: there is no offer in the queue. Whatever else looks at the queue puts what
+//! is in the slots into it first ([`Chan::lock`]), and then each operation goes on by the queue.
 //!
 //! 1. A send encodes its value, where nothing is locked, says it to the home, and leaves it in the slot. The
 //!    word `Taken` marks the slot; the send drops the value in its next poll.

@@ -1,11 +1,12 @@
 //! Serde's serializers and deserializers with a bound on how deep values nest.
 //!
-//! A [`Bounded`] stands around each thing serde passes to and fro: serializer, deserializer, visitor, access, seed. It knows how many
-//! levels are left, and hands one less to what is inside. Levels are counted alike in both directions and for both encodings, so that what a
-//! sender may send, a receiver can read: one for each struct, tuple, sequence, map, `Some`, and enum variant with content.
+//! A [`Bounded`] stands around each thing serde passes to and fro: serializer, deserializer, visitor, access,
+//! seed. It knows how many levels are left, and hands one less to what is inside. Levels are counted alike in
+//! both directions and for both encodings, so that what a sender may send, a receiver can read: one for each
+//! struct, tuple, sequence, map, `Some`, and enum variant with content.
 //!
-//! It keeps texts, too: an inner format may have no room for them in its errors (postcard has none), so they go past it, through the
-//! [`Context`].
+//! It keeps texts, too: an inner format may have no room for them in its errors (postcard has none), so they
+//! go past it, through the [`Context`].
 
 use std::cell::Cell;
 use std::fmt;
@@ -16,8 +17,9 @@ use serde::ser::{self, Serialize, Serializer};
 /// How deep a value may nest.
 pub const DEPTH_MAX: u32 = 256;
 
-/// How much stack it may take to get there: half of what a thread has. How much a level takes is up to its type, and to the build: from a hundred
-/// bytes to tens of thousands (a struct with some arrays in it, without optimisation), so levels alone do not keep a stack from overflowing.
+/// How much stack it may take to get there: half of what a thread has. How much a level takes is up to its
+/// type, and to the build: from a hundred bytes to tens of thousands (a struct with some arrays in it,
+/// without optimisation), so levels alone do not keep a stack from overflowing.
 const STACK_BYTES_MAX: usize = 1024 * 1024;
 
 /// How many elements may take no bytes: see [`Context::take_element`].
@@ -57,7 +59,8 @@ impl de::Error for Failure {
 
 /// What all levels of one value share.
 pub(super) struct Context {
-    /// A failure on its way out through the inner format. It is empty while a user's code runs, so it is never stale.
+    /// A failure on its way out through the inner format. It is empty while a user's code runs, so it is
+    /// never stale.
     note: Cell<Option<Failure>>,
     elements_left: Cell<u64>,
     /// Where on the stack the value begins.
@@ -76,8 +79,8 @@ impl Context {
 
     /// One more element of a sequence or map whose length was claimed.
     ///
-    /// Each takes a byte at least, unless it is of a type like `()`, which postcard writes as nothing: then 10 bytes could ask for
-    /// 2^64 turns of a loop.
+    /// Each takes a byte at least, unless it is of a type like `()`, which postcard writes as nothing: then
+    /// 10 bytes could ask for 2^64 turns of a loop.
     fn take_element(&self) -> Result<(), Failure> {
         let left = self.elements_left.get().checked_sub(1).ok_or_else(|| {
             Failure::Text(format!("more than {EMPTY_ELEMENTS_MAX} elements of sequences are of types without content"))
@@ -91,7 +94,8 @@ impl Context {
 struct Level<'c> {
     context: &'c Context,
     left: u32,
-    /// In a sequence or map, whose length the bytes claim; not in a tuple or struct, whose length the type gives.
+    /// In a sequence or map, whose length the bytes claim; not in a tuple or struct, whose length the type
+    /// gives.
     claimed: bool,
 }
 

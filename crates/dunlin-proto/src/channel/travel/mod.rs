@@ -1,9 +1,12 @@
-//! Ends that travel: `docs/mobility.md` in code. P, D, A and Z are the nodes of that text: a sender goes from P to D, a receiver from A to Z.
+//! Ends that travel: `docs/mobility.md` in code. P, D, A and Z are the nodes of that text: a sender goes from
+//! P to D, a receiver from A to Z.
 //!
-//! An end that is only passed on leaves no trace but a record at each node on its way, which says who gave it and to whom it was given. The first use makes
-//! it known: a sender's by [`ToHome::Take`](crate::wire::ToHome::Take), a receiver's by [`Travel::Fetch`].
+//! An end that is only passed on leaves no trace but a record at each node on its way, which says who gave it
+//! and to whom it was given. The first use makes it known: a sender's by
+//! [`ToHome::Take`](crate::wire::ToHome::Take), a receiver's by [`Travel::Fetch`].
 //!
-//! What is here of such ends is in `state.rs`, `senders.rs` and `receivers.rs` have what becomes of them, `words.rs` what nodes say to each other of both.
+//! What is here of such ends is in `state.rs`, `senders.rs` and `receivers.rs` have what becomes of them,
+//! `words.rs` what nodes say to each other of both.
 
 mod passage;
 mod receivers;
@@ -38,7 +41,8 @@ impl Channels {
         self.trips
     }
 
-    /// A record of an end that was passed on, whose giver is lost: nobody will say when it is settled, and nobody has to hear if it is lost.
+    /// A record of an end that was passed on, whose giver is lost: nobody will say when it is settled, and
+    /// nobody has to hear if it is lost.
     fn forget_passed_on(&mut self, peers: &mut impl Peers, channel: ChannelId) {
         if let Some(proxy) = self.proxies.get(&channel)
             && proxy.way.state == Whereabouts::Resting

@@ -101,7 +101,8 @@ impl Channels {
         self.hurry_on(peers, channel, which);
     }
 
-    /// An end that is in a hurry is used, if it is here; or whoever has it is told. (One that has just come back is nobody's yet: it may be dropped at once, unused.)
+    /// An end that is in a hurry is used, if it is here; or whoever has it is told. (One that has just come
+    /// back is nobody's yet: it may be dropped at once, unused.)
     pub(super) fn hurry_on(&mut self, peers: &mut impl Peers, channel: ChannelId, which: Which) {
         let all = self.hurries;
         let (hurried, packed, lent) = match which {

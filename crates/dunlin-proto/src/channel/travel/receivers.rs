@@ -42,7 +42,8 @@ impl Channels {
         if home.phase.has_said_so() && !planted!(OldHomeAdmits) {
             return peers.tell(from, channel, FromHome::NotHome(transfer));
         }
-        // What a half that is known here has sent on credits still comes to a home that is retired: that one is admitted, and then hears of the end.
+        // What a half that is known here has sent on credits still comes to a home that is retired: that one
+        // is admitted, and then hears of the end.
         let comes = |half: &Attached| !half.gone && !half.retired;
         let admits = home.rare.ended == Some(End::Retired)
             && home.attached.get(&from).is_some_and(comes)
@@ -100,7 +101,8 @@ impl Channels {
         let is_retired = [&home.phase.ended, &home.rare.ended].contains(&&Some(End::Retired));
         peers.tell(node, channel, FromHome::HomeIs { transfer, epoch, terms });
         if is_retired {
-            // Where the sender was before, or by the receiver before its channel had followed it. Here nobody may know.
+            // Where the sender was before, or by the receiver before its channel had followed it. Here nobody
+            // may know.
             peers.tell(node, channel, FromHome::Ended(End::Retired));
         }
     }
@@ -122,7 +124,8 @@ impl Channels {
         let Some(home) = self.homes.get_mut(&channel) else { return Leaving::Over(End::Gone) };
         let answered = home.attached.values().all(|half| half.retired);
         if home.rare.ended.as_ref().is_some_and(|how| *how != End::Retired || !answered) {
-            // Until its sender has noticed. Then there is no home any more; but of a channel that was retired there is, with what was sent before.
+            // Until its sender has noticed. Then there is no home any more; but of a channel that was retired
+            // there is, with what was sent before.
             return Leaving::Wait;
         }
         let known = home.attached.len() <= 1 && home.attached.values().all(|half| half.told);
@@ -429,7 +432,8 @@ impl Channels {
         let values = if planted!(BufferLeft) { Vec::new() } else { values };
         let sender = home.attached.keys().next().map(|node| (*node, peers.addresses_of_any(*node)));
         let credits = home.attached.values().filter(|half| !half.retired).map(|half| half.credits).sum();
-        // A half that is gone, and has offers standing, makes them again at the new home, and says behind them that it is gone.
+        // A half that is gone, and has offers standing, makes them again at the new home, and says behind
+        // them that it is gone.
         let says_again = |how: &End| sender.is_some() && matches!(how, End::Gone | End::Lost);
         let state = Moved {
             epoch: home.rare.epoch + 1,
@@ -479,7 +483,8 @@ impl Channels {
                     return Err(PeerMisbehaved::ValueNotInState);
                 }
                 if total > peers.config().value_max as u64 {
-                    // The home before this one took larger ones. It cannot be told, and nobody else has the value.
+                    // The home before this one took larger ones. It cannot be told, and nobody else has the
+                    // value.
                     let charge = peers.charge(from, channel, total, false, true)?;
                     let value = Begun { head: Head::Sent, total, wanted: false, charge };
                     if let Arrived::Unwanted(charge) = peers.begin_value(from, channel, value, first) {

@@ -187,13 +187,15 @@ impl Channels {
                 }
                 return Arrival::Returned;
             }
-            // Of a half that its home has admitted, and that is here, there is no later one, whatever a message says.
+            // Of a half that its home has admitted, and that is here, there is no later one, whatever a
+            // message says.
             let is_latest = is_admitted || (proxy.way.state == Whereabouts::Known && !proxy.way.is_away());
             if place.transfer <= proxy.way.transfer || is_latest {
                 peers.answer(giver, channel, lost);
                 return Arrival::Stale;
             }
-            // It has been used elsewhere since, of which the home's word is still on its way. If that is a lie, the home still counts on this half; else it does not look at what that says.
+            // It has been used elsewhere since, of which the home's word is still on its way. If that is a
+            // lie, the home still counts on this half; else it does not look at what that says.
             if matches!(proxy.way.state, Whereabouts::Known | Whereabouts::Taking { .. }) {
                 self.say_to_home(peers, channel, ToHome::Ended(End::Lost));
             }
@@ -219,8 +221,8 @@ impl Channels {
         Arrival::Guest
     }
 
-    /// Whether the home is here, and the sender at this node is the one that it has admitted: then the sender has been used
-    /// nowhere else since, whatever a message says.
+    /// Whether the home is here, and the sender at this node is the one that it has admitted: then the sender
+    /// has been used nowhere else since, whatever a message says.
     fn is_admitted_here(&self, peers: &impl Peers, channel: ChannelId) -> bool {
         let home = self.homes.get(&channel).filter(|home| !home.phase.has_said_so());
         home.and_then(|home| home.attached.get(&peers.here())).is_some_and(|half| !half.gone)
@@ -271,7 +273,8 @@ impl Channels {
         }
     }
 
-    /// No home answers for a half that has said `Take`: another one has the sender; or, if it was said before that the channel is retired, that was the last word.
+    /// No home answers for a half that has said `Take`: another one has the sender; or, if it was said before
+    /// that the channel is retired, that was the last word.
     pub(super) fn is_not_admitted(&mut self, peers: &mut impl Peers, channel: ChannelId) {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         if !proxy.way.retired_before {
@@ -446,7 +449,8 @@ impl Channels {
         peers.say(sponsor, Frame::Travel(channel, Travel::Where(epoch)));
     }
 
-    /// There is a connection to a node, which may have been known in an earlier life: what that said of where the home is counts no more.
+    /// There is a connection to a node, which may have been known in an earlier life: what that said of where
+    /// the home is counts no more.
     pub(crate) fn take_anew(&mut self, peers: &mut impl Peers, node: NodeId) {
         for channel in self.asking(node) {
             let Some(transfer) = self.proxies.get(&channel).map(|proxy| proxy.way.transfer) else { continue };
@@ -454,7 +458,8 @@ impl Channels {
         }
     }
 
-    /// Whether a half here asks where its home is, which may yet be at this node, in another life: it [says so](Self::take_anew) when they meet.
+    /// Whether a half here asks where its home is, which may yet be at this node, in another life: it [says
+    /// so](Self::take_anew) when they meet.
     pub(crate) fn asks_of_home(&mut self, node: NodeId) -> bool {
         !self.asking(node).is_empty()
     }

@@ -67,7 +67,8 @@ pub enum Arrival {
     Guest,
     /// It had left from here, and nobody has used it: it is as it was.
     Returned,
-    /// It is lost: after an unknown message there were two of it, and the other one is here, or was here later. Or its channel was over here before it came back.
+    /// It is lost: after an unknown message there were two of it, and the other one is here, or was here
+    /// later. Or its channel was over here before it came back.
     Stale,
 }
 
@@ -102,10 +103,11 @@ pub(crate) struct Way {
     pub(crate) transfer: u64,
     /// Who speaks for it until its home knows it.
     pub(in crate::channel) sponsor: Option<(NodeId, Vec<String>)>,
-    /// Where its home can be dialled, and who has said so: as long as it is not used, nobody else here is told.
+    /// Where its home can be dialled, and who has said so: as long as it is not used, nobody else here is
+    /// told.
     pub(in crate::channel) told: Option<(NodeId, Vec<String>)>,
-    /// Who gave it, and has to hear if it is dropped or lost before its home knows it. An end that has come back by another way has several: all but
-    /// one will say that theirs is settled.
+    /// Who gave it, and has to hear if it is dropped or lost before its home knows it. An end that has come
+    /// back by another way has several: all but one will say that theirs is settled.
     pub(in crate::channel) givers: Vec<Gift>,
     /// It is in this message...
     pub(in crate::channel) packed: Option<Trip>,
@@ -124,10 +126,12 @@ pub(crate) struct Way {
     pub(crate) choices: BTreeMap<Ticket, ChoiceId>,
     /// Offers that have been asked back.
     pub(crate) withdrawing: BTreeSet<Ticket>,
-    /// Values were sent on credits, or how the channel was ended here was said, since the home last said that all has arrived, and that it has been asked.
+    /// Values were sent on credits, or how the channel was ended here was said, since the home last said that
+    /// all has arrived, and that it has been asked.
     pub(crate) undrained: bool,
     pub(in crate::channel) draining: bool,
-    /// What is to be said behind the offers, when the home is known again: poison may be too weak, and follow a retirement.
+    /// What is to be said behind the offers, when the home is known again: poison may be too weak, and follow
+    /// a retirement.
     pub(crate) late_ends: Vec<End>,
     /// It is gone because whoever had it is lost, here or where it went.
     pub(crate) heir_lost: bool,
@@ -137,8 +141,8 @@ pub(crate) struct Way {
     pub(in crate::channel) retired_before: bool,
 }
 
-/// Of two offers the one with the smaller place is the older one: tickets count up from zero, but for those from 2^63 on, which are of values
-/// that were there before all offers. Its own inverse.
+/// Of two offers the one with the smaller place is the older one: tickets count up from zero, but for those
+/// from 2^63 on, which are of values that were there before all offers. Its own inverse.
 pub(in crate::channel) fn place_in_line(ticket: Ticket) -> u64 {
     ticket ^ (1 << 63)
 }
@@ -225,8 +229,9 @@ impl HomePhase {
         self.packed.is_some() || self.lent.is_some() || self.stage != Stage::Here
     }
 
-    /// How the sender has ended the channel. Poison counts after all else. Only where the receiver is it is known whether poison is strong enough; so what
-    /// may be too weak is kept while that is away, and hides no loss. (A retirement that it hides is said again to the next home.)
+    /// How the sender has ended the channel. Poison counts after all else. Only where the receiver is it is
+    /// known whether poison is strong enough; so what may be too weak is kept while that is away, and hides
+    /// no loss. (A retirement that it hides is said again to the next home.)
     pub(crate) fn ended_by_sender(&mut self, how: &End) {
         let may_be_weak = |poison: &Poison| poison.strength < u8::MAX;
         let counts = match (&self.ended, how) {

@@ -95,8 +95,9 @@ impl Channels {
             other => {
                 let how = other.and_then(|proxy| proxy.way.over.clone()).unwrap_or(End::Lost);
                 peers.say(from, Frame::Travel(channel, Travel::Over(Which::Sender, how)));
-                // An earlier life of this node was asked, or an earlier record. If this one has given the end away, who asks has it, and has lost it now; perhaps by a message of which
-                // it is not known here yet that it was taken.
+                // An earlier life of this node was asked, or an earlier record. If this one has given the end
+                // away, who asks has it, and has lost it now; perhaps by a message of which it is not known
+                // here yet that it was taken.
                 if let Some(proxy) =
                     self.proxies.get_mut(&channel).filter(|half| half.way.state == Whereabouts::Resting)
                 {
@@ -137,7 +138,8 @@ impl Channels {
             };
         let told = matches!(proxy.way.state, Whereabouts::Taking { .. }) && proxy.home == from;
         if hears && !told && how == End::Retired && matches!(proxy.way.state, Whereabouts::Taking { .. }) {
-            // A home that is retired admits who takes the sender over, and then awaits what it has to say. If none answers, this was the last word.
+            // A home that is retired admits who takes the sender over, and then awaits what it has to say. If
+            // none answers, this was the last word.
             proxy.way.retired_before = true;
             return;
         }
@@ -146,7 +148,8 @@ impl Channels {
             let givers = if told { std::mem::take(&mut proxy.way.givers) } else { Vec::new() };
             proxy.way.givers.retain(|(giver, _)| *giver != from);
             for (giver, trip) in givers {
-                // Of a gift in a message on a credit its giver may have said before it came that its channel is over.
+                // Of a gift in a message on a credit its giver may have said before it came that its channel
+                // is over.
                 peers.say(giver, Frame::Travel(channel, Travel::Lapsed(Which::Sender, trip, End::Gone)));
             }
             if how == End::Lost {

@@ -2,8 +2,8 @@
 //! varints. But an alias stands in place of a channel's id: that of the half which is to get the frame, in
 //! its node's slab, or in `ATTACH` that of the sending half.
 //!
-//! Kinds are those of other frames with the same meaning, but for `HOME_IS` (how the home takes values), `TAKE`
-//! (refuse), `QUIET` and `DRAINED` (the other half is closed).
+//! Kinds are those of other frames with the same meaning, but for `HOME_IS` (how the home takes values),
+//! `TAKE` (refuse), `QUIET` and `DRAINED` (the other half is closed).
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 

@@ -11,8 +11,9 @@ use super::Bridge;
 use crate::node::codec::Encoding;
 use crate::node::work::Says;
 
-/// At the home of a channel whose receiver has left in its first message, for any node: it follows the receiver as soon as that is used. Nothing comes here before that, for the sending half is not
-/// told any terms: what is offered waits there.
+/// At the home of a channel whose receiver has left in its first message, for any node: it follows the
+/// receiver as soon as that is used. Nothing comes here before that, for the sending half is not told any
+/// terms: what is offered waits there.
 #[derive(Default)]
 pub(crate) struct AwayBridge {
     over: bool,
@@ -48,7 +49,8 @@ impl Bridge for AwayBridge {
                 self.over = true;
             }
             HomeHears::Failed(_) => self.over = true,
-            // How the sender has ended the channel goes along, and so does where the sender is: nobody is told of the terms here.
+            // How the sender has ended the channel goes along, and so does where the sender is: nobody is
+            // told of the terms here.
             _ => {}
         }
     }

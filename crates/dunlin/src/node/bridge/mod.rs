@@ -1,8 +1,11 @@
-//! Between an agent at one of this node's channels and the protocol machine: one bridge for a channel that reaches another node.
+//! Between an agent at one of this node's channels and the protocol machine: one bridge for a channel that
+//! reaches another node.
 //!
-//! A [`SendingBridge`] stands at the sender's half, where the core has an [`Outlet`](dunlin_core::agent::Outlet) in the receiver's place; a
-//! [`ReceivingBridge`] at the receiver's half, its home, and an [`AwayBridge`] at a home that its receiver has left before anything came there. Neither keeps any state of the protocol: what is open is the
-//! machine's, what is waiting the core's. Between them are only the values that are on their way, and their ends.
+//! A [`SendingBridge`] stands at the sender's half, where the core has an
+//! [`Outlet`](dunlin_core::agent::Outlet) in the receiver's place; a [`ReceivingBridge`] at the receiver's
+//! half, its home, and an [`AwayBridge`] at a home that its receiver has left before anything came there.
+//! Neither keeps any state of the protocol: what is open is the machine's, what is waiting the core's.
+//! Between them are only the values that are on their way, and their ends.
 
 mod away;
 pub(in crate::node) mod link;
@@ -34,7 +37,8 @@ pub(crate) trait Bridge: Send {
     fn core(&self) -> Option<(CoreId, Encoding)>;
     /// Whether it has nothing that it has yet to say.
     fn rests(&self) -> bool;
-    /// Whether it has yet to say messages for which nobody waits: their sends are complete, or those who made them gone.
+    /// Whether it has yet to say messages for which nobody waits: their sends are complete, or those who made
+    /// them gone.
     fn owes(&self) -> bool {
         false
     }
@@ -44,7 +48,8 @@ pub(crate) trait Bridge: Send {
     }
     /// Passes on what the agent has to say. `Ready`: the bridge is over.
     fn poll(&mut self, cx: &mut Context<'_>, says: &Says<'_>) -> Poll<()>;
-    /// How messages are written whose ends somebody has to answer for also when this bridge is over. `None`: there are none.
+    /// How messages are written whose ends somebody has to answer for also when this bridge is over. `None`:
+    /// there are none.
     fn late_values(&self) -> Option<Encoding> {
         None
     }

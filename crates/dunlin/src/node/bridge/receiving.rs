@@ -270,8 +270,8 @@ impl ReceivingBridge {
         self
     }
 
-    /// Says that the value of this offer was received. If its node does not hear of that, it is lost, and with it the homes of the ends in the
-    /// value: they end.
+    /// Says that the value of this offer was received. If its node does not hear of that, it is lost, and
+    /// with it the homes of the ends in the value: they end.
     fn received(
         &mut self,
         ticket: Ticket,
@@ -319,7 +319,8 @@ impl ReceivingBridge {
         }
     }
 
-    /// If receivers of what is offered here are at other nodes, large values are to stay where they are until it is known who receives them.
+    /// If receivers of what is offered here are at other nodes, large values are to stay where they are until
+    /// it is known who receives them.
     fn say_unread(&mut self, says: &Says<'_>) {
         if self.unread == Unread::Unsaid
             && let Some(from) = self.from
@@ -470,7 +471,8 @@ impl ReceivingBridge {
         self.finish(says);
     }
 
-    /// The sender has ended the channel, or there is none any more. If the receiver has left, it hears of that where it is, behind what is buffered.
+    /// The sender has ended the channel, or there is none any more. If the receiver has left, it hears of
+    /// that where it is, behind what is buffered.
     fn finish(&mut self, says: &Says<'_>) {
         let Some(parting) = self.parting.as_mut().filter(|parting| parting.ends()) else { return };
         if says.speak(|locked| locked.state.machine.receiver_is_away(says.channel)) {
@@ -687,7 +689,8 @@ impl ReceivingBridge {
     fn hear(&mut self, event: FromReceiver<Value>, says: &Says<'_>) -> bool {
         let channel = says.channel;
         let end = match event {
-            // Its sender, who has retired it, knows; and to the home that it is, it is a channel as any other: it may go on to another node.
+            // Its sender, who has retired it, knows; and to the home that it is, it is a channel as any
+            // other: it may go on to another node.
             FromReceiver::Retired if self.told_retired => return true,
             FromReceiver::Retired => Some(End::Retired),
             FromReceiver::Poisoned(ref reason) => Some(End::Poisoned(poison(reason))),
@@ -721,7 +724,8 @@ impl ReceivingBridge {
         }
         match event {
             FromReceiver::Taken(ticket) => {
-                // Before the sender offers the next one. Who has received this one may have asked after it was offered.
+                // Before the sender offers the next one. Who has received this one may have asked after it
+                // was offered.
                 self.say_unread(says);
                 self.received(ticket, from, says, Machine::taken);
             }
@@ -787,8 +791,8 @@ impl ReceivingBridge {
     }
 }
 
-/// The receiver has ended the channel. `false`: nothing more is heard of it, nor of its sender. Before it is gone it may poison what it has retired, and
-/// release what it holds.
+/// The receiver has ended the channel. `false`: nothing more is heard of it, nor of its sender. Before it is
+/// gone it may poison what it has retired, and release what it holds.
 fn end_by_receiver(end: End, says: &Says<'_>) -> bool {
     let is_last = matches!(end, End::Gone | End::Lost);
     let is_over = says.speak(|locked| {
@@ -845,7 +849,8 @@ impl Bridge for ReceivingBridge {
     fn lent(&mut self, end: CarriedEnd, says: &Says<'_>) {
         self.go_on(says);
         if self.visits {
-            // It was not used here: there is nothing to follow it. Its agent first, which would hear that it is gone.
+            // It was not used here: there is nothing to follow it. Its agent first, which would hear that it
+            // is gone.
             self.leave();
         } else if !self.parting().lapsed {
             self.parting().lent = Some(end);

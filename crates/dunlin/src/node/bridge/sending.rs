@@ -57,7 +57,8 @@ enum Early {
     Choice(ChoiceId),
 }
 
-/// Offers from this number on are of values that were in the channel's buffer when its receiver left: their sends are complete.
+/// Offers from this number on are of values that were in the channel's buffer when its receiver left: their
+/// sends are complete.
 const WAS_BUFFERED: Ticket = 1 << 63;
 
 /// At the sender's half.
@@ -70,7 +71,8 @@ pub(crate) struct SendingBridge {
     declared: Option<Box<Declaration>>,
     /// What was offered before the home had told its terms.
     early: Vec<(Ticket, Early)>,
-    /// How the channel was ended here before the home was known: by poison that may be too weak, and then for good.
+    /// How the channel was ended here before the home was known: by poison that may be too weak, and then for
+    /// good.
     early_ends: Vec<End>,
     encoding: Encoding,
     /// The home's limit, once it has answered; until then nothing is fetched from the sender.
@@ -80,7 +82,8 @@ pub(crate) struct SendingBridge {
     gone: bool,
     /// The channel was retired here, which is said behind what was buffered.
     retires: bool,
-    /// What the sender has said behind a value that cannot go yet, and that value first: an end in it is not at rest.
+    /// What the sender has said behind a value that cannot go yet, and that value first: an end in it is not
+    /// at rest.
     blocked: VecDeque<Event<Value>>,
     /// What is to be offered again at a new home, and cannot go yet.
     anew: Vec<(Ticket, Value)>,
@@ -92,7 +95,8 @@ pub(crate) struct SendingBridge {
     fail_fast: bool,
     /// Of a reply: whoever gave it does not wait, and would not hear that it could not go.
     is_reply: bool,
-    /// The home passes messages on to other nodes, and the ends in them have to be said so that they can go on.
+    /// The home passes messages on to other nodes, and the ends in them have to be said so that they can go
+    /// on.
     onward: bool,
     /// Values of so many bytes or more are offered unread. 0: none.
     unread_min: u64,
@@ -232,7 +236,8 @@ impl SendingBridge {
         self
     }
 
-    /// Its sender has come in a message. `granted`: if its home knows it already. `has_retired`: it is back here, where it has retired the channel.
+    /// Its sender has come in a message. `granted`: if its home knows it already. `has_retired`: it is back
+    /// here, where it has retired the channel.
     pub(crate) fn arrived(mut self, granted: Option<(Terms, u32)>, is_reply: bool, has_retired: bool) -> Self {
         self.is_reply = is_reply;
         let outlet = self.outlet.as_ref();
@@ -261,7 +266,8 @@ impl SendingBridge {
         self
     }
 
-    /// How many bytes each message has, about, if that is known before there is one: it owns no memory beside itself.
+    /// How many bytes each message has, about, if that is known before there is one: it owns no memory beside
+    /// itself.
     pub(crate) fn value_bytes(&self) -> Option<u64> {
         value_bytes(self.outlet.as_ref()?)
     }
@@ -357,7 +363,8 @@ impl SendingBridge {
             return self.watch_size(written, says);
         }
         if value.is_unread() {
-            // This node has not heard where it can be read: it was offered to another node of this program, of another application; or its sender is gone meanwhile.
+            // This node has not heard where it can be read: it was offered to another node of this program,
+            // of another application; or its sender is gone meanwhile.
             return Err(NotNow::Later);
         }
         self.encode(value, if self.onward { Completion::TakenAnywhere } else { Completion::Taken }, says)
@@ -404,7 +411,8 @@ impl SendingBridge {
                     if granted {
                         self.kept.insert(ticket, kept);
                     } else {
-                        // Two requests may have come at once: this may be the first, which has been given up for the second.
+                        // Two requests may have come at once: this may be the first, which has been given up
+                        // for the second.
                         outlet.give_back(ticket, kept.back(says));
                     }
                 }
@@ -413,7 +421,8 @@ impl SendingBridge {
                     says.withdraw(ticket);
                 }
                 Err(NotNow::Later) if value.is_unread() => {
-                    // It is read here first, if it can be had at all. (Marked so, it is not what the outlet gives next.)
+                    // It is read here first, if it can be had at all. (Marked so, it is not what the outlet
+                    // gives next.)
                     outlet.give_back(ticket, Value::unreadable());
                     self.reserve(ticket, request, says);
                 }
@@ -514,14 +523,16 @@ impl SendingBridge {
                         leaving.hand_over(value, home, says);
                         return true;
                     }
-                    // Its ends go to the home that takes it. If that is not known, the channel moves; if there is none any more, they are dropped here.
+                    // Its ends go to the home that takes it. If that is not known, the channel moves; if
+                    // there is none any more, they are dropped here.
                     leaving.stay(says);
                     if waits {
                         self.blocked.push_front(Event::Sent(value));
                     }
                 }
                 Err(NotNow::Later) => self.blocked.push_front(Event::Sent(value)),
-                // The send is complete: its receiver will not get it, and both must know, and whoever flushes.
+                // The send is complete: its receiver will not get it, and both must know, and whoever
+                // flushes.
                 Err(NotNow::Never(why)) => {
                     says.unwritten(&why);
                     let reason = Reason::from(format!("a value that was sent could not be written: {why}"));
@@ -586,7 +597,8 @@ impl SendingBridge {
         }
     }
 
-    /// The value of this offer has been received: it is the receiver's, and so are the ends in it. Whoever has sent it hears it as `received` says.
+    /// The value of this offer has been received: it is the receiver's, and so are the ends in it. Whoever
+    /// has sent it hears it as `received` says.
     fn hand_over(&mut self, ticket: Ticket, taker: Contact, received: fn(&AnyOutlet, Ticket), says: &Says<'_>) {
         let kept = self.kept.remove(&ticket);
         let Some(outlet) = &self.outlet else { return };
@@ -601,8 +613,8 @@ impl SendingBridge {
         kept.leaving.hand_over(kept.value, taker, says);
     }
 
-    /// Who is to have the ends is the home that the machine says the message to, and that may be another one already than this bridge has heard of: others speak to
-    /// the machine while the message is written.
+    /// Who is to have the ends is the home that the machine says the message to, and that may be another one
+    /// already than this bridge has heard of: others speak to the machine while the message is written.
     fn open_homes(leaving: &Leaving, channel: ChannelId, locked: &mut Locked<'_>) -> Option<Contact> {
         let home = locked.state.machine.home_of(channel)?;
         leaving.open_homes(home, locked);
@@ -625,7 +637,8 @@ impl SendingBridge {
         self.blocked = behind;
         fail_blocked(outlet, &mut over, &why_ended(how));
         match how {
-            // What has been sent on credits, and is blocked or has not been fetched, still has to go: `Event::Retired` stands behind it.
+            // What has been sent on credits, and is blocked or has not been fetched, still has to go:
+            // `Event::Retired` stands behind it.
             End::Retired => outlet.retire(),
             // What is held is released yet.
             End::Poisoned(poison) => outlet.poison(reason(poison)),
@@ -638,7 +651,8 @@ impl SendingBridge {
         }
     }
 
-    /// The end has heard that the connection is lost; but that comes back, and with it what has become of the ends in this half's values.
+    /// The end has heard that the connection is lost; but that comes back, and with it what has become of the
+    /// ends in this half's values.
     fn settle(&mut self, heard: ProxyHears, says: &Says<'_>) {
         match heard {
             // They have been taken too, and here they stayed.
@@ -699,7 +713,8 @@ impl SendingBridge {
                 self.home = Some(home);
                 self.unread_min = 0;
                 self.offer_again(tickets, says);
-                // A receiver cannot go to this node over its own channel: it may have waited for another home.
+                // A receiver cannot go to this node over its own channel: it may have waited for another
+                // home.
                 self.retry(says);
             }
             // What it says to whom waits for it is the driver's.
@@ -781,7 +796,8 @@ impl SendingBridge {
             return outlet.credit(credits);
         }
         if credits > 0 {
-            // What waits goes on credits, before all else: given back first, it keeps its place. What the sender has said behind it is said anew.
+            // What waits goes on credits, before all else: given back first, it keeps its place. What the
+            // sender has said behind it is said anew.
             self.give_back_early();
             let (is_gone, retires) = (!self.blocked.is_empty(), std::mem::take(&mut self.retires));
             self.blocked.clear();

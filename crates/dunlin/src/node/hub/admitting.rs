@@ -45,7 +45,8 @@ impl Hub {
         self.undeclare(cx, number);
     }
 
-    /// A client elsewhere introduces itself to a server or an acceptor here; or the server elsewhere answers a client here.
+    /// A client elsewhere introduces itself to a server or an acceptor here; or the server elsewhere answers
+    /// a client here.
     pub(super) fn guest(&mut self, cx: &mut Locked<'_>, from: Life, acceptor: ChannelId, guest: ChannelId) {
         if self.introductions.get(&guest).is_some_and(|client| client.server == from.node) {
             let Some(client) = self.introductions.remove(&guest) else { return };

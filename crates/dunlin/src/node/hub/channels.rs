@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dunlin_proto::id::ChannelId;
 
-/// Which end a stretched channel belongs to, and all channels of an end that may have several. A node may have very many of both, so nothing looks
-/// at all of them.
+/// Which end a stretched channel belongs to, and all channels of an end that may have several. A node may
+/// have very many of both, so nothing looks at all of them.
 #[derive(Default)]
 pub(super) struct Channels {
     ends: BTreeMap<ChannelId, u64>,

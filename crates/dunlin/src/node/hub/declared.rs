@@ -97,7 +97,8 @@ impl Hub {
         }
     }
 
-    /// A node that has dialled this one asks for a name: the ends of this node that have it are declared here, before that node's.
+    /// A node that has dialled this one asks for a name: the ends of this node that have it are declared
+    /// here, before that node's.
     pub(super) fn asked_for(&mut self, cx: &mut Locked<'_>, name: &str) {
         loop {
             let first = (Bound::Included((Arc::from(name), 0)), Bound::Unbounded);
@@ -135,7 +136,8 @@ impl Hub {
         self.look_at_client(cx, number);
     }
 
-    /// The channel is this end's: when the last of its channels is over, the end is. A guest's channels are nobody's: the acceptor goes on.
+    /// The channel is this end's: when the last of its channels is over, the end is. A guest's channels are
+    /// nobody's: the acceptor goes on.
     fn belongs(&mut self, channel: ChannelId, number: Option<u64>, face: Face) {
         match (number, face) {
             (None, _) => {}
@@ -144,8 +146,8 @@ impl Hub {
         }
     }
 
-    /// Opens the homes among a bundle's channels; `from`: the node of the other face, once it is known. Gives the other channels, which have their
-    /// homes elsewhere.
+    /// Opens the homes among a bundle's channels; `from`: the node of the other face, once it is known. Gives
+    /// the other channels, which have their homes elsewhere.
     pub(super) fn open_homes(
         &mut self,
         cx: &mut Locked<'_>,
@@ -221,7 +223,8 @@ impl Hub {
         self.unlist(number, end.as_ref().and_then(|end| end.at()));
     }
 
-    /// Takes the declaration under this number back where the name was asked: at this address, or of the application's name service.
+    /// Takes the declaration under this number back where the name was asked: at this address, or of the
+    /// application's name service.
     pub(super) fn unlist(&mut self, number: u64, at: Option<&str>) {
         let directory = match at {
             Some(address) => self.others.get_mut(address),
@@ -415,7 +418,8 @@ impl Hub {
         }
     }
 
-    /// What a deadline at this end says. `None`: nothing is missing, or who asks for the end says that itself (a handle of a shared end, or the main node).
+    /// What a deadline at this end says. `None`: nothing is missing, or who asks for the end says that itself
+    /// (a handle of a shared end, or the main node).
     pub(super) fn what_is_missing(&self, cx: &Locked<'_>, number: u64) -> Option<Reason> {
         let end = self.ends.get(number).filter(|end| !end.options.reserved)?;
         let directory = match end.at() {

@@ -8,7 +8,8 @@ use dunlin_proto::id::ChannelId;
 
 use super::end::{DeclaredEnd, Role};
 
-/// The declared ends. A peer may call any channel as often as it likes, and a node may have very many ends: tests count what looks at all of them.
+/// The declared ends. A peer may call any channel as often as it likes, and a node may have very many ends:
+/// tests count what looks at all of them.
 #[derive(Default)]
 pub(super) struct Ends {
     // Boxed: a node of a B-tree is about half empty where numbers ascend.

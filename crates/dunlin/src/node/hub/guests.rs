@@ -16,13 +16,15 @@ use crate::node::codec;
 use crate::node::error::NameError;
 use crate::node::peer::Peer;
 
-/// So many guests may wait to be received; others are turned away. Sources share these places: see [`has_place`].
+/// So many guests may wait to be received; others are turned away. Sources share these places: see
+/// [`has_place`].
 pub(crate) const GUESTS_MAX: usize = 1024;
 
 /// So many ends may a bundle have that others reach by name.
 pub(super) const BUNDLE_ENDS_MAX: usize = 256;
 
-/// Makes a fresh bundle for a guest, and hands it over. `None`: the acceptor is gone. What is dropped of it then, is so later.
+/// Makes a fresh bundle for a guest, and hands it over. `None`: the acceptor is gone. What is dropped of it
+/// then, is so later.
 type Accept = Box<dyn FnMut(Life, Source, &mut Vec<Box<dyn Send>>) -> Option<Accepted> + Send>;
 
 /// Has the deadlines of the receiver of guests ask this.
@@ -114,7 +116,8 @@ fn take_apart<F: Write>(face: F, agents: &mut Vec<Agent>) -> Result<(), NameErro
         return Err(refused(format!("number of ends above {BUNDLE_ENDS_MAX}")));
     }
     for end in sealed.commit(face).map_err(|error| refused(error.to_string()))? {
-        // The other node has a face of its own, with handles of its own: this one, which nobody else has, only leads to the channels.
+        // The other node has a face of its own, with handles of its own: this one, which nobody else has,
+        // only leads to the channels.
         match end.unshared() {
             Ok(end) => take_apart(end, agents)?,
             Err(end) => match (end.kind(), end.into_agent()) {

@@ -62,8 +62,8 @@ impl Hub {
                 if to == self.me.node {
                     self.local.push_back(message);
                 } else if !cx.state.machine.is_idle(to) {
-                    // (Else that it is lost has only not been heard of here: it must not be dialled for this.)
-                    // What can be declared is checked where it is declared.
+                    // (Else that it is lost has only not been heard of here: it must not be dialled for
+                    // this.) What can be declared is checked where it is declared.
                     if matches!(message, Names::Declare { .. }) {
                         self.has_declared_to(to);
                     }

@@ -28,8 +28,8 @@ impl Hub {
         [declared, self.channels.len(), names + self.unasked.len()]
     }
 
-    /// Declares the acceptor of those who ask, to those who dial this node only: the application's name service has each name once. (If it serves that, its
-    /// own is the application's.)
+    /// Declares the acceptor of those who ask, to those who dial this node only: the application's name
+    /// service has each name once. (If it serves that, its own is the application's.)
     pub(crate) fn answer_inquiries(&mut self, cx: &mut Locked<'_>, listening: &[String]) {
         let driver = Arc::downgrade(cx.driver);
         let (me, listening): (String, Arc<[String]>) = (self.me.node.to_string(), listening.into());
@@ -79,7 +79,8 @@ impl Hub {
         })
     }
 
-    /// What is declared to this node, from the bookmark on, as much as goes on a page; and where the next one begins.
+    /// What is declared to this node, from the bookmark on, as much as goes on a page; and where the next one
+    /// begins.
     pub(crate) fn page_of_names(&self, now: Time, listening: &[String], from: &Bookmark) -> (Page, Option<Bookmark>) {
         let (mut ends, mut bytes, mut next) = (Vec::new(), 0, None);
         let mut place = Bookmark { name: from.name.clone(), ends: 0 };
@@ -143,7 +144,8 @@ mod tests {
 
     const ENDS: u64 = 5_000;
 
-    /// Those of nodes with no address, with the most and longest there may be, and with any in between; so with names.
+    /// Those of nodes with no address, with the most and longest there may be, and with any in between; so
+    /// with names.
     fn declare_many(hub: &mut Hub) {
         let face =
             Declaration { face: Face::Acceptor, shared: false, expects: Expected::Unknown, schema: Bytes::new() };

@@ -15,8 +15,8 @@ use crate::node::driver::{Driver, Locked};
 use crate::node::events::NodeEvent;
 use crate::node::id;
 
-/// Where a node can be dialled that a name was found at, and the node that has said so: it can help, if the two cannot
-/// dial each other.
+/// Where a node can be dialled that a name was found at, and the node that has said so: it can help, if the
+/// two cannot dial each other.
 pub(super) struct Addresses {
     pub(super) by: NodeId,
     pub(super) addresses: Vec<String>,
@@ -174,7 +174,8 @@ impl Hub {
     }
 }
 
-/// Ends of this node that are joined with each other. When the last of their channels is over, so are they, and their names are free.
+/// Ends of this node that are joined with each other. When the last of their channels is over, so are they,
+/// and their names are free.
 struct Joined {
     driver: Weak<Driver>,
     numbers: Vec<u64>,

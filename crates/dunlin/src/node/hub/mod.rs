@@ -1,4 +1,5 @@
-//! What a node knows beside its channels: names, the ends that were declared, guests, and who wants to hear of connections.
+//! What a node knows beside its channels: names, the ends that were declared, guests, and who wants to hear
+//! of connections.
 //!
 //! The [`Hub`] and what it keeps are here (`end.rs`: a declared end, `ends.rs`: all of them, `guests.rs`:
 //! what an acceptor gives its clients, `channels.rs`: which channels are whose); what it does is in the
@@ -100,7 +101,8 @@ pub(crate) struct Hub {
     /// Addresses that did not answer, and for which ends here wait: when they are asked again.
     ask_again: BTreeMap<String, Time>,
     ends: Ends,
-    /// Homes of the application's names that are not declared to this node itself, by name: they are as soon as a node that dials this one asks for the name.
+    /// Homes of the application's names that are not declared to this node itself, by name: they are as soon
+    /// as a node that dials this one asks for the name.
     unasked: BTreeSet<(Arc<str>, u64)>,
     /// The last that was declared: ends of one type share it.
     declared: Option<Arc<Declaration>>,
@@ -141,7 +143,8 @@ impl Hub {
         let mut own = Directory::new();
         own.server_is(me.node);
         let mut names = RegistryConfig::default();
-        // A home has one sending half. Of a shared end the others have handles, from who keeps it (`sharing.rs`).
+        // A home has one sending half. Of a shared end the others have handles, from who keeps it
+        // (`sharing.rs`).
         names.several_holders = false;
         Self {
             me,

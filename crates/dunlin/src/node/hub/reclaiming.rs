@@ -1,4 +1,5 @@
-//! Clients that wait: whose server is lost before it has answered their introduction, and that are dropped before a server comes.
+//! Clients that wait: whose server is lost before it has answered their introduction, and that are dropped
+//! before a server comes.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Waker};
@@ -60,8 +61,9 @@ impl Hub {
         self.undeclare(cx, number);
     }
 
-    /// This node is lost, and has not answered the clients that had introduced themselves to it. Nothing has used those ends yet, so the clients are
-    /// declared anew; but if the server has attached to one, its ends end. Their homes have heard of it from the machine.
+    /// This node is lost, and has not answered the clients that had introduced themselves to it. Nothing has
+    /// used those ends yet, so the clients are declared anew; but if the server has attached to one, its ends
+    /// end. Their homes have heard of it from the machine.
     pub(super) fn reclaim(&mut self, cx: &mut Locked<'_>, server: NodeId) {
         let waits = std::mem::take(&mut self.introductions).into_iter();
         let (lost, stays): (Vec<_>, Vec<_>) = waits.partition(|(_, client)| client.server == server);
@@ -79,7 +81,8 @@ impl Hub {
         }
     }
 
-    /// Whether the server that this home waits for has not answered its client. If it is lost, the client is [reclaimed](Self::reclaim).
+    /// Whether the server that this home waits for has not answered its client. If it is lost, the client is
+    /// [reclaimed](Self::reclaim).
     pub(crate) fn is_unanswered(&self, home: ChannelId) -> bool {
         let end = self.channels.end_of(home).and_then(|number| self.ends.get(number));
         !self.leaving && end.is_some_and(DeclaredEnd::is_unanswered)

@@ -14,7 +14,8 @@ use crate::node::error::{NameError, is_busy};
 /// So long a node waits before it asks again at an address where nobody is.
 pub(super) const ASK_AGAIN: Duration = Duration::from_millis(250);
 
-/// So many nodes are remembered to which something was declared. Those that are used now may answer in any case.
+/// So many nodes are remembered to which something was declared. Those that are used now may answer in any
+/// case.
 const DECLARED_TO_MAX: usize = 64;
 
 impl Hub {
@@ -37,7 +38,8 @@ impl Hub {
 
     /// This node serves the application's names from now on. `again`: after another one.
     pub(crate) fn serve(&mut self, cx: &mut Locked<'_>, again: bool) {
-        // What others have declared to this node because they dialled it, perhaps for its names already, is the application's now.
+        // What others have declared to this node because they dialled it, perhaps for its names already, is
+        // the application's now.
         if again {
             self.registry.take_over(cx.now);
         }
@@ -50,13 +52,15 @@ impl Hub {
         self.directory.server_is(self.me.node);
     }
 
-    /// Another node serves the application's names, at an address that comes before this node's: all who used this one go there.
+    /// Another node serves the application's names, at an address that comes before this node's: all who used
+    /// this one go there.
     pub(crate) fn cede(&mut self, cx: &mut Locked<'_>, to: NodeId) {
         (self.serves, self.ceded) = (false, true);
         let nodes: Vec<NodeId> = self.lives.keys().copied().collect();
         nodes.into_iter().for_each(|node| self.tell_elsewhere(cx, node));
         self.directory.leave_server();
-        // What this node's own ends have declared here for those who dial it stays, and is taken back with the rest: so it is said again.
+        // What this node's own ends have declared here for those who dial it stays, and is taken back with
+        // the rest: so it is said again.
         self.own.server_lost();
         self.own.server_is(self.me.node);
         self.use_names_of(cx, to);
@@ -134,7 +138,8 @@ impl Hub {
         }
     }
 
-    /// Whether something was declared to that node. What it answers may cross this node's going to another one.
+    /// Whether something was declared to that node. What it answers may cross this node's going to another
+    /// one.
     fn may_answer(&self, node: NodeId) -> bool {
         let mut directories = std::iter::once(&self.directory).chain(self.others.values());
         self.declared_to.contains(&node) || directories.any(|directory| directory.server() == Some(node))
@@ -192,8 +197,8 @@ impl Hub {
     }
 }
 
-/// Each address with its own reason. Addresses of one reason stand together, and where there are fewest of them that
-/// comes first: one port that is busy or silent says more than fifteen at which nothing is.
+/// Each address with its own reason. Addresses of one reason stand together, and where there are fewest of
+/// them that comes first: one port that is busy or silent says more than fifteen at which nothing is.
 fn reasons(why: &BTreeMap<String, String>) -> Option<String> {
     let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
     let addresses: Vec<&String> = why.keys().collect();

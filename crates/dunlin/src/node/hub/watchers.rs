@@ -109,15 +109,16 @@ impl Hub {
         }
     }
 
-    /// A node of another application has dialled this one, and will again while it looks for its own: that is told once.
+    /// A node of another application has dialled this one, and will again while it looks for its own: that is
+    /// told once.
     pub(crate) fn stranger(&mut self, node: NodeId, source: Source, from: String, why: String) {
         if self.strangers.len() >= STRANGERS_MAX {
             self.strangers.clear();
         }
         self.refusals.strangers += 1;
         if self.strangers.insert(node) {
-            // Where applications share a host, their nodes ask each other's name services for their own: that is
-            // nothing unusual.
+            // Where applications share a host, their nodes ask each other's name services for their own: that
+            // is nothing unusual.
             let (event, level) = (NodeEvent::Stranger { from, why }, Level::DEBUG);
             self.news.push_back(News { event, ended: None, source: Some(source), level, is_said: false });
         }

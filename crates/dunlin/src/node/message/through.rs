@@ -1,7 +1,9 @@
-//! Messages that go through this node: a value came in an offer, and goes on in another one before anybody has received it. That happens where a shared end is kept,
-//! between a sender and a receiver at two other nodes.
+//! Messages that go through this node: a value came in an offer, and goes on in another one before anybody
+//! has received it. That happens where a shared end is kept, between a sender and a receiver at two other
+//! nodes.
 //!
-//! The ends in such a value are not this node's. What came is written again as it was, but for the numbers of the messages (`dunlin-proto/src/channel/travel/through.rs`).
+//! The ends in such a value are not this node's. What came is written again as it was, but for the numbers of
+//! the messages (`dunlin-proto/src/channel/travel/through.rs`).
 
 use bytes::{Bytes, BytesMut};
 use dunlin_core::Why;
@@ -15,7 +17,8 @@ use crate::node::codec::Encoding;
 use crate::node::driver::Locked;
 use crate::node::work::{Says, Told};
 
-/// A message with ends in it, or one that is [unread](super::unread), that has arrived in an offer, and has not been received here.
+/// A message with ends in it, or one that is [unread](super::unread), that has arrived in an offer, and has
+/// not been received here.
 pub(crate) struct Passing {
     /// Over which channel.
     pub(super) over: ChannelId,
@@ -42,7 +45,8 @@ const OWN_NODE: &str = "a value with an end in it cannot come back to the node t
 const OTHER_ENCODING: &str = "a value with an end in it goes on to another node as it was written, and the two channels write their messages differently: \
      send the shared end's handles over channels of the encoding that it was declared with";
 
-/// Writes a message that came under this name for the node `to`. `None`: it has no ends, and is here, and is written as any other.
+/// Writes a message that came under this name for the node `to`. `None`: it has no ends, and is here, and is
+/// written as any other.
 pub(crate) fn pass_on(
     name: PassedOn,
     to: Option<NodeId>,
@@ -79,7 +83,8 @@ pub(crate) fn pass_on(
             return never("an end cannot go over its own channel");
         }
         if parts().any(|end| matches!(end.coming, Coming::First)) {
-            // Its giver has said it to this node alone, and is asked to say it anew: once, for whoever waits looks again after each work on that channel.
+            // Its giver has said it to this node alone, and is asked to say it anew: once, for whoever waits
+            // looks again after each work on that channel.
             let passing = locked.state.passing.get_mut(&name)?;
             if !std::mem::replace(&mut passing.is_asked_anew, true) {
                 locked.state.tell((over, Which::Receiver), Told::Onward(name.number()));
@@ -123,7 +128,8 @@ impl Through {
         }
     }
 
-    /// The message has been taken by a receiver on that node, though nobody knew of it: its giver has been told so.
+    /// The message has been taken by a receiver on that node, though nobody knew of it: its giver has been
+    /// told so.
     pub(super) fn end(&self, to: NodeId, locked: &mut Locked<'_>) {
         for (channel, place, trip) in &self.ends {
             let which = match place {

@@ -1,8 +1,11 @@
-//! Large values that are offered *unread*: they stay at their sender's node until it is known at which node they are received, and go there straight.
+//! Large values that are offered *unread*: they stay at their sender's node until it is known at which node
+//! they are received, and go there straight.
 //!
-//! That is for a receiver that several nodes share. What is offered to it comes to the node that keeps it, where it meets a demand of another node. The keeper passes on
-//! where the value can be read ([`Reading`]), and that node reads it from the sender's: over a new channel, as a reply comes. To the offer nothing has happened by that: whoever
-//! has received the value says so by the way that the offer has come, and if nobody has, others can read it again. If it cannot be read there, the keeper reads it, and passes it on.
+//! That is for a receiver that several nodes share. What is offered to it comes to the node that keeps it,
+//! where it meets a demand of another node. The keeper passes on where the value can be read ([`Reading`]),
+//! and that node reads it from the sender's: over a new channel, as a reply comes. To the offer nothing has
+//! happened by that: whoever has received the value says so by the way that the offer has come, and if nobody
+//! has, others can read it again. If it cannot be read there, the keeper reads it, and passes it on.
 //!
 //! (`docs/claim.md`, *Large values go straight*. The receiver that has been matched asks for the value: so
 //! nothing has to be known of a value whose receiver has gone, and the keeper, which can always reach the
@@ -28,7 +31,8 @@ use crate::node::id;
 use crate::node::work::{Says, Told};
 use crate::world;
 
-/// So many nodes may read one value at once. Honestly it is one; another one if the first has given up, and that is not known yet.
+/// So many nodes may read one value at once. Honestly it is one; another one if the first has given up, and
+/// that is not known yet.
 const READERS_MAX: usize = 16;
 
 /// What is said of a value in its place.
@@ -128,7 +132,8 @@ pub(crate) struct Reads {
     _stop: Option<Sender<()>>,
 }
 
-/// Reads a value: the bridge of this half is [told](Told::Read) under this number. `by`: the node that has said where it is.
+/// Reads a value: the bridge of this half is [told](Told::Read) under this number. `by`: the node that has
+/// said where it is.
 pub(crate) fn read(reading: Reading, ticket: Ticket, by: NodeId, says: &Says<'_>) -> Reads {
     let Reading { node, addresses, key, encoding, .. } = reading;
     let half = says.half();

@@ -1,4 +1,5 @@
-//! What holds for every kind of network. Each of this crate's own tests itself by it, and so can yours: `dunlin::laws!` does.
+//! What holds for every kind of network. Each of this crate's own tests itself by it, and so can yours:
+//! `dunlin::laws!` does.
 //!
 //! `address` is one at which a listener can be made, without the prefix.
 //!
@@ -14,7 +15,8 @@ use super::Network;
 /// More than any network buffers, so that writing waits for reading.
 const MANY: usize = 16 << 20;
 
-/// Three sockets of one listener, open together, each carry their own bytes both ways, and their end. Gives the listener's address.
+/// Three sockets of one listener, open together, each carry their own bytes both ways, and their end. Gives
+/// the listener's address.
 pub async fn echoes(network: &dyn Network, address: &str) -> String {
     let mut listener = network.listen(address).await.unwrap();
     let address = listener.address();

@@ -20,7 +20,8 @@ const BACKLOG: usize = 128;
 /// Who listens in this program.
 static LISTENING: LazyLock<Mutex<HashMap<String, mpsc::Sender<DuplexStream>>>> = LazyLock::new(Mutex::default);
 
-/// Memory: for tests, and for several nodes in one program. An address is any name; all of the program's nodes share them.
+/// Memory: for tests, and for several nodes in one program. An address is any name; all of the program's
+/// nodes share them.
 ///
 /// The empty name takes a free one. A pipe holds 64 KiB in each direction; a writer waits while it is full.
 #[derive(Clone, Copy, Debug, Default)]

@@ -35,8 +35,9 @@ pub use unix::Unix;
 /// A future whose type is not named.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A future whose code is compiled with this crate, if what calls this is not generic. The code of an `async fn` is
-/// compiled with the crate that polls it, and with it what it calls: all of the node in every user's program.
+/// A future whose code is compiled with this crate, if what calls this is not generic. The code of an
+/// `async fn` is compiled with the crate that polls it, and with it what it calls: all of the node in every
+/// user's program.
 pub(crate) fn compiled_here<'a, T>(future: impl Future<Output = T> + Send + 'a) -> BoxFuture<'a, T> {
     Box::pin(future)
 }
@@ -51,15 +52,16 @@ pub trait Network: Send + Sync + 'static {
     /// Opens a socket to whoever listens at `address`.
     ///
     /// # Errors
-    /// Those of the system; their text names the address. [`io::ErrorKind::InvalidInput`] if it is none of this network's.
+    /// Those of the system; their text names the address. [`io::ErrorKind::InvalidInput`] if it is none of
+    /// this network's.
     ///
     /// # Cancel safety
     /// Dropped, it leaves nothing behind, but the other side may have accepted a socket that ends at once.
     fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Socket>>>;
 
     /// The same, unless that would be on this host: of an address that this node was only told, over a
-    /// network. Default: dials what is not [local](Self::is_local). A network where a name can stand for this host looks
-    /// at what it stands for.
+    /// network. Default: dials what is not [local](Self::is_local). A network where a name can stand for this
+    /// host looks at what it stands for.
     ///
     /// # Errors
     /// [`io::ErrorKind::PermissionDenied`] if it is on this host; else those of [`dial`](Self::dial).
@@ -85,8 +87,8 @@ pub trait Network: Send + Sync + 'static {
     /// Listens at `address`, until the listener is dropped.
     ///
     /// # Errors
-    /// Those of the system; their text names the address and says what to do. [`io::ErrorKind::AddrInUse`] if somebody listens there;
-    /// [`io::ErrorKind::InvalidInput`] if the address is none of this network's.
+    /// Those of the system; their text names the address and says what to do. [`io::ErrorKind::AddrInUse`] if
+    /// somebody listens there; [`io::ErrorKind::InvalidInput`] if the address is none of this network's.
     ///
     /// # Cancel safety
     /// Dropped, it does not listen.
@@ -118,8 +120,8 @@ pub trait Socket: AsyncRead + AsyncWrite + Send + Unpin {
         false
     }
 
-    /// The host at the other end, as it is written in an address: a node that this one asks for a dial-back in the name of the other end dials there.
-    /// Default: unknown, as in a network without hosts.
+    /// The host at the other end, as it is written in an address: a node that this one asks for a dial-back
+    /// in the name of the other end dials there. Default: unknown, as in a network without hosts.
     fn host(&self) -> Option<String> {
         None
     }
@@ -130,8 +132,8 @@ pub trait Socket: AsyncRead + AsyncWrite + Send + Unpin {
         None
     }
 
-    /// What a node counts the socket for, when one of its tables is full: see [`Source`]. Default: unknown, and
-    /// all such sockets are one source.
+    /// What a node counts the socket for, when one of its tables is full: see [`Source`]. Default: unknown,
+    /// and all such sockets are one source.
     fn source(&self) -> Source {
         Source::Unknown
     }
@@ -156,7 +158,8 @@ pub enum PeerIdentity {
     Name(String),
 }
 
-/// Whether a socket's source is in this network. Of an IPv6 host the source has the first 64 bits: one that is trusted stands for all that have these.
+/// Whether a socket's source is in this network. Of an IPv6 host the source has the first 64 bits: one that
+/// is trusted stands for all that have these.
 pub(crate) fn is_in(source: Source, network: &IpNet) -> bool {
     match source {
         Source::V4(address) => network.contains(&IpAddr::from(address)),
@@ -172,10 +175,10 @@ pub(crate) fn is_in(source: Source, network: &IpNet) -> bool {
 
 /// Whether a listener whose `accept` failed like this is worth keeping.
 ///
-/// Some of these errors belong to the one socket that was to be accepted: it ended too early, or a firewall dropped it. Others say
-/// that the system is out of something (open files, memory) until somebody gives it back. So wait a moment, some ten milliseconds,
-/// before the next `accept`: the socket still waits, and a loop without a pause would spin. After any other error the listener is of no
-/// more use.
+/// Some of these errors belong to the one socket that was to be accepted: it ended too early, or a firewall
+/// dropped it. Others say that the system is out of something (open files, memory) until somebody gives it
+/// back. So wait a moment, some ten milliseconds, before the next `accept`: the socket still waits, and a
+/// loop without a pause would spin. After any other error the listener is of no more use.
 ///
 /// # Examples
 /// ```
@@ -188,7 +191,8 @@ pub(crate) fn is_in(source: Source, network: &IpNet) -> bool {
 /// assert!(is_transient(&io::Error::from_raw_os_error(24))); // EMFILE: too many open files
 /// ```
 pub fn is_transient(error: &io::Error) -> bool {
-    // Linux's accept also reports what befell the new socket on the network: the codes of accept(2), "Error handling".
+    // Linux's accept also reports what befell the new socket on the network: the codes of accept(2), "Error
+    // handling".
     #[cfg(unix)]
     const CODES: &[i32] = &[
         libc::EMFILE,

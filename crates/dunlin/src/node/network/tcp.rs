@@ -10,20 +10,22 @@ use super::{BoxFuture, Listener, Named, Network, Socket, Source, explain};
 
 /// How much the kernel takes that it has not sent yet.
 ///
-/// What the kernel has cannot be overtaken: a heartbeat or an ack written now leaves behind all of it. Left alone, the kernel takes
-/// megabytes when the network is slow. This bounds only what is *not sent*: what is under way is as much as the network
-/// carries, so nothing is lost in throughput as long as the node writes again while this much is being sent (1 ms at 1 Gbit/s).
+/// What the kernel has cannot be overtaken: a heartbeat or an ack written now leaves behind all of it. Left
+/// alone, the kernel takes megabytes when the network is slow. This bounds only what is *not sent*: what is
+/// under way is as much as the network carries, so nothing is lost in throughput as long as the node writes
+/// again while this much is being sent (1 ms at 1 Gbit/s).
 #[cfg(any(target_os = "android", target_os = "linux"))]
 const UNSENT_BYTES_MAX: u32 = 128 * 1024;
 
 /// TCP: addresses are `host:port`, with an IPv6 address in brackets: `[::1]:7500`.
 ///
-/// Listening at `:port` listens on loopback, where only this machine reaches it; anything wider has to be asked for, by an address of this
-/// machine or by `0.0.0.0:port` or `[::]:port`, which mean all of them. Those two are also what the listener then
-/// gives as its address, and nobody elsewhere can dial it: tell others an address of this machine. Port 0 is any free one.
+/// Listening at `:port` listens on loopback, where only this machine reaches it; anything wider has to be
+/// asked for, by an address of this machine or by `0.0.0.0:port` or `[::]:port`, which mean all of them.
+/// Those two are also what the listener then gives as its address, and nobody elsewhere can dial it: tell
+/// others an address of this machine. Port 0 is any free one.
 ///
-/// Small writes are sent at once (`TCP_NODELAY`). On Linux the kernel takes at most 128 KiB that it has not sent
-/// (`TCP_NOTSENT_LOWAT`), so that what is urgent does not queue behind megabytes.
+/// Small writes are sent at once (`TCP_NODELAY`). On Linux the kernel takes at most 128 KiB that it has not
+/// sent (`TCP_NOTSENT_LOWAT`), so that what is urgent does not queue behind megabytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tcp;
 
@@ -98,7 +100,8 @@ impl Listener for TcpListener {
     fn accept<'a>(&'a mut self) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
         Box::pin(async move {
             let (stream, peer) = Self::accept(self).await?;
-            // A socket that ended while it waited can refuse its options. That says nothing about the listener.
+            // A socket that ended while it waited can refuse its options. That says nothing about the
+            // listener.
             socket(stream, peer).map_err(|error| io::Error::new(io::ErrorKind::ConnectionAborted, error))
         })
     }
@@ -109,7 +112,8 @@ impl Listener for TcpListener {
     }
 }
 
-/// Names that others have told are looked up by so many tasks at once: a lookup may take a thread for seconds.
+/// Names that others have told are looked up by so many tasks at once: a lookup may take a thread for
+/// seconds.
 const LOOKUPS_MAX: usize = 4;
 static LOOKUPS: Semaphore = Semaphore::const_new(LOOKUPS_MAX);
 

@@ -13,10 +13,12 @@ use super::{BoxFuture, Listener, Named, Network, PeerIdentity, Socket, Source, e
 
 /// Unix sockets: an address is the path of the socket's file.
 ///
-/// Only the user who listens can dial it (permissions 0600). The file goes with the listener. If a program died and left its file behind, it is
-/// replaced; a file at which somebody still answers, or that is no socket, is not.
+/// Only the user who listens can dial it (permissions 0600). The file goes with the listener. If a program
+/// died and left its file behind, it is replaced; a file at which somebody still answers, or that is no
+/// socket, is not.
 ///
-/// Listening needs a file system with hard links, and a path some twenty bytes below the system's bound of about a hundred.
+/// Listening needs a file system with hard links, and a path some twenty bytes below the system's bound of
+/// about a hundred.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unix;
 
@@ -117,8 +119,9 @@ impl Drop for OwnedFile {
     }
 }
 
-/// Under its own name a socket's file appears at once as it should be, listening and with its permissions: it is made under another, and
-/// linked, which never replaces a file. So of any number of programs that start together one listens, and the others find it.
+/// Under its own name a socket's file appears at once as it should be, listening and with its permissions: it
+/// is made under another, and linked, which never replaces a file. So of any number of programs that start
+/// together one listens, and the others find it.
 async fn bind(path: &Path) -> io::Result<Bound> {
     let made = beside(path);
     let listener = UnixListener::bind(&made)?;
@@ -133,7 +136,8 @@ async fn bind(path: &Path) -> io::Result<Bound> {
     }
 }
 
-/// Removes the file of a listener that is dead. One that is gone by itself is as good. `made`: a socket of ours, listening.
+/// Removes the file of a listener that is dead. One that is gone by itself is as good. `made`: a socket of
+/// ours, listening.
 ///
 /// # Errors
 /// `AddrInUse` if somebody listens, or is about to; `AlreadyExists` if it is no socket.
@@ -141,8 +145,9 @@ async fn clear(path: &Path, made: &OwnedFile) -> io::Result<()> {
     if is_dead(path).await? { remove(path, made).await } else { Ok(()) }
 }
 
-/// The same of one that was dead just now: between that look and this another may have come in its place. So only who has the *claim* removes a file, and looks
-/// again before: a second name of its own socket, which nobody else can make meanwhile, and which says whether who made it still lives.
+/// The same of one that was dead just now: between that look and this another may have come in its place. So
+/// only who has the *claim* removes a file, and looks again before: a second name of its own socket, which
+/// nobody else can make meanwhile, and which says whether who made it still lives.
 async fn remove(path: &Path, made: &OwnedFile) -> io::Result<()> {
     let claim = suffixed(path, ".claim");
     match fs::hard_link(&made.path, &claim) {
@@ -158,8 +163,8 @@ async fn remove(path: &Path, made: &OwnedFile) -> io::Result<()> {
     if is_dead(path).await? { fs::remove_file(path) } else { Ok(()) }
 }
 
-/// Removes the claim of a program that has died while it had it. Another may have done so meanwhile, and have one of its own there: renamed, the file is ours
-/// alone, and can be asked again.
+/// Removes the claim of a program that has died while it had it. Another may have done so meanwhile, and have
+/// one of its own there: renamed, the file is ours alone, and can be asked again.
 async fn remove_abandoned(claim: &Path) -> io::Result<()> {
     let aside = beside(claim);
     match fs::rename(claim, &aside) {

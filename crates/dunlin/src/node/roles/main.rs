@@ -52,7 +52,8 @@ async fn receive(roles: Arc<Roles>, driver: Arc<Driver>, me: Peer, mut guests: G
             number += 1;
             world::spawn_own(attend(roles.clone(), Arc::downgrade(&driver), me, number, guest));
         }
-        // Two parts of a network have met, and each had a main node: the name is the other's, until that is gone. Who has enrolled here stays.
+        // Two parts of a network have met, and each had a main node: the name is the other's, until that is
+        // gone. Who has enrolled here stays.
         guests = loop {
             match declare(&driver).await {
                 Ok(guests) => break guests,
@@ -139,7 +140,8 @@ impl Roles {
 
     fn gone(&self, driver: &Arc<Driver>, peer: Peer, guest: u64) {
         let mut gone = None;
-        // Who waits for the last to be gone hears of it once the event has been told: the node may leave then.
+        // Who waits for the last to be gone hears of it once the event has been told: the node may leave
+        // then.
         self.members.send_if_modified(|members| {
             if members.get(&peer).is_none_or(|member| member.guest != guest) {
                 return false;

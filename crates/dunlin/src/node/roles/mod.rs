@@ -1,7 +1,8 @@
 //! Roles: a main node, and members that belong to it.
 //!
-//! An application can do without: then its nodes are equals, and [`Node::leave`] asks nobody. With roles one node is the
-//! [main](Role::Main) one and others are its [members](Role::Member); nodes without a role are guests, which the main node neither knows nor waits for.
+//! An application can do without: then its nodes are equals, and [`Node::leave`] asks nobody. With roles one
+//! node is the [main](Role::Main) one and others are its [members](Role::Member); nodes without a role are
+//! guests, which the main node neither knows nor waits for.
 //!
 //! ```
 //! use dunlin::node::{NodeEvent, Role};
@@ -29,20 +30,23 @@
 //! # }).unwrap();
 //! ```
 //!
-//! - **Joining.** A member's [`join`](super::NodeBuilder::join) returns once the main node has admitted it. Until then it waits, as [`waits::snapshot`](crate::waits::snapshot), a
-//!   `tracing` event and [`NodeBuilder::on_wait`](super::NodeBuilder::on_wait) show;
+//! - **Joining.** A member's [`join`](super::NodeBuilder::join) returns once the main node has admitted it.
+//!   Until then it waits, as [`waits::snapshot`](crate::waits::snapshot), a `tracing` event and
+//!   [`NodeBuilder::on_wait`](super::NodeBuilder::on_wait) show;
 //!   [`NodeBuilder::wait_for_main`](super::NodeBuilder::wait_for_main) bounds that.
 //! - **One main node.** A second one is [`NodeError::SecondMain`]. When the main node is lost, another may be
 //!   started as soon as that is noticed, and the name service's lease of 3 s is over. The death of a process
 //!   on the same host is noticed at once, otherwise at the latest after
-//!   [`NodeBuilder::grace`](super::NodeBuilder::grace). Its members are told [`NodeEvent::MainLost`](super::NodeEvent::MainLost), go on, and belong to the next main node
-//!   when it comes. What holds of names in a network that is split holds of the main node's: each part may
-//!   have one.
-//! - **Shutdown.** [`Node::leave`] of the main node tells its members, which hear it by [`Node::closing`] and as
-//!   [`NodeEvent::Closing`](super::NodeEvent::Closing), and waits until all have left, or are lost; but not for longer than [`NodeBuilder::shutdown`](super::NodeBuilder::shutdown). Then it leaves itself, and with it, if it serves them, go the names. Who
-//!   has not left is in [`NodeError::Stragglers`].
+//!   [`NodeBuilder::grace`](super::NodeBuilder::grace). Its members are told
+//!   [`NodeEvent::MainLost`](super::NodeEvent::MainLost), go on, and belong to the next main node when it
+//!   comes. What holds of names in a network that is split holds of the main node's: each part may have one.
+//! - **Shutdown.** [`Node::leave`] of the main node tells its members, which hear it by [`Node::closing`] and
+//!   as [`NodeEvent::Closing`](super::NodeEvent::Closing), and waits until all have left, or are lost; but
+//!   not for longer than [`NodeBuilder::shutdown`](super::NodeBuilder::shutdown). Then it leaves itself, and
+//!   with it, if it serves them, go the names. Who has not left is in [`NodeError::Stragglers`].
 //!
-//! All of this goes over channels of a bundle, as those of programs do: the main node has an acceptor of the name `dunlin.main`, and its members are the clients.
+//! All of this goes over channels of a bundle, as those of programs do: the main node has an acceptor of the
+//! name `dunlin.main`, and its members are the clients.
 
 mod closing;
 mod known;
@@ -71,7 +75,8 @@ use crate::world::{self, Timer};
 /// Where the main node is found.
 const MAIN: &str = "dunlin.main";
 
-/// So long the main node waits for its members, unless a setting says otherwise. They need up to 5 s to leave themselves.
+/// So long the main node waits for its members, unless a setting says otherwise. They need up to 5 s to leave
+/// themselves.
 const SHUTDOWN: Duration = Duration::from_secs(10);
 
 /// After so long `join` says that it waits, ...
@@ -254,10 +259,11 @@ impl Node {
         self.inner.roles.members(&self.inner.driver)
     }
 
-    /// Waits until the application closes: [`leave`](Self::leave) of its main node has been called. Gives how long that waits for this one. Once this node has left itself, it gives
-    /// zero.
+    /// Waits until the application closes: [`leave`](Self::leave) of its main node has been called. Gives how
+    /// long that waits for this one. Once this node has left itself, it gives zero.
     ///
-    /// A program should come to an end then, and leave. The future can be a branch of a choice, and is the program's own: it may outlive the node.
+    /// A program should come to an end then, and leave. The future can be a branch of a choice, and is the
+    /// program's own: it may outlive the node.
     ///
     /// # Examples
     /// See [`roles`](super::roles).
