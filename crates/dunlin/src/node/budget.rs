@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use dunlin_core::carrier::AnyInlet;
+use dunlin_core::carrier::{AnyInlet, AnyOutlet};
 
 /// What the heap adds to a value that owns memory, on average: the allocator's header and rounding.
 const HEAP: u64 = 24;
@@ -102,6 +102,13 @@ impl Budget {
         let places = self.room(buffered);
         (std::mem::replace(&mut self.places, places) != places).then_some(places)
     }
+}
+
+/// How many bytes each message of this channel has, about, if that is known before there is one: it owns no
+/// memory beside itself.
+pub(crate) fn value_bytes(outlet: &AnyOutlet) -> Option<u64> {
+    let shape = outlet.shape();
+    (!shape.owns_more()).then(|| shape.size() as u64)
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ use dunlin_proto::id::{Incarnation, Life};
 use ipnet::IpNet;
 
 use super::applicant::{Applicant, Authorize};
-use super::driver::Driver;
 use super::error::NodeError;
 use super::hub::Hub;
 use super::identity::Key;
@@ -19,6 +18,7 @@ use super::log::Log;
 use super::network::{Network, Networks, compiled_here};
 use super::role::Role;
 use super::roles::{JoinWait, Settings};
+use super::state::Driver;
 use super::{Inner, Node, Peer, ending, files, id, listen, message, roles, serve};
 use crate::config::{Config, Origin, Sources, is_application};
 use crate::world;

@@ -14,8 +14,8 @@ use dunlin_proto::time::Time;
 use tokio::io::{AsyncReadExt, AsyncWrite};
 
 use super::bell::Bell;
-use super::driver::{Driver, Locked};
 use super::network::Socket;
+use super::state::{Driver, Locked};
 use super::work::QuickJob;
 use crate::world::{self, Timer};
 

@@ -1,185 +1,48 @@
 //! What drives the protocol machine of a node: sockets, time, and the bridges of its channels.
 //!
-//! Everything of a node is behind one lock ([`State`]). Nobody waits while holding it, and no code of users
-//! runs then: that does in the work on channels (`work.rs`). Each socket has a task (`carrier.rs`, `post.rs`)
-//! that reads and writes it; an end that has something to say wakes the task of its connection's socket,
-//! which works on its channel, so that a message takes no detour. One more task per node dials, keeps the
-//! time, and has the work done where there is no socket.
+//! What it works on is in `state.rs`, behind one lock. Each socket has a task (`carrier.rs`, `post.rs`) that
+//! reads and writes it; an end that has something to say wakes the task of its connection's socket, which
+//! works on its channel, so that a message takes no detour. One more task per node dials, keeps the time, and
+//! has the work done where there is no socket.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use dunlin_core::agent::PassedOn;
-use dunlin_core::carrier::AnyInlet;
-use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_proto::id::{ChannelId, DialId, Life, NodeId, SocketId};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::handshake::Refusal;
 use dunlin_proto::wire::{End, Rejection, Which};
 use dunlin_proto::{Action, Closed, HomeHears, Machine, ProxyHears, State as ConnectionState};
-use ipnet::IpNet;
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::Peer;
 use super::applicant::{Applicant, Authorize};
 use super::bell::Bell;
-use super::bridge::link::Machines;
 use super::carrier::Carrier;
-use super::codec::Encoding;
 use super::error::UnsettledEnd;
 use super::events::{Limit, NodeEvent};
 use super::hub::{Heard, Hub, Reclaimed};
-use super::id::Half;
-use super::log::{Line, Log};
-use super::message::{self, Kept, Passing, Shelf};
-use super::network::{self, Networks, PeerIdentity, Socket, Source};
-use super::post::{Post, Watch};
+use super::log::Log;
+use super::message;
+use super::message::kept::{Kept, Shelf};
+use super::network::{self, Networks, Socket, Source};
+use super::post::Post;
+use super::state::{Driver, Entry, Errand, Guarded, Locked, State, Told};
 use super::trim::{Trim, trim};
-use super::unsaid::{Abandoned, Flush, Losses};
-use super::work::{QuickJob, Stretched, Told, discard};
+use super::unsaid::{Abandoned, Losses};
+use super::watch::{Serves, Watch};
+use super::work::{QuickJob, discard};
 use crate::config::{BUFFERED_MAX, STRAIGHT_MIN};
 use crate::lock::lock;
 use crate::world::{self, Clock};
 
 /// A receiver that has come and does not go on within this time is not only passed on.
 const REST: Duration = Duration::from_millis(10);
-
-pub(crate) struct State {
-    pub(crate) machine: Machine,
-    // Boxed: a node of a B-tree is a third empty, or more.
-    pub(super) stretched: BTreeMap<Half, Box<Stretched>>,
-    /// The halves here, by their channels in the core.
-    pub(super) by_core: BTreeMap<CoreId, Half>,
-    /// Channels in the core of which an end is in a message for the first time, and how they are named there.
-    pub(super) first: BTreeMap<CoreId, ChannelId>,
-    /// Channels whose ends messages wait for, to be at rest, and the halves that have those messages.
-    pub(super) awaited: BTreeMap<ChannelId, BTreeSet<Half>>,
-    /// Ends in messages that are here and perhaps received, though that is yet to be said; by their channels
-    /// in the core.
-    pub(super) arriving: BTreeMap<CoreId, ChannelId>,
-    /// Receivers that have come back from a message of this node's, and through others, before it was known
-    /// that it had been taken. `None`: nobody wanted it.
-    pub(super) returned: BTreeMap<ChannelId, Option<AnyInlet>>,
-    /// Messages that are here, with ends in them or unread, and not received, and may go on to another node
-    /// as they are.
-    pub(super) passing: BTreeMap<PassedOn, Passing>,
-    pub(crate) kept: Kept,
-    pub(crate) shelf: Shelf,
-    /// Homes that are over here, until their senders have noticed, and how messages are written on them: what
-    /// is on its way on credits has gone for those who sent it, and the ends in it are dropped here.
-    pub(super) late: BTreeMap<ChannelId, Encoding>,
-    sockets: BTreeMap<SocketId, Entry>,
-    next_socket: u64,
-    trim: Trim,
-    /// Sockets that are to be closed once what they still have to say is written.
-    pub(super) parting: BTreeMap<SocketId, Closed>,
-    dials: Vec<(DialId, String)>,
-    /// Whether other nodes may have connections with this one. `None`: all may.
-    pub(super) authorize: Option<Authorize>,
-    /// About whom that is to be asked.
-    applicants: Vec<(Authorize, SocketId, Applicant)>,
-    /// The time that the clock task waits for.
-    alarm: Option<Time>,
-    /// When the hub wants to be called.
-    hub_alarm: Option<Time>,
-    /// `None` while it is spoken to.
-    pub(crate) hub: Option<Box<Hub>>,
-    /// So many bytes of a channel's values may lie here.
-    pub(crate) buffered_max: u64,
-    /// Values of so many bytes or more, of which receivers are elsewhere, are not sent here.
-    pub(crate) straight_min: u64,
-    /// Each socket from these is a source of its own.
-    pub(crate) trusted_sources: Vec<IpNet>,
-    /// Want to know when all that was said has been heard.
-    flushed: Vec<oneshot::Sender<()>>,
-    /// Want to know when this node has to answer for nothing that it has handed on.
-    pub(super) settled: Vec<oneshot::Sender<()>>,
-    /// Want to know when what had been said by some moment has been heard.
-    pub(super) flushes: Vec<Flush>,
-    /// What could not be written after its send was complete.
-    pub(super) unwritten: Losses,
-    /// What nobody needs any more, and may be users'. It is dropped where nothing is locked.
-    pub(crate) garbage: Vec<Box<dyn Send>>,
-    /// How many heaps of it, and bridges that are over, are being dropped.
-    pub(super) clearing: usize,
-    /// Receivers that have come and have not been used, and until when they may go on so.
-    resting: VecDeque<(Time, ChannelId)>,
-    /// What people are to read: written where nothing is locked, too.
-    pub(crate) lines: Vec<Line>,
-}
-
-/// A socket.
-struct Entry {
-    bell: Arc<Bell>,
-    post: Weak<Post>,
-    /// Who is at its other end, for people to read.
-    peer: String,
-    source: Source,
-    /// Where it was dialled. `None`: it was accepted.
-    dialled: Option<String>,
-    identity: Option<PeerIdentity>,
-    is_local: bool,
-}
-
-/// What the hub is to do about a declaration.
-enum Errand {
-    /// Nothing waits for it any more.
-    Undeclare(u64),
-    /// It waits, and has been used, or dropped.
-    Stirs(u64),
-    /// It is a client whose server was lost: it waits for the next.
-    DeclareAnew(Reclaimed),
-}
-
-pub(crate) struct Driver {
-    /// Which node of this program it is: no two have one number.
-    pub(super) number: u64,
-    guarded: Arc<Guarded>,
-    /// What the hub is to do, said where it may be locked.
-    errands: Mutex<Vec<Errand>>,
-    /// No handle of the node is left: what has to be done for it to leave.
-    abandoned: Mutex<Option<Abandoned>>,
-    /// The runtime ends soon: a node that leaves does not wait for others any more.
-    pub(super) hurries: watch::Sender<bool>,
-    pub(crate) bell: Arc<Bell>,
-    pub(super) watch: Watch,
-    networks: Networks,
-    /// So long a dial may take: a network that drops what is sent to it answers nothing.
-    dial_max: Duration,
-    closing: AtomicBool,
-    pub(crate) log: Log,
-}
-
-/// The state of a node and its clock. The links of channels know this part only: one that is the last to let
-/// go of it does so while a channel is locked, so nothing of users, and no end, may be left in it then.
-pub(super) struct Guarded {
-    clock: Clock,
-    /// When the clock was last read.
-    read: AtomicU64,
-    state: Mutex<State>,
-    /// How often it was locked.
-    #[cfg(test)]
-    pub(super) locks: AtomicU64,
-}
-
-impl Guarded {
-    fn locked(&self) -> MutexGuard<'_, State> {
-        #[cfg(test)]
-        self.locks.fetch_add(1, Ordering::Relaxed);
-        lock(&self.state)
-    }
-
-    fn now(&self) -> Time {
-        let now = self.clock.now();
-        self.read.store(now.0, Ordering::Relaxed);
-        now
-    }
-}
 
 impl State {
     /// What the program may know of the node at the other end of this socket. One that is relayed has no
@@ -256,30 +119,6 @@ impl Driver {
         })
     }
 
-    fn locked(&self) -> MutexGuard<'_, State> {
-        self.guarded.locked()
-    }
-
-    /// What the links of this node's channels speak to.
-    pub(super) fn guarded(&self) -> &Arc<Guarded> {
-        &self.guarded
-    }
-
-    /// Which node this is.
-    pub(crate) fn me(&self) -> NodeId {
-        self.locked().machine.me().node
-    }
-
-    pub(crate) fn now(&self) -> Time {
-        self.guarded.now()
-    }
-
-    /// When the clock was last read. That is done before each work, and while one goes on as often as
-    /// somebody looks after it: to read it for every word would cost more than the word.
-    pub(super) fn lately(&self) -> Time {
-        Time(self.guarded.read.load(Ordering::Relaxed))
-    }
-
     /// Speaks to the machine, and does what it says.
     pub(crate) fn with<R>(self: &Arc<Self>, f: impl FnOnce(&mut State, Time) -> R) -> R {
         self.now();
@@ -288,14 +127,6 @@ impl Driver {
             self.act(locked.state, locked.now);
             result
         })
-    }
-
-    /// Speaks to the machine, with the time of [lately](Self::lately). What it says is done by who
-    /// [acts](Self::act) next.
-    pub(super) fn speak<R>(self: &Arc<Self>, f: impl FnOnce(&mut Locked<'_>) -> R) -> R {
-        let mut state = self.locked();
-        let now = self.lately();
-        f(&mut Locked { driver: self, state: &mut state, now })
     }
 
     /// Does what the machine says, until it is quiet.
@@ -738,7 +569,7 @@ impl Driver {
     }
 
     /// Who serves the sockets.
-    fn posts(&self) -> Vec<Arc<Post>> {
+    fn posts(&self) -> Vec<Arc<dyn Serves>> {
         self.locked().sockets.values().filter_map(|entry| entry.post.upgrade()).collect()
     }
 
@@ -834,13 +665,6 @@ impl Driver {
     }
 }
 
-impl Machines for Guarded {
-    fn speak_now(&self, f: &mut dyn FnMut(&mut Machine, Time)) {
-        let now = self.now();
-        f(&mut self.locked().machine, now);
-    }
-}
-
 /// Its tasks have ended without closing it, as they do when a runtime is dropped.
 impl Drop for Driver {
     fn drop(&mut self) {
@@ -854,39 +678,6 @@ impl Drop for Driver {
         returned.into_values().for_each(discard);
         discard(hub);
         garbage.into_iter().for_each(discard);
-    }
-}
-
-/// A node that is locked.
-pub(crate) struct Locked<'a> {
-    pub(crate) driver: &'a Arc<Driver>,
-    pub(crate) state: &'a mut State,
-    pub(crate) now: Time,
-}
-
-impl Locked<'_> {
-    /// A message on `carrying` waits until what is garbage now has been dropped. `false`: there is none.
-    pub(crate) fn wait_for_garbage(&mut self, carrying: Half) -> bool {
-        let is_there = self.state.clearing > 0 || !self.state.garbage.is_empty();
-        if is_there {
-            let behind = Behind { driver: Arc::downgrade(self.driver), carrying };
-            self.state.garbage.push(Box::new(behind));
-        }
-        is_there
-    }
-}
-
-/// Dropped with the garbage: the message that waits for that is written now.
-struct Behind {
-    driver: Weak<Driver>,
-    carrying: Half,
-}
-
-impl Drop for Behind {
-    fn drop(&mut self) {
-        if let Some(driver) = self.driver.upgrade() {
-            driver.speak(|locked| locked.state.tell(self.carrying, Told::Retry));
-        }
     }
 }
 

@@ -10,11 +10,11 @@ use dunlin_proto::id::NodeId;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::driver::Driver;
 use super::error::{NameError, NodeError};
 use super::leaving::{Departed, Patience, warn};
 use super::network::{BoxFuture, compiled_here};
 use super::role::Role;
+use super::state::Driver;
 use super::unsaid::Flush;
 use super::{Inner, Node};
 use crate::lock::lock;

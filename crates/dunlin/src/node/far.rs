@@ -8,11 +8,11 @@ use bytes::Bytes;
 use dunlin_proto::id::{Incarnation, SocketId};
 use dunlin_proto::{Action, Config, Machine};
 
-use super::driver::Driver;
 use super::hub::Hub;
 use super::identity::Key;
 use super::log::Log;
 use super::network::Networks;
+use super::state::Driver;
 
 /// The driver's end of the socket, and the other one.
 pub(super) const SOCKET: SocketId = SocketId(0);

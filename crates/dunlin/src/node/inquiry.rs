@@ -19,9 +19,9 @@ use dunlin_proto::wire::Face;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use super::driver::Driver;
 use super::events::{Limit, NodeEvent};
 use super::network::compiled_here;
+use super::state::Driver;
 use super::{Client, NameError, Naming, Node, Peer};
 use crate::lock::lock;
 use crate::{Deadline, Instant};

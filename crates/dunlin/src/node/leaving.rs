@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
 
-use super::driver::{Driver, State};
 use super::error::{Unacknowledged, UnsettledEnd};
 use super::id::Half;
 use super::log::{self, nobody_reads};
 use super::peer::Peer;
 use super::roles::SAY_LEAVING;
+use super::state::{Driver, State};
 use super::unsaid::Abandoned;
 use crate::world::{self, Own};
 

@@ -10,17 +10,17 @@
 //! Ends travel once they are taken (`docs/laws.md`): until then they are the sending side's, and work. An
 //! unshared end goes anywhere; of a shared one the end stays, and its handles do.
 
+pub(in crate::node) mod kept;
 mod through;
 mod unread;
 
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use dunlin_core::agent::PassedOn;
 use dunlin_core::carrier::{
     Agent, AnyOutlet, CarriedEnd, Chore, EndKind, Inbox, Outbox, PolicyNote, Sealed, Several, Shape, SharedEnd,
-    StagedEnd, Value, WeakSharedEnd,
+    StagedEnd, Value,
 };
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_core::{Policy, Why, fifo, rendezvous};
@@ -28,15 +28,14 @@ use dunlin_proto::id::{ChannelId, Contact, NodeId};
 use dunlin_proto::wire::{Declaration, End, Expected, Face, Terms, Which, limits};
 use dunlin_proto::{Arrival, HomeHears, ReceiverPlace, SenderPlace, Trip};
 
-use self::through::Through;
-pub(crate) use self::through::{Passing, pass_on};
-pub(crate) use self::unread::{Reading, Reads, Shelf, Shelved, read, serve, shelve};
-use super::bridge::{AwayBridge, ReceivingBridge, SendingBridge, value_bytes};
-use super::budget::Budget;
+pub(crate) use self::kept::Shelved;
+use self::kept::{Passing, Place, Through};
+pub(crate) use self::through::pass_on;
+pub(crate) use self::unread::{Reading, Reads, read, serve, shelve};
+use super::budget;
 use super::codec::{self, EncodeError, Encoding};
-use super::driver::Locked;
 use super::id::{self, Half};
-use super::work::{Says, Told};
+use super::state::{Locked, NewReceiver, NewReceiverKind, NewSender, NewSenderKind, Says, Told};
 use crate::world;
 
 /// So many offers of one sending half may stand at its home.
@@ -73,13 +72,6 @@ enum Going {
     Over,
 }
 
-/// Where an end is.
-#[derive(Clone)]
-enum Place {
-    Sender(SenderPlace),
-    Receiver(ReceiverPlace),
-}
-
 /// An end of a message that leaves.
 struct LeavingEnd {
     /// Its number in the message, which all parts of a handle of a shared end have.
@@ -104,30 +96,6 @@ pub(crate) struct Leaving {
     encoding: Encoding,
     /// Of a message that came from another node itself.
     through: Option<Through>,
-}
-
-/// The shared ends that this node keeps, of which handles have gone to others. A handle that comes home is
-/// one of those here again.
-#[derive(Default)]
-pub(crate) struct Kept {
-    ends: BTreeMap<u128, WeakSharedEnd>,
-    /// How many they may be before it is looked which of them are over.
-    ends_max: usize,
-}
-
-impl Kept {
-    fn insert(&mut self, number: u128, end: WeakSharedEnd) {
-        self.ends.insert(number, end);
-        if self.ends.len() > self.ends_max {
-            self.ends.retain(|_, end| end.is_there());
-            self.ends_max = 2 * self.ends.len() + 16;
-        }
-    }
-
-    /// How many of them have a handle yet.
-    pub(super) fn len(&self) -> usize {
-        self.ends.values().filter(|end| end.is_there()).count()
-    }
 }
 
 /// How an end has come.
@@ -1045,34 +1013,34 @@ enum Gone {
     On(Option<CarriedEnd>),
 }
 
+fn new_receiver(kind: EndKind) -> NewReceiverKind {
+    if kind == EndKind::Reply { NewReceiverKind::Reply } else { NewReceiverKind::OfThisNode }
+}
+
 /// A message has been taken by a receiver on that node, and this end with it.
 fn go(end: LeavingEnd, gone: Gone, taker: Contact, encoding: Encoding, locked: &mut Locked<'_>) {
     let (channel, to) = (end.channel, taker.node);
     match (&end.going, gone) {
         (Going::First, Gone::First(Some(Agent::Inlet(inlet)))) => {
-            let budget = Budget::of(&inlet, locked.state.buffered_max);
             let mut credits = 0;
             if end.kind != EndKind::Reply {
                 credits = inlet.credits();
                 let terms = Terms { window: WINDOW, credits, value_max: locked.state.machine.value_max() };
                 locked.state.machine.tell_terms(locked.now, channel, to, terms);
             }
-            let bridge = ReceivingBridge::new(inlet, credits, budget, encoding, Some(to));
-            let bridge = if end.kind == EndKind::Reply { bridge.of_reply() } else { bridge };
-            locked.driver.stretch(locked.state, channel, Some(to), Box::new(bridge));
+            let receiver = NewReceiver { inlet, credits, encoding, from: Some(to), kind: new_receiver(end.kind) };
+            locked.driver.stretch_receiver(locked.state, channel, Some(to), receiver);
         }
         (Going::Late(_, trip), Gone::First(Some(Agent::Inlet(inlet)))) => {
-            let budget = Budget::of(&inlet, locked.state.buffered_max);
             // If it comes back here before it has been used, it says nothing of that.
             let me = locked.state.machine.me().node;
-            let bridge = ReceivingBridge::new(inlet, 0, budget, encoding, Some(me));
-            let bridge = if end.kind == EndKind::Reply { bridge.of_reply() } else { bridge };
-            locked.driver.stretch(locked.state, channel, Some(to), Box::new(bridge));
+            let receiver = NewReceiver { inlet, credits: 0, encoding, from: Some(me), kind: new_receiver(end.kind) };
+            locked.driver.stretch_receiver(locked.state, channel, Some(to), receiver);
             locked.state.machine.sender_left(locked.now, channel, *trip, taker);
         }
         (Going::First, Gone::First(Some(Agent::Outlet(outlet)))) => {
-            let bridge = SendingBridge::new(outlet, Some(to), encoding, false);
-            locked.driver.stretch(locked.state, channel, Some(to), Box::new(bridge));
+            let sender = NewSender { outlet, home: Some(to), encoding, kind: NewSenderKind::OfThisNode };
+            locked.driver.stretch_sender(locked.state, channel, Some(to), sender);
         }
         (Going::Late(_, trip), Gone::First(Some(Agent::Outlet(outlet))))
             if locked.state.returned.contains_key(&channel) =>
@@ -1084,9 +1052,9 @@ fn go(end: LeavingEnd, gone: Gone, taker: Contact, encoding: Encoding, locked: &
         (Going::Late(_, trip), Gone::First(Some(Agent::Outlet(outlet)))) => {
             // What it offers waits until the receiver is used.
             let home = locked.state.machine.me().node;
-            let bridge = SendingBridge::new(outlet, Some(home), encoding, false);
-            locked.driver.stretch(locked.state, channel, Some(to), Box::new(bridge));
-            locked.driver.stretch(locked.state, channel, Some(to), Box::new(AwayBridge::default()));
+            let sender = NewSender { outlet, home: Some(home), encoding, kind: NewSenderKind::OfThisNode };
+            locked.driver.stretch_sender(locked.state, channel, Some(to), sender);
+            locked.driver.stretch_away(locked.state, channel, to);
             locked.state.machine.receiver_left(locked.now, channel, *trip, taker);
         }
         (Going::On(_, trip, _), Gone::On(Some(carried))) => match which(end.kind) {
@@ -1099,9 +1067,7 @@ fn go(end: LeavingEnd, gone: Gone, taker: Contact, encoding: Encoding, locked: &
                 locked.driver.half_is_over(locked.state, locked.now, (channel, Which::Sender));
                 // Its agent first: it would hear that its sender is gone.
                 locked.state.take_bridge((channel, Which::Sender), move |_, bridge| {
-                    if let Some(bridge) = bridge.into_sender() {
-                        bridge.depart();
-                    }
+                    bridge.depart();
                     drop(carried);
                 });
             }
@@ -1275,11 +1241,11 @@ fn adopt_first(
         let Some(Agent::Inlet(inlet)) = agent else {
             return end_first(channel, kind, other, locked);
         };
-        let budget = Budget::of(&inlet, locked.state.buffered_max);
         let credits = inlet.credits();
         locked.state.machine.tell_terms(locked.now, channel, other, Terms { window: WINDOW, credits, value_max });
-        let bridge = ReceivingBridge::new(inlet, credits, budget, encoding, Some(other));
-        return locked.driver.stretch(locked.state, channel, Some(other), Box::new(bridge));
+        let kind = NewReceiverKind::OfThisNode;
+        let receiver = NewReceiver { inlet, credits, encoding, from: Some(other), kind };
+        return locked.driver.stretch_receiver(locked.state, channel, Some(other), receiver);
     }
     let terms = (kind == EndKind::Reply).then(|| terms_of_reply(value_max));
     if !locked.state.machine.adopt_given(locked.now, channel, giver, terms) {
@@ -1289,12 +1255,12 @@ fn adopt_first(
         // Nobody here wanted it.
         return locked.state.machine.end_proxy(locked.now, channel, End::Gone);
     };
-    let bridge = SendingBridge::new(outlet, Some(other), encoding, false);
-    let bridge = match terms {
-        Some(terms) => bridge.for_reply(terms.value_max),
-        None => bridge,
+    let kind = match terms {
+        Some(Terms { value_max, .. }) => NewSenderKind::Reply { value_max },
+        None => NewSenderKind::OfThisNode,
     };
-    locked.driver.stretch(locked.state, channel, Some(other), Box::new(bridge));
+    let sender = NewSender { outlet, home: Some(other), encoding, kind };
+    locked.driver.stretch_sender(locked.state, channel, Some(other), sender);
 }
 
 /// The agent of an end that has come. After a message of which nobody knew what became there may be two of
@@ -1338,14 +1304,14 @@ fn adopt_on(
                 }
                 return locked.state.machine.end_proxy(now, channel, End::Gone);
             };
-            if let Some(bytes) = value_bytes(&outlet) {
+            if let Some(bytes) = budget::value_bytes(&outlet) {
                 locked.state.machine.expect_values(channel, bytes);
             }
             let (home, granted) = (locked.state.machine.home_of(channel), locked.state.machine.terms_of(channel));
             let is_reply = kind == EndKind::Reply;
             let has_retired = locked.state.machine.has_retired(channel);
-            let bridge = SendingBridge::new(outlet, home, encoding, false).arrived(granted, is_reply, has_retired);
-            locked.driver.stretch(locked.state, channel, home, Box::new(bridge));
+            let kind = NewSenderKind::Arrived { granted, is_reply, has_retired };
+            locked.driver.stretch_sender(locked.state, channel, home, NewSender { outlet, home, encoding, kind });
         }
         (Place::Receiver(place), agent) => {
             let home = place.home;
@@ -1371,10 +1337,10 @@ fn adopt_on(
                 }
                 return locked.state.machine.drop_receiver(now, channel);
             };
-            let budget = Budget::of(&inlet, locked.state.buffered_max);
             let says_when_used = inlet.says_when_used();
-            let bridge = ReceivingBridge::new(inlet, 0, budget, encoding, None).visiting();
-            locked.driver.stretch(locked.state, channel, Some(home), Box::new(bridge));
+            let kind = NewReceiverKind::Visiting;
+            let receiver = NewReceiver { inlet, credits: 0, encoding, from: None, kind };
+            locked.driver.stretch_receiver(locked.state, channel, Some(home), receiver);
             if says_when_used {
                 locked.state.rests(now, channel);
             } else {

@@ -196,8 +196,10 @@ mod serve;
 mod sharing;
 #[cfg(feature = "sim")]
 mod simulated;
+mod state;
 mod trim;
 mod unsaid;
+mod watch;
 mod watching;
 mod work;
 
@@ -220,7 +222,6 @@ use tokio::sync::mpsc::error::TrySendError;
 pub use applicant::Applicant;
 pub use builder::NodeBuilder;
 pub use codec::Encoding;
-use driver::Driver;
 pub use dunlin_proto::wire::NoRelay;
 pub use dunlin_proto::{Down, Traffic};
 pub use dunlin_schema::Difference;
@@ -239,6 +240,7 @@ pub use records::Records;
 pub use role::Role;
 use roles::Roles;
 pub use sharing::Many;
+use state::Driver;
 use unsaid::Abandoned;
 
 use crate::config::Config;

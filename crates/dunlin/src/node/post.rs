@@ -4,16 +4,16 @@
 //! meanwhile, and if it takes too long, the node's own task gives it to another one.
 
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use dunlin_proto::time::Time;
 
 use super::bell::Bell;
 use super::carrier::{Carrier, Step};
-use super::driver::Driver;
+use super::state::Driver;
+use super::watch::{HELD_UP, Serves};
 use super::work::{LONG, QuickJob};
 use crate::lock::lock;
 use crate::world;
@@ -21,9 +21,6 @@ use crate::world;
 /// If the works of a time have taken long together, those of so many times that follow are measured one by
 /// one.
 const TIMED: u32 = 64;
-
-/// So long channels may keep the task of a socket.
-const HELD_UP: Duration = Duration::from_millis(20);
 
 pub(crate) struct Post {
     driver: Arc<Driver>,
@@ -88,10 +85,10 @@ impl Post {
             desk.timed = if took >= LONG { TIMED } else { desk.timed.saturating_sub(1) };
         }
     }
+}
 
-    /// Gives the socket to another task if its own has been kept too long. When to look again, if it is at
-    /// work.
-    fn relieve(self: &Arc<Self>, now: Time) -> Option<Time> {
+impl Serves for Post {
+    fn relieve(self: Arc<Self>, now: Time) -> Option<Time> {
         let since = self.since.load(Ordering::Acquire);
         if since == 0 {
             return None;
@@ -107,44 +104,5 @@ impl Post {
             world::spawn_own(self.clone().serve(desk.shift));
         }
         None
-    }
-}
-
-/// Whether somebody looks after the tasks of sockets: only while they work, so that a quiet node sleeps.
-#[derive(Default)]
-pub(crate) struct Watch(AtomicU8);
-
-impl Watch {
-    const OFF: u8 = 0;
-    /// Nothing has begun since somebody looked.
-    const ON: u8 = 1;
-    const BUSY: u8 = 2;
-
-    fn work_begins(&self, bell: &Bell) {
-        if world::is_simulated() {
-            // One thread does all there is to do, and time stands still.
-            return;
-        }
-        if self.0.load(Ordering::Acquire) != Self::BUSY && self.0.swap(Self::BUSY, Ordering::AcqRel) == Self::OFF {
-            bell.ring();
-        }
-    }
-
-    /// Looks after them. `None`: nothing goes on, and the bell will ring when something does.
-    pub(super) fn look(&self, now: Time, posts: impl FnOnce() -> Vec<Arc<Post>>) -> Option<Time> {
-        if self.0.load(Ordering::Acquire) == Self::OFF {
-            return None;
-        }
-        let again = posts().iter().filter_map(|post| post.relieve(now)).min();
-        if again.is_some() {
-            return again;
-        }
-        match self.0.compare_exchange(Self::ON, Self::OFF, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => None,
-            Err(_) => {
-                self.0.store(Self::ON, Ordering::Release);
-                Some(now + HELD_UP)
-            }
-        }
     }
 }

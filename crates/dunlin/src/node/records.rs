@@ -1,7 +1,7 @@
 //! What a node holds for channels: for tests that nothing is left of those that are over.
 
-use super::driver::State;
 use super::hub::Hub;
+use super::state::State;
 
 /// How many there are of each. At rest, when nobody at this node has an end of a channel that reaches another
 /// one: none.

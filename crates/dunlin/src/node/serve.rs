@@ -10,7 +10,6 @@ use std::time::Duration;
 use dunlin_proto::Source;
 use dunlin_proto::id::NodeId;
 
-use super::driver::Driver;
 use super::error::is_busy;
 use super::events::{Limit, NodeEvent};
 use super::files;
@@ -18,6 +17,7 @@ use super::listen::{BoxListener, NAMES_PORTS};
 use super::network::{Networks, is_transient};
 #[cfg(unix)]
 use super::own::{Mark, Own};
+use super::state::Driver;
 use crate::world::{self, Timer};
 
 /// So long a node waits before it looks for a name service again.

@@ -13,9 +13,9 @@ use dunlin_core::{Call, Callee, End, Pairing, Portable, Receiver, Sender, Shared
 use dunlin_proto::wire::Face;
 use tokio::sync::oneshot;
 
-use super::driver::Driver;
 use super::error::NameError;
 use super::name::{split, word};
+use super::state::Driver;
 use super::{Acceptor, Client, Declared, Guest, Kind, Named, Naming, Server};
 use crate::world::{self, Timer};
 

@@ -17,24 +17,18 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use bytes::Bytes;
-use dunlin_core::Why;
-use dunlin_core::carrier::CarriedEnd;
 use dunlin_core::waits::ChannelId as CoreId;
-use dunlin_proto::id::{ChannelId, Contact, NodeId, Ticket};
+use dunlin_proto::HomeHears;
+use dunlin_proto::id::{ChannelId, NodeId};
 use dunlin_proto::time::Time;
-use dunlin_proto::wire::{End, Failure, Which};
-use dunlin_proto::{HomeHears, ProxyHears};
+use dunlin_proto::wire::Which;
 use tokio::sync::oneshot;
 
 use super::bell::{Bell, EndWaker};
-use super::bridge::Bridge;
-use super::bridge::link::MachineLink;
 use super::codec::{Encoding, catch};
-use super::driver::{Driver, Locked, State};
-use super::events::{Limit, NodeEvent};
 use super::id::Half;
 use super::message;
+use super::state::{Bridge, Driver, Locked, Says, State, Stretched, Told};
 use crate::world;
 
 /// A work that takes so long is one for a thread of its own...
@@ -44,127 +38,6 @@ const WARY: u32 = 16;
 
 /// So many panics may happen in one work; then its channel is dropped.
 const PANICS_MAX: u32 = 16;
-
-/// What a bridge is told.
-pub(crate) enum Told {
-    /// A sending half has spoken to this home.
-    Home(Contact, HomeHears),
-    /// The home has spoken to this sending half.
-    Proxy(ProxyHears),
-    /// The connection has lost its socket, and may come back.
-    ConnectionLost,
-    /// What it waits for may have happened.
-    Retry,
-    /// Its agent is to go on, if it stands by.
-    Unlink,
-    /// Its other end is found.
-    Matched,
-    /// The receiver of this home has left in a message.
-    Lent(CarriedEnd),
-    /// This offer to the home is to go on to another node, and the ends in it cannot.
-    Onward(Ticket),
-    /// The value under this number has been [read](super::message::read). `None`: it could not be.
-    Read(Ticket, Option<Bytes>),
-    /// The bridge is needed elsewhere; the channel is over here.
-    Take(Taking),
-    /// It is dropped once all has been said that the end has to say now.
-    Until(Arc<oneshot::Sender<()>>),
-}
-
-/// What is to be done with a bridge. Nothing is locked then.
-pub(crate) type Taking = Box<dyn FnOnce(&Arc<Driver>, Box<dyn Bridge>) + Send>;
-
-/// A channel of this node that reaches another one.
-pub(crate) struct Stretched {
-    /// `None`: somebody works on it, or it has not [come yet](State::expect).
-    bridge: Option<Box<dyn Bridge>>,
-    /// Its channel in the core, and how messages are written on it.
-    core: Option<(CoreId, Encoding)>,
-    waker: Arc<EndWaker>,
-    /// The other node, once it is known.
-    peer: Option<NodeId>,
-    told: VecDeque<Told>,
-    /// Something came up while somebody was working on it.
-    again: bool,
-    /// Its next works are done on a thread of their own.
-    wary: u32,
-    /// Its next work is not a [quick](QuickJob) one.
-    is_slow: bool,
-    /// Where its last quick work was among those that were begun with it.
-    quick: usize,
-    expected: bool,
-}
-
-/// What a bridge speaks to.
-pub(crate) struct Says<'a> {
-    driver: &'a Arc<Driver>,
-    pub(crate) channel: ChannelId,
-    which: Which,
-}
-
-impl Says<'_> {
-    pub(crate) fn half(&self) -> Half {
-        (self.channel, self.which)
-    }
-
-    /// A link of this half over the machine. `from`: of a home, where its sending half is. `None`: the half
-    /// is over.
-    pub(super) fn link(&self, from: Option<NodeId>) -> Option<Arc<MachineLink>> {
-        let bridge = self.speak(|locked| locked.state.waker_of(self.half()))?;
-        let node = Arc::downgrade(self.driver.guarded());
-        Some(MachineLink::new(node, self.half(), bridge, from))
-    }
-
-    /// Which node of this program brings what comes over the channel.
-    pub(super) fn carrier(&self) -> u64 {
-        self.driver.number
-    }
-
-    /// Speaks to the machine. Code of users must not run within this.
-    pub(crate) fn speak<R>(&self, f: impl FnOnce(&mut Locked<'_>) -> R) -> R {
-        self.driver.speak(f)
-    }
-
-    /// Whether this node leaves: what is lost is lost since it ends.
-    pub(super) fn own_node_leaves(&self) -> bool {
-        self.speak(|locked| locked.state.machine.is_leaving())
-    }
-
-    pub(super) fn end_proxy(&self, how: End) {
-        self.speak(|locked| locked.state.machine.end_proxy(locked.now, self.channel, how));
-    }
-
-    pub(super) fn end_home(&self, how: End) {
-        self.speak(|locked| locked.state.machine.end_home(locked.now, self.channel, how));
-    }
-
-    /// A message was not sent because of its size.
-    pub(super) fn too_large(&self, bytes: u64, bytes_max: u64) {
-        self.driver.with_hub_now(|hub, _| {
-            let name = hub.name_of(self.channel);
-            hub.tell(NodeEvent::Limit(Limit::Message { name, bytes, bytes_max }));
-        });
-    }
-
-    /// A value of which the send is complete could not be written.
-    pub(super) fn unwritten(&self, why: &Why) {
-        let name = self.driver.with_hub_now(|hub, _| hub.name_of(self.channel));
-        self.speak(|locked| locked.state.unwritten.push(name, why.to_string()));
-    }
-
-    pub(super) fn withdraw(&self, ticket: Ticket) {
-        self.speak(|locked| locked.state.machine.withdraw(locked.now, self.channel, ticket));
-    }
-
-    /// A value that was sent on a credit is not kept, of so many bytes.
-    pub(super) fn drained(&self, bytes: usize) {
-        self.speak(|locked| locked.state.machine.drained(self.channel, 1, bytes as u64));
-    }
-
-    pub(super) fn failed(&self, from: NodeId, ticket: Ticket, why: Failure) {
-        self.speak(|locked| locked.state.machine.failed(locked.now, self.channel, from, ticket, why));
-    }
-}
 
 /// One work on a channel.
 struct Job {
@@ -512,25 +385,9 @@ impl Stretched {
     fn owes(&self) -> bool {
         !self.expected && self.bridge.as_ref().is_none_or(|bridge| bridge.owes())
     }
-
-    fn tell(&mut self, told: Told) {
-        self.told.push_back(told);
-        // Who works on it looks when that is done.
-        if self.bridge.is_some() {
-            self.waker.wake_by_ref();
-        }
-    }
 }
 
 impl State {
-    /// Tells the bridge of a channel, when nobody works on that.
-    pub(crate) fn tell(&mut self, half: Half, told: Told) {
-        match self.stretched.get_mut(&half) {
-            Some(stretched) => stretched.tell(told),
-            None => self.garbage.push(Box::new(told)),
-        }
-    }
-
     /// The same. `quick`: works that are to run next, to which its own is added if it can be.
     pub(super) fn tell_beside(&mut self, half: Half, told: Told, quick: Option<&mut Vec<QuickJob>>) {
         let Some(stretched) = self.stretched.get_mut(&half) else { return self.garbage.push(Box::new(told)) };
@@ -578,10 +435,6 @@ impl State {
             self.by_core.remove(&core);
         }
         self.garbage.push(gone);
-    }
-
-    pub(super) fn waker_of(&self, half: Half) -> Option<Arc<EndWaker>> {
-        self.stretched.get(&half).map(|stretched| stretched.waker.clone())
     }
 
     /// Whether it has a bridge, or will.

@@ -7,9 +7,8 @@ use dunlin_proto::id::Contact;
 use dunlin_proto::wire::{End, Which};
 use dunlin_proto::{HomeHears, ProxyHears};
 
-use super::Bridge;
 use crate::node::codec::Encoding;
-use crate::node::work::Says;
+use crate::node::state::{Bridge, Says};
 
 /// At the home of a channel whose receiver has left in its first message, for any node: it follows the
 /// receiver as soon as that is used. Nothing comes here before that, for the sending half is not told any

@@ -13,87 +13,57 @@ mod receiving;
 mod sending;
 pub(in crate::node) mod words;
 
-use std::task::{Context, Poll};
+use std::sync::Arc;
 
-use bytes::Bytes;
-use dunlin_core::carrier::{AnyInlet, CarriedEnd};
-use dunlin_core::waits::ChannelId as CoreId;
-use dunlin_proto::id::{Contact, Ticket};
-use dunlin_proto::wire::Which;
-use dunlin_proto::{HomeHears, ProxyHears};
+use dunlin_proto::id::{ChannelId, NodeId};
 
-use super::codec::Encoding;
-use super::work::{Says, Told};
+use super::budget::Budget;
+use super::state::{Driver, NewReceiver, NewReceiverKind, NewSender, NewSenderKind, State};
 
 pub(crate) use away::AwayBridge;
 pub(crate) use receiving::ReceivingBridge;
-pub(crate) use sending::{SendingBridge, value_bytes};
+pub(crate) use sending::SendingBridge;
 
-/// A channel of this node that reaches another one.
-pub(crate) trait Bridge: Send {
-    /// Of which end of its channel the agent speaks.
-    fn which(&self) -> Which;
-    /// Its channel in the core, and how messages are written on it.
-    fn core(&self) -> Option<(CoreId, Encoding)>;
-    /// Whether it has nothing that it has yet to say.
-    fn rests(&self) -> bool;
-    /// Whether it has yet to say messages for which nobody waits: their sends are complete, or those who made
-    /// them gone.
-    fn owes(&self) -> bool {
-        false
+impl Driver {
+    /// A sender of this node now reaches `peer`, or will.
+    pub(super) fn stretch_sender(
+        self: &Arc<Self>,
+        state: &mut State,
+        channel: ChannelId,
+        peer: Option<NodeId>,
+        sender: NewSender,
+    ) {
+        let NewSender { outlet, home, encoding, kind } = sender;
+        let bridge = SendingBridge::new(outlet, home, encoding, false);
+        let bridge = match kind {
+            NewSenderKind::OfThisNode => bridge,
+            NewSenderKind::Reply { value_max } => bridge.for_reply(value_max),
+            NewSenderKind::Arrived { granted, is_reply, has_retired } => bridge.arrived(granted, is_reply, has_retired),
+        };
+        self.stretch(state, channel, peer, Box::new(bridge));
     }
-    /// How many values it has yet to say of which the sends are complete.
-    fn unsaid(&self) -> usize {
-        0
+
+    /// A receiver of this node now reaches `peer`, or will.
+    pub(super) fn stretch_receiver(
+        self: &Arc<Self>,
+        state: &mut State,
+        channel: ChannelId,
+        peer: Option<NodeId>,
+        receiver: NewReceiver,
+    ) {
+        let NewReceiver { inlet, credits, encoding, from, kind } = receiver;
+        let budget = Budget::of(&inlet, state.buffered_max);
+        let bridge = ReceivingBridge::new(inlet, credits, budget, encoding, from);
+        let bridge = match kind {
+            NewReceiverKind::OfThisNode => bridge,
+            NewReceiverKind::Reply => bridge.of_reply(),
+            NewReceiverKind::Visiting => bridge.visiting(),
+        };
+        self.stretch(state, channel, peer, Box::new(bridge));
     }
-    /// Passes on what the agent has to say. `Ready`: the bridge is over.
-    fn poll(&mut self, cx: &mut Context<'_>, says: &Says<'_>) -> Poll<()>;
-    /// How messages are written whose ends somebody has to answer for also when this bridge is over. `None`:
-    /// there are none.
-    fn late_values(&self) -> Option<Encoding> {
-        None
+
+    /// The receiver of a home here has left in a message to `peer`.
+    pub(super) fn stretch_away(self: &Arc<Self>, state: &mut State, channel: ChannelId, peer: NodeId) {
+        self.stretch(state, channel, Some(peer), Box::new(AwayBridge::default()));
     }
-    /// Whether its agent stands by, so that it does little and runs no code of users.
-    fn is_quick(&self) -> bool {
-        false
-    }
-    /// The agent goes on, if it stands by.
-    fn unlink(&mut self, _: &Says<'_>) {}
-    /// # Errors
-    /// What it was told, if that takes longer.
-    fn hear_quickly(&mut self, told: Told) -> Result<(), Told> {
-        Err(told)
-    }
-    /// `false`: it has to be [polled](Self::poll).
-    fn poll_quickly(&mut self, _: &Context<'_>) -> bool {
-        false
-    }
-    /// The channel's home has spoken to this sending half.
-    fn hear_home(&mut self, heard: ProxyHears, says: &Says<'_>);
-    /// A sending half has spoken to this home.
-    fn hear_sender(&mut self, from: Contact, heard: HomeHears, says: &Says<'_>);
-    /// A sender that one of its messages waits for may be at rest.
-    fn retry(&mut self, _: &Says<'_>) {}
-    /// Its other end is found: a deadline does not ask any more what is missing.
-    fn matched(&mut self) {}
-    /// The receiver of this home has left in a message.
-    fn lent(&mut self, _: CarriedEnd, _: &Says<'_>) {}
-    /// This offer to the home is to go on to another node, and the ends in it cannot: it has to be made anew.
-    fn onward(&mut self, _: Ticket, _: &Says<'_>) {}
-    /// The value under this number has been read. `None`: it could not be.
-    fn read(&mut self, _: Ticket, _: Option<Bytes>, _: &Says<'_>) {}
-    /// The connection has lost its socket, and may come back.
-    fn connection_lost(&mut self, says: &Says<'_>);
-    /// The sender turns out to be on this node as well: the inlet, and how many credits it has given.
-    fn into_home(self: Box<Self>) -> Option<(AnyInlet, u32)> {
-        None
-    }
-    /// The home of this sending half has been found.
-    fn into_sender(self: Box<Self>) -> Option<SendingBridge> {
-        None
-    }
-    /// The end cannot be what its holder has declared.
-    fn poison(&mut self, text: &str);
-    /// A message panicked in what was last asked of this bridge.
-    fn fail(&mut self, text: &str, says: &Says<'_>);
 }

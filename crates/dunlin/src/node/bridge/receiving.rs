@@ -14,13 +14,12 @@ use dunlin_proto::time::Time;
 use dunlin_proto::wire::{End, Failure, Poison, Terms, Which};
 use dunlin_proto::{HomeHears, Machine, ProxyHears};
 
-use super::Bridge;
 use super::link::{MachineLink, Tries, terms};
 use super::words::{failure, full_poison, poison, reason};
 use crate::node::budget::Budget;
 use crate::node::codec::{self, Encoding};
 use crate::node::message::{self, Arriving, Completion, Leaving, NotNow, Reading, Reads, WINDOW};
-use crate::node::work::{Says, Told};
+use crate::node::state::{Bridge, Says, Told};
 
 /// At the receiver's half: the channel's home.
 pub(crate) struct ReceivingBridge {

@@ -15,14 +15,13 @@ use dunlin_proto::id::{ChannelId, ChoiceId, Contact, NodeId, Request, Ticket};
 use dunlin_proto::wire::{Declaration, End, Failure, Rejection, Terms, Which};
 use dunlin_proto::{HomeHears, ProxyHears};
 
-use super::Bridge;
 use super::link::{MachineLink, Tries, terms};
 use super::words::{full_poison, poison, reason, why_failed};
+use crate::node::budget;
 use crate::node::codec::Encoding;
-use crate::node::driver::Locked;
 use crate::node::message::{self, Completion, Leaving, NotNow, OVERHEAD, Shelved};
 use crate::node::name::describe;
-use crate::node::work::{Says, Told};
+use crate::node::state::{Bridge, Locked, Says, Told};
 
 /// A value that was offered elsewhere, kept until it is known what became of it.
 struct Kept {
@@ -249,34 +248,6 @@ impl SendingBridge {
             outlet.iter().for_each(|outlet| outlet.retire());
         }
         self
-    }
-
-    /// Its sender has left: nothing is heard of it any more.
-    pub(crate) fn depart(mut self) {
-        self.end_link();
-        // At rest, it has nothing: so this ends nothing that somebody waits for.
-        if let Some(outlet) = self.outlet.take() {
-            outlet.down();
-        }
-    }
-
-    pub(crate) fn connected(mut self, home: NodeId, declared: Declaration) -> Self {
-        self.home = Some(home);
-        self.declared = Some(Box::new(declared));
-        self
-    }
-
-    /// How many bytes each message has, about, if that is known before there is one: it owns no memory beside
-    /// itself.
-    pub(crate) fn value_bytes(&self) -> Option<u64> {
-        value_bytes(self.outlet.as_ref()?)
-    }
-
-    /// The home is on this node.
-    pub(crate) fn into_outlet(mut self) -> Option<AnyOutlet> {
-        self.end_link();
-        self.give_back_early();
-        self.outlet.take()
     }
 
     /// What was offered early stands as if nobody had heard of it.
@@ -877,12 +848,6 @@ impl Drop for SendingBridge {
     }
 }
 
-/// See [`SendingBridge::value_bytes`].
-pub(crate) fn value_bytes(outlet: &AnyOutlet) -> Option<u64> {
-    let shape = outlet.shape();
-    (!shape.owns_more()).then(|| shape.size() as u64)
-}
-
 /// Does this when it is dropped.
 struct Finally<F: Fn()>(F);
 
@@ -1032,8 +997,27 @@ impl Bridge for SendingBridge {
         debug_assert!(false, "a sending half is no home");
     }
 
-    fn into_sender(self: Box<Self>) -> Option<SendingBridge> {
-        Some(*self)
+    fn into_outlet(mut self: Box<Self>) -> Option<AnyOutlet> {
+        self.end_link();
+        self.give_back_early();
+        self.outlet.take()
+    }
+
+    fn connected(&mut self, home: NodeId, declared: Declaration) {
+        self.home = Some(home);
+        self.declared = Some(Box::new(declared));
+    }
+
+    fn value_bytes(&self) -> Option<u64> {
+        budget::value_bytes(self.outlet.as_ref()?)
+    }
+
+    fn depart(mut self: Box<Self>) {
+        self.end_link();
+        // At rest, it has nothing: so this ends nothing that somebody waits for.
+        if let Some(outlet) = self.outlet.take() {
+            outlet.down();
+        }
     }
 
     fn poison(&mut self, text: &str) {

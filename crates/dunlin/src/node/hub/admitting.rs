@@ -6,9 +6,9 @@ use dunlin_proto::wire::{End, Names, Which};
 use super::Hub;
 use super::end::{Outlets, Role};
 use super::guests::{Accepted, BUNDLE_ENDS_MAX, numbered};
-use crate::node::driver::Locked;
 use crate::node::events::{Limit, NodeEvent};
 use crate::node::peer::Peer;
+use crate::node::state::Locked;
 
 /// What answers a client, in the place of the acceptor, if that is not there any more, or has no room.
 const NOT_THERE: ChannelId = ChannelId(0);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     /// A driver with an acceptor that lets nobody in, its channel, and a node that has joined it.
-    fn accepting() -> (Arc<crate::node::driver::Driver>, ChannelId, Life) {
+    fn accepting() -> (Arc<crate::node::state::Driver>, ChannelId, Life) {
         let driver = far::driver();
         let far = far::joins(&driver);
         let acceptor = driver.with_hub_now(|hub, cx| {

@@ -23,14 +23,13 @@ use super::joining::Addresses;
 use crate::node::bridge::words::full_poison;
 use crate::node::bridge::{ReceivingBridge, SendingBridge};
 use crate::node::budget::Budget;
-use crate::node::driver::{Driver, Locked};
 use crate::node::error::{Advice, NameError, at};
 use crate::node::events::{Limit, NodeEvent};
 use crate::node::id;
 use crate::node::message::{OVERHEAD, WINDOW};
 use crate::node::name::{RESERVED, describe, split, word};
 use crate::node::peer::{NameConflict, Peer};
-use crate::node::work::Told;
+use crate::node::state::{Bridge, Driver, Locked, Told};
 
 impl Hub {
     pub(super) fn declare(
@@ -182,7 +181,7 @@ impl Hub {
         number: Option<u64>,
         channel: ChannelId,
         home: NodeId,
-        bridge: SendingBridge,
+        mut bridge: Box<dyn Bridge>,
         declaration: Declaration,
     ) {
         self.belongs(channel, number, declaration.face);
@@ -191,7 +190,8 @@ impl Hub {
         if let Some(bytes) = bridge.value_bytes() {
             cx.state.machine.expect_values(channel, bytes);
         }
-        cx.driver.stretch(cx.state, channel, Some(home), Box::new(bridge.connected(home, declaration)));
+        bridge.connected(home, declaration);
+        cx.driver.stretch(cx.state, channel, Some(home), bridge);
     }
 
     pub(super) fn attach_all(
@@ -207,7 +207,7 @@ impl Hub {
         let mut said = declaration.clone();
         for (channel, outlet) in outlets {
             let bridge = SendingBridge::new(outlet, Some(home), options.encoding, options.fail_fast);
-            self.attach(cx, number, channel, home, bridge, said.clone());
+            self.attach(cx, number, channel, home, Box::new(bridge), said.clone());
             said.schema = Bytes::new();
         }
     }

@@ -5,9 +5,9 @@ use dunlin_proto::names::DirectoryEvent;
 use dunlin_proto::wire::Names;
 
 use super::{Heard, Hub, declared};
-use crate::node::driver::Locked;
 use crate::node::events::{Limit, NodeEvent};
 use crate::node::peer::Peer;
+use crate::node::state::Locked;
 
 impl Hub {
     pub(crate) fn hear(&mut self, cx: &mut Locked<'_>, heard: Heard) {

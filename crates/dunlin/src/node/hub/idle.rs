@@ -13,9 +13,9 @@ use dunlin_proto::id::ChannelId;
 
 use super::Hub;
 use super::end::{Half, Kept, Role, down, set_unmatched};
-use crate::node::bridge::{Bridge, ReceivingBridge, SendingBridge};
+use crate::node::bridge::{ReceivingBridge, SendingBridge};
 use crate::node::budget::Budget;
-use crate::node::driver::{Driver, Locked};
+use crate::node::state::{Bridge, Driver, Locked};
 
 /// A declared end, as the channels of its agents know it: they wake it when their ends are used, and ask it
 /// what a deadline says.

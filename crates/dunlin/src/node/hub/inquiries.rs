@@ -11,13 +11,13 @@ use super::Hub;
 use super::end::{Half, Options};
 use super::guests::{Acceptance, Accepted, agents_of};
 use crate::node::Peer;
-use crate::node::driver::Locked;
 use crate::node::inquiry::{
     Asker, Bookmark, INQUIRERS_MAX, Inquirers, Inquiry, InquiryClient, NAME, NameList, NamedEnd, PAGE_BYTES, Page,
     Pages, State, answer,
 };
 use crate::node::name::{encoding, word};
 use crate::node::schema;
+use crate::node::state::Locked;
 use crate::world;
 
 impl Hub {

@@ -10,10 +10,9 @@ use dunlin_proto::wire::{Declaration, End, Face, Names, Which};
 use super::Hub;
 use super::end::{Introduction, Role};
 use super::guests::numbered;
-use crate::node::bridge::SendingBridge;
-use crate::node::driver::{Driver, Locked};
 use crate::node::events::NodeEvent;
 use crate::node::id;
+use crate::node::state::{Bridge, Driver, Locked};
 
 /// Where a node can be dialled that a name was found at, and the node that has said so: it can help, if the
 /// two cannot dial each other.
@@ -38,12 +37,12 @@ impl Hub {
         match &mut end.role {
             Role::Sender(_) => {
                 cx.state.take_bridge((own, Which::Sender), move |driver, bridge| {
-                    let mut bridge = bridge.into_sender();
                     if here {
-                        let mut outlet = bridge.and_then(SendingBridge::into_outlet);
+                        let mut outlet = bridge.into_outlet();
                         driver.with_hub_now(|hub, cx| hub.sender_is_here(cx, number, channel, &mut outlet));
                     } else {
                         let (home, declaration) = (partner.node, Declaration::clone(&declaration));
+                        let mut bridge = Some(bridge);
                         driver.with_hub_now(|hub, cx| {
                             hub.sender_is_away(cx, number, channel, (home, addresses), &mut bridge, declaration);
                         });
@@ -90,7 +89,7 @@ impl Hub {
         number: u64,
         channel: ChannelId,
         (home, addresses): (NodeId, Addresses),
-        bridge: &mut Option<SendingBridge>,
+        bridge: &mut Option<Box<dyn Bridge>>,
         declaration: Declaration,
     ) {
         let Some(end) = self.ends.get(number) else { return };

@@ -12,7 +12,7 @@ use super::Hub;
 use super::end::{DeclaredEnd, Introduction, Outlets, Reclaimed, Role};
 use super::idle::Unmet;
 use crate::lock::lock;
-use crate::node::driver::{Driver, Locked};
+use crate::node::state::{Driver, Locked};
 
 /// Collects the agents of one client: each of its homes gives up its own when its bridge is next worked on.
 struct Reclaiming {

@@ -8,8 +8,8 @@ use dunlin_proto::wire::Names;
 use tokio::sync::oneshot;
 
 use super::Hub;
-use crate::node::driver::Locked;
 use crate::node::error::{NameError, is_busy};
+use crate::node::state::Locked;
 
 /// So long a node waits before it asks again at an address where nobody is.
 pub(super) const ASK_AGAIN: Duration = Duration::from_millis(250);

@@ -10,10 +10,10 @@ use tracing::Level;
 
 use super::served::ASK_AGAIN;
 use super::{Hub, News};
-use crate::node::driver::Locked;
 use crate::node::events::{Limit, NodeEvent, Refusals, Watcher};
 use crate::node::log::{Line, Throttle};
 use crate::node::peer::{ConnectionState, Peer, Route};
+use crate::node::state::Locked;
 
 /// So long the news that a connection is over may wait for its ends, which code of users may hold up.
 const ENDED: Duration = Duration::from_secs(1);

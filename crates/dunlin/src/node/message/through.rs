@@ -8,36 +8,14 @@
 use bytes::{Bytes, BytesMut};
 use dunlin_core::Why;
 use dunlin_core::agent::PassedOn;
-use dunlin_proto::Trip;
-use dunlin_proto::id::{ChannelId, Contact, NodeId};
+use dunlin_proto::id::{Contact, NodeId};
 use dunlin_proto::wire::Which;
 
-use super::{Coming, Leaving, NotNow, Place, Reading, read_ends};
+use super::kept::{Place, Through};
+use super::{Coming, Leaving, NotNow, Reading, read_ends};
 use crate::node::codec::Encoding;
-use crate::node::driver::Locked;
-use crate::node::work::{Says, Told};
-
-/// A message with ends in it, or one that is [unread](super::unread), that has arrived in an offer, and has
-/// not been received here.
-pub(crate) struct Passing {
-    /// Over which channel.
-    pub(super) over: ChannelId,
-    pub(super) from: Contact,
-    pub(super) bytes: Bytes,
-    pub(super) encoding: Encoding,
-    /// The message itself is still where it was sent, and this says where it can be read.
-    pub(super) is_unread: bool,
-    /// Its giver is being asked to say it anew.
-    pub(super) is_asked_anew: bool,
-}
-
-/// The ends of a message that goes through this node, until it is known what became of it.
-pub(super) struct Through {
-    name: PassedOn,
-    from: Contact,
-    ends: Vec<(ChannelId, Place, Trip)>,
-    is_unread: bool,
-}
+use crate::node::state::Locked;
+use crate::node::state::{Says, Told};
 
 const OWN_NODE: &str = "a value with an end in it cannot come back to the node that keeps the shared end, over a channel that has travelled and has both ends \
      there: make a new channel there";

@@ -11,8 +11,7 @@
 //! nothing has to be known of a value whose receiver has gone, and the keeper, which can always reach the
 //! sender, reads in the same way.)
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use dunlin_core::agent::{Inlet, Outlet};
@@ -21,19 +20,13 @@ use dunlin_core::{Sender, channel};
 use dunlin_proto::id::{ChannelId, NodeId, Ticket};
 use dunlin_proto::wire::{End, Read};
 
+use super::kept::Shelved;
 use super::{declaration, read_node, terms_of_reply, write_node};
 use crate::lock::lock;
-use crate::node::bridge::{ReceivingBridge, SendingBridge};
-use crate::node::budget::Budget;
 use crate::node::codec::Encoding;
-use crate::node::driver::Locked;
 use crate::node::id;
-use crate::node::work::{Says, Told};
+use crate::node::state::{Locked, NewReceiver, NewReceiverKind, NewSender, NewSenderKind, Says, Told};
 use crate::world;
-
-/// So many nodes may read one value at once. Honestly it is one; another one if the first has given up, and
-/// that is not known yet.
-const READERS_MAX: usize = 16;
 
 /// What is said of a value in its place.
 pub(crate) struct Reading {
@@ -67,36 +60,6 @@ impl Reading {
     }
 }
 
-/// The values of this node that are offered unread, by their keys.
-#[derive(Clone, Default)]
-pub(crate) struct Shelf(Arc<Mutex<BTreeMap<u128, Arc<Bytes>>>>);
-
-impl Shelf {
-    /// The value under this key, for one more node that reads it. `None`: it is not here, or as many read it
-    /// as may.
-    fn take(&self, key: u128) -> Option<Arc<Bytes>> {
-        let on_shelf = lock(&self.0);
-        // One of those who hold it is the shelf.
-        on_shelf.get(&key).filter(|message| Arc::strong_count(message) <= READERS_MAX).cloned()
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        lock(&self.0).len()
-    }
-}
-
-/// Such a value. Dropped, when its offer stands no more, it cannot be read any more.
-pub(crate) struct Shelved {
-    shelf: Shelf,
-    key: u128,
-}
-
-impl Drop for Shelved {
-    fn drop(&mut self) {
-        lock(&self.shelf.0).remove(&self.key);
-    }
-}
-
 /// Puts a message on the shelf. Gives what is offered in its place.
 pub(crate) fn shelve(message: Bytes, encoding: Encoding, says: &Says<'_>) -> (Bytes, Shelved) {
     let key = id::channel().0;
@@ -117,8 +80,9 @@ pub(crate) fn serve(to: NodeId, channel_id: ChannelId, read: Read, locked: &mut 
     };
     let (mut tx, rx) = channel::<Bytes>();
     let outlet = AnyOutlet::from(Outlet::new(rx));
-    let bridge = SendingBridge::new(outlet, Some(to), Encoding::default(), false).for_reply(read.value_max);
-    locked.driver.stretch(locked.state, channel_id, Some(to), Box::new(bridge));
+    let kind = NewSenderKind::Reply { value_max: read.value_max };
+    let sender = NewSender { outlet, home: Some(to), encoding: Encoding::default(), kind };
+    locked.driver.stretch_sender(locked.state, channel_id, Some(to), sender);
     world::spawn_own(async move {
         // Who does not want it any more has ended the channel.
         let _ = tx.send(Bytes::clone(&message)).await;
@@ -155,9 +119,9 @@ pub(crate) fn read(reading: Reading, ticket: Ticket, by: NodeId, says: &Says<'_>
         let (channel_id, value_max) = (id::channel(), locked.state.machine.value_max());
         locked.state.machine.introduced(node, by, &addresses);
         locked.state.machine.open_home_to(channel_id, terms_of_reply(value_max), declaration(), node);
-        let budget = Budget::of(&inlet, locked.state.buffered_max);
-        let bridge = ReceivingBridge::new(inlet, 0, budget, encoding, Some(node)).of_reply();
-        locked.driver.stretch(locked.state, channel_id, Some(node), Box::new(bridge));
+        let kind = NewReceiverKind::Reply;
+        let receiver = NewReceiver { inlet, credits: 0, encoding, from: Some(node), kind };
+        locked.driver.stretch_receiver(locked.state, channel_id, Some(node), receiver);
         locked.state.machine.read(locked.now, node, channel_id, Read { key, value_max });
         locked.driver.clone()
     });
@@ -169,19 +133,4 @@ pub(crate) fn read(reading: Reading, ticket: Ticket, by: NodeId, says: &Says<'_>
         driver.with(|state, _| state.tell(half, Told::Read(ticket, message)));
     });
     Reads { encoding, _stop: Some(stop) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_value_has_so_many_readers_at_once() {
-        let shelf = Shelf::default();
-        lock(&shelf.0).insert(7, Arc::new(Bytes::from_static(b"krill")));
-        let mut readers: Vec<_> = std::iter::from_fn(|| shelf.take(7)).take(2 * READERS_MAX).collect();
-        assert_eq!(readers.len(), READERS_MAX);
-        readers.pop();
-        assert!(shelf.take(7).is_some() && shelf.take(8).is_none());
-    }
 }

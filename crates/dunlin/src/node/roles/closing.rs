@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::known::{Enrolled, Leave, Roles, SAY_LEAVING};
 use super::words::Notice;
-use crate::node::driver::Driver;
 use crate::node::peer::Peer;
 use crate::node::role::{Member, Role};
+use crate::node::state::Driver;
 use crate::world;
 
 impl Roles {

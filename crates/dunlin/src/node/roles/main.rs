@@ -9,7 +9,7 @@ use dunlin_proto::wire::Face;
 use super::known::{Enrolled, Roles};
 use super::words::{Admitted, Hello, Membership, MembershipServer, Notice};
 use super::{MAIN, unusable};
-use crate::node::driver::Driver;
+use crate::node::state::Driver;
 use crate::node::{Acceptor, Guest, NameError, Naming, NodeError, Peer};
 use crate::world::{self, Own, Timer};
 

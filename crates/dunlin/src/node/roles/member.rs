@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use super::known::{Leave, Roles};
 use super::words::{Admitted, Hello, Leaving, Membership, MembershipClient, Notice};
 use super::{AGAIN, MAIN, unusable};
-use crate::node::driver::Driver;
+use crate::node::state::Driver;
 use crate::node::{Client, NameError, Naming, NodeError, Peer};
 use crate::world::{self, Own, Timer};
 

@@ -66,8 +66,8 @@ use dunlin_core::waits::{Doing, Pid, Watch};
 
 pub(super) use known::{Roles, SAY_LEAVING};
 
-use super::driver::Driver;
 pub use super::role::{Member, Role};
+use super::state::Driver;
 use super::{NameError, Node, NodeError, Peer};
 use crate::lock::lock;
 use crate::world::{self, Timer};
