@@ -1,110 +1,42 @@
 //! Checks the structure of dunlin's own sources.
 //!
-//! In each crate of the workspace no comment is wider than 110 columns, no function is longer than 120 lines
-//! unless `ratchet.toml` names it as a table, and modules do not import each other in a cycle. `ratchet.toml`
-//! says how many modules still do. More fail, and fewer fail too, until the number is lowered, so that what
-//! has been cleaned up stays clean.
+//! In each crate of the workspace no modules import each other in a cycle, no comment is wider than 110
+//! columns, and no function is longer than 120 lines unless `tables.toml` names it as a table.
 //!
 //! ```text
-//! cargo test -p dunlin-lint             fails where something differs from ratchet.toml, as the gate does
-//! cargo run -p dunlin-lint              fails where something differs from ratchet.toml
-//! cargo run -p dunlin-lint -- --show    lists every cycle, comment and function
-//! cargo run -p dunlin-lint -- --record  writes the figures into ratchet.toml
+//! cargo run -p dunlin-lint     names each place where that is not so
+//! cargo test -p dunlin-lint    fails if there is one, as the gate does
 //! ```
 //!
 //! - [`imports`]: which module imports which, and the cycles;
 //! - [`lines`]: comments and functions;
-//! - [`ratchet`]: the file, and what differs from it.
+//! - [`tables`]: the functions that may be long.
 
 mod imports;
 mod lines;
-mod ratchet;
+mod tables;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ratchet::{Figures, Ratchet};
-
-/// What was found in one crate.
-#[derive(Default)]
-struct Findings {
-    /// Modules that import each other, each cycle sorted by name.
-    cycles: Vec<Vec<String>>,
-    /// `path:line` of comments that are too wide.
-    comments: Vec<String>,
-    /// Functions that are too long: `path::name`, with their lines.
-    functions: Vec<(String, usize)>,
-}
-
-impl Findings {
-    fn figures(&self) -> Figures {
-        Figures {
-            modules_in_cycles: self.cycles.iter().map(Vec::len).sum(),
-            tables: self.functions.iter().map(|(name, _)| name.clone()).collect(),
-        }
-    }
-}
-
 fn main() -> ExitCode {
-    let argument = std::env::args().nth(1);
-    let found = findings();
-    let now = figures(&found);
-    match argument.as_deref() {
-        Some("--show") => show(&found),
-        Some("--record") => fs::write(ratchet::path(), now.to_text()).expect("ratchet.toml can be written"),
-        None => {
-            let differences = differences(&found);
-            if !differences.is_empty() {
-                eprintln!("{}", differences.join("\n"));
-                eprintln!("To see each place: cargo run -p dunlin-lint -- --show. If it got better: -- --record.");
-                return ExitCode::FAILURE;
-            }
-            println!("{}", now.summary());
-        }
-        Some(_) => {
-            eprintln!("dunlin-lint [--show | --record]");
-            return ExitCode::from(2);
-        }
+    let faults = faults();
+    for fault in &faults {
+        println!("{fault}");
     }
-    ExitCode::SUCCESS
+    if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What is found in all crates.
-fn findings() -> Vec<(String, Findings)> {
+/// What is wrong in all crates, a line for each place.
+fn faults() -> Vec<String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("it is in the folder of the crates");
-    let found = folders(crates).into_iter().map(|folder| {
+    let tables = tables::read();
+    let faults = folders(crates).into_iter().map(|folder| {
         let name = folder.file_name().expect("a crate has a name").to_string_lossy().into_owned();
-        let findings = look_at(&folder).unwrap_or_else(|error| panic!("{name}: {error}"));
-        (name, findings)
+        look_at(&name, &folder, &tables).unwrap_or_else(|error| vec![format!("{name}: {error}")])
     });
-    found.collect()
-}
-
-fn figures(found: &[(String, Findings)]) -> Ratchet {
-    Ratchet::of(found.iter().map(|(name, findings)| (name.clone(), findings.figures())))
-}
-
-/// A line for each fault that `ratchet.toml` does not know.
-fn differences(found: &[(String, Findings)]) -> Vec<String> {
-    let wide = found.iter().flat_map(|(name, findings)| {
-        findings.comments.iter().map(move |comment| format!("{name}/{comment}: a comment over 110 columns"))
-    });
-    wide.chain(ratchet::read().differences(&figures(found))).collect()
-}
-
-fn show(found: &[(String, Findings)]) {
-    for (name, findings) in found {
-        for cycle in &findings.cycles {
-            println!("{name}: a cycle of {}: {}", cycle.len(), cycle.join(", "));
-        }
-        for comment in &findings.comments {
-            println!("{name}/{comment}: a comment over {} columns", lines::COMMENT_COLUMNS);
-        }
-        for (function, length) in &findings.functions {
-            println!("{name}/{function}: a function of {length} lines");
-        }
-    }
+    faults.flatten().collect()
 }
 
 /// The folders of all crates of the workspace.
@@ -118,24 +50,26 @@ fn folders(crates: &Path) -> Vec<PathBuf> {
     folders
 }
 
-fn look_at(folder: &Path) -> Result<Findings, String> {
-    let mut findings = Findings::default();
+fn look_at(name: &str, folder: &Path, tables: &tables::Tables) -> Result<Vec<String>, String> {
+    let (mut faults, mut long) = (vec![], vec![]);
     let mut modules = imports::Modules::default();
     let root = folder.join("src");
     for path in sources(folder) {
         let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         let parsed = syn::parse_file(&text).map_err(|error| format!("{}: {error}", path.display()))?;
         let shown = path.strip_prefix(folder).unwrap_or(&path).display().to_string();
-        findings.comments.extend(lines::wide_comments(&text).map(|line| format!("{shown}:{line}")));
-        findings
-            .functions
-            .extend(lines::long_functions(&parsed).into_iter().map(|(name, n)| (format!("{shown}::{name}"), n)));
+        let wide = lines::wide_comments(&text);
+        faults.extend(wide.map(|line| format!("{name}/{shown}:{line}: a comment over 110 columns")));
+        let functions = lines::long_functions(&parsed).into_iter();
+        long.extend(functions.map(|(function, lines)| (format!("{shown}::{function}"), lines)));
         if let Ok(inside) = path.strip_prefix(&root) {
             modules.add(inside, &parsed);
         }
     }
-    findings.cycles = modules.cycles();
-    Ok(findings)
+    faults.extend(tables.faults(name, &long));
+    let cycles = modules.cycles().into_iter();
+    faults.extend(cycles.map(|cycle| format!("{name}: modules import each other: {}", cycle.join(", "))));
+    Ok(faults)
 }
 
 /// All Rust files of a crate, sorted.
@@ -162,12 +96,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sources_are_within_the_ratchet() {
-        let differences = differences(&findings());
-        assert!(
-            differences.is_empty(),
-            "{}\nTo see each place: cargo run -p dunlin-lint -- --show",
-            differences.join("\n")
-        );
+    fn the_sources_have_no_fault() {
+        let faults = faults();
+        assert!(faults.is_empty(), "{}", faults.join("\n"));
     }
 }
