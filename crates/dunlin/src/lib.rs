@@ -57,6 +57,8 @@ mod error;
 mod face;
 #[cfg(feature = "io")]
 pub mod io;
+#[cfg(any(feature = "io", feature = "net"))]
+mod listen;
 #[cfg(feature = "rt")]
 mod lock;
 #[cfg(feature = "net")]

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
+use tokio::net::{TcpStream, ToSocketAddrs};
 
 use super::connection::Connection;
 use super::listener::{Listener, Socket};
@@ -17,7 +17,7 @@ use super::stream::Stream;
 /// # Panics
 /// Outside a tokio runtime.
 pub async fn listen(address: impl ToSocketAddrs) -> io::Result<Listener> {
-    TcpListener::bind(address).await.map(|listener| Listener::new(Socket::Tcp(listener)))
+    crate::listen::listen(address).await.map(|listener| Listener::new(Socket::Tcp(listener)))
 }
 
 /// Connects to `host:port`, or to a [`SocketAddr`](std::net::SocketAddr). Of several addresses of a host the

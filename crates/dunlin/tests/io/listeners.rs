@@ -32,6 +32,20 @@ fn accept_that_is_not_chosen_has_taken_no_connection() {
     });
 }
 
+/// With a queue of 128, as the standard library asks for, Linux drops the next, and its client tries again
+/// and again.
+#[test]
+fn connections_wait_to_be_accepted() {
+    dunlin::block_on(async {
+        let listener = tcp::listen("127.0.0.1:0").await.unwrap();
+        let to = listener.address().unwrap().to_string();
+        let mut clients = Vec::new();
+        for _ in 0..300 {
+            clients.push(tcp::connect(&to).await.unwrap());
+        }
+    });
+}
+
 #[test]
 fn receiver_of_connections_is_shared_and_ends_with_its_receivers() {
     dunlin::block_on(async {

@@ -7,6 +7,7 @@ use tokio::net::{TcpListener, TcpStream, lookup_host};
 use tokio::sync::Semaphore;
 
 use super::{BoxFuture, Listener, Named, Network, Socket, Source, explain};
+use crate::listen::listen;
 
 /// How much the kernel takes that it has not sent yet.
 ///
@@ -74,7 +75,7 @@ impl Network for Tcp {
     fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
         Box::pin(async move {
             let (host, port) = parse(address)?;
-            let listener = bind(host, port).await.map_err(|error| match error.kind() {
+            let listener = listen((host, port)).await.map_err(|error| match error.kind() {
                 io::ErrorKind::AddrInUse => io::Error::new(
                     error.kind(),
                     format!(
@@ -155,19 +156,6 @@ fn parse(address: &str) -> io::Result<(&str, u16)> {
             format!("`{address}` is no address: write host:port, with an IPv6 address in brackets: [::1]:7500"),
         )
     })
-}
-
-/// Listens on the first address of `host` that can be had.
-async fn bind(host: &str, port: u16) -> io::Result<TcpListener> {
-    let mut failed = None;
-    for address in lookup_host((host, port)).await? {
-        match TcpListener::bind(address).await {
-            Ok(listener) => return Ok(listener),
-            // In use at one address and unknown at the next, the first is what there is to be told.
-            Err(error) => failed = failed.or(Some(error)),
-        }
-    }
-    Err(failed.unwrap_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the host has no address")))
 }
 
 fn socket(stream: TcpStream, peer: SocketAddr) -> io::Result<Box<dyn Socket>> {
