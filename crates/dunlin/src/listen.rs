@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 
 use tokio::net::{TcpListener, TcpSocket, ToSocketAddrs, lookup_host};
 
-/// So many connections wait to be accepted. The standard library asks for 128; what comes beyond is dropped by
-/// Linux, and tried again after a second, which many clients at once would meet. The system may allow fewer.
+/// So many connections wait to be accepted. The standard library asks for 128; what comes beyond is dropped
+/// by Linux, and tried again after a second, which many clients at once would meet. The system may allow
+/// fewer.
 const WAITING_MAX: u32 = 4_096;
 
 /// Listens at the first of these addresses that can be had.
@@ -24,8 +25,8 @@ pub(crate) async fn listen(addresses: impl ToSocketAddrs) -> io::Result<TcpListe
 
 fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // As the standard library: a port may be had again while connections of a program that has ended linger. On
-    // Windows two programs could have one port by this.
+    // As the standard library: a port may be had again while connections of a program that has ended linger.
+    // On Windows two programs could have one port by this.
     #[cfg(not(windows))]
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
