@@ -32,7 +32,7 @@
 //! with a size is best tried with a small one, at most [`ROOM_MAX`].
 //!
 //! ```
-//! use dunlin::node::network::Memory;
+//! use dunlin::net::Memory;
 //!
 //! dunlin::laws! {
 //!     mod memory;
@@ -51,8 +51,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use dunlin::net::{Network, contract};
 use dunlin::node::Node;
-use dunlin::node::network::{Network, contract};
 
 use crate::kind::{Kind, NO_BOUND, kinds};
 use crate::laws::laws;

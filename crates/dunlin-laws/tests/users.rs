@@ -5,7 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use dunlin::node::network::{BoxFuture, Listener, Memory, Network, Socket};
+use dunlin::net::{BoxFuture, Listener, Memory, Network, Socket};
 use dunlin::{Admit, Buffering};
 use dunlin_laws::{Full, Kind, Local, users};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};

@@ -38,6 +38,7 @@
 //! - [`Deadline`]: `.within(duration)`, `.by(instant)` on every operation, and `.wait()` for threads;
 //!   [`sleep`], [`Timer`], [`interval`]. [`send_to_any`] is no operation of one end and has none of these: it
 //!   is a branch of an [`alt!`] beside a [`sleep`];
+//! - [`net`]: what connections between nodes run over: TCP, unix sockets, memory, or a network of your own;
 //! - [`config`]: `dunlin.toml` and variables of the environment, and where each value came from;
 //! - [`laws!`]: the laws of channels as tests of a policy or a network of your own;
 //! - [`Error`], [`Result`]: one error that all others convert into;
@@ -61,6 +62,8 @@ pub mod io;
 mod listen;
 #[cfg(feature = "rt")]
 mod lock;
+#[cfg(feature = "net")]
+pub mod net;
 #[cfg(feature = "net")]
 pub mod node;
 #[cfg(feature = "rt")]

@@ -319,7 +319,7 @@ mod node {
     use dunlin_proto::time::Time;
 
     use super::{Instant, Timer};
-    use crate::node::network::Networks;
+    use crate::net::Networks;
     #[cfg(feature = "sim")]
     use crate::sim;
 

@@ -93,7 +93,7 @@ fn a_node_that_was_dialled_has_to_be_admitted_too() -> Result<()> {
 fn over_a_unix_socket_the_kernel_says_who_it_is() -> Result<()> {
     use std::sync::atomic::AtomicUsize;
 
-    use dunlin::node::network::PeerIdentity;
+    use dunlin::net::PeerIdentity;
 
     dunlin::block_on(async {
         let folder = std::env::temp_dir().join(format!("dunlin-authorize-{}", std::process::id()));

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use actor::{Actor, say};
 #[cfg(unix)]
-use dunlin::node::network::Unix;
-use dunlin::node::network::{BoxFuture, Listener, Network, Socket, Source, Tcp};
+use dunlin::net::Unix;
+use dunlin::net::{BoxFuture, Listener, Network, Socket, Source, Tcp};
 use dunlin::node::{ConnectionState, Down};
 use dunlin::prelude::*;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use dunlin::node::network::{BoxFuture, Listener, Memory, Network, Socket};
+use dunlin::net::{BoxFuture, Listener, Memory, Network, Socket};
 use dunlin::node::roles::JoinWait;
 use dunlin::node::{ConnectionState, Down, Encoding, Limit, NameError, NodeError, NodeEvent, Role};
 use dunlin::prelude::*;

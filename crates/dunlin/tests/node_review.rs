@@ -9,8 +9,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use dunlin::Why;
+use dunlin::net::{BoxFuture, Listener, Memory, Network, Socket};
 use dunlin::node::NameError;
-use dunlin::node::network::{BoxFuture, Listener, Memory, Network, Socket};
 use dunlin::prelude::*;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dunlin::Caller;
-use dunlin::node::network::{BoxFuture, Listener, Memory, Network, Socket};
+use dunlin::net::{BoxFuture, Listener, Memory, Network, Socket};
 use dunlin::node::{ConnectionState, Encoding, Expects, NameError, NodeError};
 use dunlin::prelude::*;
 use serde::{Deserialize, Serialize};

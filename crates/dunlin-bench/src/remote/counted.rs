@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
-use dunlin::node::network::{BoxFuture, Listener, Network, Socket, Tcp};
+use dunlin::net::{BoxFuture, Listener, Network, Socket, Tcp};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// In place of [`Tcp`].

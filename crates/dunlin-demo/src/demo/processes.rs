@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use dunlin::node::network::Networks;
+use dunlin::net::Networks;
 use dunlin::prelude::*;
 use dunlin::{Instant, sleep_until, unbounded};
 use dunlin_terminal::output::Lost;

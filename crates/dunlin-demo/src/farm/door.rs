@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use dunlin::node::network::Networks;
+use dunlin::net::Networks;
 use dunlin::node::{Client, Encoding, Naming};
 use dunlin::prelude::*;
 use serde::{Deserialize, Serialize};

@@ -349,7 +349,7 @@ fn is_address(address: &str) -> bool {
     let is_scheme = scheme.len() > 1 && scheme.bytes().all(|byte| byte.is_ascii_lowercase());
     // `localhost:75000` is not of a network `localhost`.
     let is_port = |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit());
-    let is_tcp = crate::node::network::is_tcp(address);
+    let is_tcp = crate::net::is_tcp(address);
     is_free_of_space && (is_tcp || (is_scheme && scheme != "tcp" && !rest.is_empty() && !is_port(rest)))
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::codec::catch;
-use super::network::PeerIdentity;
 use super::peer::Peer;
+use crate::net::PeerIdentity;
 
 /// A node that this one is about to have a connection with: see
 /// [`NodeBuilder::authorize`](super::NodeBuilder::authorize).

@@ -15,12 +15,12 @@ use super::error::NodeError;
 use super::hub::Hub;
 use super::identity::Key;
 use super::log::Log;
-use super::network::{Network, Networks, compiled_here};
 use super::role::Role;
 use super::roles::{JoinWait, Settings};
 use super::state::Driver;
 use super::{Inner, Node, Peer, ending, files, id, listen, message, roles, serve};
 use crate::config::{Config, Origin, Sources, is_application};
+use crate::net::{Network, Networks, compiled_here};
 use crate::world;
 
 /// Settings of a node: see [`Node::builder`].
@@ -307,7 +307,7 @@ impl NodeBuilder {
     /// # Examples
     /// Only processes of this user, by unix sockets:
     /// ```
-    /// use dunlin::node::network::PeerIdentity;
+    /// use dunlin::net::PeerIdentity;
     /// use dunlin::prelude::*;
     ///
     /// let user = 1000;

@@ -14,9 +14,9 @@ use dunlin_proto::time::Time;
 use tokio::io::{AsyncReadExt, AsyncWrite};
 
 use super::bell::Bell;
-use super::network::Socket;
 use super::state::{Driver, Locked};
 use super::work::QuickJob;
+use crate::net::Socket;
 use crate::world::{self, Timer};
 
 /// What is read goes into buffers of this size...

@@ -30,7 +30,6 @@ use super::hub::{Heard, Hub, Reclaimed};
 use super::log::Log;
 use super::message;
 use super::message::kept::{Kept, Shelf};
-use super::network::{self, Networks, Socket, Source};
 use super::post::Post;
 use super::state::{Driver, Entry, Errand, Guarded, Locked, State, Told};
 use super::trim::{Trim, trim};
@@ -39,6 +38,7 @@ use super::watch::{Serves, Watch};
 use super::work::{QuickJob, discard};
 use crate::config::{BUFFERED_MAX, STRAIGHT_MIN};
 use crate::lock::lock;
+use crate::net::{self, Networks, Socket, Source};
 use crate::world::{self, Clock};
 
 /// A receiver that has come and does not go on within this time is not only passed on.
@@ -452,7 +452,7 @@ impl Driver {
         state.next_socket += 1;
         let peer = socket.peer();
         let (source, identity, is_local) = (socket.source(), socket.identity(), socket.is_local());
-        let is_trusted = state.trusted_sources.iter().any(|trusted| network::is_in(source, trusted));
+        let is_trusted = state.trusted_sources.iter().any(|trusted| net::is_in(source, trusted));
         let source = if is_trusted { Source::Socket(id) } else { source };
         let bell = Arc::<Bell>::default();
         let carrier = Carrier::new(self.clone(), id, bell.clone(), socket);

@@ -12,12 +12,12 @@ use tokio::time::Instant;
 
 use super::error::{NameError, NodeError};
 use super::leaving::{Departed, Patience, warn};
-use super::network::{BoxFuture, compiled_here};
 use super::role::Role;
 use super::state::Driver;
 use super::unsaid::Flush;
 use super::{Inner, Node};
 use crate::lock::lock;
+use crate::net::{BoxFuture, compiled_here};
 use crate::world::{self, Own, Timer};
 
 /// How long all nodes of a runtime together may delay its end.

@@ -11,8 +11,8 @@ use dunlin_proto::{Action, Config, Machine};
 use super::hub::Hub;
 use super::identity::Key;
 use super::log::Log;
-use super::network::Networks;
 use super::state::Driver;
+use crate::net::Networks;
 
 /// The driver's end of the socket, and the other one.
 pub(super) const SOCKET: SocketId = SocketId(0);

@@ -20,10 +20,10 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::events::{Limit, NodeEvent};
-use super::network::compiled_here;
 use super::state::Driver;
 use super::{Client, NameError, Naming, Node, Peer};
 use crate::lock::lock;
+use crate::net::compiled_here;
 use crate::{Deadline, Instant};
 
 /// The name of this acceptor, of every node.

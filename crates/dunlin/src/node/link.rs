@@ -37,8 +37,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::bridge::words::{failure, poison, reason, why_failed};
 use super::carrier::poll_write_all;
-use super::network::{BoxFuture, compiled_here};
 use crate::lock::lock;
+use crate::net::{BoxFuture, compiled_here};
 use crate::world::{Clock, Timer};
 
 /// What is read goes into buffers of this size...

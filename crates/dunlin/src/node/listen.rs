@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::ops::Range;
 
 use super::error::NodeError;
-use super::network::{Listener, Networks};
 use crate::config::{Setting, default_route};
+use crate::net::{Listener, Networks};
 use crate::world;
 
 /// The default ports of name services, on loopback: each application takes the first that no other has.
@@ -102,7 +102,7 @@ mod tests {
 
     use super::*;
     use crate::config::Origin;
-    use crate::node::network::{BoxFuture, Listener, Memory, Network, Socket};
+    use crate::net::{BoxFuture, Listener, Memory, Network, Socket};
 
     /// A machine of which so many ports are taken, from the first on.
     struct Machine {

@@ -149,7 +149,6 @@
 //! - [`Peer`], [`ConnectionState`], [`Route`], [`Down`]: the other nodes, how the connections to them are,
 //!   and why one is over; [`Traffic`]: what they have carried;
 //! - [`Encoding`]: how messages are written;
-//! - [`network`]: what connections run over: TCP, unix sockets, memory.
 //!
 //! In the folder: `driver.rs` drives the protocol machine of `dunlin-proto`, `carrier.rs` one socket,
 //! `bridge/` stands between it and the channels of the core, `message.rs` and `codec` turn values into bytes,
@@ -183,7 +182,6 @@ mod log;
 mod memory;
 mod message;
 mod name;
-pub mod network;
 #[cfg(unix)]
 mod own;
 mod peer;
@@ -219,6 +217,7 @@ use dunlin_proto::id::Life;
 use dunlin_proto::wire::Face;
 use tokio::sync::mpsc::error::TrySendError;
 
+use crate::net::compiled_here;
 pub use applicant::Applicant;
 pub use builder::NodeBuilder;
 pub use codec::Encoding;
@@ -234,7 +233,6 @@ pub use inquiry::Inquirer;
 pub use listen::{LISTEN_PORTS, NAMES_PORTS};
 pub(crate) use memory::memory_here;
 pub use name::Expects;
-use network::compiled_here;
 pub use peer::{ConnectionState, NameConflict, Peer, Route};
 pub use records::Records;
 pub use role::Role;

@@ -14,10 +14,10 @@ use super::error::is_busy;
 use super::events::{Limit, NodeEvent};
 use super::files;
 use super::listen::{BoxListener, NAMES_PORTS};
-use super::network::{Networks, is_transient};
 #[cfg(unix)]
 use super::own::{Mark, Own};
 use super::state::Driver;
+use crate::net::{Networks, is_transient};
 use crate::world::{self, Timer};
 
 /// So long a node waits before it looks for a name service again.

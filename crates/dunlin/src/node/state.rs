@@ -32,11 +32,11 @@ use super::hub::{Hub, Reclaimed};
 use super::id::Half;
 use super::log::{Line, Log};
 use super::message::kept::{Kept, Passing, Shelf};
-use super::network::{Networks, PeerIdentity, Source};
 use super::trim::Trim;
 use super::unsaid::{Abandoned, Flush, Losses};
 use super::watch::{Serves, Watch};
 use crate::lock::lock;
+use crate::net::{Networks, PeerIdentity, Source};
 use crate::world::Clock;
 
 pub(crate) struct State {

@@ -49,7 +49,7 @@ impl Node {
     }
 
     /// How often this node has refused others, since it joined. Each of them was an [event](Self::events);
-    /// the log has one line for each [source](super::network::Source) in a minute, ten in all, and then how
+    /// the log has one line for each [source](crate::net::Source) in a minute, ten in all, and then how
     /// many more there were.
     pub fn refusals(&self) -> Refusals {
         self.inner.driver.with_hub_now(|hub, _| hub.refusals())

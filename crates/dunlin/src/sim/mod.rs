@@ -134,8 +134,8 @@ impl Sim {
     ///
     /// # Panics
     /// Outside of [`run`](Self::run).
-    pub async fn dial(address: &str) -> std::io::Result<Box<dyn crate::node::network::Socket>> {
-        use crate::node::network::Network as _;
+    pub async fn dial(address: &str) -> std::io::Result<Box<dyn crate::net::Socket>> {
+        use crate::net::Network as _;
         let shared = executor::current().expect("a simulation runs");
         Network::new(shared).dial(address).await
     }

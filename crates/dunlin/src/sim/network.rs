@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::executor::{Shared, Timer};
 use super::wires::{Backlog, Host, Pipe, Pipes, pair, wake};
 use crate::lock::lock;
-use crate::node::network::{self, BoxFuture, Listener, Socket};
+use crate::net::{self, BoxFuture, Listener, Socket};
 
 /// The bytes that may be under way in one direction of a socket.
 const PIPE_BYTES: usize = 64 << 10;
@@ -113,10 +113,10 @@ fn error(kind: io::ErrorKind, text: String) -> io::Error {
     io::Error::new(kind, text)
 }
 
-impl network::Network for Simulated {
+impl net::Network for Simulated {
     /// An address without a prefix that is known is TCP's: so all are this network's.
     fn scheme(&self) -> &'static str {
-        network::Tcp::SCHEME
+        net::Tcp::SCHEME
     }
 
     fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arbitrary::{Arbitrary as _, Unstructured};
 use bytes::{Bytes, BytesMut};
+use dunlin::net::Socket;
 use dunlin::node::NodeError;
-use dunlin::node::network::Socket;
 use dunlin::prelude::*;
 use dunlin::sim::Sim;
 use dunlin_attack::{ANY, Key, bytes_of, declare, face, hello, life};

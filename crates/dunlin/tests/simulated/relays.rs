@@ -2,7 +2,7 @@
 
 use std::io;
 
-use dunlin::node::network::{BoxFuture, Listener, Memory, Network, Socket};
+use dunlin::net::{BoxFuture, Listener, Memory, Network, Socket};
 use dunlin::node::{ConnectionState, Down, NoRelay, Peer, Route};
 use dunlin::prelude::*;
 use dunlin::sim::Sim;

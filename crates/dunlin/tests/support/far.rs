@@ -5,7 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use dunlin::node::network::{BoxFuture, Listener, Network, Socket, Source, Tcp};
+use dunlin::net::{BoxFuture, Listener, Network, Socket, Source, Tcp};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// TCP as it is between hosts: the other end of a socket is elsewhere.

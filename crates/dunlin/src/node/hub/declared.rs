@@ -14,12 +14,12 @@ use dunlin_proto::names::{DirectoryEvent, EntryState, WaitingHere};
 use dunlin_proto::wire::{Declaration, Face, Room, Terms, Which};
 use tokio::sync::oneshot;
 
-use super::super::network::{BoxFuture, compiled_here};
 use super::Hub;
 use super::end::{DeclaredEnd, Half, Kept, More, Options, Outlets, Role, set_unmatched};
 use super::guests::numbered;
 use super::idle::Unmet;
 use super::joining::Addresses;
+use crate::net::{BoxFuture, compiled_here};
 use crate::node::bridge::words::full_poison;
 use crate::node::bridge::{ReceivingBridge, SendingBridge};
 use crate::node::budget::Budget;

@@ -127,7 +127,7 @@ fn free_name<T>(taken: &HashMap<String, T>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::network::contract;
+    use crate::net::contract;
 
     #[test]
     fn a_dialled_socket_is_accepted_and_carries_bytes_both_ways() {

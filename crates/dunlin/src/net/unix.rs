@@ -230,7 +230,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use crate::node::network::contract;
+    use crate::net::contract;
 
     /// A folder of its own, removed at the end; it must be empty then.
     struct Folder(PathBuf);

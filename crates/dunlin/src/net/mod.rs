@@ -182,7 +182,7 @@ pub(crate) fn is_in(source: Source, network: &IpNet) -> bool {
 ///
 /// # Examples
 /// ```
-/// use dunlin::node::network::is_transient;
+/// use dunlin::net::is_transient;
 /// use std::io;
 ///
 /// assert!(is_transient(&io::ErrorKind::ConnectionAborted.into()));
@@ -230,7 +230,7 @@ pub fn is_transient(error: &io::Error) -> bool {
 ///
 /// # Examples
 /// ```
-/// use dunlin::node::network::Networks;
+/// use dunlin::net::Networks;
 /// use tokio::io::{AsyncReadExt, AsyncWriteExt};
 ///
 /// # dunlin::block_on(async {

@@ -185,7 +185,7 @@ mod tests {
     use std::task::{Context, Waker};
 
     use super::*;
-    use crate::node::network::contract;
+    use crate::net::contract;
 
     #[test]
     fn names_are_looked_up_four_at_a_time() {
