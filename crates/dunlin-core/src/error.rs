@@ -1,4 +1,4 @@
-//! What can become of an operation: one error type for each kind, all of which give back what was not sent.
+//! The errors of operations: one type for each kind of operation. Each returns the value that was not sent.
 
 use std::any::Any;
 use std::fmt;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 /// How strong a poison is, from 0 to [`FULL`](Self::FULL).
 ///
-/// A channel with an [immunity](crate::Policy::immunity) is not poisoned by what is not stronger than that.
-/// Without one its immunity is 0. Full strength poisons every channel.
+/// A channel with an [immunity](crate::Policy::immunity) is poisoned only by a greater strength. The default
+/// immunity is 0. Full strength poisons every channel.
 ///
 /// # Source
 /// Poison strength and immunity of JCSP (Sputh and Allen, 2005; Welch et al., 2007).
@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub struct Strength(u8);
 
 impl Strength {
-    /// What no channel is immune to.
+    /// Full strength, to which no channel is immune.
     pub const FULL: Self = Self(u8::MAX);
 
     /// The number.
@@ -23,7 +23,7 @@ impl Strength {
         self.0
     }
 
-    /// Whether a channel with this immunity is poisoned by it.
+    /// Whether this strength poisons a channel with this immunity.
     pub(crate) fn overcomes(self, immunity: Self) -> bool {
         self > immunity || self == Self::FULL
     }
@@ -41,15 +41,16 @@ impl fmt::Display for Strength {
     }
 }
 
-/// Why everything on a channel fails: what was given to `poison`, and how strong the poison was.
-// One pointer: results with an error in them are passed in registers. Always `Some`, until the drop takes it.
+/// Why every operation on a channel fails: the reason given to `poison`, and the strength of the poison.
+// One pointer, so that results with this error are returned in registers. Always `Some` until the drop takes
+// it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Reason(Option<Arc<Poison>>);
 
 impl Drop for Reason {
-    // What is dropped goes into the call by value. `Arc`'s own drop passes its address, and a result with an
-    // address is in memory, also when it holds no error: so each send would write and copy its outcome,
-    // wherever the compiler does not see through that call.
+    // The poison is passed to the call by value. `Arc`'s own drop passes its address, and a result whose
+    // address is taken lives in memory, even without an error. Each send would then write and copy its
+    // outcome wherever the compiler cannot see through that call.
     #[inline(always)]
     fn drop(&mut self) {
         if let Some(poison) = self.0.take() {
@@ -84,13 +85,13 @@ impl Reason {
         &self.poison().text
     }
 
-    /// How strong the poison was; full if nothing else was said. Who passes it on, to
-    /// [`poison_with`](crate::Sender::poison_with), stops where it was meant to stop.
+    /// The strength of the poison; full unless another was given. A process that passes this reason on with
+    /// [`poison_with`](crate::Sender::poison_with) stops at the same borders as the original poison.
     pub fn strength(&self) -> Strength {
         self.poison().strength
     }
 
-    /// The same text for a poison of this strength.
+    /// The same text with this strength.
     #[must_use]
     pub fn of_strength(self, strength: impl Into<Strength>) -> Self {
         let strength = strength.into();
@@ -120,11 +121,11 @@ impl fmt::Debug for Reason {
     }
 }
 
-/// Why a value was not taken.
+/// Why no receive took a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Why {
-    /// The receiver is gone, or the channel was retired.
+    /// The receiver was dropped, or the channel was retired.
     #[error("the channel has ended")]
     Closed,
     /// The channel was poisoned, with this reason.
@@ -133,7 +134,7 @@ pub enum Why {
     /// The channel's policy, or its bound on pending senders, refused the value.
     #[error("the channel's policy refused the value")]
     Refused,
-    /// The value waited, and a later one pushed it out of the bounded queue of pending senders.
+    /// A later value pushed this waiting one out of the bounded queue of pending senders.
     #[error("a later sender pushed this one out of the queue of pending senders")]
     Expired,
     /// The deadline of the operation passed first.
@@ -145,8 +146,8 @@ pub enum Why {
     /// The other end of the channel is a branch of the same choice: a choice cannot send to itself.
     #[error("the channel's other end is a branch of the same choice")]
     OwnChannel,
-    /// The deadline passed, and nothing is at the other end yet: the text says what is missing and what to
-    /// do. Of an end that was declared under a name.
+    /// The deadline passed and the other end is not connected yet. The text names what is missing and what to
+    /// do. Only for an end that was declared under a name.
     #[error("{0}")]
     Unmatched(Reason),
     /// The node that holds the receiver has left its application, or was lost.
@@ -157,15 +158,15 @@ pub enum Why {
         "the node of this end has left its application; keep its `Node`, and leave only when its ends have done their work"
     )]
     OwnNodeLeft,
-    /// The value cannot be written for another node, or the receiver there cannot read it.
+    /// The value cannot be encoded for another node, or the receiver there cannot decode it.
     #[error("the value cannot be sent to another node: {0}")]
     Unsendable(Reason),
-    /// The encoded value is larger than the connection allows (both in bytes).
+    /// The encoded value is larger than the connection allows.
     #[error("the value takes {bytes} bytes; at most {bytes_max} are allowed")]
     TooLarge {
-        /// What the value takes.
+        /// The size of the encoded value, in bytes.
         bytes: u64,
-        /// What is allowed.
+        /// The largest size allowed, in bytes.
         bytes_max: u64,
     },
 }
@@ -177,33 +178,33 @@ impl Why {
     }
 }
 
-/// Identifies a message whose fate is not known: (channel, number of the send).
+/// Identifies a message with an unknown outcome by its channel and the number of its send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MessageId {
-    /// The channel, as in the wait records.
+    /// The channel, as it appears in the wait records.
     pub channel: u64,
     /// The number of the send on this channel.
     pub number: u64,
 }
 
-/// What became of a send that did not end in `Ok`. The value is in it.
+/// The outcome of a send that did not end in `Ok`. It holds the value.
 ///
-/// Of [`send_from`](crate::Sender::send_from) the value is in the caller's slot instead, and `T` is `()`.
+/// For [`send_from`](crate::Sender::send_from) the value is in the caller's slot instead, and `T` is `()`.
 #[derive(Clone, PartialEq, Eq)]
-// Exhaustive: that there are these two and `Ok`, and no fourth, is rule 2.
+// Exhaustive: rule 2 promises these two outcomes and `Ok`, and no fourth.
 pub enum SendError<T> {
     /// No receive has taken the value, and none will.
     NotTaken {
-        /// What was to be sent.
+        /// The value that was not sent.
         value: T,
-        /// Why it was not.
+        /// Why no receive took it.
         why: Why,
     },
-    /// The receiver's node is lost for good, and nobody can know whether a receive took the value.
+    /// The receiver's node is lost for good, so it is unknowable whether a receive took the value.
     Unknown {
-        /// What was to be sent, and perhaps was.
+        /// The value, which a receive may have taken.
         value: T,
-        /// Names the message, to recognise it should the other side speak of it later.
+        /// Names the message, so that the caller can recognise it if the other side refers to it later.
         id: MessageId,
     },
 }
@@ -216,7 +217,7 @@ impl<T> SendError<T> {
         }
     }
 
-    /// Why the value was not taken; `None` if that is not known.
+    /// Why no receive took the value; `None` if the outcome is unknown.
     pub fn why(&self) -> Option<&Why> {
         match self {
             Self::NotTaken { why, .. } => Some(why),
@@ -224,7 +225,7 @@ impl<T> SendError<T> {
         }
     }
 
-    /// Whether the channel had ended: receiver gone, or retired.
+    /// Whether the channel had ended: the receiver was dropped, or the channel was retired.
     pub fn is_closed(&self) -> bool {
         self.why() == Some(&Why::Closed)
     }
@@ -248,7 +249,7 @@ impl<T> SendError<T> {
     }
 }
 
-// Neither shows the value: an error must be printable for every `T`.
+// Neither impl shows the value: an error must be printable for every `T`.
 impl<T> fmt::Debug for SendError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -275,14 +276,14 @@ impl<T> fmt::Display for SendError<T> {
 
 impl<T> std::error::Error for SendError<T> {}
 
-/// What became of a send of a [`Broadcast`](crate::Broadcast) that not everybody got.
+/// The error of a send of a [`Broadcast`](crate::Broadcast) that did not reach every receiver.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BroadcastError<T> {
-    /// What was to be sent.
+    /// The value that was to be sent.
     pub value: T,
-    /// Why some receiver that is still there has not got it, or why none has.
+    /// Why some remaining receiver did not receive it, or why none did.
     pub why: Why,
-    /// How many receivers have got it all the same.
+    /// How many receivers received it nevertheless.
     pub received: usize,
 }
 
@@ -292,7 +293,8 @@ impl<T> BroadcastError<T> {
         self.value
     }
 
-    /// Whether nobody can receive any more: it was retired, or too few have joined and nobody can.
+    /// Whether no receiver can receive any more: the broadcast was retired, or too few have joined and no
+    /// more can.
     pub fn is_closed(&self) -> bool {
         self.why == Why::Closed
     }
@@ -323,23 +325,23 @@ impl<T> fmt::Display for BroadcastError<T> {
 
 impl<T> std::error::Error for BroadcastError<T> {}
 
-/// What became of a send of a [`Broadcast`](crate::Broadcast) that did not wait for all
-/// ([`complete_until`](crate::Broadcasting::complete_until)).
+/// The error of a send of a [`Broadcast`](crate::Broadcast) whose wait for the remaining receivers was
+/// bounded ([`complete_until`](crate::Broadcasting::complete_until)).
 #[derive(Clone, PartialEq, Eq)]
 pub enum CompleteError<T> {
-    /// Some receivers had not received the value when the wait for them was over.
+    /// Some receivers had not received the value when the wait for them ended.
     Incomplete {
-        /// What was to be sent.
+        /// The value that was to be sent.
         value: T,
-        /// How many receivers have it.
+        /// How many receivers received it.
         received: usize,
-        /// How many have not, and never will: it was withdrawn, or their channels refused it.
+        /// How many never will: the value was withdrawn, or their channels refused it.
         withdrawn: usize,
-        /// Of how many that is not known: their nodes have not answered. If one of them has not received the
-        /// value when it hears of the end, it never will.
+        /// How many are unknown because their nodes have not answered. A receiver that has not received the
+        /// value when its node processes the withdrawal never will.
         unknown: usize,
     },
-    /// The send had ended before, or was poisoned: as one that waits for all.
+    /// The broadcast had ended or was poisoned: the same error as of a send that waits for all.
     Failed(BroadcastError<T>),
 }
 
@@ -388,7 +390,7 @@ impl<T> fmt::Display for CompleteError<T> {
 
 impl<T> std::error::Error for CompleteError<T> {}
 
-/// How a send has failed, as long as its value is not beside it.
+/// The error of a send, kept apart from its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failed {
     NotTaken(Why),
@@ -411,11 +413,11 @@ impl Failed {
     }
 }
 
-/// Why a receive got nothing.
+/// Why a receive returned no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecvError {
-    /// All senders are gone or the channel was retired, and what was in it has been received.
+    /// All senders were dropped or the channel was retired, and its remaining values have been received.
     #[error("the channel has ended")]
     Closed,
     /// The channel was poisoned, with this reason.
@@ -430,11 +432,11 @@ pub enum RecvError {
     /// The deadline of the operation passed first.
     #[error("the deadline passed before a value came")]
     TimedOut,
-    /// Nothing was there at once.
+    /// No value was available at once.
     #[error("no value was there at once")]
     WouldBlock,
-    /// The deadline passed, and nothing is at the other end yet: the text says what is missing and what to
-    /// do. Of an end that was declared under a name.
+    /// The deadline passed and the other end is not connected yet. The text names what is missing and what to
+    /// do. Only for an end that was declared under a name.
     #[error("{0}")]
     Unmatched(Reason),
     /// The node that holds the sender has left its application, or was lost.
@@ -448,7 +450,7 @@ pub enum RecvError {
 }
 
 impl RecvError {
-    /// Whether the channel ended in order.
+    /// Whether the channel ended without poison or loss.
     pub fn is_closed(&self) -> bool {
         *self == Self::Closed
     }
@@ -471,46 +473,46 @@ pub enum ClaimError {
     /// The deadline of the operation passed first.
     #[error("the deadline passed before the claim was granted")]
     TimedOut,
-    /// The end is claimed, or others are in line before.
+    /// The end is claimed, or other claims are queued before this one.
     #[error("the end is claimed, or others are in line before")]
     WouldBlock,
     /// The node that keeps the shared end has left or was lost, or the node of this handle has left.
     #[error("the node that keeps the shared end has left or was lost, or the node of this handle has left")]
     NodeLost,
-    /// The shared face cannot come to this node, and says why. It stays where it is kept, and can be claimed
-    /// there.
+    /// The shared end cannot move to this node, for the given reason. It stays where it is kept, and can be
+    /// claimed there.
     #[error("the shared face cannot come to this node: {0}")]
     Unsendable(Reason),
 }
 
-/// Why a barrier was not taken.
+/// Why a synchronisation on a barrier failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SyncError {
     /// The deadline of the operation passed first.
     #[error("the deadline passed before all parties of the barrier were there")]
     TimedOut,
-    /// The node that keeps the barrier has left or was lost, or one in between, or the node of this enrolment
-    /// has left. Whether the phase took place is not known.
+    /// The node that keeps the barrier, or a node in between, has left or was lost, or the node of this
+    /// enrolment has left. Whether the phase took place is not known.
     #[error(
         "the node that keeps the barrier has left or was lost, or the node of this enrolment has left; whether the phase took place is not known"
     )]
     NodeLost,
 }
 
-/// What became of a call that got no reply.
+/// The error of a call without a reply.
 #[derive(Clone, PartialEq, Eq)]
 pub enum CallError<Q> {
-    /// The request was not taken; it is in the error.
+    /// No receive took the request; the error returns it.
     NotTaken {
         /// The request.
         request: Q,
-        /// Why it was not taken.
+        /// Why no receive took it.
         why: Why,
     },
-    /// The request was taken, but no reply will come: the server dropped it, ended or was poisoned.
+    /// The server took the request, but no reply will come: the server dropped it, ended or was poisoned.
     NoReply(RecvError),
-    /// The server's node is lost, and nobody can know whether the request was taken.
+    /// The server's node is lost, so it is unknowable whether the server took the request.
     Unknown {
         /// The request.
         request: Q,
@@ -556,7 +558,7 @@ impl<Q> From<SendError<Q>> for CallError<Q> {
     }
 }
 
-/// What a panic says.
+/// The text of a panic.
 pub fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

@@ -1,4 +1,4 @@
-//! What all operations on ends have in common: they are futures, branches of a choice, and can be given a
+//! What all operations on ends have in common: each is a future, can be a branch of a choice, and takes a
 //! deadline.
 
 use std::future::Future;
@@ -12,28 +12,28 @@ use crate::turn::{self, Turn};
 
 /// An operation on an end: a send, a receive, a claim, a call.
 ///
-/// It does nothing until it is awaited or chosen, and dropped before it is ready it has had no effect.
+/// An operation does nothing until it is awaited or chosen. Dropping it before it is ready leaves no effect.
 pub trait Operation: Future + Sized {
-    /// Ends the operation because its deadline has passed: takes back what it offered, and says what became
-    /// of it. Pending only while that is not known yet.
+    /// Ends the operation because its deadline has passed: withdraws its offer and returns the outcome.
+    /// `Pending` only while the outcome is unknown.
     #[doc(hidden)]
     fn poll_expire(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output>;
 
-    /// Whether this operation has woken receivers that should be polled before a deadline of nothing ends it.
+    /// Whether this operation has woken receivers that should be polled before a zero deadline ends it.
     #[doc(hidden)]
     fn turn(&self) -> Turn {
         Turn::Over
     }
 
-    /// Does this operation until `deadline` is ready: then it ends with a timeout error that tells the truth.
-    /// A send has its value back, and no receive has taken it.
+    /// Runs this operation until `deadline` is ready, and then fails it with a timeout error. A send that
+    /// times out returns its value, and no receive has taken it.
     ///
     /// The crate `dunlin` adds `.within(duration)` and `.by(instant)`; this core has no clock. The deadline
-    /// bounds the wait for the other side to take part: a send whose value an extended receive has taken goes
-    /// on until the release.
+    /// bounds only the wait for the other side to take part: a send whose value an extended receive has taken
+    /// waits until the release.
     ///
     /// # Cancel safety
-    /// As the operation's own.
+    /// The same as the operation's own.
     ///
     /// # Examples
     /// ```
@@ -63,10 +63,10 @@ pin_project_lite::pin_project! {
         operation: O,
         #[pin]
         deadline: D,
-        // How many polls of the turn are over; or [`TIMED`] and the number of the turn.
+        // The number of polls of the turn so far, or [`TIMED`] and the number of the turn.
         patience: u32,
         expired: bool,
-        // It has been awaited before.
+        // The operation has been polled before.
         again: bool,
     }
 
@@ -74,23 +74,24 @@ pin_project_lite::pin_project! {
         fn drop(this: Pin<&mut Self>) {
             let patience = *this.project().patience;
             if patience & TIMED != 0 {
-                // Its end would wake the task that has the waker's place by then.
+                // Otherwise the end of the turn would wake whichever task then uses the waker's slot.
                 turn::forget(patience & !TIMED);
             }
         }
     }
 }
 
-/// The turn of an offer whose deadline has passed ends by a timer.
+/// Marks a turn that a timer ends, for an offer whose deadline has passed.
 const TIMED: u32 = 1 << 31;
 
-/// How many polls such an offer waits where no timer ends its turn: in the same scheduler one is enough. So
-/// it does for a receiver elsewhere, of which one cannot know whether it was polled.
+/// How many polls such an offer waits where no timer ends its turn. One poll is enough within one scheduler.
+/// For a receiver elsewhere the count decides, because the sender cannot know whether that receiver was
+/// polled.
 const TURN_POLLS_MAX: u32 = if cfg!(loom) { 1 } else { 64 };
 
 impl<O: Operation, D: Future> Until<O, D> {
-    /// The operation cannot go on. `commit` is asked before it is ended: a choice may have been decided
-    /// already.
+    /// Handles an operation that is still pending. `commit` runs before the operation is ended, because a
+    /// choice may have been decided already.
     fn poll_deadline(self: Pin<&mut Self>, cx: &mut Context<'_>, commit: impl FnOnce() -> bool) -> Poll<O::Output> {
         let mut this = self.project();
         if !*this.expired {
@@ -113,7 +114,7 @@ impl<O: Operation, D: Future> Until<O, D> {
     }
 }
 
-/// Whether the turn goes on; then the task is woken when it does not.
+/// Whether the turn still runs. If so, the task is woken when it ends.
 fn waits_for(turn: Turn, patience: &mut u32, cx: &mut Context<'_>) -> bool {
     if *patience & TIMED != 0 {
         return !turn::is_over(*patience & !TIMED, cx.waker());
@@ -151,7 +152,7 @@ impl<O: Operation, D: Future> Future for Until<O, D> {
             return Poll::Ready(output);
         }
         if budget::refusals() != refusals {
-            // The operation may be ready: so the deadline must not end it.
+            // The operation may be ready, so the deadline must not end it.
             return Poll::Pending;
         }
         let polled = self.poll_deadline(cx, || true);
@@ -169,7 +170,7 @@ impl<O: Operation + Branch<Output = <O as Future>::Output>, D: Future> Branch fo
         if let Poll::Ready(output) = self.as_mut().project().operation.poll_branch(cx, choice) {
             return Poll::Ready(output);
         }
-        // Once the choice is decided for this branch, its offer cannot be taken any more.
+        // Once the choice is decided for this branch, no receiver can take its offer any more.
         self.poll_deadline(cx, || choice.decide())
     }
 

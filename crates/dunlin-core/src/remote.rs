@@ -1,9 +1,9 @@
-//! A channel over a link: its halves push words to each other, and values go as bytes.
+//! A channel over a link: its halves push words to each other, and values travel as bytes.
 //!
-//! A link joins two nodes and carries the channels between them. A channel whose ends are apart is two
-//! halves, one at each node. At either node a half is a [`Half`], to which the link gives the words that
-//! arrive for it, and the half has a [`Link`] to which it gives its own. Unlike an [agent](crate::agent),
-//! nothing polls a half: a word is pushed in the poll, or the call, of the end that causes it.
+//! A link joins two nodes and carries the channels between them. A channel whose ends are on different nodes
+//! is two halves, one at each node. At either node a half is a [`Half`], to which the link delivers the words
+//! that arrive for it, and it sends its own words through a [`Link`]. Unlike an [agent](crate::agent), a half
+//! is never polled: the poll, or the call, of the end that causes a word pushes it.
 //!
 //! ```text
 //!   sending half                                        receiving half (home)
@@ -25,12 +25,12 @@
 //! ```
 //!
 //! # Rules
-//! - A value is encoded in a poll or call of the end that sends it, decoded in a poll or call of the end that
-//!   receives it, and dropped by one of the two: never by the task of a socket.
-//! - The value stays at the sender until its offer is taken, and nothing has to be given back.
-//! - Locks are taken in this order: the channel's, then the link's. Under either runs no code of users', and
-//!   nothing is woken.
-//! - Words of one half arrive in the order in which they were said.
+//! - The sending end encodes a value in its poll or call, and the receiving end decodes it in its own. One of
+//!   the two drops it: never the task of a socket.
+//! - The value stays at the sender until its offer is taken, so no value has to be returned.
+//! - Locks are taken in this order: the channel's, then the link's. Neither is held while users' code runs or
+//!   a task is woken.
+//! - Words of one half arrive in the order in which it sent them.
 //!
 //! # Source
 //! `docs/choice.md`, section 3, with the state *reading* of an offer.
@@ -49,24 +49,23 @@ use crate::error::Why;
 use crate::portable::Portable;
 use crate::portable::carrier::{Format, Outbox, Scratch, Sink, Write, catch, read_value};
 
-/// Takes the place of the receiver, which is at the other node: the channel is a sending half from now on. It
-/// must be new: nothing has been offered on it.
+/// Replaces the receiver, which is at the other node: from now on the channel is a sending half. The channel
+/// must be new, without any offer.
 pub fn sending_half<T: Portable, P>(receiver: Receiver<T, P>, terms: Terms, link: Arc<dyn Link>) -> Arc<dyn Half> {
     let chan = receiver.chan().clone();
     let remote = Remote::new(link, terms, encode::<T>, decode::<T>);
     chan.add_agent(|queue, after| queue.link_receiver(remote, after));
-    // The receiver's end lives on as this.
+    // The receiver's end lives on in this half.
     receiver.into_outlet();
     Arc::new(Sending { chan })
 }
 
-/// Takes the place of the sender, which is at the other node: the channel is a receiving half, its home, from
-/// now on.
+/// Replaces the sender, which is at the other node: from now on the channel is a receiving half, its home.
 pub fn receiving_half<T: Portable, P>(sender: Sender<T, P>, terms: Terms, link: Arc<dyn Link>) -> Arc<dyn Half> {
     let chan = sender.chan().clone();
     let remote = Remote::new(link, terms, encode::<T>, decode::<T>);
     chan.add_agent(|queue, after| queue.link_sender(remote, after));
-    // The sender's end lives on as this.
+    // The sender's end lives on in this half.
     sender.into_inlet();
     Arc::new(Receiving { chan })
 }
@@ -120,7 +119,7 @@ impl<T: Send + 'static> Half for Receiving<T> {
                 Ok(())
             }
             Word::Ended(Ended::Retired) => {
-                // Nothing is on its way any more.
+                // No value is on its way any more.
                 self.chan.with_queue(|queue, _, after| queue.end_lending(after));
                 self.chan.retire();
                 Ok(())
@@ -140,7 +139,7 @@ impl<T: Send + 'static> Half for Receiving<T> {
 }
 
 impl<T: Send + 'static> Receiving<T> {
-    /// Nothing more comes from the sending half.
+    /// Ends the half: the sending half sends nothing more.
     fn leave(&self) {
         let link = self.chan.with_queue(|queue, _, after| {
             queue.end_lending(after);
@@ -155,9 +154,9 @@ impl<T: Send + 'static> Receiving<T> {
     }
 }
 
-/// Encodes into at most so many bytes.
+/// Encodes into at most `bytes_max` bytes.
 fn encode<T: Portable>(value: &T, terms: Terms, bytes_max: u64, waker: &Waker) -> Poll<Result<Bytes, Why>> {
-    // Code of the user's runs here, which may encode something itself.
+    // The user's code runs here and may itself encode a value.
     let mut buffer = Scratch::take();
     let mut ends = Outbox::new();
     let written = ends.encode(|| write(value, terms.format, &mut buffer, bytes_max));
@@ -182,8 +181,8 @@ fn write<T: Portable>(value: &T, format: Format, buffer: &mut Vec<u8>, bytes_max
 }
 
 fn decode<T: Portable>(bytes: &Bytes, terms: Terms) -> Result<T, Why> {
-    // A value that is not wanted is dropped in here, too: a panic must not leave the offer as one that is
-    // read.
+    // An unwanted value is dropped inside `catch` as well: a panic must not leave its offer in the state
+    // *reading*.
     let read = catch(|| match read_value::<T>(terms.format, bytes) {
         (Ok(value), 0) => Ok(value),
         (Ok(_), left) => Err(format!("the message ends, and {left} bytes more follow")),

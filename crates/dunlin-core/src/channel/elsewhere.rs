@@ -1,5 +1,4 @@
-//! What the other half of a channel is asked, and what its offers are called, where that half is at another
-//! node.
+//! Queries to the other half of a channel at another node, and the names of its offers.
 
 use std::sync::Arc;
 
@@ -9,19 +8,19 @@ use crate::waits::ChannelId;
 
 /// Knows what is missing at the other end of a channel.
 ///
-/// It is asked when a deadline passes, so an end that waits costs no text.
+/// It runs only when a deadline passes, so a waiting end costs no text.
 pub trait Missing: Send + Sync {
-    /// What the deadline says, at the end of this channel. `None`: that it has passed, and nothing more.
-    /// Nothing of this crate is locked when it is asked.
+    /// The text of a timeout at the end of this channel. `None`: only that the deadline passed. The caller
+    /// holds no lock of this crate.
     fn text(&self, channel: ChannelId) -> Option<Reason>;
 
-    /// The end at this channel is about to leave in a message. Nothing of this crate is locked when this is
-    /// called.
+    /// Reports that the end at this channel is about to leave in a message. The caller holds no lock of this
+    /// crate.
     fn leaves(&self) {}
 }
 
-/// An offer that came by an [`Inlet`](crate::agent::Inlet) and may go on by an outlet of the same channel:
-/// which one it is, of all that came.
+/// Identifies an offer that came through an [`Inlet`](crate::agent::Inlet) and may be forwarded by an outlet
+/// of the same channel, among all offers that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PassedOn {
     pub(crate) channel: ChannelId,
@@ -36,5 +35,5 @@ impl PassedOn {
     }
 }
 
-/// What an offer of an outlet is called that came from elsewhere itself, by its ticket.
+/// Maps the ticket of an outlet's offer to its name, if the offer itself came from elsewhere.
 pub(crate) type Names = Arc<dyn Fn(u64) -> Option<PassedOn> + Send + Sync>;

@@ -1,15 +1,15 @@
 //! Channels: synchronous by default, typed, with two ends that are owned values.
 //!
 //! - [`sender`], [`receiver`]: the ends and their operations; [`power`]: what an end may do.
-//! - [`state`]: what both ends share: the one-slot rendezvous, and what ended.
-//! - [`queue`]: everything more: buffers, several senders, offers of choices.
-//! - [`posted`], [`sink`]: sends that nobody waits for, and a sender as a sink.
-//! - [`policy`]: what happens to a value nobody waits for.
-//! - [`elsewhere`]: what the other half of a channel is asked and called, where that is at another node.
+//! - [`state`]: what both ends share: the one-slot rendezvous, and how the channel ended.
+//! - [`queue`]: all the rest: buffers, several senders, offers of choices.
+//! - [`posted`], [`sink`]: sends that no task waits for, and a sender as a sink.
+//! - [`policy`]: what happens to a value that no receive waits for.
+//! - [`elsewhere`]: queries to the other half of a channel at another node, and the names of its offers.
 //! - [`hub`]: what the channels of one broadcast have in common.
-//! - `words`: what two halves over a link say (feature `link`).
+//! - `words`: the messages between two halves over a link (feature `link`).
 //! - [`tether`]: what a process knows of the ends that its body holds.
-//! - [`factory`]: makes channels of a policy that the user of the factory does not choose.
+//! - [`factory`]: makes channels whose policy the user of the factory does not choose.
 
 pub(crate) mod after;
 pub(crate) mod elsewhere;
@@ -38,7 +38,7 @@ use receiver::Receiver;
 use sender::Sender;
 use state::Chan;
 
-/// `Debug` of operations: which one, and of which channel.
+/// `Debug` of operations: shows the kind of operation and its channel.
 macro_rules! debug_operation {
     ($($name:ident)*) => { $(
         impl<T> fmt::Debug for $name<'_, T> {
@@ -85,7 +85,7 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     ends(&rendezvous(), Location::caller())
 }
 
-/// A channel of this policy.
+/// Makes a channel with this policy.
 ///
 /// # Examples
 /// ```

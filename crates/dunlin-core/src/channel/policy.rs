@@ -1,9 +1,9 @@
 //! Policies: what a channel does with a value that no receive is waiting for.
 //!
-//! A policy decides on counts, never on values, so one policy serves channels of every type. It is asked
-//! while the channel is locked: it should be quick and must not use channels itself. If it panics when a send
-//! asks, the panic goes to that sender, who drops the value; when room has come for a send that waits, that
-//! send is refused. The channel stays usable.
+//! A policy decides on counts, never on values, so one policy serves channels of every type. It runs while
+//! the channel is locked: it should be quick and must not use channels itself. If it panics on behalf of a
+//! send, the panic unwinds into that sender, which drops the value. If it panics when room becomes free for a
+//! waiting send, that send is refused. The channel stays usable.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -11,21 +11,21 @@ use std::sync::Arc;
 
 use crate::error::Strength;
 
-/// What becomes of a value that is offered.
+/// The decision of a policy on an offered value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Admit {
-    /// It enters the buffer; its send is complete.
+    /// The value enters the buffer; its send is complete.
     Keep,
-    /// Its send waits until there is room, or a receive takes it directly from an empty buffer.
+    /// The send waits until there is room, or a receive takes the value directly from an empty buffer.
     Wait,
-    /// The oldest buffered value is dropped, this one enters; its send is complete.
+    /// The oldest buffered value is dropped and this one enters; its send is complete.
     DropOldest,
-    /// The newest buffered value is dropped, this one takes its place; its send is complete.
+    /// The newest buffered value is dropped and this one takes its place; its send is complete.
     ReplaceNewest,
     /// This value is dropped; its send is complete all the same.
     DropThis,
-    /// Its send fails with [`Why::Refused`](crate::Why::Refused) and gives it back.
+    /// The send fails with [`Why::Refused`](crate::Why::Refused) and returns the value.
     Refuse,
 }
 
@@ -49,32 +49,32 @@ pub enum Admit {
 /// assert_eq!((rx.try_recv().unwrap(), rx.try_recv().unwrap()), (3, 4));
 /// ```
 pub trait Buffering: Send {
-    /// Decides on one value, when `queued` values hold a place: those in the buffer, and those which an
+    /// Decides on one value while `queued` values hold a place: those in the buffer, and those that an
     /// extended receive has taken and not yet released.
     ///
-    /// [`Admit::DropOldest`] and [`Admit::ReplaceNewest`] can only drop what is in the buffer. If all of `queued` is
-    /// held by extended receives, the value enters beside it.
+    /// [`Admit::DropOldest`] and [`Admit::ReplaceNewest`] can only drop a buffered value. If extended
+    /// receives hold all of `queued`, the value enters beside them.
     fn admit(&mut self, queued: usize) -> Admit;
 }
 
-/// Which of the pending parties gives way when one too many would wait.
+/// Which pending party gives way when one more than the bound would wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum Overflow {
-    /// The longest queued expires, with [`Why::Expired`](crate::Why::Expired) or
+    /// The party queued longest expires, with [`Why::Expired`](crate::Why::Expired) or
     /// [`RecvError::Expired`](crate::RecvError::Expired).
     Fifo,
-    /// The newest queued expires, in the same way.
+    /// The newest queued party expires, in the same way.
     Lifo,
     /// The incoming party is refused.
     Reject,
 }
 
-/// A bound on how many may wait, and what happens to one too many.
+/// A bound on how many parties may wait, and what happens to one beyond it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bound {
-    // As many as wait for one channel: a queue has two of these.
+    // `u32`, as for all counts of parties waiting for one channel: a queue has two of these.
     pub(crate) max: u32,
     pub(crate) overflow: Overflow,
 }
@@ -85,21 +85,21 @@ impl Bound {
     }
 }
 
-/// Makes the buffering state of one channel.
+/// A function that makes the buffering state of one channel.
 type Make = Arc<dyn Fn() -> Box<dyn Buffering> + Send + Sync>;
 
 /// Which places of a buffer can be promised to a sender elsewhere before it has a value for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Window {
-    /// None: what becomes of a value is decided when it is here.
+    /// None: the policy decides on a value when the value arrives.
     None,
-    /// So many in all, each free again when its value has been received.
+    /// This many in all; each is free again when its value has been received.
     Places(u32),
-    /// Each is free again when its value has been admitted.
+    /// No limit; each is free again when its value has been admitted.
     Unbounded,
 }
 
-/// Which of the policies here it is.
+/// The kind of a policy, among those defined here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) enum Kind {
@@ -128,13 +128,13 @@ impl Kind {
     }
 }
 
-/// How many values may be on their way into a buffer elsewhere: so many places are promised at once, however
-/// many the buffer has.
+/// How many values may be on their way into a buffer elsewhere: at most this many places are promised at
+/// once, however many the buffer has.
 pub(crate) const ON_THE_WAY_MAX: u32 = 1024;
 
-/// How a channel treats values nobody is waiting for, and how many parties may wait.
+/// How a channel treats a value that no receive waits for, and how many parties may wait.
 ///
-/// Chosen by whoever makes the channel, invisible to whoever uses it.
+/// The process that makes the channel chooses the policy; the processes that use the ends do not see it.
 #[derive(Clone)]
 pub struct Policy {
     name: &'static str,
@@ -160,11 +160,11 @@ impl Policy {
         }
     }
 
-    /// At most `max` senders wait on the channel at once. Counts sends of a [shared](crate::Shared) end, and
-    /// of choices.
+    /// Lets at most `max` senders wait on the channel at once. The bound counts sends of a
+    /// [shared](crate::Shared) end and of choices.
     ///
     /// # Panics
-    /// If `max` is 0: then no send could ever wait for a receive.
+    /// If `max` is 0: no send could ever wait for a receive.
     #[track_caller]
     #[must_use]
     pub fn pending_senders(mut self, max: usize, overflow: Overflow) -> Self {
@@ -173,11 +173,11 @@ impl Policy {
         self
     }
 
-    /// At most `max` receivers wait on the channel at once. More than one can only be of a
-    /// [shared](crate::Shared) end.
+    /// Lets at most `max` receivers wait on the channel at once. Only a [shared](crate::Shared) end can have
+    /// more than one.
     ///
     /// # Panics
-    /// If `max` is 0: then no receive could ever wait for a value.
+    /// If `max` is 0: no receive could ever wait for a value.
     #[track_caller]
     #[must_use]
     pub fn pending_receivers(mut self, max: usize, overflow: Overflow) -> Self {
@@ -186,12 +186,12 @@ impl Policy {
         self
     }
 
-    /// The channel is immune to poison that is not stronger than `strength`:
-    /// [`poison_with`](crate::Sender::poison_with) does nothing then, and says so. No channel is immune to
-    /// poison of full strength.
+    /// Makes the channel immune to poison that is not stronger than `strength`:
+    /// [`poison_with`](crate::Sender::poison_with) then does nothing and returns `false`. No channel is
+    /// immune to poison of full strength.
     ///
-    /// So poison can end a part of a program and stop at its borders: the channels inside have a lower
-    /// immunity than those to the outside.
+    /// With an immunity, poison can end a part of a program and stop at its borders: the channels inside have
+    /// a lower immunity than those to the outside.
     ///
     /// # Examples
     /// ```
@@ -211,8 +211,8 @@ impl Policy {
         self
     }
 
-    /// Whether a receiver of a channel with this policy can go to another node: a policy of your own
-    /// ([`Buffering`]) cannot be said to another program.
+    /// Whether a receiver of a channel with this policy can move to another node. A user's own policy
+    /// ([`Buffering`]) cannot: it has no encoding for another program.
     pub fn is_portable(&self) -> bool {
         self.kind != Kind::Own
     }
@@ -221,12 +221,12 @@ impl Policy {
         self.make.as_ref().map(|make| make())
     }
 
-    /// A bound on those who wait must see them, so what waits comes here as an offer.
+    /// None under a bound on pending senders: the bound must count each waiting send, so all come as offers.
     pub(crate) fn window(&self) -> Window {
         if self.senders.is_some() { Window::None } else { self.window }
     }
 
-    /// Whether a channel of this policy begins with nothing but the one-slot rendezvous.
+    /// Whether a channel with this policy starts with only the one-slot rendezvous.
     pub(crate) fn is_plain(&self) -> bool {
         self.make.is_none() && self.senders.is_none() && self.receivers.is_none()
     }
@@ -291,8 +291,8 @@ fn sized(name: &'static str, kind: fn(NonZeroUsize) -> Kind, max: usize, then: A
 /// A first-in first-out buffer of `max` values: a send is complete when the buffer has admitted its value,
 /// and waits while the buffer is full.
 ///
-/// A place costs nothing until a value is in it. So any `max` from 1 on is accepted, up to `usize::MAX`: then
-/// memory is the only bound, as of [`unbounded`]. (In a configuration a size is at most 4294967295.)
+/// An empty place costs nothing. So any `max` from 1 to `usize::MAX` is accepted, and memory is then the only
+/// bound, as for [`unbounded`]. (In a configuration a size is at most 4294967295.)
 ///
 /// # Panics
 /// If `max` is 0: use [`channel`](crate::channel) for a channel without a buffer.
@@ -327,8 +327,8 @@ pub fn overwrite_newest(max: usize) -> Policy {
     sized("overwrite_newest", Kind::OverwriteNewest, max, Admit::ReplaceNewest)
 }
 
-/// A buffer of `max` values that drops the incoming one when it is full. Sends never wait, and answer `Ok`
-/// also when the value was dropped.
+/// A buffer of `max` values that drops the incoming one when it is full. Sends never wait, and return `Ok`
+/// even when the value was dropped.
 ///
 /// # Panics
 /// If `max` is 0.

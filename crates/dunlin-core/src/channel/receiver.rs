@@ -22,28 +22,28 @@ use crate::waits::ChannelId;
 
 /// The receiving end of a channel of `T`.
 ///
-/// Owned and used through `&mut`, as a [`Sender`](crate::Sender) is. Dropping it ends the channel for the
-/// senders, who get their values back, and drops what is buffered.
+/// Owned and used through `&mut`, like a [`Sender`](crate::Sender). Dropping it ends the channel for the
+/// senders, returns their values to them, and drops the buffered ones.
 ///
 /// It is also a [`Stream`](futures_core::Stream) of `Result<T, RecvError>`, which ends when the channel has
-/// ended in order, and after an error. Who polls a stream in vain and then polls it no more has not told it
-/// so: it counts as waiting, also among [`waits`](crate::waits) and under a bound on pending receivers, until
-/// the receiver is used in another way, moved into another kind of end, or dropped.
+/// ended in order, and after an error. A stream that returned `Pending` and is not polled again still counts
+/// as a waiting receiver, also among [`waits`](crate::waits) and under a bound on pending receivers. It does
+/// so until the receiver is used in another way, moved into another kind of end, or dropped.
 pub struct Receiver<T, P = MayPoison> {
     end: ReceivingEnd<T>,
-    /// As a stream: an error has been given, so the next item is `None`.
+    /// As a stream: it has returned an error, so the next item is `None`.
     failed: bool,
-    /// As a stream: it was polled and has nothing given yet.
+    /// As a stream: its last poll returned `Pending`.
     polled: bool,
     power: PhantomData<fn() -> P>,
 }
 
-/// What a receiver is, apart from its powers: the channel's receiving side, left on drop.
+/// The channel's receiving side, without its powers. Dropping it leaves the channel.
 struct ReceivingEnd<T>(Arc<Chan<T>>);
 
 impl<T> Drop for ReceivingEnd<T> {
     fn drop(&mut self) {
-        // What was polled as a stream, or forgotten, waits no more.
+        // A receiver that was polled as a stream, or whose operation was forgotten, waits no more.
         self.0.record.receiver.end();
         self.0.receiver_gone();
     }
@@ -54,7 +54,7 @@ impl<T, P> Receiver<T, P> {
         Self { end: ReceivingEnd(chan), failed: false, polled: false, power: PhantomData }
     }
 
-    /// Another use begins: a wait as a stream is over.
+    /// Ends a wait as a stream, because another use begins.
     #[inline(always)]
     pub(crate) fn stop_streaming(&mut self) {
         if self.polled {
@@ -72,37 +72,37 @@ impl<T, P> Receiver<T, P> {
         &self.end.0
     }
 
-    /// Makes, when it is called, another value that stands for this end, unless the end is gone.
+    /// Returns a function that makes another value for this end, unless the end has been dropped.
     #[cfg(feature = "serde")]
     pub(crate) fn another(&self) -> impl FnOnce() -> Option<Self> + use<T, P> {
         let (chan, failed) = (self.chan().clone(), self.failed);
         move || chan.move_receiver().then(|| Self { failed, ..Self::new(chan) })
     }
 
-    /// This value, if no other one stands for the end.
+    /// Returns this value if no other value stands for the end.
     #[cfg(feature = "serde")]
     pub(crate) fn alone(self) -> Option<Self> {
-        // Until this value is gone: else each of several would see another one, and nobody would have the
-        // end.
+        // Held until this value is dropped. Otherwise several values could each see another one, and all
+        // would give the end up.
         let _others_wait = crate::handle::one_gives_up();
         if !self.chan().unmove_receiver() {
             return Some(self);
         }
-        // It does not count any more, but its drop will.
+        // `unmove_receiver` has uncounted this value, and its drop uncounts it again.
         self.chan().move_receiver();
         drop(self);
         None
     }
 
-    /// Receives a value: waits until one is offered, or takes the oldest that is buffered.
+    /// Receives a value: waits until one is offered, or takes the oldest in the buffer.
     ///
     /// # Errors
-    /// [`RecvError::Closed`] when the senders are gone, or the channel was retired, and nothing is left in it
-    /// ([`next`](Self::next) says `None` instead); [`RecvError::Poisoned`]; [`RecvError::Refused`] or
-    /// [`RecvError::Expired`] by a bound on pending receivers.
+    /// [`RecvError::Closed`] when all senders were dropped, or the channel was retired, and no value is left
+    /// in it ([`next`](Self::next) returns `None` instead); [`RecvError::Poisoned`]; [`RecvError::Refused`]
+    /// or [`RecvError::Expired`] by a bound on pending receivers.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, it has taken nothing, also if it was woken for a value.
+    /// Dropped before it is ready, it has taken nothing, even if it was woken for a value.
     ///
     /// # Examples
     /// ```
@@ -124,12 +124,12 @@ impl<T, P> Receiver<T, P> {
     /// poison, or a lost node, for the end.
     ///
     /// The loop is `while let Some(value) = rx.next().await?`. Not `while let Ok(_) = rx.next().await`: the
-    /// end is `Ok(None)`, which is `Ok` again and again, so that loop never ends, and never waits. Where an
-    /// error ends the loop too, without a word: `while let Ok(Some(value)) = rx.next().await`, or
-    /// `while let Ok(value) = rx.recv().await`.
+    /// end is `Ok(None)`, again and again, so that loop never ends and never waits. To end the loop silently
+    /// on an error as well, use `while let Ok(Some(value)) = rx.next().await`, or `while let Ok(value) =
+    /// rx.recv().await`.
     ///
     /// # Errors
-    /// As of [`recv`](Self::recv), but for [`RecvError::Closed`].
+    /// Those of [`recv`](Self::recv), except [`RecvError::Closed`].
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it has taken nothing.
@@ -159,23 +159,23 @@ impl<T, P> Receiver<T, P> {
     /// Receives a value and keeps its sender waiting until the guard is [released](Extended::release) or
     /// dropped.
     ///
-    /// What happens meanwhile is invisible to the sender: it is part of the communication. By the channel's
+    /// The sender cannot observe what happens meanwhile: it is part of the communication. By the channel's
     /// policy:
     /// - *rendezvous*: the sender waits for the release;
-    /// - *with a buffer*: the sender was done when the buffer admitted the value; the value keeps its place
+    /// - *with a buffer*: the send was complete when the buffer admitted the value. The value keeps its place
     ///   until the release, so a FIFO of n admits only n - 1 others, and a drop-newest of 4 drops the fifth
-    ///   of five values sent while the first is held. Overwriting policies never drop what is held: if all
+    ///   of five values sent while the first is held. Overwriting policies never drop a held value: if all
     ///   their places are held, a value enters beside them.
     ///
     /// A send that times out or is dropped while its value is held was successful: the value has been
     /// received.
     ///
     /// # Errors
-    /// As of [`recv`](Self::recv).
+    /// Those of [`recv`](Self::recv).
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, it has taken nothing. A guard that is forgotten is released by the next
-    /// receive, or with the receiver.
+    /// Dropped before it is ready, it has taken nothing. The next receive, or the drop of the receiver,
+    /// releases a forgotten guard.
     ///
     /// # Examples
     /// ```
@@ -208,13 +208,14 @@ impl<T, P> Receiver<T, P> {
     /// Takes a value if one is offered or buffered.
     ///
     /// # Errors
-    /// [`RecvError::WouldBlock`] if there is none; else as of [`recv`](Self::recv).
+    /// [`RecvError::WouldBlock`] if there is none; otherwise those of [`recv`](Self::recv).
     pub fn try_recv(&mut self) -> Result<T, RecvError> {
         self.stop_streaming();
         self.chan().try_take(Handle::END)
     }
 
-    /// Waits until all senders are gone, or the channel was retired or poisoned. Values may be left in it.
+    /// Waits until all senders were dropped, or the channel was retired or poisoned. It may still hold
+    /// values.
     ///
     /// # Cancel safety
     /// Has no effect at all.
@@ -223,13 +224,12 @@ impl<T, P> Receiver<T, P> {
         ClosedReceiving { chan: self.chan(), handle: Handle::END, waiting: false }
     }
 
-    /// Whether no receive can succeed any more: the channel has ended and nothing is left in it, or it was
-    /// poisoned.
+    /// Whether no receive can succeed any more: the channel has ended and holds no value, or it was poisoned.
     pub fn is_closed(&self) -> bool {
         self.chan().is_drained()
     }
 
-    /// How many values are in the channel's buffer. 0 for a rendezvous.
+    /// How many values are in the channel's buffer; 0 for a rendezvous.
     pub fn len(&self) -> usize {
         self.chan().len()
     }
@@ -239,18 +239,20 @@ impl<T, P> Receiver<T, P> {
         self.len() == 0
     }
 
-    /// Ends the whole channel in order: pending and later sends get [`Why::Closed`](crate::Why::Closed); what
-    /// is buffered can still be received. Can be done from either end; twice is harmless.
+    /// Ends the whole channel in order: pending and later sends fail with
+    /// [`Why::Closed`](crate::Why::Closed); buffered values can still be received. Either end can call it; a
+    /// second call is harmless.
     pub fn retire(&self) {
         self.chan().retire_as_receiver();
     }
 
-    /// The same end without the power to poison the channel. There is no way back.
+    /// Gives up this end's power to poison the channel, for good.
     pub fn no_poison(self) -> Receiver<T, NoPoison> {
         Receiver { end: self.end, failed: self.failed, polled: self.polled, power: PhantomData }
     }
 
-    /// Gives a channel that was made without a policy its policy. `false`: it has one, or it is too late.
+    /// Sets the policy of a channel that was made without one. `false`: it has a policy, or is already in
+    /// use.
     #[doc(hidden)]
     pub fn set_policy(&self, policy: &Policy) -> bool {
         self.chan().set_policy(policy)
@@ -263,7 +265,7 @@ impl<T, P> Receiver<T, P> {
 }
 
 impl<T, P> Receiver<T, P> {
-    /// An agent takes this end's place: the end is not left.
+    /// Hands this end to an agent, which takes its place: the receiver has not left.
     pub(crate) fn into_outlet(mut self) {
         self.stop_streaming();
         self.chan().move_receiver();
@@ -271,14 +273,14 @@ impl<T, P> Receiver<T, P> {
 }
 
 impl<T> Receiver<T, MayPoison> {
-    /// Ends the whole channel at once: see [`Sender::poison`](crate::Sender::poison). Pending sends get their
-    /// values back.
+    /// Ends the whole channel at once: see [`Sender::poison`](crate::Sender::poison). Pending sends return
+    /// their values.
     pub fn poison(&self, reason: impl Into<Reason>) {
         self.poison_with(Strength::FULL, reason);
     }
 
-    /// The same with a poison of this strength: see [`Sender::poison_with`](crate::Sender::poison_with).
-    /// `false`: the channel is immune to it, and nothing has happened.
+    /// Poisons with this strength: see [`Sender::poison_with`](crate::Sender::poison_with). `false`: the
+    /// channel is immune, and nothing has happened.
     pub fn poison_with(&self, strength: impl Into<Strength>, reason: impl Into<Reason>) -> bool {
         self.chan().poison(reason.into().of_strength(strength))
     }
@@ -317,7 +319,7 @@ impl<T, P> futures_core::Stream for Receiver<T, P> {
     }
 }
 
-/// A receive in progress, of whatever kind.
+/// A receive in progress, of any kind.
 pub(crate) struct Take<'a, T> {
     pub(crate) chan: &'a Chan<T>,
     handle: Handle,
@@ -341,7 +343,7 @@ impl<'a, T> Take<'a, T> {
         polled
     }
 
-    /// The same for a branch of a choice.
+    /// Polls a branch of a choice.
     fn poll_slowly(
         &mut self,
         extended: bool,
@@ -353,7 +355,7 @@ impl<'a, T> Take<'a, T> {
         polled
     }
 
-    /// For a branch of a choice. While the choice has offered nothing itself, it is as alone as any receive.
+    /// Polls a branch of a choice. While the choice itself has offered nothing, this is a plain receive.
     fn poll_chosen(&mut self, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<Result<T, RecvError>> {
         if choice.own().is_none() {
             return self.poll_plain::<false>(cx);
@@ -421,9 +423,9 @@ macro_rules! receive_operation {
         impl<$a, $t> Future for $name<$a, $t> {
             type Output = Result<$output, RecvError>;
 
-            // Inlined into the caller's state machine, where the outcome stays in registers: as
-            // `Sending::poll`. A closure in the place of the method would be inlined only where the compiler
-            // thinks it small enough.
+            // Inlined into the caller's state machine, where the outcome stays in registers, like
+            // `Sending::poll`. The compiler would inline a closure in place of the method only if it finds it
+            // small enough.
             #[inline(always)]
             fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
                 self.take.$poll(cx)
@@ -485,8 +487,8 @@ receive_operation! {
     Extending<'a, T> -> Extended<'a, T>, poll_extended, poll_extended_chosen
 }
 
-/// A value that has been received while its sender still waits, or its place in the buffer is still taken:
-/// see [`Receiver::recv_extended`].
+/// A received value whose sender still waits, or whose place in the buffer is still taken: see
+/// [`Receiver::recv_extended`].
 #[must_use = "the sender goes on when this is dropped"]
 pub struct Extended<'a, T> {
     chan: &'a Chan<T>,
@@ -497,7 +499,7 @@ pub struct Extended<'a, T> {
 }
 
 impl<T> Extended<'_, T> {
-    /// Lets the sender go on, and gives the value.
+    /// Releases the sender and returns the value.
     pub fn release(mut self) -> T {
         let value = self.value.take();
         drop(self);
@@ -521,7 +523,7 @@ impl<T> DerefMut for Extended<'_, T> {
 
 impl<T> Drop for Extended<'_, T> {
     fn drop(&mut self) {
-        // First, so that the sender goes on even if the value's destructor panics.
+        // First, so that the sender is released even if the value's destructor panics.
         self.chan.release(self.handle, self.ticket);
     }
 }

@@ -22,11 +22,11 @@ use crate::waits::ChannelId;
 
 /// The sending end of a channel of `T`.
 ///
-/// An end is an owned value that is used through `&mut`: it has one holder, and moving it hands it over.
-/// Dropping it leaves the channel: when no sender is left, receivers get what is still in it and then
-/// [`Closed`](crate::RecvError::Closed). [`share`](Self::share) makes it an end that many can hold.
+/// An end is an owned value that is used through `&mut`: it has one holder, and a move hands it over.
+/// Dropping it leaves the channel: without a sender, receivers get the remaining values and then
+/// [`Closed`](crate::RecvError::Closed). [`share`](Self::share) makes an end with several holders.
 ///
-/// `P` says whether this end may poison the channel: a `Sender<T, NoPoison>` has no method `poison`.
+/// `P` states whether this end may poison the channel: a `Sender<T, NoPoison>` has no method `poison`.
 pub struct Sender<T, P = MayPoison> {
     end: SendingEnd<T>,
     power: PhantomData<fn() -> P>,
@@ -45,41 +45,42 @@ impl<T, P> Sender<T, P> {
         self.end.chan()
     }
 
-    /// Makes, when it is called, another value that stands for this end, unless the end is gone.
+    /// Returns a function that makes another value for this end, unless the end has been dropped.
     #[cfg(feature = "serde")]
     pub(crate) fn another(&self) -> impl FnOnce() -> Option<Self> + use<T, P> {
         let chan = self.chan().clone();
         move || chan.move_sender().then(|| Self::new(chan))
     }
 
-    /// This value, if no other one stands for the end.
+    /// Returns this value if no other value stands for the end.
     #[cfg(feature = "serde")]
     pub(crate) fn alone(self) -> Option<Self> {
-        // Until this value is gone: else each of several would see another one, and nobody would have the
-        // end.
+        // Held until this value is dropped. Otherwise several values could each see another one, and all
+        // would give the end up.
         let _others_wait = crate::handle::one_gives_up();
         if !self.chan().unmove_sender() {
             return Some(self);
         }
-        // It does not count any more, but its drop will.
+        // `unmove_sender` has uncounted this value, and its drop uncounts it again.
         self.chan().move_sender();
         drop(self);
         None
     }
 
-    /// Sends `value`, and waits until a receive has returned it. On a channel with a buffer: until the buffer
-    /// has admitted it.
+    /// Sends `value`, and waits until a receive has returned it. On a channel with a buffer the send waits
+    /// until the buffer has admitted it.
     ///
-    /// As a branch of a choice `T` must be `Copy`; what a choice leaves unsent would be lost else. Use
+    /// In a choice, `T` must be `Copy`: otherwise an unchosen branch would drop the value. Use
     /// [`send_from`](Self::send_from) there.
     ///
     /// # Errors
-    /// [`SendError::NotTaken`] with the value: the receiver is gone, the channel is retired or poisoned, or the channel's
-    /// policy or bounds refused it. [`SendError::Unknown`] only if the receiver's node is lost.
+    /// [`SendError::NotTaken`] with the value: the receiver was dropped, the channel is retired or poisoned,
+    /// or the channel's policy or bounds refused it. [`SendError::Unknown`] only if the receiver's node is
+    /// lost.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, the send has not happened and the value is dropped with it, unless an
-    /// extended receive has it already. To keep the value use [`send_from`](Self::send_from).
+    /// Dropped before it is ready, the send has not happened and drops the value, unless an extended receive
+    /// has already taken it. To keep the value use [`send_from`](Self::send_from).
     ///
     /// # Examples
     /// ```
@@ -97,18 +98,18 @@ impl<T, P> Sender<T, P> {
         Sending { chan: self.chan(), post: Post::new(Handle::END), value: Some(value) }
     }
 
-    /// Sends the value in `slot`, which is empty when, and only when, the value has been sent.
+    /// Sends the value in `slot`, which is empty if and only if the value has been sent.
     ///
-    /// An empty slot has nothing to send: awaited, the operation is ready at once; as a branch of a choice it
-    /// is off.
+    /// An empty slot has nothing to send: the operation is ready at once when awaited, and off as a branch of
+    /// a choice.
     ///
     /// # Errors
-    /// As of [`send`](Self::send); the value is back in `slot`.
+    /// Those of [`send`](Self::send); the value is back in `slot`.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, the value is in `slot`, unless an extended receive has it already. (A
-    /// future given to `mem::forget` leaves its offer standing; [`settle`](Self::settle) gets the value
-    /// back.)
+    /// Dropped before it is ready, the operation leaves the value in `slot`, unless an extended receive has
+    /// already taken it. (A future given to `mem::forget` leaves its offer standing; [`settle`](Self::settle)
+    /// recovers the value.)
     ///
     /// # Examples
     /// ```
@@ -125,17 +126,17 @@ impl<T, P> Sender<T, P> {
         SendingFrom { chan: self.chan(), post: Post::new(Handle::END), slot }
     }
 
-    /// Posts `value`: offers it at once and does not wait. The handle tells later what became of it.
+    /// Posts `value`: offers it at once without waiting. The returned handle reports the outcome later.
     ///
-    /// Values arrive in the order in which they were posted, and before all that is sent after them. How many
-    /// may be posted is not bounded, but by the policy ([`pending_senders`](crate::Policy::pending_senders))
-    /// and by memory: who can be faster than the receiver awaits a handle now and then, or uses a
+    /// Values arrive in the order in which they were posted, and before any value sent after them. Only the
+    /// policy ([`pending_senders`](crate::Policy::pending_senders)) and memory bound the number of posted
+    /// values. A sender that can be faster than the receiver awaits a handle now and then, or uses a
     /// [buffer](crate::fifo).
     ///
     /// Dropping the handle detaches the value, which then stays offered: see [`Posted`].
     ///
     /// # Errors
-    /// The handle has them: those of [`send`](Self::send).
+    /// The handle returns them: those of [`send`](Self::send).
     ///
     /// # Examples
     /// ```
@@ -156,11 +157,11 @@ impl<T, P> Sender<T, P> {
         Posted::new(self.chan(), Handle::END, value)
     }
 
-    /// Sends `value` if that needs no waiting: into a buffer with room.
+    /// Sends `value` if that needs no wait: into a buffer with room.
     ///
-    /// On a rendezvous channel nobody can take the value within this call, so it always answers
-    /// [`Why::WouldBlock`](crate::Why::WouldBlock); `tx.send(value).within(Duration::ZERO)` of the crate
-    /// `dunlin` gives a parked receiver the chance to.
+    /// On a rendezvous channel no receive can take the value within this call, so the result is always
+    /// [`Why::WouldBlock`](crate::Why::WouldBlock). `tx.send(value).within(Duration::ZERO)` of the crate
+    /// `dunlin` lets a parked receiver take it.
     ///
     /// # Errors
     /// [`SendError::NotTaken`] with the value.
@@ -172,22 +173,22 @@ impl<T, P> Sender<T, P> {
         }
     }
 
-    /// After a [`send_from`](Self::send_from) that was forgotten or dropped: learns what became of it, and
-    /// puts a value that was not taken back into `slot`, if that is empty.
+    /// Learns the outcome of a [`send_from`](Self::send_from) that was forgotten or dropped. A value that was
+    /// not taken goes back into `slot`, if that is empty.
     ///
-    /// With both ends in one program this does not wait; of a receiver on another node it asks.
+    /// With both ends in one program this does not wait; with the receiver on another node it asks that node.
     ///
     /// # Errors
     /// [`SendError::Unknown`] if the receiver's node is lost.
     ///
     /// # Cancel safety
-    /// Can be asked again.
+    /// Can be called again.
     pub async fn settle(&mut self, slot: &mut Option<T>) -> Result<(), SendError<()>> {
         let settled = std::future::poll_fn(|cx| self.chan().poll_settle(Handle::END, slot, cx)).await;
         settled.map_err(without_value)
     }
 
-    /// Waits until nothing can be sent any more: all receivers are gone, or the channel was retired or
+    /// Waits until no send can succeed any more: all receivers were dropped, or the channel was retired or
     /// poisoned.
     ///
     /// # Cancel safety
@@ -196,15 +197,15 @@ impl<T, P> Sender<T, P> {
         ClosedSending { chan: self.chan(), handle: Handle::END, waiting: false }
     }
 
-    /// Whether nothing can be sent any more.
+    /// Whether no send can succeed any more.
     pub fn is_closed(&self) -> bool {
         self.chan().why_no_send().is_some()
     }
 
-    /// How many values are in the channel's buffer. 0 for a rendezvous.
+    /// How many values are in the channel's buffer; 0 for a rendezvous.
     ///
-    /// With the receiver on another node the buffer is there, and this is 0: neither what is on its way nor
-    /// what waits here counts.
+    /// With the receiver on another node this is 0, because the buffer is there: values on their way and
+    /// values waiting here do not count.
     pub fn len(&self) -> usize {
         self.chan().len()
     }
@@ -214,19 +215,20 @@ impl<T, P> Sender<T, P> {
         self.len() == 0
     }
 
-    /// Ends the whole channel in order: sends that are pending or come later get
-    /// [`Why::Closed`](crate::Why::Closed); receives get what is buffered, and then
-    /// [`Closed`](crate::RecvError::Closed). Can be done from either end; twice is harmless.
+    /// Ends the whole channel in order: pending and later sends fail with
+    /// [`Why::Closed`](crate::Why::Closed); receivers get the buffered values, and then
+    /// [`Closed`](crate::RecvError::Closed). Either end can call it; a second call is harmless.
     pub fn retire(&self) {
         self.chan().retire();
     }
 
-    /// The same end without the power to poison the channel. There is no way back.
+    /// Gives up this end's power to poison the channel, for good.
     pub fn no_poison(self) -> Sender<T, NoPoison> {
         Sender { end: self.end, power: PhantomData }
     }
 
-    /// Gives a channel that was made without a policy its policy. `false`: it has one, or it is too late.
+    /// Sets the policy of a channel that was made without one. `false`: it has a policy, or is already in
+    /// use.
     #[doc(hidden)]
     pub fn set_policy(&self, policy: &Policy) -> bool {
         self.chan().set_policy(policy)
@@ -239,15 +241,15 @@ impl<T, P> Sender<T, P> {
 }
 
 impl<T, P> Sender<T, P> {
-    /// An agent takes this end's place: the end is not left.
+    /// Hands this end to an agent, which takes its place: the sender has not left.
     pub(crate) fn into_inlet(self) {
         self.chan().move_sender();
     }
 }
 
 impl<T> Sender<T, MayPoison> {
-    /// Ends the whole channel at once, whatever it is immune to: every operation on it, at both ends, fails
-    /// from now on with `reason`. What is buffered is destroyed. Sends that a receive has taken stay
+    /// Ends the whole channel at once, whatever its immunity: from now on every operation on it, at both
+    /// ends, fails with `reason`. Buffered values are destroyed. Sends whose values a receive has taken stay
     /// successful. The first reason stands.
     ///
     /// # Examples
@@ -273,14 +275,14 @@ impl<T> Sender<T, MayPoison> {
         self.poison_with(Strength::FULL, reason);
     }
 
-    /// The same with a poison of this strength, which a channel may be [immune](crate::Policy::immunity) to.
+    /// Poisons with this strength, to which a channel may be [immune](crate::Policy::immunity).
     ///
-    /// `false`: it is, and nothing has happened. `true`: the channel is poisoned. If its receiver is on
-    /// another node, whether it is immune is decided there: the answer here is `true`, and what comes of it
-    /// is heard by the next operations.
+    /// `false`: the channel is immune, and nothing has happened. `true`: the channel is poisoned. If the
+    /// receiver is on another node, that node checks the immunity: this method returns `true`, and later
+    /// operations report the outcome.
     ///
     /// # Examples
-    /// A process that is poisoned passes it on as strong as it was, to all it holds:
+    /// A poisoned process passes the poison on, with the same strength, to all ends that it holds:
     /// ```
     /// use dunlin_core::{RecvError, Receiver, Sender, Strength, channel, channel_with, rendezvous};
     ///
@@ -318,7 +320,7 @@ impl<T, P> fmt::Debug for Sender<T, P> {
     }
 }
 
-/// What may be given to a send that is a branch of a choice: a value that loses nothing by being copied.
+/// A value that a send in a branch of a choice accepts: one that can be copied without loss.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "a send of `{Self}` that goes unchosen would lose its value",
@@ -342,8 +344,8 @@ impl<'a, T> Sending<'a, T> {
         Self { chan, post: Post::new(handle), value: Some(value) }
     }
 
-    // Inlined, too: an error that comes from a call is in memory, and so would be the outcome of those that
-    // have none.
+    // Inlined too: an error returned by a call is in memory, and so would be the outcome of sends without
+    // one.
     #[inline(always)]
     fn outcome(&mut self, sent: Result<(), Failed>) -> Result<(), SendError<T>> {
         match (sent, self.value.take()) {
@@ -412,7 +414,7 @@ impl<T> Drop for Sending<'_, T> {
     }
 }
 
-/// Takes the offer back because a deadline has passed.
+/// Withdraws the offer because a deadline has passed.
 pub(crate) fn expire<T>(
     chan: &Chan<T>,
     post: &mut Post,
@@ -420,7 +422,7 @@ pub(crate) fn expire<T>(
     cx: &mut Context<'_>,
 ) -> Poll<Result<(), Failed>> {
     if slot.is_none() && !chan.withdraw(post, slot, false) {
-        // An extended receive has it, or an agent: the release or the answer will come.
+        // An extended receive or an agent has it; the release or the agent's answer will complete the send.
         return chan.poll_send_slowly(post, slot, cx);
     }
     Poll::Ready(if slot.is_some() { Err(chan.send_timed_out().into()) } else { Ok(()) })
@@ -440,7 +442,7 @@ impl<'a, T> SendingFrom<'a, T> {
     }
 }
 
-/// The value is in the slot.
+/// The error alone: the value is in the slot.
 fn without_value(failed: Failed) -> SendError<()> {
     failed.with(())
 }

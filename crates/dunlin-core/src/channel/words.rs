@@ -1,4 +1,4 @@
-//! What the two halves of a channel over a link say to each other: [`crate::remote`] has the picture.
+//! The messages between the two halves of a channel over a link: [`crate::remote`] has the diagram.
 
 use std::task::Waker;
 
@@ -7,8 +7,8 @@ use bytes::Bytes;
 use crate::error::{Reason, Why};
 use crate::portable::codec::Format;
 
-/// What one half of a channel says to the other. A ticket names an offer of the sending half, a request one
-/// reservation of it.
+/// A message from one half of a channel to the other. A ticket names an offer of the sending half, a request
+/// one reservation of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Word {
     /// To the home: a send offers this value.
@@ -18,20 +18,20 @@ pub enum Word {
         /// The encoded value.
         value: Bytes,
     },
-    /// To the home, which has promised a place for it: a send is over.
+    /// To the home, which has promised a place for it: a value whose send is complete.
     Sent {
         /// The encoded value.
         value: Bytes,
     },
-    /// To the home: a choice offers something. Its value is asked for by `Reserve`.
+    /// To the home: a choice offers a value, which the home requests with `Reserve`.
     OfferChoice {
         /// Which offer.
         ticket: u64,
-        /// The choice's number among all of both nodes ([`crate::agent::set_origin`]).
+        /// The choice's number, unique among the choices of both nodes ([`crate::agent::set_origin`]).
         choice: u128,
     },
-    /// To the home: the value that was asked for. Until `Taken`, `Abort`, `Failed` or `Withdrawn` the choice
-    /// decides for nothing else.
+    /// To the home: the requested value. Until `Taken`, `Abort`, `Failed` or `Withdrawn` the choice cannot
+    /// decide for another branch.
     Grant {
         /// Which offer.
         ticket: u64,
@@ -40,32 +40,32 @@ pub enum Word {
         /// The encoded value.
         value: Bytes,
     },
-    /// To the home: what was asked for is not there any more. Nothing answers.
+    /// To the home: the requested offer no longer exists. It has no answer.
     Refuse {
         /// Which offer.
         ticket: u64,
     },
-    /// To the home: the offer is asked back. `Withdrawn` answers, unless `Taken`, `Held` or `Failed` has been
-    /// said.
+    /// To the home: withdraws the offer. `Withdrawn` answers, unless `Taken`, `Held` or `Failed` has been
+    /// sent.
     Withdraw {
         /// Which offer.
         ticket: u64,
     },
-    /// To the home: the reserved choice would decide for another branch. `Abort` answers, unless the value
-    /// has been taken.
+    /// To the home: the reserved choice could decide for another branch. `Abort` answers, unless a receive
+    /// has taken the value.
     Revoke {
         /// Which offer.
         ticket: u64,
     },
-    /// To the sending half, before all else: how the home takes values.
+    /// To the sending half, before any other word: how the home takes values.
     Opened {
-        /// It promises places for values, which are [sent](Self::Sent) into them, and so many for now.
-        /// `None`: each value is offered.
+        /// The number of places promised so far, into which values are [sent](Self::Sent). `None`: the home
+        /// promises no places, and each value is offered.
         places: Option<u32>,
     },
-    /// To the sending half: so many places more.
+    /// To the sending half: more promised places.
     Credit {
-        /// How many, beside those before.
+        /// How many, in addition to those before.
         places: u32,
     },
     /// To the sending half: a receive has returned the value.
@@ -90,92 +90,95 @@ pub enum Word {
         /// Why.
         why: Why,
     },
-    /// To the sending half: the offer that was asked back has not been taken.
+    /// To the sending half: the withdrawn offer has not been taken.
     Withdrawn {
         /// Which offer.
         ticket: u64,
     },
-    /// To the sending half: a receiver wants the value of this offer of a choice.
+    /// To the sending half: a receiver requests the value of this offer of a choice.
     Reserve {
         /// Which offer.
         ticket: u64,
         /// Which reservation.
         request: u64,
     },
-    /// To the sending half: the receiver does not want it any more; the offer stands.
+    /// To the sending half: the receiver no longer needs the value; the offer stands.
     Abort {
         /// Which offer.
         ticket: u64,
     },
-    /// The same, of a value that came for a reservation which has been given up before.
+    /// Like `Abort`, for a value that arrived for a reservation that had been given up.
     Decline {
         /// Which offer.
         ticket: u64,
         /// Which reservation.
         request: u64,
     },
-    /// The channel has ended at the half that says so.
+    /// The channel has ended at the half that sends this.
     Ended(Ended),
 }
 
-/// How a half has ended its channel.
+/// How a half ended its channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// The end was dropped. All that the half had to say has been said before.
+    /// The end was dropped. The half has sent all its other words before.
     Gone,
     /// The channel was retired.
     Retired,
-    /// The channel was poisoned. From the sending half, with less than full strength: the home decides.
+    /// The channel was poisoned. For a word from the sending half with less than full strength, the home
+    /// decides.
     Poisoned(Reason),
 }
 
-/// One half's way to the other: a place on the connection between two nodes.
+/// The path from one half to the other: a place on the connection between two nodes.
 pub trait Link: Send + Sync {
-    /// Queues a word behind those said before. Returns the waker of the task that writes, if that has to be
+    /// Queues a word behind those queued before. Returns the waker of the writing task, if that task must be
     /// woken.
     ///
-    /// It is called under the channel's lock. So it takes no lock but the link's own, runs no code of users',
-    /// and wakes nothing.
+    /// The caller holds the channel's lock. So this takes no lock but the link's own, runs no users' code,
+    /// and wakes no task.
     fn say(&self, word: Word) -> Option<Waker>;
 
-    /// The half here is done: all that it had to say has been said, and it hears nothing more. The same rules
+    /// Ends the half here: it has sent all its words and receives no more. The rules of [`say`](Self::say)
     /// hold.
     fn close(&self) -> Option<Waker>;
 
-    /// Promises so many places more to the sending half, perhaps none, while so many values are buffered
-    /// here: one was received, or there is more room. The same rules hold.
+    /// Promises `places` more places, possibly none, to the sending half while `buffered` values are buffered
+    /// here: one was received, or there is more room. The rules of [`say`](Self::say) hold.
     fn promise(&self, places: u32, buffered: usize) -> Option<Waker> {
         let _ = buffered;
         if places > 0 { self.say(Word::Credit { places }) } else { None }
     }
 
-    /// A value of so many bytes has come into a place that was promised, and so many are buffered now. Gives
-    /// how many there may be in all, if that has changed. The same rules hold.
+    /// Reports that a value of `bytes` bytes has arrived in a promised place, and that `buffered` values are
+    /// now buffered. Returns the new limit on places in all, if it has changed. The rules of
+    /// [`say`](Self::say) hold.
     fn has_come(&self, bytes: usize, buffered: usize) -> Option<u32> {
         let _ = (bytes, buffered);
         None
     }
 
-    /// A receive waits, which was [asked about](crate::agent::Inlet::ask_awaited). The same rules hold.
+    /// Reports that a receive waits, as [requested](crate::agent::Inlet::ask_awaited). The rules of
+    /// [`say`](Self::say) hold.
     fn awaited(&self) -> Option<Waker> {
         None
     }
 }
 
-/// A half of a channel, as its link knows it. Nothing is locked when it is called.
+/// A half of a channel, as its link sees it. The caller holds no lock.
 pub trait Half: Send + Sync {
-    /// A word of the other half.
+    /// Handles a word of the other half.
     ///
     /// # Errors
-    /// The word, if the other half cannot have said it to this one: it breaks the protocol.
+    /// The word, if the other half cannot have sent it to this one: it violates the protocol.
     fn hear(&self, word: Word) -> Result<(), Word>;
 
-    /// The other node is lost for good. Sends whose values may have been taken there end as
+    /// Handles the permanent loss of the other node. Sends whose values a receive there may have taken end as
     /// [`Unknown`](crate::SendError::Unknown).
     fn lost(&self);
 }
 
-/// How a channel's values go over a link.
+/// How a channel's values travel over a link.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
     /// How they are encoded.
