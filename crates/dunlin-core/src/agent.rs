@@ -1,9 +1,9 @@
-//! Agents: how a channel stretches over something that is not memory.
+//! Agents: how a channel extends over something that is not memory.
 //!
 //! A channel whose ends are apart is two halves. The half at the sender has an [`Outlet`] in place of its
 //! receiver; the half at the receiver has an [`Inlet`] in place of its sender. Each is just another party at
-//! the same queue: neither costs a channel anything that has none. Whoever carries messages (the crate
-//! `dunlin`'s nodes, or [`join`] within memory) listens to both and answers:
+//! the same queue, so a channel without agents pays nothing for them. The carrier of the messages (the crate
+//! `dunlin`'s nodes, or [`join`] within memory) polls both and answers:
 //!
 //! ```text
 //!   sender's half                                          receiver's half
@@ -27,56 +27,56 @@
 //!   Gone                           ── gone ──▶             the inlet is dropped, and then the outlet
 //! ```
 //!
-//! Each side's messages arrive in the order in which they were said.
+//! Each side's messages arrive in the order in which it sent them.
 //!
-//! The policy, the bounds and the buffer are those of the receiver's half. The protocol is that of section 3
-//! of `docs/choice.md`.
+//! The policy, the bounds and the buffer are those of the receiver's half. Section 3 of `docs/choice.md`
+//! defines the protocol.
 //!
 //! # Credits
 //!
 //! A send into a FIFO of n or an unbounded buffer costs no round trip. The receiver's half promises places
-//! (*credits*), which count as taken there from then on. At the sender's half a send that has one is complete
-//! at once; without one it waits there, and nothing of it crosses. So granted and buffered together never are
-//! more than n, and both ends behave as those of a buffer in one memory:
-//! - *retire*, from either end, keeps what was sent. If it came from the receiver, receives wait for what is
-//!   on its way, until the sender's half has answered ([`Inlet::retire`]); until then places are promised for
-//!   what waits for them there since before;
-//! - *poison*, from either end, destroys what is buffered and what is on its way;
+//! (*credits*), which count as taken there from then on. At the sender's half a send with a credit is
+//! complete at once; a send without one waits there, and no message for it crosses. So granted and buffered
+//! places together never exceed n, and both ends behave like those of a buffer in one memory:
+//! - *retire*, from either end, keeps the values that were sent. If the receiver retires, receives wait for
+//!   values on their way until the sender's half has answered ([`Inlet::retire`]). Until then the receiver's
+//!   half promises places for sends that have waited there since before;
+//! - *poison*, from either end, destroys buffered values and those on their way;
 //! - an extended receive keeps its place until the release.
 //!
-//! All other policies decide on a value when it has come, and so does a bound on pending senders: nothing is
+//! All other policies, and a bound on pending senders, decide on a value when it arrives: no places are
 //! promised.
 //!
 //! # Values
 //!
-//! A carrier over a network has the value of [`Event::FirmOffer`], or of [`Reserved::Granted`], by value. It
-//! encodes it by reference and keeps it under the ticket until it hears what became of it:
+//! A carrier over a network owns the value of [`Event::FirmOffer`] and of [`Reserved::Granted`]. It encodes
+//! the value by reference and keeps it under the ticket until it learns the outcome:
 //!
-//! | heard | the sender's half is told | and the value |
+//! | message | call at the sender's half | the value |
 //! |---|---|---|
 //! | `Taken`, `Released` | [`Outlet::taken`] | is dropped |
 //! | `Held` | [`Outlet::held`]; `Released` follows | is dropped |
-//! | `Failed` | [`Outlet::failed`] | is given back; `None` if it never left |
-//! | an answer to a withdrawal: not taken | [`Outlet::withdrawn`] | is given back; `None` if it never left |
-//! | `Abort` | [`Outlet::give_back`] | is given back |
-//! | nothing, and the node is lost | [`Outlet::lost`] | is given back |
+//! | `Failed` | [`Outlet::failed`] | is returned; `None` if it never left |
+//! | an answer to a withdrawal: not taken | [`Outlet::withdrawn`] | is returned; `None` if it never left |
+//! | `Abort` | [`Outlet::give_back`] | is returned |
+//! | none, and the node is lost | [`Outlet::lost`] | is returned |
 //!
-//! At the receiver's half the values in `Failed`, `Abort` and what [`Inlet::withdraw`] gives are copies,
-//! which are dropped. When two answers cross (an `Abort` and a withdrawal), the first has the value and the
-//! second has none. A value that cannot be encoded is given back by [`Outlet::failed`]. Of [`Event::Sent`]
-//! nothing is heard: a carrier drops the value when it is encoded.
+//! At the receiver's half the values in `Failed`, in `Abort` and from [`Inlet::withdraw`] are copies, which
+//! are dropped. When two answers cross (an `Abort` and a withdrawal), the first has the value and the second
+//! has none. [`Outlet::failed`] returns a value that cannot be encoded. [`Event::Sent`] has no answer: a
+//! carrier drops the value once it is encoded.
 //!
 //! # The end
 //!
-//! - *The sender is dropped.* What it has forgotten stands (as in one memory) and is carried, credits for it
-//!   too; of what it has dropped the answer is awaited. So after [`Event::Gone`] or [`Event::Lost`] no ticket
-//!   is open and nothing is left to hear: the message goes to the receiver's half, behind all others, and
-//!   both agents are dropped.
-//! - *The receiver is dropped.* [`FromReceiver::Gone`], or [`FromReceiver::Down`], is not the last word:
-//!   offers that were on their way fail when they arrive, and their values come back. The carrier calls
-//!   [`Outlet::gone`], which [`Event::Retired`] answers unless the channel was retired before: nothing is
-//!   offered behind that. When it has come to the receiver's half, and what that half had to say until then
-//!   has come back, or at [`Event::Gone`], both agents are dropped.
+//! - *The sender is dropped.* Its forgotten offers stand (as in one memory) and are carried, with credits for
+//!   them; the answers about its dropped offers are awaited. So after [`Event::Gone`] or [`Event::Lost`] no
+//!   ticket is open and no message is outstanding: the event goes to the receiver's half, behind all others,
+//!   and both agents are dropped.
+//! - *The receiver is dropped.* [`FromReceiver::Gone`], or [`FromReceiver::Down`], is not the last event:
+//!   offers on their way fail when they arrive, and their values come back. The carrier calls
+//!   [`Outlet::gone`]. [`Event::Retired`] answers, unless the channel was retired before, and no offer
+//!   follows it. Both agents are dropped when that answer has reached the receiver's half and that half's
+//!   events until then have come back, or at [`Event::Gone`].
 //! - *A node is lost for good.* At the sender's half: [`Outlet::lost`] for every value that is kept, then
 //!   [`Outlet::down`]. At the receiver's: [`Inlet::down`].
 
@@ -107,76 +107,76 @@ use crate::wake::Queued;
 pub(crate) use lone::Lone;
 pub use lone::LoneOutlet;
 
-/// Tells apart the choices of several operating system processes: of two choices that wait for each other one
-/// gives way, and both must mean the same one. So their numbers are in one order everywhere. The high half is
-/// `origin`, which belongs to this process alone (of a node: its incarnation, or 64 random bits), the low
-/// half counts; a process without agents needs none.
+/// Makes the numbers of choices unique among several operating system processes. Of two choices that wait for
+/// each other one gives way, and both must pick the same one, so their numbers have one order everywhere. The
+/// high half of a number is `origin`, unique to this process (for a node: its incarnation, or 64 random
+/// bits); the low half counts. A process without agents needs no origin.
 ///
-/// It belongs before the first choice with a send over an agent, whose number must not change. The first
-/// origin stands.
+/// It must be called before the first choice with a send over an agent, because that choice's number must not
+/// change. The first origin stands.
 ///
 /// # Errors
-/// `false`: there was another before.
+/// `false`: another origin was set before.
 #[must_use = "another origin may stand"]
 pub fn set_origin(origin: u64) -> bool {
     decision::set_origin(origin)
 }
 
-/// What the offer of this inlet, under this number, is called. If it came from another half within this
-/// memory, as it was called there: only who carries it over the network knows a name.
+/// The name of this inlet's offer under this number. An offer from another half within this memory has its
+/// name from there: only the half that carries it over the network knows the name.
 fn name_of<T>(chan: &Chan<T>, far: Option<(Handle, u64)>) -> Option<PassedOn> {
     let (of, number) = far?;
-    // Each name is asked for where nothing is locked.
+    // Each name is looked up without a lock.
     match chan.with_queue(|queue, _, _| queue.names_of(of)) {
         Some(names) => names(number),
         None => Some(PassedOn { channel: chan.record.id(), of, number }),
     }
 }
 
-/// What an agent hears from the sending half. Tickets name its offers.
+/// An event from the sending half to an agent. Tickets name its offers.
 #[derive(Debug)]
 pub enum Event<T> {
     /// This value was sent on a [credit](Outlet::credit): its send is complete. It has no ticket, and the
-    /// agent says nothing more about it.
+    /// agent reports nothing about it.
     Sent(T),
-    /// A send offers this value. The agent has it now and must say what became of it.
+    /// A send offers this value. The agent now owns it and must report the outcome.
     FirmOffer(u64, T),
-    /// A choice offers something; its value comes when it is [reserved](Outlet::reserve). The second number
-    /// is the choice's, for the order in which choices give way to each other: see [`set_origin`].
+    /// A choice offers a value, which [reserve](Outlet::reserve) returns. The second number is the choice's,
+    /// for the order in which choices give way to each other: see [`set_origin`].
     ChoiceOffer(u64, u128),
-    /// The sender wants the offer back: it timed out, was dropped, is held back by a claim, or its choice was
+    /// The sender withdraws the offer: it timed out, was dropped, is held back by a claim, or its choice was
     /// decided.
     AskedBack(u64),
-    /// What answered [`Reserved::Later`] may be tried again.
+    /// A reservation that returned [`Reserved::Later`] may be tried again.
     Unlocked(u64),
-    /// The choice that is reserved would like to decide for another branch.
+    /// The reserved choice could decide for another branch.
     Revoke(u64),
-    /// Somebody here wants to know when the channel ends. Of an end that nobody has used since it came, its
-    /// receiver may not know: now it is used.
+    /// A task here waits for the end of the channel. The receiver may not know of an end that was not used
+    /// since it arrived: from now on the end is in use.
     Watched,
-    /// The channel was retired from here.
+    /// This half retired the channel.
     Retired,
-    /// The channel was poisoned from here.
+    /// This half poisoned the channel.
     Poisoned(Reason),
-    /// The sender is gone, and all that it has sent and offered has been said before and is settled: the
-    /// carrier drops both agents.
+    /// The sender was dropped, and all its values and offers have been reported and settled: the carrier
+    /// drops both agents.
     Gone,
-    /// The same, but it was lost with its node, before the receiver came to where it is: the receiver's half
-    /// hears [`Inlet::down`].
+    /// Like `Gone`, but the sender was lost with its node before the receiver came to its present place: the
+    /// carrier calls [`Inlet::down`] at the receiver's half.
     Lost,
 }
 
 /// Stands in for the receiver at the half where the sender is.
 ///
-/// Dropped, it is a receiver that is dropped; values it had and did not hand over count as received.
+/// Dropping it drops the receiver; values that it took and did not hand over count as received.
 pub struct Outlet<T: Send + 'static> {
     chan: Arc<Chan<T>>,
-    /// What was buffered here, in order, and has not been said or has come back: it goes before everything
+    /// Buffered values, in order, that have not been reported or were given back: they go before everything
     /// else.
     buffered: Lock<BTreeMap<u64, T>>,
 }
 
-/// The tickets of what was buffered start here; nothing else knows them.
+/// The first ticket of buffered values; only the outlet knows these tickets.
 const BUFFERED_TICKETS: u64 = 1 << 63;
 
 impl<T: Send + 'static> fmt::Debug for Outlet<T> {
@@ -185,7 +185,7 @@ impl<T: Send + 'static> fmt::Debug for Outlet<T> {
     }
 }
 
-/// How a decision speaks to the outlet that has reserved one of its offers.
+/// The path from a decision to the outlet that has reserved one of its offers.
 struct Ticket<T> {
     chan: Arc<Chan<T>>,
     ticket: u64,
@@ -214,10 +214,10 @@ impl<T: Send> Reserver for Ticket<T> {
 }
 
 impl<T: Send + 'static> Outlet<T> {
-    /// Takes the place of a receiver. One that has been in use: what is buffered is the agent's, and goes
-    /// first: on the first [credits](Self::credit), or where there are none as firm offers (sent already, so
-    /// nothing comes of it if they fail). There is no buffer here from now on, for that is at the other half.
-    /// Offers that stand already, and how the channel may have ended, are said next.
+    /// Takes the place of a receiver. If that has been in use, its buffered values go to the agent first: on
+    /// the first [credits](Self::credit), or without credits as firm offers (their sends are complete, so a
+    /// failure has no effect). From now on this half has no buffer, for that is at the other half. Standing
+    /// offers follow, and then how the channel ended, if it has.
     pub fn new<P>(receiver: Receiver<T, P>) -> Self {
         let chan = receiver.chan().clone();
         let buffered = chan.add_agent(|queue, after| {
@@ -226,23 +226,23 @@ impl<T: Send + 'static> Outlet<T> {
             queue.replace_receiver(after)
         });
         let buffered = Lock::new((BUFFERED_TICKETS..).zip(buffered).collect());
-        // The receiver's end lives on as this.
+        // The receiver's end lives on in this agent.
         receiver.into_outlet();
         Self { chan, buffered }
     }
 
-    /// What was buffered here, and has not been said: whoever carries the channel itself elsewhere takes it
-    /// along, and drops this.
+    /// Takes the buffered values that have not been reported. A carrier that moves the channel itself takes
+    /// them along, and drops this agent.
     pub fn take_buffered(&self) -> Vec<T> {
         self.chan.with_queue(|_, _, _| std::mem::take(&mut *self.buffered.lock())).into_values().collect()
     }
 
-    /// How many values are sent, so that their sends are complete, and have yet to be [said](Self::poll).
+    /// How many values have completed their sends and have yet to be [reported](Self::poll).
     pub fn unsaid(&self) -> usize {
         self.chan.with_queue(|queue, _, _| queue.unsaid() + self.buffered.lock().len())
     }
 
-    /// The channel whose half this stands at, as in the wait records.
+    /// The channel at whose half this agent stands, as in the wait records.
     pub fn channel(&self) -> ChannelId {
         self.chan.record.id()
     }
@@ -252,13 +252,13 @@ impl<T: Send + 'static> Outlet<T> {
         &self.chan
     }
 
-    /// Whether something that was buffered here has not been said.
+    /// Whether a buffered value has not been reported.
     #[cfg(feature = "link")]
     pub(crate) fn has_buffered(&self) -> bool {
         !self.buffered.lock().is_empty()
     }
 
-    /// The next thing the sender's half has to say.
+    /// The next event of the sender's half.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event<T>> {
         self.chan.with_queue(|queue, _, after| {
             match queue.carry(&mut self.buffered.lock(), cx.waker(), after) {
@@ -278,7 +278,7 @@ impl<T: Send + 'static> Outlet<T> {
                     FromSender::Offered(ticket) => match queue.collect(ticket, after) {
                         Collected::Firm(value) => Event::FirmOffer(ticket, value),
                         Collected::Choice(choice) => Event::ChoiceOffer(ticket, choice),
-                        // Taken back before anybody noticed it.
+                        // Withdrawn before this poll saw it.
                         Collected::Gone => continue,
                     },
                     FromSender::AskedBack(ticket) => Event::AskedBack(ticket),
@@ -294,8 +294,8 @@ impl<T: Send + 'static> Outlet<T> {
         })
     }
 
-    /// Ready once [`Event::Gone`] or [`Event::Lost`] is among what the sender's half has to say, all of which
-    /// [`poll`](Self::poll) still says. Until then the task is woken whenever there is more of it.
+    /// Ready once [`Event::Gone`] or [`Event::Lost`] is among the events of the sender's half;
+    /// [`poll`](Self::poll) still returns them all. Until then each new event wakes the task.
     pub fn poll_gone(&self, cx: &Context<'_>) -> Poll<()> {
         self.chan.with_queue(|queue, _, after| {
             let Some(outlet) = &mut queue.outlet else { return Poll::Pending };
@@ -307,8 +307,7 @@ impl<T: Send + 'static> Outlet<T> {
         })
     }
 
-    /// Ready if the sender's half has something to [say](Self::poll). Otherwise the task is woken once it
-    /// has.
+    /// Ready if the sender's half has an [event](Self::poll). Otherwise the next event wakes the task.
     pub fn poll_stirs(&self, cx: &Context<'_>) -> Poll<()> {
         self.chan.with_queue(|queue, _, after| {
             let Some(outlet) = &mut queue.outlet else { return Poll::Pending };
@@ -320,22 +319,22 @@ impl<T: Send + 'static> Outlet<T> {
         })
     }
 
-    /// Gives the sender `places` more in the buffer elsewhere: so many sends are complete without asking.
-    /// From the first one on, sends wait here for a place and are not offered; so it belongs before the first
-    /// [`poll`](Self::poll). 0 changes nothing.
+    /// Gives the sender `places` more places in the buffer elsewhere: that many sends complete without a
+    /// round trip. After the first credit, sends wait here for a place and are not offered, so the first call
+    /// belongs before the first [`poll`](Self::poll). 0 changes nothing.
     pub fn credit(&self, places: u32) {
         self.chan.with_queue(|queue, _, after| queue.credit(places, after));
     }
 
-    /// Promises an offer of a choice to a receiver elsewhere. [`Reserved::Granted`]: until
-    /// [`taken`](Self::taken), [`give_back`](Self::give_back) or [`failed`](Self::failed) no other branch of
-    /// that choice can happen.
+    /// Promises an offer of a choice to a receiver elsewhere. After [`Reserved::Granted`] no other branch of
+    /// that choice can happen until [`taken`](Self::taken), [`give_back`](Self::give_back) or
+    /// [`failed`](Self::failed).
     pub fn reserve(&self, ticket: u64) -> Reserved<T> {
         self.reserve_given(ticket, false).of_values()
     }
 
-    /// The same, of who can read a value [where it was sent](Inlet::offer_unread). A carrier uses always this
-    /// one, or always the other.
+    /// Like [`reserve`](Self::reserve), for a carrier that can read a value [where it was
+    /// sent](Inlet::offer_unread). A carrier always uses the same one of the two.
     pub fn reserve_unread(&self, ticket: u64) -> Reserved<Given<T>> {
         self.reserve_given(ticket, true)
     }
@@ -345,9 +344,8 @@ impl<T: Send + 'static> Outlet<T> {
         self.chan.with_queue(|queue, _, after| queue.reserve(ticket, reads, &reserver, after))
     }
 
-    /// If this offer came from elsewhere itself, and has not been received here: which one of [its
-    /// inlet](Inlet::passes_on) it is. Only its receive, wherever that is, says that the ends in it may be
-    /// used.
+    /// Identifies this offer among those of [its inlet](Inlet::passes_on), if it came from elsewhere itself
+    /// and has not been received here. Only its receive, wherever that is, permits the use of the ends in it.
     pub fn passed_on(&self, ticket: u64) -> Option<PassedOn> {
         let far = self.chan.with_queue(|queue, _, _| queue.far_source(ticket));
         name_of(&self.chan, far)
@@ -362,18 +360,19 @@ impl<T: Send + 'static> Outlet<T> {
         })
     }
 
-    /// A receive elsewhere has returned the value: the send is complete. After [`held`](Self::held): the
-    /// extended receive is over.
+    /// Reports that a receive elsewhere has returned the value: the send is complete. After
+    /// [`held`](Self::held): the extended receive has ended.
     pub fn taken(&self, ticket: u64) {
         self.chan.with_queue(|queue, _, after| queue.far_took(ticket, false, after));
     }
 
-    /// An extended receive elsewhere has returned the value: the send cannot fail any more, and waits.
+    /// Reports that an extended receive elsewhere has returned the value: the send cannot fail any more, and
+    /// waits.
     pub fn held(&self, ticket: u64) {
         self.chan.with_queue(|queue, _, after| queue.far_took(ticket, true, after));
     }
 
-    /// The value is not wanted now; the offer stands as it did.
+    /// Returns a value that is not needed now; the offer stands as before.
     pub fn give_back(&self, ticket: u64, value: impl Into<Given<T>>) {
         let value = value.into();
         if ticket >= BUFFERED_TICKETS {
@@ -385,49 +384,49 @@ impl<T: Send + 'static> Outlet<T> {
         self.chan.with_queue(|queue, _, after| queue.far_gave_back(ticket, value, after));
     }
 
-    /// [`Event::Retired`] or [`Event::Gone`] was heard, and what had been offered before it was [given back](Self::give_back) since: it is said again, behind
-    /// that.
+    /// Repeats [`Event::Retired`] or [`Event::Gone`], after an offer from before it was [given
+    /// back](Self::give_back): the repeated event follows that offer.
     pub fn end_again(&self, retired: bool) {
         self.chan.with_queue(|queue, _, after| queue.end_again(retired, &mut after.wakes));
     }
 
-    /// The offer has failed elsewhere. No value: it is still here, or on its way back.
+    /// Reports that the offer failed elsewhere. No value: it is still here, or on its way back.
     pub fn failed(&self, ticket: u64, value: Option<Given<T>>, why: Why) {
         self.chan.with_queue(|queue, _, after| queue.far_failed(ticket, value, why, after));
     }
 
-    /// The offer that was [asked back](Event::AskedBack) has not been taken. No value: it had none over
-    /// there.
+    /// Reports that the [withdrawn](Event::AskedBack) offer has not been taken. No value: the other half had
+    /// none.
     pub fn withdrawn(&self, ticket: u64, value: Option<Given<T>>) {
-        // Where nothing is missing this is only a look: what asks the carrier waits for nothing that can be
-        // locked here.
+        // Without a missing end this is only a look at the queue. The query to the carrier waits for no lock
+        // that can be held here.
         let timed_out = self.chan.send_timed_out();
         self.chan.with_queue(|queue, _, after| queue.far_withdrew(ticket, value, timed_out, after));
     }
 
-    /// The receiver's node is lost for good, and nobody knows whether a receive there has returned this
-    /// value: the send ends as [`SendError::Unknown`](crate::SendError::Unknown), and if it was a branch of a
-    /// choice, the choice does.
+    /// Reports that the receiver's node is lost for good, and that it is unknown whether a receive there has
+    /// returned this value. The send ends as [`SendError::Unknown`](crate::SendError::Unknown), and with it
+    /// the choice, if the send was a branch of one.
     pub fn lost(&self, ticket: u64, value: impl Into<Given<T>>, id: MessageId) {
         let value = value.into();
         self.chan.with_queue(|queue, _, after| queue.far_lost(ticket, value, id, after));
     }
 
-    /// The receiver's node is lost for good. What waits here, and all that is sent from now on, was certainly
-    /// not taken, and fails with [`Why::NodeLost`]. Offers whose values the carrier has must have ended as
-    /// [`lost`](Self::lost) before; what is left counts as received, as in a drop.
+    /// Reports that the receiver's node is lost for good. Values that wait here, and all that are sent from
+    /// now on, were certainly not taken, and fail with [`Why::NodeLost`]. Offers whose values the carrier has
+    /// must have ended as [`lost`](Self::lost) before; any others count as received, as in a drop.
     pub fn down(self) {
         self.lose();
     }
 
-    /// It is the sender's own node that ends: [`down`](Self::down) follows, and operations fail with
+    /// Reports that the sender's own node is leaving: [`down`](Self::down) follows, and operations fail with
     /// [`Why::OwnNodeLeft`].
     pub fn own_node_leaves(&self) {
         self.chan.with_queue(|queue, _, _| queue.own_node_leaves());
     }
 
-    /// Nothing is at the other end yet: until this is `None` again, an operation whose deadline passes fails
-    /// with [`Why::Unmatched`] and what this [says](Missing::text).
+    /// Reports that the other end is not connected yet. Until this is `None` again, an operation whose
+    /// deadline passes fails with [`Why::Unmatched`] and the [text](Missing::text) of `missing`.
     pub fn unmatched(&self, missing: Option<Arc<dyn Missing>>) {
         self.chan.set_unmatched(missing);
     }
@@ -436,20 +435,20 @@ impl<T: Send + 'static> Outlet<T> {
         self.chan.with_queue(|queue, ends, _| queue.lose_receiver(ends));
     }
 
-    /// The channel was retired elsewhere. [`Event::Retired`] answers, behind all that was sent and offered
-    /// before.
+    /// Retires the channel, which was retired elsewhere. [`Event::Retired`] answers, behind all that was sent
+    /// and offered before.
     pub fn retire(&self) {
         self.chan.with_queue(|queue, _, _| queue.end_credits());
         self.chan.retire();
     }
 
-    /// The receiver there is gone: nothing more will be received. It is answered as [`retire`](Self::retire)
-    /// is.
+    /// Reports that the receiver there was dropped and receives nothing more. The answer is that of
+    /// [`retire`](Self::retire).
     pub fn gone(&self) {
         self.retire();
     }
 
-    /// The channel was poisoned elsewhere.
+    /// Poisons the channel, which was poisoned elsewhere.
     pub fn poison(&self, reason: Reason) {
         self.chan.poison_surely(reason);
     }
@@ -464,11 +463,11 @@ impl<T: Send + 'static> Drop for Outlet<T> {
 
 /// Stands in for the sender at the half where the receiver is.
 ///
-/// Dropped, it is a sender that is dropped: what it offered stays. No answer comes to that any more, so it is
-/// dropped when there is nothing left to answer: after [`Event::Gone`].
+/// Dropping it drops the sender; its offers stay. They get no answer any more, so a carrier drops it only
+/// when nothing is left to answer: after [`Event::Gone`].
 pub struct Inlet<T: Send + 'static> {
     chan: Arc<Chan<T>>,
-    /// Set: it stands in for one handle of a sender that several share.
+    /// If set, it stands in for one handle of a shared sender.
     lone: Option<Box<Lone>>,
 }
 
@@ -489,8 +488,8 @@ impl<T: Send> Patient for Chan<T> {
 }
 
 impl<T: Send + 'static> Inlet<T> {
-    /// Takes the place of a sender. What one that has been in use forgot stays offered. How the channel may
-    /// have ended is its first event.
+    /// Takes the place of a sender. Offers that the sender forgot stay offered. If the channel has ended,
+    /// that is the first event.
     pub fn new<P>(sender: Sender<T, P>) -> Self {
         let chan = sender.chan().clone();
         chan.add_agent(|queue, after| {
@@ -500,13 +499,13 @@ impl<T: Send + 'static> Inlet<T> {
             let _ = after;
             queue.inlet = Some(Heard::new());
         });
-        // The sender's end lives on as this.
+        // The sender's end lives on in this agent.
         sender.into_inlet();
         Self { chan, lone: None }
     }
 
-    /// The same for a receiver that has come from elsewhere: until the first [credits](Self::credits) it
-    /// awaits what was sent before, also if it retires the channel meanwhile.
+    /// Like [`new`](Self::new), for a receiver that has come from elsewhere. Until the first
+    /// [credits](Self::credits) it awaits the values sent before, even if it retires the channel meanwhile.
     #[cfg(feature = "serde")]
     pub(crate) fn of_coming<P>(sender: Sender<T, P>) -> Self {
         let inlet = Self::new(sender);
@@ -514,8 +513,8 @@ impl<T: Send + 'static> Inlet<T> {
         inlet
     }
 
-    /// Takes the place of one handle of a shared sender: what it offers are lone sends, which are held back
-    /// while a claim is out. Nothing is promised to it, and when it is gone the others go on.
+    /// Takes the place of one handle of a shared sender: its offers are lone sends, which are held back while
+    /// a claim is out. It is promised no places, and the other handles continue after its drop.
     pub fn lone<P: 'static>(handle: Shared<Sender<T, P>>) -> Self {
         let (chan, lone) = Lone::of(handle);
         Self::lone_of(chan, lone)
@@ -540,7 +539,7 @@ impl<T: Send + 'static> Inlet<T> {
         self.lone.as_ref().map_or(Handle::END, |lone| lone.handle)
     }
 
-    /// A lone operation elsewhere waits here, or does not any more.
+    /// Records that a lone operation elsewhere waits here, or no longer waits.
     fn waits(&self, number: u64, is_new: bool) {
         let Some(lone) = &self.lone else { return };
         if !is_new {
@@ -549,18 +548,19 @@ impl<T: Send + 'static> Inlet<T> {
         lone.began(number);
     }
 
-    /// The channel whose half this stands at, as in the wait records; of a [lone](Self::lone) one the handle.
+    /// The channel at whose half this agent stands, as in the wait records; for a [lone](Self::lone) inlet,
+    /// the handle.
     pub fn channel(&self) -> ChannelId {
         self.lone.as_ref().map_or_else(|| self.chan.record.id(), |lone| lone.id)
     }
 
-    /// What the offer under this number is called by an outlet of the same channel by which it [goes
-    /// on](Outlet::passed_on).
+    /// The name of the offer under this number, for an outlet of the same channel that
+    /// [forwards](Outlet::passed_on) it.
     pub fn passes_on(&self, number: u64) -> PassedOn {
         PassedOn { channel: self.chan.record.id(), of: self.of(), number }
     }
 
-    /// The next thing the receiver's half has to say.
+    /// The next event of the receiver's half.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<FromReceiver<T>> {
         let of = self.of();
         let event = self.chan.with_queue(|queue, _, after| {
@@ -588,9 +588,8 @@ impl<T: Send + 'static> Inlet<T> {
         event
     }
 
-    /// Ready once [`FromReceiver::Gone`] or [`FromReceiver::Down`] is among what the receiver's half has to
-    /// say, all of which [`poll`](Self::poll) still says. Until then the task is woken whenever there is more
-    /// of it.
+    /// Ready once [`FromReceiver::Gone`] or [`FromReceiver::Down`] is among the events of the receiver's
+    /// half; [`poll`](Self::poll) still returns them all. Until then each new event wakes the task.
     pub fn poll_gone(&self, cx: &Context<'_>) -> Poll<()> {
         let of = self.of();
         self.chan.with_queue(|queue, _, after| {
@@ -603,8 +602,8 @@ impl<T: Send + 'static> Inlet<T> {
         })
     }
 
-    /// Ready if the receiver's half has an event to [say](Self::poll). Otherwise the task is woken once it
-    /// has one, or has a place to promise.
+    /// Ready if the receiver's half has an [event](Self::poll). Otherwise the next event, or a place to
+    /// promise, wakes the task.
     pub fn poll_stirs(&self, cx: &Context<'_>) -> Poll<()> {
         let of = self.of();
         self.chan.with_queue(|queue, _, after| {
@@ -617,11 +616,11 @@ impl<T: Send + 'static> Inlet<T> {
         })
     }
 
-    /// How many places the sender's half may be given now ([`Outlet::credit`]); they are its from this call
-    /// on, and more follow as [`FromReceiver::Credit`]. A FIFO of n: those of the n that are free, and 1024
-    /// at most. An unbounded buffer: 1024. Anything else: none, ever.
+    /// How many places the sender's half may be given now ([`Outlet::credit`]). They belong to it from this
+    /// call on, and more follow as [`FromReceiver::Credit`]. A FIFO of n gives those of the n that are free,
+    /// at most 1024; an unbounded buffer gives 1024; every other policy none, ever.
     ///
-    /// An agent that never asks has none promised, and offers every value.
+    /// The half of an agent that never asks promises no places, and the agent offers every value.
     pub fn credits(&self) -> u32 {
         if self.lone.is_some() {
             return 0;
@@ -629,10 +628,10 @@ impl<T: Send + 'static> Inlet<T> {
         self.chan.with_queue(|queue, _, after| queue.lend(&mut after.wakes))
     }
 
-    /// The sender's half is another one from now on, and has none of the places that the one before was
-    /// promised: as [`credits`](Self::credits). Nothing that was sent into those may still be on its way.
+    /// Like [`credits`](Self::credits), for a new sender's half, which has none of the places promised to its
+    /// predecessor. No value sent into those may still be on its way.
     ///
-    /// `promised`: so many it was promised where the receiver was before, and has not used. It gets no fewer.
+    /// `promised`: how many unused places it was promised where the receiver was before. It gets no fewer.
     pub fn credits_anew(&self, promised: u32) -> u32 {
         if self.lone.is_some() {
             return 0;
@@ -640,100 +639,99 @@ impl<T: Send + 'static> Inlet<T> {
         self.chan.with_queue(|queue, _, after| queue.lend_anew(promised, &mut after.wakes))
     }
 
-    /// From now on at most so many places are promised, less what is buffered then: fewer than the policy
-    /// has, if its values are large. What was promised before stays, and one place there always is. Default:
-    /// as many as the policy has.
+    /// Limits the promised places from now on to `places`, less the values buffered at that time: fewer than
+    /// the policy has, if its values are large. Places promised before stay, and at least one always remains.
+    /// The default is as many as the policy has.
     pub fn lend_at_most(&self, places: u32) {
         self.chan.with_queue(|queue, _, after| queue.lend_at_most(places, &mut after.wakes));
     }
 
-    /// A value that was sent on a credit ([`Event::Sent`]): enters the buffer in the place that was promised
-    /// for it. If the channel was poisoned or the receiver is gone it is destroyed, as what was buffered has
-    /// been. Gives how many values are buffered then.
+    /// Puts a value that was sent on a credit ([`Event::Sent`]) into the place promised for it. If the
+    /// channel was poisoned or the receiver was dropped, the value is destroyed, like those buffered before.
+    /// Returns how many values are then buffered.
     ///
     /// # Errors
-    /// The value, if the sender's half had no credit left, or has said that it sends nothing more
-    /// ([`retire`](Self::retire)): whoever sent this breaks the protocol.
+    /// The value, if the sender's half had no credit left or has already announced that it sends nothing more
+    /// ([`retire`](Self::retire)): the peer violates the protocol.
     pub fn push(&self, value: T) -> Result<usize, T> {
         self.chan.with_queue(|queue, _, after| queue.push_from_far(value, after))
     }
 
-    /// How many values are buffered. When half of what there was at the last [`push`](Self::push) has been
-    /// received, [`FromReceiver::Credit`] is heard, perhaps of no place.
+    /// How many values are buffered. When half of the number at the last [`push`](Self::push) has been
+    /// received, [`FromReceiver::Credit`] follows, possibly with 0 places.
     pub fn buffered(&self) -> usize {
         self.chan.with_queue(|queue, _, _| queue.buffered())
     }
 
-    /// The carrier has a value that comes only once it is received: [`FromReceiver::Awaited`] is heard as
-    /// soon as a receive waits; at once if one does. Once for each time that this is asked.
+    /// Requests one [`FromReceiver::Awaited`]: at once if a receive waits, otherwise as soon as one does. For
+    /// a carrier with a value that arrives only once it is received.
     pub fn ask_awaited(&self) {
         let of = self.of();
         self.chan.with_queue(|queue, _, after| queue.ask_awaited(of, after));
     }
 
-    /// A value that was buffered at the half where the receiver was before: it enters the buffer, behind what
-    /// was restored before. To be said before all else.
+    /// Puts a value that was buffered at the receiver's previous half into the buffer, behind those restored
+    /// before. The carrier must call this before everything else.
     pub fn restore(&self, value: T) {
         self.chan.with_queue(|queue, _, after| queue.restore(value, after));
     }
 
-    /// Offers a value under a number of the agent's choosing. It comes back as [`FromReceiver::Taken`] or
-    /// [`FromReceiver::Failed`].
+    /// Offers a value under a number of the agent's choice. [`FromReceiver::Taken`] or
+    /// [`FromReceiver::Failed`] answers.
     pub fn offer(&self, number: u64, value: T) {
         self.waits(number, true);
         let of = self.of();
         self.chan.with_queue(|queue, ends, after| queue.offer_from_far(of, number, Some(value), None, ends, after));
     }
 
-    /// Offers a value that stays where it was sent until somebody is found for it. A handle of a shared
-    /// receiver that is elsewhere can have the offer as it is ([`LoneOutlet::reserve_unread`]), and read the
-    /// value there. Who wants it here, or through this half, asks ([`FromReceiver::Reserve`]): then it is to
-    /// be read, and [brought](Self::bring).
+    /// Offers a value that stays where it was sent until a receiver for it is found. A handle of a shared
+    /// receiver elsewhere can have the offer as it is ([`LoneOutlet::reserve_unread`]), and read the value
+    /// there. A receiver here, or through this half, requests it ([`FromReceiver::Reserve`]): then the
+    /// carrier reads the value and [supplies](Self::bring) it.
     pub fn offer_unread(&self, number: u64) {
         self.waits(number, true);
         let of = self.of();
         self.chan.with_queue(|queue, ends, after| queue.offer_from_far(of, number, None, None, ends, after));
     }
 
-    /// The value of an [unread](Self::offer_unread) offer, which keeps its place.
+    /// Supplies the value of an [unread](Self::offer_unread) offer, which keeps its place.
     ///
     /// # Errors
-    /// The value, if the offer does not stand here: a handle elsewhere has it, or it is over.
+    /// The value, if the offer does not stand here: a handle elsewhere has it, or it has ended.
     pub fn bring(&self, number: u64, value: T) -> Result<(), T> {
         let of = self.of();
         self.chan.with_queue(|queue, _, after| queue.bring(of, number, value, after))
     }
 
-    /// What is offered here comes from an outlet that calls it so.
+    /// Sets the names by which the outlet behind this inlet knows its offers.
     fn comes_from(&self, names: Names) {
         let of = self.of();
         self.chan.with_queue(|queue, _, _| queue.has_names(of, names));
     }
 
-    /// Whether it was made for a receiver that has come from elsewhere, and has not been told of what was
-    /// sent before.
+    /// Whether it was made for a receiver that has come from elsewhere and does not yet know the values sent
+    /// before.
     #[cfg(feature = "serde")]
     pub(crate) fn is_of_coming(&self) -> bool {
         self.chan.with_queue(|queue, _, _| queue.is_coming())
     }
 
-    /// Whether handles of a shared receiver that are elsewhere may receive what is offered here.
+    /// Whether handles of a shared receiver elsewhere may receive offers from here.
     pub fn is_demanded(&self) -> bool {
         self.chan.with_queue(|queue, _, _| queue.is_demanded())
     }
 
-    /// Offers what the choice with the number `choice` would send; the value is asked for by
-    /// [`FromReceiver::Reserve`].
+    /// Offers a value of the choice with the number `choice`; [`FromReceiver::Reserve`] requests the value.
     pub fn offer_choice(&self, number: u64, choice: u128) {
         self.waits(number, true);
         let of = self.of();
         self.chan.with_queue(|queue, ends, after| queue.offer_from_far(of, number, None, Some(choice), ends, after));
     }
 
-    /// Hands over the value that was asked for.
+    /// Supplies the requested value.
     ///
     /// # Errors
-    /// The value, if nobody wants it any more.
+    /// The value, if no receiver requests it any more.
     pub fn grant(&self, number: u64, request: u64, value: T) -> Result<(), T> {
         let tick = clock::tick();
         let be_patient_now = self.chan.with_queue(|queue, _, after| {
@@ -744,8 +742,9 @@ impl<T: Send + 'static> Inlet<T> {
         Ok(())
     }
 
-    /// The value that was asked for [stays](Self::offer_unread) where it is. `false`: who has asked for it
-    /// has to have it here, or nobody has: it is to be read here, and then [granted](Self::grant).
+    /// Grants a request with a value that [stays](Self::offer_unread) where it is. `false`: the requester
+    /// needs the value here, or has given up. The carrier reads the value here and then [grants](Self::grant)
+    /// it.
     #[must_use = "`false`: the value is wanted here"]
     pub fn grant_unread(&self, number: u64, request: u64) -> bool {
         let tick = clock::tick();
@@ -757,7 +756,7 @@ impl<T: Send + 'static> Inlet<T> {
         granted
     }
 
-    /// Whether who has asked for this offer waits for its value.
+    /// Whether this request for the offer still waits for its value.
     fn is_asked(&self, number: u64, request: u64) -> bool {
         self.chan.with_queue(|queue, _, _| queue.is_asked(self.of(), number, request))
     }
@@ -769,8 +768,8 @@ impl<T: Send + 'static> Inlet<T> {
         }
     }
 
-    /// Takes an offer back. `Some`: it had not been taken; the value, if it had come. `None`: what became of
-    /// it is or will be heard.
+    /// Withdraws an offer. `Some`: it had not been taken; the value, if it had come. `None`: an event reports
+    /// the outcome, now or later.
     pub fn withdraw(&self, number: u64) -> Option<Option<T>> {
         let withdrawn = self.chan.with_queue(|queue, _, after| queue.withdraw_from_far(self.of(), number, after));
         if withdrawn.is_some() {
@@ -779,13 +778,13 @@ impl<T: Send + 'static> Inlet<T> {
         withdrawn
     }
 
-    /// The sender's node is lost for good. Its offers are withdrawn; receives get what was admitted before,
-    /// and then fail with [`RecvError::NodeLost`](crate::RecvError::NodeLost).
+    /// Reports that the sender's node is lost for good. Its offers are withdrawn; receives get the values
+    /// admitted before, and then fail with [`RecvError::NodeLost`](crate::RecvError::NodeLost).
     pub fn down(self) {
         self.lose();
     }
 
-    /// It is the receiver's own node that ends: [`down`](Self::down) follows, and receives fail with
+    /// Reports that the receiver's own node is leaving: [`down`](Self::down) follows, and receives fail with
     /// [`RecvError::OwnNodeLeft`](crate::RecvError::OwnNodeLeft).
     pub fn own_node_leaves(&self) {
         if self.lone.is_none() {
@@ -793,8 +792,9 @@ impl<T: Send + 'static> Inlet<T> {
         }
     }
 
-    /// Nothing is at the other end yet: until this is `None` again, a receive whose deadline passes fails
-    /// with [`RecvError::Unmatched`](crate::RecvError::Unmatched) and what this [says](Missing::text).
+    /// Reports that the other end is not connected yet. Until this is `None` again, a receive whose deadline
+    /// passes fails with [`RecvError::Unmatched`](crate::RecvError::Unmatched) and the [text](Missing::text)
+    /// of `missing`.
     pub fn unmatched(&self, missing: Option<Arc<dyn Missing>>) {
         self.chan.set_unmatched(missing);
     }
@@ -808,18 +808,19 @@ impl<T: Send + 'static> Inlet<T> {
         }
     }
 
-    /// Asks for a reservation back; [`FromReceiver::Abort`] answers, unless the value has been taken.
+    /// Requests the return of a reservation; [`FromReceiver::Abort`] answers, unless the value has been
+    /// taken.
     pub fn revoke(&self, number: u64) {
         self.chan.with_queue(|queue, _, after| queue.revoke(self.of(), number, after));
     }
 
-    /// The sender's half [wants to know](Event::Watched) when the channel ends.
+    /// Requests notice of the channel's end, for a [waiting](Event::Watched) task at the sender's half.
     pub fn watch_end(&self) {
         self.chan.with_queue(|queue, _, after| queue.watch_end(after));
     }
 
-    /// The channel was retired elsewhere, or the sender's half has heard that it was retired here. Nothing
-    /// sent on credits comes after this.
+    /// Retires the channel, which was retired elsewhere, or whose retirement here has reached the sender's
+    /// half. No value sent on credits follows.
     pub fn retire(&self) {
         if self.lone.is_none() {
             self.chan.with_queue(|queue, _, after| queue.end_lending(after));
@@ -827,8 +828,8 @@ impl<T: Send + 'static> Inlet<T> {
         self.chan.retire();
     }
 
-    /// The channel was poisoned elsewhere. Poison that is not of full strength may do nothing, since the
-    /// channel is immune to it; else [`FromReceiver::Poisoned`] answers.
+    /// Poisons the channel, which was poisoned elsewhere. The channel may be immune to poison of less than
+    /// full strength; otherwise [`FromReceiver::Poisoned`] answers.
     pub fn poison(&self, reason: Reason) {
         self.chan.poison(reason);
     }
@@ -836,7 +837,7 @@ impl<T: Send + 'static> Inlet<T> {
 
 impl<T: Send + 'static> Drop for Inlet<T> {
     fn drop(&mut self) {
-        // What it has not heard may hold values, which are dropped where the channel is not locked.
+        // Its unread events may hold values, which are dropped without the channel's lock.
         if let Some(lone) = &self.lone {
             // The handle in it is dropped after this.
             return drop(self.chan.with_queue(|queue, _, after| queue.remove_lone_inlet(lone.handle, false, after)));
@@ -856,7 +857,7 @@ pub fn calls<Q, A>(requests: Sender<(Q, Reply<A>)>, asked: Receiver<(Q, Reply<A>
     (Caller { requests }, Callee { asked })
 }
 
-/// Carries everything between two halves within memory, until both are done: the second transport of the
+/// Carries all messages between two halves within memory, until both are done: the second transport of the
 /// laws.
 ///
 /// # Examples
@@ -878,7 +879,7 @@ pub fn join<T: Send + 'static>(outlet: Outlet<T>, inlet: Inlet<T>) -> impl Futur
     join_with(outlet, inlet)
 }
 
-/// What stands for the receiver at the sender's half.
+/// The receiver's agent at the sender's half.
 pub(crate) trait SendingHalf<T>: Send {
     fn names(&self) -> Names;
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event<T>>;
@@ -960,7 +961,7 @@ macro_rules! sending_half {
 
 sending_half! { Outlet LoneOutlet }
 
-/// The same, once the outlet has its first credits.
+/// Like [`join`], once the outlet has its first credits.
 pub(crate) fn join_with<T: Send + 'static>(
     outlet: impl SendingHalf<T>,
     inlet: Inlet<T>,
@@ -969,7 +970,7 @@ pub(crate) fn join_with<T: Send + 'static>(
     let mut joint = Joint { outlet, inlet, later: Vec::new(), unread: BTreeSet::new(), receiver_gone: false };
     poll_fn(move |cx| {
         loop {
-            // Both sides in turn, so that neither keeps the other from being heard.
+            // Polls both sides in turn, so that neither starves the other.
             let mut quiet = true;
             if let Poll::Ready(event) = joint.outlet.poll(cx) {
                 quiet = false;
@@ -982,7 +983,7 @@ pub(crate) fn join_with<T: Send + 'static>(
                 joint.hear_receiver(event);
             }
             if quiet {
-                // Nothing is on its way: with the receiver gone, all that was offered to it has failed.
+                // Nothing is on its way: with the receiver gone, all offers to it have failed.
                 return if joint.receiver_gone { Poll::Ready(()) } else { Poll::Pending };
             }
         }
@@ -994,14 +995,14 @@ struct Joint<T: Send + 'static, O> {
     inlet: Inlet<T>,
     /// Requests (ticket, request) for offers whose choice was busy.
     later: Vec<(u64, u64)>,
-    /// Offers that the inlet has been granted as they are, [unread](Inlet::offer_unread): they come back
-    /// without a value.
+    /// Offers granted to the inlet as they are, [unread](Inlet::offer_unread): they come back without a
+    /// value.
     unread: BTreeSet<u64>,
     receiver_gone: bool,
 }
 
 impl<T: Send + 'static, O: SendingHalf<T>> Joint<T, O> {
-    /// `false`: the sender has gone, and nothing that it has offered is open.
+    /// `false`: the sender has gone, and none of its offers is open.
     fn hear_sender(&mut self, event: Event<T>) -> bool {
         match event {
             Event::Sent(value) => {
@@ -1047,8 +1048,8 @@ impl<T: Send + 'static, O: SendingHalf<T>> Joint<T, O> {
                 if self.inlet.grant_unread(ticket, request) {
                     self.unread.insert(ticket);
                 } else if self.inlet.is_asked(ticket, request) {
-                    // Who asks cannot read it. Marked so, it is not what the outlet gives next: that half
-                    // gets the value first.
+                    // The requester cannot read it. The mark keeps the outlet from giving it again: that half
+                    // fetches the value first.
                     self.outlet.give_back(ticket, Given::Unreadable);
                     self.reserve(ticket, request);
                 } else {
@@ -1062,7 +1063,7 @@ impl<T: Send + 'static, O: SendingHalf<T>> Joint<T, O> {
         }
     }
 
-    /// What the inlet gives back of an offer. `None`: it had nothing.
+    /// What the inlet returns of an offer. `None`: it had nothing.
     fn back(&mut self, ticket: u64, value: Option<T>) -> Option<Given<T>> {
         let was_unread = self.unread.remove(&ticket);
         value.map(Given::Value).or(was_unread.then_some(Given::Unread))
@@ -1097,7 +1098,7 @@ impl<T: Send + 'static, O: SendingHalf<T>> Joint<T, O> {
             FromReceiver::Credit(places) => self.outlet.credit(places),
             // A channel in this memory is here already.
             FromReceiver::Used => {}
-            // Nothing has to be asked for here.
+            // No request is needed here.
             FromReceiver::Awaited => {}
             FromReceiver::Retired => self.outlet.retire(),
             FromReceiver::Poisoned(reason) => self.outlet.poison(reason),
@@ -1114,18 +1115,18 @@ impl<T: Send + 'static, O: SendingHalf<T>> Joint<T, O> {
     }
 }
 
-/// Of a channel whose sender a task of the carrier has, in the place of ends at other nodes: what its
-/// receiver lacks.
+/// What the receiver of a channel lacks, where a task of the carrier holds the sender in place of ends at
+/// other nodes.
 #[derive(Debug)]
 pub struct Lack<T>(Weak<Chan<T>>);
 
 impl<T> Lack<T> {
-    /// Of the receiver of this sender.
+    /// The lack of the receiver that belongs to this sender.
     pub fn of(sender: &Sender<T>) -> Self {
         Self(Arc::downgrade(sender.chan()))
     }
 
-    /// As [`Inlet::unmatched`].
+    /// Like [`Inlet::unmatched`].
     pub fn unmatched(&self, missing: Option<Arc<dyn Missing>>) {
         if let Some(chan) = self.0.upgrade() {
             chan.set_unmatched(missing);

@@ -1,4 +1,4 @@
-//! Agents of single handles of an end that several share.
+//! Agents for single handles of a shared end.
 
 #[cfg(feature = "serde")]
 use std::any::Any;
@@ -26,20 +26,20 @@ use crate::wake::Queued;
 /// The handle that an agent stands in for.
 pub(crate) struct Lone {
     pub(super) handle: Handle,
-    /// The handle's own, by which a carrier tells this agent from that of the end.
+    /// The handle's own identity, by which a carrier distinguishes this agent from that of the end.
     pub(super) id: ChannelId,
     line: Arc<Line>,
-    /// Its operations that wait here: whoever has claimed the end and does not use it hears of them.
+    /// Its operations that wait here. The line reports them to a claimer that does not use the end.
     waiting: Lock<BTreeSet<u64>>,
     /// The handle itself, which keeps the end.
     _keeps: Box<dyn Send>,
-    /// Of an end that is lent: what that is not back without.
+    /// For a lent end: the end is not returned until this is dropped.
     #[cfg(feature = "serde")]
     lent: Lock<Option<Arc<dyn Any + Send + Sync>>>,
 }
 
 impl Lone {
-    /// In the place of this handle: with what that has of its end.
+    /// Takes the place of this handle, and returns the link of its end as well.
     pub(crate) fn of<E>(shared: Shared<E>) -> (E::Link, Self)
     where
         E: End + Send + 'static,
@@ -61,9 +61,8 @@ impl Lone {
         }
     }
 
-    /// Beside the end itself, whose holder lends it and does nothing with it meanwhile: so nobody has to be
-    /// held back. `lent` is dropped with the agent, behind it; or when nothing can be done by the agent any
-    /// more.
+    /// Stands beside the end itself. Its holder lends the end and does not use it meanwhile, so no operation
+    /// has to be held back. `lent` is dropped after the agent, or once the agent can do nothing more.
     #[cfg(feature = "serde")]
     pub(crate) fn beside<T: Send + 'static>(chan: &Arc<Chan<T>>, lent: Arc<dyn Any + Send + Sync>) -> Self {
         let record = Recorded::handle(chan.record.id(), chan.record.made());
@@ -74,11 +73,11 @@ impl Lone {
         lone
     }
 
-    /// The channel has ended. The agent may be there as long as the channel is.
+    /// Drops `lent`, because the channel has ended; the agent may live as long as the channel.
     pub(super) fn is_over(&self) {
         #[cfg(feature = "serde")]
         {
-            // Dropped where nothing is locked: it may be the last of the end's.
+            // Dropped without a lock: it may be the last part of the end.
             let lent = self.lent.lock().take();
             drop(lent);
         }
@@ -98,7 +97,7 @@ impl Lone {
     }
 }
 
-/// In the place of the handle of an end that is lent.
+/// Takes the place of the handle of a lent end.
 #[cfg(feature = "serde")]
 struct Beside<T> {
     chan: Arc<Chan<T>>,
@@ -121,20 +120,20 @@ impl Drop for Lone {
 }
 
 /// Stands in for one handle of a shared receiver, where the channel's queue is. To the half elsewhere it is a
-/// sender that always has offers of a choice: a receive there reserves one, which is its demand, and gets
-/// what the channel has next. See [`Outlet`](super::Outlet) for what the calls mean.
+/// sender that always offers branches of a choice: a receive there reserves one, which is its demand, and
+/// gets the channel's next value. [`Outlet`](super::Outlet) explains the calls.
 ///
-/// Dropped, that handle is gone, and the others go on.
+/// Dropping it drops that handle; the other handles continue.
 pub struct LoneOutlet<T: Send + 'static> {
     chan: Arc<Chan<T>>,
     lone: Lone,
-    /// Of all that it offers.
+    /// The choice of all its offers.
     choice: u128,
-    /// Nothing can be offered to the half elsewhere any more.
+    /// No further offer goes to the half elsewhere.
     leaving: Lock<bool>,
 }
 
-/// How the choice of an offer speaks to the agent that has reserved it.
+/// The path from an offer's choice to the agent that has reserved the offer.
 struct Ticket<T> {
     chan: Arc<Chan<T>>,
     handle: Handle,
@@ -176,7 +175,7 @@ impl<T: Send + 'static> LoneOutlet<T> {
         self.lone.id
     }
 
-    /// The next thing to be said to the half elsewhere.
+    /// The next event for the half elsewhere.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event<T>> {
         let (handle, leaving) = (self.lone.handle, *self.leaving.lock());
         let demanded =
@@ -198,15 +197,16 @@ impl<T: Send + 'static> LoneOutlet<T> {
         }
     }
 
-    /// Nothing is sent from here without having been asked for: so this does nothing.
+    /// Does nothing: no value leaves here without a request.
     pub fn credit(&self, _: u32) {}
 
-    /// A receive elsewhere wants something.
+    /// Reserves a value for a receive elsewhere.
     pub fn reserve(&self, number: u64) -> Reserved<T> {
         self.demand(number, false).of_values()
     }
 
-    /// The same, of who can read a value [where it was sent](super::Inlet::offer_unread).
+    /// Like [`reserve`](Self::reserve), for a carrier that can read a value [where it was
+    /// sent](super::Inlet::offer_unread).
     pub fn reserve_unread(&self, number: u64) -> Reserved<Given<T>> {
         self.demand(number, true)
     }
@@ -230,7 +230,7 @@ impl<T: Send + 'static> LoneOutlet<T> {
         }
     }
 
-    /// As of an [`Outlet`](super::Outlet::passed_on).
+    /// Like [`Outlet::passed_on`](super::Outlet::passed_on).
     pub fn passed_on(&self, number: u64) -> Option<PassedOn> {
         let far = self.chan.with_queue(|queue, _, _| queue.demanded_far_source(self.lone.handle, number));
         name_of(&self.chan, far)
@@ -245,29 +245,29 @@ impl<T: Send + 'static> LoneOutlet<T> {
         })
     }
 
-    /// The receive has returned the value.
+    /// Reports that the receive has returned the value.
     pub fn taken(&self, number: u64) {
         self.chan.with_queue(|queue, _, after| queue.demand_met(self.lone.handle, number, false, after));
     }
 
-    /// An extended receive has returned the value.
+    /// Reports that an extended receive has returned the value.
     pub fn held(&self, number: u64) {
         self.chan.with_queue(|queue, _, after| queue.demand_met(self.lone.handle, number, true, after));
     }
 
-    /// The value is not wanted there any more: others may have it.
+    /// Returns a value that is not needed there any more: other receives may take it.
     pub fn give_back(&self, number: u64, value: impl Into<Given<T>>) {
         self.back(number, Some(value.into()), false, None);
     }
 
-    /// The receive has failed. If that is because of the half there, others may have the value; if because of
-    /// the value, its send has failed.
+    /// Reports that the receive failed. If the half there is the cause, other receives may take the value; if
+    /// the value is the cause, its send has failed.
     pub fn failed(&self, number: u64, value: Option<Given<T>>, why: Why) {
         let of_value = matches!(why, Why::Unsendable(_) | Why::TooLarge { .. } | Why::OwnChannel);
         self.back(number, value, true, of_value.then_some(why));
     }
 
-    /// What was [asked back](Event::AskedBack) has not been taken.
+    /// Reports that the [withdrawn](Event::AskedBack) offer has not been taken.
     pub fn withdrawn(&self, number: u64, value: Option<Given<T>>) {
         self.back(number, value, true, None);
     }
@@ -279,30 +279,30 @@ impl<T: Send + 'static> LoneOutlet<T> {
         });
     }
 
-    /// The node is lost, and nobody knows whether a receive there has returned the value.
+    /// Reports that the node is lost, and that it is unknown whether a receive there has returned the value.
     pub fn lost(&self, number: u64, value: impl Into<Given<T>>, id: MessageId) {
         let value = value.into();
         self.chan.with_queue(|queue, _, after| queue.demand_lost(self.lone.handle, number, value, id, after));
     }
 
-    /// Nothing: the receiver itself is at this half, and has handles here.
+    /// Does nothing: the receiver itself is at this half, and has handles here.
     pub(super) fn lose(&self) {}
 
-    /// The channel was retired there, by who had claimed the end: it is for all. Nothing more can be offered
-    /// to that half.
+    /// Retires the whole channel, because a process there that had claimed the end retired it. No further
+    /// offer goes to that half.
     pub fn retire(&self) {
         self.chan.retire();
         self.gone();
     }
 
-    /// The handles there are gone; the others go on. When what was given has been settled, [`Event::Gone`]
-    /// answers.
+    /// Reports that the handles there were dropped; the others continue. [`Event::Gone`] answers once all
+    /// given values are settled.
     pub fn gone(&self) {
         *self.leaving.lock() = true;
         self.chan.with_queue(|queue, _, after| queue.wake_demands(&mut after.wakes));
     }
 
-    /// The channel was poisoned there.
+    /// Poisons the channel, which was poisoned there.
     pub fn poison(&self, reason: Reason) {
         self.chan.poison(reason);
     }

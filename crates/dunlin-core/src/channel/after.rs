@@ -1,7 +1,7 @@
-//! What an operation leaves to do once the channel's lock is released: wakers to wake, values to drop.
+//! Work that an operation leaves until the channel's lock is released: wakers to wake, values to drop.
 //!
-//! Every operation on a queue makes an [`After`], and mostly nothing comes of it: so it costs a few words to
-//! make, and a look at each of them in the end.
+//! Every operation on a queue makes an [`After`], which mostly stays empty. So it is a few words to
+//! initialise, and one check of each at the end.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::wake::{Few, Stale, Wakes};
 pub(crate) struct After<T> {
     // Woken first: a value's `Drop` may panic.
     pub(crate) wakes: Wakes,
-    /// Wakers nobody needs any more. The last one of a task may drop the task, and with it ends of this very
-    /// channel.
+    /// Wakers that are no longer needed. The last waker of a task may drop the task, and with it ends of this
+    /// very channel.
     pub(crate) stale: Stale,
-    /// The same goes for the wakers of choices.
+    /// Held for the same reason: the wakers of choices.
     pub(crate) decisions: Few<Arc<Decision>>,
     pub(crate) dropped: Few<T>,
-    /// A value is to be encoded for a link, or has been.
+    /// A value to encode for a link, or one already encoded.
     #[cfg(feature = "link")]
     // Boxed: every operation makes one of these.
     pub(crate) encoding: Option<Box<Encoding<T>>>,
@@ -39,8 +39,8 @@ impl<T> After<T> {
         }
     }
 
-    /// Does what is left to do, once the lock is released: as a drop, but one look at each list instead of a
-    /// call for each.
+    /// Finishes once the lock is released. Like a drop, but with one check of each list instead of a call for
+    /// each.
     #[inline]
     pub(crate) fn done(self) {
         let wakes = self.wakes.has_some();

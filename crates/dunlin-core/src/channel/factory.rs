@@ -1,4 +1,4 @@
-//! Factories: a component makes its channels without choosing what kind they are.
+//! Factories: a component makes its channels without choosing their policy.
 
 use std::panic::Location;
 
@@ -28,7 +28,7 @@ use super::sender::Sender;
 #[derive(Clone, Debug, Default)]
 pub struct ChannelFactory {
     policy: Policy,
-    /// Where the channels are said to be made, if not where the factory is asked.
+    /// The location recorded for the channels, if not that of the factory's caller.
     made: Option<&'static Location<'static>>,
 }
 
@@ -38,7 +38,7 @@ impl ChannelFactory {
         Self { policy: policy.into(), made: None }
     }
 
-    /// The wait records say that the channels were made there.
+    /// Sets the location that the wait records give for the channels.
     #[doc(hidden)]
     pub fn made_at(self, made: &'static Location<'static>) -> Self {
         Self { made: Some(made), ..self }
@@ -49,14 +49,14 @@ impl ChannelFactory {
         self.made.unwrap_or(Location::caller())
     }
 
-    /// A channel both of whose ends may poison it.
+    /// Makes a channel that either end may poison.
     #[track_caller]
     pub fn channel<T>(&self) -> (Sender<T>, Receiver<T>) {
         super::ends(&self.policy, self.made())
     }
 
-    /// A channel whose ends have the powers `P` (sender) and `Q` (receiver): [`MayPoison`](crate::MayPoison)
-    /// or [`NoPoison`](crate::NoPoison) each.
+    /// Makes a channel whose ends have the powers `P` (sender) and `Q` (receiver), each
+    /// [`MayPoison`](crate::MayPoison) or [`NoPoison`](crate::NoPoison).
     #[track_caller]
     pub fn ends<T, P, Q>(&self) -> (Sender<T, P>, Receiver<T, Q>) {
         super::ends(&self.policy, self.made())

@@ -1,4 +1,4 @@
-//! What a half of a channel hears over its link, but for the end of the channel.
+//! The words that a half of a channel receives over its link, except those that end the channel.
 
 use std::sync::{Arc, Weak};
 
@@ -13,7 +13,7 @@ use crate::error::Why;
 use crate::handle::Handle;
 use crate::wake::Queued;
 
-/// How a decision speaks to the sending half of which it has an offer reserved.
+/// The path from a decision to the sending half whose offer it has reserved.
 struct Reservation<T> {
     chan: Arc<Chan<T>>,
     ticket: u64,
@@ -38,10 +38,10 @@ impl<T: Send + 'static> Chan<T> {
         self.with_queue(|queue, ends, after| queue.remote.is_some().then(|| f(queue, ends, after)))
     }
 
-    /// A word of the home, at the sending half.
+    /// Handles a word of the home, at the sending half.
     ///
     /// # Errors
-    /// The word: there is no link, or the home cannot have said it over one.
+    /// The word, if there is no link, or the home cannot have sent the word over one.
     pub(crate) fn hear_from_home(self: &Arc<Self>, word: Word) -> Result<(), Word> {
         match word {
             Word::Taken { ticket } if self.hear_taken(ticket) => Ok(()),
@@ -61,7 +61,7 @@ impl<T: Send + 'static> Chan<T> {
                 promised.map_err(|()| word)
             }
             word => {
-                // What a deadline says is asked where nothing is locked.
+                // The text of a timeout is looked up without a lock.
                 let timed_out = match &word {
                     Word::Withdrawn { .. } => self.send_timed_out(),
                     _ => Why::TimedOut,
@@ -76,10 +76,10 @@ impl<T: Send + 'static> Chan<T> {
         }
     }
 
-    /// A word of the sending half, at the home.
+    /// Handles a word of the sending half, at the home.
     ///
     /// # Errors
-    /// The word: there is no link, or the sending half cannot have said it over one.
+    /// The word, if there is no link, or the sending half cannot have sent the word over one.
     pub(crate) fn hear_from_sender(self: &Arc<Self>, word: Word) -> Result<(), Word> {
         match word {
             Word::Offer { ticket, value } => {

@@ -1,4 +1,4 @@
-//! The hub of a broadcast: what the channels of its receivers, its members, have in common.
+//! The hub of a broadcast: what the channels of its receivers, its members, share.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use crate::wake;
 
 /// The channel of a receiver, as its hub sees it.
 pub(crate) trait Member {
-    /// Poison that is known to be strong enough.
+    /// Poisons the channel. The poison is known to be strong enough.
     fn poison_surely(&self, reason: Reason);
 
-    /// The hub, which stands for the sender, has forgotten it.
+    /// Reports that the hub, which stands for the sender, has forgotten this channel.
     fn sender_gone(&self);
 }
 
-/// What the channels `M` of one broadcast have in common. `E`: a sending end of one of them.
+/// What the channels `M` of one broadcast share. `E` is a sending end of one of them.
 pub(crate) struct Hub<M, E> {
-    /// Of each of them.
+    /// The policy of each of them.
     pub(crate) policy: Policy,
     pub(crate) state: Lock<State<M, E>>,
 }
@@ -30,34 +30,34 @@ pub(crate) struct State<M, E> {
     /// The channels of the receivers that have joined and not left.
     pub(crate) members: Vec<Arc<M>>,
     pub(crate) joiners: usize,
-    /// Nothing can be sent any more, and why.
+    /// Why no send can succeed any more, once none can.
     pub(crate) over: Option<Why>,
-    /// Of the send that waits for more to join.
+    /// The waker of the send that waits for more receivers to join.
     pub(crate) waker: Option<Waker>,
-    /// The process that has used the sending end last: a new receiver waits for it.
+    /// The last process that used the sending end: a new receiver waits for it.
     pub(crate) sender: Pid,
-    /// How many have to have joined. `None`: that was not said.
+    /// How many receivers must have joined. `None`: no number was set.
     pub(crate) least: Option<usize>,
-    /// So many values stand for the sending end: while it goes into a message there are two.
+    /// How many values stand for the sending end: while it moves into a message there are two.
     pub(crate) values: usize,
-    /// The sending end has come here, and what it knows is still on its way: the receivers that had joined,
-    /// and the least number.
+    /// The sending end has come here, and its list of joined receivers and its least number are still on
+    /// their way.
     pub(crate) coming: bool,
-    /// The sending end is elsewhere.
+    /// Set while the sending end is elsewhere.
     pub(crate) away: Option<Away<E>>,
 }
 
-/// What is to be said where the sending end is.
+/// News for the node of the sending end.
 pub(crate) struct Away<E> {
     /// The sending ends of the channels of receivers that have joined.
     pub(crate) joins: VecDeque<E>,
-    /// That these were all that had joined there, when the sending end left: to be said behind them.
+    /// Whether to report, behind `joins`, that these were all receivers joined there when the sending end
+    /// left.
     #[cfg_attr(not(feature = "serde"), expect(dead_code, reason = "nothing ever leaves the program"))]
     pub(crate) rest: bool,
-    /// Of the task that says it.
+    /// The waker of the task that sends the news.
     pub(crate) waker: Option<Waker>,
-    /// The carrier that has brought the joiner whose hub this is: the sending ends of receivers that join go
-    /// with it.
+    /// The carrier that brought the joiner of this hub: the sending ends of receivers that join travel by it.
     #[cfg_attr(not(feature = "serde"), expect(dead_code, reason = "as `rest`"))]
     pub(crate) carrier: Option<u64>,
 }
@@ -81,7 +81,8 @@ impl<M, E> State<M, E> {
         self.least.unwrap_or(0)
     }
 
-    /// Of the send that waits for more to join, and of the task that says elsewhere that none will.
+    /// The wakers of the send that waits for more joins, and of the task that reports elsewhere that none
+    /// follow.
     pub(crate) fn take_wakers(&mut self) -> impl Iterator<Item = Waker> + use<M, E> {
         let talks = self.away.as_mut().and_then(|away| away.waker.take());
         self.waker.take().into_iter().chain(talks)
@@ -93,7 +94,7 @@ impl<M, E> State<M, E> {
 }
 
 impl<M: Member, E> Hub<M, E> {
-    /// The channels that a value goes to, as soon as there are enough.
+    /// The channels that a value goes to, once enough receivers have joined.
     pub(crate) fn poll_members(&self, waker: &Waker) -> Poll<Result<Vec<Arc<M>>, Why>> {
         let mut state = self.state.lock();
         state.sender = Pid::current();
@@ -115,16 +116,16 @@ impl<M: Member, E> Hub<M, E> {
         Poll::Pending
     }
 
-    /// A receiver has left: it is gone, or has retired its own channel.
+    /// Removes a receiver that was dropped (`gone`), or that retired its own channel.
     pub(crate) fn left(&self, chan: &M, gone: bool) {
         let mut state = self.state.lock();
         let Some(index) = state.find(chan) else { return };
         if state.over.is_some() && !gone {
-            // All channels have been retired.
+            // All channels were retired.
             return;
         }
         let member = state.members.swap_remove(index);
-        // Only a send that has no receiver left to wait for has to know.
+        // Only a send without any receiver left to wait for needs to know.
         let woken = if state.joiners == 0 { state.waker.take() } else { None };
         drop(state);
         wake::both(|| woken.into_iter().for_each(wake::wake), || member.sender_gone());
@@ -134,8 +135,8 @@ impl<M: Member, E> Hub<M, E> {
         matches!(self.state.lock().over, Some(Why::Poisoned(_)))
     }
 
-    /// Nothing is sent any more: `tell` is called for each channel. After poison nothing is news, and from a
-    /// receiver that has left nothing is.
+    /// Ends the broadcast: calls `tell` for each channel. It has no effect after poison, or if `from` is a
+    /// receiver that has left.
     pub(crate) fn end(&self, why: Why, from: Option<&M>, tell: impl Fn(&M)) {
         let mut state = self.state.lock();
         if matches!(state.over, Some(Why::Poisoned(_))) || from.is_some_and(|chan| state.find(chan).is_none()) {
@@ -147,7 +148,7 @@ impl<M: Member, E> Hub<M, E> {
         wake::both(|| woken.into_iter().for_each(wake::wake), || wake::each(members, |member| tell(&member)));
     }
 
-    /// All receivers hear of the poison, that from one of them too.
+    /// Poisons all receivers, including the one that the poison comes from.
     pub(crate) fn poison(&self, reason: &Reason, from: Option<&M>) {
         self.end(Why::Poisoned(reason.clone()), from, |member| member.poison_surely(reason.clone()));
     }

@@ -1,4 +1,4 @@
-//! A value that was posted: its send goes on without anybody who waits for it.
+//! A posted value: its send continues without a task that waits for it.
 
 use std::fmt;
 use std::future::Future;
@@ -16,28 +16,28 @@ use crate::operation::Operation;
 use crate::turn::Turn;
 use crate::waits::{Doing, Recorded};
 
-/// A value that was posted with [`Sender::send_nowait`](crate::Sender::send_nowait): look at it, await it,
-/// choose over `&mut` it, or [take it back](Self::cancel).
+/// A value posted with [`Sender::send_nowait`](crate::Sender::send_nowait): it can be inspected, awaited,
+/// chosen over `&mut` it, or [cancelled](Self::cancel).
 ///
-/// Awaited, it says what a [`send`](crate::Sender::send) would have said. As a branch of a choice it is ready
-/// when that is known.
+/// Awaiting it returns the result that a [`send`](crate::Sender::send) would have returned. As a branch of a
+/// choice it is ready when that result is known.
 ///
 /// # Cancel safety
-/// Dropped, at any time, it lets go of the value, which stays offered until it is received or the channel
-/// ends, even if the sender is dropped: [`detach`](Self::detach) says that on purpose. Who must know what
-/// became of the value keeps the handle.
+/// Dropping it, at any time, detaches the value. The value stays offered until it is received or the channel
+/// ends, even if the sender is dropped; [`detach`](Self::detach) does the same explicitly. A process that
+/// needs the outcome keeps the handle.
 #[must_use = "dropped, it lets go of the value: say `detach` if nobody needs to know what becomes of it"]
 pub struct Posted<T> {
     state: State<T>,
-    /// Taken when somebody first has to wait for it.
+    /// Created when a task first has to wait for the outcome.
     record: Option<Recorded>,
-    /// It has been awaited before.
+    /// It has been polled before.
     again: bool,
 }
 
 enum State<T> {
     Out(Arc<Chan<T>>, u64),
-    /// `None` once it has been told.
+    /// `None` once the outcome has been returned.
     Done(Option<Result<(), SendError<T>>>),
 }
 
@@ -51,7 +51,7 @@ impl<T> Posted<T> {
         Self { state, record: None, again: false }
     }
 
-    /// Finds out how it stands; `Ready`: it is over.
+    /// Looks up the outcome. `Ready`: the send has ended.
     fn poll_state(&mut self, waker: &Waker) -> Poll<()> {
         if let State::Out(chan, ticket) = &self.state {
             let outcome = std::task::ready!(chan.poll_posted(*ticket, waker));
@@ -65,7 +65,7 @@ impl<T> Posted<T> {
         self.record = None;
     }
 
-    /// The same for somebody who waits for it.
+    /// Like [`poll_state`](Self::poll_state), with a record of the wait.
     fn poll_waiting(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let polled = self.poll_state(cx.waker());
         if let State::Out(chan, _) = &self.state {
@@ -79,7 +79,7 @@ impl<T> Posted<T> {
         if let State::Done(outcome) = &mut self.state { outcome.take() } else { None }
     }
 
-    /// What was asked back is here, or the answer is to come.
+    /// Withdraws the value. If it is not back yet, the answer follows.
     fn withdraw(&mut self) {
         if let State::Out(chan, ticket) = &self.state
             && let Some(back) = chan.withdraw_posted(*ticket)
@@ -89,12 +89,12 @@ impl<T> Posted<T> {
         }
     }
 
-    /// Whether it is over: received, admitted by a buffer, or failed.
+    /// Whether the send has ended: the value was received, admitted by a buffer, or returned by an error.
     pub fn is_done(&self) -> bool {
         if let State::Out(chan, ticket) = &self.state { chan.is_posted_done(*ticket) } else { true }
     }
 
-    /// What became of the value, if that is known. `None`: it is still offered; or the answer has been given
+    /// The outcome, if it is known. `None`: the value is still offered, or the outcome has been taken
     /// already.
     ///
     /// # Examples
@@ -111,20 +111,20 @@ impl<T> Posted<T> {
         self.take()
     }
 
-    /// Lets go of the value: it stays offered, and is dropped if the channel ends before it is received.
+    /// Detaches the value: it stays offered, and is dropped if the channel ends before it is received.
     pub fn detach(self) {}
 
-    /// Takes the value back. `None`: it is too late, it has been received (or admitted by a buffer).
+    /// Withdraws the value. `None`: too late, it has been received (or admitted by a buffer).
     ///
-    /// With both ends in one program this does not wait, unless an extended receive holds the value; a
-    /// receiver on another node is asked.
+    /// With both ends in one program this does not wait, unless an extended receive holds the value; with the
+    /// receiver on another node it asks that node.
     ///
     /// # Errors
-    /// As of [`send`](crate::Sender::send), if the value has not been sent for another reason; it is in the
-    /// error.
+    /// Those of [`send`](crate::Sender::send), if the send failed for another reason; the error holds the
+    /// value.
     ///
     /// # Cancel safety
-    /// Dropped while it waits for the answer, the value is dropped if it has not been received.
+    /// Dropped while it waits for the answer, it drops the value, unless that has been received.
     ///
     /// # Panics
     /// If the outcome has been taken already.

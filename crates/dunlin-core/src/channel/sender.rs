@@ -227,8 +227,7 @@ impl<T, P> Sender<T, P> {
         Sender { end: self.end, power: PhantomData }
     }
 
-    /// Sets the policy of a channel that was made without one. `false`: it has a policy, or is already in
-    /// use.
+    /// Sets the policy of a channel that was made without one. `false`: it has a policy, or an agent.
     #[doc(hidden)]
     pub fn set_policy(&self, policy: &Policy) -> bool {
         self.chan().set_policy(policy)

@@ -15,17 +15,18 @@ use crate::handle::Handle;
 
 /// A sender as a [`Sink`]: see [`Sender::into_sink`].
 ///
-/// *Ready* means that the value before has been received, *flushed* that all have (with a buffer: admitted),
-/// and *closed* that the channel has been left after that. Errors have the value that was not sent.
+/// *Ready* means that the previous value has been received, *flushed* that all have (with a buffer:
+/// admitted), and *closed* that the sender has left the channel after that. Errors hold the value that was
+/// not sent.
 ///
-/// Dropped, it takes the last value back, if that has not been received, and drops it.
+/// Dropping it withdraws the last value, if that has not been received, and drops it.
 pub struct SenderSink<T, P = MayPoison> {
     /// `None` once it is closed.
     sender: Option<Sender<T, P>>,
     post: Post,
-    /// The value of the send in progress, before it is offered and if it comes back.
+    /// The value of the send in progress, before it is offered and after it returns.
     slot: Option<T>,
-    /// The last question whether it is ready was answered with `Pending`.
+    /// The last `poll_ready` returned `Pending`.
     again: bool,
 }
 
@@ -87,10 +88,10 @@ impl<T, P> Sink<T> for SenderSink<T, P> {
         polled
     }
 
-    /// Offers the value, and wakes a receiver that waits.
+    /// Offers the value, and wakes a waiting receiver.
     ///
     /// # Panics
-    /// If it is not ready: the value before would be lost.
+    /// If the sink is not ready: the previous value would be lost.
     #[track_caller]
     fn start_send(self: Pin<&mut Self>, value: T) -> Result<(), SendError<T>> {
         let this = self.get_mut();

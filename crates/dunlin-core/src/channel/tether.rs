@@ -1,4 +1,4 @@
-//! What a process knows of an end that its body holds: enough to end the channel when the process fails.
+//! The record of an end that a process's body holds: enough to end the channel when the process fails.
 
 use std::any::TypeId;
 use std::fmt;
@@ -12,8 +12,8 @@ use crate::call::{Callee, Caller};
 use crate::error::Reason;
 use crate::share::{End, Shared};
 
-/// A hold on a channel through one of its ends, which does not keep it. After that end is gone it does
-/// nothing.
+/// A handle to a channel through one of its ends, which does not keep the channel alive. Once that end is
+/// dropped it does nothing.
 #[derive(Clone)]
 pub struct Tether {
     chan: Weak<dyn Ending>,
@@ -122,12 +122,12 @@ impl<Q: Send + 'static, A: Send + 'static> Tethered for Shared<Caller<Q, A>> {
     }
 }
 
-/// Of a face that is shared, taken when it was: it may be out on a claim.
+/// The tethers of a shared face, taken when it was shared: the face may be out on a claim.
 #[derive(Clone, Debug, Default)]
 pub struct Tethers(Arc<[Tether]>);
 
 impl Tethers {
-    /// Those of this face.
+    /// The tethers of this face.
     pub fn of(face: &impl Tethered) -> Self {
         let mut tethers = Vec::new();
         face.tether(&mut tethers);
@@ -141,8 +141,8 @@ impl<F: End<Link = Tethers>> Tethered for Shared<F> {
     }
 }
 
-/// A field of a face: `(&&Tie(&field)).tie(..)` tethers it if it can be. (Autoref: the first of the two
-/// traits that fits.)
+/// A field of a face: `(&&Tie(&field)).tie(..)` tethers the field if that is possible. (Autoref selects the
+/// first of the two traits that fits.)
 #[derive(Debug)]
 pub struct Tie<'a, E>(pub &'a E);
 
@@ -160,7 +160,7 @@ impl<E: Tethered> TieEnd for &Tie<'_, E> {
 
 /// See [`Tie`].
 pub trait TieNothing {
-    /// What cannot be tethered is left alone.
+    /// Does nothing for a field that cannot be tethered.
     fn tie(&self, _: &mut Vec<Tether>) {}
 }
 

@@ -1,4 +1,4 @@
-//! What the halves of a channel that is in two places hear of each other, and what they give each other.
+//! The events that the two halves of a channel exchange, and the values in them.
 
 use std::collections::VecDeque;
 #[cfg(feature = "link")]
@@ -10,11 +10,11 @@ use crate::channel::words::{Ended, Link, Word};
 use crate::error::{MessageId, Reason, Why};
 use crate::wake::Wakes;
 
-/// What an agent has not heard yet, and whom to wake for it.
+/// The events that an agent has not received yet, and the waker of its task.
 pub(crate) struct Heard<E> {
     pub(crate) events: VecDeque<E>,
     pub(crate) waker: Option<Waker>,
-    /// No agent polls: what there is to say goes over this link at once.
+    /// Set if no agent polls: events go over this link at once.
     // Boxed: a queue has two of these, and most have no link.
     #[cfg(feature = "link")]
     pub(super) link: Option<Box<ByLink>>,
@@ -23,7 +23,7 @@ pub(crate) struct Heard<E> {
 #[cfg(feature = "link")]
 pub(super) struct ByLink {
     pub(super) link: Arc<dyn Link>,
-    /// Of the end of the channel an agent hears, which stands by.
+    /// An agent stands by, and receives the event that ends the channel.
     pub(super) stands_by: bool,
 }
 
@@ -64,15 +64,15 @@ impl<E: OverLink> Heard<E> {
     }
 }
 
-/// What the agent at the sending half hears of the sender. Tickets name offers.
+/// An event from the sender to the agent at the sending half. Tickets name offers.
 pub(crate) enum FromSender<T> {
-    /// It went out on a credit.
+    /// The value was sent on a credit.
     Sent(T),
     Offered(u64),
     AskedBack(u64),
     /// A reservation that had to wait may be tried again.
     Unlocked(u64),
-    /// The offer's choice wants its reservation back.
+    /// The offer's choice asks for its reservation back.
     Revoke(u64),
     Watched,
     Retired,
@@ -87,45 +87,46 @@ impl<T> FromSender<T> {
     }
 }
 
-/// What the agent at the receiving half hears of the receiver. Numbers name offers, as the agent gave them.
+/// An event from the receiver to the agent at the receiving half. Numbers name offers, as the agent chose
+/// them.
 #[derive(Debug)]
 pub enum FromReceiver<T> {
     /// A receive has returned the value, or the buffer has admitted it.
     Taken(u64),
     /// An extended receive has returned the value; `Released` follows.
     Held(u64),
-    /// The extended receive is over.
+    /// The extended receive has ended.
     Released(u64),
-    /// The offer failed. No value: it had not come yet.
+    /// The offer failed. No value: it had not arrived yet.
     Failed(u64, Option<T>, Why),
-    /// Answers [`Inlet::withdraw`](crate::agent::Inlet::withdraw) of an offer that had gone on to another
-    /// half: it has not been taken.
+    /// Answers [`Inlet::withdraw`](crate::agent::Inlet::withdraw) of an offer that had been forwarded to
+    /// another half: it has not been taken.
     Withdrawn(u64, Option<T>),
-    /// It had gone on to another half, whose node is lost: nobody knows whether it was received there. No
-    /// value: it is [unread](crate::agent::Inlet::offer_unread).
+    /// The offer had been forwarded to another half, whose node is lost: it is unknown whether it was
+    /// received there. No value: it is [unread](crate::agent::Inlet::offer_unread).
     Lost(u64, Option<T>, MessageId),
-    /// A receiver wants this offer of a choice; the second number names the request. Of an
-    /// [unread](crate::agent::Inlet::offer_unread) one: somebody here wants its value, which is to be
-    /// [brought](crate::agent::Inlet::bring).
+    /// A receiver requests this offer of a choice; the second number names the request. For an
+    /// [unread](crate::agent::Inlet::offer_unread) offer: a receiver here needs its value, which the carrier
+    /// [supplies](crate::agent::Inlet::bring).
     Reserve(u64, u64),
-    /// The receiver that had it reserved does not want it any more; the offer stands. No value: it is unread.
+    /// The receiver that had reserved the offer gives it up; the offer stands. No value: it is unread.
     Abort(u64, Option<T>),
-    /// So many places more are the sender's: see [`Outlet::credit`](crate::agent::Outlet::credit).
+    /// This many more places for the sender: see [`Outlet::credit`](crate::agent::Outlet::credit).
     Credit(u32),
-    /// The receiver has come in a message, and is used for the first time: somebody looks for a value, or
-    /// waits for the channel's end. Until now whoever carries the channel did not have to bring it here.
-    /// (That the receiver ends the channel is said without this word before it.)
+    /// The receiver came in a message and is now used for the first time: it looks for a value, or waits for
+    /// the channel's end. Until now the carrier did not have to move the channel here. (If the receiver ends
+    /// the channel, that event comes without this one.)
     Used,
     /// Answers [`Inlet::ask_awaited`](crate::agent::Inlet::ask_awaited): a receive waits.
     Awaited,
-    /// The channel was retired from here.
+    /// This half retired the channel.
     Retired,
-    /// The channel was poisoned from here.
+    /// This half poisoned the channel.
     Poisoned(Reason),
-    /// The receiver is gone.
+    /// The receiver was dropped.
     Gone,
-    /// The same, but it was lost with its node, before the sender left here: the sender's half hears
-    /// [`Outlet::down`](crate::agent::Outlet::down).
+    /// Like `Gone`, but the receiver was lost with its node before the sender left here: the carrier calls
+    /// [`Outlet::down`](crate::agent::Outlet::down) at the sender's half.
     Down,
 }
 
@@ -142,7 +143,7 @@ impl<T> FromReceiver<T> {
 
 /// What the agent of a receiver elsewhere finds under a ticket.
 pub(crate) enum Collected<T> {
-    /// A firm offer; the agent has its value now.
+    /// A firm offer; the agent now owns its value.
     Firm(T),
     /// An offer of the choice with this number.
     Choice(u128),
@@ -157,7 +158,7 @@ pub enum Given<T> {
     /// The offer of a value that is still where it was sent: see
     /// [`Inlet::offer_unread`](crate::agent::Inlet::offer_unread).
     Unread,
-    /// The same, given back by who could not read it.
+    /// An unread offer, given back by a half that could not read it.
     Unreadable,
 }
 
@@ -177,31 +178,31 @@ impl<T> Given<T> {
     }
 }
 
-/// How a value that was in the buffer goes to the receiver elsewhere.
+/// How a buffered value goes to the receiver elsewhere.
 pub(crate) enum Carried<T> {
     /// On a credit.
     Sent(T),
-    /// As an offer; the number is its ticket, which no other offer has.
+    /// As an offer, with a ticket that no other offer has.
     Offered(u64, T),
-    /// It waits for a credit, and all else waits behind it.
+    /// The value waits for a credit, and all others wait behind it.
     Waits,
-    /// None is left.
+    /// No value is left.
     Nothing,
 }
 
-/// What came of reserving an offer of a choice.
+/// The outcome of reserving an offer of a choice.
 #[derive(Debug)]
 pub enum Reserved<T> {
-    /// The agent has the value, and will confirm, or give it back.
+    /// The agent owns the value, and will confirm it or give it back.
     Granted(T),
-    /// The choice is busy; the agent will hear when to try again.
+    /// The choice is busy; an event tells the agent when to try again.
     Later,
     /// The choice has been decided otherwise, or dropped.
     Gone,
 }
 
 impl<T> Reserved<Given<T>> {
-    /// Of who reserves values only, and so is granted nothing else.
+    /// For an agent that reserves values only, and so is granted nothing else.
     pub(crate) fn of_values(self) -> Reserved<T> {
         match self {
             Self::Granted(Given::Value(value)) => Reserved::Granted(value),
@@ -211,15 +212,15 @@ impl<T> Reserved<Given<T>> {
     }
 }
 
-/// How an event of a half goes over a link.
+/// How an event of a half travels over a link.
 #[cfg(feature = "link")]
 pub(crate) enum Said<E> {
     Word(Word),
-    /// The channel has ended so.
+    /// The channel has ended in this way.
     End(E, Ended),
-    /// The link itself hears of it.
+    /// The event is for the link itself.
     Awaited,
-    /// The other half need not hear of it.
+    /// The other half does not need the event.
     Nothing,
 }
 
@@ -240,7 +241,7 @@ impl<T> OverLink for FromSender<T> {
                 Said::End(self, how)
             }
             Self::Gone | Self::Lost => Said::End(self, Ended::Gone),
-            // An offer, and what goes out on a credit, is said with its bytes.
+            // Offers, and values sent on a credit, are sent with their bytes.
             Self::Offered(_) | Self::Sent(_) | Self::Unlocked(_) | Self::Watched => Said::Nothing,
         }
     }
@@ -264,7 +265,7 @@ impl<T> OverLink for FromReceiver<T> {
             }
             Self::Gone | Self::Down => return Said::End(self, Ended::Gone),
             Self::Awaited => return Said::Awaited,
-            // Places are promised where they get free.
+            // Places are promised where they become free.
             Self::Lost(..) | Self::Credit(_) | Self::Used => return Said::Nothing,
         })
     }

@@ -1,14 +1,14 @@
 //! The slot of a half of a channel over a link: a rendezvous whose two halves have one operation each.
 //!
 //! As within one node, an unshared end has one operation at a time, and most channels have nothing else. Then
-//! the value of a send waits in the slot for a value and the waker in that for a waker, and what the link has
-//! to know of them is a [`Slot`]: there is no offer in the queue. Whatever else looks at the queue puts what
-//! is in the slots into it first ([`Chan::lock`]), and then each operation goes on by the queue.
+//! the value of a send and the waker of its task wait in the channel's slots, and the link's part of them is
+//! a [`Slot`]: the queue has no offer. Any other access to the queue first moves the contents of the slots
+//! into it ([`Chan::lock`]), and then each operation continues in the queue.
 //!
-//! 1. A send encodes its value, where nothing is locked, says it to the home, and leaves it in the slot. The
-//!    word `Taken` marks the slot; the send drops the value in its next poll.
-//! 2. A word `Offer` puts its bytes into the slot. A receive decodes them, where nothing is locked, and takes
-//!    them if they are still there. If not, it goes on by the queue with what it has decoded.
+//! 1. A send encodes its value without the lock, sends it to the home, and leaves it in the slot. The word
+//!    `Taken` marks the slot; the send drops the value in its next poll.
+//! 2. A word `Offer` puts its bytes into the slot. A receive decodes them without the lock, and takes them if
+//!    they are still there. Otherwise it continues in the queue with the decoded value.
 
 use std::task::{Context, Poll};
 
@@ -25,13 +25,13 @@ use crate::error::{Failed, RecvError};
 use crate::waits::Doing;
 use crate::wake;
 
-/// With a queue: the slots are in use for a link.
+/// With a queue: a link uses the slots.
 pub(super) const SLOT: u32 = HELD;
 
 /// The channel has ended in some way.
 const ENDED: u32 = NO_SENDER | NO_RECEIVER | RETIRED | POISONED;
 
-/// A poll, or the lock, if the slot is not for it.
+/// The result of a poll, or the lock, if the slot cannot serve the operation.
 type ByLink<'g, T, R> = Result<Poll<R>, Guard<'g, Inner<T>>>;
 
 /// Whether there is a link, so that the slots may be in use.
@@ -40,7 +40,7 @@ pub(super) fn is_linked<T>(g: &Guard<'_, Inner<T>>) -> bool {
     g.queue.as_ref().is_some_and(|queue| queue.remote.is_some())
 }
 
-/// What is in the slots, if a link uses them, goes into the queue.
+/// Moves the contents of the slots, if a link uses them, into the queue.
 #[inline]
 pub(super) fn empty_slot<T>(g: &mut Guard<'_, Inner<T>>) {
     if g.has(QUEUED | SLOT) {
@@ -62,8 +62,8 @@ fn slot<'g, T>(g: &'g mut Guard<'_, Inner<T>>) -> Option<&'g mut Slot> {
 }
 
 impl<T> Chan<T> {
-    /// Sends the value in `value` by the slot. The lock comes back if there is no link, or something else is
-    /// there.
+    /// Sends the value in `value` through the slot. Returns the lock if there is no link, or something else
+    /// is pending.
     #[inline(never)]
     pub(super) fn poll_send_over_link<'g>(
         &'g self,
@@ -84,12 +84,12 @@ impl<T> Chan<T> {
         let bytes = match encode(unsent, terms, terms.value_max, cx.waker()) {
             Poll::Ready(Ok(bytes)) => bytes,
             Poll::Ready(Err(_)) if terms.is_message => {
-                // The agent says what is wrong with it, or can send it.
+                // The agent reports the error, or can send the value.
                 self.unlink();
                 return Err(self.lock());
             }
             Poll::Ready(Err(why)) => return Ok(Poll::Ready(Err(why.into()))),
-            // An end in the value is not at rest.
+            // An end in the value has an unsettled operation.
             Poll::Pending => return Ok(Poll::Pending),
         };
         g = self.state.lock();
@@ -114,7 +114,7 @@ impl<T> Chan<T> {
         Ok(Poll::Pending)
     }
 
-    /// Waits for the home to say that the value has been taken.
+    /// Waits for the word of the home that the value has been taken.
     fn poll_sent_over_link<'g>(
         &self,
         mut g: Guard<'g, Inner<T>>,
@@ -143,7 +143,7 @@ impl<T> Chan<T> {
         Ok(sent)
     }
 
-    /// Something has happened on the channel while the value was encoded.
+    /// Continues after another operation changed the channel while the value was encoded.
     #[cold]
     fn send_encoded(
         &self,
@@ -161,8 +161,8 @@ impl<T> Chan<T> {
         sent
     }
 
-    /// The home says that a receive has returned the value of the offer in the slot. `false`: that is not
-    /// there.
+    /// Handles the home's word that a receive has returned the value of the offer in the slot. `false`: the
+    /// slot does not hold that offer.
     pub(crate) fn hear_taken(&self, ticket: u64) -> bool {
         let mut g = self.state.lock();
         if !g.has(SLOT) {
@@ -180,7 +180,7 @@ impl<T> Chan<T> {
         true
     }
 
-    /// The sending half offers a value, and nothing else is there. `Err`: something is.
+    /// Puts an offer of the sending half into the slot. `Err`: something else is pending.
     pub(crate) fn hear_offer(&self, number: u64, value: Bytes) -> Result<(), Bytes> {
         let mut g = self.state.lock();
         if g.has_any(ENDED) {
@@ -199,8 +199,8 @@ impl<T> Chan<T> {
         Ok(())
     }
 
-    /// Takes the value in the slot, or waits for one there. The lock comes back if there is no link, or
-    /// something else is there.
+    /// Takes the value in the slot, or waits for one there. Returns the lock if there is no link, or
+    /// something else is pending.
     #[inline(never)]
     pub(super) fn poll_take_over_link<'g>(
         &'g self,
