@@ -1,17 +1,17 @@
-//! A channel's shared state: the one-slot rendezvous that most channels are, and the way to the [`Queue`] for
-//! the rest.
+//! A channel's shared state: the one-slot rendezvous that most channels are, and the path to the [`Queue`]
+//! for all others.
 //!
-//! An unshared end is used through `&mut`, so there is at most one send and one receive at a time, and one of
-//! them at most waits: one slot for the value and one for a waker make a complete rendezvous channel. Its
-//! state is published in the tag of the channel's lock.
+//! An unshared end is used through `&mut`, so at most one send and one receive exist at a time, and at most
+//! one of them waits: one slot for the value and one for a waker make a complete rendezvous channel. The tag
+//! of the channel's lock publishes its state.
 //!
-//! Who may do what (the rules of the design):
+//! The rules of the design:
 //! 1. A send puts its value into the slot and wakes the receiver. Only a receive that is being polled takes
-//!    it out.
-//! 2. The sender learns of it by finding the slot empty. It takes the value back if it fails, times out or is
-//!    dropped.
-//! 3. A future that is forgotten leaves its offer standing: it is taken first, and the next send waits for
-//!    that.
+//!    the value.
+//! 2. The sender learns the outcome by finding the slot empty. It takes the value back if it fails, times out
+//!    or is dropped.
+//! 3. A forgotten future leaves its offer standing: receivers take that first, and the next send waits for
+//!    it.
 
 #[cfg(feature = "link")]
 mod link;
@@ -42,56 +42,56 @@ use crate::waits::{Doing, Recorded, Side};
 use crate::wake;
 use crate::wake::Wakes;
 
-/// There is an offer: a value in the slot, or one that an extended receive holds. With a queue: something may
-/// be there.
+/// An offer exists: a value in the slot, or one that an extended receive holds. With a queue: it may hold
+/// something to receive.
 const OFFER: u32 = 1;
-/// The value of the offer is held by an extended receive. With a queue: [`link::SLOT`].
+/// An extended receive holds the value of the offer. With a queue: [`link::SLOT`].
 const HELD: u32 = 1 << 1;
 /// The waker in the slot is that of a receive that found nothing.
 const WATCHED: u32 = 1 << 2;
-/// The sender is gone.
+/// The sender was dropped.
 const NO_SENDER: u32 = 1 << 3;
-/// The receiver is gone.
+/// The receiver was dropped.
 const NO_RECEIVER: u32 = 1 << 4;
-/// Retired: no more sends; receives until what is buffered has gone.
+/// Retired: sends fail; receives succeed until the buffer is empty.
 const RETIRED: u32 = 1 << 5;
-/// Poisoned: nothing more. The reason is in the queue.
+/// Poisoned: all operations fail. The queue holds the reason.
 const POISONED: u32 = 1 << 6;
-/// There is a queue; the slots are not used any more, but for a link's.
+/// The channel has a queue; only a link still uses the slots.
 const QUEUED: u32 = 1 << 7;
-/// A receive that was watching has been woken for the offer, and has not been polled since.
+/// A watching receive was woken for the offer, and has not been polled since.
 const WOKEN: u32 = 1 << 8;
-/// How many values stand for the sending end beside the first, while it changes hands. The drop of one of
-/// several means nothing.
+/// How many values stand for the sending end in addition to the first, while it changes hands. The drop of
+/// one of several has no effect.
 const SENDERS: u32 = 0x7f << 9;
 const ONE_SENDER: u32 = 1 << 9;
-/// The same of the receiving end.
+/// The same for the receiving end.
 const RECEIVERS: u32 = 0x3f << 16;
 const ONE_RECEIVER: u32 = 1 << 16;
-/// A send waits for the receive that it has woken: if that one is given up it wakes the send. May be of an
-/// earlier send.
+/// A send waits for the receive that it has woken: if that receive is given up, it wakes the send. The bit
+/// may be left from an earlier send.
 const TURN: u32 = 1 << 22;
-/// The strongest poison that the channel is immune to. Never changes.
+/// The strongest poison that the channel is immune to.
 const IMMUNITY: u32 = 0xff << IMMUNITY_SHIFT;
 const IMMUNITY_SHIFT: u32 = 23;
 
-/// So many values a poll decodes that it cannot take: a peer that withdraws and offers in turn must not keep
-/// it for ever.
+/// How many values that it cannot take one poll decodes at most: a peer that withdraws and offers in turn
+/// must not occupy it for ever.
 #[cfg(feature = "link")]
 const READS_MAX: u32 = 16;
 
-/// The ticket of a send that waits for a forgotten offer to go; it has none of its own yet.
+/// The ticket of a send that waits behind a forgotten offer; it has none of its own yet.
 const BEHIND: u64 = u64::MAX;
 
 pub(crate) struct Inner<T> {
     value: Option<T>,
-    /// The sender's if there is an offer, the receiver's if it watches: never both wait at once.
+    /// The sender's if an offer exists, the receiver's if it watches: the two never wait at once.
     waiter: Option<Waker>,
     queue: Option<Box<QueueAndHub<T>>>,
 }
 
-/// The queue. With it, since most channels have neither, the broadcast that the channel is a receiver's
-/// part of.
+/// The queue, and the broadcast that the channel belongs to. They share a box because most channels have
+/// neither.
 struct QueueAndHub<T> {
     queue: Queue<T>,
     hub: Weak<HubOf<T>>,
@@ -119,7 +119,7 @@ impl<T> DerefMut for QueueAndHub<T> {
     }
 }
 
-/// What both ends of a channel share.
+/// The state that both ends of a channel share.
 #[allow(unreachable_pub)] // an associated type of the public trait `End` names it
 pub struct Chan<T> {
     state: Lock<Inner<T>>,
@@ -139,7 +139,7 @@ impl<T> Member for Chan<T> {
     }
 }
 
-/// What a sender is, apart from its powers: the channel's sending side, left on drop.
+/// The channel's sending side, without its powers. Dropping it leaves the channel.
 pub(crate) struct SendingEnd<T>(Arc<Chan<T>>);
 
 impl<T> SendingEnd<T> {
@@ -162,13 +162,12 @@ impl<T> Drop for SendingEnd<T> {
 
 /// A send in progress.
 pub(crate) struct Post {
-    /// 0: nothing is offered yet.
+    /// 0: no offer yet.
     ticket: u64,
     handle: Handle,
-    /// Of a send in a choice, whose receivers were woken and are given time to look: how many polls of its
-    /// turn are over, or [`TIMED`].
+    /// For a send in a choice that waits for woken receivers: the number of polls of its turn, or [`TIMED`].
     turns: u8,
-    /// The budget refused it, and nothing has been offered since.
+    /// The budget refused it, and it has offered no value since.
     refused: bool,
 }
 
@@ -177,15 +176,15 @@ impl Post {
         Self { ticket: 0, handle, turns: 0, refused: false }
     }
 
-    /// Receivers have been woken for it: the choice lets them be polled, if it would else go on to something.
+    /// Receivers have been woken for it: the choice lets them be polled before it proceeds to another branch.
     fn take_turn(&mut self, choice: &ChoiceCx, turn: Turn, cx: &Context<'_>) {
         if turn == Turn::Over || self.turns == TURNS_MAX {
             return;
         }
         if !choice.has_rivals() {
             if turn == Turn::Elsewhere {
-                // Of them one never knows whether they were polled; while the choice sleeps they have more
-                // time than by turns.
+                // The sender cannot know whether they were polled. While the choice sleeps they have more
+                // time than turns would give.
                 self.turns = TURNS_MAX;
             }
         } else if self.turns == TIMED && !choice.waits_for_turn(cx) {
@@ -199,25 +198,25 @@ impl Post {
         }
     }
 
-    /// What a send that can do nothing else may still wait for.
+    /// Which receivers a send without any other progress may still wait for.
     pub(crate) fn turn<T>(&self, chan: &Chan<T>) -> Turn {
         if self.is_out() { chan.turn(self.ticket) } else { Turn::Over }
     }
 
-    /// Whether something is offered, or about to be.
+    /// Whether it has an offer, or is about to make one.
     pub(crate) fn is_out(&self) -> bool {
         self.ticket != 0
     }
 }
 
-/// How often a send in a choice waits for receivers it has woken before the choice goes on to other branches,
-/// where no timer ends its turn. Receivers in the same scheduler are polled within one.
+/// How many polls a send in a choice waits for the receivers it has woken, before the choice proceeds to
+/// other branches, where no timer ends its turn. Receivers in the same scheduler are polled within one.
 const TURNS_MAX: u8 = if cfg!(loom) { 1 } else { 16 };
 
-/// The turn ends when all of its receivers were polled, or by a timer.
+/// The turn ends when all its receivers were polled, or by a timer.
 const TIMED: u8 = u8::MAX;
 
-/// Keeps the waker, unless the slot has it already; gives the one it replaces, to be dropped outside the
+/// Keeps the waker, unless the slot has it already. Returns the replaced waker, to be dropped outside the
 /// lock.
 #[inline(always)]
 fn store(slot: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
@@ -231,7 +230,7 @@ fn ends<T>(g: &Guard<'_, Inner<T>>) -> Ends {
     Ends { no_senders: g.has_any(NO_SENDER | RETIRED), no_receivers: g.has_any(NO_RECEIVER | RETIRED) }
 }
 
-/// The queue under the lock, made if there is none.
+/// The queue under the lock, made on first use.
 #[inline]
 fn queue<'g, T>(g: &'g mut Guard<'_, Inner<T>>) -> &'g mut QueueAndHub<T> {
     if !g.has(QUEUED) {
@@ -240,7 +239,7 @@ fn queue<'g, T>(g: &'g mut Guard<'_, Inner<T>>) -> &'g mut QueueAndHub<T> {
     g.queue.as_mut().expect("QUEUED says that there is one")
 }
 
-/// What is in the slots moves into the new queue.
+/// Makes the queue and moves the contents of the slots into it.
 #[cold]
 fn make_queue<T>(g: &mut Guard<'_, Inner<T>>) {
     let mut queue = QueueAndHub::new(&super::rendezvous());
@@ -261,14 +260,14 @@ fn make_queue<T>(g: &mut Guard<'_, Inner<T>>) {
     g.set(QUEUED);
 }
 
-/// The end of a pass: the tag says whether a receive may find something.
+/// Ends a pass: the tag shows whether a receive may find something.
 fn publish<T>(g: &mut Guard<'_, Inner<T>>) {
     #[cfg(debug_assertions)]
     g.queue.iter().for_each(|queue| queue.check());
     if g.queue.as_ref().is_some_and(|q| q.is_worth_a_look()) { g.set(OFFER) } else { g.clear(OFFER) }
 }
 
-/// Tells the agents what has newly ended.
+/// Sends the agents the events for what has newly ended.
 fn tell_ends<T>(queue: &mut Queue<T>, news: u32, wakes: &mut Wakes) {
     let reason = queue.poison_reason().cloned().filter(|_| news & POISONED != 0);
     let (retired, gone) = (news & RETIRED != 0, news & NO_RECEIVER != 0);
@@ -283,8 +282,8 @@ fn tell_ends<T>(queue: &mut Queue<T>, news: u32, wakes: &mut Wakes) {
         let events = reason.clone().map(FromReceiver::Poisoned).into_iter().chain(retired).chain(over);
         events.for_each(|event| inlet.tell(event, wakes));
     }
-    // The sender's agent hears of its end when nothing is open any more; the end itself may have closed what
-    // was.
+    // The sender's agent gets the event of its end once no offer is open; the end itself may have closed the
+    // open ones.
     queue.sender_leaves(news & NO_SENDER != 0, wakes);
 }
 
@@ -306,7 +305,7 @@ impl<T> Chan<T> {
         Self { state, record: Recorded::channel(made) }
     }
 
-    /// The state, with all that is offered in the queue, if there is one.
+    /// Locks the state, with all offers in the queue, if there is one.
     #[inline]
     fn lock(&self) -> Guard<'_, Inner<T>> {
         #[cfg_attr(not(feature = "link"), expect(unused_mut, reason = "nothing is to be moved"))]
@@ -316,7 +315,7 @@ impl<T> Chan<T> {
         g
     }
 
-    /// Only the end itself writes the channel's record: a clone of a shared end has its own.
+    /// Only the end itself writes the channel's record: each clone of a shared end has its own.
     #[inline(always)]
     fn begin_wait(&self, handle: Handle, doing: Doing) {
         if handle == Handle::END {
@@ -338,11 +337,11 @@ impl<T> Chan<T> {
 
     // ---- sending
 
-    /// Sends the value in `slot`. On an error it is back there.
+    /// Sends the value in `slot`. An error leaves the value there.
     ///
-    /// The two steps of a plain rendezvous stand here: to offer, and to find the offer gone. All else is on
-    /// [`poll_send_slowly`](Self::poll_send_slowly). Such a send is never ready in its first poll, so only
-    /// the others ask the [budget].
+    /// The two steps of a plain rendezvous are inlined here: to offer, and to find the offer taken. All other
+    /// cases are in [`poll_send_slowly`](Self::poll_send_slowly). A plain rendezvous is never ready in its
+    /// first poll, so only the other sends ask the [budget].
     #[inline(always)]
     pub(crate) fn poll_send(
         &self,
@@ -358,9 +357,9 @@ impl<T> Chan<T> {
             && slot.is_some()
             && let Some(mut g) = self.state.lock_when(OFFER | NO_RECEIVER | RETIRED | QUEUED, 0)
         {
-            // Whoever was watching gives the slot up; else it has at most a waker that nobody needs.
+            // A watching receiver gives up the slot; otherwise the slot has at most a stale waker.
             let before = g.waiter.replace(wake::keep(cx.waker()));
-            // Moves the value alone: copying the whole `Option` right after it was written in parts stalls
+            // Moves the value alone: a copy of the whole `Option` right after it was written in parts stalls
             // the processor.
             if let Some(value) = slot.take() {
                 g.value = Some(value);
@@ -394,7 +393,7 @@ impl<T> Chan<T> {
         budget::counted(again, cx, |cx| self.poll_send_slowly(post, slot, cx))
     }
 
-    /// As [`poll_send`](Self::poll_send), for a part of an operation: the budget never refuses it.
+    /// Like [`poll_send`](Self::poll_send), for a part of an operation: the budget never refuses it.
     pub(crate) fn poll_send_slowly(
         &self,
         post: &mut Post,
@@ -425,11 +424,11 @@ impl<T> Chan<T> {
                 return Poll::Ready(Err(Why::Closed.into()));
             }
             if !g.has(OFFER) {
-                // Somebody held the lock when the short path looked.
+                // Another thread held the lock when the short path looked.
                 drop(g);
                 return self.poll_send(post, slot, cx);
             }
-            // A forgotten offer stands before this one.
+            // A forgotten offer precedes this one.
             let old = store(&mut g.waiter, cx.waker());
             post.ticket = BEHIND;
             self.begin_wait(post.handle, Doing::Send);
@@ -487,7 +486,7 @@ impl<T> Chan<T> {
         self.poll_send_queued(post, &mut Source::Pool(pool), cx, Some(choice))
     }
 
-    /// Takes the offer of a pool back that was made for another choice.
+    /// Withdraws the offer of a pool that was made for another choice.
     pub(crate) fn poll_retract(&self, post: &mut Post, pool: &Pool<T>, cx: &Context<'_>) -> Poll<Retracted> {
         if post.ticket == 0 {
             return Poll::Ready(Retracted::Back);
@@ -523,7 +522,7 @@ impl<T> Chan<T> {
         sent
     }
 
-    /// Encodes what is to be offered over a link, and perhaps by other channels too.
+    /// Encodes a value for an offer over a link, and perhaps over other channels too.
     #[cfg(feature = "link")]
     pub(crate) fn encode_for_link(&self, slot: &mut Option<T>) -> Option<bytes::Bytes> {
         let encoding = self.lock().queue.as_ref().and_then(|queue| queue.encoding_for_link());
@@ -533,7 +532,7 @@ impl<T> Chan<T> {
         })
     }
 
-    /// Encodes what is to go over a link, where nothing is locked, and goes on with that.
+    /// Encodes a value for a link without the lock, and then continues the send.
     #[cfg(feature = "link")]
     #[inline(never)]
     fn encode_and_send(
@@ -555,7 +554,7 @@ impl<T> Chan<T> {
                 after.encoding = Some(encoding);
             }
             if !is_ready {
-                // An end in the value is not at rest.
+                // An end in the value has an unsettled operation.
                 return Poll::Pending;
             }
             sent = self.poll_send_again(post, source, cx, choice, after);
@@ -563,7 +562,7 @@ impl<T> Chan<T> {
         sent
     }
 
-    /// [`poll_send_locked`](Self::poll_send_locked), where a second copy of it in line would cost every send.
+    /// [`poll_send_locked`](Self::poll_send_locked) where a second inlined copy would cost every send.
     #[cfg(feature = "link")]
     #[inline(never)]
     fn poll_send_again(
@@ -593,7 +592,7 @@ impl<T> Chan<T> {
             && !queue.is_offered_by(post.ticket, choice.map(|c| &**c.offering(cx.waker()).0))
             && queue.take_back(post.ticket, source, after)
         {
-            // It was lent to another choice before: it is offered anew.
+            // It was lent to another choice before, so it is offered anew.
             (post.ticket, post.turns) = (0, 0);
         }
         #[cfg(feature = "link")]
@@ -642,7 +641,7 @@ impl<T> Chan<T> {
         }
         #[cfg(feature = "link")]
         if queue.remote.is_none() {
-            // Of a value that was encoded for a link which is gone.
+            // A value encoded for a link that has been given up.
             after.encoding = None;
         } else {
             match queue.begin_offer(source, choice.is_some(), ends, after) {
@@ -665,7 +664,7 @@ impl<T> Chan<T> {
             Offered::Failed(why) => Poll::Ready(Err(why.into())),
             Offered::ChoiceGone => Poll::Pending,
             Offered::Queued(ticket, woke) => {
-                // Also if others woke the receivers before: they have yet to be polled.
+                // Also if other sends woke the receivers before: they have yet to be polled.
                 let turn = if choice.is_some() { queue.turn() } else { Turn::Over };
                 let turn = if woke || turn == Turn::Here { turn } else { Turn::Over };
                 if turn == Turn::Here && choice.is_some_and(ChoiceCx::has_rivals) {
@@ -683,7 +682,7 @@ impl<T> Chan<T> {
         }
     }
 
-    /// Sends the value in `slot` without waiting. On an error it is back there.
+    /// Sends the value in `slot` without waiting. An error leaves the value there.
     pub(crate) fn try_send(&self, handle: Handle, slot: &mut Option<T>) -> Result<(), Why> {
         let mut after = After::new();
         let mut g = self.lock();
@@ -705,15 +704,15 @@ impl<T> Chan<T> {
         }
     }
 
-    /// Takes the offer back, if there is one. Its value is in `slot`, unless a receive has taken it; then the
-    /// answer is `true` (taken) or, while an extended receive or an agent still holds it, `false`.
-    /// `for_good`: the operation is dropped.
+    /// Withdraws the offer, if there is one. Its value is in `slot`, unless a receive has taken it. In that
+    /// case the result is `true` (taken), or `false` while an extended receive or an agent still holds the
+    /// value. `for_good`: the operation is dropped.
     pub(crate) fn withdraw(&self, post: &mut Post, slot: &mut Option<T>, for_good: bool) -> bool {
         if post.ticket == 0 {
             return true;
         }
         if post.ticket == BEHIND {
-            // Not offered yet; the value is where it was.
+            // Not offered yet; the value has not moved.
             post.ticket = 0;
             return true;
         }
@@ -750,7 +749,7 @@ impl<T> Chan<T> {
         }
     }
 
-    /// The send is given up: takes its value back, unless a receive has it.
+    /// Gives up the send and takes its value back, unless a receive has it.
     #[inline(always)]
     pub(crate) fn abandon(&self, post: &mut Post, slot: &mut Option<T>) {
         if post.is_out() {
@@ -764,8 +763,8 @@ impl<T> Chan<T> {
         self.end_wait(post.handle, Doing::Send);
     }
 
-    /// Puts the value of an offer whose future was dropped or forgotten back into an empty slot. Waits while
-    /// an agent has it.
+    /// Puts the value of a dropped or forgotten send's offer back into an empty slot. Waits while an agent
+    /// has it.
     pub(crate) fn poll_settle(
         &self,
         handle: Handle,
@@ -792,8 +791,8 @@ impl<T> Chan<T> {
         Poll::Ready(Ok(()))
     }
 
-    /// Ready when the other node has answered about all that the sending end's operations, which are over,
-    /// have left out; asks for that.
+    /// Asks the other node for the outcome of all offers that the sending end's finished operations have left
+    /// out. Ready once it has answered.
     #[cfg(feature = "link")]
     pub(crate) fn poll_rest(&self, waker: &Waker) -> Poll<()> {
         let mut after = After::new();
@@ -808,7 +807,7 @@ impl<T> Chan<T> {
 
     // ---- posting
 
-    /// Offers a value that nobody waits for. Gives its ticket, or `None` if a buffer has admitted it.
+    /// Offers a value that no task waits for. Returns its ticket, or `None` if a buffer has admitted it.
     pub(crate) fn post(&self, handle: Handle, value: T) -> Result<Option<u64>, SendError<T>> {
         let mut slot = Some(value);
         let mut after = After::new();
@@ -835,7 +834,7 @@ impl<T> Chan<T> {
         Ok(ticket)
     }
 
-    /// Encodes, where nothing is locked, a value that is to go over a link in this call.
+    /// Encodes, without the lock, a value that this call sends over a link.
     #[cfg(feature = "link")]
     fn encode_now<'g>(
         &'g self,
@@ -858,7 +857,7 @@ impl<T> Chan<T> {
         }
     }
 
-    /// What became of what was posted. Asked until it is ready, and no more.
+    /// The outcome of a post. It must not be called again once it is ready.
     pub(crate) fn poll_posted(&self, ticket: u64, waker: &Waker) -> Poll<Result<(), SendError<T>>> {
         let mut slot = None;
         let mut after = After::new();
@@ -879,8 +878,8 @@ impl<T> Chan<T> {
         g.queue.as_ref().is_none_or(|queue| queue.is_settled(ticket, ends))
     }
 
-    /// Takes what was posted back. The inner `None`: it has been taken. `None`: an extended receive or an
-    /// agent has it, and the answer will come.
+    /// Withdraws a post. The inner `None`: it has been taken. `None`: an extended receive or an agent has it,
+    /// and the answer will come.
     pub(crate) fn withdraw_posted(&self, ticket: u64) -> Option<Option<T>> {
         let mut slot = None;
         let mut after = After::new();
@@ -890,7 +889,7 @@ impl<T> Chan<T> {
         if matches!(stand, Stand::Pending) { None } else { Some(slot) }
     }
 
-    /// The handle of what was posted is gone.
+    /// Detaches the post under this ticket, because its handle was dropped.
     pub(crate) fn detach(&self, ticket: u64) {
         let mut after = After::new();
         let mut g = self.lock();
@@ -899,12 +898,12 @@ impl<T> Chan<T> {
         publish(&mut g);
     }
 
-    /// A wait record of this channel's beside those of its ends.
+    /// Makes a wait record of this channel in addition to those of its ends.
     pub(crate) fn record_for_handle(&self) -> Recorded {
         Recorded::handle(self.record.id(), Location::caller())
     }
 
-    /// What the send under this ticket, which waits for nothing else, may still wait for.
+    /// Which receivers the send under this ticket, which waits for nothing else, may still wait for.
     pub(crate) fn turn(&self, ticket: u64) -> Turn {
         let mut g = self.lock();
         let woken = g.has_any(WATCHED | WOKEN);
@@ -925,7 +924,7 @@ impl<T> Chan<T> {
         }
     }
 
-    /// The choice of one of the offers here is open again: those who passed it over look again.
+    /// The choice of an offer here is open again: wakes the receivers that passed the offer over.
     pub(crate) fn rouse(&self) {
         let mut after = After::new();
         let mut g = self.lock();
@@ -937,13 +936,13 @@ impl<T> Chan<T> {
 
     // ---- receiving
 
-    /// Whether a receive would look in vain. May be wrong in either direction for a moment.
+    /// Whether a receive would find no value. May be wrong in either direction for a moment.
     #[inline]
     pub(crate) fn seems_empty(&self) -> bool {
         self.state.tag().is_some_and(|tag| tag & (OFFER | NO_SENDER | RETIRED | POISONED) == 0)
     }
 
-    /// Takes a value, or watches for one: the two steps of a plain rendezvous. All else is on
+    /// Takes a value, or watches for one: the two steps of a plain rendezvous. All other cases are in
     /// [`poll_take_slowly`](Self::poll_take_slowly).
     ///
     /// `COUNTED`: it is an operation of its own, which the [budget] may refuse. `again`: it has been polled
@@ -983,7 +982,7 @@ impl<T> Chan<T> {
         self.poll_take_counted::<COUNTED>(handle, again, cx)
     }
 
-    /// There is a value, but the budget is spent.
+    /// Handles an available value when the budget is spent.
     #[cold]
     fn poll_take_spent(&self, handle: Handle, again: bool, cx: &mut Context<'_>) -> Poll<Result<T, RecvError>> {
         if !again && budget::refuse(cx) {
@@ -1006,7 +1005,7 @@ impl<T> Chan<T> {
     }
 
     /// Takes a value, or watches for one. With `extended` the sender, or the place in the buffer, stays held
-    /// until [`release`](Self::release) with what comes along with the value.
+    /// until [`release`](Self::release) with the ticket returned beside the value.
     #[inline(never)]
     pub(crate) fn poll_take_slowly(
         &self,
@@ -1034,7 +1033,7 @@ impl<T> Chan<T> {
             return self.poll_take_queued(handle, extended, cx, choice);
         }
         if g.has(HELD) {
-            // Only a forgotten guard is still held when its receiver receives again.
+            // A guard still held when its receiver receives again was forgotten.
             g.clear(OFFER | HELD);
             let waker = g.waiter.take();
             drop(g);
@@ -1081,8 +1080,8 @@ impl<T> Chan<T> {
         Poll::Pending
     }
 
-    /// Registers a receive of the end itself where that is all there is to do: a choice over many channels
-    /// does so at nearly all of them.
+    /// Registers a receive of the end itself, if it needs nothing else: a choice over many channels does so
+    /// at nearly all of them.
     #[inline]
     fn watch_quickly(g: &mut Guard<'_, Inner<T>>, waker: &Waker) -> bool {
         !g.has_any(OFFER | NO_SENDER | NO_RECEIVER | RETIRED | POISONED)
@@ -1178,7 +1177,7 @@ impl<T> Chan<T> {
         result
     }
 
-    /// Decodes what has come over a link, where nothing is locked, and looks again.
+    /// Decodes a value from a link without the lock, and looks again.
     #[cfg(feature = "link")]
     #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "all that a pass through the queue is about, for a second pass")]
@@ -1192,7 +1191,7 @@ impl<T> Chan<T> {
         waker: &Waker,
         after: &mut After<T>,
     ) -> (Guard<'g, Inner<T>>, Took<T>) {
-        // What a receive has read that the slot was not for any more.
+        // A value that a receive read although the slot no longer held its offer.
         queue(&mut g).end_reading(after);
         let mut reads = 0;
         while let Took::Reads(mut reading) = took {
@@ -1222,13 +1221,13 @@ impl<T> Chan<T> {
         (g, took)
     }
 
-    /// Takes a value if one is there.
+    /// Takes a value if one is available.
     pub(crate) fn try_take(&self, handle: Handle) -> Result<T, RecvError> {
         let mut after = After::new();
         let mut g = self.lock();
         if !g.has(QUEUED) {
             if g.has(HELD) {
-                // By a guard that was forgotten.
+                // A forgotten guard holds it.
                 g.clear(OFFER | HELD);
                 after.wakes.add(g.waiter.take());
             } else if !g.has(RETIRED)
@@ -1261,7 +1260,7 @@ impl<T> Chan<T> {
         }
     }
 
-    /// A handle of a shared receiver is gone, and what it forgot to release with it.
+    /// Handles the drop of a handle of a shared receiver, and releases what it forgot to release.
     pub(crate) fn handle_gone(&self, handle: Handle) {
         let mut after = After::new();
         let mut g = self.lock();
@@ -1271,8 +1270,8 @@ impl<T> Chan<T> {
         publish(&mut g);
     }
 
-    /// A receive that was registered is given up. The waker in the slot stays: a wake too many is
-    /// harmless, and the next receive or choice most often brings the same one.
+    /// Gives up a registered receive. The waker in the slot stays: a superfluous wake is harmless, and the
+    /// next receive or choice mostly registers the same waker.
     #[inline(never)]
     pub(crate) fn unwatch(&self, handle: Handle) {
         self.end_wait(handle, Doing::Receive);
@@ -1298,13 +1297,13 @@ impl<T> Chan<T> {
         }
     }
 
-    /// Unregisters the end itself where that is all there is to do.
+    /// Unregisters the end itself, if it needs nothing else.
     #[inline]
     fn unwatch_quickly(&self) -> bool {
         let mut g = self.lock();
         let unwatched = g.queue.as_mut().map_or(Err(()), |queue| queue.unwatch_quickly());
         drop(g);
-        // The waker is dropped here, without the lock.
+        // The waker is dropped here, outside the lock.
         unwatched.is_ok()
     }
 
@@ -1333,7 +1332,7 @@ impl<T> Chan<T> {
         }
     }
 
-    /// Gives the broadcast that this is a part of.
+    /// Returns the broadcast that this channel belongs to.
     fn end_here(&self, bits: u32, after: &mut After<T>) -> Option<Arc<HubOf<T>>> {
         let mut g = self.lock();
         let news = bits & !g.tag;
@@ -1341,7 +1340,7 @@ impl<T> Chan<T> {
         after.wakes.add(g.waiter.take());
         g.clear(WATCHED);
         if bits & NO_RECEIVER != 0 && g.has(HELD) {
-            // By a guard that was forgotten: nobody else will release it.
+            // A forgotten guard holds it, and no other party will release it.
             g.clear(OFFER | HELD);
         }
         if g.has(QUEUED) {
@@ -1369,7 +1368,7 @@ impl<T> Chan<T> {
         None
     }
 
-    /// The receiver's part of a broadcast.
+    /// Makes this channel the receiver's part of a broadcast.
     pub(crate) fn join(&self, hub: &Arc<HubOf<T>>) {
         let mut after = After::<T>::new();
         let mut g = self.lock();
@@ -1391,7 +1390,7 @@ impl<T> Chan<T> {
         }
     }
 
-    /// Counts one value of several less.
+    /// Uncounts one of several values. `false`: it is the only one.
     fn is_one_of_several(&self, several: u32, one: u32) -> bool {
         let mut g = self.lock();
         let is = g.has_any(several);
@@ -1401,14 +1400,14 @@ impl<T> Chan<T> {
         is
     }
 
-    /// The caller makes another value that stands for the sending end; from then on the next drop of one
-    /// leaves the channel as it is. `false`: it must not, for the end is gone (or has 127 beside it already;
-    /// a receiver 63).
+    /// Counts another value for the sending end, which the caller makes; from then on the next drop of one
+    /// leaves the channel unchanged. `false`: the caller must not make it, because the end was dropped (or
+    /// already has 127 more values; a receiver 63).
     pub(crate) fn move_sender(&self) -> bool {
         self.count_another(SENDERS, ONE_SENDER, NO_SENDER)
     }
 
-    /// The same of the receiving end.
+    /// The same for the receiving end.
     pub(crate) fn move_receiver(&self) -> bool {
         self.count_another(RECEIVERS, ONE_RECEIVER, NO_RECEIVER)
     }
@@ -1422,13 +1421,13 @@ impl<T> Chan<T> {
         may
     }
 
-    /// `true`: another value stands for the sending end as well. Then the caller's is not counted any more.
+    /// Uncounts the caller's value if another value stands for the sending end as well. `true`: one does.
     #[cfg(feature = "serde")]
     pub(crate) fn unmove_sender(&self) -> bool {
         self.is_one_of_several(SENDERS, ONE_SENDER)
     }
 
-    /// The same of the receiving end.
+    /// The same for the receiving end.
     #[cfg(feature = "serde")]
     pub(crate) fn unmove_receiver(&self) -> bool {
         self.is_one_of_several(RECEIVERS, ONE_RECEIVER)
@@ -1440,7 +1439,7 @@ impl<T> Chan<T> {
         self.lock().has_any(SENDERS)
     }
 
-    /// The same of the receiving end.
+    /// The same for the receiving end.
     #[cfg(feature = "serde")]
     pub(crate) fn receiver_is_several(&self) -> bool {
         self.lock().has_any(RECEIVERS)
@@ -1450,8 +1449,8 @@ impl<T> Chan<T> {
         self.end(RETIRED);
     }
 
-    /// The receiver here retires the channel. What is buffered is where it is kept, if that is another node:
-    /// so it is retired there.
+    /// Retires the channel from the receiver here. If another node keeps the buffered values, the channel is
+    /// retired there.
     pub(crate) fn retire_as_receiver(&self) {
         #[cfg(feature = "serde")]
         match self.ask_to_retire() {
@@ -1471,10 +1470,10 @@ impl<T> Chan<T> {
         g.queue.as_mut().map_or(Retires::Here, |queue| queue.retires.ask())
     }
 
-    /// Poison from an end here, or from the agent of a sender elsewhere. `false`: the channel is immune to
-    /// it.
+    /// Poisons the channel, from an end here or from the agent of a sender elsewhere. `false`: the channel is
+    /// immune.
     ///
-    /// Where the receiver is elsewhere, and poison may be too weak, that is decided there.
+    /// If the receiver is elsewhere and the poison may be too weak, the receiver's half decides.
     pub(crate) fn poison(&self, reason: Reason) -> bool {
         let strength = reason.strength();
         if strength != Strength::FULL {
@@ -1492,7 +1491,7 @@ impl<T> Chan<T> {
         true
     }
 
-    /// Poison that is known to be strong enough.
+    /// Poisons the channel. The poison is known to be strong enough.
     pub(crate) fn poison_surely(&self, reason: Reason) {
         let mut after = After::new();
         if let Some(hub) = self.poison_here(reason.clone(), &mut after) {
@@ -1500,7 +1499,7 @@ impl<T> Chan<T> {
         }
     }
 
-    /// Gives the broadcast that this is a part of, if it has to know.
+    /// Returns the broadcast that this channel belongs to, if it needs the poison.
     fn poison_here(&self, reason: Reason, after: &mut After<T>) -> Option<Arc<HubOf<T>>> {
         let mut g = self.lock();
         if g.has(NO_SENDER) && g.has(NO_RECEIVER) {
@@ -1523,7 +1522,7 @@ impl<T> Chan<T> {
         hub
     }
 
-    /// Why a send would fail now, as far as that is lasting.
+    /// The lasting reason why a send would fail now, if there is one.
     pub(crate) fn why_no_send(&self) -> Option<Why> {
         let g = self.lock();
         let ends = ends(&g);
@@ -1533,8 +1532,8 @@ impl<T> Chan<T> {
         }
     }
 
-    /// What a deadline says if nothing is at the other end yet. The carrier is asked, so nothing may be
-    /// locked here.
+    /// The text of a timeout while the other end is not connected. It calls the carrier, so the caller must
+    /// hold no lock.
     fn unmatched(&self) -> Option<Reason> {
         let missing = {
             let g = self.lock();
@@ -1543,7 +1542,7 @@ impl<T> Chan<T> {
         missing?.text(self.record.id())
     }
 
-    /// From now on a deadline asks this what is missing at the other end; `None`: nothing is.
+    /// Sets the source of texts for timeouts while the other end is missing; `None`: it is connected.
     pub(crate) fn set_unmatched(&self, missing: Option<Arc<dyn Missing>>) {
         let before = self.with_queue(|queue, _, _| std::mem::replace(&mut queue.unmatched, missing));
         drop(before);
@@ -1580,7 +1579,7 @@ impl<T> Chan<T> {
         self.len_of(&self.lock())
     }
 
-    /// Who asks again and again what there is, and does nothing else, uses the receiver.
+    /// Marks the receiver as used: a task may repeatedly query its state and do nothing else.
     fn is_asked_for(&self) {
         let mut after: After<T> = After::new();
         let mut g = self.lock();
@@ -1590,7 +1589,7 @@ impl<T> Chan<T> {
         }
     }
 
-    /// Waits until the other end of `side` is gone, or the channel is retired or poisoned.
+    /// Waits until the other end of `side` is dropped, or the channel is retired or poisoned.
     pub(crate) fn poll_closed(&self, handle: Handle, sending: bool, cx: &mut Context<'_>) -> Poll<()> {
         let mut after = After::new();
         let mut g = self.lock();
@@ -1601,7 +1600,7 @@ impl<T> Chan<T> {
             side.end();
             return Poll::Ready(());
         }
-        // The one slot is for those who send and receive; there is room for others in a queue.
+        // The one slot is for sends and receives; the queue has room for other waits.
         queue(&mut g).wait_for_end(handle, sending, cx.waker(), &mut after);
         publish(&mut g);
         side.begin(Doing::Closed);
@@ -1610,7 +1609,7 @@ impl<T> Chan<T> {
 
     // ---- sharing
 
-    /// From now on the channel has a queue, and its ends may be several.
+    /// Gives the channel a queue, so that an end can have several handles.
     pub(crate) fn make_shared(&self) {
         #[cfg(feature = "link")]
         let mut after = After::new();
@@ -1622,7 +1621,7 @@ impl<T> Chan<T> {
         publish(&mut g);
     }
 
-    /// A claim of the sending (or else the receiving) end goes out or comes back.
+    /// Records that a claim of the sending (or else the receiving) end goes out or comes back.
     pub(crate) fn claimed(&self, sending: bool, out: bool, claimer: Handle) {
         let mut after = After::new();
         let mut g = self.lock();
@@ -1645,7 +1644,7 @@ impl<T> Chan<T> {
         publish(&mut g);
     }
 
-    /// The policy of a channel that was made without one. `false`: it has one, or it is too late.
+    /// Sets the policy of a channel that was made without one. `false`: it has a policy, or an agent.
     pub(crate) fn set_policy(&self, policy: &Policy) -> bool {
         let mut after = After::new();
         let mut g = self.lock();
@@ -1657,7 +1656,7 @@ impl<T> Chan<T> {
         set
     }
 
-    /// The policy, for who makes another channel of the same. `None`: it is a user's own.
+    /// The policy, for another channel with the same one. `None`: it is a user's own.
     #[cfg(feature = "serde")]
     pub(crate) fn policy(&self) -> Option<Policy> {
         let g = self.lock();
@@ -1671,15 +1670,15 @@ impl<T> Chan<T> {
         Some(policy)
     }
 
-    /// Whether the sending, or else the receiving, end is gone.
+    /// Whether the sending, or else the receiving, end has been dropped.
     pub(crate) fn is_left(&self, sending: bool) -> bool {
         self.lock().has(if sending { NO_SENDER } else { NO_RECEIVER })
     }
 
     // ---- agents
 
-    /// An end here is about to leave in a message: tells the carrier that waits for the other end, if there
-    /// is one.
+    /// Notifies the carrier that waits for the other end, if any, that an end here is about to leave in a
+    /// message.
     #[cfg(feature = "serde")]
     pub(crate) fn leaves(&self) {
         #[cfg(feature = "link")]
@@ -1690,8 +1689,8 @@ impl<T> Chan<T> {
         }
     }
 
-    /// Whether an agent stands by, of the receiver's or else of the sender's place. It is woken when it goes
-    /// on. What is in the slots stays there.
+    /// Whether an agent stands by, in the receiver's or else the sender's place. It is woken when it takes
+    /// over. The contents of the slots stay there.
     #[cfg(feature = "link")]
     pub(crate) fn agent_stands_by(&self, is_receivers: bool, waker: &Waker) -> bool {
         let mut g = self.state.lock();
@@ -1700,7 +1699,7 @@ impl<T> Chan<T> {
         stale.is_some()
     }
 
-    /// An agent that has stood by goes on.
+    /// Makes an agent that stands by take over.
     #[cfg(feature = "link")]
     pub(crate) fn unlink(&self) {
         let mut after = After::new();
@@ -1711,14 +1710,14 @@ impl<T> Chan<T> {
         }
     }
 
-    /// Whether the other half is elsewhere: of the sender's or the receiver's end here.
+    /// Whether the other half is elsewhere, for the sender's or else the receiver's end here.
     #[cfg(feature = "serde")]
     pub(crate) fn is_stretched(&self, sending: bool) -> bool {
         let g = self.lock();
         g.queue.as_ref().is_some_and(|queue| if sending { queue.outlet.is_some() } else { queue.inlet.is_some() })
     }
 
-    /// Whether something is offered that only a receive can take, or the channel has ended.
+    /// Whether an offer exists that only a receive can take, or the channel has ended.
     #[cfg(feature = "serde")]
     pub(crate) fn is_busy(&self) -> bool {
         let g = self.lock();
@@ -1729,7 +1728,7 @@ impl<T> Chan<T> {
         offered || g.has_any(RETIRED | POISONED)
     }
 
-    /// An agent takes the place of an end, with `install`: it is told what has happened before.
+    /// Puts an agent into the place of an end, with `install`, and sends it the events so far.
     pub(crate) fn add_agent<R>(&self, install: impl FnOnce(&mut Queue<T>, &mut After<T>) -> R) -> R {
         let mut after: After<T> = After::new();
         let mut g = self.lock();
@@ -1742,14 +1741,14 @@ impl<T> Chan<T> {
         result
     }
 
-    /// Calls `f` on the queue, under the lock. For agents, which always have one.
+    /// Calls `f` on the queue, under the lock. For agents, whose channels always have a queue.
     pub(crate) fn with_queue<R>(&self, f: impl FnOnce(&mut Queue<T>, Ends, &mut After<T>) -> R) -> R {
         let mut after = After::new();
         let mut g = self.lock();
         let ends = ends(&g);
         let queue = queue(&mut g);
         let result = f(queue, ends, &mut after);
-        // Once the sender has gone, only agents settle what it has left.
+        // After the sender is dropped, only agents settle its remaining offers.
         queue.sender_leaves(false, &mut after.wakes);
         publish(&mut g);
         drop(g);

@@ -1,10 +1,9 @@
-//! Handles of a shared receiver that are elsewhere: each has an agent here that takes an offer when it is
-//! asked for one.
+//! Handles of a shared receiver elsewhere: each has an agent here that takes an offer on request.
 //!
 //! To the half elsewhere the agent is a sender that always has a few offers of a choice open. A receive there
-//! reserves one of them: that is its demand. Here it is answered with whatever the channel has next; until it
-//! is known what became of that, it is the agent's. So the value goes to who asked, several can ask at once,
-//! and what comes back stands in its old place.
+//! reserves one of them: that is its demand. Here the channel's next value answers it, and the agent owns
+//! that value until its outcome is known. So the value goes to the receive that asked, several can ask at
+//! once, and a returned value stands in its old place.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -21,12 +20,12 @@ use crate::error::{MessageId, Why};
 use crate::handle::Handle;
 use crate::wake::Wakes;
 
-/// So many demands of one handle elsewhere can be open: one for each process that receives there, or is about
-/// to.
+/// How many demands of one handle elsewhere can be open: one for each process that receives there, or is
+/// about to.
 const OPEN_AT_MOST: usize = 4;
 
 impl<T> Queue<T> {
-    /// A handle of a shared receiver is elsewhere: an agent stands here for it.
+    /// Adds the agent of a handle of a shared receiver elsewhere.
     pub(crate) fn add_demands(&mut self, handle: Handle, after: &mut After<T>) {
         #[cfg(feature = "link")]
         self.keep_agent(after);
@@ -49,7 +48,7 @@ impl<T> Queue<T> {
         self.demands.as_mut()?.get_mut(&handle)
     }
 
-    /// Changes the unanswered reservations of a handle, and keeps count of the handles that have some.
+    /// Changes the unanswered reservations of a handle, and maintains the count of handles with some.
     fn change_wants<R>(&mut self, handle: Handle, change: impl FnOnce(&mut VecDeque<u64>) -> R) -> Option<R> {
         let wants = &mut self.demands.as_mut()?.get_mut(&handle)?.wants;
         self.wanting -= u32::from(!wants.is_empty());
@@ -58,7 +57,7 @@ impl<T> Queue<T> {
         Some(result)
     }
 
-    /// What the agent says next. `leaving`: nothing can be offered to the half elsewhere any more.
+    /// The agent's next event. `leaving`: no further offer goes to the half elsewhere.
     pub(crate) fn poll_demands(
         &mut self,
         handle: Handle,
@@ -80,7 +79,7 @@ impl<T> Queue<T> {
                         return Some(Demanded::Revoke(number));
                     }
                 }
-                // An offer may be reserved that could not be before: what waits is tried below.
+                // An offer may have become reservable: waiting demands are tried below.
                 _ => {}
             }
         }
@@ -97,8 +96,8 @@ impl<T> Queue<T> {
             }
             Some(how) if demands.given.is_empty() => {
                 demands.over = true;
-                // Behind its poison the channel ends, too: nobody else says so, since the shared end stays as
-                // long as this agent.
+                // The channel's end follows its poison. No other party reports it, because the shared end
+                // stays as long as this agent.
                 return Some(if demands.poisoned { Demanded::Gone } else { how });
             }
             _ => {}
@@ -119,7 +118,7 @@ impl<T> Queue<T> {
         let demands = self.demands_of(handle)?;
         after.stale.store(&mut demands.heard.waker, waker);
         if demands.wants_something() {
-            // A bound on those who wait to receive is for those who are here.
+            // A bound on waiting receivers is for receivers here.
             let _ = self.watch(handle, waker, after);
         } else {
             // If this agent was woken, a receive elsewhere tries again, and passes the wake on when it
@@ -158,7 +157,7 @@ impl<T> Queue<T> {
                     && self.acts(offer.handle)
                     && match &offer.choice {
                         Some((decision, _)) => decision.may_be_reserved(),
-                        // Asked for, it will be heard of.
+                        // Once requested, it causes an event.
                         None if self.is_far_choice(index) => self.may_ask(index, handle),
                         None if self.is_unread(index) => {
                             reads && self.is_readable(index) || self.may_ask(index, handle)
@@ -168,7 +167,7 @@ impl<T> Queue<T> {
             })
     }
 
-    /// Whether asking for this choice elsewhere would change something.
+    /// Whether a request to this choice elsewhere would change anything.
     fn may_ask(&self, index: usize, handle: Handle) -> bool {
         self.is_granted_to(index, handle)
             || self.offers[index].far.as_ref().is_some_and(|far| far.ask.is_none())
@@ -178,8 +177,8 @@ impl<T> Queue<T> {
                     .any(|o| o.far.as_ref().is_some_and(|far| far.ask.is_some_and(|ask| ask.handle == handle)))
     }
 
-    /// The half elsewhere has reserved this number. `None`: there is nothing now; the agent
-    /// [hears](Demanded::Try) when to try again. `reads`: it can have what is unread.
+    /// Answers a reservation of this number by the half elsewhere. `None`: no value is available now; an
+    /// [event](Demanded::Try) tells the agent when to try again. `reads`: it can take unread values.
     pub(crate) fn demand(
         &mut self,
         handle: Handle,
@@ -193,7 +192,8 @@ impl<T> Queue<T> {
         let demands = self.demands_of(handle)?;
         demands.reads = reads;
         if demands.given.contains_key(&number) {
-            // What it was reserved for before is on its way back, and who carries that reserves it anew.
+            // The value of its previous reservation is on its way back, and the carrier of that reserves it
+            // anew.
             return None;
         }
         let found = self.next_for(handle, reads, ends, reserver, after);
@@ -203,12 +203,12 @@ impl<T> Queue<T> {
                 demands.given.insert(number, source);
                 self.taken();
                 self.unwatch(handle, after);
-                // This may have been the answer to a wake.
+                // This demand may have been the answer to a wake.
                 self.pass_on(after);
                 Some(value)
             }
             None => {
-                // It has yet to watch the channel.
+                // The agent has yet to watch the channel.
                 after.wakes.add(demands.heard.waker.take());
                 self.change_wants(handle, |wants| {
                     if !wants.contains(&number) {
@@ -270,7 +270,7 @@ impl<T> Queue<T> {
             }
             let offer = &mut self.offers[index];
             let value = match &mut offer.value {
-                // It stays known where the value belongs, should it come back.
+                // The pool stays known as the value's home, in case the value returns.
                 Value::Pooled(pool) => pool.lock().take(),
                 value => value.take(),
             };
@@ -286,7 +286,7 @@ impl<T> Queue<T> {
         None
     }
 
-    /// By which agent, and under which number, what was given under this number came from elsewhere itself.
+    /// The agent and the number of the value given under this number, if that came from elsewhere itself.
     pub(crate) fn demanded_far_source(&mut self, handle: Handle, number: u64) -> Option<(Handle, u64)> {
         match *self.demands_of(handle)?.given.get(&number)? {
             Source::Offer(ticket) => self.far_source(ticket),
@@ -294,8 +294,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// A receive elsewhere has returned the value that was given under this number. `held`: by an extended
-    /// receive that is not over.
+    /// Handles the receive of the value given under this number. `held`: by an extended receive that has not
+    /// ended.
     pub(crate) fn demand_met(&mut self, handle: Handle, number: u64, held: bool, after: &mut After<T>) {
         let Some(demands) = self.demands_of(handle) else { return };
         let Some(source) = demands.given.get(&number).copied() else { return };
@@ -311,8 +311,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The value comes back: it is not wanted any more, or could not be taken there. `closed`: the number
-    /// cannot be reserved again. `why`: the offer itself has failed.
+    /// Takes back a value that is no longer needed, or could not be taken there. `closed`: the number cannot
+    /// be reserved again. `why`: the offer itself has failed.
     pub(crate) fn demand_back(
         &mut self,
         handle: Handle,
@@ -331,7 +331,7 @@ impl<T> Queue<T> {
         self.change_wants(handle, |wants| wants.retain(|other| *other != number));
         let Some(demands) = self.demands_of(handle) else { return };
         if value.is_none() && why.is_none() {
-            // If it was given under this number, it is on its way back.
+            // A value given under this number is on its way back.
             after.wakes.add(demands.heard.waker.take());
             return self.pass_on(after);
         }
@@ -353,7 +353,7 @@ impl<T> Queue<T> {
         self.rouse(after);
     }
 
-    /// The node of that half is lost, and nobody knows whether a receive there has returned the value.
+    /// Handles the loss of that half's node: it is unknown whether a receive there has returned the value.
     pub(crate) fn demand_lost(
         &mut self,
         handle: Handle,
@@ -366,7 +366,7 @@ impl<T> Queue<T> {
         match source {
             Some(Source::Offer(ticket)) => self.far_lost(ticket, value, id, after),
             Some(Source::Buffer(_)) => {
-                // Its send is complete; given to another one it might be received twice.
+                // Its send is complete; given to another receive, it might be received twice.
                 after.dropped.extend(value.read());
                 self.release(handle, None, after);
             }
@@ -374,7 +374,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The agent is gone, and with it the values it had not handed over: it has received and dropped them.
+    /// Removes the agent. The values that it had not handed over count as received and dropped.
     pub(crate) fn remove_demands(&mut self, handle: Handle, after: &mut After<T>) {
         self.change_wants(handle, VecDeque::clear);
         let Some(demands) = self.demands.as_mut().and_then(|all| all.remove(&handle)) else { return };
@@ -389,7 +389,7 @@ impl<T> Queue<T> {
         self.rouse(after);
     }
 
-    /// Tells who has this offer's value that its sender, or its choice, wants it back.
+    /// Sends this event of the sender, or of its choice, to the agent that has the offer's value.
     pub(super) fn tell_taker(&mut self, demanded_by: Option<Handle>, event: FromSender<T>, after: &mut After<T>) {
         let heard = match demanded_by {
             None => self.outlet.as_mut(),
@@ -400,12 +400,12 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The choice of an offer that this agent has, or wanted, has something to say.
+    /// Sends an event of an offer's choice to the agent that has, or requested, the offer.
     pub(crate) fn tell_demands(&mut self, handle: Handle, event: FromSender<T>, after: &mut After<T>) {
         self.tell_taker(Some(handle), event, after);
     }
 
-    /// The channel has changed: perhaps it has ended.
+    /// Wakes the agents, because the channel has changed, and may have ended.
     pub(crate) fn wake_demands(&mut self, wakes: &mut Wakes) {
         for demands in self.demands.iter_mut().flat_map(|all| all.values_mut()) {
             wakes.add(demands.heard.waker.take());

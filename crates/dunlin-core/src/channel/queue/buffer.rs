@@ -1,37 +1,37 @@
-//! What a channel has buffered, and the places of those values of it that are out with handles elsewhere.
+//! The buffered values of a channel, and the places of those that handles elsewhere have.
 
 use std::collections::VecDeque;
 
 #[cfg(feature = "link")]
 use bytes::Bytes;
 
-/// A buffer to which a value can come back that was [taken on trial](Buffer::pop_on_trial): to its old place,
-/// whatever has come back or was taken meanwhile.
+/// A buffer to which a value [taken on trial](Buffer::pop_on_trial) can return: to its old place, whatever
+/// has returned or was taken meanwhile.
 ///
-/// A value gets the number of its place when it is first taken so. So those that have come back, and they
-/// alone, have numbers; and they are before all others, since all are taken from the front.
+/// A value gets the number of its place when it is first taken on trial. So only returned values have
+/// numbers, and they precede all others, since all are taken from the front.
 pub(super) struct Buffer<T> {
     values: VecDeque<T>,
-    /// What most buffers never have.
+    /// Boxed, because most buffers never need it.
     rare: Option<Box<Rare>>,
 }
 
 #[derive(Default)]
 struct Rare {
-    /// The places of the first values, which have come back. Ascending.
+    /// The places of the first values, which have returned. Ascending.
     places: Vec<u64>,
     next_place: u64,
-    /// Set as soon as something has come over a link: what is buffered, in order.
+    /// Set once a value has come over a link: the order of all buffered values.
     #[cfg(feature = "link")]
     order: Option<VecDeque<Buffered>>,
 }
 
-/// What is buffered where something may come over a link.
+/// One entry of a buffer that may get values over a link.
 #[cfg(feature = "link")]
 enum Buffered {
-    /// The next of the values.
+    /// The next of `values`.
     Here,
-    /// It has come over a link.
+    /// A value that came over a link.
     Encoded(Encoded),
 }
 
@@ -74,7 +74,7 @@ impl<T> Buffer<T> {
         self.values.push_back(value);
     }
 
-    /// A value that has come over a link.
+    /// Adds a value that came over a link.
     #[cfg(feature = "link")]
     pub(super) fn push_encoded(&mut self, bytes: Bytes) {
         let values = &self.values;
@@ -83,7 +83,7 @@ impl<T> Buffer<T> {
         order.push_back(Buffered::Encoded(Encoded { bytes, read: None }));
     }
 
-    /// Takes out what is bytes: all that has come since something did.
+    /// Takes out all encoded values, and ends the order.
     #[cfg(feature = "link")]
     pub(super) fn take_encoded(&mut self) -> Vec<Bytes> {
         let order = self.rare.as_mut().and_then(|rare| rare.order.take());
@@ -94,7 +94,7 @@ impl<T> Buffer<T> {
         encoded.collect()
     }
 
-    /// The first, if it is bytes.
+    /// The first value, if it is encoded.
     #[cfg(feature = "link")]
     pub(super) fn first_encoded(&mut self) -> Option<&mut Encoded> {
         match self.order()?.front_mut()? {
@@ -103,7 +103,7 @@ impl<T> Buffer<T> {
         }
     }
 
-    /// Takes the first out. `None`: there is none, or it was bytes.
+    /// Takes the first value out. `None`: the buffer is empty, or the value was encoded.
     pub(super) fn pop_front(&mut self) -> Option<T> {
         #[cfg(feature = "link")]
         if let Some(order) = self.order()
@@ -120,7 +120,7 @@ impl<T> Buffer<T> {
         Some(value)
     }
 
-    /// The same of the last.
+    /// The same for the last value.
     pub(super) fn pop_back(&mut self) -> Option<T> {
         #[cfg(feature = "link")]
         if let Some(order) = self.order()
@@ -135,7 +135,7 @@ impl<T> Buffer<T> {
         Some(value)
     }
 
-    /// The first value, which may [come back](Self::put_back), and its place.
+    /// Takes the first value out, which may [return](Self::put_back) to the place returned with it.
     pub(super) fn pop_on_trial(&mut self) -> Option<(T, u64)> {
         #[cfg(feature = "link")]
         debug_assert!(self.order().is_none(), "handles elsewhere of an end that has a link");
@@ -156,7 +156,7 @@ impl<T> Buffer<T> {
         self.values.insert(at, value);
     }
 
-    /// All of it, in order, but for what is bytes.
+    /// Takes all values out, in order; encoded ones are dropped.
     pub(super) fn take(&mut self) -> VecDeque<T> {
         if let Some(rare) = &mut self.rare {
             rare.places.clear();
@@ -167,7 +167,7 @@ impl<T> Buffer<T> {
     }
 
     /// # Panics
-    /// The order, or the places, are not those of what is buffered.
+    /// If the order, or the places, do not match the buffered values.
     #[cfg(debug_assertions)]
     pub(super) fn check(&self) {
         let Some(rare) = &self.rare else { return };

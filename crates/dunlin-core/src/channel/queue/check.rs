@@ -1,20 +1,19 @@
-//! What holds of a queue whenever its channel is not locked.
+//! The invariants of a queue whenever its channel is not locked.
 
 use super::Queue;
 use super::offer::{FIRST_TICKET, Offer, Standing};
 use super::value::Value;
 use crate::handle::Handle;
 
-/// With more offers, or buffered values, than these a check at the end of each pass would make tests of
-/// crowds take long.
+/// With more offers, or buffered values, a check at the end of each pass would make tests of crowds slow.
 const CHECKED_MAX: usize = 64;
 
 impl<T> Queue<T> {
-    /// Looks for what can only be a fault in this library. Builds with debug assertions do so at the end of
-    /// each pass.
+    /// Checks for states that only a fault in this library can cause. Builds with debug assertions check at
+    /// the end of each pass.
     ///
     /// # Panics
-    /// There is one: the message says which.
+    /// If there is such a fault; the message names it.
     pub(crate) fn check(&self) {
         // A second panic would end the process.
         if self.offers.len().max(self.buffer.len()) > CHECKED_MAX || std::thread::panicking() {
@@ -59,7 +58,7 @@ impl<T> Queue<T> {
             }
             _ => {}
         }
-        // What is with a handle elsewhere may outlive the half that has offered it.
+        // An offer that a handle elsewhere has may outlive the half that made it.
         if let (Some(far), Standing::Waiting) = (&offer.far, &offer.standing) {
             let of = far.of;
             let is_there = if of == Handle::END {
@@ -112,7 +111,7 @@ mod tests {
         queue
     }
 
-    /// What the check says of it.
+    /// The text of the check's panic after `change`.
     fn fault(change: impl FnOnce(&mut Queue<u8>)) -> String {
         let mut queue = queue();
         queue.check();

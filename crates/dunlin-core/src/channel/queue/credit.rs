@@ -2,28 +2,29 @@
 
 use crate::channel::policy::Window;
 
-/// The places of the buffer that are promised to the sender elsewhere, who sends into them without asking.
+/// The places of the buffer promised to the sender elsewhere, which sends into them without a round trip.
 pub(crate) struct Lending {
     pub(super) window: Window,
-    /// What is buffered and what is promised may together take so many places, if the policy has more.
+    /// Buffered values and promised places may together take at most this many places, if the policy has
+    /// more.
     pub(super) most: u32,
-    /// Somebody listens for what is promised.
+    /// An agent or link passes promises on.
     pub(super) on: bool,
-    /// The receiver has come from elsewhere, and nothing has been promised here: however the channel may end,
-    /// what was sent before is on its way.
+    /// The receiver has come from elsewhere, and no places have been promised here: however the channel ends,
+    /// the values sent before are on their way.
     pub(super) comes: bool,
-    /// That receiver has not been used, of which the agent is to hear.
+    /// That receiver has not been used; its first use is an event for the agent.
     pub(super) unused: bool,
     pub(super) granted: u32,
-    /// How many of those granted the agent has not been told of.
+    /// How many of the granted places the agent has not been told of.
     pub(super) owed: u32,
-    /// Places of values that are with the agent, which [brings them back](super::Queue::bring_back).
+    /// Places of values that the agent has, and [brings back](super::Queue::bring_back).
     pub(super) returning: u32,
-    /// Offers here got the last free place: the next is promised first.
+    /// Offers here got the last free place: the next one is promised.
     pub(super) next: bool,
-    /// The agent hears when fewer values are buffered, though no place is promised for that.
+    /// The agent gets an event when fewer values are buffered, even if no place is promised then.
     pub(super) below: u32,
-    /// They are.
+    /// Fewer are.
     pub(super) is_below: bool,
     pub(super) receiver_gone: bool,
 }
@@ -50,12 +51,12 @@ impl Lending {
         self.granted as usize
     }
 
-    /// The sender elsewhere has so many places.
+    /// How many places the sender elsewhere knows of.
     pub(super) fn known(&self) -> u32 {
         self.granted - self.owed
     }
 
-    /// What was not told is not promised any more, nor is anything else.
+    /// Stops promising, and takes back the places that the agent does not know of.
     pub(super) fn stop(&mut self) {
         self.on = false;
         self.granted -= std::mem::take(&mut self.owed);

@@ -1,43 +1,43 @@
-//! What is open at the agent of a handle of a shared receiver that is elsewhere.
+//! The open demands at the agent for one handle of a shared receiver elsewhere.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::events::{FromSender, Heard};
 use crate::error::Reason;
 
-/// Where a value comes from that an agent has.
+/// The origin of a value that an agent has.
 #[derive(Clone, Copy)]
 pub(super) enum Source {
-    /// It was in this place of the buffer, which is held.
+    /// This place of the buffer, which is held.
     Buffer(u64),
     /// The offer under this ticket.
     Offer(u64),
 }
 
-/// What is open at the agent of one handle.
+/// The open demands at the agent of one handle.
 pub(crate) struct Demands<T> {
     pub(crate) heard: Heard<FromSender<T>>,
-    /// The next number of those that the half elsewhere knows.
+    /// The next number to offer to the half elsewhere.
     pub(super) next: u64,
-    /// So many of them it can reserve.
+    /// How many numbers the half elsewhere can reserve.
     pub(super) posted: usize,
-    /// Reserved, and not answered.
+    /// Reserved, and not answered yet.
     pub(super) wants: VecDeque<u64>,
     /// Answered.
     pub(super) given: BTreeMap<u64, Source>,
-    /// Who reserves can have what is unread.
+    /// The reserving half can take unread values.
     pub(super) reads: bool,
-    /// The half elsewhere has been told that the channel is poisoned.
+    /// The half elsewhere has got the event that the channel is poisoned.
     pub(super) poisoned: bool,
-    /// It has been told that nothing more comes.
+    /// It has got the event that no more values follow.
     pub(super) over: bool,
 }
 
-/// What an agent says next for its handle.
+/// The next event of an agent for its handle.
 pub(crate) enum Demanded {
     /// This number can be reserved.
     Post(u64),
-    /// There may be something for the reservation of this number.
+    /// A value may be available for the reservation of this number.
     Try(u64),
     AskedBack(u64),
     Revoke(u64),

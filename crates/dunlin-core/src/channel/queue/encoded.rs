@@ -1,4 +1,4 @@
-//! Values as bytes: what a link has of an offer, and what is encoded or decoded where nothing is locked.
+//! Values as bytes: a link's part of an offer, and values encoded or decoded without the lock.
 
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -10,32 +10,33 @@ use crate::channel::words::{Link, Terms};
 use crate::choice::decision::{Branching, Reserver};
 use crate::error::Why;
 
-/// Encodes a value into at most so many bytes. Pending: an end in it is not at rest, and wakes when it is.
+/// Encodes a value into at most so many bytes. Pending: an end in it has an unsettled operation, and wakes
+/// later.
 pub(crate) type Encode<T> = fn(&T, Terms, u64, &Waker) -> Poll<Result<Bytes, Why>>;
 
 /// Decodes a value.
 pub(crate) type Decode<T> = fn(&Bytes, Terms) -> Result<T, Why>;
 
-/// What a half of a channel has for the link that joins it to the other half.
+/// The data of a channel's half for the link that joins it to the other half.
 pub(crate) struct Remote<T> {
     pub(super) link: Arc<dyn Link>,
     pub(super) terms: Terms,
     pub(super) encode: Encode<T>,
     pub(super) decode: Decode<T>,
-    /// The only offer there is, in place of one in the queue.
+    /// The only offer, if it takes the place of one in the queue.
     pub(crate) slot: Slot,
     /// The bytes of the offer that is being made.
     pub(super) encoded: Option<Bytes>,
-    /// What a receive has decoded, while it looks again.
+    /// The value that a receive has decoded, while it looks again.
     pub(super) decoded: Option<Reading<T>>,
-    /// Values that were taken and whose sends nothing polls any more: the next operation of the end drops
-    /// them, or its drop.
+    /// Values that were taken and whose sends are no longer polled. The end's next operation, or its drop,
+    /// drops them.
     pub(super) spent: Vec<T>,
-    /// How many values have been decoded: each read has a number of its own.
+    /// How many values have been decoded: each read has its own number.
     pub(super) reads: u64,
-    /// The home has said how it takes values: until then nothing is offered.
+    /// The home has announced how it takes values; until then nothing is offered.
     pub(super) is_open: bool,
-    /// The home has said that its receiver is gone.
+    /// The home has announced that its receiver is gone.
     pub(crate) receiver_gone: bool,
 }
 
@@ -56,18 +57,18 @@ impl<T> Remote<T> {
         }
     }
 
-    /// Whether there is an agent that goes on where the link does not.
+    /// Whether an agent takes over where the link cannot continue.
     pub(super) fn has_agent(&self) -> bool {
         self.terms.is_message
     }
 
-    /// The bytes of the value that is being sent.
+    /// Takes the bytes of the value being sent.
     pub(super) fn take_bytes(&mut self) -> Option<Bytes> {
         self.encoded.take()
     }
 
-    /// How it stands with bytes whose value the read with this number, if any, decodes. `Err`: a read with
-    /// this number is to decode it.
+    /// The state of bytes that the read with number `mark`, if any, decodes. `Err`: a new read with this
+    /// number must decode them.
     pub(super) fn stand(&mut self, mark: Option<u64>, own: Branching<'_>) -> Result<Read<T>, u64> {
         if let Some(decoded) = self.decoded.as_mut().filter(|decoded| mark == Some(decoded.number)) {
             match decoded.value.take() {
@@ -79,8 +80,8 @@ impl<T> Remote<T> {
         if mark.is_some() {
             return Ok(Read::ByOther);
         }
-        // While a choice decodes it is closed: else another party could decide it, and what is decoded would
-        // be in vain.
+        // A choice is closed while it decodes. Otherwise another party could decide it, and the decoding
+        // would be wasted.
         if own.is_some_and(|(decision, _)| !decision.close_now()) {
             return Ok(Read::ChoiceGone);
         }
@@ -93,24 +94,24 @@ impl<T> Remote<T> {
         Reading { ticket, number, bytes, decode: self.decode, terms: self.terms, value: None }
     }
 
-    /// The value, if the read with this number has decoded it.
+    /// Takes the value, if the read with this number has decoded it.
     pub(super) fn take_decoded(&mut self, mark: Option<u64>) -> Option<T> {
         let decoded = self.decoded.as_mut().filter(|decoded| mark == Some(decoded.number))?;
         decoded.value.take().and_then(Result::ok)
     }
 }
 
-/// An offer that is the only one, and is no choice's: what it is beside the value and the waker in the slots
-/// of the channel.
+/// The only offer of a channel, and not a choice's: its data in addition to the value and the waker in the
+/// channel's slots.
 pub(crate) enum Slot {
     Empty,
-    /// The sending half: the home has been told.
+    /// At the sending half: the offer has been sent to the home.
     Out {
         ticket: u64,
         /// The receiver elsewhere has returned the value, which is still here.
         taken: bool,
     },
-    /// The home: the offer `number` of the sending half.
+    /// At the home: the offer `number` of the sending half.
     In {
         ticket: u64,
         number: u64,
@@ -120,26 +121,26 @@ pub(crate) enum Slot {
     },
 }
 
-/// What a link has of one offer, if anything. Most offers are of channels without a link, and are moved
-/// often.
+/// A link's data of one offer, if any. Boxed, because most offers belong to channels without a link, and are
+/// moved often.
 pub(super) struct Linked<T>(Option<Box<OfLink<T>>>);
 
 pub(super) struct OfLink<T> {
     /// The bytes of the value.
     pub(super) encoded: Option<Bytes>,
-    /// The value of a pool, while its offer is reserved, or has been sent.
+    /// The value from a pool, while its offer is reserved or has been sent.
     pub(super) value: Option<T>,
-    /// This waits until the owner of the offer has encoded the value, or its choice is open again.
+    /// A request that waits until the owner of the offer has encoded the value, or its choice is open again.
     pub(super) request: Option<Request>,
     /// At the home: the number of the read that decodes the value.
     pub(super) read: Option<u64>,
 }
 
-/// What an offer is wanted for.
+/// What an offer is requested for.
 pub(super) enum Request {
-    /// A receiver asks for it by this number.
+    /// A receiver requests it by this number.
     Reserve(u64, Arc<dyn Reserver>),
-    /// There is a place for it in the buffer of the home.
+    /// The buffer of the home has a place for it.
     Place,
 }
 
@@ -160,7 +161,7 @@ impl<T> Linked<T> {
         self.0.as_ref()?.read
     }
 
-    /// The read that decodes the value is over, or there is none.
+    /// Ends the read that decodes the value, if there is one.
     pub(super) fn forget_read(&mut self) {
         self.0.iter_mut().for_each(|linked| linked.read = None);
     }
@@ -190,7 +191,7 @@ impl<T> Linked<T> {
     }
 }
 
-/// A value that is to be encoded, or has been.
+/// A value to encode, or one already encoded.
 pub(crate) struct Encoding<T> {
     pub(super) from: From<T>,
     pub(super) encode: Encode<T>,
@@ -199,16 +200,16 @@ pub(crate) struct Encoding<T> {
     pub(super) bytes: Option<Result<Bytes, Why>>,
 }
 
-/// Where the value is.
+/// Where the value to encode is.
 pub(super) enum From<T> {
-    /// Where its send has it.
+    /// Where its send keeps it.
     Source,
-    /// Here, out of the offer with this ticket.
+    /// Here, taken out of the offer with this ticket.
     Offer(u64, T),
 }
 
 impl<T> Encoding<T> {
-    /// The value is where its send has it, and not out of an offer.
+    /// Whether the value is where its send keeps it, and not out of an offer.
     pub(crate) fn is_of_source(&self) -> bool {
         matches!(self.from, From::Source)
     }
@@ -222,7 +223,8 @@ impl<T> Encoding<T> {
         self.bytes.and_then(Result::ok)
     }
 
-    /// `false`: the value has an end that is not at rest. It is encoded again when the waker has been woken.
+    /// `false`: an end in the value has an unsettled operation. The waker is woken when it is time to encode
+    /// again.
     pub(crate) fn encode(&mut self, source: &Source<'_, T>, waker: &Waker) -> bool {
         let value = match (&self.from, source) {
             (From::Offer(_, value), _) => value,
@@ -235,10 +237,10 @@ impl<T> Encoding<T> {
     }
 }
 
-/// The ticket of what is in the buffer: no offer has it.
+/// The ticket of values in the buffer: no offer has it.
 pub(super) const BUFFERED: u64 = 0;
 
-/// A value that a receive decodes, or has decoded: of the offer with this ticket, or of the
+/// A value that a receive decodes, or has decoded, from the offer with this ticket or from the
 /// [buffer](BUFFERED).
 pub(crate) struct Reading<T> {
     pub(super) ticket: u64,
@@ -250,7 +252,7 @@ pub(crate) struct Reading<T> {
 }
 
 impl<T> Reading<T> {
-    /// Unless that has been done.
+    /// Decodes the value, unless it has been decoded.
     pub(crate) fn decode(&mut self) {
         let decoded = || (self.decode)(&self.bytes, self.terms);
         self.value.get_or_insert_with(decoded);
@@ -270,16 +272,16 @@ impl<T> Reading<T> {
     }
 }
 
-/// What a receive finds of the value that it would take.
+/// The state of the value that a receive would take.
 pub(super) enum Read<T> {
-    /// It is here, or has just been decoded.
+    /// It is available, or has just been decoded.
     Here,
-    /// It is to be decoded first.
+    /// It must be decoded first.
     ToDecode(Box<Reading<T>>),
     /// Another receive decodes it.
     ByOther,
     /// It cannot be decoded.
     Unreadable(Why),
-    /// The receive's own choice has been decided for another branch: there is nothing to decode for.
+    /// The receive's own choice has been decided for another branch, so decoding would be useless.
     ChoiceGone,
 }

@@ -1,8 +1,8 @@
-//! The queue of a channel whose other half is elsewhere: offers that have gone out to an agent, and offers
-//! that came in by one.
+//! The queue of a channel whose other half is elsewhere: offers that went out to an agent, and offers that
+//! came in through one.
 //!
-//! Part of [`Queue`]; nothing here is reached by a channel without agents. Who calls what, and the picture of
-//! the whole, is in [`crate::agent`].
+//! Part of [`Queue`]; no channel without agents runs this code. [`crate::agent`] has the calls and the
+//! diagram of the protocol.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,19 +29,19 @@ impl<T> Queue<T> {
         self.sealed || self.poison.is_some()
     }
 
-    /// Whether anything is offered that is not in the buffer.
+    /// Whether an offer exists outside the buffer.
     #[cfg(feature = "serde")]
     pub(crate) fn has_offers(&self) -> bool {
         !self.offers.is_empty()
     }
 
-    /// How many values have gone out on credits that the agent has not heard of.
+    /// How many values were sent on credits and not yet reported to the agent.
     pub(crate) fn unsaid(&self) -> usize {
         let events = self.outlet.iter().flat_map(|outlet| &outlet.events);
         events.filter(|event| matches!(event, FromSender::Sent(_))).count()
     }
 
-    /// Tells a new agent of the offers that stand already.
+    /// Announces standing offers to a new agent.
     pub(crate) fn offer_all(&mut self, wakes: &mut Wakes) {
         let Some(outlet) = &mut self.outlet else { return };
         for offer in self.offers.iter().filter(|offer| offer.standing == Standing::Waiting) {
@@ -49,9 +49,9 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The sender's agent hears that it is gone as soon as what it has offered is settled: a send that was
-    /// forgotten still stands, and of one that was dropped on its way the answer is to come. `now`: it goes;
-    /// else: perhaps it has gone, and something was settled.
+    /// Sends the sender's agent the event that the sender is gone, once all its offers are settled: a
+    /// forgotten send still stands, and a send that was dropped on its way awaits its answer. `now`: the
+    /// sender goes; otherwise it may have gone before, and an offer may have been settled.
     #[inline]
     pub(crate) fn sender_leaves(&mut self, now: bool, wakes: &mut Wakes) {
         self.sender_leaving |= now && self.outlet.is_some();
@@ -65,7 +65,7 @@ impl<T> Queue<T> {
         let open = |offer: &Offer<T>| match offer.standing {
             Standing::Waiting => !ended,
             Standing::Away(_) => true,
-            // Received, or never to be.
+            // Received, or never to be received.
             Standing::Held(_) | Standing::Failed(_) => false,
             #[cfg(feature = "link")]
             Standing::Spent => false,
@@ -78,7 +78,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Places for sends from here, at the receiver elsewhere: what waits goes out on them.
+    /// Adds places at the receiver elsewhere for sends from here: waiting values go out on them.
     pub(crate) fn credit(&mut self, places: u32, after: &mut After<T>) {
         if places == 0 {
             return;
@@ -92,14 +92,14 @@ impl<T> Queue<T> {
         self.refill(after);
     }
 
-    /// The receiver elsewhere has ended: credits are only for what was sent before.
+    /// The receiver elsewhere has ended: credits remain only for values buffered before.
     pub(crate) fn end_credits(&mut self) {
         if self.carried == 0 {
             self.credits = None;
         }
     }
 
-    /// How the first of `buffered` goes, which the outlet took out of the buffer here.
+    /// How the first of `buffered`, which the outlet took out of the buffer here, travels.
     pub(crate) fn carry(&mut self, buffered: &mut BTreeMap<u64, T>, waker: &Waker, after: &mut After<T>) -> Carried<T> {
         if self.poison.is_some() {
             self.carried = 0;
@@ -119,8 +119,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The sender has been said to be gone, or to have retired the channel, and what it had sent has come
-    /// back: it is said again, behind that.
+    /// Repeats the event that the sender is gone, or has retired the channel, behind values that have come
+    /// back since the first one.
     pub(crate) fn end_again(&mut self, retired: bool, wakes: &mut Wakes) {
         if !retired {
             return self.sender_leaves(true, wakes);
@@ -130,7 +130,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// One of those was offered, and comes back.
+    /// Counts a carried value that was offered and has come back.
     pub(crate) fn carry_again(&mut self, wakes: &mut Wakes) {
         self.carried += 1;
         if let Some(outlet) = &mut self.outlet {
@@ -138,22 +138,22 @@ impl<T> Queue<T> {
         }
     }
 
-    /// From now on places are promised to the sender elsewhere. Gives those that it can be told of now.
+    /// Begins to promise places to the sender elsewhere. Returns those to report now.
     pub(crate) fn lend(&mut self, wakes: &mut Wakes) -> u32 {
         self.lending.comes = false;
-        // Also if it is retired here: what was buffered where the receiver was before may still wait for
+        // Also if it is retired here: values buffered where the receiver was before may still wait for
         // places.
         self.lending.on = self.poison.is_none();
         self.lend_up_to(u32::MAX, wakes);
         std::mem::take(&mut self.lending.owed)
     }
 
-    /// The same for another sender elsewhere, in the place of the one before; or for one that the channel's
-    /// home before this one has promised so many.
+    /// Like [`lend`](Self::lend), for another sender elsewhere in place of the previous one, or for one to
+    /// which the channel's previous home has promised so many places.
     pub(crate) fn lend_anew(&mut self, promised: u32, wakes: &mut Wakes) -> u32 {
         self.lending.granted = 0;
         self.lending.owed = 0;
-        // Whatever has come since, that stands: what is sent on it is waited for.
+        // Promises hold whatever has happened since: receives wait for the values sent on them.
         self.lending.on = true;
         let most = std::mem::replace(&mut self.lending.most, u32::MAX);
         self.lend_up_to(promised, wakes);
@@ -161,7 +161,7 @@ impl<T> Queue<T> {
         self.lend(wakes)
     }
 
-    /// So many places at most are promised from now on, beside what is buffered.
+    /// Limits the promises from now on to `places`, less the buffered values.
     pub(crate) fn lend_at_most(&mut self, places: u32, wakes: &mut Wakes) {
         self.lending.most = places.max(1);
         self.lend_up_to(u32::MAX, wakes);
@@ -197,20 +197,21 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Before waiting offers are admitted: free places go to them and to the sender elsewhere in turn.
+    /// Gives free places to waiting offers and to the sender elsewhere in turn. Called before waiting offers
+    /// are admitted.
     pub(super) fn lend_in_turn(&mut self, wakes: &mut Wakes) {
         if self.lending.next {
             self.lend_up_to(1, wakes);
         }
     }
 
-    /// After waiting offers were admitted, `some` of them or none.
+    /// Promises the other free places. Called after waiting offers were admitted, `some` of them or none.
     pub(super) fn lend_the_rest(&mut self, some: bool, wakes: &mut Wakes) {
         self.lending.next = some;
         self.lend_up_to(u32::MAX, wakes);
     }
 
-    /// What the agent of the sender elsewhere hears next.
+    /// The next event for the agent of the sender elsewhere.
     pub(crate) fn next_for_inlet(&mut self, of: Handle) -> Option<FromReceiver<T>> {
         if let Some(event) = self.inlet_of(of)?.events.pop_front() {
             return Some(event);
@@ -223,8 +224,8 @@ impl<T> Queue<T> {
         (owed > 0 || is_below).then_some(FromReceiver::Credit(owed))
     }
 
-    /// The receiver has come from elsewhere, and the agent in its sender's place has yet to hear of what was
-    /// sent before.
+    /// Records that the receiver has come from elsewhere, and that the agent in its sender's place does not
+    /// yet know the values sent before.
     #[cfg(feature = "serde")]
     pub(crate) fn comes(&mut self) {
         self.lending.comes = true;
@@ -236,7 +237,7 @@ impl<T> Queue<T> {
         self.lending.comes
     }
 
-    /// Somebody uses the receiver.
+    /// Records a use of the receiver.
     #[inline]
     pub(crate) fn begin_use(&mut self, wakes: &mut Wakes) {
         if std::mem::take(&mut self.lending.unused)
@@ -246,12 +247,12 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Whether the sender elsewhere may have sent what is not here yet.
+    /// Whether the sender elsewhere may have sent values that are not here yet.
     pub(crate) fn awaits_values(&self) -> bool {
         self.lending.comes || self.lending.granted > 0 || self.lending.returning > 0
     }
 
-    /// The sender elsewhere will not use what it was promised.
+    /// Takes back all promises: the sender elsewhere will not use them.
     pub(crate) fn end_lending(&mut self, after: &mut After<T>) {
         self.lending.stop();
         self.lending.comes = false;
@@ -259,8 +260,8 @@ impl<T> Queue<T> {
         self.wake_all_watchers(&mut after.wakes);
     }
 
-    /// A value that was sent on a credit enters its place. Gives how many are buffered then. An error: no
-    /// place was promised for it.
+    /// Puts a value that was sent on a credit into its place. Returns how many values are then buffered. An
+    /// error: no place was promised for it.
     pub(crate) fn push_from_far(&mut self, value: T, after: &mut After<T>) -> Result<usize, T> {
         match self.use_promised() {
             None => return Err(value),
@@ -275,8 +276,8 @@ impl<T> Queue<T> {
         Ok(self.buffer.len())
     }
 
-    /// A value has come for a place that was promised. `None`: none was. `false`: it is destroyed, as what
-    /// was buffered was.
+    /// Uses a promised place for a value that has come. `None`: none was promised. `false`: the value is
+    /// destroyed, like those buffered before.
     pub(super) fn use_promised(&mut self) -> Option<bool> {
         if self.lending.known() == 0 {
             return None;
@@ -285,12 +286,12 @@ impl<T> Queue<T> {
         Some(self.poison.is_none() && !self.lending.receiver_gone)
     }
 
-    /// It is in the buffer.
+    /// Continues after a value has entered the buffer.
     pub(super) fn has_come(&mut self, after: &mut After<T>) {
         self.wake_watchers(&mut after.wakes);
         self.lend_up_to(u32::MAX, &mut after.wakes);
         if self.sealed && !self.awaits_values() {
-            // It was the last value: all other receivers find the channel closed.
+            // This was the last value: all other receivers find the channel closed.
             self.wake_all_watchers(&mut after.wakes);
         }
     }
@@ -300,7 +301,7 @@ impl<T> Queue<T> {
         self.buffer.len()
     }
 
-    /// A value that was in the buffer of this channel's home before this one.
+    /// Restores a value from the buffer of this channel's previous home.
     pub(crate) fn restore(&mut self, value: T, after: &mut After<T>) {
         if self.poison.is_some() || self.lending.receiver_gone {
             return after.dropped.push(value);
@@ -309,7 +310,7 @@ impl<T> Queue<T> {
         self.wake_watchers(&mut after.wakes);
     }
 
-    /// A value of the buffer that was with the agent comes back. `None`: it cannot.
+    /// Returns a buffered value that the agent had. `None`: it could not be decoded.
     #[cfg(feature = "link")]
     pub(crate) fn bring_back(&mut self, value: Option<T>, after: &mut After<T>) {
         self.lending.returning -= 1;
@@ -321,8 +322,8 @@ impl<T> Queue<T> {
         self.has_come(after);
     }
 
-    /// An agent takes the receiver's place. What is buffered is its own; it does not stop the senders here,
-    /// so there is no buffer any more.
+    /// Puts an agent into the receiver's place. The buffered values become the agent's. It does not block the
+    /// senders here, so this half has no buffer any more.
     pub(crate) fn replace_receiver(&mut self, after: &mut After<T>) -> VecDeque<T> {
         self.release_forgotten(Handle::END, after);
         self.unwatch(Handle::END, after);
@@ -334,8 +335,8 @@ impl<T> Queue<T> {
         buffered
     }
 
-    /// Asks for what agents still have of this handle's sends, which were all dropped or forgotten. `true`:
-    /// an answer is owed.
+    /// Asks agents to return all values of this handle's sends, which were dropped or forgotten. `true`: an
+    /// answer is outstanding.
     pub(crate) fn ask_back_all(&mut self, handle: Handle, after: &mut After<T>) -> bool {
         let (mut owed, mut asked) = (false, Vec::new());
         for offer in self.offers.iter_mut().filter(|o| o.handle == handle && o.owner == Owner::Operation) {
@@ -352,18 +353,17 @@ impl<T> Queue<T> {
         owed
     }
 
-    /// A claim of the sender goes out: what its clones have offered elsewhere is called back, to be held back
-    /// here. It comes back: all that waits is offered again.
+    /// Records a claim of the sender. As it goes out, the offers of other handles elsewhere are withdrawn, to
+    /// be held back here. As it comes back, all waiting offers are announced again.
     pub(crate) fn claim_sender(&mut self, out: bool, claimer: Handle, after: &mut After<T>) {
         #[cfg(feature = "link")]
         self.keep_agent(after);
         self.sender_claimed = out;
-        // Of the handle that had, or has, the claim for another node nothing is held back.
+        // Nothing is held back of a handle that has, or had, the claim for another node.
         let before = std::mem::replace(&mut self.sender_claimer, claimer);
         let claimer = if out { claimer } else { before };
         if out {
-            // What was posted before comes before all that is sent within the claim, so nothing has to be
-            // held back.
+            // Earlier posts precede all sends within the claim, so they need not be held back.
             self.offers.iter_mut().filter(|o| o.owner != Owner::Operation).for_each(|o| o.handle = Handle::END);
         }
         let mut news = Vec::new();
@@ -391,7 +391,7 @@ impl<T> Queue<T> {
         self.offers[index].far.as_ref().is_some_and(|far| far.choice.is_some())
     }
 
-    /// Whether the value of this offer is not here, and comes if it is asked for.
+    /// Whether the value of this offer is not here, and comes on request.
     pub(super) fn is_absent(&self, index: usize) -> bool {
         self.is_far_choice(index) || self.is_unread(index)
     }
@@ -410,8 +410,8 @@ impl<T> Queue<T> {
         ask.is_some_and(|ask| ask.handle == handle && ask.granted.is_some())
     }
 
-    /// Asks for an offer whose value is elsewhere, unless somebody has, or `handle` has asked for another one
-    /// here.
+    /// Requests an offer whose value is elsewhere, unless it has been requested, or `handle` has requested
+    /// another one here.
     pub(super) fn ask_for(&mut self, index: usize, handle: Handle, after: &mut After<T>) {
         let asked = |o: &Offer<T>| o.far.as_ref().is_some_and(|far| far.ask.is_some_and(|ask| ask.handle == handle));
         if handle != Handle::BUFFER && handle != Handle::OUTLET && self.offers.iter().any(asked) {
@@ -427,7 +427,7 @@ impl<T> Queue<T> {
         self.tell_inlet(of, FromReceiver::Reserve(number, request), after);
     }
 
-    /// Gives up what was asked for. A value that has come goes back, and others may ask.
+    /// Gives up a request. A value that has come goes back, and other receives may request the offer.
     fn release_ask(&mut self, index: usize, after: &mut After<T>) {
         let offer = &mut self.offers[index];
         if let Some(far) = &mut offer.far
@@ -447,7 +447,7 @@ impl<T> Queue<T> {
     fn release_asks_if(&mut self, release: impl Fn(&FromFar, &Ask) -> bool, after: &mut After<T>) {
         for index in 0..self.offers.len() {
             let offer = &self.offers[index];
-            // A value that is being decoded has a receive that is polled.
+            // A receive that is being polled decodes this value.
             #[cfg(feature = "link")]
             if offer.linked.read().is_some() {
                 continue;
@@ -487,8 +487,8 @@ impl<T> Queue<T> {
         self.offers.iter().any(|o| o.far.as_ref().is_some_and(|far| far.ask.is_some_and(|ask| ask.granted.is_some())))
     }
 
-    /// An offer of a sender elsewhere. `choice`: it is one of this choice's, and has no value yet. With
-    /// neither it is unread.
+    /// Adds an offer of a sender elsewhere. `choice`: it belongs to this choice, and has no value yet.
+    /// Without a value or a choice it is unread.
     pub(crate) fn offer_from_far(
         &mut self,
         of: Handle,
@@ -499,7 +499,7 @@ impl<T> Queue<T> {
         after: &mut After<T>,
     ) {
         if self.find_far(of, number).is_some() {
-            // Told twice: once when it was made, and once when a claim was over.
+            // Announced twice: when it was made, and at the end of a claim.
             return;
         }
         let unread = match (&value, choice) {
@@ -509,7 +509,8 @@ impl<T> Queue<T> {
         };
         let mut slot = value;
         let offered = if slot.is_some() {
-            // A policy that panics refuses this value; it must not end the agent, who has others' offers.
+            // A policy that panics refuses this value; it must not end the agent, which has offers of other
+            // sends.
             catch_unwind(AssertUnwindSafe(|| self.try_offer(of, &mut Source::Slot(&mut slot), None, ends, after)))
                 .unwrap_or(Offered::Failed(Why::Refused))
         } else {
@@ -540,13 +541,13 @@ impl<T> Queue<T> {
             linked: Linked::NOTHING,
         });
         if choice.is_some() || unread != Unread::No {
-            // A buffer with room asks for the value itself.
+            // A buffer with room requests the value itself.
             self.refill(after);
         }
         self.announce(ticket, of, after);
     }
 
-    /// The value of an offer that was unread. Given back if the offer does not stand here.
+    /// Supplies the value of an unread offer. An error returns it: the offer does not stand here.
     pub(crate) fn bring(&mut self, of: Handle, number: u64, value: T, after: &mut After<T>) -> Result<(), T> {
         let Some(index) = self.find_far(of, number) else { return Err(value) };
         let offer = &mut self.offers[index];
@@ -560,20 +561,20 @@ impl<T> Queue<T> {
         offer.value = Value::Here(value);
         self.refill(after);
         if let Some(ask) = ask {
-            // It may ask for another value now.
+            // The requester may now request another value.
             self.wake_watcher(ask.handle, &mut after.wakes);
         }
         self.announce(ticket, handle, after);
         Ok(())
     }
 
-    /// By which agent, and under which number, this offer came from elsewhere itself.
+    /// The agent and the number of this offer, if it came from elsewhere itself.
     pub(crate) fn far_source(&self, ticket: u64) -> Option<(Handle, u64)> {
         let far = self.offers[self.find(ticket)?].far.as_ref()?;
         Some((far.of, far.number))
     }
 
-    /// What comes by this agent is called so.
+    /// Sets the names of the offers that come through this agent.
     pub(crate) fn has_names(&mut self, of: Handle, names: Names) {
         let all = self.names.list();
         all.retain(|(other, _)| *other != of);
@@ -588,8 +589,8 @@ impl<T> Queue<T> {
         self.offers.iter().position(|o| o.far.as_ref().is_some_and(|far| far.of == of && far.number == number))
     }
 
-    /// Tells the agent of this handle's sender elsewhere. One that is gone does not want to know; a value for
-    /// it is dropped.
+    /// Sends an event to the agent of this handle's sender elsewhere. If that agent has disconnected, the
+    /// event is discarded and its value is dropped.
     pub(super) fn tell_inlet(&mut self, of: Handle, event: FromReceiver<T>, after: &mut After<T>) {
         match self.inlet_of(of) {
             Some(inlet) => inlet.tell(event, &mut after.wakes),
@@ -597,7 +598,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// What the agent of this handle's sender elsewhere has not heard yet.
+    /// The unread events of the agent of this handle's sender elsewhere.
     pub(crate) fn inlet_of(&mut self, of: Handle) -> Option<&mut Heard<FromReceiver<T>>> {
         if of == Handle::END {
             return self.inlet.as_mut();
@@ -605,19 +606,19 @@ impl<T> Queue<T> {
         self.lone_inlets.iter_mut().find(|(handle, _)| *handle == of).map(|(_, inlet)| inlet)
     }
 
-    /// The agent of this handle's sender has something that comes only if a receive waits, and hears when one
-    /// does.
+    /// Requests an event at the next receive that waits, for the agent of this handle's sender, whose next
+    /// value comes only then.
     pub(crate) fn ask_awaited(&mut self, of: Handle, after: &mut After<T>) {
         if !self.ask_awaited.contains(&of) {
             self.ask_awaited.push(of);
         }
-        // Whoever receives in the receiver's place takes what there is.
+        // An agent in the receiver's place takes every available value.
         if self.outlet.is_some() || self.watchers.counted() > 0 {
             self.tell_awaited(after);
         }
     }
 
-    /// A receive waits.
+    /// Notifies the agents that asked, because a receive waits.
     #[cold]
     pub(super) fn tell_awaited(&mut self, after: &mut After<T>) {
         for of in self.ask_awaited.take() {
@@ -625,7 +626,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// A handle of a shared sender is elsewhere: an agent stands here for it.
+    /// Adds the agent of a handle of a shared sender elsewhere.
     pub(crate) fn add_lone_inlet(&mut self, handle: Handle, after: &mut After<T>) {
         #[cfg(feature = "link")]
         self.keep_agent(after);
@@ -634,8 +635,8 @@ impl<T> Queue<T> {
         self.lone_inlets.push((handle, Heard::new()));
     }
 
-    /// It is gone. `lost`: with its node, so that what it offered is withdrawn; else that stays, as of a
-    /// handle that is dropped. Gives what it has not heard.
+    /// Removes that agent, and returns its unread events. `lost`: its node is lost, so its offers are
+    /// withdrawn; otherwise they stay, like those of a dropped handle.
     pub(crate) fn remove_lone_inlet(
         &mut self,
         of: Handle,
@@ -651,7 +652,7 @@ impl<T> Queue<T> {
         Some(self.lone_inlets.swap_remove(at).1)
     }
 
-    /// The value that was asked for. Given back if it is not wanted any more.
+    /// Supplies a requested value. An error returns it: it is no longer needed.
     pub(crate) fn grant(
         &mut self,
         of: Handle,
@@ -680,7 +681,7 @@ impl<T> Queue<T> {
         }
         match catch_unwind(AssertUnwindSafe(|| self.ask_policy())).unwrap_or(Admit::Refuse) {
             Admit::Wait => {
-                // The room has gone to another one meanwhile.
+                // Another value has taken the room meanwhile.
                 if let Some(far) = &mut self.offers[index].far {
                     far.ask = None;
                 }
@@ -701,7 +702,7 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// What was asked for can be read where it is. `false`: it cannot by who has asked for it.
+    /// Answers a request with an unread offer. `false`: the requester cannot read the value where it is.
     pub(crate) fn grant_unread(
         &mut self,
         of: Handle,
@@ -727,7 +728,7 @@ impl<T> Queue<T> {
         true
     }
 
-    /// Whether who has asked as this handle can read a value where it was sent.
+    /// Whether the party that requests through this handle can read a value where it was sent.
     fn reads_unread(&mut self, handle: Handle) -> bool {
         if handle == Handle::OUTLET {
             return self.outlet_reads;
@@ -735,20 +736,21 @@ impl<T> Queue<T> {
         self.demands_of(handle).is_some_and(|demands| demands.reads)
     }
 
-    /// Whether this request stands, and is not granted.
+    /// Whether this request stands and has not been granted.
     pub(crate) fn is_asked(&self, of: Handle, number: u64, request: u64) -> bool {
         let ask = self.find_far(of, number).and_then(|index| self.offers[index].far.as_ref()?.ask);
         ask.is_some_and(|ask| ask.number == request && ask.granted.is_none())
     }
 
-    /// The sender elsewhere wants its offer back. The inner `None`: it had no value yet. `None`: it has been
-    /// taken, or has failed; the agent has heard or will hear.
+    /// Withdraws the offer of a sender elsewhere. The inner `None`: it had no value yet. `None`: it was taken
+    /// or has failed; an event has told or will tell the agent.
     pub(crate) fn withdraw_from_far(&mut self, of: Handle, number: u64, after: &mut After<T>) -> Option<Option<T>> {
         let index = self.find_far(of, number)?;
         let ticket = self.offers[index].ticket;
         match &mut self.offers[index].standing {
             Standing::Waiting => {}
-            // It has gone on to another agent, who is asked; what comes back is heard as `Withdrawn`.
+            // It was forwarded to another agent, which is asked for it; its return causes the event
+            // `Withdrawn`.
             Standing::Away(away) => {
                 away.abandoned = true;
                 let demanded_by = away.demanded_by;
@@ -767,14 +769,14 @@ impl<T> Queue<T> {
             outlet.tell(FromSender::AskedBack(ticket), &mut after.wakes);
         }
         if let Some(ask) = offer.far.and_then(|far| far.ask) {
-            // It asked for this one, and may now ask for another.
+            // It requested this offer, and may now request another.
             self.wake_watcher(ask.handle, &mut after.wakes);
         }
         self.refill(after);
         Some(offer.value.back())
     }
 
-    /// The sender's choice wants its reservation back.
+    /// Asks for a reservation back, for the sender's choice.
     pub(crate) fn revoke(&mut self, of: Handle, number: u64, after: &mut After<T>) {
         let Some(index) = self.find_far(of, number) else { return };
         let ticket = self.offers[index].ticket;
@@ -787,11 +789,11 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The agent of the receiver elsewhere takes notice of an offer.
+    /// Hands an announced offer to the agent of the receiver elsewhere.
     pub(crate) fn collect(&mut self, ticket: u64, after: &mut After<T>) -> Collected<T> {
         let Some(index) = self.find(ticket) else { return Collected::Gone };
         if !self.acts(self.offers[index].handle) {
-            // Held back; it is offered again when the claim is over.
+            // Held back; it is announced again when the claim ends.
             return Collected::Gone;
         }
         let ended = self.has_ended();
@@ -823,7 +825,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The agent wants an offer of a choice for the receiver elsewhere. `reads`: it can have what is unread.
+    /// Reserves an offer of a choice for the receiver elsewhere. `reads`: the agent can take unread values.
     pub(crate) fn reserve(
         &mut self,
         ticket: u64,
@@ -840,14 +842,15 @@ impl<T> Queue<T> {
         }
         let offer = &mut self.offers[index];
         let Some((decision, _)) = &offer.choice else { return Reserved::Gone };
-        // Away: what it was reserved for before is on its way back, and the next waits for that.
+        // Away: the value of its previous reservation is on its way back, and the next reservation waits for
+        // that.
         if !matches!(offer.standing, Standing::Waiting | Standing::Away(_)) || ended || !acts {
             return Reserved::Gone;
         }
         match decision.reserve(reserver) {
             Reserve::Dead => {
                 if self.sender_leaving {
-                    // Nobody will take it back.
+                    // No send will take it back.
                     self.strand(index, after);
                 }
                 Reserved::Gone
@@ -855,7 +858,7 @@ impl<T> Queue<T> {
             Reserve::Later => Reserved::Later,
             Reserve::Granted => {
                 let value = match &mut offer.value {
-                    // It stays known where the value belongs, should it come back.
+                    // The pool stays known as the value's home, in case the value returns.
                     Value::Pooled(pool) => pool.lock().take(),
                     value => value.take(),
                 };
@@ -865,12 +868,13 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The same, of a choice that is elsewhere too: it is asked in turn.
+    /// Like [`reserve`](Self::reserve), for a choice that is elsewhere too: it is asked in turn.
     fn reserve_from_far(&mut self, index: usize, is_off: bool, after: &mut After<T>) -> Reserved<Given<T>> {
         match self.offers[index].standing {
             _ if is_off => return Reserved::Gone,
             Standing::Waiting => {}
-            // What it was reserved for before is on its way back, and who carries that reserves it anew.
+            // The value of its previous reservation is on its way back, and the carrier of that reserves it
+            // anew.
             Standing::Away(_) => return Reserved::Later,
             Standing::Held(_) | Standing::Failed(_) => return Reserved::Gone,
             #[cfg(feature = "link")]
@@ -887,7 +891,7 @@ impl<T> Queue<T> {
         given.map_or(Reserved::Gone, Reserved::Granted)
     }
 
-    /// The receiver elsewhere has returned the value; with `held`, by an extended receive that is not over.
+    /// Handles the receive of the value elsewhere; with `held`, by an extended receive that has not ended.
     pub(crate) fn far_took(&mut self, ticket: u64, held: bool, after: &mut After<T>) {
         let Some(index) = self.find(ticket) else { return };
         let offer = &mut self.offers[index];
@@ -922,13 +926,13 @@ impl<T> Queue<T> {
         self.wake_settlers(&mut after.wakes);
     }
 
-    /// The receiver elsewhere gives back what it had reserved, or the agent what it could not hand over; the
-    /// offer stands.
+    /// Takes back a value that the receiver elsewhere had reserved, or that the agent could not hand over;
+    /// the offer stands.
     pub(crate) fn far_gave_back(&mut self, ticket: u64, value: Given<T>, after: &mut After<T>) {
         self.far_gave(ticket, value, false, after);
     }
 
-    /// `answers`: to its having been asked back. Else that answer is still to come.
+    /// `answers`: to its withdrawal. Otherwise that answer is still to come.
     fn far_gave(&mut self, ticket: u64, value: Given<T>, answers: bool, after: &mut After<T>) {
         let Some(index) = self.find(ticket) else { return after.dropped.extend(value.read()) };
         let offer = &mut self.offers[index];
@@ -955,7 +959,8 @@ impl<T> Queue<T> {
             decision.abort(&mut after.wakes);
         }
         if away.asked_back {
-            // Whoever wanted it back waits for that, and takes it now, if nobody else does before.
+            // The party that asked for it waits for this, and takes it now, unless another receive does
+            // first.
             after.wakes.add(offer.waker.take());
         }
         if offer.far.is_some() {
@@ -973,15 +978,15 @@ impl<T> Queue<T> {
         } else if self.credits.is_some() {
             self.refill(after);
         } else if self.outlet.is_none() {
-            // It was a handle's, of several: the others look.
+            // It belonged to one of several handles: the others look again.
             self.rouse(after);
         } else if self.offers[index].known == Known::No {
-            // While a claim holds it back it is not heard; then it is told again.
+            // While a claim holds it back it is not announced; the end of the claim announces it.
             self.offer_again(index, after);
         }
     }
 
-    /// The same of an offer that came from elsewhere itself.
+    /// The same for an offer that came from elsewhere itself.
     fn far_gave_back_further(&mut self, index: usize, away: Away, after: &mut After<T>) {
         if let Some(why) = away.failing {
             self.fail(index, why, after);
@@ -992,7 +997,7 @@ impl<T> Queue<T> {
                 self.tell_inlet(far.of, FromReceiver::Withdrawn(far.number, offer.value.back()), after);
             }
         } else if self.is_unread(index) && self.inlet_of(self.offers[index].handle).is_none() {
-            // Its sender is lost, and nobody can read it.
+            // Its sender is lost, and no party can read its value.
             self.remove(index, after);
         } else if self.is_far_choice(index) {
             self.release_ask(index, after);
@@ -1005,7 +1010,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The receiver's node is lost, and nobody knows whether it has returned the value.
+    /// Handles the loss of the receiver's node: it is unknown whether a receive there has returned the value.
     pub(crate) fn far_lost(&mut self, ticket: u64, value: Given<T>, id: MessageId, after: &mut After<T>) {
         let value = value.read();
         let Some(index) = self.find(ticket) else { return after.dropped.extend(value) };
@@ -1015,7 +1020,7 @@ impl<T> Queue<T> {
             self.remove(index, after);
             return self.tell_inlet(of, FromReceiver::Lost(number, value, id), after);
         }
-        // Only what came from elsewhere is unread.
+        // Only a value from elsewhere is unread.
         let Some(value) = value else { return };
         if away.abandoned || offer.owner == Owner::Nobody {
             let kept = Kept { handle: offer.handle, value, unknown: Some(id) };
@@ -1037,7 +1042,7 @@ impl<T> Queue<T> {
         offer.standing = Standing::Failed(Failed::Unknown(id));
         after.wakes.add(offer.waker.take());
         if let Some((decision, branch)) = &offer.choice {
-            // Of no other branch could one say that the choice has not happened already.
+            // No other branch could be certain that the choice has not happened already.
             decision.confirm(*branch, &mut after.wakes);
         }
     }
@@ -1046,32 +1051,32 @@ impl<T> Queue<T> {
         self.receiver_lost
     }
 
-    /// It is the node of the end here that is lost, or will be.
+    /// Records that the lost node is, or will be, that of the end here.
     pub(crate) fn own_node_leaves(&mut self) {
         self.own_node_left = true;
     }
 
-    /// The receiver's node is lost: nothing more will be taken.
+    /// Handles the loss of the receiver's node: no more values will be taken.
     pub(crate) fn lose_receiver(&mut self, ends: Ends) {
         self.receiver_lost = !ends.no_receivers;
     }
 
-    /// The sender's node is lost: its offers are withdrawn, and receivers hear of it when they have what was
-    /// admitted.
+    /// Handles the loss of the sender's node: its offers are withdrawn, and receives fail once they have the
+    /// admitted values.
     pub(crate) fn lose_sender(&mut self, ends: Ends, after: &mut After<T>) {
         self.sender_lost = !ends.no_senders || self.awaits_values();
         self.withdraw_all_from_far(Handle::END, after);
     }
 
-    /// Somebody here wants to know when the channel ends: so has the agent that is the receiver.
+    /// Notifies the agent in the receiver's place that a task here waits for the channel's end.
     pub(crate) fn watch_end(&mut self, after: &mut After<T>) {
         if let Some(outlet) = &mut self.outlet {
             outlet.tell(FromSender::Watched, &mut after.wakes);
         }
     }
 
-    /// The agent is gone: what its choices offered is granted to nobody any more, and what is unread is read
-    /// by nobody.
+    /// Drops the offers of a disconnected agent's choices, and its unread ones: no party can supply their
+    /// values any more.
     pub(crate) fn drop_choices_from_far(&mut self, of: Handle, after: &mut After<T>) {
         let theirs = |o: &Offer<T>| {
             let is_open = |far: &FromFar| {
@@ -1098,8 +1103,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The offer was asked back, and has not been taken. No value: it is still here, or on its way back.
-    /// `timed_out`: why it fails if that was for a deadline.
+    /// Handles the return of a withdrawn offer that has not been taken. No value: it is still here, or on its
+    /// way back. `timed_out`: why the offer fails if a deadline withdrew it.
     pub(crate) fn far_withdrew(&mut self, ticket: u64, value: Option<Given<T>>, timed_out: Why, after: &mut After<T>) {
         let read = |value: Option<Given<T>>| value.and_then(Given::read);
         let Some(index) = self.find(ticket) else { return after.dropped.extend(read(value)) };
@@ -1122,7 +1127,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Nobody elsewhere knows of this offer: the agent hears of it, if it is not held back.
+    /// Announces an offer that no party elsewhere knows to the agent, unless it is held back.
     fn offer_again(&mut self, index: usize, after: &mut After<T>) {
         let (ticket, handle) = (self.offers[index].ticket, self.offers[index].handle);
         if self.acts(handle) {
@@ -1130,7 +1135,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The offer has failed over there.
+    /// Handles the failure of an offer elsewhere.
     pub(crate) fn far_failed(&mut self, ticket: u64, value: Option<Given<T>>, why: Why, after: &mut After<T>) {
         let read = |value: Option<Given<T>>| value.and_then(Given::read);
         let Some(index) = self.find(ticket) else { return after.dropped.extend(read(value)) };
@@ -1148,7 +1153,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The agent is gone, and with it the values it had not handed over: it has received and dropped them.
+    /// Removes the agent. The values that it had not handed over count as received and dropped.
     pub(crate) fn agent_gone(&mut self, after: &mut After<T>) {
         self.credits = None;
         self.carried = 0;
@@ -1168,7 +1173,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Offers that came from elsewhere go back: the channel has ended.
+    /// Returns the offers that came from elsewhere, because the channel has ended.
     pub(crate) fn fail_far(&mut self, ends: Ends, after: &mut After<T>) {
         let Some(why) = self.no_more_sends(ends) else { return };
         let mut index = 0;

@@ -1,9 +1,9 @@
-//! The queue of a channel whose other half is at the other end of a link: what [`far`](super::far) does for
-//! agents, with bytes.
+//! The queue of a channel whose other half is at the other end of a link: the counterpart of
+//! [`far`](super::far) for bytes instead of agents.
 //!
-//! A value stays in its offer until the offer is taken. What the link has of it is its bytes, which the owner
-//! of the send has encoded in a poll. At the home an offer holds bytes until a receive decodes them in a
-//! poll. [`crate::remote`] has the picture.
+//! A value stays in its offer until the offer is taken. The link has only its bytes, which the owner of the
+//! send has encoded in a poll. At the home an offer holds bytes until a receive decodes them in a poll.
+//! [`crate::remote`] has the diagram.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -23,17 +23,18 @@ use crate::choice::decision::{Branching, Reserve, Reserver};
 use crate::error::{Failed, MessageId, Why};
 use crate::handle::Handle;
 
-/// The bytes of an offer of a choice are kept if they are no more than these. A larger value is encoded when
-/// a receiver has reserved the offer: a choice that is made again and again would else encode it each time.
+/// The bytes of a choice's offer are kept up to this size. A larger value is encoded once a receiver has
+/// reserved the offer: otherwise a choice that is made repeatedly would encode it each time.
 const KEPT_MAX: u64 = 1 << 10;
 
-/// Values of at least so many bytes are kept in the memory that they have come in.
+/// Values of at least this many bytes stay in the memory in which they arrived.
 const SHARED_MIN: usize = 16 << 10;
 
-/// Values of at least so many bytes have come in a buffer that has little else.
+/// Values of at least this many bytes arrived in a buffer that holds little else.
 const ALONE_MIN: usize = 256 << 10;
 
-/// A value that nothing waits for. What has come together is in one buffer, which a part keeps whole.
+/// The bytes of a value that no receive waits for. Values that arrive together share one buffer, which any
+/// part keeps alive.
 fn apart(value: Bytes) -> Bytes {
     if value.len() < SHARED_MIN { Bytes::copy_from_slice(&value) } else { value }
 }
@@ -41,7 +42,8 @@ fn apart(value: Bytes) -> Bytes {
 // ---- the slot
 
 impl<T> Queue<T> {
-    /// Whether the queue is a sending half for which nothing is there, so that its end may use the slot.
+    /// What encodes a send of the end through the slot. `None`: the slot is in use, or the queue holds other
+    /// work.
     pub(crate) fn slot_for_send(&self) -> Option<(Encode<T>, Terms)> {
         let remote = self.remote.as_deref()?;
         let is_free = self.outlet.is_some()
@@ -57,7 +59,7 @@ impl<T> Queue<T> {
         is_free.then_some((remote.encode, remote.terms))
     }
 
-    /// The end offers a value by the slot. Gives the ticket, and the waker that is to be woken.
+    /// Offers a value of the end through the slot. Returns the ticket, and the waker to wake.
     pub(crate) fn offer_in_slot(&mut self, value: Bytes) -> Option<(u64, Option<Waker>)> {
         let ticket = self.next_ticket;
         let remote = self.remote.as_deref_mut()?;
@@ -66,7 +68,7 @@ impl<T> Queue<T> {
         Some((ticket, remote.link.say(Word::Offer { ticket, value })))
     }
 
-    /// Whether the queue is a home to which the slot is all that there is.
+    /// Whether the queue is a home that needs no more than the slot.
     pub(crate) fn may_take_from_slot(&self) -> bool {
         self.inlet.is_some()
             && self.offers.is_empty()
@@ -83,8 +85,8 @@ impl<T> Queue<T> {
             && self.ask_awaited.is_empty()
     }
 
-    /// An offer of the sending half waits in the slot. `Err`: there is one, or something else. `is_watched`:
-    /// a receive waits at the slot, so that nothing else is there.
+    /// Puts an offer of the sending half into the slot. `Err`: the slot is taken, or the queue holds other
+    /// work. `is_watched`: a receive waits at the slot, so the queue holds none.
     pub(crate) fn put_in_slot(&mut self, number: u64, value: Bytes, is_watched: bool) -> Result<(), Bytes> {
         let ticket = self.next_ticket;
         let is_free = is_watched || self.may_take_from_slot();
@@ -99,7 +101,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// A receive begins to decode what waits in the slot.
+    /// Begins the read of the offer in the slot, for a receive.
     pub(crate) fn read_slot(&mut self) -> Option<Reading<T>> {
         let remote = self.remote.as_deref_mut()?;
         let Slot::In { ticket, value, read: read @ None, .. } = &mut remote.slot else { return None };
@@ -110,7 +112,8 @@ impl<T> Queue<T> {
         Some(remote.reading(ticket, number, bytes))
     }
 
-    /// The receive whose read has this number takes what waits in the slot. `None`: it is not there any more.
+    /// Takes the offer in the slot for the receive whose read has this number. `None`: it is not there any
+    /// more.
     pub(crate) fn take_from_slot(&mut self, reading: u64) -> Option<Option<Waker>> {
         let remote = self.remote.as_deref_mut()?;
         let Slot::In { number, read, .. } = remote.slot else { return None };
@@ -121,7 +124,7 @@ impl<T> Queue<T> {
         Some(remote.link.say(Word::Taken { ticket: number }))
     }
 
-    /// What is in the slot goes into the queue. `value`, `waker`: those of the channel's slots.
+    /// Moves the contents of the slot into the queue. `value`, `waker`: those of the channel's slots.
     pub(crate) fn adopt_slot(&mut self, value: &mut Option<T>, waker: &mut Option<Waker>, is_watched: bool) {
         let Some(remote) = self.remote.as_deref_mut() else { return };
         if is_watched {
@@ -160,7 +163,7 @@ impl<T> Queue<T> {
 // ---- the sending half
 
 impl<T> Queue<T> {
-    /// A link takes the receiver's place.
+    /// Puts a link into the receiver's place.
     pub(crate) fn link_receiver(&mut self, remote: Remote<T>, after: &mut After<T>) {
         let buffered = self.replace_receiver(after);
         debug_assert!(buffered.is_empty() && self.offers.is_empty(), "the channel is new");
@@ -170,15 +173,15 @@ impl<T> Queue<T> {
         self.remote = Some(Box::new(remote));
     }
 
-    /// The receiver is gone. What is out is answered still.
+    /// Records that the receiver is gone. Outstanding offers still get answers.
     pub(crate) fn home_has_gone(&mut self) {
         if let Some(remote) = &mut self.remote {
             remote.receiver_gone = true;
         }
     }
 
-    /// The sending half is done if the receiver is gone and nothing is out: it says so, and hears nothing
-    /// more. `true`: it has been.
+    /// Ends the sending half, once the receiver is gone and no offer is outstanding: it sends its last word,
+    /// and receives no more. `true`: it was active until now.
     pub(crate) fn leave_home(&mut self, after: &mut After<T>) -> bool {
         let is_gone = self.remote.as_ref().is_some_and(|remote| remote.receiver_gone);
         if !is_gone || self.outlet.is_none() || self.has_offers_out() {
@@ -188,14 +191,14 @@ impl<T> Queue<T> {
         self.unlink_receiver(after)
     }
 
-    /// Nothing goes over the link any more. `false`: so it was.
+    /// Removes the link from the receiver's place. `false`: there was none.
     pub(crate) fn unlink_receiver(&mut self, after: &mut After<T>) -> bool {
         let was_linked = self.outlet.is_some();
         self.agent_gone(after);
         was_linked
     }
 
-    /// The choice that is reserved would decide for another branch.
+    /// Asks for a reservation back: the reserved choice could decide for another branch.
     pub(crate) fn revoke_over_link(&mut self, ticket: u64, after: &mut After<T>) {
         if self.find(ticket).is_none() {
             return;
@@ -215,7 +218,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Before a value is offered: what is to be encoded, unless that has been done or is not needed.
+    /// What to encode before a value is offered, unless it is encoded or needs no bytes.
     pub(crate) fn begin_offer(
         &mut self,
         source: &Source<'_, T>,
@@ -228,7 +231,7 @@ impl<T> Queue<T> {
             return Ok(None);
         }
         let Some(remote) = &mut self.remote else { return Ok(None) };
-        // Of an offer that was refused after it had been encoded.
+        // Left from an offer that was refused after it had been encoded.
         remote.encoded = None;
         if let Source::Pool(pool) = source {
             remote.encoded = pool.lock().encoded.clone();
@@ -256,20 +259,20 @@ impl<T> Queue<T> {
         }
     }
 
-    /// What encodes a value that a choice offers, if that goes over a link.
+    /// What encodes a value that a choice offers, if it travels over a link.
     pub(crate) fn encoding_for_link(&self) -> Option<Encoding<T>> {
         let remote = self.remote.as_ref().filter(|_| self.outlet.is_some())?;
         let bytes_max = KEPT_MAX.min(remote.terms.value_max);
         Some(Encoding { from: From::Source, encode: remote.encode, terms: remote.terms, bytes_max, bytes: None })
     }
 
-    /// The bytes that belong to the offer that is being made.
+    /// Takes the bytes of the offer that is being made.
     pub(super) fn take_encoded(&mut self) -> Linked<T> {
         let encoded = self.remote.as_mut().and_then(|remote| remote.encoded.take());
         Linked::encoded(encoded)
     }
 
-    /// Tells the home of an offer. `true`: it may have a receiver.
+    /// Sends an offer to the home. `true`: the home may have a receiver.
     pub(super) fn offer_over_link(&mut self, ticket: u64, after: &mut After<T>) -> bool {
         let Some(index) = self.find(ticket) else { return true };
         let stands = self.offers[index].standing == Standing::Waiting && self.acts(self.offers[index].handle);
@@ -287,12 +290,11 @@ impl<T> Queue<T> {
             offer.standing = Standing::Away(Away::default());
             self.say(Word::Offer { ticket, value }, after);
         }
-        // A firm offer that has come back has no bytes: its owner takes it, and offers it anew.
+        // A firm offer that has come back has no bytes: its owner withdraws it, and offers it anew.
         true
     }
 
-    /// What the owner of this offer is to encode, since a receiver has asked for it. While that is done its
-    /// choice is closed.
+    /// What the owner of this offer must encode for a receiver's request. Its choice is closed meanwhile.
     pub(crate) fn begin_encoding(&mut self, ticket: u64) -> Option<Encoding<T>> {
         let remote = self.remote.as_ref()?;
         let (encode, terms) = (remote.encode, remote.terms);
@@ -303,8 +305,7 @@ impl<T> Queue<T> {
             return None;
         }
         if offer.choice.as_ref().is_some_and(|(decision, _)| !decision.close_now()) {
-            // It is reserved for another branch, or decided: its owner is polled again if that comes to
-            // nothing.
+            // It is reserved for another branch, or decided: its owner is polled again if that is undone.
             return None;
         }
         let value = match &mut offer.value {
@@ -315,7 +316,7 @@ impl<T> Queue<T> {
         Some(Encoding { from, encode, terms, bytes_max: terms.value_max, bytes: None })
     }
 
-    /// The value goes back into its offer, with its bytes. The caller opens the choice then, and
+    /// Returns the value, with its bytes, to its offer. The caller then opens the choice, and
     /// [answers](Self::answer) the request.
     pub(crate) fn end_encoding(&mut self, encoding: Encoding<T>, after: &mut After<T>) {
         let Encoding { from: From::Offer(ticket, value), bytes, .. } = encoding else { return };
@@ -329,7 +330,7 @@ impl<T> Queue<T> {
             Some(Ok(bytes)) if self.remote.is_some() => offer.linked.make().encoded = Some(bytes),
             Some(Err(_)) if self.remote.as_ref().is_none_or(|remote| remote.has_agent()) => self.unlink(after),
             Some(Err(why)) if offer.standing == Standing::Waiting => {
-                // The home forgets the offer, so nothing asks it back.
+                // The home forgets the offer, so no withdrawal is needed.
                 offer.known = Known::No;
                 drop(offer.linked.take_request());
                 self.say(Word::Refuse { ticket }, after);
@@ -339,7 +340,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Gives the offer to what waits for it.
+    /// Answers the request that waits for the offer.
     pub(crate) fn answer(&mut self, ticket: u64, after: &mut After<T>) {
         let Some(index) = self.find(ticket) else { return };
         match self.offers[index].linked.take_request() {
@@ -349,10 +350,10 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The home has said how it takes values.
+    /// Handles the home's announcement of how it takes values.
     ///
     /// # Errors
-    /// It had said so.
+    /// If the home had announced it before.
     pub(crate) fn open_link(&mut self, places: Option<u32>, after: &mut After<T>) -> Result<(), ()> {
         let remote = self.remote.as_mut().filter(|remote| !remote.is_open).ok_or(())?;
         remote.is_open = true;
@@ -368,10 +369,10 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// The home promises so many places more.
+    /// Adds places that the home promises.
     ///
     /// # Errors
-    /// It has never promised any.
+    /// If the home has never promised any.
     pub(crate) fn credit_over_link(&mut self, places: u32, after: &mut After<T>) -> Result<(), ()> {
         if self.credits.is_none() && self.outlet.is_some() {
             return Err(());
@@ -387,24 +388,24 @@ impl<T> Queue<T> {
         self.remote.is_some() && self.credits.is_some() && self.outlet.is_some()
     }
 
-    /// Whether a value would go into a place at once.
+    /// Whether a value would go into a promised place at once.
     pub(crate) fn has_free_place(&self) -> bool {
         self.has_places() && self.credits.is_some_and(|places| places > 0)
     }
 
-    /// Whether the value that is being sent would go into a place, but for its bytes.
+    /// Whether only missing bytes keep the value being sent from a promised place.
     pub(super) fn lacks_bytes(&self) -> bool {
         self.has_places() && self.remote.as_ref().is_some_and(|remote| remote.encoded.is_none())
     }
 
-    /// An offer waits that was made while there were places: it has no bytes.
+    /// Requests the bytes of a waiting offer, which was made while there were places and so has none.
     pub(super) fn ask_for_bytes(&mut self, after: &mut After<T>) {
         if self.has_free_place() {
             self.admit_waiting(after);
         }
     }
 
-    /// Whether there is a place for this offer, and its owner has to encode the value first.
+    /// Whether there is a place for this offer, but its owner must encode the value first.
     pub(super) fn waits_for_bytes(&mut self, index: usize, after: &mut After<T>) -> bool {
         if !self.has_places() || self.offers[index].linked.bytes().is_some() {
             return false;
@@ -420,8 +421,8 @@ impl<T> Queue<T> {
         true
     }
 
-    /// Sends the value of this offer, which is settled, into a place. Its owner drops it. `false`: the home
-    /// promises none.
+    /// Sends the value of this settled offer into a place; its owner drops the value. `false`: the home
+    /// promises no places.
     pub(super) fn send_waiting(&mut self, index: usize, after: &mut After<T>) -> bool {
         if !self.has_places() {
             return false;
@@ -429,7 +430,7 @@ impl<T> Queue<T> {
         let offer = &mut self.offers[index];
         let Some(value) = offer.linked.take_encoded() else { return false };
         if let Value::Pooled(pool) = &offer.value {
-            // Its send may be dropped before it looks, and must not find in the pool what has gone.
+            // The send may be dropped before it looks, and must not find the sent value in the pool.
             offer.linked.make().value = pool.lock().take();
         }
         self.credits = self.credits.map(|places| places - 1);
@@ -438,12 +439,12 @@ impl<T> Queue<T> {
         true
     }
 
-    /// The value of an offer, as it comes back from its reservation: one of a pool goes there.
+    /// The value of an offer, as its reservation returns it; for a pool, the pooled value.
     fn given_back(&mut self, index: usize) -> Given<T> {
         self.offers[index].linked.take_value().map_or(Given::Unread, Given::Value)
     }
 
-    /// A receiver elsewhere wants this offer of a choice. Nothing is reserved before the bytes are there.
+    /// Reserves this offer of a choice for a receiver elsewhere, once its bytes are available.
     pub(crate) fn reserve_over_link(
         &mut self,
         ticket: u64,
@@ -471,7 +472,7 @@ impl<T> Queue<T> {
             }
             Reserve::Dead => {
                 if self.sender_leaving {
-                    // Nothing will take it back.
+                    // No send will take it back.
                     self.strand(index, after);
                 }
                 return self.refuse(ticket, after);
@@ -479,13 +480,13 @@ impl<T> Queue<T> {
         }
         offer.standing = Standing::Away(Away::default());
         if let Value::Pooled(pool) = &offer.value {
-            // Its send may be dropped meanwhile, and must not find in the pool what is promised.
+            // The send may be dropped meanwhile, and must not find the promised value in the pool.
             offer.linked.make().value = pool.lock().take();
         }
         self.say(Word::Grant { ticket, request, value }, after);
     }
 
-    /// The home forgets the offer, so nothing asks it back.
+    /// Refuses a request. The home forgets the offer, so no withdrawal is needed.
     fn refuse(&mut self, ticket: u64, after: &mut After<T>) {
         if let Some(index) = self.find(ticket) {
             self.offers[index].known = Known::No;
@@ -493,10 +494,10 @@ impl<T> Queue<T> {
         self.say(Word::Refuse { ticket }, after);
     }
 
-    /// A word of the home about an offer.
+    /// Handles a word of the home about an offer.
     ///
     /// # Errors
-    /// The word: the home cannot have said it.
+    /// The word, if the home cannot have sent it.
     pub(crate) fn hear_home(&mut self, word: Word, timed_out: Why, after: &mut After<T>) -> Result<(), Word> {
         let ticket = match &word {
             Word::Taken { ticket }
@@ -509,7 +510,7 @@ impl<T> Queue<T> {
             _ => return Err(word),
         };
         let index = self.find(ticket);
-        // What was offered by a choice, and is taken back, is gone before the home has heard.
+        // A withdrawn offer of a choice is removed before the home learns of it.
         let is_back = matches!(word, Word::Abort { .. } | Word::Decline { .. });
         let is_late = is_back || matches!(word, Word::Failed { .. } | Word::Withdrawn { .. });
         let Some(index) = index else { return if is_late { Ok(()) } else { Err(word) } };
@@ -533,7 +534,7 @@ impl<T> Queue<T> {
             }
             Word::Abort { .. } | Word::Decline { .. } => {
                 if self.offers[index].standing == Standing::Waiting {
-                    // It was asked for, and has not been granted.
+                    // It was requested, and has not been granted.
                     drop(self.offers[index].linked.take_request());
                 }
                 let given = self.given_back(index);
@@ -544,7 +545,7 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// The receiver elsewhere has returned the value: it is its owner's to drop, in a poll.
+    /// Handles the receive of the value elsewhere: the owner of the send drops the value in a poll.
     pub(super) fn far_took_value_here(&mut self, index: usize, after: &mut After<T>) {
         let offer = &mut self.offers[index];
         let was_abandoned = match &offer.standing {
@@ -569,7 +570,7 @@ impl<T> Queue<T> {
         offer.linked.take_value().or_else(|| offer.value.take())
     }
 
-    /// Keeps the value for the next operation of the end to drop. Gives it back where there is no link.
+    /// Keeps the value for the next operation of the end to drop. Without a link, returns it.
     pub(super) fn keep_spent(&mut self, value: Option<T>) -> Option<T> {
         let Some(remote) = &mut self.remote else { return value };
         remote.spent.extend(value);
@@ -592,10 +593,10 @@ impl<T> Queue<T> {
         after.dropped.extend(value);
     }
 
-    /// The same of all that this handle's sends have left.
+    /// The same for all values left by this handle's sends.
     #[inline]
     pub(crate) fn drop_all_spent(&mut self, handle: Handle, after: &mut After<T>) {
-        // Without a link there is nothing, unless there was one.
+        // Without a link, now or before, there are none.
         if self.remote.is_some() || self.past.is_some() {
             self.drop_all_that_is_spent(handle, after);
         }
@@ -613,12 +614,12 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Whether the home has yet to answer about an offer.
+    /// Whether an answer of the home about an offer is outstanding.
     pub(crate) fn has_offers_out(&self) -> bool {
         self.offers.iter().any(|offer| matches!(offer.standing, Standing::Away(_)))
     }
 
-    /// The receiver's node is lost: of what was out it is not known whether it has been taken.
+    /// Handles the loss of the receiver's node: it is unknown which outstanding offers were taken.
     pub(crate) fn lose_offers_out(&mut self, channel: u64, after: &mut After<T>) {
         let is_out = |offer: &Offer<T>| matches!(offer.standing, Standing::Away(_));
         while let Some(index) = self.offers.iter().position(is_out) {
@@ -636,7 +637,7 @@ impl<T> Queue<T> {
             offer.standing = Standing::Failed(Failed::Unknown(id));
             after.wakes.add(offer.waker.take());
             if let Some((decision, branch)) = &offer.choice {
-                // Of no other branch could be said that the choice has not happened already.
+                // No other branch could be certain that the choice has not happened already.
                 decision.confirm(*branch, &mut after.wakes);
             }
             if is_left && let Some(offer) = self.remove(index, after) {
@@ -657,7 +658,7 @@ impl<T> Queue<T> {
 // ---- the receiving half
 
 impl<T> Queue<T> {
-    /// A link takes the sender's place.
+    /// Puts a link into the sender's place.
     pub(crate) fn link_sender(&mut self, remote: Remote<T>, after: &mut After<T>) {
         self.inlet = Some(Heard::new());
         let places = self.lend(&mut after.wakes);
@@ -669,17 +670,17 @@ impl<T> Queue<T> {
         self.say(Word::Opened { places }, after);
     }
 
-    /// Nothing more comes over the link, which is given if it was there.
+    /// Removes the link from the sender's place, and returns it if it was there.
     pub(crate) fn unlink_sender(&mut self, after: &mut After<T>) -> Option<Arc<dyn Link>> {
         self.inlet.take()?;
         self.drop_choices_from_far(Handle::END, after);
         self.link().cloned()
     }
 
-    /// An offer of the sending half: with its bytes, or of a choice.
+    /// Adds an offer of the sending half: with its bytes, or of a choice.
     ///
     /// # Errors
-    /// `Err`: there is an offer with this number already.
+    /// If there is an offer with this number already.
     pub(crate) fn offer_encoded(
         &mut self,
         number: u64,
@@ -723,14 +724,14 @@ impl<T> Queue<T> {
             linked: Linked::NOTHING,
         });
         if choice.is_some() {
-            // A buffer with room asks for the value itself.
+            // A buffer with room requests the value itself.
             self.refill(after);
         }
         self.announce(ticket, Handle::END, after);
         Ok(())
     }
 
-    /// An offered value enters the buffer, if the policy has room for it.
+    /// Puts an offered value into the buffer, if the policy has room for it.
     fn admit_encoded(&mut self, value: &mut Option<Bytes>, ends: Ends, after: &mut After<T>) -> Offered {
         if let Some(why) = self.no_more_sends(ends) {
             return Offered::Failed(why);
@@ -738,7 +739,7 @@ impl<T> Queue<T> {
         if value.is_none() {
             return Offered::Queued(0, false);
         }
-        // A policy that panics refuses this value; the task of a socket goes on.
+        // A policy that panics refuses this value; the socket's task continues.
         match catch_unwind(AssertUnwindSafe(|| self.admit_at_once(Handle::END))).unwrap_or(Admit::Refuse) {
             Admit::Wait => return Offered::Queued(0, false),
             Admit::Refuse => return Offered::Failed(Why::Refused),
@@ -756,23 +757,24 @@ impl<T> Queue<T> {
         }
     }
 
-    /// What is counted as its bytes, and may stay for long, keeps no more memory than these.
+    /// Buffers bytes. A value that may stay for long, and is accounted by its size, keeps no more memory
+    /// alive.
     fn buffer_bytes(&mut self, bytes: Bytes) {
         let is_awaited = self.buffer.is_empty() && self.watchers.counted() > 0;
         let is_shared = is_awaited || bytes.len() >= ALONE_MIN;
         self.buffer.push_encoded(if is_shared { bytes } else { Bytes::copy_from_slice(&bytes) });
     }
 
-    /// The same of an offer that waited for room, if its value is bytes.
+    /// The same for an offer that waited for room, if its value is encoded.
     pub(super) fn admit_bytes(&mut self, admit: Admit, value: &mut Value<T>, after: &mut After<T>) {
         let bytes = value.take_encoded();
         self.push_encoded(admit, bytes, after);
     }
 
-    /// A value comes into a place that was promised for it.
+    /// Puts a value into the place promised for it.
     ///
     /// # Errors
-    /// The bytes: none was promised.
+    /// The bytes, if no place was promised.
     pub(crate) fn push_from_link(&mut self, value: Bytes, after: &mut After<T>) -> Result<(), Bytes> {
         let Some(is_wanted) = self.use_promised() else { return Err(value) };
         let bytes = value.len();
@@ -794,7 +796,8 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// The bytes of what a receive has reserved. They are not wanted any more where that receive is over.
+    /// Handles the bytes of an offer that a receive has reserved. They are declined if that receive has
+    /// ended.
     pub(crate) fn grant_encoded(&mut self, number: u64, request: u64, value: Bytes, tick: u32, after: &mut After<T>) {
         let Some(index) = self.find_far(Handle::END, number) else { return };
         let offer = &mut self.offers[index];
@@ -813,7 +816,7 @@ impl<T> Queue<T> {
     fn grant_to_buffer(&mut self, index: usize, value: Bytes, after: &mut After<T>) {
         match catch_unwind(AssertUnwindSafe(|| self.ask_policy())).unwrap_or(Admit::Refuse) {
             Admit::Wait => {
-                // The room has gone to another value meanwhile.
+                // Another value has taken the room meanwhile.
                 if let Some(far) = &mut self.offers[index].far {
                     far.ask = None;
                     let ticket = far.number;
@@ -833,7 +836,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// How it stands with the value of an offer that a receive would take.
+    /// The state of the value of an offer that a receive would take.
     pub(super) fn read(&mut self, index: usize, own: Branching<'_>) -> Read<T> {
         let Some(remote) = &mut self.remote else { return Read::Here };
         let offer = &mut self.offers[index];
@@ -848,7 +851,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The same of the first value in the buffer.
+    /// The same for the first value in the buffer.
     pub(super) fn read_buffered(&mut self, own: Branching<'_>) -> Read<T> {
         let (Some(encoded), Some(remote)) = (self.buffer.first_encoded(), &mut self.remote) else { return Read::Here };
         match remote.stand(encoded.read, own) {
@@ -860,18 +863,18 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The first value in the buffer is taken: what has been decoded of it.
+    /// The decoded first value of the buffer, for the receive that takes it.
     pub(super) fn take_decoded_first(&mut self) -> Option<T> {
         let mark = self.buffer.first_encoded()?.read;
         self.remote.as_mut()?.take_decoded(mark)
     }
 
-    /// A receive has decoded this, and looks again.
+    /// Records a value that a receive has decoded, before it looks again.
     pub(crate) fn has_decoded(&mut self, reading: Reading<T>, after: &mut After<T>) {
         let Some(remote) = &mut self.remote else {
             return after.dropped.extend(reading.into_value().and_then(Result::ok));
         };
-        // An agent reads it once more, and says what is wrong with it.
+        // An agent decodes it once more, and reports the error.
         let is_the_agents = remote.has_agent() && !reading.is_readable();
         remote.decoded = Some(reading);
         if is_the_agents {
@@ -880,7 +883,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The offer is taken: with what has been decoded of it.
+    /// Puts the decoded value into its offer, which is being taken.
     pub(super) fn take_decoded(&mut self, index: usize) {
         let mark = self.offers[index].linked.read();
         if let Some(value) = self.remote.as_mut().and_then(|remote| remote.take_decoded(mark)) {
@@ -888,8 +891,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The read is over. What has not been taken is dropped; its offer, if that stands, is for other receives
-    /// again, and so is what they have left behind it.
+    /// Ends the read. An untaken value is dropped; its offer, if that stands, is available to other receives
+    /// again, and so are the offers that they skipped behind it.
     pub(crate) fn end_reading(&mut self, after: &mut After<T>) {
         let Some(reading) = self.remote.as_mut().and_then(|remote| remote.decoded.take()) else { return };
         if reading.ticket == BUFFERED {
@@ -902,13 +905,13 @@ impl<T> Queue<T> {
             }
         }
         after.dropped.extend(reading.value.and_then(Result::ok));
-        // Receivers that have looked meanwhile have passed it over, and what is behind it.
+        // Receivers that have looked meanwhile have skipped it, and the offers behind it.
         if self.has_left() {
             self.wake_watchers(&mut after.wakes);
         }
     }
 
-    /// The sending half asks its offer back.
+    /// Withdraws an offer, for the sending half.
     pub(crate) fn withdraw_encoded(&mut self, number: u64, after: &mut After<T>) {
         if self.withdraw_from_far(Handle::END, number, after).is_some() {
             self.say(Word::Withdrawn { ticket: number }, after);

@@ -1,20 +1,20 @@
-//! A channel with everything: buffer, several senders and receivers, offers of choices, extended receives,
+//! A channel with all features: buffer, several senders and receivers, offers of choices, extended receives,
 //! poison.
 //!
 //! Most channels never need one: two unshared ends that rendezvous use one slot for a value and one for a
-//! waker ([`super::state`]). The first use of anything more makes a `Queue`, and the channel keeps it.
+//! waker ([`super::state`]). The first use of any other feature makes a `Queue`, and the channel keeps it.
 //!
-//! All functions here run under the channel's lock and never wait. What must happen outside (waking,
-//! dropping) they put into an [`After`].
+//! All functions here run under the channel's lock and never wait. They put work for outside the lock
+//! (waking, dropping) into an [`After`].
 //!
-//! - [`value`], [`offer`]: what stands in the queue; [`encoded`]: what a link has of it, as bytes.
-//! - [`buffer`], [`credit`]: what is buffered, and the places of it that are promised elsewhere.
-//! - [`watchers`]: the receivers that wait.
-//! - [`events`], [`demand`]: what is between the queue and the agents of halves that are elsewhere.
-//! - [`check`]: what holds of a queue between two passes.
-//! - here: the queue, and what the ends that are here do to it.
-//! - [`far`], [`answer`], [`linked`]: what agents, handles of a shared receiver elsewhere and links do to it;
-//!   [`standby`]: how an agent gives way to a link, and comes back.
+//! - [`value`], [`offer`]: the offers in the queue; [`encoded`]: a link's part of them, as bytes.
+//! - [`buffer`], [`credit`]: the buffered values, and the places promised elsewhere.
+//! - [`watchers`]: the waiting receivers.
+//! - [`events`], [`demand`]: the traffic between the queue and the agents of halves elsewhere.
+//! - [`check`]: the invariants of a queue between two passes.
+//! - here: the queue, and the operations of the ends that are here.
+//! - [`far`], [`answer`], [`linked`]: the operations of agents, of handles of a shared receiver elsewhere,
+//!   and of links; [`standby`]: how an agent gives way to a link, and takes over again.
 
 mod answer;
 mod buffer;
@@ -63,8 +63,8 @@ use crate::turn::Turn;
 use crate::wake;
 use crate::wake::Wakes;
 
-/// Somebody who waits only for the channel to end, at this handle of the sending end or else of the receiving
-/// one.
+/// A task that waits only for the channel to end, through this handle of the sending end or else of the
+/// receiving one.
 struct Idle {
     handle: Handle,
     sending: bool,
@@ -76,17 +76,17 @@ struct Idle {
 pub(crate) enum Retires {
     /// Here.
     Here,
-    /// Another node keeps it, and with it what is buffered: there, by its desk.
+    /// Another node keeps the receiving end, and the buffered values with it: its desk retires the channel.
     ByDesk(Arc<Line>),
-    /// That has been asked for. Until it is done nothing is received here.
+    /// The desk has been asked. Until it answers nothing is received here.
     Asked,
-    /// It is done. The end comes behind what is buffered there.
+    /// The desk has retired it. The end follows the values buffered there.
     Done,
 }
 
 #[cfg(feature = "serde")]
 impl Retires {
-    /// The receiver retires it: how. By its desk once.
+    /// How the receiver retires the channel now. Returns `ByDesk` only once.
     pub(crate) fn ask(&mut self) -> Self {
         match self {
             Self::Here => Self::Here,
@@ -100,7 +100,7 @@ impl Retires {
 pub(crate) struct Queue<T> {
     buffering: Option<Box<dyn Buffering>>,
     buffer: Buffer<T>,
-    /// Who holds a place of the buffer by an extended receive.
+    /// The handles that hold a place of the buffer by an extended receive.
     held: Seldom<Handle>,
     /// How many offers an extended receive holds.
     held_offers: u32,
@@ -108,18 +108,18 @@ pub(crate) struct Queue<T> {
     offers: VecDeque<Offer<T>>,
     next_ticket: u64,
     watchers: Watchers,
-    /// A send waits for receivers that it has woken: the last of them to be polled wakes it, and others that
-    /// wait so.
+    /// A send waits for receivers that it has woken: the last of them to be polled wakes it, and all other
+    /// sends that wait for them.
     has_turn: bool,
-    /// Those who wait only for the channel to end.
+    /// The tasks that wait only for the channel to end.
     idle: Seldom<Idle>,
     pub(crate) kind: policy::Kind,
     pub(crate) senders_bound: Option<Bound>,
     pub(crate) receivers_bound: Option<Bound>,
-    /// A claim is out: only the end itself acts, its clones are held back.
+    /// A claim is out: only the end itself acts, and its clones are held back.
     pub(crate) sender_claimed: bool,
     pub(crate) receiver_claimed: bool,
-    /// Who has the claim, if that is a handle elsewhere; the end itself does not act then.
+    /// The claimer, if that is a handle elsewhere; the end itself then does not act.
     sender_claimer: Handle,
     pub(crate) receiver_claimer: Handle,
     /// How the receiver retires the channel.
@@ -128,58 +128,56 @@ pub(crate) struct Queue<T> {
     poison: Option<Reason>,
     /// Retired, or without a receiver: nothing more is admitted.
     sealed: bool,
-    /// Values whose send was dropped while they were with an agent, come back since.
+    /// The values of sends that were dropped while an agent had them, and that have come back since.
     kept: Seldom<Kept<T>>,
-    /// The patience of those who keep a grant runs.
+    /// A patience clock runs for receivers that keep a grant.
     pub(crate) patient: bool,
-    /// The agent that is the receiver here, and what it has not heard yet.
+    /// The agent in the receiver's place, and its unread events.
     pub(crate) outlet: Option<Heard<FromSender<T>>>,
-    /// The agents of handles of a shared receiver that are elsewhere.
+    /// The agents of handles of a shared receiver elsewhere.
     #[expect(clippy::box_collection, reason = "a map takes three words also when it is empty")]
     demands: Option<Box<BTreeMap<Handle, Demands<T>>>>,
     /// How many of them have an unanswered reservation.
     wanting: u32,
-    /// Set: the receiver elsewhere promises places, and so many of them are left. What waits for one waits
-    /// here.
+    /// Set if the receiver elsewhere promises places: how many are left. Sends without one wait here.
     credits: Option<u32>,
-    /// How many of the values that the outlet took out of the buffer have no credit yet. They go before all
+    /// How many of the values that the outlet took out of the buffer have no credit yet. They precede all
     /// other sends.
     carried: u32,
-    /// The agent that is the sender here, and what it has not heard yet.
+    /// The agent in the sender's place, and its unread events.
     pub(crate) inlet: Option<Heard<FromReceiver<T>>>,
-    /// The same of handles of a shared sender that are elsewhere.
+    /// The same for handles of a shared sender elsewhere.
     pub(crate) lone_inlets: Seldom<(Handle, Heard<FromReceiver<T>>)>,
-    /// Which of these agents hear of the next receive that waits.
+    /// Which of these agents get an event at the next receive that waits.
     pub(super) ask_awaited: Seldom<Handle>,
-    /// The places of the buffer that are promised to the sender elsewhere.
+    /// The places of the buffer promised to the sender elsewhere.
     pub(crate) lending: Lending,
     next_ask: u64,
-    /// Of agents whose offers come from another half in this memory: what those are called there.
+    /// For agents whose offers come from another half in this memory: the names of the offers there.
     pub(super) names: Seldom<(Handle, Names)>,
-    /// The agent of the receiver elsewhere can have what is unread: so it said when it last reserved
-    /// something.
+    /// The agent of the receiver elsewhere can take unread values, according to its last reservation.
     outlet_reads: bool,
-    /// What is unread could not be read elsewhere: it comes here from now on.
+    /// A value could not be read elsewhere: from now on all unread values come here.
     unreadable: bool,
-    /// The sender is gone, and its agent has not been told.
+    /// The sender was dropped, and its agent has not got the event yet.
     sender_leaving: bool,
     /// The node of the sender, or of the receiver, is lost for good.
     sender_lost: bool,
     receiver_lost: bool,
-    /// Lost is the node of the end that is here.
+    /// The lost node is that of the end here.
     own_node_left: bool,
-    /// Knows what a deadline says while nothing is at the other end.
+    /// Supplies the text of a timeout while the other end is not connected.
     pub(crate) unmatched: Option<Arc<dyn Missing>>,
-    /// Offers whose choice went elsewhere, moved out of everybody's way until their owners fetch their
-    /// values.
+    /// Offers whose choice was decided for another branch, moved out of the queue until their owners fetch
+    /// their values.
     stranded: Seldom<Stranded<T>>,
-    /// The other half is at the other end of a link.
+    /// Set if a link joins this half to the other.
     #[cfg(feature = "link")]
     pub(crate) remote: Option<Box<encoded::Remote<T>>>,
-    /// What is left of a link that was given up.
+    /// The remains of a link that was given up.
     #[cfg(feature = "link")]
     past: Option<Box<standby::Past<T>>>,
-    /// No link any more: what goes over the channel needs an agent.
+    /// The channel must not use a link any more: it needs an agent.
     #[cfg(feature = "link")]
     keeps_agent: bool,
 }
@@ -241,7 +239,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The policy becomes known only now. `false`: one was known, or an agent has acted on there being none.
+    /// Sets the policy of a channel made without one. `false`: it has a policy, or an agent that relies on
+    /// having none.
     pub(crate) fn set_policy(&mut self, policy: &Policy, after: &mut After<T>) -> bool {
         if self.buffering.is_some() || self.inlet.is_some() || self.outlet.is_some() {
             return false;
@@ -254,7 +253,7 @@ impl<T> Queue<T> {
         true
     }
 
-    /// Takes over an offer that was made in the one slot. No value: an extended receive has it.
+    /// Takes over an offer from the one slot. No value: an extended receive has it.
     pub(crate) fn adopt_offer(&mut self, value: Option<T>, waker: Option<Waker>, has_turn: bool) {
         let standing = if value.is_some() { Standing::Waiting } else { Standing::Held(Handle::END) };
         self.held_offers += u32::from(value.is_none());
@@ -287,7 +286,7 @@ impl<T> Queue<T> {
         !self.buffer.is_empty() || !self.offers.is_empty()
     }
 
-    /// Whether a receive is to come here, and not only to look at the channel's tag.
+    /// Whether a receive must enter the queue, instead of checking only the channel's tag.
     pub(crate) fn is_worth_a_look(&self) -> bool {
         self.has_something() || self.lending.unused
     }
@@ -300,15 +299,14 @@ impl<T> Queue<T> {
         self.poison.as_ref()
     }
 
-    /// Whether this handle of the sending end may act: all but the claimer are held back while a claim is
-    /// out.
+    /// Whether this handle of the sending end may act: a claim holds back all handles except the claimer.
     fn acts(&self, handle: Handle) -> bool {
         !self.sender_claimed || handle == Handle::END || handle == self.sender_claimer
     }
 
     /// Whether this handle of the receiving end may act.
     fn may_take(&self, handle: Handle) -> bool {
-        // Of what is offered where it is kept nothing was refused yet.
+        // Offers at the node that keeps the receiver have not been refused yet.
         #[cfg(feature = "serde")]
         if matches!(self.retires, Retires::Asked) {
             return false;
@@ -316,7 +314,7 @@ impl<T> Queue<T> {
         !self.receiver_claimed || handle == Handle::END || handle == self.receiver_claimer
     }
 
-    /// Takes an offer out. Its choice's state, which may be the last thing that holds a waker, is dropped
+    /// Takes an offer out. The state of its choice may hold the last reference to a waker, so it is dropped
     /// outside the lock.
     fn remove(&mut self, index: usize, after: &mut After<T>) -> Option<Offer<T>> {
         let offer = self.offers.remove(index)?;
@@ -324,7 +322,7 @@ impl<T> Queue<T> {
         Some(offer)
     }
 
-    /// Takes an offer out that nobody asks for, and drops its value outside the lock.
+    /// Takes an ownerless offer out, and drops its value outside the lock.
     fn discard_offer(&mut self, index: usize, after: &mut After<T>) {
         if let Some(offer) = self.remove(index, after) {
             after.stale.add(offer.waker);
@@ -343,7 +341,7 @@ impl<T> Queue<T> {
         self.buffer.len() + self.held.len() + self.lending.returning as usize
     }
 
-    /// Why nothing can be sent any more, if so.
+    /// Why no send can succeed any more, if none can.
     pub(crate) fn no_more_sends(&self, ends: Ends) -> Option<Why> {
         match &self.poison {
             Some(reason) => Some(Why::Poisoned(reason.clone())),
@@ -370,7 +368,7 @@ impl<T> Queue<T> {
         self.needs_agent_for(handle, after);
         #[cfg(feature = "link")]
         self.drop_all_spent(handle, after);
-        // What a dropped send left behind is dropped by the next one.
+        // The next send of an end drops the values that its dropped sends left behind.
         if !self.kept.is_empty() {
             let theirs = self.kept.list().extract_if(.., |kept| kept.handle == handle);
             after.dropped.extend(theirs.map(|kept| kept.value));
@@ -383,7 +381,7 @@ impl<T> Queue<T> {
         if let Err(why) = self.make_room(handle, after) {
             return if commit(own) { Offered::Failed(why) } else { Offered::ChoiceGone };
         }
-        // First, while the value is where it was: cloning a waker runs code of the executor's.
+        // First, while the value has not moved: cloning a waker runs code of the executor.
         let waker = if choice.is_none() { Some(wake::keep(waker)) } else { None };
         let ticket = self.next_ticket;
         self.next_ticket += 1;
@@ -406,7 +404,7 @@ impl<T> Queue<T> {
         Offered::Queued(ticket, self.announce(ticket, handle, after))
     }
 
-    /// Lets one more sender wait, as the bound on them says. Those whom a claim holds back do not count
+    /// Makes room for one more waiting sender under the bound. Senders that a claim holds back do not count
     /// against the claimer.
     fn make_room(&mut self, handle: Handle, after: &mut After<T>) -> Result<(), Why> {
         let Some(bound) = self.senders_bound else { return Ok(()) };
@@ -424,7 +422,7 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Tells whoever may take it of a new offer. `true`: somebody was waiting for one.
+    /// Announces a new offer to the party that may take it. `true`: a receiver waited for one.
     fn announce(&mut self, ticket: u64, handle: Handle, after: &mut After<T>) -> bool {
         if self.credits.is_some() {
             #[cfg(feature = "link")]
@@ -442,8 +440,8 @@ impl<T> Queue<T> {
         self.acts(handle) && self.wake_watchers(&mut after.wakes)
     }
 
-    /// Sends the value in `slot` if that is possible at once. `Queued`: it would have to wait, and has not
-    /// been queued.
+    /// Sends the value in `slot` if that is possible at once. `Queued`: the value would have to wait, and is
+    /// not queued.
     pub(crate) fn try_offer(
         &mut self,
         handle: Handle,
@@ -476,12 +474,12 @@ impl<T> Queue<T> {
         Offered::Admitted
     }
 
-    /// What becomes of one more value that comes from this handle, and is not offered yet.
+    /// What the policy decides on one more value from this handle that is not offered yet.
     fn admit_at_once(&mut self, handle: Handle) -> Admit {
         if self.buffering.is_none() && self.credits.is_none() {
             return Admit::Wait;
         }
-        // Those who came first go first.
+        // Earlier offers precede it.
         let behind = self.offers.iter().any(|o| matches!(o.standing, Standing::Waiting) && self.acts(o.handle));
         if behind || !self.acts(handle) {
             return Admit::Wait;
@@ -489,13 +487,13 @@ impl<T> Queue<T> {
         self.ask_policy()
     }
 
-    /// What becomes of one more value. At a half without a buffer it waits; at the half of a sender with
-    /// credits, for one of them.
+    /// What the policy decides on one more value. At a half without a buffer it waits; at the half of a
+    /// sender with credits it waits for a credit.
     fn ask_policy(&mut self) -> Admit {
         if let Some(credits) = self.credits {
             return if credits > 0 { Admit::Keep } else { Admit::Wait };
         }
-        // A place that has been promised is not free.
+        // A promised place is not free.
         let queued = self.queued() + self.lending.granted();
         self.buffering.as_mut().map_or(Admit::Wait, |buffering| buffering.admit(queued))
     }
@@ -517,7 +515,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Makes the place in the buffer that the policy gives one more value. `false`: it gives none.
+    /// Makes the place in the buffer that the policy grants one more value. `false`: it grants none.
     fn make_place(&mut self, admit: Admit, after: &mut After<T>) -> bool {
         match admit {
             Admit::DropThis => return false,
@@ -528,7 +526,7 @@ impl<T> Queue<T> {
         true
     }
 
-    /// Admits waiting offers as far as the policy lets them in, and wakes receivers for what came in.
+    /// Admits waiting offers as far as the policy allows, and wakes receivers for the admitted values.
     fn refill(&mut self, after: &mut After<T>) {
         let before = self.offers.len();
         self.lend_in_turn(&mut after.wakes);
@@ -550,7 +548,7 @@ impl<T> Queue<T> {
                 index += 1;
                 continue;
             }
-            // This may run in a receive, whose value must not be lost by a policy that panics.
+            // This may run in a receive, whose value must not be lost if a policy panics.
             let admit = catch_unwind(AssertUnwindSafe(|| self.ask_policy())).unwrap_or(Admit::Refuse);
             if admit == Admit::Wait {
                 return;
@@ -594,7 +592,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Decides for the offer at `index`, and for the taker's own choice.
+    /// Decides the choice of the offer at `index`, and the taker's own choice.
     fn settle(&self, index: usize, own: Branching<'_>, wakes: &mut Wakes) -> Settled {
         match &self.offers[index].choice {
             Some((decision, branch)) => decision.settle(*branch, own, wakes),
@@ -603,7 +601,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// A dead offer costs nothing lasting: nobody scans it again.
+    /// Moves a dead offer out of the queue, so that no later scan visits it.
     fn strand(&mut self, index: usize, after: &mut After<T>) {
         if let Some(offer) = self.remove(index, after) {
             let (ticket, handle, value) = (offer.ticket, offer.handle, offer.value.back());
@@ -611,8 +609,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The offer fails. One from elsewhere goes back there at once; of others the owner will fetch the value.
-    /// Gives the index to go on with.
+    /// Fails the offer. One from elsewhere goes back there at once; the owner of any other fetches its value.
+    /// Returns the index to continue with.
     fn fail(&mut self, index: usize, why: Why, after: &mut After<T>) -> usize {
         if self.offers[index].far.is_some() {
             if let Some(offer) = self.remove(index, after)
@@ -620,7 +618,7 @@ impl<T> Queue<T> {
             {
                 self.tell_inlet(far.of, FromReceiver::Failed(far.number, offer.value.back(), why), after);
                 if let Some(ask) = far.ask {
-                    // It may ask for another one.
+                    // It may request another one.
                     self.wake_watcher(ask.handle, &mut after.wakes);
                 }
             }
@@ -639,7 +637,7 @@ impl<T> Queue<T> {
         index + 1
     }
 
-    /// The offer has been taken: its sender goes on, here or elsewhere.
+    /// Reports that the offer has been taken: wakes its sender here, or notifies it elsewhere.
     fn tell_taken(&mut self, offer: Offer<T>, after: &mut After<T>) {
         after.wakes.add(offer.waker);
         if let Some(far) = offer.far {
@@ -647,7 +645,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// How the offer under `ticket` stands; one that failed is removed and its value put back.
+    /// The state of the offer under `ticket`; a failed one is removed and its value put back.
     pub(crate) fn look(
         &mut self,
         ticket: u64,
@@ -657,7 +655,7 @@ impl<T> Queue<T> {
         after: &mut After<T>,
     ) -> Stand {
         let Some(index) = self.find(ticket) else {
-            // A stranded one is dead, not taken: its choice was decided for another branch.
+            // A stranded offer is dead, not taken: its choice was decided for another branch.
             let stranded = self.stranded.iter().any(|s| s.ticket == ticket);
             return if stranded { Stand::Pending } else { Stand::Taken };
         };
@@ -669,8 +667,8 @@ impl<T> Queue<T> {
         let why = match &offer.standing {
             Standing::Failed(failed) => Some(failed.clone()),
             Standing::Waiting => self.no_more_sends(ends).map(Failed::from),
-            // Taken, or perhaps: poison and retirement come too late, and the release or the agent's answer
-            // will come.
+            // Taken, or possibly taken: poison and retirement come too late, and the release or the agent's
+            // answer decides.
             Standing::Held(_) | Standing::Away(_) => None,
             #[cfg(feature = "link")]
             Standing::Spent => None,
@@ -686,9 +684,9 @@ impl<T> Queue<T> {
         Stand::Pending
     }
 
-    /// Whether the offer under `ticket` stands for this choice, or for none. If not, it was made when its
+    /// Whether the offer under `ticket` stands for this choice, or for none. If not, it was made while its
     /// operation was a branch of another choice, or was awaited: a receive that takes it decides another
-    /// choice. One that has been taken, or may have been, is only waited for.
+    /// choice. If it has been taken, or may have been, its send only waits for the outcome.
     pub(crate) fn is_offered_by(&self, ticket: u64, own: Option<&Decision>) -> bool {
         let Some(index) = self.find(ticket) else {
             return !self.stranded.iter().any(|s| s.ticket == ticket) || own.is_some_and(|own| own.decided().is_some());
@@ -702,8 +700,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Takes an offer of a pooled value back that does not stand for the choice that asks, or learns what has
-    /// become of it.
+    /// Withdraws an offer of a pooled value that does not stand for the asking choice, or learns its outcome.
     pub(crate) fn retract(
         &mut self,
         ticket: u64,
@@ -737,9 +734,9 @@ impl<T> Queue<T> {
         self.find(ticket).is_some_and(|index| matches!(self.offers[index].standing, Standing::Held(_)))
     }
 
-    /// Takes an offer back. `Pending` if an extended receive holds its value, or an agent has it and is asked
-    /// for it; else it is back at its source, or was taken. `for_good`: nobody will look at this ticket
-    /// again.
+    /// Withdraws an offer. `Pending`: an extended receive holds its value, or an agent has it and is asked
+    /// for it. Otherwise the value is back at its source, or was taken. `for_good`: this ticket will not be
+    /// looked up again.
     pub(crate) fn withdraw(
         &mut self,
         ticket: u64,
@@ -781,7 +778,7 @@ impl<T> Queue<T> {
         if let Some(offer) = self.remove(index, after) {
             after.stale.add(offer.waker);
             source.put_back(offer.value.back());
-            // The agent may know of it.
+            // The agent may know the offer.
             #[cfg(feature = "link")]
             let outlet = self.outlet.as_mut().filter(|_| self.remote.is_none() || offer.known != Known::No);
             #[cfg(not(feature = "link"))]
@@ -790,16 +787,16 @@ impl<T> Queue<T> {
                 outlet.tell(FromSender::AskedBack(ticket), &mut after.wakes);
             }
         }
-        // Those behind it may have waited only for their turn.
+        // Offers behind it may have waited only for their turn.
         self.refill(after);
         self.settle_wakes(self.watchers.due(), after);
         Stand::Taken
     }
 
-    /// Takes an offer back that does not stand for the choice that asks. `false`: an extended receive has the
+    /// Withdraws an offer that does not stand for the asking choice. `false`: an extended receive has the
     /// value, or an agent, which is asked for it.
     pub(crate) fn take_back(&mut self, ticket: u64, source: &mut Source<'_, T>, after: &mut After<T>) -> bool {
-        // Of one that is expiring the answer is awaited as it is.
+        // For an expiring offer, the answer is awaited unchanged.
         let expires = self.away(ticket).is_some_and(|away| away.asked_back && !away.anew);
         let back = matches!(self.withdraw(ticket, source, false, after), Stand::Taken);
         if let Some(away) = self.away(ticket) {
@@ -816,9 +813,9 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Takes back the value of an offer whose future was forgotten.
-    /// `handle` has no other operation now, so whatever is still here of it was forgotten or dropped.
-    /// Whether it was received may not be known; then the answer is its message.
+    /// Takes back the value of an offer whose future was forgotten. `handle` has no other operation now, so
+    /// all its remaining offers were forgotten or dropped. If it is unknown whether a receive took the value,
+    /// the result is its message.
     pub(crate) fn settle_forgotten(
         &mut self,
         handle: Handle,
@@ -835,8 +832,8 @@ impl<T> Queue<T> {
         while slot.is_none()
             && let Some(index) = self.offers.iter().position(forgotten)
         {
-            // Of a choice: if it is open it is decided now, for nothing, so that its other offers are dead
-            // too. If it is reserved its answer is coming.
+            // An open choice is decided now, for no branch, so that its other offers are dead too. A reserved
+            // choice will get its answer.
             let failed = matches!(self.offers[index].standing, Standing::Failed(_));
             let settled = match &self.offers[index].choice {
                 Some((decision, branch)) if !failed => {
@@ -874,14 +871,14 @@ impl<T> Queue<T> {
 
     // ---- posting
 
-    /// The offer under `ticket` is a handle's.
+    /// Makes a handle the owner of the offer under `ticket`.
     pub(crate) fn posted(&mut self, ticket: u64) {
         if let Some(index) = self.find(ticket) {
             self.offers[index].owner = Owner::Posted;
         }
     }
 
-    /// Whether nothing more will become of what was posted.
+    /// Whether the outcome of a post is final.
     pub(crate) fn is_settled(&self, ticket: u64, ends: Ends) -> bool {
         let Some(index) = self.find(ticket) else { return true };
         match self.offers[index].standing {
@@ -893,7 +890,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Nobody asks for what was posted any more.
+    /// Makes a post ownerless, because its handle was dropped.
     pub(crate) fn let_go(&mut self, ticket: u64, ends: Ends, after: &mut After<T>) {
         let Some(index) = self.find(ticket) else { return };
         let settled = self.is_settled(ticket, ends);
@@ -906,7 +903,7 @@ impl<T> Queue<T> {
         let is_bytes = self.remote.as_ref().is_some_and(|remote| !remote.has_agent());
         #[cfg(feature = "link")]
         if is_bytes && (is_out || offer.linked.has_bytes()) {
-            // The link has its bytes, or will have them, and nothing asks for the value any more.
+            // The link has its bytes, or will have them, and no party needs the value any more.
             after.dropped.extend(self.offers[index].value.take());
         }
         if settled {
@@ -916,7 +913,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The channel has ended: nobody will take what nobody asks for.
+    /// Drops ownerless offers of a channel that has ended, because no receive will take them.
     pub(crate) fn drop_ownerless(&mut self, ends: Ends, after: &mut After<T>) {
         if self.no_more_sends(ends).is_none() {
             return;
@@ -941,7 +938,7 @@ impl<T> Queue<T> {
         self.take_in_line(handle, own, extended, ends, after)
     }
 
-    /// The same where receives come most.
+    /// Like [`take`](Self::take), inlined into the most frequent receives.
     #[inline(always)]
     pub(crate) fn take_in_line(
         &mut self,
@@ -970,8 +967,8 @@ impl<T> Queue<T> {
             return Took::Nothing;
         }
         if own.is_some_and(|(decision, _)| decision.is_reserved(self.has_something() || ends.no_senders)) {
-            // Somebody else may decide. Of two choices that wait for each other so, the one with the lower
-            // number gives way.
+            // Another party may decide. Of two choices that wait for each other like this, the one with the
+            // lower number gives way.
             self.give_way(handle, own, after);
             return Took::ChoiceGone;
         }
@@ -1006,7 +1003,7 @@ impl<T> Queue<T> {
                 return Took::Value(value, None);
             }
         }
-        // Retired: pending sends are refused. With a buffer whose places are held, an offer waits for one of
+        // Retired: pending sends are refused. In a buffer whose places are held, an offer waits for one of
         // them.
         if !ends.no_receivers && (self.buffering.is_none() || self.held.is_empty()) {
             match self.take_offer(handle, own, extended, after) {
@@ -1052,7 +1049,7 @@ impl<T> Queue<T> {
             #[cfg(feature = "link")]
             match self.read(index, own) {
                 encoded::Read::Here => {}
-                // What comes behind it is later, and of the same sender.
+                // Offers behind it are later ones of the same sender.
                 encoded::Read::ByOther => return Took::Nothing,
                 encoded::Read::ChoiceGone => return Took::ChoiceGone,
                 encoded::Read::ToDecode(reading) => return Took::Reads(reading),
@@ -1096,7 +1093,7 @@ impl<T> Queue<T> {
         Took::Nothing
     }
 
-    /// Registers a receive that found nothing. An error: the bound on pending receivers refuses it.
+    /// Registers a receive that found no value. An error: the bound on pending receivers refuses it.
     #[inline]
     pub(crate) fn watch(&mut self, handle: Handle, waker: &Waker, after: &mut After<T>) -> Result<(), RecvError> {
         if let Some(bound) = self.receivers_bound
@@ -1126,8 +1123,8 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// [`watch`](Self::watch) for a receive of the end itself, on a channel of which the tag says that there is
-    /// nothing to receive. `false`: something else has to be done as well.
+    /// [`watch`](Self::watch) for a receive of the end itself, on a channel whose tag shows that there is
+    /// nothing to receive. `false`: other work has to be done as well.
     #[inline]
     pub(crate) fn watch_quickly(&mut self, waker: &Waker) -> bool {
         self.receivers_bound.is_none()
@@ -1137,8 +1134,8 @@ impl<T> Queue<T> {
             && self.watchers.park_end(waker)
     }
 
-    /// [`unwatch`](Self::unwatch) for a receive of the end itself. Gives its waker, to be dropped outside the
-    /// lock. `Err`: something else has to be done as well.
+    /// [`unwatch`](Self::unwatch) for a receive of the end itself. Returns its waker, to be dropped outside
+    /// the lock. `Err`: other work has to be done as well.
     #[inline]
     pub(crate) fn unwatch_quickly(&mut self) -> Result<Option<Waker>, ()> {
         if self.has_turn || self.inlet.is_some() || !self.lone_inlets.is_empty() {
@@ -1147,7 +1144,7 @@ impl<T> Queue<T> {
         Ok(self.watchers.remove_end())
     }
 
-    /// Unregisters a receive that is done or dropped.
+    /// Unregisters a receive that is ready or dropped.
     pub(crate) fn unwatch(&mut self, handle: Handle, after: &mut After<T>) {
         let due = self.watchers.remove(handle, &mut after.stale);
         self.end_turn(&mut after.wakes);
@@ -1155,15 +1152,16 @@ impl<T> Queue<T> {
         self.settle_wakes(due, after);
     }
 
-    /// The same for an agent that has passed its wake on to a receive at another node.
+    /// Like [`unwatch`](Self::unwatch), for an agent that has passed its wake on to a receive at another
+    /// node.
     pub(super) fn unwatch_quietly(&mut self, handle: Handle, after: &mut After<T>) {
         self.watchers.remove(handle, &mut after.stale);
         self.end_turn(&mut after.wakes);
         self.release_asks(handle, after);
     }
 
-    /// A receive was polled and has not looked, because its choice is decided, or reserved, for another
-    /// branch.
+    /// Records that a receive was polled but did not look, because its choice is decided, or reserved, for
+    /// another branch.
     pub(crate) fn step_aside(&mut self, handle: Handle, after: &mut After<T>) {
         let due = self.watchers.step_aside(handle);
         self.end_turn(&mut after.wakes);
@@ -1176,7 +1174,7 @@ impl<T> Queue<T> {
         self.watchers.taken();
     }
 
-    /// After a woken receive has looked or left: passes its wake on if something is left.
+    /// After a woken receive has looked or left: passes its wake on if a value is left.
     #[inline]
     fn settle_wakes(&mut self, due: Due, after: &mut After<T>) {
         if !due.is_nothing() {
@@ -1184,7 +1182,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Wakes the next receive that has not looked in this round, if something is left.
+    /// Wakes the next receive that has not looked in this round, if a value is left.
     pub(super) fn pass_on(&mut self, after: &mut After<T>) {
         self.settle_wakes_due(Due { pass_on: true, patience: false }, after);
     }
@@ -1209,33 +1207,33 @@ impl<T> Queue<T> {
         !self.buffer.is_empty() || self.offers.iter().any(left)
     }
 
-    /// Something can be taken, or asked for, that could not be before: wakes some of the parked receivers.
-    /// They wake the others where that is needed ([`watchers`]). `true` if one was parked.
+    /// Wakes some of the parked receivers, because something became available to take or to request. They
+    /// wake the others where necessary ([`watchers`]). `true` if one was parked.
     pub(crate) fn wake_watchers(&mut self, wakes: &mut Wakes) -> bool {
         if !self.receiver_claimed {
             return self.watchers.wake_some(self.buffering.is_some(), wakes);
         }
-        // Only the claimer may take it. The end of the claim is news for the others.
+        // Only the claimer may take it. The others are woken at the end of the claim.
         let woke = self.watchers.wake_one(Handle::END, wakes);
         self.receiver_claimer != Handle::END && self.watchers.wake_one(self.receiver_claimer, wakes) || woke
     }
 
-    /// Wakes one receiver: only it can do something that it could not before.
+    /// Wakes one receiver, which alone can make progress.
     pub(super) fn wake_watcher(&mut self, handle: Handle, wakes: &mut Wakes) {
         self.watchers.wake_one(handle, wakes);
     }
 
-    /// Wakes all parked receivers: what they may do has changed.
+    /// Wakes all parked receivers, because their options have changed.
     pub(super) fn wake_all_watchers(&mut self, wakes: &mut Wakes) {
         self.watchers.wake_all(wakes);
     }
 
-    /// Whether agents stand here for handles of a shared receiver that are elsewhere.
+    /// Whether agents stand in for handles of a shared receiver elsewhere.
     pub(crate) fn is_demanded(&self) -> bool {
         self.demands.as_ref().is_some_and(|demands| !demands.is_empty())
     }
 
-    /// What a send that is out here may still wait for.
+    /// Which receivers a send with an offer here may still wait for.
     pub(crate) fn turn(&self) -> Turn {
         if self.watchers_unpolled() {
             return Turn::Here;
@@ -1249,14 +1247,14 @@ impl<T> Queue<T> {
         self.watchers.has_unpolled()
     }
 
-    /// The send under this ticket waits until all receivers that were woken have been polled.
+    /// Makes the send under this ticket wait until all woken receivers have been polled.
     pub(crate) fn begin_turn(&mut self, ticket: u64) {
         if let Some(index) = self.find(ticket) {
             (self.offers[index].has_turn, self.has_turn) = (true, true);
         }
     }
 
-    /// A receiver has been polled, or is gone: the sends whose turn that ends look again.
+    /// After a receiver has been polled or dropped: wakes the sends whose turn that ends.
     pub(crate) fn end_turn(&mut self, wakes: &mut Wakes) {
         if !self.has_turn || self.watchers_unpolled() {
             return;
@@ -1273,7 +1271,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Ends an extended receive: its sender goes on, or its place in the buffer is free.
+    /// Ends an extended receive: its send completes, or its place in the buffer becomes free.
     pub(crate) fn release(&mut self, handle: Handle, ticket: Option<u64>, after: &mut After<T>) {
         if let Some(ticket) = ticket {
             if let Some(index) = self.find(ticket)
@@ -1291,14 +1289,15 @@ impl<T> Queue<T> {
         } else if let Some(index) = self.held.iter().position(|h| *h == handle) {
             self.held.swap_remove(index);
             self.refill(after);
-            // Where nothing could be taken past the held places, it may be now.
+            // If held places blocked all receives before, they may succeed now.
             if self.has_something() {
                 self.wake_watchers(&mut after.wakes);
             }
         }
     }
 
-    /// An end has one receive at a time, so what it still holds when it receives again was forgotten.
+    /// Releases what an end still holds when it receives again: it has one receive at a time, so it forgot
+    /// that.
     pub(crate) fn release_forgotten(&mut self, handle: Handle, after: &mut After<T>) {
         while self.held_offers > 0
             && let Some(ticket) = self.offers.iter().find(|o| o.standing == Standing::Held(handle)).map(|o| o.ticket)
@@ -1310,7 +1309,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The receiver is gone, and with it every extended receive.
+    /// Ends every extended receive, because the receiver was dropped.
     pub(crate) fn release_all(&mut self, after: &mut After<T>) {
         let held = |o: &Offer<T>| matches!(o.standing, Standing::Held(_));
         while let Some(ticket) = self.offers.iter().find(|o| held(o)).map(|o| o.ticket) {
@@ -1322,8 +1321,8 @@ impl<T> Queue<T> {
 
     // ---- ending
 
-    /// Where the receiver is kept the channel was retired, if that was asked for; or nobody is there any
-    /// more.
+    /// Records that the node that keeps the receiver has retired the channel, if it was asked to, or has
+    /// left.
     #[cfg(feature = "serde")]
     pub(crate) fn has_retired(&mut self, after: &mut After<T>) {
         if matches!(self.retires, Retires::Asked) {
@@ -1332,12 +1331,12 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Nothing more is admitted: the channel was retired, or the receiver is gone.
+    /// Stops admission: the channel was retired, or the receiver was dropped.
     pub(crate) fn seal(&mut self) {
         self.sealed = true;
     }
 
-    /// Registers one who waits only for the end.
+    /// Registers a task that waits only for the end.
     pub(crate) fn wait_for_end(&mut self, handle: Handle, sending: bool, waker: &Waker, after: &mut After<T>) {
         match self.idle.iter_mut().find(|i| i.handle == handle && i.sending == sending) {
             Some(idle) => after.stale.store(&mut idle.waker, waker),
@@ -1352,7 +1351,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Everybody looks again.
+    /// Wakes all waiting parties.
     pub(crate) fn wake_all(&mut self, wakes: &mut Wakes) {
         self.wake_all_watchers(wakes);
         self.wake_demands(wakes);
@@ -1367,8 +1366,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// An offer's choice is open again, or a claim has been given back: who was passed over, or held back,
-    /// looks again.
+    /// An offer's choice is open again, or a claim has ended: wakes the receivers that passed offers over or
+    /// were held back.
     pub(crate) fn rouse(&mut self, after: &mut After<T>) {
         self.refill(after);
         if self.has_left() {
@@ -1376,7 +1375,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// A claim of the receiver has ended. Receives that it held back look again; if the channel has ended
+    /// Ends a claim of the receiver. Receives that it held back look again; if the channel has ended
     /// meanwhile, all of them return.
     pub(crate) fn end_receiver_claim(&mut self, ends: Ends, after: &mut After<T>) {
         self.rouse(after);
@@ -1385,7 +1384,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Destroys what is buffered; offers stay for their owners to take back.
+    /// Destroys the buffered values; offers stay for their owners to take back.
     pub(crate) fn poison(&mut self, reason: Reason, after: &mut After<T>) {
         if self.poison.is_none() {
             self.poison = Some(reason);
@@ -1394,7 +1393,7 @@ impl<T> Queue<T> {
         self.discard(after);
     }
 
-    /// Drops what is buffered: nobody is left to receive it.
+    /// Drops the buffered values: no receiver is left.
     pub(crate) fn discard(&mut self, after: &mut After<T>) {
         after.dropped.extend(self.buffer.take());
     }

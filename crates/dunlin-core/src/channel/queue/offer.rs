@@ -1,4 +1,4 @@
-//! Offers: what stands in the queue until it is taken, and what is said of that.
+//! Offers: the entries of the queue until a receive takes them, and their outcomes.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -10,27 +10,27 @@ use crate::choice::decision::Decision;
 use crate::error::{Failed, MessageId, RecvError, Why};
 use crate::handle::Handle;
 
-/// The ticket of every offer in the slot of a channel: an end makes one at a time.
+/// The ticket of every offer in a channel's slot: an end makes one at a time.
 pub(crate) const FIRST_TICKET: u64 = 1;
 
-/// Who asks what becomes of an offer.
+/// Which party asks for the outcome of an offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     /// An operation, or an agent.
     Operation,
-    /// A handle: it is not there to be settled by its sender.
+    /// A handle: the sender cannot settle the offer.
     Posted,
-    /// Nobody: when it fails its value is dropped.
+    /// No party: its value is dropped if it fails.
     Nobody,
 }
 
-/// Whether the agent of the receiver elsewhere knows an offer of a choice. It may hear of it again only when
-/// it has answered that it does not any more.
+/// Whether the agent of the receiver elsewhere knows an offer of a choice. The offer may be announced again
+/// only after the agent has answered that it has forgotten it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
     No,
     Yes,
-    /// It was asked back, to be held back here; the answer is to come.
+    /// Withdrawn, to be held back here; the answer is to come.
     AskedBack,
 }
 
@@ -38,26 +38,26 @@ pub(super) struct Offer<T> {
     pub(super) ticket: u64,
     pub(super) handle: Handle,
     pub(super) owner: Owner,
-    /// It waits for the receivers that were woken for it, and for nothing else.
+    /// It waits only for the receivers that were woken for it.
     pub(super) has_turn: bool,
     pub(super) value: Value<T>,
     pub(super) standing: Standing,
-    /// The choice it belongs to, and as which branch; `None`: firm.
+    /// Its choice and the branch of that; `None`: firm.
     pub(super) choice: Option<(Arc<Decision>, u32)>,
-    /// The sender's, if the offer is firm; a choice's is in its decision.
+    /// The sender's, if the offer is firm; that of a choice is in its decision.
     pub(super) waker: Option<Waker>,
     pub(super) far: Option<FromFar>,
-    /// Of a choice's: what the agent of the receiver elsewhere knows of it.
+    /// For a choice's offer: whether the agent of the receiver elsewhere knows it.
     pub(super) known: Known,
-    /// What a link has of it.
+    /// A link's part of it.
     #[cfg(feature = "link")]
     pub(super) linked: Linked<T>,
 }
 
 #[cfg(feature = "link")]
 impl<T> Offer<T> {
-    /// Bytes that were granted, and are not wanted any more. `true`: there were some. A read of them is in
-    /// vain.
+    /// Drops bytes that were granted and are no longer needed. `true`: there were some. A read of them
+    /// becomes useless.
     pub(super) fn forget_encoded(&mut self) -> bool {
         self.linked.forget_read();
         let were_there = matches!(self.value, Value::Encoded(_));
@@ -68,16 +68,16 @@ impl<T> Offer<T> {
     }
 }
 
-/// How an offer stands.
+/// The state of an offer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// It may be taken.
+    /// A receive may take it.
     Waiting,
     /// An extended receive has its value; the sender waits for the release.
     Held(Handle),
-    /// The agent of a receiver elsewhere has its value, and will say what became of it.
+    /// The agent of a receiver elsewhere has its value, and will report the outcome.
     Away(Away),
-    /// It failed; the owner will fetch its value.
+    /// It failed; its owner fetches its value.
     Failed(Failed),
     /// The receiver elsewhere has taken it. The value is still here, for its owner to drop.
     #[cfg(feature = "link")]
@@ -87,30 +87,30 @@ pub(super) enum Standing {
 /// An offer whose value is with the agent of a receiver elsewhere.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Away {
-    /// The agent has been asked to get it back.
+    /// The agent has been asked to return it.
     pub(super) asked_back: bool,
-    /// Its operation was lent to another choice: when it is back it is offered on behalf of that.
+    /// Its operation was lent to another choice: once back, it is offered on behalf of that choice.
     pub(super) anew: bool,
-    /// Nobody waits for the answer: the operation was dropped.
+    /// The operation was dropped: no task waits for the answer.
     pub(super) abandoned: bool,
-    /// A claim has gone out: it has been asked back to be held back here, and stands again when the claim is
-    /// over.
+    /// A claim has gone out: the offer was withdrawn, to be held back here, and stands again when the claim
+    /// ends.
     pub(super) recalled: bool,
-    /// It failed over there while its value was on the way; so it fails when the value is back.
+    /// It failed there while its value was on the way, so it fails once the value is back.
     pub(super) failing: Option<Why>,
-    /// It went to a handle of a shared receiver that is elsewhere; else to the agent of the receiver itself.
+    /// The handle of a shared receiver elsewhere that it went to; `None`: the agent of the receiver itself.
     pub(super) demanded_by: Option<Handle>,
 }
 
 /// An offer that stands here for a sender elsewhere.
 #[derive(Debug)]
 pub(super) struct FromFar {
-    /// Whose it is: [`Handle::END`] of the agent that is the sender here, else of the one that stands here as
-    /// this handle of a shared sender.
+    /// The agent it belongs to: [`Handle::END`] for the agent in the sender's place, otherwise the one that
+    /// stands in for this handle of a shared sender.
     pub(super) of: Handle,
-    /// Its number, by which its agent knows it.
+    /// Its number, which the agent chose.
     pub(super) number: u64,
-    /// Set: it is the offer of this choice elsewhere, and its value comes when it is reserved.
+    /// Set for an offer of this choice elsewhere: its value comes when it is reserved.
     pub(super) choice: Option<u128>,
     pub(super) unread: Unread,
     pub(super) ask: Option<Ask>,
@@ -120,21 +120,21 @@ pub(super) struct FromFar {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unread {
     No,
-    /// A handle elsewhere can have the offer as it is, and reads the value there; who is to have it here asks
-    /// for it.
+    /// A handle elsewhere can have the offer as it is, and read the value there; a receive here requests the
+    /// value.
     Yes,
-    /// That has been done, or it cannot be read elsewhere: it is to come here.
+    /// The value was requested, or cannot be read elsewhere: it is to come here.
     Asked,
 }
 
-/// That a reservation was asked for.
+/// A pending request for a reservation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ask {
-    /// Never used twice, so a late answer cannot pass for another one's.
+    /// Never used twice, so a late answer cannot be taken for another request's.
     pub(super) number: u64,
-    /// For whom; [`Handle::BUFFER`] for a place in the buffer.
+    /// The requester; [`Handle::BUFFER`] for a place in the buffer.
     pub(super) handle: Handle,
-    /// Since this tick the value is here and waits for the receiver to be polled.
+    /// The tick since which the value is here and waits for a poll of the receiver.
     pub(super) granted: Option<u32>,
 }
 
@@ -142,43 +142,43 @@ pub(super) struct Ask {
 pub(super) struct Kept<T> {
     pub(super) handle: Handle,
     pub(super) value: T,
-    /// Whether it was received is not known.
+    /// Set if it is unknown whether a receive took the value.
     pub(super) unknown: Option<MessageId>,
 }
 
-/// What is left of an offer whose choice was decided for another branch.
+/// The rest of an offer whose choice was decided for another branch.
 pub(super) struct Stranded<T> {
     pub(super) ticket: u64,
     pub(super) handle: Handle,
-    /// `None`: it is in the choice's pool.
+    /// `None`: the value is in the choice's pool.
     pub(super) value: Option<T>,
 }
 
-/// What a receive found.
+/// The result of a receive's look.
 pub(crate) enum Took<T> {
-    /// A value. For an extended receive with it the ticket to release, if the sender waits for that.
+    /// A value. For an extended receive, with the ticket to release if the sender waits for that.
     Value(T, Option<u64>),
-    /// There will be none.
+    /// No value will come.
     Ended(RecvError),
-    /// None yet.
+    /// No value yet.
     Nothing,
     /// The receive's own choice has been decided for another branch.
     ChoiceGone,
-    /// This offer would be taken, if its value can be decoded: that is done where the channel is not locked,
-    /// and then the receive looks again.
+    /// This offer is taken if its value can be decoded. That is done without the lock, and then the receive
+    /// looks again.
     #[cfg(feature = "link")]
     Reads(Box<Reading<T>>),
-    /// The first value in the buffer cannot be decoded. Its send is over, so that the channel is poisoned:
-    /// both ends have to know.
+    /// The first value in the buffer cannot be decoded. Its send is complete, so the channel is poisoned to
+    /// notify both ends.
     #[cfg(feature = "link")]
     Unreadable(Why),
 }
 
-/// What became of an offer.
+/// The outcome of an attempt to offer.
 pub(crate) enum Offered {
-    /// The buffer, or the policy, has it: the send is complete.
+    /// The buffer, or the policy, has taken the value: the send is complete.
     Admitted,
-    /// It will not be sent; the value is where it was.
+    /// It will not be sent; the value has not moved.
     Failed(Why),
     /// It waits, under this ticket. `true`: a parked receiver was woken for it.
     Queued(u64, bool),
@@ -186,17 +186,17 @@ pub(crate) enum Offered {
     ChoiceGone,
 }
 
-/// How a ticket stands.
+/// The state of a ticket.
 pub(crate) enum Stand {
-    /// Not there: taken.
+    /// No such offer: taken.
     Taken,
-    /// There, waiting to be taken or released.
+    /// It waits to be taken or released.
     Pending,
     /// It failed.
     Failed(Failed),
 }
 
-/// What has become of an offer that is taken back for another choice.
+/// The outcome of withdrawing an offer for another choice.
 pub(crate) enum Retracted {
     Back,
     Taken,
@@ -206,8 +206,8 @@ pub(crate) enum Retracted {
 /// How far a channel has ended.
 #[derive(Clone, Copy)]
 pub(crate) struct Ends {
-    /// Nothing more will be offered.
+    /// No more offers will come.
     pub(crate) no_senders: bool,
-    /// Nothing more will be taken.
+    /// No more offers will be taken.
     pub(crate) no_receivers: bool,
 }

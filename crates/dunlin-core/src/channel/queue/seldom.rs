@@ -1,9 +1,9 @@
-//! What most channels never have takes one word of theirs until they do.
+//! A list that takes one word in a channel that never uses it.
 
 use std::ops::{Deref, DerefMut};
 
-/// A list that is empty in most channels: one word as long as nothing was ever put in.
-// A `Vec` has three words, and a queue has many lists; a node may have very many queues.
+/// A list that is empty in most channels: one word until the first insertion.
+// A `Vec` has three words, a queue has many lists, and a node may have very many queues.
 #[expect(clippy::box_collection, reason = "a `Vec` takes three words also when it is empty")]
 pub(crate) struct Seldom<T>(Option<Box<Vec<T>>>);
 
@@ -12,7 +12,7 @@ impl<T> Seldom<T> {
         Self(None)
     }
 
-    /// The list, to be changed. What was never put in makes none.
+    /// The list, for changes. Reading never allocates it.
     pub(crate) fn list(&mut self) -> &mut Vec<T> {
         self.0.get_or_insert_default()
     }
@@ -22,12 +22,12 @@ impl<T> Seldom<T> {
     }
 
     /// # Panics
-    /// As [`Vec::swap_remove`].
+    /// Those of [`Vec::swap_remove`].
     pub(crate) fn swap_remove(&mut self, index: usize) -> T {
         self.list().swap_remove(index)
     }
 
-    /// Takes all out. The memory goes with them.
+    /// Takes all items out, and their memory.
     pub(crate) fn take(&mut self) -> Vec<T> {
         self.0.take().map_or_else(Vec::new, |list| *list)
     }

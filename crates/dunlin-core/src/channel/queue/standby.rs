@@ -1,13 +1,13 @@
 //! An agent that stands by while values go over a link.
 //!
-//! A node has an [agent](crate::agent) at each half of a channel, which can do everything. As long as nothing
-//! but values goes over the channel they need no agent: they go by a link, as bytes, encoded and decoded in
-//! the polls of their ends. What a link does not carry is the agent's again: the value with an end in it, the
-//! one that cannot be encoded or decoded, claims and handles elsewhere, an end that leaves, the end of the
-//! channel. Then the queue gives up its link at once, and the agent [takes over](Queue::take_over) what is
-//! open. What is buffered as bytes comes back into its places as values.
+//! A node has an [agent](crate::agent) at each half of a channel, which has all features. While only values
+//! travel over the channel they need no agent: a link carries them, as bytes, encoded and decoded in the
+//! polls of their ends. The agent handles all that a link does not carry: a value with an end in it, a value
+//! that cannot be encoded or decoded, claims and handles elsewhere, an end that leaves, the end of the
+//! channel. The queue then gives up its link at once, and the agent [takes over](Queue::take_over) what is
+//! open. Values buffered as bytes return to their places as values.
 //!
-//! The agent is told of nothing while it stands by, but for the end of the channel.
+//! While it stands by, the agent gets only the event that ends the channel.
 
 use std::task::Waker;
 
@@ -26,34 +26,34 @@ use crate::error::Why;
 use crate::handle::Handle;
 use crate::wake;
 
-/// What is open at a sending half when its agent takes over.
+/// The open offers and requests of a sending half when its agent takes over.
 #[derive(Debug)]
 pub struct Open<T> {
-    /// Offers whose values have gone out, with their tickets. `true`: as a choice's, which was reserved.
+    /// Offers whose values have gone out, with their tickets. `true`: a choice's, which was reserved.
     pub offers: Vec<(u64, T, bool)>,
-    /// Offers of choices that are asked for, and by which request:
-    /// [`Outlet::reserve`](crate::agent::Outlet::reserve) is to be tried again.
+    /// Offers of choices that are requested, with the request:
+    /// [`Outlet::reserve`](crate::agent::Outlet::reserve) must be tried again.
     pub requests: Vec<(u64, u64)>,
 }
 
-/// What had come to a receiving half when its agent takes over, and stands there no more.
+/// A message that had arrived at a receiving half when its agent takes over, and was taken out of the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Returned {
     /// The offer of a value, by its number.
     Offer(u64, Bytes),
-    /// The value that this request has asked for, of a choice's offer, which stands.
+    /// The value requested by this request, for a choice's offer, which stands.
     Grant(u64, u64, Bytes),
-    /// A value that was buffered cannot be decoded, and its send is complete: both ends must know.
+    /// A buffered value that cannot be decoded, although its send is complete: both ends must be notified.
     Unreadable(Why),
 }
 
-/// What is left of a link that was given up.
+/// The remains of a link that was given up.
 pub(super) struct Past<T> {
     /// How many values had been decoded.
     reads: u64,
-    /// What had come, and is the agent's to decode.
+    /// Arrived messages, for the agent to decode.
     pub(super) returned: Vec<Returned>,
-    /// What was buffered as bytes: it is to be decoded, and comes [back](Queue::bring_back).
+    /// Values buffered as bytes: they must be decoded and [brought back](Queue::bring_back).
     buffered: Vec<Reading<T>>,
 }
 
@@ -64,7 +64,7 @@ impl<T> Default for Past<T> {
 }
 
 impl<T> Queue<T> {
-    /// The receiver's agent stands by from here on. `false`: not now.
+    /// Makes the receiver's agent stand by. `false`: not possible now.
     pub(crate) fn link_outlet(&mut self, mut remote: Remote<T>) -> bool {
         let is_quiet = self.outlet.as_ref().is_some_and(|outlet| outlet.events.is_empty());
         if !is_quiet || self.inlet.is_some() || self.carried > 0 || self.sender_leaving || !self.is_plain() {
@@ -79,7 +79,7 @@ impl<T> Queue<T> {
         true
     }
 
-    /// The sender's agent stands by from here on. `false`: not now.
+    /// Makes the sender's agent stand by. `false`: not possible now.
     pub(crate) fn link_inlet(&mut self, mut remote: Remote<T>) -> bool {
         let is_quiet = self.inlet.as_ref().is_some_and(|inlet| inlet.events.is_empty());
         let promises = self.lending.on || self.lending.window == Window::None;
@@ -100,7 +100,7 @@ impl<T> Queue<T> {
         true
     }
 
-    /// Whether nothing is here that a link does not carry, and nothing open.
+    /// Whether nothing here needs an agent, and nothing is open.
     fn is_plain(&self) -> bool {
         let is_alone = self.lone_inlets.is_empty() && self.demands.is_none() && self.held.is_empty();
         let has_returned =
@@ -111,8 +111,8 @@ impl<T> Queue<T> {
         self.remote.is_none() && !self.keeps_agent && is_alone && is_at_rest && !has_ended && !is_claimed
     }
 
-    /// Gives the waker that this one replaces, if there is one. `None`: the agent does not stand by, or has
-    /// something to hear.
+    /// Registers the agent's waker, and returns the one that it replaces, if any. `None`: the agent does not
+    /// stand by, or has an event to read.
     pub(crate) fn stands_by(&mut self, is_receivers: bool, waker: &Waker) -> Option<Option<Waker>> {
         self.remote.as_ref()?;
         let slot = if is_receivers {
@@ -126,7 +126,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The agent goes on, if it has stood by.
+    /// Makes the agent take over, if it stands by.
     pub(crate) fn unlink(&mut self, after: &mut After<T>) {
         let Some(mut remote) = self.remote.take_if(|remote| remote.has_agent()) else { return };
         let past = self.past.get_or_insert_default();
@@ -148,13 +148,13 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The same, and for good.
+    /// Makes the agent take over for good.
     pub(crate) fn keep_agent(&mut self, after: &mut After<T>) {
         self.keeps_agent = true;
         self.unlink(after);
     }
 
-    /// Handles of a shared end have an agent.
+    /// Makes an agent take over for a handle of a shared end.
     #[inline]
     pub(super) fn needs_agent_for(&mut self, handle: Handle, after: &mut After<T>) {
         if handle != Handle::END && self.remote.is_some() {
@@ -202,7 +202,7 @@ impl<T> Queue<T> {
         self.past.get_or_insert_default().returned.extend(returned);
     }
 
-    /// What is open at this sending half, which the agent has from now on. `None`: it stands by still.
+    /// Hands the open offers of this sending half to its agent. `None`: the agent still stands by.
     pub(crate) fn take_over(&mut self) -> Option<Open<T>> {
         if self.remote.is_some() {
             return None;
@@ -225,8 +225,8 @@ impl<T> Queue<T> {
         Some(open)
     }
 
-    /// What had come to this receiving half, and is the agent's from now on; and what is to be decoded and
-    /// [brought back](Queue::bring_back). `None`: it stands by still.
+    /// Hands the messages that arrived at this receiving half to its agent, with the values to be decoded and
+    /// [brought back](Queue::bring_back). `None`: the agent still stands by.
     pub(crate) fn take_returned(&mut self) -> Option<(Vec<Returned>, Vec<Reading<T>>)> {
         if self.remote.is_some() {
             return None;

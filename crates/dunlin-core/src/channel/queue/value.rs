@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::lock::Lock;
 
-/// A value offered on several channels at once, by one choice: whoever settles that choice takes it.
+/// A value that one choice offers on several channels at once: the party that settles that choice takes it.
 pub(crate) type Pool<T> = Arc<Lock<Pooled<T>>>;
 
 pub(crate) struct Pooled<T> {
@@ -32,7 +32,7 @@ impl<T> Pooled<T> {
     }
 }
 
-/// Where a value comes from when it is sent, and returns to when it is not.
+/// Where a value comes from when it is sent, and where it returns if it is not taken.
 pub(crate) enum Source<'a, T> {
     Slot(&'a mut Option<T>),
     Pool(&'a Pool<T>),
@@ -58,7 +58,7 @@ impl<T> Source<'_, T> {
         }
     }
 
-    /// A value of the pool stays there; one of the slot goes back.
+    /// Returns a value to its slot; a value of the pool stays in the pool.
     pub(super) fn put_back(&mut self, value: Option<T>) {
         if let (Self::Slot(slot), Some(value)) = (self, value) {
             **slot = Some(value);
@@ -94,7 +94,7 @@ impl<T> Value<T> {
         }
     }
 
-    /// What came over a link, for the buffer.
+    /// The bytes from a link, for the buffer.
     #[cfg(feature = "link")]
     pub(super) fn take_encoded(&mut self) -> Option<bytes::Bytes> {
         match self {

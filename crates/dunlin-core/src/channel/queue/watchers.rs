@@ -1,4 +1,4 @@
-//! The receivers of a channel that wait, and which of them a value wakes.
+//! The waiting receivers of a channel, and which of them a value wakes.
 //!
 //! An unshared receiver waits alone and has a place of its own here. The handles of a shared receiver form a
 //! [`Crowd`].
@@ -6,9 +6,9 @@
 //! Waking all of a crowd for one value would cost as much as the crowd is large. A value therefore wakes at
 //! most [`WAKES_MAX`] parked receivers, the oldest first, and each of them is responsible for its wake:
 //!
-//! 1. *News* is whatever a receiver may take, or ask for, and could not before. Each news begins a new round.
-//! 2. A woken receiver looks into the channel when it is polled. If it is dropped, or its choice goes
-//!    elsewhere, or it leaves something behind, it wakes the next receiver that has not looked in this round
+//! 1. *News* is anything that has become available to take or to request. Each news begins a new round.
+//! 2. A woken receiver looks into the channel when it is polled. If it is dropped, its choice is decided
+//!    elsewhere, or it leaves a value behind, it wakes the next receiver that has not looked in this round
 //!    ([`Watchers::pass_on`]).
 //! 3. A woken receiver may never be polled. If something is left at the next tick ([`clock::advance`]), all
 //!    receivers that have not looked in this round are woken, and those woken before count as
@@ -24,11 +24,10 @@
 //! down to one, or to [`BUFFERED_WAKES_MIN`] for a buffered value. Rule 3 sets it back to sixteen. A crowd of
 //! sixteen or fewer is woken as a whole.
 //!
-//! No step depends on the number of parked receivers, but the expiry of one where their number is bounded:
-//! that goes over all. A table finds the place of a handle. Two linked lists hold the places of the parked
-//! receivers, by age, and of the woken ones. A receiver that looked in vain returns to the position of its
-//! age; the search begins at the last receiver that returned, and ends after [`STEPS_MAX`] steps wherever it
-//! is.
+//! No step depends on the number of parked receivers, except the expiry of one under a bound, which visits
+//! all. A table finds the place of a handle. Two linked lists hold the places of the parked receivers, by
+//! age, and of the woken ones. A receiver that looked in vain returns to the position of its age. The search
+//! begins at the last receiver that returned, and stops after [`STEPS_MAX`] steps at any position.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -41,13 +40,13 @@ use crate::lock::{Guard, Lock};
 use crate::wake;
 use crate::wake::{Stale, Wakes};
 
-/// How many parked receivers one value wakes at most. More than one, so that a receiver which is not polled
-/// rarely costs a tick; few, so that the others cost nothing.
+/// How many parked receivers one value wakes at most. More than one, so that a receiver that is not polled
+/// rarely costs a tick; few, so that the superfluous wakes cost nothing.
 pub(crate) const WAKES_MAX: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
 
-/// How many a buffered value wakes at least. Its sender goes on: if that computes for long, the receiver that
-/// was woken last may have to wait for it, since a runtime may keep that one for the sender's own thread
-/// (tokio's LIFO slot). A second one can run on another thread. The sender of a rendezvous waits.
+/// How many a buffered value wakes at least. Its sender continues: if that computes for long, the receiver
+/// woken last may have to wait for it, because a runtime may reserve that receiver for the sender's own
+/// thread (tokio's LIFO slot). A second one can run on another thread. The sender of a rendezvous waits.
 const BUFFERED_WAKES_MIN: usize = 2;
 
 /// How far a receiver that looked in vain searches for its place.
@@ -65,7 +64,7 @@ enum Stands {
     Parked,
     /// It was woken and has not been polled since.
     Woken,
-    /// It was woken and not polled for a tick, or was polled and did not look. Nothing waits for it.
+    /// It was woken and not polled for a tick, or was polled and did not look. No turn waits for it.
     Asleep,
     /// The bound on waiting receivers ends it with an error.
     Expired,
@@ -74,9 +73,9 @@ enum Stands {
 /// What the queue has to check after a receiver has looked or left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Due {
-    /// The receiver had been woken: if it leaves something behind, the next one is woken.
+    /// The receiver had been woken: if it leaves a value behind, the next one must be woken.
     pub(super) pass_on: bool,
-    /// The next tick wakes all others; if nothing is left, that is called off.
+    /// The next tick wakes all others; if no value is left, that wake is cancelled.
     pub(super) patience: bool,
 }
 
@@ -88,7 +87,7 @@ impl Due {
     }
 }
 
-/// The receivers that wait.
+/// The waiting receivers of a channel.
 pub(super) struct Watchers {
     /// The waker of the receiver itself: unshared, or held by a claim.
     end: Option<Waker>,
@@ -106,7 +105,7 @@ impl Watchers {
         (self.end, self.end_stands) = (Some(waker), Stands::Parked);
     }
 
-    /// Whether nothing waits.
+    /// Whether no receiver waits.
     #[cfg(feature = "link")]
     pub(super) fn is_empty(&self) -> bool {
         self.end_stands == Stands::Absent && self.crowd.is_none()
@@ -131,8 +130,8 @@ impl Watchers {
         Due::NOTHING
     }
 
-    /// Parks the receiver itself, if that leaves nothing else to do: it has no handles beside it, and no
-    /// other waker than this one.
+    /// Parks the receiver itself, if that needs no other work: it has no handles beside it, and no other
+    /// waker than this one.
     #[inline]
     pub(super) fn park_end(&mut self, waker: &Waker) -> bool {
         if self.crowd.is_some() {
@@ -147,7 +146,7 @@ impl Watchers {
         true
     }
 
-    /// Removes the receiver itself. Gives its waker, to be dropped outside the lock.
+    /// Removes the receiver itself. Returns its waker, to be dropped outside the lock.
     #[inline]
     pub(super) fn remove_end(&mut self) -> Option<Waker> {
         self.end_stands = Stands::Absent;
@@ -164,7 +163,7 @@ impl Watchers {
         self.places().map_or(Due::NOTHING, |mut places| places.remove(handle, stale))
     }
 
-    /// Something that was there may be gone again.
+    /// What the queue has to check after a value may have disappeared.
     #[inline]
     pub(super) fn due(&self) -> Due {
         self.places().map_or(Due::NOTHING, |places| places.due(false))
@@ -194,7 +193,7 @@ impl Watchers {
         woke || woke_others
     }
 
-    /// Wakes one receiver, for which alone there is news. `true` if it was parked.
+    /// Wakes one receiver, which alone can make progress. `true` if it was parked.
     pub(super) fn wake_one(&mut self, handle: Handle, wakes: &mut Wakes) -> bool {
         if handle == Handle::END {
             return self.wake_end(wakes);
@@ -202,7 +201,7 @@ impl Watchers {
         self.places().is_some_and(|mut places| places.wake_one(handle, wakes))
     }
 
-    /// Wakes all parked receivers: the channel has ended, or what they may do has changed. `true` if one was
+    /// Wakes all parked receivers: the channel has ended, or their options have changed. `true` if one was
     /// parked.
     pub(super) fn wake_all(&mut self, wakes: &mut Wakes) -> bool {
         let woke = self.wake_end(wakes);
@@ -220,7 +219,7 @@ impl Watchers {
         parked
     }
 
-    /// A woken receiver leaves something behind: wakes the next one that has not looked in this round.
+    /// Wakes the next receiver that has not looked in this round, because a woken one leaves a value behind.
     pub(super) fn pass_on(&mut self, wakes: &mut Wakes) {
         if let Some(mut places) = self.places() {
             places.pass_on(wakes);
@@ -234,7 +233,7 @@ impl Watchers {
         }
     }
 
-    /// Calls off the wake of all at the next tick: nothing is left that a receiver could take.
+    /// Cancels the wake of all at the next tick: no value is left for a receiver to take.
     pub(super) fn nothing_left(&mut self) {
         if let Some(mut places) = self.places() {
             places.due = None;
@@ -246,7 +245,7 @@ impl Watchers {
         self.end_stands == Stands::Woken || self.places().is_some_and(|places| places.woken.first != NONE)
     }
 
-    // ---- the bound on those who wait
+    // ---- the bound on waiting receivers
 
     pub(super) fn has(&self, handle: Handle) -> bool {
         if handle == Handle::END {
@@ -255,14 +254,14 @@ impl Watchers {
         self.places().is_some_and(|places| places.index.contains_key(&handle))
     }
 
-    /// How many count against the bound.
+    /// How many receivers count against the bound.
     pub(super) fn counted(&self) -> usize {
         let end = !matches!(self.end_stands, Stands::Absent | Stands::Expired);
         usize::from(end) + self.places().map_or(0, |places| places.counted)
     }
 
-    /// Ends the receiver that has waited longest, or else shortest, with an error. `true`: it had been woken,
-    /// and its wake has to be passed on.
+    /// Fails the receiver that has waited longest, or else shortest. `true`: it had been woken, and its wake
+    /// must be passed on.
     pub(super) fn expire(&mut self, longest: bool, wakes: &mut Wakes) -> bool {
         let end = !matches!(self.end_stands, Stands::Absent | Stands::Expired);
         if let Some(mut places) = self.places()
@@ -306,7 +305,7 @@ impl Hasher for Spread {
     }
 }
 
-/// The handles of a shared receiver that wait.
+/// The waiting handles of a shared receiver.
 ///
 /// It has its own lock, taken under the channel's, because ticks reach it directly. They cannot go through
 /// the channel, whose values need not be `Send` or `'static`.
@@ -318,7 +317,7 @@ struct Crowd {
 /// One receiver.
 struct Slot {
     stands: Stands,
-    /// It counts against the bound on those who wait.
+    /// Whether it counts against the bound on waiting receivers.
     counted: bool,
     /// Set while it is parked.
     waker: Option<Waker>,
@@ -356,21 +355,21 @@ struct Places {
     fresh: u32,
     round: u32,
     next_age: u64,
-    /// How many the next round wakes, if more than [`WAKES_MAX`] are parked.
+    /// How many receivers the next round wakes, if more than [`WAKES_MAX`] are parked.
     width: usize,
-    /// How many woken receivers have looked in vain in this round, without those that a tick woke: they count
-    /// from below zero.
+    /// How many woken receivers have looked in vain in this round. Receivers that a tick woke do not count:
+    /// they start the count below zero.
     in_vain: isize,
     /// How many receivers are parked.
     parked_count: usize,
     /// The age of the receiver itself, while it waits beside its handles.
     end_age: u64,
     counted: usize,
-    /// This tick wakes all, if something is left then.
+    /// The tick that wakes all, if a value is left then.
     due: Option<u32>,
     /// How many values were taken since the last tick.
     taken: usize,
-    /// Ticks are delivered here.
+    /// Whether ticks are delivered here.
     patient: bool,
 }
 
@@ -398,7 +397,7 @@ impl Default for Places {
     }
 }
 
-/// Whether one round, or tick, was before another. Both counts wrap.
+/// Whether one round, or tick, precedes another. Both counts wrap.
 fn is_before(one: u32, other: u32) -> bool {
     (one.wrapping_sub(other) as i32) < 0
 }
@@ -822,7 +821,7 @@ mod tests {
         group.news();
         assert_eq!(group.tick(begin), (vec![], true), "not before");
         assert_eq!(group.tick(begin + 1), ((16..40).collect(), false));
-        // The sleepers are waited for no more, and have their places when they come back.
+        // No turn waits for the sleepers any more, and they return to their places.
         assert!(group.watchers.has_unpolled());
         (16..40).for_each(|number| _ = group.watch(number));
         assert!(!group.watchers.has_unpolled());
@@ -839,7 +838,7 @@ mod tests {
         assert_eq!(group.tick(begin + 1), (vec![], true), "sixteen were taken since");
         group.watchers.nothing_left();
         assert_eq!(group.tick(begin + 2), (vec![], false));
-        // Few do not.
+        // Fewer values do not.
         group.news();
         (0..15).for_each(|_| group.watchers.taken());
         assert_eq!(group.tick(begin + 1).0.len(), 8);
