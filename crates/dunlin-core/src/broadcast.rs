@@ -1,11 +1,11 @@
-//! Broadcast: one sends, and every receiver that has joined gets each value.
+//! Broadcast: one end sends, and every receiver that has joined gets each value.
 //!
-//! Every receiver has a channel of its own, so all that a receiver can do elsewhere it can do here, and
-//! leaving is dropping it. The [`Hub`] knows these channels: it counts them for the least number, and carries
-//! poison from one to all. A value is sent as one offer in each, so rule 1 is the channels'.
+//! Every receiver has a channel of its own, so it supports all operations of a receiver, and leaves by being
+//! dropped. The [`Hub`] lists these channels: it counts them for the least number, and spreads poison from
+//! one to all. A value is sent as one offer in each channel, so rule 1 holds as it does for channels.
 //!
-//! [`completing`]: a send whose wait for the remaining receivers is bounded.
-//! The sending end, and the right to join, go to other nodes: see [`far`].
+//! [`completing`]: a send whose wait for the remaining receivers is bounded. [`far`]: the sending end, and
+//! the right to join, at other nodes.
 //!
 //! Lock order: the hub's lock is never held together with a channel's.
 
@@ -62,10 +62,10 @@ pub fn broadcast<T: Clone>() -> (Broadcast<T>, Joiner<T>) {
     broadcast_with(rendezvous())
 }
 
-/// A broadcast whose receivers have a channel of this policy each.
+/// A broadcast whose receivers each have a channel of this policy.
 ///
 /// With a buffer a value is sent when every buffer has admitted it, so a receiver may be some values behind
-/// the others. What a policy does with one value too many it does for that receiver alone.
+/// the others. If the buffer of a receiver is full, the policy acts on that receiver alone.
 ///
 /// # Examples
 /// ```
@@ -88,20 +88,20 @@ pub fn broadcast_with<T: Clone>(policy: impl Into<Policy>) -> (Broadcast<T>, Joi
 
 /// The sending end of a [`broadcast`].
 ///
-/// Dropped, it leaves: receivers get what is still in their channels, and then
+/// When it is dropped, receivers get the values still in their channels, and then
 /// [`Closed`](crate::RecvError::Closed).
 ///
-/// It can go to another node in a message. Those who have joined stay joined, each where it is, and its first
-/// value there waits until it has heard of them all. Joiners lead to it, wherever it is; those of a node that
-/// it has left lead there by that node, as long as that lives.
+/// It can be sent to another node in a message. The receivers stay joined, each where it is, and the first
+/// value sent from there waits until it has been notified of all of them. Joiners lead to this end, wherever
+/// it is. Those at a node that it has left lead to it through that node, while that node lives.
 pub struct Broadcast<T> {
     hub: Arc<HubOf<T>>,
     made: &'static Location<'static>,
 }
 
 impl<T> Broadcast<T> {
-    /// From now on a value waits until at least `receivers` have joined and not left. 0, as it is at first:
-    /// it goes to whoever is there.
+    /// From now on a value waits until at least `receivers` have joined and not left. With 0, the default, it
+    /// goes to the receivers that have joined.
     ///
     /// # Examples
     /// ```
@@ -125,29 +125,29 @@ impl<T> Broadcast<T> {
         self.hub.state.lock().members.len()
     }
 
-    /// Whether nothing can be received any more: it was retired or poisoned, or no receiver is left, nor
-    /// anybody to join.
+    /// Whether no value can be received any more: the broadcast was retired or poisoned, or it has neither a
+    /// receiver nor a joiner left.
     pub fn is_closed(&self) -> bool {
         let state = self.hub.state.lock();
         state.over.is_some() || state.members.is_empty() && state.joiners == 0 && !state.coming
     }
 
-    /// Ends the broadcast in order: sends fail with [`Why::Closed`]; each receiver gets what is in its
-    /// channel and then [`Closed`](crate::RecvError::Closed), as does whoever joins later.
+    /// Ends the broadcast in order: sends fail with [`Why::Closed`]. Each receiver gets the values in its
+    /// channel and then [`Closed`](crate::RecvError::Closed), also one that joins later.
     pub fn retire(&self) {
         self.hub.end(Why::Closed, None, Chan::retire);
     }
 
-    /// Ends the broadcast at once: everything on it fails from now on with `reason`, at every receiver,
+    /// Ends the broadcast at once: all operations on it fail from now on with `reason`, at every receiver,
     /// whenever it joins.
     ///
-    /// A receiver that may poison can do the same from its end, for all: see [`Joiner`].
+    /// A receiver that may poison can do the same for all from its end: see [`Joiner`].
     pub fn poison(&self, reason: impl Into<Reason>) {
         self.poison_with(Strength::FULL, reason);
     }
 
-    /// The same with a poison of this strength. `false`: the [policy](broadcast_with) makes its receivers'
-    /// channels immune to it, and nothing has happened.
+    /// As [`poison`](Self::poison), with this strength. `false`: the [policy](broadcast_with) makes its
+    /// receivers' channels immune to it, and nothing has happened.
     pub fn poison_with(&self, strength: impl Into<Strength>, reason: impl Into<Reason>) -> bool {
         let reason = reason.into().of_strength(strength);
         let overcomes = reason.strength().overcomes(self.hub.policy.immunity);
@@ -159,31 +159,31 @@ impl<T> Broadcast<T> {
 }
 
 impl<T: Clone> Broadcast<T> {
-    /// Sends a clone of `value` to every receiver that has joined when this begins, and waits until each of
-    /// them has returned it or left. Who joins meanwhile gets the next value.
+    /// Sends a clone of `value` to every receiver that has joined when the send begins, and waits until each
+    /// of them has returned it or left. A receiver that joins meanwhile gets the next value.
     ///
-    /// It begins when at least as many have joined as was [asked for](Self::at_least). A deadline ends only
-    /// that wait: once a value has begun it goes to all. A receiver that is slow, or a node that is silent,
-    /// holds up this broadcast, and nothing else. A second bound is on the wait for them:
-    /// [`complete_until`](Broadcasting::complete_until), or `complete_within` of the crate `dunlin`.
+    /// The send begins when at least [the required number](Self::at_least) have joined. A deadline ends only
+    /// that wait: once a value has begun it goes to all. A slow receiver, or a silent node, blocks this
+    /// broadcast, and nothing else. [`complete_until`](Broadcasting::complete_until), or `complete_within` of
+    /// the crate `dunlin`, bounds the wait for the receivers.
     ///
-    /// It is not a branch of a choice, since it has several commit points; each receive is. While it waits,
-    /// each receiver that it waits for has its line in the [wait records](crate::waits).
+    /// It cannot be a branch of a choice, since it has several commit points; each receive can. While it
+    /// waits, each receiver that it waits for has its line in the [wait records](crate::waits).
     ///
     /// # Errors
     /// [`BroadcastError`], with the value:
-    /// - [`Why::Closed`]: it was retired; or too few have joined, and no [`Joiner`] is left through which
-    ///   more could;
+    /// - [`Why::Closed`]: the broadcast was retired; or too few have joined, and no [`Joiner`] is left
+    ///   through which more could;
     /// - [`Why::TimedOut`]: too few had joined at the deadline;
     /// - [`Why::Poisoned`]: by this end before, or by a receiver, perhaps when others had received the value;
-    /// - else some receiver did not get the value, since its policy refused it, or since it cannot be carried
-    ///   to its node.
+    /// - else some receiver did not get the value, because its policy refused it, or because it cannot be
+    ///   carried to its node.
     ///
-    /// A receiver whose node is lost has left, whether it has received the value or not.
+    /// A receiver whose node is lost has left, whether or not it received the value.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, those receivers that have received the value have it, and no others get
-    /// it.
+    /// If the send is dropped before it is ready, receivers that have received the value keep it, and no
+    /// others get it.
     ///
     /// # Panics
     /// If cloning the value panics, the panic goes to the caller; no receiver has got the value then, and the
@@ -208,13 +208,14 @@ impl<T> Drop for Broadcast<T> {
         let mut state = self.hub.state.lock();
         state.values -= 1;
         if state.values > 0 || state.away.is_some() {
-            // It goes on: here in another value, or elsewhere.
+            // The sending end lives on: here in another value, or elsewhere.
             return;
         }
         let why = state.over.get_or_insert(Why::Closed).clone();
         let (members, waker) = (std::mem::take(&mut state.members), state.waker.take());
         drop(state);
-        // Who poisons may not have come to each of them yet, and it must not take that for an end in order.
+        // A concurrent poison may not have reached every member yet, and those must not take this for an
+        // orderly end.
         wake::each(members, |member| end(&member, &why));
         drop(waker);
     }
@@ -227,17 +228,17 @@ impl<T> fmt::Debug for Broadcast<T> {
     }
 }
 
-/// Through this, receivers join a [`broadcast`]: clone it for whoever may let them.
+/// Receivers join a [`broadcast`] through this. Clone it for every process that may let receivers join.
 ///
-/// A receiver that has joined is a [`Receiver`] like any other. Dropping it leaves the broadcast, and so does
-/// [retiring](Receiver::retire) it, which is its own channel's end. Poison is everybody's: from any receiver
-/// it ends the whole broadcast, as it does on every channel. `P` says whether those who join may do that.
+/// A receiver that has joined is a [`Receiver`] like any other. It leaves the broadcast by being dropped, or
+/// by [retiring](Receiver::retire), which ends its own channel. Poison from any receiver ends the whole
+/// broadcast, as it does on every channel. `P` determines whether the receivers that join may poison.
 ///
-/// Both can go to another node in a message: a receiver that has joined, and a joiner. Who joins elsewhere
-/// than at the sending end has joined when the word of it has come there: what is sent before goes without
-/// it. A sender that is to wait for it says [`at_least`](Broadcast::at_least). A node that is lost leaves
-/// with all its receivers and joiners. Of a policy of one's own, which the other node may not have, neither
-/// can go ([`Why::Unsendable`]).
+/// Both a receiver that has joined and a joiner can be sent to another node in a message. A receiver that
+/// joins at another node than the sending end's has joined when the sending end's node has been notified:
+/// values sent before that do not reach it. A sender that must wait for it calls
+/// [`at_least`](Broadcast::at_least). The receivers and joiners of a lost node leave with it. With a
+/// user-defined policy, which the other node may not have, neither can be sent ([`Why::Unsendable`]).
 pub struct Joiner<T, P = MayPoison> {
     hub: Arc<HubOf<T>>,
     power: PhantomData<fn() -> P>,
@@ -249,7 +250,8 @@ impl<T, P> Joiner<T, P> {
         Self { hub, power: PhantomData }
     }
 
-    /// One receiver more. It gets every value that begins from now on; after the broadcast's end, that.
+    /// Makes one more receiver. It gets every value that begins from now on; if the broadcast has ended, its
+    /// receives return how.
     #[track_caller]
     pub fn join(&self) -> Receiver<T, P> {
         let chan = Arc::new(Chan::new(&self.hub.policy, Location::caller()));
@@ -258,7 +260,7 @@ impl<T, P> Joiner<T, P> {
         receiver
     }
 
-    /// The same for receivers without the power to poison the broadcast.
+    /// A joiner for receivers without the power to poison the broadcast.
     pub fn no_poison(self) -> Joiner<T, NoPoison> {
         Joiner::new(self.hub.clone())
     }
@@ -283,7 +285,7 @@ impl<T, P> fmt::Debug for Joiner<T, P> {
 }
 
 impl<T> HubOf<T> {
-    /// A receiver joins, whose channel this is.
+    /// Joins the receiver of this channel.
     fn enter(self: &Arc<Self>, chan: &Arc<Chan<T>>) {
         chan.join(self);
         if let Err(why) = self.add(chan) {
@@ -307,7 +309,7 @@ impl<T> HubOf<T> {
         };
         drop(state);
         if is_here {
-            // If it leaves, that is to be heard.
+            // The hub must be notified when the receiver leaves.
             chan.with_queue(|queue, _, after| queue.watch_end(after));
         }
         woken.into_iter().for_each(wake::wake);
@@ -315,7 +317,7 @@ impl<T> HubOf<T> {
     }
 }
 
-/// The broadcast is over for this receiver.
+/// Ends the broadcast for this receiver.
 fn end<T>(chan: &Chan<T>, why: &Why) {
     let tell = || match why {
         Why::Poisoned(reason) => chan.poison_surely(reason.clone()),
@@ -343,14 +345,15 @@ impl<T> Part<T> {
 pub struct Broadcasting<'a, T: Clone> {
     broadcast: &'a mut Broadcast<T>,
     value: Option<T>,
-    /// Those that are not over. `None`: it has not begun.
+    /// The parts that have not ended. `None`: the send has not begun.
     parts: Option<Vec<Part<T>>>,
     received: usize,
-    /// So many had not received the value when the wait for them was over, and never will.
+    /// How many had not received the value when the wait for them ended, and never will.
     withdrawn: usize,
-    /// So many were refused it by their policies, or since it cannot be carried to their nodes.
+    /// How many did not get it because their policies refused it, or because it cannot be carried to their
+    /// nodes.
     refused: usize,
-    /// Why a receiver that is still there has not got the value.
+    /// Why a receiver that is still joined has not got the value.
     why: Option<Why>,
     watch: Watch,
     /// It has been polled.
@@ -373,11 +376,11 @@ impl<T: Clone> Broadcasting<'_, T> {
         let polled = hub.poll_members(cx.waker());
         let members = std::task::ready!(self.watch.note(polled, Doing::Join, Pid::OUTSIDE, made));
         let part = |chan| Part { chan, post: Post::new(Handle::END), value: self.value.clone() };
-        // All clones are made before the first is offered: a panic then finds nothing half done.
+        // All clones are made before the first is offered: a panic then leaves nothing half done.
         Poll::Ready(members.map(|members| members.into_iter().map(part).collect()))
     }
 
-    /// Polls those that are not over, and counts those that are now. `true`: all are.
+    /// Polls the parts that have not ended, and counts those that end now. `true`: all have ended.
     fn poll_parts(
         &mut self,
         cx: &mut Context<'_>,
@@ -392,15 +395,15 @@ impl<T: Clone> Broadcasting<'_, T> {
             };
             match sent {
                 Ok(()) => self.received += 1,
-                // It has left. Its thread may not have come to say so, and until then each value would begin
-                // with it.
+                // The receiver has left. Its thread may not have told the hub yet, and until then each value
+                // would start with it.
                 Err(Failed::NotTaken(Why::Closed | Why::NodeLost | Why::OwnNodeLeft) | Failed::Unknown(_)) => {
                     self.broadcast.hub.left(&part.chan, true);
                 }
                 Err(Failed::NotTaken(Why::Poisoned(reason))) => {
-                    // The others have to hear of it before anything that the sender does now.
+                    // Poisons the other receivers before the sender does anything else.
                     self.broadcast.hub.poison(&reason, Some(&part.chan));
-                    // If nobody has heard of it, it was the affair of one that had retired before.
+                    // If the hub is not poisoned, the poison came from a receiver that had retired before.
                     if self.broadcast.hub.is_poisoned() {
                         self.why.get_or_insert(Why::Poisoned(reason));
                     }
@@ -416,7 +419,7 @@ impl<T: Clone> Broadcasting<'_, T> {
         parts.is_empty()
     }
 
-    /// All are over.
+    /// The result, once all parts have ended.
     fn end(&mut self) -> Result<(), BroadcastError<T>> {
         self.why.take().map_or(Ok(()), |why| self.fail(why))
     }

@@ -1,6 +1,6 @@
 //! Bundles: several channels with two faces, the client's and the server's.
 //!
-//! `#[derive(Bundle)]` makes the faces; the types here say what a field becomes on each.
+//! `#[derive(Bundle)]` makes the faces; the types here define what a field becomes on each face.
 
 use std::marker::PhantomData;
 
@@ -10,7 +10,7 @@ use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::share::{End, Shared};
 
-/// What has a client's side and a server's side.
+/// A type with a client's side and a server's side.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a channel, and cannot be a field of a bundle",
     label = "a field is `ToServer<T>`, `ToClient<T>`, `Call<Q, A>`, or a bundle",
@@ -22,7 +22,7 @@ pub trait Pairing {
     type Client;
     /// The server's side.
     type Server;
-    /// Makes both sides, with channels of the factory.
+    /// Makes both sides, with channels from the factory.
     #[track_caller]
     fn pair(factory: &ChannelFactory) -> (Self::Client, Self::Server);
 }
@@ -42,7 +42,7 @@ pub struct ToClient<T>(PhantomData<T>);
 #[derive(Debug)]
 pub struct Call<Q, A>(PhantomData<(Q, A)>);
 
-/// `B` turned round: the client has its server's side.
+/// `B` reversed: the client has its server's side.
 #[derive(Debug)]
 pub struct Flip<B>(PhantomData<B>);
 
@@ -101,28 +101,28 @@ where
     }
 }
 
-/// Whether `T` is a [`Pairing`], as a constant: `IS_PAIRING` of this type if it is, else that of
+/// Tells whether `T` is a [`Pairing`], as a constant: `IS_PAIRING` of this type if it is, else that of
 /// [`NoPairing`].
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Probe<T: ?Sized>(PhantomData<T>);
 
 impl<T: Pairing + ?Sized> Probe<T> {
-    /// It is.
+    /// `T` is a [`Pairing`].
     pub const IS_PAIRING: bool = true;
 }
 
 /// See [`Probe`].
 #[doc(hidden)]
 pub trait NoPairing {
-    /// It is not.
+    /// `T` is not a [`Pairing`].
     const IS_PAIRING: bool = false;
 }
 
 impl<T: ?Sized> NoPairing for Probe<T> {}
 
-/// The two sides of a type that is a [`Pairing`], or of any other: then they are [`NotAChannel`], and the
-/// error is reported elsewhere.
+/// The two sides of any type: those of its [`Pairing`], or [`NotAChannel`] if it is none; the error is then
+/// reported elsewhere.
 #[doc(hidden)]
 pub trait Sides<const IS_PAIRING: bool> {
     /// The client's side.
@@ -152,7 +152,7 @@ impl<T: ?Sized> Sides<false> for T {
     }
 }
 
-/// The end of a field that is not a [`Pairing`]: a program that has it does not compile.
+/// The end of a field that is not a [`Pairing`]: a program with such a field does not compile.
 #[doc(hidden)]
 #[derive(Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

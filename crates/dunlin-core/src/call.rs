@@ -1,8 +1,8 @@
-//! Call channels: a request there, a reply back.
+//! Call channels: a request to the server, a reply back.
 //!
-//! A call is a send of the request together with a place for the reply, so all that holds for sends holds for
+//! A call is a send of the request together with a place for the reply, so all guarantees of sends hold for
 //! calls. The reply fills that place and so never waits. The server's `accept` can be a branch of a choice; a
-//! call cannot, for it has two points at which it commits.
+//! call cannot, because it has two commit points.
 
 use std::fmt;
 use std::future::Future;
@@ -25,7 +25,7 @@ use crate::operation::Operation;
 use crate::share::{Claimer, End, Lone, Retire, Shared, refuse_clone};
 use crate::waits::{ChannelId, Doing};
 
-/// What travels on a call channel.
+/// The message type of a call channel.
 type Asked<Q, A> = (Q, Reply<A>);
 
 /// A call channel with requests `Q` and replies `A`.
@@ -90,12 +90,12 @@ impl<Q, A> Caller<Q, A> {
     /// Sends the request and waits for the reply.
     ///
     /// # Errors
-    /// [`CallError::NotTaken`] with the request, if no server accepted it; [`CallError::NoReply`] if one did, and
-    /// dropped it, or a deadline passed after that.
+    /// [`CallError::NotTaken`] with the request, if no server accepted it; [`CallError::NoReply`] if a server
+    /// accepted and dropped it, or if a deadline passed after it was accepted.
     ///
     /// # Cancel safety
-    /// Dropped before the request is accepted, the call has not happened. After that, the server's reply
-    /// finds nobody.
+    /// If the call is dropped before a server accepts the request, it has not happened. After that, the
+    /// server's reply fails.
     #[track_caller]
     pub fn call(&mut self, request: Q) -> Calling<'_, Sending<'_, Asked<Q, A>>, A> {
         let (reply, answers) = reply();
@@ -112,7 +112,7 @@ impl<Q, A> Caller<Q, A> {
         self.requests.retire();
     }
 
-    /// Makes this an end that many can hold.
+    /// Makes this an end that several processes can hold.
     pub fn share(self) -> Shared<Self> {
         End::share(self)
     }
@@ -177,10 +177,10 @@ impl<Q, A> Callee<Q, A> {
     /// Waits for a request.
     ///
     /// # Errors
-    /// As of [`Receiver::recv`].
+    /// Those of [`Receiver::recv`].
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, it has accepted nothing.
+    /// If it is dropped before it is ready, it has accepted nothing.
     pub fn accept(&mut self) -> Accepting<'_, Q, A> {
         Accepting { asked: self.asked.recv() }
     }
@@ -195,7 +195,7 @@ pin_project_lite::pin_project! {
     /// The operation of [`Caller::call`].
     #[must_use = "an operation does nothing until it is awaited"]
     pub struct Calling<'a, O, A> {
-        // `None` once it has been accepted.
+        // `None` once the server has accepted the request.
         #[pin]
         request: Option<O>,
         answers: Receiver<A>,
@@ -290,9 +290,9 @@ impl<Q, A> Operation for Accepting<'_, Q, A> {
     }
 }
 
-/// A request that was accepted: it derefs to what was asked.
+/// An accepted request: it derefs to the request value.
 ///
-/// Dropped without a reply, it lets the call fail with [`CallError::NoReply`].
+/// If it is dropped without a reply, the call fails with [`CallError::NoReply`].
 #[derive(Debug)]
 #[must_use = "dropped without a reply, the call fails"]
 pub struct Request<Q, A> {
@@ -309,7 +309,7 @@ impl<Q, A> Request<Q, A> {
         self.reply.send(answer)
     }
 
-    /// The request, and the place for its reply, apart.
+    /// Splits into the request and the place for its reply.
     pub fn split(self) -> (Q, Reply<A>) {
         (self.request, self.reply)
     }
@@ -325,7 +325,7 @@ impl<Q, A> Deref for Request<Q, A> {
 
 /// The place for one reply.
 ///
-/// Dropped without one, it lets the call fail with [`CallError::NoReply`].
+/// If it is dropped without a reply, the call fails with [`CallError::NoReply`].
 #[derive(Debug)]
 #[must_use = "dropped without a reply, the call fails"]
 pub struct Reply<A> {

@@ -1,24 +1,24 @@
 //! The core of dunlin: synchronous channels with choice, `par!`, claims and calls, independent of any
 //! runtime.
 //!
-//! A *process* is an async body that owns its state; it talks over *channels*, whose two ends are owned
-//! values. A send ends when a receive has returned the value. This crate needs only wakers: no clock, no
-//! threads, no I/O. Most programs use the crate `dunlin`, which adds `spawn`, time and nodes.
+//! A *process* is an async body that owns its state. It communicates over *channels*, whose two ends are
+//! owned values. A send ends when a receive has returned the value. This crate needs only wakers: no clock,
+//! no threads, no I/O. Most programs use the crate `dunlin`, which adds `spawn`, time and nodes.
 //!
-//! # The rules that never break
-//! 1. *Senders offer, receivers take.* Only a receive that is being polled takes a value, and in that poll
-//!    returns it. A receive that is dropped has taken nothing.
-//! 2. *What is not sent comes back.* Every send that fails, times out or is not chosen gives its value back.
+//! # The two rules
+//! 1. *Senders offer, receivers take.* Only a receive that is being polled takes a value, and it returns the
+//!    value in that poll. A receive that is dropped has taken nothing.
+//! 2. *A failed send returns the value to the caller.* So does a send that times out or is not chosen.
 //!
 //! # Map
 //! - [`channel`], [`channel_with`]: the ends [`Sender`] and [`Receiver`], and policies.
-//! - [`broadcast`]: each value to every receiver that has joined.
+//! - [`broadcast`]: each value goes to every receiver that has joined.
 //! - [`alt!`], [`Choice`]: choice over operations not yet awaited.
 //! - [`par!`], [`Par`]: processes inside the caller.
-//! - [`Shared`], [`Claim`]: ends that many hold.
-//! - [`barrier()`], [`Barrier`]: parties that go on together.
+//! - [`Shared`], [`Claim`]: ends with several holders.
+//! - [`barrier()`], [`Barrier`]: parties that synchronise.
 //! - [`call`], [`Bundle`]: call channels and bundles.
-//! - [`waits`]: who waits on what, since when.
+//! - [`waits`]: which process waits on which end, and since when.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[doc(hidden)]
@@ -96,7 +96,7 @@ pub mod __rt {
     pub use dunlin_macros::__alt;
 }
 
-/// Chooses one of several operations: exactly one happens, the others have had no effect.
+/// Chooses one of several operations: exactly one happens, and the others have no effect.
 ///
 /// ```text
 /// alt! { biased;                               // in this order; without the word, fair
@@ -106,22 +106,23 @@ pub mod __rt {
 /// }
 /// ```
 ///
-/// An operation is what a method of an end returns, not yet awaited: a receive, a
+/// An operation is the value that a method of an end returns, not yet awaited: a receive, a
 /// [`send_from`](Sender::send_from), a [`send`](Sender::send) of a `Copy` value, a claim, an accept, a
-/// [barrier](Barrier::sync), any of them with a deadline; other futures through [`future`]. One that is to
-/// outlive the choice is borrowed: `&mut operation` if it is `Unpin`, else `pinned.as_mut()`. All conditions
-/// are evaluated first; of a branch whose condition is false, nothing else is. A `send_from` whose slot is
-/// empty is off. Before a body runs, all other operations have been taken back.
+/// [barrier](Barrier::sync), or any of these with a deadline. [`future`] turns any other future into an
+/// operation. Borrow an operation that must outlive the choice: `&mut operation` if it is `Unpin`, else
+/// `pinned.as_mut()`. All conditions are evaluated first. If a branch's condition is false, its operation is
+/// not evaluated. A `send_from` whose slot is empty is off. All other operations are withdrawn before a body
+/// runs.
 ///
-/// *Fair* means: of the branches that are ready, the one whose end was chosen least recently. Branches
+/// *Fair* takes, of the branches that are ready, the one whose end was chosen least recently. Branches
 /// without an end (timers, futures, processes) get their share by lot. Each ready end of n branches is chosen
 /// at least once in n + 1 choices.
 ///
 /// # Panics
-/// If every branch is off and there is no `skip`: it would wait for ever.
+/// If every branch is off and there is no `skip`: the choice would wait for ever.
 ///
 /// # Cancel safety
-/// Dropped, none of the branches has happened, and slots are as they were.
+/// If the choice is dropped, no branch has happened, and the slots are unchanged.
 ///
 /// # Examples
 /// ```
@@ -151,7 +152,7 @@ pub mod __rt {
 /// ```
 ///
 /// # Source
-/// ALT of occam; the algorithm for choices with sends, found by exhaustive models: `docs/choice.md`.
+/// ALT of occam. `docs/choice.md` has the algorithm for choices with sends, found by exhaustive models.
 #[macro_export]
 macro_rules! alt {
     ($($branches:tt)*) => {
@@ -159,7 +160,7 @@ macro_rules! alt {
     };
 }
 
-/// What the examples of this crate run on: a loop that polls one future on this thread.
+/// The executor of this crate's examples: a loop that polls one future on this thread.
 #[doc(hidden)]
 pub mod doc {
     use std::future::Future;
@@ -179,7 +180,7 @@ pub mod doc {
     /// Runs `future` to its end.
     ///
     /// # Panics
-    /// If it waits and nothing on this thread has woken it: nobody else could.
+    /// If `future` is pending and nothing on this thread has woken it: nothing else could.
     pub fn block_on<F: Future>(future: F) -> F::Output {
         let mut future = pin!(future);
         let flag = Arc::new(Flag(AtomicBool::new(true)));

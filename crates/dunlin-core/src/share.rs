@@ -1,16 +1,16 @@
-//! Shared ends: many hold one, a claim holds it alone.
+//! Shared ends: several handles hold one end, and a claim holds it alone.
 //!
-//! Those who want to claim stand in a [`Line`]. They are offered the end in order. One who was offered it and
-//! is not polled within its patience is *asleep*: the next is offered, and a later poll gives the sleeper its
-//! place back. A waiter that is dropped passes its offer on. What breaks without each of these is in
-//! `docs/claim.md`.
+//! The claimers stand in a [`Line`], which offers them the end in order. A claimer that was offered the end
+//! and is not polled within its patience is *asleep*: the next one is offered the end, and a later poll gives
+//! the sleeper its place back. A claimer that is dropped passes its offer on. `docs/claim.md` has what breaks
+//! without each of these.
 //!
-//! A lone `send` or `recv` on a shared end is a claim for one message: it needs nobody's permission, but is
-//! held back while a claim is out. When a claim ends, those held back have the floor first: the next claim
-//! waits until one of them is done, or its patience ends.
+//! A lone `send` or `recv` on a shared end is a claim for one message. It needs no place in the line, but is
+//! held back while a claim is out. When a claim ends, the operations that it held back come first: the next
+//! claim waits until one of them is done, or its patience ends.
 //!
-//! A value wakes some of the handles that wait to receive, not all. Which ones, and when the others are
-//! woken, is in `channel/queue/watchers.rs`.
+//! A value wakes some of the handles that wait to receive, not all. `channel/queue/watchers.rs` has which
+//! ones, and when the others are woken.
 
 #[cfg(feature = "serde")]
 pub(crate) mod far;
@@ -39,35 +39,35 @@ use crate::operation::Operation;
 use crate::turn::Turn;
 use crate::waits::{ChannelId, Doing, Record, Recorded};
 
-/// Who holds a claim: the end itself, or for another node the handle that stands here for it.
+/// The holder of a claim: the end itself, or the handle that stands here for another node.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Claimer(Handle);
 
-/// What can be shared: an end, or a face of a bundle.
+/// A type that can be shared: an end, or a face of a bundle.
 pub trait End: Sized {
-    /// What all handles need of the end while a claim holds it.
+    /// The part of the end that all handles need while a claim holds it.
     #[doc(hidden)]
     type Link: Clone;
 
     #[doc(hidden)]
     fn link(&self) -> Self::Link;
 
-    /// A claim goes out or comes back: until then the handles' own operations are held back.
+    /// A claim goes out (`_out`) or comes back: in between, the handles' own operations are held back.
     #[doc(hidden)]
     fn hold_back(_link: &Self::Link, _out: bool, _claimer: Claimer) {}
 
-    /// The handle of this number is gone.
+    /// The handle with this number was dropped.
     #[doc(hidden)]
     fn handle_gone(_link: &Self::Link, _number: u32) {}
 
-    /// The channel whose waits the handles' waits are.
+    /// The channel that the handles' waits count for.
     #[doc(hidden)]
     fn channel(_link: &Self::Link) -> Option<ChannelId> {
         None
     }
 
-    /// Makes this an end that many can hold.
+    /// Makes this an end that several processes can hold.
     #[track_caller]
     fn share(self) -> Shared<Self> {
         Shared::new(self, Location::caller())
@@ -75,21 +75,21 @@ pub trait End: Sized {
 }
 
 impl<T, P> Sender<T, P> {
-    /// Makes this an end that many can hold: see [`Shared`].
+    /// Makes this an end that several processes can hold: see [`Shared`].
     pub fn share(self) -> Shared<Self> {
         End::share(self)
     }
 }
 
 impl<T, P> Receiver<T, P> {
-    /// Makes this an end that many can hold: see [`Shared`].
+    /// Makes this an end that several processes can hold: see [`Shared`].
     pub fn share(mut self) -> Shared<Self> {
         self.stop_streaming();
         End::share(self)
     }
 }
 
-/// What no end is: only for what the compiler says of `tx.clone()`.
+/// A trait that no end implements: only for the compiler's message about `tx.clone()`.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "an end of a channel has one owner and cannot be cloned: share it",
@@ -147,7 +147,8 @@ impl<T, P> End for Receiver<T, P> {
 
     fn hold_back(link: &Arc<Chan<T>>, out: bool, claimer: Claimer) {
         if !out {
-            // Polled as a stream, or forgotten, it would be woken in the place of those who wait now.
+            // An end polled as a stream, or with a forgotten receive, would otherwise take the wakes of
+            // handles.
             link.unwatch(Handle::END);
         }
         link.claimed(false, out, claimer.0);
@@ -163,25 +164,25 @@ impl<T, P> End for Receiver<T, P> {
 }
 
 struct Core<E: End> {
-    /// `None` while a claim is out: it holds the end. Of a face that is kept elsewhere: while the claim is
-    /// not here.
+    /// `None` while a claim is out: it holds the end. For a face kept at another node: while the claim is not
+    /// here.
     end: Lock<Option<E>>,
     link: E::Link,
     line: Arc<Line>,
     made: &'static Location<'static>,
-    /// The end is kept at another node.
+    /// Another node keeps the end.
     #[cfg(feature = "serde")]
     is_far: bool,
-    /// By what nodes know it.
+    /// The number by which nodes know the end.
     #[cfg(feature = "serde")]
     number: far::Number,
 }
 
-/// An end that many can hold: cloned freely, claimed by one at a time.
+/// An end that several processes can hold: cloned freely, claimed by one at a time.
 ///
-/// [`claim`](Self::claim) holds the end alone until the guard is dropped. A lone operation on it, such as
-/// [`send`](Shared::send), is a claim for one message; those of several handles wait side by side, and are
-/// held back while a claim is out. The end is dropped with the last handle.
+/// [`claim`](Self::claim) holds the end alone until the guard is dropped. A lone operation on the end, such
+/// as [`send`](Shared::send), is a claim for one message. Lone operations of several handles wait side by
+/// side, and are held back while a claim is out. The end is dropped with the last handle.
 ///
 /// # Examples
 /// ```
@@ -194,7 +195,7 @@ struct Core<E: End> {
 ///     async {
 ///         let mut stage = a.claim().await.unwrap();
 ///         stage.send("a sings").await.unwrap();
-///         stage.send("a bows").await.unwrap(); // nobody comes between
+///         stage.send("a bows").await.unwrap(); // no other send comes between
 ///         drop(stage);
 ///         drop(a);
 ///     },
@@ -253,7 +254,7 @@ impl<E: End> Shared<E> {
         Handle::clone_number(self.record.index())
     }
 
-    /// What an agent in this handle's place needs, beside the handle.
+    /// The parts of this handle that an agent in its place needs, beside the handle.
     pub(crate) fn stand_in(&self) -> (E::Link, Handle, ChannelId, Arc<Line>) {
         (self.core.link.clone(), self.number(), self.record.id(), self.core.line.clone())
     }
@@ -263,7 +264,7 @@ impl<E: End> Shared<E> {
         &self.record
     }
 
-    /// The end, if nobody else has a handle of it. It is shared no more.
+    /// The end, if this is its only handle. It is no longer shared.
     #[cfg(feature = "serde")]
     pub(crate) fn into_end(self) -> Result<E, Self> {
         let end =
@@ -271,14 +272,14 @@ impl<E: End> Shared<E> {
         end.ok_or(self)
     }
 
-    /// Makes, when it is called, another handle of the same end. Until then it keeps the end.
+    /// Returns a function that makes another handle of the same end. Until it is called it keeps the end.
     #[cfg(feature = "serde")]
     pub(crate) fn another(&self) -> impl FnOnce() -> Self + use<E> {
         let core = self.core.clone();
         move || Self::handle(core)
     }
 
-    /// A handle from which others can be made as long as this one, or one of theirs, is there.
+    /// A handle from which others can be made while this one, or one made from it, exists.
     #[doc(hidden)]
     pub fn downgrade(&self) -> WeakShared<E> {
         WeakShared(Arc::downgrade(&self.core))
@@ -288,14 +289,14 @@ impl<E: End> Shared<E> {
         &self.core.link
     }
 
-    /// Claims the end: waits until nobody else holds it and those who asked before have had their turn.
+    /// Claims the end: waits until no other handle holds it and all earlier claimers have had their turn.
     ///
     /// # Errors
-    /// [`ClaimError::TimedOut`] with a deadline. Of an end that is kept at another node: [`ClaimError::NodeLost`] if that is lost; of a face,
-    /// [`ClaimError::Unsendable`] if it cannot come to this one.
+    /// [`ClaimError::TimedOut`] with a deadline. If another node keeps the end: [`ClaimError::NodeLost`] if
+    /// that node is lost; for a face, [`ClaimError::Unsendable`] if it cannot be sent to this node.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, it leaves its place in the line.
+    /// If it is dropped before it is ready, it leaves its place in the line.
     pub fn claim(&mut self) -> Claiming<'_, E> {
         Claiming { record: self.record.entry(), shared: Some(self), ticket: None, is_branch: false, again: false }
     }
@@ -303,7 +304,7 @@ impl<E: End> Shared<E> {
     /// Claims the end if that needs no waiting.
     ///
     /// # Errors
-    /// [`ClaimError::WouldBlock`] if it is claimed, or others are in line.
+    /// [`ClaimError::WouldBlock`] if the end is claimed, or others are in line.
     pub fn try_claim(&mut self) -> Result<Claim<'_, E>, ClaimError> {
         let mut none = None;
         if self.core.line.is_lost() {
@@ -322,12 +323,12 @@ impl<E: End> Shared<E> {
     }
 }
 
-/// A shared end that does not keep it: see [`Shared::downgrade`].
+/// A handle that does not keep the shared end alive: see [`Shared::downgrade`].
 #[doc(hidden)]
 pub struct WeakShared<E: End>(Weak<Core<E>>);
 
 impl<E: End> WeakShared<E> {
-    /// Another handle, unless all have gone.
+    /// Another handle, unless all handles have been dropped.
     pub fn upgrade(&self) -> Option<Shared<E>> {
         self.0.upgrade().map(Shared::handle)
     }
@@ -372,7 +373,7 @@ impl<T, P> Shared<Sender<T, P>> {
         Lone::new(self, Doing::Send, |chan, handle| SendingFrom::by(chan, handle, slot))
     }
 
-    /// After a `send_from` of this handle that was forgotten or dropped: see [`Sender::settle`].
+    /// Settles a `send_from` of this handle that was forgotten or dropped: see [`Sender::settle`].
     ///
     /// # Errors
     /// [`SendError::Unknown`] if the receiver's node is lost.
@@ -381,13 +382,13 @@ impl<T, P> Shared<Sender<T, P>> {
         settled.map_err(|failed| failed.with(()))
     }
 
-    /// Posts `value` without waiting: see [`Sender::send_nowait`]. What is posted while another handle's
-    /// claim is out waits for the end of that claim; what was posted before comes before all that is sent
-    /// within it.
+    /// Posts `value` without waiting: see [`Sender::send_nowait`]. A value posted while another handle's
+    /// claim is out waits for the end of that claim. A value posted before the claim comes before all values
+    /// sent under it.
     ///
-    /// Of a handle at another node than the end that holds for claims there. To a claim of any other node
-    /// what was posted there and has not been received is as a [`send`](Self::send) that waits: it is held
-    /// back, also if it was posted before.
+    /// If the handle is at another node than the end, this order holds only against claims of the handle's
+    /// node. A claim of any other node holds back a posted value that has not been received, also one posted
+    /// before it, as it does a [`send`](Self::send).
     pub fn send_nowait(&mut self, value: T) -> Posted<T> {
         let posted = Posted::new(&self.core.link, self.number(), value);
         self.core.line.posted();
@@ -415,10 +416,10 @@ impl<T, P> Shared<Sender<T, P>> {
 impl<T, P> Shared<Receiver<T, P>> {
     /// Receives one value: see [`Receiver::recv`]. Held back while another handle's claim is out.
     ///
-    /// A value wakes at most 16 of the handles that wait, the one that has waited longest first. Where woken
-    /// handles are polled soon it wakes fewer: a rendezvous one, a buffered value two. A handle that was
-    /// woken and is dropped wakes the next. If no woken handle has taken the value by the next tick, the
-    /// others are woken ([`waits::advance`](crate::waits::advance)).
+    /// A value wakes at most 16 of the waiting handles, the one that has waited longest first. It wakes fewer
+    /// where woken handles are polled soon: one for a rendezvous, two for a buffered value. A woken handle
+    /// that is dropped wakes the next. If no woken handle has taken the value by the next tick, the others
+    /// are woken ([`waits::advance`](crate::waits::advance)).
     pub fn recv(&mut self) -> Lone<'_, Receiving<'_, T>> {
         Lone::new(self, Doing::Receive, Receiving::by)
     }
@@ -450,11 +451,10 @@ impl<T, P> Shared<Receiver<T, P>> {
 }
 
 impl<T> Shared<Sender<T, MayPoison>> {
-    /// Ends the whole channel at once, whichever handle has the claim: see [`Sender::poison`].
+    /// Ends the whole channel at once, whichever handle holds the claim: see [`Sender::poison`].
     ///
-    /// A claim that is out is not taken away, but all that is done under it fails from now on, as everything
-    /// on the channel does. From another node than the end it takes effect when the message has arrived
-    /// there.
+    /// The holder of a claim keeps it, but all operations under the claim fail from now on, as on the whole
+    /// channel. From another node than the end's the poison takes effect when its message has arrived there.
     ///
     /// # Examples
     /// ```
@@ -472,26 +472,25 @@ impl<T> Shared<Sender<T, MayPoison>> {
         self.poison_with(Strength::FULL, reason);
     }
 
-    /// The same with a poison of this strength: see [`Sender::poison_with`]. `false`: the channel is immune
-    /// to it, and nothing has happened.
+    /// As [`poison`](Self::poison), with this strength: see [`Sender::poison_with`]. `false`: the channel is
+    /// immune to it, and nothing has happened.
     pub fn poison_with(&self, strength: impl Into<Strength>, reason: impl Into<Reason>) -> bool {
         self.core.link.poison(reason.into().of_strength(strength))
     }
 }
 
 impl<T> Shared<Receiver<T, MayPoison>> {
-    /// Ends the whole channel at once, whichever handle has the claim: see [`Receiver::poison`]. Pending
-    /// sends get their values back.
+    /// Ends the whole channel at once, whichever handle holds the claim: see [`Receiver::poison`]. Pending
+    /// sends return their values.
     ///
-    /// A claim that is out is not taken away, but all that is done under it fails from now on, as everything
-    /// on the channel does. From another node than the end it takes effect when the message has arrived
-    /// there.
+    /// The holder of a claim keeps it, but all operations under the claim fail from now on, as on the whole
+    /// channel. From another node than the end's the poison takes effect when its message has arrived there.
     pub fn poison(&self, reason: impl Into<Reason>) {
         self.poison_with(Strength::FULL, reason);
     }
 
-    /// The same with a poison of this strength: see [`Sender::poison_with`]. `false`: the channel is immune
-    /// to it, and nothing has happened.
+    /// As [`poison`](Self::poison), with this strength: see [`Sender::poison_with`]. `false`: the channel is
+    /// immune to it, and nothing has happened.
     pub fn poison_with(&self, strength: impl Into<Strength>, reason: impl Into<Reason>) -> bool {
         self.core.link.poison(reason.into().of_strength(strength))
     }
@@ -500,8 +499,8 @@ impl<T> Shared<Receiver<T, MayPoison>> {
 /// An end that one of its handles can retire.
 #[doc(hidden)]
 pub trait Retire: End {
-    /// The holder of the claim retires the channel. `tell_keeper` has the node that keeps the end retire it
-    /// before the claim goes back there.
+    /// The holder of the claim retires the channel. `tell_keeper` makes the node that keeps the end retire it
+    /// before the claim returns there.
     fn retire_claimed(&self, tell_keeper: impl FnOnce());
 }
 
@@ -516,25 +515,25 @@ impl<T, P> Retire for Sender<T, P> {
 
 impl<T, P> Retire for Receiver<T, P> {
     fn retire_claimed(&self, _: impl FnOnce()) {
-        // Its channel knows the way to the keeper, which has what is buffered.
+        // The channel itself notifies the keeper, which has the buffered values.
         self.retire();
     }
 }
 
 impl<E: Retire> Shared<E> {
-    /// Ends the whole channel in order, when no other handle has a claim: see [`Sender::retire`] and
+    /// Ends the whole channel in order, once no other handle holds a claim: see [`Sender::retire`] and
     /// [`Receiver::retire`].
     ///
-    /// It is an operation like a lone [`send`](Shared::send): a claim that is out is not cut short, and those
-    /// that asked before have their turn. It is a claim for this one purpose, which it gives back by itself.
-    /// [`poison`](Shared::poison) waits for nothing.
+    /// This is an operation like a lone [`send`](Shared::send): it does not cut a claim short, and earlier
+    /// claimers have their turn. It claims the end for this one purpose, and releases it by itself.
+    /// [`poison`](Shared::poison) never waits.
     ///
     /// # Errors
     /// [`ClaimError::TimedOut`] with a deadline, [`ClaimError::NodeLost`] if the node that keeps the end is
-    /// lost. The channel is as it was then.
+    /// lost. The channel is unchanged then.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, it has had no effect.
+    /// If it is dropped before it is ready, it has had no effect.
     ///
     /// # Examples
     /// ```
@@ -554,7 +553,7 @@ impl<E: Retire> Shared<E> {
         Retiring { claiming: self.claim() }
     }
 
-    /// Has the keeper retire the channel.
+    /// Makes the keeper retire the channel.
     fn tell_keeper(&self) {
         #[cfg(feature = "serde")]
         if self.core.is_far {
@@ -621,7 +620,7 @@ pin_project_lite::pin_project! {
     }
 }
 
-/// That a lone operation waits: in the line's count, and in the handle's wait record.
+/// Marks a lone operation as waiting: in the line's count, and in the handle's wait record.
 struct Waiting<'a> {
     line: &'a Arc<Line>,
     record: &'a Recorded,
@@ -732,7 +731,7 @@ impl<O: Operation> Operation for Lone<'_, O> {
 /// The operation of [`Shared::claim`].
 #[must_use = "an operation does nothing until it is awaited or chosen"]
 pub struct Claiming<'a, E: End> {
-    /// `None` once the claim has been given.
+    /// `None` once the claim has been granted.
     shared: Option<&'a mut Shared<E>>,
     record: &'static Record,
     ticket: Option<u64>,
@@ -827,9 +826,9 @@ impl<E: End> fmt::Debug for Claiming<'_, E> {
     }
 }
 
-/// A shared end, held alone: it is the end itself, until this is dropped, also by a panic.
+/// A shared end, held alone: it derefs to the end until it is dropped, also by a panic.
 ///
-/// A claim that is forgotten (`mem::forget`) is never given back.
+/// A forgotten claim (`mem::forget`) is never released.
 #[must_use = "the claim ends when this is dropped"]
 pub struct Claim<'a, E: End> {
     shared: &'a mut Shared<E>,
@@ -838,7 +837,7 @@ pub struct Claim<'a, E: End> {
 }
 
 impl<'a, E: End> Claim<'a, E> {
-    /// The line says that nobody else has it.
+    /// The line guarantees that no other claimer holds the end.
     fn new(shared: &'a mut Shared<E>) -> Self {
         E::hold_back(&shared.core.link, true, Claimer(Handle::END));
         let end = shared.core.end.lock().take();
@@ -862,7 +861,7 @@ impl<E: End> DerefMut for Claim<'_, E> {
 
 impl<E: End> Drop for Claim<'_, E> {
     fn drop(&mut self) {
-        /// The line goes on, also if a value that is dropped now panics.
+        /// Releases the line, also if a value that is dropped now panics.
         struct Released<'a>(&'a Arc<Line>);
         impl Drop for Released<'_> {
             fn drop(&mut self) {

@@ -1,23 +1,23 @@
-//! Every wait is visible: who waits, on what, since when, and who could end it.
+//! Wait records: which process waits, on what, since when, and which process could end the wait.
 //!
 //! A channel has a record with two sides. An operation that has to wait writes its process and the coarse
-//! time into its side: two plain stores, always on, in every figure of `docs/performance.md`. Whoever last
-//! used a side is its holder, so the other side's wait can say whom it is for. [`snapshot`] reads all records
-//! without stopping anybody; a line may be a moment old.
+//! time into its side: two plain stores, always on, in every figure of `docs/performance.md`. The holder of a
+//! side is the process that used it last, so the other side's wait can name the process it is for.
+//! [`snapshot`] reads all records without stopping any process; a line may be a moment old.
 //!
-//! Waits for what is no channel have a record too, taken when the first poll finds that it must wait: a
-//! process that is awaited, a timer, a future named as a branch of a choice, a blocking call. A deadline
-//! (`until`, `.within`, `.by`) has no line of its own: the operation it bounds has one.
+//! Other waits have a record too, taken when the first poll finds that it must wait: for a process, a timer,
+//! a future named as a branch of a choice, a blocking call. A deadline (`until`, `.within`, `.by`) has no
+//! line of its own: the operation it bounds has one.
 //!
-//! A barrier has a record, and each enrolment on it one of its own: a wait there says how many are there, and
-//! one who is not.
+//! A barrier has a record, and so has each enrolment on it: a wait there shows how many are there, and one
+//! party that is not.
 //!
-//! A line goes when its operation is done or dropped, also by a cancel or a panic. Of what is polled through
-//! a borrow, and then polled no more, nobody can tell that it was given up: of a
+//! A line goes when its operation is done or dropped, also by a cancel or a panic. If an operation is polled
+//! through a borrow and then no longer polled, the core cannot know that it was given up. That is so for a
 //! [`Receiver`](crate::Receiver) as a stream, or a `&mut` to a process in a `select!` of another crate. Such
-//! a line says who polled it last; it goes with the next use of what was polled, or with its drop. A choice
-//! of this crate tells its branches, so those leave none. What was forgotten (`mem::forget`) together with
-//! what it waits on keeps its line.
+//! a line shows the process that polled it last; it goes with the next use of the borrowed value, or with its
+//! drop. A choice of this crate notifies its branches, so they leave no line. If an operation is forgotten
+//! (`mem::forget`) together with the end it waits on, its line stays.
 //!
 //! # What a program prints by itself
 //! Under `#[dunlin::main]` and `dunlin::block_on`:
@@ -27,12 +27,13 @@
 //!   returned, the signal ends the program as usual.
 //! - In dev builds (`debug_assertions`) on Linux and Android, a *suspected deadlock* is printed, once for
 //!   each: no process has run for 2 s, every process waits, and nothing else could end a wait. Nothing is
-//!   printed as long as a timer or deadline runs, code outside of dunlin keeps the waker of a process (a
-//!   socket, a signal, a future in `future(..)`), the runtime has tasks that are not processes (those of a
-//!   node, too), or the program has other threads (a blocking call, `std::thread`). So silence means little.
+//!   printed while a timer or deadline runs, while code outside of dunlin keeps the waker of a process (a
+//!   socket, a signal, a future in `future(..)`), while the runtime has tasks that are not processes (those
+//!   of a node, too), or while the program has other threads (a blocking call, `std::thread`). So silence
+//!   proves little.
 //!
-//! The variable `DUNLIN_WATCHDOG=off` turns both off; a number of seconds takes the place of the 2. On
-//! Windows there is neither.
+//! The variable `DUNLIN_WATCHDOG=off` turns both off; a number of seconds replaces the 2 s. Windows has
+//! neither.
 //!
 //! Time here is a *tick*, in milliseconds, that the runtime stores with [`advance`]: the core reads no clock.
 //! The `dunlin` crate advances it every 5 milliseconds while anything runs.
@@ -52,12 +53,12 @@ use crate::lock::Lock;
 use crate::sync::global;
 use crate::table::{Entry, Table};
 
-/// Identifies a process: a spawned one, or a branch of a `par!`. Never used twice while the program runs.
+/// Identifies a process: a spawned one, or a branch of a `par!`. Never reused while the program runs.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pid(u64);
 
 impl Pid {
-    /// What runs outside every process: a plain task of some runtime, or the body of `main`.
+    /// Code outside every process: a plain task of some runtime, or the body of `main`.
     pub const OUTSIDE: Self = Self(0);
 
     /// The process that is being polled on this thread.
@@ -103,7 +104,7 @@ pub(crate) struct Entered {
 }
 
 impl Entered {
-    /// Goes on as another process; what was current before is still restored in the end.
+    /// Switches to another process; the guard still restores the one that was current before it.
     #[inline(always)]
     pub(crate) fn switch(&self, pid: u64) {
         CURRENT.set(pid);
@@ -137,7 +138,7 @@ impl Place {
     }
 }
 
-/// What somebody waits to do.
+/// What a process waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Doing {
@@ -157,7 +158,7 @@ pub enum Doing {
     Time,
     /// To be asked to stop, within a blocking call.
     Stop,
-    /// For a future named as a branch of a choice, of which nothing else is known.
+    /// For a future named as a branch of a choice; nothing else is known about it.
     Future,
     /// For the other parties of a barrier.
     Sync,
@@ -192,15 +193,15 @@ impl fmt::Display for Doing {
     }
 }
 
-/// `who` keeps the process in its lower bits and what it waits for above them: one store tells both.
+/// `who` has the process in its lower bits and its [`Doing`] above them: one store sets both.
 const DOING_SHIFT: u32 = 60;
 
-/// One side of a record: who used it last, and whether it waits there.
+/// One side of a record: the process that used it last, and whether it waits there.
 #[derive(Default)]
 pub(crate) struct Side {
     who: AtomicU64,
     since: AtomicU32,
-    /// When this end was last chosen, as its process counts ([`crate::choice`], fair order).
+    /// The turn in which this end was last chosen ([`crate::choice`], fair order).
     turn: AtomicU32,
 }
 
@@ -208,25 +209,25 @@ impl Side {
     #[inline(always)]
     pub(crate) fn begin(&self, doing: Doing) {
         let who = CURRENT.get() | (doing as u64 + 1) << DOING_SHIFT;
-        // One that is polled again in vain has waited since it began.
+        // An operation that is polled again and still waits keeps its first time.
         if self.who.load(Ordering::Relaxed) != who {
             self.since.store(tick(), Ordering::Relaxed);
             self.who.store(who, Ordering::Relaxed);
         }
     }
 
-    /// The wait is over, or there was none: the current process holds this side.
+    /// The wait has ended, or there was none: the current process holds this side.
     #[inline(always)]
     pub(crate) fn end(&self) {
         self.who.store(CURRENT.get(), Ordering::Relaxed);
     }
 
-    /// Somebody else has ended the wait of whoever holds this side.
+    /// Another process has ended the holder's wait.
     pub(crate) fn end_for_holder(&self) {
         self.who.store(self.read().0.0, Ordering::Relaxed);
     }
 
-    /// This process holds this side, whoever has made it.
+    /// Makes this process the holder of the side, whichever process made it.
     pub(crate) fn hand_to(&self, pid: Pid) {
         self.who.store(pid.0, Ordering::Relaxed);
     }
@@ -262,10 +263,10 @@ impl Side {
     }
 }
 
-/// The wait record of a channel, or of one handle to a shared end (then its entry's link is the channel's
-/// number), or of one enrolment on a barrier (the link is the number of the barrier's own record; the
-/// receiver's side waits), or of what is none of these: then the receiver's side waits, and the sender's
-/// tells for which process.
+/// The wait record of a channel, of one handle to a shared end, of one enrolment on a barrier, or of another
+/// wait. A handle's entry has the channel's number as its link. An enrolment's has that of the barrier's
+/// record, and the receiver's side waits. In another wait's record the receiver's side waits, and the
+/// sender's names the process it waits for.
 #[derive(Default)]
 pub(crate) struct Record {
     made: Place,
@@ -293,7 +294,7 @@ impl Recorded {
         Self::take(made, of.0 as u32, CURRENT.get())
     }
 
-    /// The record of a barrier, where nobody waits: its enrolments have their own.
+    /// The record of a barrier, on which no process waits: its enrolments have their own.
     pub(crate) fn barrier(made: &'static Location<'static>) -> Self {
         Self::take(made, BARRIER, 0)
     }
@@ -324,8 +325,7 @@ impl Recorded {
         Self(entry)
     }
 
-    /// The channel's number: no other channel has it, nor will before an entry has been used two thousand
-    /// million times.
+    /// The channel's number: unique until an entry has been used two thousand million times.
     pub(crate) fn id(&self) -> ChannelId {
         ChannelId(u64::from(self.generation.load(Ordering::Relaxed)) << 32 | u64::from(RECORDS.index_of(self.0)))
     }
@@ -354,8 +354,8 @@ impl Drop for Recorded {
     }
 }
 
-/// The wait record of what is no channel, of whoever polls it; taken when it first has to wait, and given
-/// back when that is over.
+/// The wait record of an operation that is not on a channel; taken when it first has to wait, and returned
+/// when the wait ends.
 #[doc(hidden)]
 #[derive(Default)]
 pub struct Watch(Option<Recorded>);
@@ -367,7 +367,7 @@ impl fmt::Debug for Watch {
 }
 
 impl Watch {
-    /// Keeps the outcome of a poll in the record. `on`: the process it waits for, or [`Pid::OUTSIDE`].
+    /// Stores the outcome of a poll in the record. `on`: the process it waits for, or [`Pid::OUTSIDE`].
     #[inline]
     pub fn note<R>(&mut self, polled: Poll<R>, doing: Doing, on: Pid, made: &'static Location<'static>) -> Poll<R> {
         if polled.is_pending() {
@@ -378,7 +378,7 @@ impl Watch {
         polled
     }
 
-    /// Nobody waits any more; what was waited for lives on.
+    /// No process waits any more; the awaited value lives on.
     #[inline]
     pub fn end(&self) {
         if let Some(recorded) = &self.0 {
@@ -387,8 +387,8 @@ impl Watch {
     }
 }
 
-/// Identifies a channel within this program: no two that exist at once have the same, and it is used again
-/// only after two thousand million others.
+/// Identifies a channel within this program: unique among the channels that exist at once, and reused only
+/// after two thousand million others.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChannelId(u64);
 
@@ -412,25 +412,25 @@ impl fmt::Debug for ChannelId {
     }
 }
 
-/// Someone waits: one line of a [`snapshot`].
+/// One wait: one line of a [`snapshot`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Wait {
-    /// Who waits. A process in a choice has a line for every channel it watches.
+    /// The waiting process. A process in a choice has a line for every channel it watches.
     pub who: Pid,
     /// What it waits to do.
     pub doing: Doing,
-    /// On which channel; `None` if it waits for something else.
+    /// The channel it waits on; `None` if it waits for something else.
     pub channel: Option<ChannelId>,
     /// Where that channel, or the process, timer, future or blocking call was made.
     pub made: &'static Location<'static>,
-    /// Since which [`tick`], in milliseconds.
+    /// The [`tick`] since which it waits, in milliseconds.
     pub since: u32,
-    /// Who used the channel's other end last, and so may hold it; `None` if nobody has, or the end is shared.
-    /// Without a channel: which process, or blocking call, is waited for. Of a barrier: one of those who are
-    /// enrolled and not there.
+    /// The process that used the channel's other end last, and so may hold it; `None` if no process has, or
+    /// the end is shared. Without a channel: the process, or blocking call, that it waits for. For a barrier:
+    /// one of the enrolled parties that are not there.
     pub on: Option<Pid>,
-    /// Of a barrier: how many parties are there, of how many that are enrolled.
+    /// For a barrier: how many parties are there, and how many are enrolled.
     pub there: Option<(u32, u32)>,
 }
 
@@ -451,9 +451,9 @@ impl fmt::Display for Wait {
     }
 }
 
-/// Everybody who waits now.
+/// Returns all current waits.
 ///
-/// Reads while others run, without stopping them: each line was true at some moment during the call.
+/// It reads while processes run, without stopping them: each line was true at some moment during the call.
 ///
 /// # Examples
 /// ```
@@ -469,7 +469,7 @@ impl fmt::Display for Wait {
 /// ```
 pub fn snapshot() -> Vec<Wait> {
     let mut waits = Vec::new();
-    // Those enrolled, by the number of the barrier's record: each with what it does there, and since when.
+    // The parties by the number of the barrier's record: each with its wait there, and since when.
     let mut barriers = BTreeMap::<u32, Vec<(Pid, Option<Doing>, u32)>>::new();
     for entry in RECORDS.iter() {
         let generation = entry.generation.load(Ordering::Acquire);
@@ -503,7 +503,7 @@ pub fn snapshot() -> Vec<Wait> {
             waits.push(Wait { who, doing, channel, made, since, on, there: None });
         }
         if entry.generation.load(Ordering::Acquire) != generation {
-            // Given back meanwhile: what was read may be of two channels.
+            // Returned meanwhile: the fields read may be of two channels.
             waits.truncate(before);
         }
     }
@@ -519,7 +519,7 @@ pub fn snapshot() -> Vec<Wait> {
     waits
 }
 
-/// What is known of a range of processes: one that was spawned, or the branches of one `par!`.
+/// The record of a range of processes: a spawned one, or the branches of one `par!`.
 #[derive(Default)]
 pub(crate) struct ProcessRecord {
     first: AtomicU64,
@@ -535,7 +535,7 @@ impl<T: Default> Default for Lock<T> {
     }
 }
 
-/// The identities of a spawned process or of the branches of a `par!`, known to [`processes`] until dropped.
+/// The identities of a spawned process or of the branches of a `par!`, listed by [`processes`] until dropped.
 #[doc(hidden)]
 pub struct Identities(&'static Entry<ProcessRecord>);
 
@@ -562,7 +562,7 @@ impl Identities {
         Pid(self.0.first.load(Ordering::Relaxed))
     }
 
-    /// Gives the process a name to be shown by.
+    /// Names the process in the output.
     pub fn set_name(&self, name: &str) {
         *self.0.name.lock() = Some(name.into());
     }
@@ -592,11 +592,11 @@ pub struct Known {
     pub first: Pid,
     /// How many: 1 for a spawned process, the number of branches for a `par!`.
     pub count: u32,
-    /// In which process it was started.
+    /// The process that started it.
     pub parent: Pid,
-    /// Where in the source.
+    /// The source location.
     pub made: &'static Location<'static>,
-    /// Its name, if it was given one.
+    /// Its name, if it has one.
     pub name: Option<String>,
 }
 

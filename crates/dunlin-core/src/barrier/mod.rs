@@ -1,10 +1,10 @@
-//! Barriers: all enrolled parties go on together, or none does.
+//! Barriers: all enrolled parties complete a phase together, or none does.
 //!
-//! - [`parties`]: who is enrolled and who is there; what completes a phase.
-//! - [`group`]: parties at another node, and what is said between it and who keeps the barrier.
-//! - [`dialogue`]: what comes of what these say.
+//! - [`parties`]: the enrolled parties, which of them are there, and what completes a phase.
+//! - [`group`]: the parties at another node, and the messages between it and the keeper of the barrier.
+//! - [`dialogue`]: the effects of these messages.
 //! - [`attempt`]: the choices of a phase with choices at several nodes; [`reserving`]: how they are reserved.
-//! - `far`: how an enrolment goes to another node.
+//! - `far`: how an enrolment moves to another node.
 //! - here: an enrolment, and the operation on it.
 
 mod attempt;
@@ -33,12 +33,12 @@ use crate::waits::Recorded;
 
 /// One enrolment on a barrier: a party that every phase needs.
 ///
-/// A party is enrolled for as long as it holds this, and resigns by dropping it, also by a panic or when its
-/// process is ended. A phase is complete when every enrolled party is [there](Self::sync); then all of them
-/// go on.
+/// A party is enrolled while it holds this value, and resigns by dropping it, also by a panic or when its
+/// process ends. A phase is complete when every enrolled party is [there](Self::sync); then all of them
+/// continue.
 ///
-/// Made by [`barrier`], and by [`enrol`](Self::enrol) on any other enrolment. It is an owned value like an
-/// end of a channel: to enrol a process, give it one.
+/// [`barrier`] makes the first enrolment, and [`enrol`](Self::enrol) on any enrolment makes another. It is an
+/// owned value like an end of a channel: to enrol a process, move one into it.
 ///
 /// # Examples
 /// ```
@@ -48,7 +48,7 @@ use crate::waits::Recorded;
 /// async fn work(mut phase: Barrier, steps: u32, done: &Cell<u32>) -> Result<(), SyncError> {
 ///     for _ in 0..steps {
 ///         done.set(done.get() + 1);
-///         phase.sync().await?; // nobody begins the next step before everybody has done this one
+///         phase.sync().await?; // no party begins the next step before all have done this one
 ///     }
 ///     Ok(()) // resigns: the others go on without it
 /// }
@@ -60,31 +60,32 @@ use crate::waits::Recorded;
 /// ```
 ///
 /// # Over nodes
-/// An enrolment is portable (feature `serde`): sent in a message to another node, it is there from then on,
-/// and is what it was here. The barrier stays at the node where it was made, which keeps it.
+/// An enrolment is portable (feature `serde`): sent in a message to another node, it moves there, and works
+/// as it did here. The barrier stays at the node where it was made, which keeps it.
 /// - A phase takes place for all parties at all nodes, or for none, whether they wait or choose. It costs one
-///   round trip to the keeper's node; with choices at other nodes these are reserved first, which costs one
-///   more for each of these nodes, one after the other.
-/// - It is never known at once that all are there, so a choice takes another branch that is ready, or its
+///   round trip to the keeper's node. Choices at other nodes are reserved first, which costs one more round
+///   trip for each of these nodes, one after the other.
+/// - No node knows at once that all parties are there, so a choice takes another branch that is ready, or its
 ///   `skip`, rather than wait for this one.
-/// - Enrolling from an enrolment that is there asks nobody. Those who came from it are one group:
-///   [`parties`](Self::parties) counts the group, and [`phases`](Self::phases) from when it came.
-/// - Sent on to a third node, it goes through the node in between, and is lost with it. Sent to the node that
-///   keeps the barrier it is one of those there again.
-/// - All who are enrolled at a node that is lost have resigned. Where the keeper's node is lost a sync fails
-///   with [`SyncError::NodeLost`]: it is not known whether the phase took place.
+/// - Enrolling from an enrolment at another node needs no message. The enrolments made from it are one group:
+///   [`parties`](Self::parties) counts the group, and [`phases`](Self::phases) counts from when the first of
+///   it arrived.
+/// - Sent on to a third node, an enrolment is routed through the node in between, and is lost with it. Sent
+///   to the keeper's node, it is one of the local enrolments again.
+/// - All parties at a lost node have resigned. If the keeper's node is lost, a sync fails with
+///   [`SyncError::NodeLost`]: it is unknown whether the phase took place.
 ///
 /// # Source
 /// Barriers of occam-pi (Welch and Barnes, 2005); as a branch of a choice: `AltingBarrier` of JCSP (Welch,
 /// Brown, Moores, Chalmers and Sputh, 2007).
 pub struct Barrier {
     place: Place,
-    // Given back before the barrier's own, to which it refers.
+    // Dropped before the barrier's own record, to which it refers.
     record: Recorded,
     parties: Arc<Parties>,
 }
 
-/// A barrier with one party enrolled: the holder of what this returns.
+/// Makes a barrier with one enrolled party: the holder of the returned value.
 ///
 /// # Examples
 /// ```
@@ -106,17 +107,17 @@ impl Barrier {
         Self { place: parties.enrol(record.entry()), record, parties: parties.clone() }
     }
 
-    /// Enrols one more party: whoever holds what this returns.
+    /// Enrols one more party: the holder of the returned value.
     ///
     /// It is enrolled at once, also where another node keeps the barrier. A phase that others wait for
-    /// already needs it too.
+    /// already needs this party too.
     ///
     /// # Examples
     /// ```
     /// use dunlin_core::{Operation, SyncError, barrier, par};
     /// # dunlin_core::doc::block_on(async {
     /// let mut phase = barrier();
-    /// phase.sync().await.unwrap(); // alone: nobody to wait for
+    /// phase.sync().await.unwrap(); // alone: no party to wait for
     /// let mut other = phase.enrol();
     /// let at_once = std::future::ready(());
     /// assert_eq!(phase.sync().until(at_once).await, Err(SyncError::TimedOut));
@@ -127,26 +128,27 @@ impl Barrier {
         Self::new(&self.parties)
     }
 
-    /// Waits until all enrolled parties are there; then all of them go on, and the next phase begins.
+    /// Waits until all enrolled parties are there; then all of them continue, and the next phase begins.
     ///
     /// As a branch of a choice it is an offer, like that of a send: the phase takes place with all enrolled
-    /// parties, or with none. A choice that takes another branch was not there. Those who wait outside of a
-    /// choice are there for as long as they wait.
+    /// parties, or with none. A choice that takes another branch was not there. A party outside a choice is
+    /// there while it waits.
     ///
     /// A choice takes one branch. If two enrolments on the same barrier are in one choice, neither of these
     /// branches can happen while both are there: the choice takes another branch, or waits for ever.
     ///
     /// # Errors
-    /// [`SyncError::TimedOut`] with a deadline: then the phase has not taken place, and this party is not there any more. Of a barrier that another node keeps,
-    /// that node is asked first, so the answer may come a round trip after the deadline, and may be `Ok`.
-    /// [`SyncError::NodeLost`] only of such a barrier: that node is lost, and nobody knows whether the phase
-    /// took place.
+    /// [`SyncError::TimedOut`] with a deadline: then the phase has not taken place, and this party is no
+    /// longer there. If another node keeps the barrier, that node is asked first, so the result may come a
+    /// round trip after the deadline, and may be `Ok`. Only for such a barrier, [`SyncError::NodeLost`]: the
+    /// keeper's node is lost, and it is unknown whether the phase took place.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, the party is not there any more; it is still enrolled, so the others wait
-    /// for it. If the phase was completed before the drop, the others have gone on with this party:
-    /// [`phases`](Self::phases) tells. Of a barrier that another node keeps it may tell a round trip later,
-    /// when that node has been asked; the next `sync` waits for that, and is for the phase after it.
+    /// If it is dropped before it is ready, the party is no longer there; it is still enrolled, so the others
+    /// wait for it. If the phase was completed before the drop, it counted this party, and
+    /// [`phases`](Self::phases) counts the phase. If another node keeps the barrier, `phases` may count it
+    /// only a round trip later, when that node has answered. The next `sync` waits for that answer, and is
+    /// for the phase after it.
     ///
     /// # Examples
     /// ```
@@ -170,17 +172,17 @@ impl Barrier {
         Syncing { barrier: self, stage: Stage::New }
     }
 
-    /// How many parties are enrolled. Of a barrier that another node keeps: how many of the
-    /// [group](Self#over-nodes) that is here.
+    /// How many parties are enrolled. If another node keeps the barrier: how many of the
+    /// [group](Self#over-nodes) at this node.
     pub fn parties(&self) -> usize {
         self.parties.count().enrolled
     }
 
     /// How many phases of this barrier are complete.
     ///
-    /// While this party is enrolled and not [there](Self::sync) the number does not change. Of a barrier that
-    /// another node keeps: how many since the first of its [group](Self#over-nodes) came here; after a
-    /// [`sync`](Self::sync) that was dropped it may still count that phase.
+    /// While this party is enrolled and not [there](Self::sync) the number does not change. If another node
+    /// keeps the barrier, it counts from when the first of the [group](Self#over-nodes) arrived here; after a
+    /// dropped [`sync`](Self::sync) it may still count that phase.
     pub fn phases(&self) -> u64 {
         self.parties.count().phases
     }
@@ -210,9 +212,9 @@ enum Stage {
     New,
     /// The budget refused it.
     Refused,
-    /// With how many phases taken before.
+    /// With the number of phases completed before.
     There(u64),
-    /// Its deadline has passed, and who keeps the barrier is asked whether the phase was complete before.
+    /// Its deadline has passed, and the keeper is asked whether the phase was complete before.
     Leaving(u64),
     Over,
 }
@@ -241,7 +243,7 @@ impl Syncing<'_> {
         polled
     }
 
-    /// Its deadline has passed.
+    /// Called after the deadline has passed.
     fn poll_left(&mut self, since: u64, cx: &mut Context<'_>) -> Poll<Result<(), SyncError>> {
         let left = ready!(self.barrier.parties.poll_left(self.barrier.place, since, cx));
         self.stage = Stage::Over;

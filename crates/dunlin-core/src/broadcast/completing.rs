@@ -1,8 +1,8 @@
 //! A broadcast send whose wait for the remaining receivers is bounded.
 //!
-//! When its bound passes, the value is taken back from all of them. What stands in a channel here comes back
-//! at once. What an agent has is asked back, and the answer takes a round trip, or never comes: so that wait
-//! has a bound too.
+//! When its bound passes, the send withdraws the value from all of them. A value in a channel at this node is
+//! returned at once. A value that an agent holds is recalled, and the answer takes a round trip, or never
+//! arrives: so that wait has a bound too.
 
 use std::fmt;
 use std::future::Future;
@@ -29,24 +29,24 @@ pin_project_lite::pin_project! {
 }
 
 impl<'a, T: Clone> Broadcasting<'a, T> {
-    /// Waits for those that have not received the value only until `bound` is ready. `bound` is polled from
-    /// when the value has been offered to all of them.
+    /// Waits for the remaining receivers only until `bound` is ready. `bound` is polled once the value has
+    /// been offered to all of them.
     ///
-    /// Those that have not received the value then never get it: it is withdrawn. A receiver at another node
-    /// is asked, and its answer is awaited until `answers` is ready, which is polled from then on. Whether
-    /// one that has not answered has received the value is unknown. All of them are still joined, and the
-    /// next value goes to them too.
+    /// The value is then withdrawn from the receivers that have not received it, and they never get it. A
+    /// receiver at another node is asked, and the send waits for its answer until `answers` is ready, which
+    /// is polled from then on. If it does not answer, it is unknown whether it has received the value. All of
+    /// them are still joined, and the next value goes to them too.
     ///
-    /// `complete_within(duration)` of the crate `dunlin` hands in timers. A deadline on this operation ends
-    /// the wait for [enough receivers](crate::Broadcast::at_least), as without this bound.
+    /// `complete_within(duration)` of the crate `dunlin` passes timers. A deadline on this operation ends the
+    /// wait for [enough receivers](crate::Broadcast::at_least), as without this bound.
     ///
     /// # Errors
-    /// [`CompleteError::Incomplete`] when some have not received it, with how many have, how many never will,
-    /// and of how many that is unknown; [`CompleteError::Failed`] for what a [send](crate::Broadcast::send)
-    /// without this bound fails with.
+    /// [`CompleteError::Incomplete`] when some have not received the value, with how many have, how many
+    /// never will, and for how many that is unknown; [`CompleteError::Failed`] for the errors of a
+    /// [send](crate::Broadcast::send) without this bound.
     ///
     /// # Cancel safety
-    /// As of [`send`](crate::Broadcast::send).
+    /// That of [`send`](crate::Broadcast::send).
     ///
     /// # Examples
     /// ```
@@ -75,7 +75,7 @@ impl<'a, T: Clone> Broadcasting<'a, T> {
         Completing { sending: self, bound, answers, passed: false }
     }
 
-    /// The wait for those that are left is over.
+    /// Ends the wait for the remaining receivers.
     fn give_up(&mut self) -> Result<(), CompleteError<T>> {
         let mut left = self.parts.replace(Vec::new()).unwrap_or_default();
         let unknown = left.len();
@@ -98,13 +98,14 @@ impl<'a, T: Clone> Broadcasting<'a, T> {
 impl<T> Part<T> {
     /// Takes the value back, or waits for the answer of an agent that has it.
     fn poll_expire(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failed>> {
-        // What it has ended by comes first: a withdrawal would not say that its node is lost.
+        // A result that the part already has comes first: a withdrawal would not report that its node is
+        // lost.
         if let Poll::Ready(sent) = self.chan.poll_send_slowly(&mut self.post, &mut self.value, cx) {
             return Poll::Ready(sent);
         }
         let polled = expire(&self.chan, &mut self.post, &mut self.value, cx);
         if polled.is_pending() && self.chan.is_held(&self.post) {
-            // An extended receive has returned it, and need not be awaited.
+            // An extended receive has returned the value, so there is nothing to wait for.
             self.abandon();
             return Poll::Ready(Ok(()));
         }

@@ -1,4 +1,4 @@
-//! What can be a branch of a choice, and how a choice speaks to its branches.
+//! The branches of a choice, and how a choice communicates with them.
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
@@ -13,52 +13,53 @@ use super::decision::{Branching, Decision};
 use crate::budget;
 use crate::waits::{Doing, Pid, Watch};
 
-/// What may stand in a branch of [`alt!`](crate::alt) or [`Choice`](crate::Choice): an operation not yet
-/// awaited.
+/// An operation not yet awaited: what may stand in a branch of [`alt!`](crate::alt) or
+/// [`Choice`](crate::Choice).
 ///
 /// Receives, sends with [`send_from`](crate::Sender::send_from), sends of `Copy` values, claims, accepts,
-/// barriers, timers; any other future through [`future`]; and `&mut` to one of these that is `Unpin`, or a
-/// pinned pointer to any. Implemented by this family of crates only.
+/// barriers and timers implement it. So do `&mut` to a branch that is `Unpin`, and a pinned pointer to any
+/// branch. [`future`] makes a branch of any other future. Only this family of crates implements the trait.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a branch of a choice",
     note = "a send that may go unchosen must keep its value: `tx.send_from(&mut slot)` with `slot: Option<T>`",
     note = "wrap any other future: `future(f)`"
 )]
 pub trait Branch {
-    /// What the branch gives when it is chosen.
+    /// The output of the branch when it is chosen.
     type Output;
 
-    /// Does the operation if that is possible now and the choice is still open; else waits for a chance.
+    /// Carries out the operation if that is possible now and the choice is still open; else waits for a
+    /// chance.
     #[doc(hidden)]
     fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<Self::Output>;
 
-    /// How it looks from outside, cheaply: a hint that may be wrong.
+    /// How the branch looks from outside, cheaply: a hint that may be wrong.
     #[doc(hidden)]
     fn look(&self) -> Look {
         Look::Maybe(None)
     }
 
-    /// It was chosen; for the order of later choices.
+    /// The branch was chosen; stores its turn for the order of later choices.
     #[doc(hidden)]
     fn chosen(&self, _turn: u32) {}
 
-    /// Gives its end, or each of its ends, another turn, if the function has one for how that looks.
+    /// Gives each of the branch's ends the turn that `next` computes from the end's look, if any.
     #[doc(hidden)]
     fn set_turn(&self, next: fn(Look) -> Option<u32>) {
         next(self.look()).into_iter().for_each(|turn| self.chosen(turn));
     }
 
-    /// Whoever was turned away by this branch's offer looks again.
+    /// Wakes the parties that this branch's offer turned away.
     #[doc(hidden)]
     fn rouse(&self) {}
 
-    /// The choice is over without it. Told only to those that were polled as what cannot be undone: they may
-    /// be polled through a borrow, and live on.
+    /// The choice ended without this branch. Called only on branches polled with [`ChoiceCx::poll_foreign`]
+    /// or [`ChoiceCx::poll_lasting`]: a choice may have borrowed them, so they may outlive it.
     #[doc(hidden)]
     fn unchosen(&self) {}
 }
 
-/// A branch, where the operation was awaited: only for what the compiler says if it is none.
+/// A branch whose operation is not awaited: only for the compiler's message about an awaited one.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "the operation of a branch is not awaited: remove the `.await`",
@@ -70,21 +71,21 @@ pub trait Unawaited: Branch {}
 impl<B: Branch> Unawaited for B {}
 
 /// How a branch looks from outside. The number is the turn of its end: when it was last chosen, and how often
-/// passed over since.
+/// it was passed over since.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Look {
-    /// It is not there: its precondition is false or its slot empty.
+    /// The branch is off: its precondition is false or its slot empty.
     #[default]
     Off,
-    /// It would have to wait.
+    /// The branch would have to wait.
     Empty(Option<u32>),
-    /// It may be ready.
+    /// The branch may be ready.
     Maybe(Option<u32>),
 }
 
-/// That `B` is `Unpin`, and so a branch through a plain `&mut`: only for what the compiler says if it is not.
-/// (Of a bound of `B` itself it would say that `&mut B` is no branch.)
+/// `B` is `Unpin`, and so a branch through a plain `&mut`: only for the compiler's message if it is not. (For
+/// a bound on `B` itself the compiler would report that `&mut B` is no branch.)
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "`{B}` has to be pinned to be borrowed by a choice",
@@ -163,30 +164,30 @@ impl<P: DerefMut<Target: Branch>> Branch for Pin<P> {
     }
 }
 
-/// What a branch is told of the choice it is in.
+/// The context that a choice passes to its branches.
 #[doc(hidden)]
 #[derive(Default)]
 pub struct ChoiceCx {
-    /// Made by the first branch that offers something.
+    /// Made by the first branch that offers a value.
     decision: OnceCell<Arc<Decision>>,
     branch: Cell<u32>,
     turn: Cell<Asked>,
-    /// The choice would go on to something that looks ready.
+    /// The choice would try another branch that looks ready.
     rivals: Cell<bool>,
-    /// Something waits that is to be told if it is not chosen.
+    /// A waiting branch must be notified if it is not chosen.
     foreign: Cell<bool>,
     /// The branch that is being polled spends the whole budget in a poll.
     busy: Cell<bool>,
 }
 
-/// What a branch asks of its choice before that looks at lower branches.
+/// A branch's request to its choice before the choice looks at lower branches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Asked {
     #[default]
     Nothing,
-    /// To be polled again at once, so that others are polled in between.
+    /// Poll the choice again at once, so that other tasks are polled in between.
     OnePoll,
-    /// To wait until it is woken: by those who were woken for the offer, or by a timer.
+    /// Wait until a receiver that the offer woke, or a timer, wakes the choice.
     Timed,
 }
 
@@ -196,14 +197,14 @@ impl fmt::Debug for ChoiceCx {
     }
 }
 
-/// A branch that offers one value in several channels has several *parts*, each of which is decided under a
-/// number of its own: that of the branch in the lower bits, and above them that of the part, from 1.
+/// A branch that offers one value in several channels has several *parts*, and its choice decides for one
+/// part. The number of a part has that of the branch in the lower bits, and its own, from 1, above them.
 const PART_SHIFT: u32 = 20;
 
 /// How many parts a branch can have.
 pub(super) const PARTS_MAX: usize = (1 << (u32::BITS - PART_SHIFT)) - 2;
 
-/// The branch to which a number belongs that was decided.
+/// The branch that a decided number belongs to.
 pub(super) fn branch_of(number: u32) -> u32 {
     number & ((1 << PART_SHIFT) - 1)
 }
@@ -213,13 +214,13 @@ impl ChoiceCx {
         self.branch.set(branch);
     }
 
-    /// The branch that is being polled goes on to this part of it; `None`: to itself.
+    /// Sets the part that the branch being polled polls now; `None`: the branch itself.
     pub(super) fn at_part(&self, part: Option<usize>) {
         let part = part.map_or(0, |part| part as u32 + 1);
         self.branch.set(branch_of(self.branch.get()) | part << PART_SHIFT);
     }
 
-    /// The part for which another party has decided, if that is one of the branch that is being polled.
+    /// The part for which another party has decided, if it belongs to the branch that is being polled.
     pub(super) fn decided_part(&self) -> Option<usize> {
         let decided = self.decision()?.decided()?;
         if branch_of(decided) != branch_of(self.branch.get()) {
@@ -232,7 +233,7 @@ impl ChoiceCx {
         self.decision.get().map(|decision| &**decision)
     }
 
-    /// Opens it again after a value was encoded for one of its branches.
+    /// Opens the choice again after a value was encoded for one of its branches.
     #[cfg(feature = "link")]
     pub(crate) fn reopen(&self) {
         self.decision().iter().for_each(|decision| decision.reopen());
@@ -248,37 +249,36 @@ impl ChoiceCx {
         (self.decision.get_or_init(|| Arc::new(Decision::new(owner))), self.branch.get())
     }
 
-    /// Decides for the branch that is being polled. `false`: another party has decided for another one, or
-    /// has one reserved.
+    /// Decides for the branch that is being polled. `false`: another party has decided for another branch, or
+    /// has reserved one.
     #[doc(hidden)]
     pub fn commit(&self) -> bool {
         self.own().is_none_or(|(decision, branch)| decision.take(branch))
     }
 
-    /// As [`commit`](Self::commit), and if a receiver elsewhere has an offer of this choice reserved, it is
-    /// asked to give it back.
+    /// As [`commit`](Self::commit), but if a receiver elsewhere has reserved an offer of this choice, it also
+    /// asks that receiver to give the offer back.
     pub(crate) fn decide(&self) -> bool {
         self.own().is_none_or(|(decision, branch)| decision.close(true) && decision.take(branch))
     }
 
-    /// The branch that is being polled has woken whoever may take its offer, and they should be polled
+    /// The branch that is being polled has woken the receivers that may take its offer. They should be polled
     /// before this choice looks at lower branches.
     pub(crate) fn ask_for_a_turn(&self, asked: Asked) {
         self.turn.set(asked);
     }
 
-    /// Begins the choice's turn that a timer ends. `false`: there is no timer.
+    /// Begins the choice's turn, which a timer ends. `false`: there is no timer.
     pub(crate) fn begin_turn(&self, cx: &Context<'_>) -> bool {
         self.decision().is_some_and(|decision| decision.begin_turn(cx.waker()))
     }
 
-    /// Whether that turn goes on; then its end wakes the choice.
+    /// Whether that turn continues; then its end wakes the choice.
     pub(crate) fn waits_for_turn(&self, cx: &Context<'_>) -> bool {
         self.decision().is_some_and(|decision| decision.waits_for_turn(cx.waker()))
     }
 
-    /// Whether the branch that is being polled loses something if the choice gives it no turn: if not, the
-    /// choice waits anyway.
+    /// Whether the branch that is being polled needs a turn: without rivals the choice waits anyway.
     pub(crate) fn has_rivals(&self) -> bool {
         self.rivals.get()
     }
@@ -291,18 +291,18 @@ impl ChoiceCx {
         self.turn.take()
     }
 
-    /// Whether the branch that was polled spends the whole budget in a poll. Told once.
+    /// Whether the branch that was polled spends the whole budget in a poll. Clears the mark.
     pub(super) fn take_busy(&self) -> bool {
         self.busy.take()
     }
 
-    /// Whether branches wait that are to be told once that they were not chosen.
+    /// Whether waiting branches must be notified that they were not chosen. Clears the mark.
     pub(super) fn take_foreign(&self) -> bool {
         self.foreign.take()
     }
 
-    /// Polls what cannot be undone: meanwhile no other party can decide this choice, and if it is ready, it
-    /// is chosen. `sure`: it is known to be ready.
+    /// Polls an operation that cannot be undone. Meanwhile no other party can decide this choice, and if the
+    /// operation is ready, it is chosen. `sure`: it is known to be ready.
     #[doc(hidden)]
     pub fn poll_foreign<R>(&self, sure: bool, poll: impl FnOnce() -> Poll<R>) -> Poll<R> {
         self.foreign.set(true);
@@ -319,8 +319,8 @@ impl ChoiceCx {
         polled
     }
 
-    /// Polls what stays ready once it is, and takes nothing by that: no other party has to wait for this
-    /// poll.
+    /// Polls an operation that takes nothing when polled and stays ready once it is: no other party has to
+    /// wait for this poll.
     #[doc(hidden)]
     pub fn poll_lasting<R>(&self, poll: impl FnOnce() -> Poll<R>) -> Poll<R> {
         self.foreign.set(true);
@@ -343,11 +343,11 @@ pin_project_lite::pin_project! {
 
 /// Makes any future a branch of a choice.
 ///
-/// The word marks the one kind of branch whose side effects a choice cannot undo: a future that was polled
-/// and not chosen is dropped, with whatever it had begun. One that does more than 128 operations in a poll
-/// counts as waiting after these: a prioritised choice goes on to lower branches, but not to `skip`. While it
-/// waits, its line in the [wait records](crate::waits) says "a future", and where it was named; what it waits
-/// for itself may have lines of its own.
+/// The function marks the one kind of branch whose side effects a choice cannot undo. A future that was
+/// polled and not chosen is dropped, with everything that it has begun. A future that does more than 128
+/// operations in a poll counts as waiting after these: a prioritised choice goes on to lower branches, but
+/// not to `skip`. While it waits, its line in the [wait records](crate::waits) reads "a future", with the
+/// location of this call. The operations inside it may have lines of their own.
 ///
 /// # Examples
 /// ```

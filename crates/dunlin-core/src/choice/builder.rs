@@ -20,7 +20,7 @@ use crate::pinned::Pinned;
 /// Some branches of a [`Choice`], each reached by its number.
 trait Group<T> {
     fn len(&self) -> usize;
-    /// Tells how its branches look; the first of them has the number `first`.
+    /// Reports the look of its branches; the first of them has the number `first`.
     fn survey(&mut self, first: usize, survey: &mut Survey);
     fn step(&mut self, index: usize, step: Step<'_, '_>) -> Poll<T>;
 }
@@ -66,14 +66,14 @@ impl<B: Branch> Group<B::Output> for Pinned<B> {
 
 /// A choice made at run time: any number of branches, whose outputs are one type.
 ///
-/// Awaited, it gives the number of the branch that happened, counted from 0 in the order they were added
+/// Awaited, it returns the number of the branch that happened, counted from 0 in the order they were added
 /// (branches that are off count too), and its output.
 ///
 /// With 32 or more branches and none ready, the first poll wakes the task and returns `Pending`; the choice
 /// starts to wait in its second poll.
 ///
 /// # Cancel safety
-/// Dropped, none of the branches has happened.
+/// If the choice is dropped, no branch has happened.
 ///
 /// # Examples
 /// ```
@@ -110,23 +110,23 @@ impl<'a, T> Choice<'a, T> {
         Self { order, groups: Vec::new(), skip: None }
     }
 
-    /// Of the branches that are ready, the one whose end was chosen least recently. Branches without an end
-    /// (timers, futures, processes) get their share by lot.
+    /// Takes, of the branches that are ready, the one whose end was chosen least recently. Branches without
+    /// an end (timers, futures, processes) get their share by lot.
     pub fn fair() -> Self {
         Self::new(Order::Fair)
     }
 
-    /// Of the branches that are ready, the first.
+    /// Takes the first of the branches that are ready.
     pub fn prioritised() -> Self {
         Self::new(Order::Prioritised)
     }
 
-    /// Of the branches that are ready, any, with the same chance.
+    /// Takes any of the branches that are ready, each with the same chance.
     pub fn random() -> Self {
         Self::new(Order::Random)
     }
 
-    /// Adds a branch, whose output becomes the choice's through `map`.
+    /// Adds a branch; `map` turns its output into the choice's.
     pub fn on<B: Branch + Send + 'a>(mut self, branch: B, map: impl FnOnce(B::Output) -> T + Send + 'a) -> Self {
         self.groups.push(Box::new(One { branch: Box::pin(branch), map: Some(map) }));
         self
@@ -152,7 +152,7 @@ impl<'a, T> Choice<'a, T> {
         self
     }
 
-    /// What the choice gives if no branch is ready at once. It counts as the last branch.
+    /// Sets the output if no branch is ready at once. `skip` counts as the last branch.
     pub fn skip(mut self, value: T) -> Self {
         self.skip = Some(value);
         self
@@ -175,7 +175,7 @@ impl<T> Group<T> for Off {
 
 /// The future of a [`Choice`].
 pub struct ChoiceFuture<'a, T> {
-    /// Where it is awaited.
+    /// The location of the `.await`.
     awaited: &'static Location<'static>,
     choosing: Choosing,
     /// The number of each group's first branch.
@@ -219,7 +219,7 @@ impl<T> Drop for ChoiceFuture<'_, T> {
     }
 }
 
-/// In which group a branch is, and where there.
+/// The group of a branch, and its index there.
 fn place(firsts: &[usize], branch: usize) -> (usize, usize) {
     let group = firsts.partition_point(|first| *first <= branch) - 1;
     (group, branch - firsts[group])
@@ -250,21 +250,22 @@ impl<T> Future for ChoiceFuture<'_, T> {
     }
 }
 
-/// Sends the value in `slot` to whichever of `senders` has a receive for it first, and says which.
+/// Sends the value in `slot` on the first of `senders` whose receiver takes it, and returns that sender's
+/// index.
 ///
-/// It can be awaited, or be a branch of a choice: an empty slot turns that branch off, and if another branch
-/// is chosen the value is in the slot. Of the senders that are ready it takes the one that was chosen least
+/// Await it, or use it as a branch of a choice: an empty slot turns that branch off, and if another branch is
+/// chosen the value is in the slot. Of the senders that are ready it takes the one that was chosen least
 /// recently. It has no `.within`: bound it by a choice with `sleep`.
 ///
 /// # Errors
-/// [`SendError::NotTaken`] if one of the channels has ended: which one is in the error; the value is in `slot`.
+/// [`SendError::NotTaken`] if one of the channels has ended. The error has its index; the value is in `slot`.
 ///
 /// # Cancel safety
-/// Dropped before it is done, the value is in `slot` unless a receive has taken it.
+/// If it is dropped before it is done, the value is in `slot` unless a receive has taken it.
 ///
 /// # Panics
-/// If `senders` is empty: such a send could never end; as a branch, if there are more than 4,094 of them. An
-/// empty slot has nothing to send: awaited, it is done at once, and the index is 0.
+/// If `senders` is empty: such a send could never complete. As a branch, if there are more than 4,094
+/// senders. An empty slot has nothing to send: awaited, the send is done at once, and the index is 0.
 ///
 /// # Examples
 /// ```
@@ -315,13 +316,13 @@ pub struct SendingToAny<'a, T> {
     posts: Vec<(&'a Chan<T>, Post)>,
     pool: Pool<T>,
     slot: &'a mut Option<T>,
-    /// The value is in the pool.
+    /// The value is in the pool, not in the slot.
     is_out: bool,
-    /// The choice that it is a branch of, by its decision.
+    /// The choice in which this is a branch, by its decision's number.
     of: Option<u128>,
-    /// What came of it, in which part, before it was lent to this choice.
+    /// The result, and its part, of an offer made for an earlier choice.
     received: Option<(usize, Result<(), Failed>)>,
-    /// Which sender it was, in the end.
+    /// The sender that sent the value.
     sent: usize,
 }
 
@@ -349,9 +350,9 @@ impl<T> SendingToAny<'_, T> {
         }
     }
 
-    /// The value is offered from the pool, on behalf of this choice. What was offered for another one is
-    /// taken back; if it was received since, this is known then. Pending while an extended receive or an
-    /// agent has it.
+    /// Offers the value from the pool, for this choice. First it retracts what it offered for another choice;
+    /// if a receiver has taken that since, `received` has the result. Pending while an extended receive or an
+    /// agent holds the value.
     fn poll_begin(&mut self, of: Option<u128>, cx: &Context<'_>) -> Poll<()> {
         if self.is_out && self.of != of && self.received.is_none() {
             let mut waits = false;
@@ -369,7 +370,7 @@ impl<T> SendingToAny<'_, T> {
         }
         if !self.is_out {
             self.is_out = true;
-            // While nothing is offered yet: later the value is where others take it.
+            // Before the value is offered: after that, other parties may take it from the pool.
             #[cfg(feature = "link")]
             let encoded = self.posts.iter().find_map(|(chan, _)| chan.encode_for_link(self.slot));
             let mut pool = self.pool.lock();
@@ -396,7 +397,7 @@ fn set_turn_of<T>(chan: &Chan<T>, next: fn(Look) -> Option<u32>) {
     next(Look::Maybe(Some(side.turn()))).into_iter().for_each(|turn| side.set_turn(turn));
 }
 
-/// Its channels are parts of one branch: the receive that takes the value decides for one of them.
+/// Its channels are parts of one branch: the receive that takes the value decides for one part.
 impl<T> Branch for SendingToAny<'_, T> {
     type Output = Result<usize, SendError<usize>>;
 
@@ -410,7 +411,7 @@ impl<T> Branch for SendingToAny<'_, T> {
         }
         let decided = choice.decided_part();
         let mut parts: Vec<usize> = match decided {
-            // The others are dead, and an extended receive may hold the value.
+            // The other parts are dead, and an extended receive may hold the value.
             Some(part) => vec![part],
             None => (0..this.posts.len()).collect(),
         };
@@ -432,8 +433,8 @@ impl<T> Branch for SendingToAny<'_, T> {
         if self.slot.is_none() && !self.is_out {
             return Look::Off;
         }
-        // When the branch was chosen last. By the earliest turn, a sender without a receiver would have it
-        // come first each time.
+        // The latest turn: with the earliest, a sender without a receiver would put this branch first each
+        // time.
         Look::Maybe(self.posts.iter().map(|(chan, _)| chan.record.sender.turn()).max())
     }
 

@@ -1,31 +1,30 @@
-//! Choice: exactly one of several operations happens, and the others have had no effect.
+//! Choice: exactly one of several operations happens, and the others have no effect.
 //!
-//! - [`branch`]: what may be a branch, and what a branch is told.
-//! - [`decision`]: the state that a choice with sends or barriers shares with those who may decide it.
+//! - [`branch`]: the operations that may be a branch, and the context that a branch gets.
+//! - [`decision`]: the state that a choice with sends or barriers shares with the parties that may decide it.
 //! - [`builder`]: [`Choice`], for branches known only at run time.
-//! - here: how a choice goes over its branches; [`alt!`](crate::alt) expands to it.
+//! - here: the order in which a choice polls its branches; [`alt!`](crate::alt) expands to it.
 //!
 //! # Order
 //! *Prioritised* goes down the list. *Fair* looks at all branches and takes, of those that are ready, the one
-//! whose end was chosen least recently: every end remembers when its last turn was, so fairness holds from
-//! one choice to the next, also if they are at different places of the program. *Random* draws among the
-//! ready ones.
+//! whose end was chosen least recently. Every end stores its last turn, so fairness holds from one choice to
+//! the next, also between choices at different places in the program. *Random* draws among the ready
+//! branches.
 //!
-//! A branch without an end (a timer, a future, a process) remembers nothing, so such branches get their share
-//! of a fair choice by lot. The lot alone could pass an end over for long. So every ready end counts how
-//! often the lot passed it over, and the lot is not drawn once that count of one of them exceeds the number
-//! of branches without an end. Then each ready end of n branches is chosen at least once in n + 1 choices.
-//! The count and the turn are one word ([`PASSED_OVER`]).
+//! A branch without an end (a timer, a future, a process) stores no turn, so such branches get their share of
+//! a fair choice by lot. The lot alone could pass an end over for long. So every ready end counts how often
+//! the lot passed it over. A choice draws no lot once that count of any ready end exceeds the number of
+//! branches without an end. Then each ready end of n branches is chosen at least once in n + 1 choices. The
+//! count and the turn share one word ([`PASSED_OVER`]).
 //!
 //! A choice with no ready branch registers a waker at each of its ends, and unregisters from all of them once
 //! a branch is chosen. With many ends ([`MANY`]) that costs several times as much as the event. A new choice
 //! over many ends therefore first wakes its own task and returns `Pending`: tasks that were about to send
 //! run, and the second poll finds their offers. It registers only if that poll finds nothing either.
 //!
-//! A send can never happen in the poll that offers its value, because only a receive that is being polled
-//! takes one. So a send gets its turn ([`crate::turn`]): if receivers were woken for it, the choice lets them
-//! be polled before it goes on to lower branches that look ready, or to `skip`. With nothing to go on to it
-//! just waits.
+//! A send never completes in the poll that offers its value, because only a receive that is being polled
+//! takes a value. So a send gets a turn ([`crate::turn`]): if its offer woke receivers, the choice lets them
+//! be polled before it tries lower branches that look ready, or `skip`. With no such branch it just waits.
 
 pub(crate) mod branch;
 pub(crate) mod builder;
@@ -51,7 +50,7 @@ pub enum Order {
     Random,
 }
 
-/// What a choice asks of one of its branches; a survey it asks of all at once, under the number [`ALL`].
+/// A request from a choice to one of its branches; a survey goes to all at once, under the number [`ALL`].
 #[doc(hidden)]
 #[derive(Debug)]
 pub enum Step<'a, 'b> {
@@ -64,11 +63,11 @@ pub enum Step<'a, 'b> {
     Turn(fn(Look) -> Option<u32>),
 }
 
-/// Not the number of a branch: the step is for all of them.
+/// Not a branch number: the step is for all branches.
 const ALL: usize = usize::MAX;
 
-/// What a choice gives in which every branch is off, and which has no `skip`: its user panics, at a line of
-/// users' code.
+/// The result of a choice whose branches are all off and that has no `skip`. The caller panics, so that the
+/// panic names a line of users' code.
 pub(crate) const HOPELESS: usize = ALL;
 
 /// The panic of an [`alt!`](crate::alt) in which every branch is off.
@@ -82,7 +81,7 @@ pub fn hopeless() -> ! {
 pub(crate) const EVERY_BRANCH_IS_OFF: &str =
     "a choice in which every branch is off would wait for ever: add a `skip` or a timeout";
 
-/// Carries out a step on a branch; one that is `None` is off.
+/// Carries out a step on a branch; a branch that is `None` is off.
 #[doc(hidden)]
 #[inline]
 pub fn step<B: Branch>(branch: Pin<&mut Option<B>>, step: Step<'_, '_>) -> Poll<B::Output> {
@@ -92,7 +91,7 @@ pub fn step<B: Branch>(branch: Pin<&mut Option<B>>, step: Step<'_, '_>) -> Poll<
     }
 }
 
-/// [`step`] on what an expression with `.await` at its end has given.
+/// [`step`] on the value of an expression that ends in `.await`.
 #[doc(hidden)]
 #[inline]
 pub fn step_unawaited<B: Unawaited>(branch: Pin<&mut Option<B>>, at: Step<'_, '_>) -> Poll<B::Output> {
@@ -112,7 +111,7 @@ pub(crate) fn step_on<B: Branch>(branch: Pin<&mut B>, step: Step<'_, '_>) -> Pol
     Poll::Pending
 }
 
-/// Tells a survey how a branch looks.
+/// Reports the look of a branch to a survey.
 #[doc(hidden)]
 #[inline(always)]
 pub fn survey<B: Branch>(branch: Pin<&mut Option<B>>, number: usize, survey: &mut Survey) {
@@ -121,12 +120,12 @@ pub fn survey<B: Branch>(branch: Pin<&mut Option<B>>, number: usize, survey: &mu
     }
 }
 
-/// The bits of an end's turn that count the choices since in which the end looked ready and the lot chose a
-/// branch without an end. The bits above them are the turn itself: the next one of a choice is greater than
-/// those of all its ends.
+/// The bits of an end's turn that count the choices, since that turn, in which the end looked ready and the
+/// lot chose a branch without an end. The bits above them are the turn itself: a choice's next turn is
+/// greater than those of all its ends.
 const PASSED_OVER: u32 = 0xff;
 
-/// A turn that is not below this one is followed by [`renumbered`] turns.
+/// From this turn on, a choice first gives its ends [`renumbered`] turns.
 const TURN_MAX: u32 = u32::MAX - 2 * PASSED_OVER;
 
 /// The turn after the latest one.
@@ -142,7 +141,7 @@ fn passed_over(look: Look) -> Option<u32> {
     }
 }
 
-/// The turns begin anew. Ends that had one in the last eight million choices keep their order.
+/// Restarts the turns. Ends that had a turn in the last eight million choices keep their order.
 fn renumbered(look: Look) -> Option<u32> {
     match look {
         Look::Empty(turn) | Look::Maybe(turn) => turn.map(|turn| turn.saturating_sub((TURN_MAX / 2) & !PASSED_OVER)),
@@ -150,7 +149,7 @@ fn renumbered(look: Look) -> Option<u32> {
     }
 }
 
-/// What a survey looks for among the branches that look ready and have not been tried.
+/// The branch that a survey looks for, among those that look ready and are untried.
 #[derive(Clone, Copy, Debug)]
 enum Wanted {
     First,
@@ -167,13 +166,13 @@ enum Wanted {
 pub struct Survey {
     wanted: Wanted,
     marks: Marks,
-    /// The latest turn of any end that was seen.
+    /// The latest turn of any surveyed end.
     last: u32,
-    /// How many look ready and have not been tried, and which of them is first, with its turn.
+    /// How many branches look ready and are untried, and which of them is first, with its turn.
     ready: u32,
     best: usize,
     best_turn: u32,
-    /// How many of the ready have no end, and one of them.
+    /// How many of the ready branches have no end, and one of them.
     endless: u32,
     drawn: usize,
     overdue: bool,
@@ -209,7 +208,7 @@ impl Survey {
         }
     }
 
-    /// The case of an end in a fair choice is inlined into the caller; the others are a call.
+    /// Inlines only the case of an end in a fair choice; the other cases are a call.
     #[inline(always)]
     fn consider(&mut self, number: usize, turn: Option<u32>) {
         self.ready += 1;
@@ -237,7 +236,7 @@ impl Survey {
                     self.best = number;
                 }
             }
-            // Each of those that look ready is kept with the same chance.
+            // Each branch that looks ready is kept with the same chance.
             (Wanted::Any, _) => {
                 if random(self.ready) == 0 {
                     self.best = number;
@@ -252,8 +251,8 @@ impl Survey {
         }
     }
 
-    /// Surveys the branches that have not been tried. Gives the one to try next, unless none looks ready, and
-    /// whether the lot chose it.
+    /// Surveys the untried branches. Returns the branch to try next, unless none looks ready, and whether the
+    /// lot chose it.
     #[inline(always)]
     fn next(&mut self, step: &mut impl Stepper) -> Option<(usize, bool)> {
         (self.ready, self.endless, self.best_turn) = (0, 0, u32::MAX);
@@ -265,8 +264,8 @@ impl Survey {
         }
     }
 
-    /// The end with the earliest turn, or a branch without an end: with the chance that all such branches
-    /// have.
+    /// Draws between the end with the earliest turn and a branch without an end. The chance of the latter is
+    /// the share of such branches among the ready ones.
     #[inline(never)]
     fn draw(&mut self, step: &mut impl Stepper) -> (usize, bool) {
         let (ready, wanted) = (self.ready, self.wanted);
@@ -367,7 +366,7 @@ impl<F: FnMut(usize, Step<'_, '_>) -> Poll<()>> Future for Choose<F> {
     }
 }
 
-/// A choice under way. Its branches are reached by what the caller hands in at every poll.
+/// A choice in progress. The caller passes access to its branches to every poll.
 #[derive(Debug)]
 pub(crate) struct Choosing {
     order: Order,
@@ -375,37 +374,37 @@ pub(crate) struct Choosing {
     branches: usize,
     cx: ChoiceCx,
     stage: Stage,
-    /// The latest turn of any of the ends, as of the last look.
+    /// The latest turn of any of the ends, as of the last survey.
     last: u32,
 }
 
-/// How far a choice is.
+/// The progress of a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     New,
-    /// It has been polled, but the budget refused it: no branch has.
+    /// The choice has been polled, but the budget refused it before it polled a branch.
     Refused,
-    /// Its branches have been polled, and it has not looked at them a second time ([`MANY`]).
+    /// Its branches have been polled once, and it has not surveyed them a second time ([`MANY`]).
     First,
     Begun,
-    /// The branch that happened has no end, and was chosen by lot.
+    /// The lot chose the branch that happened, which has no end.
     ByLot,
 }
 
-/// A new choice over at least so many branches is polled twice before it registers, unless it has offered a
+/// A new choice over at least this many branches is polled twice before it registers, unless it has offered a
 /// value. A runtime that polls a woken task next (tokio's LIFO slot) would otherwise poll the choice after
-/// each single offer, and each of these polls would register everywhere for one event.
+/// each single offer. Each of these polls would register at every end for one event.
 const MANY: usize = 32;
 
 /// How trying one branch went.
 enum Tried {
     Happened,
     NotYet,
-    /// Let others be polled first.
+    /// Let other tasks be polled first.
     Turn,
-    /// The same, for as long as nothing wakes the choice.
+    /// Let other tasks be polled, until the choice is woken.
     TimedTurn,
-    /// A budget refused something in it.
+    /// A budget refused an operation inside the branch.
     Refused,
     /// Another party decided for this branch.
     Decided(u32),
@@ -416,7 +415,7 @@ impl Choosing {
         Self { order, skip, branches, cx: ChoiceCx::default(), stage: Stage::New, last: 0 }
     }
 
-    /// `refusals`: as of before, if something in the branch may be refused.
+    /// `refusals`: the count before the poll, if the budget may refuse an operation inside the branch.
     #[inline(always)]
     fn attempt(
         &mut self,
@@ -429,10 +428,10 @@ impl Choosing {
         if step(branch, Step::Poll(cx, &self.cx)).is_ready() {
             return Tried::Happened;
         }
-        // Something inside the branch may be ready: the choice must not go on to another branch because of a
+        // An operation inside the branch may be ready: the choice must not try another branch because of a
         // budget.
         let refused = refusals.is_some_and(|before| budget::refusals() != before);
-        // Nothing was offered, so nobody else can have decided, nor needs a turn.
+        // Nothing was offered, so no other party can have decided, and none needs a turn.
         let Some(decision) = self.cx.decision() else { return if refused { Tried::Refused } else { Tried::NotYet } };
         let decided = decision.decided();
         self.rouse(step);
@@ -445,7 +444,7 @@ impl Choosing {
         }
     }
 
-    /// Whoever was turned away while the choice was closed or reserved looks again.
+    /// Wakes the parties that were turned away while the choice was closed or reserved.
     fn rouse(&self, step: &mut impl Stepper) {
         if self.cx.decision().is_some_and(decision::Decision::take_turned_away) {
             for branch in 0..self.branches {
@@ -454,7 +453,7 @@ impl Choosing {
         }
     }
 
-    /// Another party decided: that branch is done, or an extended receive still holds its value.
+    /// Another party decided: that branch has happened, or an extended receive still holds its value.
     fn finish(&mut self, step: &mut impl Stepper, branch: u32, cx: &mut Context<'_>) -> Poll<usize> {
         if branch == SKIPPED {
             return Poll::Ready(self.branches);
@@ -464,7 +463,7 @@ impl Choosing {
         step(branch as usize, Step::Poll(cx, &self.cx)).map(|()| branch as usize)
     }
 
-    /// Tries one branch; `Some`: the poll ends with this.
+    /// Tries one branch; `Some` is the result of this poll.
     #[inline(always)]
     fn after(
         &mut self,
@@ -483,7 +482,7 @@ impl Choosing {
             }
             Tried::TimedTurn => Some(Poll::Pending),
             Tried::Refused => {
-                // What was refused may have woken something inside the branch, and no more.
+                // The refusal may have woken an operation inside the branch, and no more.
                 budget::poll_again(cx.waker(), 0);
                 *refusals = Some(budget::refusals());
                 if self.cx.take_busy() { None } else { Some(Poll::Pending) }
@@ -491,10 +490,10 @@ impl Choosing {
         }
     }
 
-    /// Tries those that look ready, one after the other as the order says, and then has the rest wait.
+    /// Tries the branches that look ready, in order, and then registers the rest.
     fn try_all(&mut self, step: &mut impl Stepper, cx: &mut Context<'_>) -> Option<Poll<usize>> {
         let mut survey = Survey::new(self.order, self.branches, self.last);
-        // From here on something inside a branch may be refused.
+        // From here on the budget may refuse an operation inside a branch.
         let begin = budget::refusals();
         let mut refusals = Some(begin);
         loop {
@@ -524,7 +523,8 @@ impl Choosing {
             return Some(Poll::Pending);
         }
         self.cx.set_rivals(self.skip);
-        // They looked empty, as only ends of channels and barriers do: in these nothing asks the budget.
+        // These looked empty, as only ends of channels and barriers do: their operations never ask the
+        // budget.
         let mut word = 0;
         while let Some(mut untried) = survey.marks.untried(word) {
             while untried != 0 {
@@ -536,8 +536,8 @@ impl Choosing {
             }
             word += 1;
         }
-        // A branch that spends the whole budget is not ready at once, but may be soon: lower branches come
-        // before it, `skip` does not.
+        // A branch that spends the whole budget is not ready at once, but may be soon: the choice tries lower
+        // branches before it, but not `skip`.
         (self.skip && refusals != Some(begin)).then_some(Poll::Pending)
     }
 
@@ -566,14 +566,14 @@ impl Choosing {
         poll
     }
 
-    /// Whether this is a poll before the choice registers at its many ends.
+    /// Whether to return `Pending` now, and to register at the many ends only in the next poll.
     #[cold]
     fn looks_again(&mut self, survey: &Survey) -> bool {
         let is_first = std::mem::replace(&mut self.stage, Stage::Begun) == Stage::First;
         is_first && !self.skip && self.cx.decision().is_none() && survey.marks.is_any_untried()
     }
 
-    /// The budget is spent.
+    /// Whether the spent budget refuses this poll; otherwise the budget is renewed.
     #[cold]
     fn is_refused(&mut self, cx: &Context<'_>) -> bool {
         let refused = self.stage == Stage::New && budget::refuse(cx);
@@ -593,8 +593,8 @@ impl Choosing {
         self.last = renumbered(Look::Empty(Some(self.last))).unwrap_or(0);
     }
 
-    /// The choice is dropped, decided or not: those who wait on what may outlive it say so no more. (To the
-    /// one that was chosen it means nothing.)
+    /// The choice is dropped, decided or not: branches that may outlive it end their wait records. The chosen
+    /// branch ignores this.
     pub(crate) fn tell_unchosen(&self, step: &mut impl Stepper) {
         if self.cx.take_foreign() {
             for branch in 0..self.branches {
@@ -621,7 +621,7 @@ impl Choosing {
         poll
     }
 
-    /// No branch can happen at once.
+    /// Called if no branch can happen at once.
     fn poll_skip(&mut self, step: &mut impl Stepper, cx: &mut Context<'_>) -> Poll<usize> {
         if !self.skip {
             return Poll::Pending;
@@ -632,8 +632,8 @@ impl Choosing {
         }
         match self.cx.decision().and_then(decision::Decision::decided) {
             Some(branch) => self.finish(step, branch, cx),
-            // Reserved, for a receiver elsewhere that has been asked to give it back: one of both will wake
-            // us.
+            // A receiver elsewhere has it reserved and has been asked to give it back: its answer wakes this
+            // choice.
             None => Poll::Pending,
         }
     }
@@ -643,8 +643,8 @@ impl Choosing {
 pub(crate) trait Stepper: FnMut(usize, Step<'_, '_>) -> Poll<()> {}
 impl<F: FnMut(usize, Step<'_, '_>) -> Poll<()>> Stepper for F {}
 
-/// A number below `n`. Xorshift (Marsaglia, 2003), seeded by where this thread keeps its state: good enough
-/// to break ties, and not for anything else.
+/// A number below `n`. Xorshift (Marsaglia, 2003), seeded by the address of this thread's state: good enough
+/// to break ties, and for nothing else.
 #[cfg(not(any(loom, shuttle)))]
 fn random(n: u32) -> u32 {
     use std::cell::Cell;
@@ -662,7 +662,7 @@ fn random(n: u32) -> u32 {
     })
 }
 
-/// In a model the draw is part of the execution: none, or the scheduler's.
+/// In a model the draw is part of the execution: constant, or the scheduler's.
 #[cfg(loom)]
 fn random(_: u32) -> u32 {
     0
@@ -679,7 +679,7 @@ mod tests {
     use super::*;
     use crate::{Choice, RecvError, Sender, channel};
 
-    /// Which of two channels, both without a sender, a fair choice takes.
+    /// The index that a fair choice takes of two channels, both without a sender.
     fn chosen(ends: &mut [crate::Receiver<u8>; 2]) -> usize {
         let mut choice = Choice::fair().all(ends.iter_mut().map(|rx| rx.recv())).into_future();
         let polled = Pin::new(&mut choice).poll(&mut Context::from_waker(std::task::Waker::noop()));

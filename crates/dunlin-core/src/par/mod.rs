@@ -2,11 +2,11 @@
 //!
 //! - [`ready`]: the scheduler inside it.
 //! - [`waker`]: how a branch is woken; `list`: the branches that are ready.
-//! - here: the futures: one for each number of branches written out, and [`Par`] for a list.
+//! - here: the futures, one for each number of branches written out, and [`Par`] for a list.
 //!
-//! Branches borrow from the caller, need not be `Send` (the whole is `Send` exactly when all of them are),
-//! and cost about 45 bytes each beside their own state. They share the caller's task: a branch that never
-//! awaits holds its siblings up.
+//! Branches borrow from the caller and need not be `Send`: the whole is `Send` exactly when all of them are.
+//! Each costs about 45 bytes beside its own state. They share the caller's task: a branch that never awaits
+//! blocks its siblings.
 
 mod list;
 pub(crate) mod ready;
@@ -27,9 +27,9 @@ pin_project_lite::pin_project! {
     #[project_replace = SlotReplaced]
     enum Slot<F: Future> {
         Running { #[pin] future: F },
-        // It has ended, and is not counted off yet.
+        // Ended, but not yet counted.
         Ended { output: F::Output },
-        // Waiting for the others.
+        // Waiting for the other branches.
         Done { output: F::Output },
         Taken,
     }
@@ -40,18 +40,18 @@ impl<F: Future> Slot<F> {
         Self::Running { future }
     }
 
-    /// Polls the branch. `true`: it is done now. One that was done before has nothing left to do.
+    /// Polls the branch. `true`: it has just ended. A branch that had ended before does nothing.
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> bool {
         let SlotProjected::Running { future } = self.as_mut().project() else { return self.end() };
         let Poll::Ready(output) = future.poll(cx) else { return false };
-        // The future is dropped at once, not with the last branch: it may hold ends. If its `Drop` panics the
-        // output is kept, and the next poll says that it is there.
+        // The future is dropped at once, not with the last branch: it may hold ends. If its `Drop` panics,
+        // the output is kept, and the next poll counts the branch.
         self.set(Self::Ended { output });
         self.end()
     }
 
-    /// `true`: the branch has ended, and was not counted off yet.
+    /// `true`: the branch has ended, and was not yet counted.
     #[cold]
     fn end(mut self: Pin<&mut Self>) -> bool {
         if !matches!(*self, Self::Ended { .. }) {
@@ -71,7 +71,7 @@ impl<F: Future> Slot<F> {
     }
 }
 
-/// What [`par!`](crate::par!) does: the branches of a tuple, as one future.
+/// The implementation of [`par!`](crate::par!): the branches of a tuple, as one future.
 #[doc(hidden)]
 pub trait Branches {
     type Par: Future;
@@ -135,17 +135,17 @@ par_of! {
     Par12: 12, a A 0, b B 1, c C 2, d D 3, e E 4, g G 5, h H 6, i I 7, j J 8, k K 9, l L 10, m M 11;
 }
 
-/// Runs up to 12 futures to completion, side by side in this task, and gives a tuple of their outputs in the
-/// order they are written. For a list, collect into a [`Par`].
+/// Runs up to 12 futures to completion, side by side in this task, and returns a tuple of their outputs in
+/// the order they are written. For a list, collect into a [`Par`].
 ///
 /// The futures may borrow from the caller and need not be `Send`. Each is a process of its own in the wait
 /// records. They are polled in the order they become ready. After some 2,000 polls, or as many operations
-/// that were ready at once, the task's neighbours get their turn. A branch that computes for long without
-/// awaiting holds its siblings up; `spawn` it instead. If a branch panics, the others are dropped with the
+/// that were ready at once, the `par!` yields to other tasks. A branch that computes for long without
+/// awaiting blocks its siblings; `spawn` it instead. If a branch panics, the others are dropped with the
 /// `par!`.
 ///
 /// # Cancel safety
-/// Dropped, it drops all its branches where they stand.
+/// If it is dropped, it drops all its branches where they stand.
 ///
 /// # Examples
 /// ```
@@ -180,13 +180,13 @@ macro_rules! par {
     };
 }
 
-/// Many futures of one type, run to completion side by side in this task; gives their outputs in order.
+/// Many futures of one type, run to completion side by side in this task; returns their outputs in order.
 ///
-/// As [`par!`](crate::par!), for a list: collect the futures into it and await it. The memory of a branch is
-/// that of its future, its output and about 13 bytes.
+/// As [`par!`](crate::par!), for a list: collect the futures into it and await it. A branch takes the memory
+/// of its future, its output and about 13 bytes.
 ///
 /// # Cancel safety
-/// Dropped, it drops all its branches where they stand.
+/// If it is dropped, it drops all its branches where they stand.
 ///
 /// # Examples
 /// ```
@@ -209,8 +209,8 @@ impl<F: Future> fmt::Debug for Par<F> {
 }
 
 impl<F: Future> Par<F> {
-    /// At most this many polls of branches, or operations that are ready at once, (2,048 unless set) before
-    /// the task's neighbours get their turn.
+    /// Sets the number of polls of branches, or of operations that are ready at once, after which this yields
+    /// to other tasks (2,048 unless set).
     pub fn budget(mut self, polls: u32) -> Self {
         self.ready.set_budget(polls);
         self
