@@ -1,4 +1,4 @@
-//! The line of those who want to claim one end.
+//! The line of the claimers of one end.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ pub(crate) struct Waiter {
     ticket: u64,
     waker: Option<Waker>,
     asleep: bool,
-    /// The end was offered to it and it has not been polled since; until this tick others wait for it.
+    /// The end was offered to it and it has not been polled since; until this tick the others wait for it.
     offered: Option<u32>,
 }
 
@@ -28,40 +28,41 @@ pub(crate) struct LineState {
     out: bool,
     waiters: VecDeque<Waiter>,
     next_ticket: u64,
-    /// Lone operations that wait, and so may have been held back.
+    /// How many lone operations wait, and so may have been held back.
     lone: usize,
     /// How many of them are of handles at other nodes, by handle.
     lone_far: Vec<(Handle, usize)>,
-    /// They have the floor until this tick, before the next claim.
+    /// The lone operations come before the next claim until this tick.
     floor: Option<u32>,
-    /// Somebody's patience runs.
+    /// The patience with a waiter is running.
     patient: bool,
-    /// The end is kept at another node. `None`: it is kept here.
+    /// The state for an end that another node keeps. `None`: it is kept here.
     far: Option<Far>,
-    /// Who holds the claim for another node hears by this that somebody else wants it.
+    /// Woken when another claimer wants the claim that is held for another node.
     recall: Option<Waker>,
-    /// Something was posted, which the claim that is out may hold back.
+    /// A value was posted, and the claim that is out may hold it back.
     posted: bool,
 }
 
-/// The claim of an end that is kept at another node.
+/// The claim of an end that another node keeps.
 #[cfg_attr(not(feature = "serde"), expect(dead_code, reason = "only messages take handles to other nodes"))]
 #[derive(Default)]
 struct Far {
     place: Place,
-    /// How many handles there are here.
+    /// The number of handles here.
     handles: usize,
-    /// Who asks for the claim and returns it.
+    /// The task that asks for the claim and returns it.
     desk: Option<Waker>,
-    /// The keeper has these channels.
+    /// The keeper has this desk's channels.
     is_welcome: bool,
-    /// Other ends of handles that have gone on from here.
+    /// The other ends of handles that were sent on from here.
     passed_on: VecDeque<Box<dyn Any + Send>>,
-    /// The end was retired here, and the keeper has not been told.
+    /// The end was retired here, and the keeper does not know yet.
     retires: bool,
-    /// A choice wanted the claim, and was over before it could be asked for.
+    /// A choice wanted the claim, and ended before the desk could ask for it.
     is_wished: bool,
-    /// Those who waited when the keeper said that the face cannot come here, and have not heard that.
+    /// The waiters, with the reason, that were in line when the keeper refused the face and have not been
+    /// polled since.
     refused: Vec<(u64, Reason)>,
 }
 
@@ -73,49 +74,49 @@ enum Place {
     Away,
     /// Asked for.
     Asked,
-    /// Here, until somebody elsewhere wants it.
+    /// Here, until a claimer elsewhere wants it.
     Here,
-    /// Somebody does. `unused`: nobody has had it here yet.
+    /// A claimer elsewhere wants it. `unused`: no claimer here has had it yet.
     Recalled { unused: bool },
-    /// Here, and nobody has had it yet.
+    /// Here, and no claimer has had it yet.
     Fresh,
     /// The node that keeps the end is lost.
     Lost,
 }
 
-/// What somebody who would claim the end is told.
+/// The answer to a claimer.
 pub(crate) enum Polled {
     /// It has the end.
     Given,
     /// It has a place in the line, or its choice was decided otherwise.
     Waits,
-    /// Of a face that is kept elsewhere: it cannot come here. It is not in the line any more.
+    /// The face, which another node keeps, cannot come here. The claimer has left the line.
     Refused(Reason),
 }
 
-/// What the desk of a shared end has to do, whose keeper is elsewhere.
+/// The next task of the desk of a shared end whose keeper is elsewhere.
 #[cfg(feature = "serde")]
 pub(crate) enum Wish {
-    /// Give the keeper the other ends of a handle that has gone on from here.
+    /// Send the keeper the other ends of a handle that was sent on from here.
     PassOn(Box<dyn Any + Send>),
-    /// Say that the end was retired here.
+    /// Report that the end was retired here.
     Retire,
     /// Ask for the claim.
     Ask,
-    /// Give it back.
+    /// Return the claim.
     Return,
     /// No handle is here any more. `true`: the claim is.
     Leave(bool),
 }
 
-/// Those who want to claim one end, in order.
+/// The claimers of one end, in order.
 #[derive(Default)]
 pub(crate) struct Line {
     pub(crate) state: Lock<LineState>,
 }
 
 impl LineState {
-    /// Offers the end to the first waiter that is awake. `true`: its patience runs now.
+    /// Offers the end to the first waiter that is awake. `true`: its patience now runs.
     fn offer(&mut self, wakes: &mut Wakes) -> bool {
         if self.out || self.floor.is_some() || !self.is_here() {
             return false;
@@ -129,14 +130,14 @@ impl LineState {
         true
     }
 
-    /// Whether a claim can be given here.
+    /// Whether a claim can be granted here.
     fn is_here(&self) -> bool {
         self.far
             .as_ref()
             .is_none_or(|far| matches!(far.place, Place::Here | Place::Fresh | Place::Recalled { unused: true }))
     }
 
-    /// Whoever has the claim and can give it back, or ask for it, looks.
+    /// Wakes the holder for another node, and the desk, which can return the claim or ask for it.
     fn stir(&mut self, wakes: &mut Wakes) {
         wakes.add(self.recall.take());
         if let Some(far) = &mut self.far {
@@ -160,7 +161,8 @@ impl LineState {
 }
 
 impl Line {
-    /// Takes the end, or a place in the line. `commit` is asked last: a choice may have been decided already.
+    /// Takes the end, or a place in the line. `commit` is called last: a choice may have been decided
+    /// already.
     pub(crate) fn poll(
         self: &Arc<Self>,
         ticket: &mut Option<u64>,
@@ -250,7 +252,7 @@ impl Line {
         self.lone_began_by(Handle::END);
     }
 
-    /// The same, by this handle, which is at another node.
+    /// As [`lone_began`](Self::lone_began), by this handle, which is at another node.
     pub(crate) fn lone_began_by(&self, handle: Handle) {
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
@@ -306,7 +308,7 @@ impl Line {
 
 /// Claims of an end whose handles are at several nodes.
 impl Line {
-    /// The end was taken away with a node that is lost: nobody can claim it any more.
+    /// The end was lost with its node: no claim can be granted any more.
     #[cfg(feature = "serde")]
     pub(crate) fn lose(&self) {
         let mut wakes = Wakes::default();
@@ -320,8 +322,8 @@ impl Line {
         drop(passed_on);
     }
 
-    /// A choice wanted the claim, and is over. If nobody has asked for that yet, its next one shall find it
-    /// here.
+    /// A choice wanted the claim, and has ended. If the desk has not asked for it yet, it does now, so that
+    /// the next choice finds it here.
     pub(crate) fn wish(&self) {
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
@@ -336,8 +338,8 @@ impl Line {
         self.state.lock().far.as_ref().is_some_and(|far| far.place == Place::Lost)
     }
 
-    /// Where the end is kept another one wants it: the claim goes back when nobody here has it, but not
-    /// before somebody here has had it.
+    /// A claimer elsewhere wants the end: the claim returns to the keeper once it is free here, but not
+    /// before a claimer here has had it.
     #[cfg(feature = "serde")]
     pub(crate) fn recalled(&self) {
         let mut wakes = Wakes::default();
@@ -356,7 +358,7 @@ impl Line {
 
 #[cfg(feature = "serde")]
 impl Line {
-    /// Of an end that is kept elsewhere.
+    /// The line for an end that another node keeps.
     pub(crate) fn far() -> Self {
         let line = Self::default();
         line.state.lock().far = Some(Far::default());
@@ -379,7 +381,7 @@ impl Line {
         drop(state);
     }
 
-    /// The end was retired here. `false`: there is nobody any more who could tell its keeper.
+    /// The end was retired here. `false`: its keeper is lost.
     pub(crate) fn retire(&self) -> bool {
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
@@ -390,7 +392,7 @@ impl Line {
         true
     }
 
-    /// A handle has gone on from here.
+    /// A handle was sent on from here.
     pub(crate) fn pass_on(&self, other_ends: Box<dyn Any + Send>) {
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
@@ -399,7 +401,7 @@ impl Line {
                 far.passed_on.push_back(other_ends);
                 None
             }
-            // The keeper is lost; so is that handle.
+            // The keeper is lost, and that handle with it.
             _ => Some(other_ends),
         };
         state.stir(&mut wakes);
@@ -407,7 +409,7 @@ impl Line {
         drop(dropped);
     }
 
-    /// The keeper has the desk's channels.
+    /// The keeper has this desk's channels.
     pub(crate) fn welcomed(&self) {
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
@@ -418,22 +420,23 @@ impl Line {
         drop(state);
     }
 
-    /// What the desk is to do next.
+    /// The desk's next task.
     pub(crate) fn poll_wish(&self, cx: &mut Context<'_>) -> Poll<Wish> {
         let mut stale = Stale::default();
         let mut state = self.state.lock();
         let (out, waits) = (state.out, state.is_contended());
         let Some(far) = &mut state.far else { return Poll::Pending };
         let wish = match far.place {
-            // Before the claim goes back: nobody else receives what it has refused.
+            // Before the claim returns: otherwise another claimer could receive what this one has refused.
             _ if far.retires => {
                 far.retires = false;
                 Some(Wish::Retire)
             }
-            // Not before the keeper has these channels: they would go through those whom this handle came by,
-            // and this node may be one of them.
+            // Not before the keeper has these channels: otherwise they would pass through the nodes that this
+            // handle came by, and this node may be one of them.
             _ if far.is_welcome && !far.passed_on.is_empty() => far.passed_on.pop_front().map(Wish::PassOn),
-            // What was asked for may be on its way, and the end of a face with it: that goes back.
+            // A claim that was asked for may be on its way, and the end of a face with it: it has to be
+            // returned.
             _ if far.handles == 0 && far.passed_on.is_empty() && far.place != Place::Asked => {
                 Some(Wish::Leave(!matches!(far.place, Place::Away | Place::Lost)))
             }
@@ -457,7 +460,7 @@ impl Line {
         }
     }
 
-    /// The claim has come.
+    /// The claim has arrived.
     pub(crate) fn granted(self: &Arc<Self>) {
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
@@ -469,7 +472,7 @@ impl Line {
         self.be_patient(waits);
     }
 
-    /// The face cannot come here: whoever waits for it hears why.
+    /// The face cannot come here: its waiters get the reason.
     pub(crate) fn refused(&self, why: &Reason) {
         let mut wakes = Wakes::default();
         let mut state = self.state.lock();
@@ -483,7 +486,7 @@ impl Line {
         drop(state);
     }
 
-    /// Until somebody else wants what this one has claimed for another node.
+    /// Ready when another claimer wants the end that this handle has claimed for another node.
     pub(crate) fn poll_wanted(&self, claimer: Handle, cx: &mut Context<'_>) -> Poll<()> {
         let mut stale = Stale::default();
         let mut state = self.state.lock();

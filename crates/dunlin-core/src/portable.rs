@@ -1,8 +1,8 @@
-//! What can leave this program: messages that serde can write and read, and with them the ends inside.
+//! Messages that can leave this program: values that serde can write and read, with the ends inside them.
 //!
-//! An end is written as a number. The end itself goes beside the bytes: [`carrier`] says how, and `ends` what
-//! each kind of end is for it. `agents` stand for an end that has gone, without the type of its messages, and
-//! `codec` writes values.
+//! An end is written as a number. The end itself goes beside the bytes: [`carrier`] describes how, and `ends`
+//! implements it for each kind of end. `agents` stand for an end that has left, without the type of its
+//! messages, and `codec` writes values.
 
 mod agents;
 #[doc(hidden)]
@@ -17,28 +17,28 @@ pub(crate) mod scratch;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// What can be sent to another node: anything that serde can write and read again, and that owns what it
-/// holds.
+/// A message that can be sent to another node: a type that serde can write and read again, and that owns its
+/// contents.
 ///
-/// Nobody implements this by hand; derive serde's two traits. Ends are portable when their messages are, so a
-/// message may hold ends, also of channels of its own type. On the way they *move*: who receives the message
-/// holds the end from then on. What the end had under way goes with it: a value that is buffered, an offer
-/// that was forgotten.
+/// Do not implement this by hand; derive serde's two traits. Ends are portable when their messages are, so a
+/// message may hold ends, also of channels of its own type. In a message they *move*: the receiver of the
+/// message holds the end from then on. The pending state of an end goes with it: a buffered value, a
+/// forgotten offer.
 ///
-/// Only the carrier of a message can take an end along. Written by any other serializer call, to a file say,
-/// an end is an error of that call, and stays as it is.
+/// Only the carrier of a message can take an end along. With any other serializer, say to a file, writing an
+/// end is an error, and the end is unchanged.
 ///
-/// A message must own its ends alone. One that is kept elsewhere too (behind an `Arc`, say, with serde's
-/// feature `rc`) stays there, the hand-over fails, and who reads the message is told that the end has not
-/// come: [`share`](crate::Sender::share) it instead.
+/// A message must be the only owner of its ends. If an end has another owner (behind an `Arc`, say, with
+/// serde's feature `rc`), it stays there, the hand-over fails, and the reader of the message gets an error
+/// for the end: [`share`](crate::Sender::share) it instead.
 ///
 /// Enums may be tagged in any of serde's ways, and fields flattened. An `untagged` enum is read by trying its
-/// variants; an end that a failed try has read is there for the next. Two things serde itself refuses, and
-/// says so, with nothing lost: a `flatten` on an end, and a bare end as variant of an internally tagged enum
+/// variants; an end that a failed try has read is there for the next. Serde itself refuses two things, with
+/// an error and nothing lost: a `flatten` on an end, and a bare end as variant of an internally tagged enum
 /// (`#[serde(tag = "..")] enum E { A(Sender<u8>) }`; write `A { tx: Sender<u8> }`).
 ///
 /// # Examples
-/// A protocol that sends itself:
+/// A protocol that sends its own channels:
 /// ```
 /// use dunlin_core::{Portable, Sender, Shared};
 /// use serde::{Deserialize, Serialize};
@@ -63,8 +63,8 @@ use serde::de::DeserializeOwned;
 /// ```
 ///
 /// In the default encoding between nodes, CBOR, `Some(None)` arrives as `None`, also where the inner `None`
-/// is that of a newtype, as `Some(N(None))` of `struct N(Option<u8>)`. Ends that are declared with
-/// `Encoding::Compact` keep it.
+/// is that of a newtype, as `Some(N(None))` of `struct N(Option<u8>)`. Ends declared with `Encoding::Compact`
+/// preserve it.
 ///
 /// A message with an end, carried by hand:
 /// ```
@@ -87,7 +87,7 @@ use serde::de::DeserializeOwned;
 /// # });
 /// ```
 ///
-/// What serde cannot write does not leave the node:
+/// A type that serde cannot write does not leave the node:
 /// ```compile_fail,E0277
 /// fn portable<T: dunlin_core::Portable>() {}
 /// portable::<dunlin_core::Sender<std::fs::File>>();

@@ -1,23 +1,23 @@
-//! The state that a choice with sends or barriers shares with whoever may take one of its offers.
+//! The state that a choice with sends or barriers shares with the parties that may take one of its offers.
 //!
-//! A choice with only receives needs none. One whose sends are offered in several channels, or that stands at
-//! a barrier, must be decided once, by itself, by a receiver of any of these offers, or by whoever completes
-//! the barrier, on any thread. The algorithm, and what breaks without each part, is in `docs/choice.md`. A
-//! decision is open; closed for a moment, by its owner; reserved, by an agent on behalf of a receiver
-//! elsewhere; or decided.
+//! A choice with only receives needs none. A choice whose sends are offered in several channels, or that
+//! stands at a barrier, must be decided once. Its owner, a receiver of any of these offers, or the party that
+//! completes the barrier may decide it, on any thread. `docs/choice.md` has the algorithm, and what breaks
+//! without each part. A decision is open; closed for a moment, by its owner; reserved, by an agent for a
+//! receiver elsewhere; or decided.
 //!
-//! An owner that finds its decision reserved and would decide for another branch is first when the
-//! reservation is given back: until it has been polled nobody reserves the decision again. Without that a
-//! receiver that asks again at once, and an owner that asks back again at once, may go on so for ever. A
-//! receiver that is here does not wait for the owner: it decides, and gives nothing back.
+//! An owner that finds its decision reserved and would decide for another branch comes first when the
+//! reservation is returned: no party reserves the decision again until the owner has been polled. Without
+//! that a receiver that asks again at once, and an owner that asks back again at once, could alternate for
+//! ever. A local receiver does not wait for the owner: it decides, and returns nothing.
 //!
-//! An owner that only wants to look, because one of its branches must be polled to know, asks back every
-//! other reservation. Else one that is polled more often than a value travels would never send.
+//! An owner that only needs to look, because one of its branches must be polled to know, asks back every
+//! other reservation. Otherwise an owner that is polled more often than a value travels would never send.
 //!
-//! A barrier whose choices are all here is like a receiver that is here: whoever completes it decides for all
-//! its choices at once, or for none, and so never keeps one reserved. One with choices elsewhere reserves
-//! them all, in ascending order of their numbers. That may take long, so an owner whose other branch is ready
-//! does not wait for it: it asks back at once ([`Decision::ask_back`]).
+//! A barrier whose choices are all local acts like a local receiver: the party that completes it decides for
+//! all its choices at once, or for none, and so never keeps one reserved. A barrier with choices elsewhere
+//! reserves them all, in ascending order of their numbers. That may take long, so an owner whose other branch
+//! is ready does not wait for it: it asks back at once ([`Decision::ask_back`]).
 //!
 //! Lock order: a channel's or a barrier's lock before a decision's; several decisions in ascending order of
 //! their numbers.
@@ -35,8 +35,8 @@ use crate::wake::{Queued, Wakes, keep};
 global! { static NEXT: AtomicU64 = AtomicU64::new(1); }
 global! { static ORIGIN: AtomicU64 = AtomicU64::new(0); }
 
-/// The number of this operating system process, where choices of several meet. The first one stands; `false`:
-/// it is another.
+/// Sets the number of this operating system process, for choices that span several. The first number stays;
+/// `false`: it is another.
 pub(crate) fn set_origin(origin: u64) -> bool {
     match ORIGIN.compare_exchange(0, origin, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => true,
@@ -44,12 +44,12 @@ pub(crate) fn set_origin(origin: u64) -> bool {
     }
 }
 
-/// A number for something that stands in a choice's place elsewhere.
+/// A number for a party that stands in a choice's place elsewhere.
 pub(crate) fn next_id() -> u128 {
     everywhere(NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// The number by which others know a choice of this process.
+/// The number by which other processes know a choice of this process.
 fn everywhere(id: u64) -> u128 {
     u128::from(ORIGIN.load(Ordering::Relaxed)) << 64 | u128::from(id)
 }
@@ -62,7 +62,7 @@ enum Status {
     Open,
     /// Its owner polls a branch that cannot be undone.
     Busy,
-    /// A receiver elsewhere has been promised one of its offers, and will confirm or abort.
+    /// One of its offers is promised to a receiver elsewhere, which will confirm or abort.
     Reserved(Arc<dyn Reserver>),
     /// This branch happened.
     Decided(u32),
@@ -70,9 +70,9 @@ enum Status {
 
 struct State {
     status: Status,
-    /// Somebody found the decision busy and went away: it must be woken when it opens again.
+    /// A party found the decision busy and gave up: it must be woken when the decision opens again.
     turned_away: bool,
-    /// Those who found it busy or reserved and try again, in order, once it is open.
+    /// The parties that found it busy or reserved and try again, in order, once it is open.
     queue: VecDeque<Arc<dyn Queued>>,
     owner: Option<Waker>,
     /// It is reserved, and its owner would decide for another branch.
@@ -81,23 +81,23 @@ struct State {
     ready: bool,
     /// The reservation has been asked back.
     asked_back: bool,
-    /// The one before was asked back only to look: this one, or the next, is left to the receiver.
+    /// The previous reservation was asked back only to look: this one, or the next, is left to the receiver.
     spared: bool,
-    /// It was wanted and has been given back: nobody reserves it before its owner has been polled, or before
+    /// It was wanted and has been returned: no party reserves it before its owner has been polled, or before
     /// this tick.
     owners_turn: Option<u32>,
-    /// The patience with its owner runs.
+    /// The patience with its owner is running.
     patient: bool,
-    /// The turn of one of its sends that a timer ends, or 0.
+    /// The turn of one of its sends, which a timer ends, or 0.
     turn: u32,
 }
 
-/// In the lock's tag: it may be the owner's turn, or somebody may be in the queue.
+/// In the lock's tag: it may be the owner's turn, or the queue may have an entry.
 const OWED: u32 = 1;
-/// It may be reserved by one who keeps it long.
+/// The reserver may keep the reservation long.
 const LONG: u32 = 1 << 1;
 
-/// Tells those in the queue, unless they still have to wait.
+/// Calls the parties in the queue, unless they still have to wait.
 fn tell_queued(state: &mut Guard<'_, State>, wakes: &mut Wakes) {
     let wait = match state.status {
         Status::Open => state.owners_turn.is_some(),
@@ -112,41 +112,41 @@ fn tell_queued(state: &mut Guard<'_, State>, wakes: &mut Wakes) {
 
 /// An agent that reserves an offer of a choice for a receiver elsewhere.
 pub(crate) trait Reserver: Queued {
-    /// Another branch of the choice wants to decide: give the reservation back if it has not been used. Not
-    /// called under any lock.
+    /// Another branch of the choice would decide: return the reservation if it has not been used. Not called
+    /// under any lock.
     fn revoke(self: Arc<Self>);
 
-    /// Whether more than one answer may pass before it is used or given back.
+    /// Whether more than one answer may pass before the reservation is used or returned.
     fn keeps_long(&self) -> bool {
         false
     }
 }
 
-/// What came of trying to reserve.
+/// The result of trying to reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reserve {
     Granted,
-    /// The reserver is in the queue and will be told.
+    /// The reserver is in the queue and will be called.
     Later,
     Dead,
 }
 
 /// One choice, open or decided.
 pub(crate) struct Decision {
-    /// Total over all choices of this process, so that two can be locked in order.
+    /// Totally ordered over all choices of this process, so that two can be locked in order.
     id: u64,
     state: Lock<State>,
 }
 
-/// A choice and one of its branches: how an operation is told that it is one.
+/// A choice and one of its branches, for an operation that is a branch.
 pub(crate) type Branching<'a> = Option<(&'a Decision, u32)>;
 
-/// What came of trying to take an offer of a choice.
+/// The result of trying to take an offer of a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settled {
     /// Both are decided now: the offer is taken.
     Both,
-    /// The taker's own choice had been decided already by another party, or is reserved for one.
+    /// The taker's own choice had been decided already by another party, or is reserved for another.
     OwnGone,
     /// The offer's choice is busy; its watchers will be woken when it is not.
     Busy,
@@ -174,7 +174,7 @@ impl Decision {
         }
     }
 
-    /// Whom to wake when another party decides.
+    /// Sets the waker for when another party decides.
     pub(crate) fn set_owner(&self, owner: &Waker) {
         let mut state = self.state.lock();
         let old = match &mut state.owner {
@@ -195,7 +195,7 @@ impl Decision {
         true
     }
 
-    /// Whether the turn goes on; then its end wakes the owner.
+    /// Whether the turn continues; then its end wakes the owner.
     pub(crate) fn waits_for_turn(&self, owner: &Waker) -> bool {
         let turn = self.state.lock().turn;
         !turn::is_over(turn, owner)
@@ -209,8 +209,8 @@ impl Decision {
         }
     }
 
-    /// Its owner takes `branch`, unless another party has decided already, or has it reserved. Those in the
-    /// queue are told when the owner has been [`polled`](Self::polled): here a channel may be locked.
+    /// Its owner takes `branch`, unless another party has decided already, or has it reserved. The queue is
+    /// called when the owner has been [`polled`](Self::polled): here a channel may be locked.
     pub(crate) fn take(&self, branch: u32) -> bool {
         let mut state = self.state.lock();
         match state.status {
@@ -226,8 +226,8 @@ impl Decision {
         }
     }
 
-    /// Closes it while its owner polls what cannot be undone. `false`: it is decided, or reserved; then the
-    /// reservation is asked back, always if it is `sure` that the owner would decide.
+    /// Closes it while its owner polls an operation that cannot be undone. `false`: it is decided, or
+    /// reserved; then the reservation is asked back, always if it is `sure` that the owner would decide.
     pub(crate) fn close(&self, sure: bool) -> bool {
         let mut state = self.state.lock();
         let reserver = match &state.status {
@@ -246,7 +246,7 @@ impl Decision {
             return false;
         }
         reserver.revoke();
-        // One who is here has given it back already: this is the owner's turn.
+        // A local reserver has returned it already: this is the owner's turn.
         let mut state = self.state.lock();
         let is_open = matches!(state.status, Status::Open);
         if is_open {
@@ -255,8 +255,8 @@ impl Decision {
         is_open
     }
 
-    /// Closes it while its owner encodes or decodes a value, which a channel's lock may be held for. `false`:
-    /// it is decided, or reserved.
+    /// Closes it while its owner encodes or decodes a value; a channel's lock may be held. `false`: it is
+    /// decided, or reserved.
     #[cfg(feature = "link")]
     pub(crate) fn close_now(&self) -> bool {
         let mut state = self.state.lock();
@@ -283,7 +283,7 @@ impl Decision {
         tell_queued(&mut state, &mut wakes);
     }
 
-    /// Its owner has been polled, and may have decided; `all`: each of its branches was.
+    /// Its owner has been polled, and may have decided; `all`: with each of its branches.
     pub(crate) fn polled(&self, all: bool, wakes: &mut Wakes) {
         if self.state.tag().is_some_and(|tag| tag & OWED == 0) {
             return;
@@ -295,8 +295,8 @@ impl Decision {
         tell_queued(&mut state, wakes);
     }
 
-    /// Its owner has been polled and would decide, but the choice is reserved by one who keeps it long: that
-    /// one is asked to give it back; once, if it is not sure that the owner would.
+    /// Asks for a long reservation back, if its owner has been polled and would decide; only once, if it is
+    /// not sure that the owner would.
     pub(crate) fn ask_back(&self) {
         if self.state.tag().is_some_and(|tag| tag & LONG == 0) {
             return;
@@ -317,13 +317,13 @@ impl Decision {
         }
     }
 
-    /// Whether somebody was turned away and must be woken now that it is open.
+    /// Whether a party was turned away and must be woken now that it is open.
     pub(crate) fn take_turned_away(&self) -> bool {
         let mut state = self.state.lock();
         matches!(state.status, Status::Open) && std::mem::take(&mut state.turned_away)
     }
 
-    /// Whether a receiver elsewhere has been promised one of its offers. `wanted`: its owner would decide for
+    /// Whether one of its offers is promised to a receiver elsewhere. `wanted`: its owner would decide for
     /// another branch.
     pub(crate) fn is_reserved(&self, wanted: bool) -> bool {
         let mut state = self.state.lock();
@@ -332,7 +332,7 @@ impl Decision {
         reserved
     }
 
-    /// An agent wants one of its offers for a receiver elsewhere.
+    /// An agent tries to reserve one of its offers for a receiver elsewhere.
     pub(crate) fn reserve(&self, reserver: &Arc<dyn Reserver>) -> Reserve {
         let mut state = self.state.lock();
         match state.status {
@@ -362,14 +362,14 @@ impl Decision {
         let may = match state.status {
             Status::Open => state.owners_turn.is_none(),
             Status::Busy | Status::Reserved(_) => false,
-            // It is found dead.
+            // `reserve` finds it dead.
             Status::Decided(_) => true,
         };
         state.turned_away |= !may;
         may
     }
 
-    /// The receiver elsewhere has taken the offer it had reserved.
+    /// The receiver elsewhere has taken the offer that it had reserved.
     pub(crate) fn confirm(&self, branch: u32, wakes: &mut Wakes) {
         let mut state = self.state.lock();
         if matches!(state.status, Status::Reserved(_)) {
@@ -379,13 +379,12 @@ impl Decision {
         wakes.add(state.owner.as_ref().map(keep));
     }
 
-    /// The receiver elsewhere has given the reservation back: others may try, an owner that has wanted it
-    /// first.
+    /// The receiver elsewhere has returned the reservation: others may try, after an owner that has wanted
+    /// it.
     pub(crate) fn abort(self: &Arc<Self>, wakes: &mut Wakes) {
         let mut state = self.state.lock();
         if let Status::Reserved(reserver) = &state.status {
-            // One who keeps it long may give it back for the sake of another choice: then this one is spared
-            // still.
+            // A long reserver may return it for the sake of another choice: then this one is still spared.
             let still = state.spared && reserver.keeps_long();
             state.status = Status::Open;
             state.spared = std::mem::take(&mut state.asked_back) || still;
@@ -405,8 +404,8 @@ impl Decision {
         }
     }
 
-    /// Another party takes the offer that is `branch` of this choice; `own` is its own choice, if it is in
-    /// one.
+    /// Another party takes the offer that is `branch` of this choice. `own` is the party's own choice, if it
+    /// is in one.
     pub(crate) fn settle(&self, branch: u32, own: Branching<'_>, wakes: &mut Wakes) -> Settled {
         let Some((own, own_branch)) = own else {
             return Self::settle_locked(&mut self.state.lock(), branch, wakes);
@@ -419,7 +418,7 @@ impl Decision {
             theirs = self.state.lock();
             mine = own.state.lock();
         }
-        // Mine is open: I am its owner, and I am not polling a foreign branch now.
+        // `mine` is not closed: the caller is its owner, and is not polling a foreign branch now.
         if matches!(mine.status, Status::Decided(_) | Status::Reserved(_)) {
             mine.wanted = true;
             return Settled::OwnGone;
@@ -431,8 +430,8 @@ impl Decision {
         settled
     }
 
-    /// All these choices take the branch beside them, or none does. `own`: that of the caller, who needs no
-    /// waking. `false`: one of them is not open; if it may be again, `again` is in its queue, once.
+    /// All these choices take the branch beside them, or none does. `own`: the caller's choice, which needs
+    /// no wake. `false`: one of them is not open; if it may open again, `again` is in its queue, once.
     pub(crate) fn settle_all(
         choices: &mut [(&Self, u32)],
         own: Branching<'_>,
@@ -441,7 +440,7 @@ impl Decision {
     ) -> bool {
         choices.sort_unstable_by_key(|(decision, _)| decision.id);
         if choices.windows(2).any(|two| two[0].0.is(two[1].0)) {
-            // It would have to take two of its branches.
+            // The choice would have to take two of its branches.
             return false;
         }
         let is_own = |decision: &Self| own.is_some_and(|(own, _)| own.is(decision));
@@ -496,8 +495,8 @@ impl Decision {
         self.id == other.id
     }
 
-    /// Its number among all choices, those of other processes included. Within this one the order is that of
-    /// `id`.
+    /// Its number among all choices, those of other processes included. Within this process the order is that
+    /// of `id`.
     pub(crate) fn id(&self) -> u128 {
         everywhere(self.id)
     }
@@ -505,12 +504,12 @@ impl Decision {
 
 impl Drop for Decision {
     fn drop(&mut self) {
-        // In a model nothing ends turns later.
+        // In a model no timer ends turns.
         #[cfg(not(any(loom, shuttle)))]
         {
             let turn = self.state.lock().turn;
             if turn != 0 {
-                // Its end would wake the task that has the waker's place by then.
+                // Otherwise its end would wake the task that has reused the waker's place.
                 turn::forget(turn);
             }
         }

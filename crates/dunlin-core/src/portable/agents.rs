@@ -1,7 +1,7 @@
-//! Agents whose messages have no type any more: what a carrier drives that meets channels of every type.
+//! Agents with the type of their messages erased, for a carrier with channels of every type.
 //!
-//! [`AnyOutlet`] and [`AnyInlet`] do what [`Outlet`] and [`Inlet`] do, which say what each call means. A value is a [`Value`]: it can be
-//! [written](Write), and its ends are staged then. To read one there is a [`Shape`].
+//! [`AnyOutlet`] and [`AnyInlet`] have the methods of [`Outlet`] and [`Inlet`], which document each call. A
+//! value is a [`Value`]: it can be [written](Write), which stages its ends. A [`Shape`] reads one.
 
 use std::any::{Any, TypeId, type_name};
 use std::fmt;
@@ -26,7 +26,7 @@ use crate::error::{MessageId, Reason, RecvError, Why};
 use crate::handle::Handle;
 use crate::waits::ChannelId;
 
-/// A message whose type is forgotten.
+/// A message with its type erased.
 pub struct Value(Box<dyn AnyValue>);
 
 /// In the place of a message that is [unread](AnyInlet::offer_unread).
@@ -65,7 +65,7 @@ impl Value {
         Self(Box::new(value))
     }
 
-    /// The message, if it is of this type: a carrier may know some types better than serde does.
+    /// The message, if it is of this type: a carrier may handle some types better than serde does.
     pub fn downcast_ref<T: Portable>(&self) -> Option<&T> {
         self.0.as_any().downcast_ref()
     }
@@ -83,7 +83,7 @@ impl Value {
         self.downcast_ref::<Unread>().is_some()
     }
 
-    /// In the place of one that is unread and could not be read.
+    /// Stands for a message that is unread and could not be read.
     pub fn unreadable() -> Self {
         Self::new(Unread { is_readable: false })
     }
@@ -97,7 +97,7 @@ impl Value {
     }
 
     /// # Panics
-    /// If it is of another type: a carrier has mixed up two channels.
+    /// If the value is of another type: a carrier has mixed up two channels.
     fn into<T: Portable>(self) -> T {
         let found = self.0.type_name();
         *self
@@ -130,7 +130,7 @@ pub struct Shape {
     read: Read,
 }
 
-/// What is known of a type of messages.
+/// The properties of a message type.
 struct Facts {
     type_name: &'static str,
     size: usize,
@@ -158,7 +158,7 @@ impl Shape {
         self.id == TypeId::of::<T>()
     }
 
-    /// A message that the carrier has made itself.
+    /// Wraps a message that the carrier has made itself.
     ///
     /// # Errors
     /// The value, if the channel's messages are of another type.
@@ -166,22 +166,22 @@ impl Shape {
         if self.is::<T>() { Ok(Value::new(value)) } else { Err(value) }
     }
 
-    /// Reads a message, and says how many of the bytes are left behind it, or behind what was wrong.
+    /// Reads a message. Also returns how many bytes are left after it, or after the error.
     pub fn read(&self, format: Format, bytes: &[u8]) -> (Result<Value, Failure>, usize) {
         (self.read)(format, bytes)
     }
 
-    /// How many bytes a message takes where it is kept, beside what it points to.
+    /// The size of a message in bytes, without the memory that it points to.
     pub fn size(&self) -> usize {
         (self.facts)().size
     }
 
-    /// Whether a message may own memory beside that.
+    /// Whether a message may own memory beside its own bytes.
     pub fn owns_more(&self) -> bool {
         (self.facts)().owns_more
     }
 
-    /// What Rust calls the type here. Another build may call it otherwise.
+    /// Rust's name of the type in this build. Another build may use another.
     pub fn type_name(&self) -> &'static str {
         (self.facts)().type_name
     }
@@ -200,22 +200,21 @@ pub enum Agent {
     Outlet(AnyOutlet),
     /// The sender is elsewhere.
     Inlet(AnyInlet),
-    /// Of a handle of an end that many share, an enrolment on a barrier, or an end of a broadcast: see
-    /// [`Several`].
+    /// For a handle of a shared end, an enrolment on a barrier, or an end of a broadcast: see [`Several`].
     Several(Several),
 }
 
-/// A future that the carrier has to run. It ends by itself when what it serves is over; dropped, it ends
-/// that.
+/// A future that the carrier has to run. It ends by itself when the end that it serves does; dropping it ends
+/// that end.
 pub type Chore = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What stands for a handle of a shared end, an enrolment on a barrier, or an end of a broadcast, at each of
-/// the two nodes: agents of a few channels, each of which has its other agent, the other way round, at the
-/// same place of the other node's list.
+/// Stands for a handle of a shared end, an enrolment on a barrier, or an end of a broadcast, at each of the
+/// two nodes. It has the agents of a few channels; the opposite agent of each is at the same place of the
+/// other node's list.
 pub struct Several {
-    /// First that for operations without a claim, if there are such.
+    /// First the agent for operations without a claim, if there are such.
     pub agents: Vec<Agent>,
-    /// To be run as long as the node runs.
+    /// Has to run as long as the node does.
     pub chore: Chore,
 }
 
@@ -236,7 +235,7 @@ impl Agent {
         }
     }
 
-    /// Of the slot of a reply, which must be filled at once, so here.
+    /// The agent for the slot of a reply, which must be filled at once, so here.
     pub(super) fn slot<T: Portable>(slot: Receiver<T>) -> Self {
         Self::Outlet(AnyOutlet { agent: Box::new(Slot { slot, over: false }) })
     }
@@ -262,7 +261,7 @@ impl<T: Portable> From<Inlet<T>> for AnyInlet {
 
 /// An [`Outlet`] of messages of any type.
 pub struct AnyOutlet {
-    // It knows the shape: a node may keep very many of these.
+    // It implements `shape` itself, without a field: a node may keep very many of these.
     agent: Box<dyn DynOutlet>,
 }
 
@@ -272,7 +271,7 @@ pub struct AnyInlet {
 }
 
 impl AnyOutlet {
-    /// What its messages are.
+    /// The shape of its messages.
     pub fn shape(&self) -> Shape {
         self.agent.shape()
     }
@@ -310,7 +309,7 @@ impl AnyOutlet {
     /// [`Outlet::give_back`].
     ///
     /// # Panics
-    /// As all that is given a value: if it is not of this channel's type.
+    /// If the value is not of this channel's type, as for all methods that take one.
     pub fn give_back(&self, ticket: u64, value: Value) {
         self.agent.give_back(ticket, value);
     }
@@ -375,7 +374,7 @@ impl AnyOutlet {
         self.agent.take_buffered()
     }
 
-    /// Carries everything between two halves that are in one memory after all: [`join`]. `credits` are those
+    /// Carries all events between two halves that turn out to be in one memory: [`join`]. `credits` are those
     /// that the inlet has [given](AnyInlet::credits) already.
     ///
     /// # Errors
@@ -384,37 +383,37 @@ impl AnyOutlet {
         self.agent.join(inlet, credits).map_err(|(agent, inlet)| (Self { agent }, inlet))
     }
 
-    /// Values go over this link from here on, as bytes, encoded in the polls of their sender; the agent
-    /// stands by, and is told of nothing but the end of the channel. It goes on by itself when something
-    /// comes up that is not for a link, and then has to [take over](Self::take_over) before all else.
-    /// `false`: not now, since something is open, or the channel is not for a link.
+    /// From here on values go over this link, as bytes, encoded in the polls of their sender. The agent
+    /// stands by, and is notified only of the end of the channel. It resumes by itself on an event that is
+    /// not for a link, and then has to [take over](Self::take_over) first. `false`: not now, since an
+    /// operation is open, or the channel is not for a link.
     ///
-    /// What the receiver's half says of offers is [heard](Self::hear) by the queue itself.
+    /// The queue itself [handles](Self::hear) the answers of the receiver's half to offers.
     #[cfg(feature = "link")]
     pub fn link(&self, terms: Terms, link: Arc<dyn Link>) -> bool {
         self.agent.link(terms, link)
     }
 
-    /// Whether the agent stands by, so that there is nothing to [poll](Self::poll). The task is woken when it
-    /// goes on.
+    /// Whether the agent stands by, so that there is nothing to [poll](Self::poll). The task is woken when
+    /// the agent resumes.
     #[cfg(feature = "link")]
     pub fn stands_by(&self, cx: &Context<'_>) -> bool {
         self.agent.stands_by(cx)
     }
 
-    /// The agent goes on.
+    /// Makes the agent resume.
     #[cfg(feature = "link")]
     pub fn unlink(&self) {
         self.agent.unlink();
     }
 
-    /// What is open at the moment when the agent goes on. `None`: it stands by still.
+    /// The operations that are open when the agent resumes. `None`: it still stands by.
     #[cfg(feature = "link")]
     pub fn take_over(&self) -> Option<Open<Value>> {
         self.agent.take_over()
     }
 
-    /// A word of the receiver's half.
+    /// Handles a word of the receiver's half.
     ///
     /// # Errors
     /// The word, if the agent does not stand by.
@@ -440,7 +439,7 @@ impl AnyOutlet {
 }
 
 impl AnyInlet {
-    /// What its messages are.
+    /// The shape of its messages.
     pub fn shape(&self) -> Shape {
         self.agent.shape()
     }
@@ -470,33 +469,33 @@ impl AnyInlet {
         self.agent.credits_anew(promised)
     }
 
-    /// As [`AnyOutlet::link`]: values come as bytes, and are decoded in the polls of their receiver.
+    /// As [`AnyOutlet::link`]: values arrive as bytes, and are decoded in the polls of their receiver.
     #[cfg(feature = "link")]
     pub fn link(&self, terms: Terms, link: Arc<dyn Link>) -> bool {
         self.agent.link(terms, link)
     }
 
-    /// Whether the agent stands by, so that there is nothing to [poll](Self::poll). The task is woken when it
-    /// goes on.
+    /// Whether the agent stands by, so that there is nothing to [poll](Self::poll). The task is woken when
+    /// the agent resumes.
     #[cfg(feature = "link")]
     pub fn stands_by(&self, cx: &Context<'_>) -> bool {
         self.agent.stands_by(cx)
     }
 
-    /// The agent goes on.
+    /// Makes the agent resume.
     #[cfg(feature = "link")]
     pub fn unlink(&self) {
         self.agent.unlink();
     }
 
-    /// What had come when the agent goes on, and has not been received: the agent offers it. What was
-    /// buffered is decoded, and is in the buffer again. `None`: the agent stands by still.
+    /// The values that had arrived when the agent resumes, and have not been received: the agent offers them.
+    /// Values that were buffered are decoded, and are in the buffer again. `None`: the agent still stands by.
     #[cfg(feature = "link")]
     pub fn take_returned(&self) -> Option<Vec<Returned>> {
         self.agent.take_returned()
     }
 
-    /// A word of the sender's half.
+    /// Handles a word of the sender's half.
     ///
     /// # Errors
     /// The word, if the agent does not stand by.
@@ -594,8 +593,8 @@ impl AnyInlet {
         self.agent.bring(number, value)
     }
 
-    /// Whether its receiver has come in a message, so that it says when that is [used](FromReceiver::Used)
-    /// for the first time. Parts of a shared end do not.
+    /// Whether its receiver came in a message, so that the agent reports its first [use](FromReceiver::Used).
+    /// Parts of a shared end do not.
     pub fn says_when_used(&self) -> bool {
         self.agent.says_when_used()
     }
@@ -613,7 +612,7 @@ impl AnyInlet {
     /// [`Inlet::grant`].
     ///
     /// # Errors
-    /// The value, if nobody wants it any more.
+    /// The value, if it is no longer wanted.
     ///
     /// # Panics
     /// If the value is not of this channel's type.
@@ -654,27 +653,27 @@ impl fmt::Debug for AnyInlet {
     }
 }
 
-/// What [`AnyOutlet::join`] gives: it is over when both halves are.
+/// The future that [`AnyOutlet::join`] returns: it ends when both halves have.
 pub type Joining = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 trait DynOutlet: Send {
     fn shape(&self) -> Shape;
-    /// Of what sends nothing on credits: nothing.
+    /// 0 for an agent that sends nothing on credits.
     fn unsaid(&self) -> usize {
         0
     }
-    /// What stands for no end of its own says nothing of that.
+    /// Does nothing for an agent that stands for no end of its own.
     fn own_node_leaves(&self) {}
-    /// Nor when it is gone.
+    /// Never ready for such an agent.
     fn poll_gone(&self, _: &Context<'_>) -> Poll<()> {
         Poll::Pending
     }
-    /// It cannot be told.
+    /// Always ready for an agent that cannot tell.
     fn poll_stirs(&self, _: &Context<'_>) -> Poll<()> {
         Poll::Ready(())
     }
     fn unmatched(&self, _: Option<Arc<dyn Missing>>) {}
-    /// What stands for no end of its own has no link.
+    /// An agent that stands for no end of its own has no link.
     #[cfg(feature = "link")]
     fn link(&self, _: Terms, _: Arc<dyn Link>) -> bool {
         false
@@ -705,7 +704,7 @@ trait DynOutlet: Send {
     fn taken(&self, ticket: u64);
     fn held(&self, ticket: u64);
     fn give_back(&self, ticket: u64, value: Value);
-    /// Of what has no buffer to give back to: never.
+    /// Does nothing for an agent that has no buffer to return values to.
     fn end_again(&self, _retired: bool) {}
     fn failed(&self, ticket: u64, value: Option<Value>, why: Why);
     fn withdrawn(&self, ticket: u64, value: Option<Value>);
@@ -714,7 +713,7 @@ trait DynOutlet: Send {
     fn poison(&self, reason: Reason);
 }
 
-/// What an outlet does with values that have their type, done with those that have none.
+/// Methods of an outlet with typed values, for values with their type erased.
 macro_rules! with_values {
     () => {
         fn shape(&self) -> Shape {
@@ -885,7 +884,7 @@ impl<T: Portable> DynOutlet for LoneOutlet<T> {
         Vec::new()
     }
 
-    // Nothing is sent here without having been asked for.
+    // Values are sent here only on request.
     fn credit(&self, _: u32) {}
 
     fn down(self: Box<Self>) {}
@@ -897,8 +896,8 @@ impl<T: Portable> DynOutlet for LoneOutlet<T> {
     with_values!();
 }
 
-/// The receiver of a reply's slot. The reply is in it before anybody elsewhere hears of it, so nothing can
-/// come back.
+/// The receiver of a reply's slot. The reply is in the slot before the other node learns of it, so no value
+/// can be returned.
 struct Slot<T> {
     slot: Receiver<T>,
     over: bool,
@@ -1088,7 +1087,7 @@ impl<T: Portable> DynInlet for Inlet<T> {
         }
         let (mut returned, buffered) = self.chan().with_queue(|queue, _, _| queue.take_returned())?;
         for mut reading in buffered {
-            // Code of users, where nothing is locked.
+            // User code: no lock is held here.
             reading.decode();
             let value = match reading.into_value() {
                 Some(Err(why)) => {

@@ -1,74 +1,74 @@
-//! The hook of whoever carries messages: ends go beside the bytes.
+//! The interface to the carrier of a message: ends go beside the bytes.
 //!
-//! A message is handed over in three steps, and until the last nothing has happened to it:
-//! 1. *Encode.* [`Outbox::encode`] runs the serializer. Each end it meets is *staged*, and written as its
-//!    number among them. The message still holds its ends. If the serializer fails or panics, nothing is
+//! A message is handed over in three steps, and before the last one it is unchanged:
+//! 1. *Encode.* [`Outbox::encode`] runs the serializer. Each end in the message is *staged*, and written as
+//!    its number among them. The message still holds its ends. If the serializer fails or panics, nothing is
 //!    staged.
-//! 2. *Carry.* [`Outbox::seal`] says that the encoding is what will be sent. The carrier keeps the message
-//!    and the [`Sealed`] until it knows that the message was taken. If it was refused, it drops the `Sealed`,
-//!    and the message is as it was: it is never rebuilt.
-//! 3. *Hand over.* [`Sealed::commit`] consumes the message and gives its ends as [`CarriedEnd`]s: from then
-//!    on they are the ends. Dropped, they are gone as if dropped by their holder.
+//! 2. *Carry.* [`Outbox::seal`] fixes the encoding to be sent. The carrier keeps the message and the
+//!    [`Sealed`] until it knows that the message was taken. If the message was refused, the carrier drops the
+//!    `Sealed`, and the message is unchanged: it is never rebuilt.
+//! 3. *Hand over.* [`Sealed::commit`] consumes the message and returns its ends as [`CarriedEnd`]s: from then
+//!    on these are the ends. Dropping one is like a drop by its holder.
 //!
 //! On the other side [`Inbox::decode`] runs the deserializer, which takes each end by its number, once. Ends
-//! that nobody took (a field which this version does not know) are dropped as if by their holder. A decoding
-//! that fails has changed nothing: all ends are still in the inbox, and end with it.
+//! that it does not take (for a field that this version does not know) are dropped as if by their holder. A
+//! failed decoding changes nothing: all ends are still in the inbox, and are dropped with it.
 //!
-//! Which outbox or inbox is meant says a variable of the thread that lasts as long as the call. Calls nest:
-//! within one, a message can be encoded that another carrier takes.
+//! A thread-local variable selects the outbox or inbox for the duration of the call. Calls nest: within one,
+//! a message can be encoded for another carrier.
 //!
 //! # One holder
-//! Whether a message owns its ends alone cannot be seen from outside (`Arc<Mutex<Sender<T>>>`), only learnt:
-//! by dropping it. A channel counts the values that stand for each of its unshared ends. The hand-over makes
-//! one more, drops the message, and looks whether the new one is alone now. If another lives on, in whatever
-//! way, *that* one stays the end, fully usable, and the new one never leaves the hand-over:
-//! [`CarryError::Kept`]. The other way round, to make the old one unusable, would need a check in every
-//! operation on any end, and would take an end from somebody who never sent it. It is also what a carrier
+//! Whether a message is the only owner of its ends cannot be seen from outside (`Arc<Mutex<Sender<T>>>`),
+//! only found out by dropping it. A channel counts the values that stand for each of its unshared ends. The
+//! hand-over makes one more, drops the message, and checks whether the new value is the only one. If another
+//! value lives on, in whatever way, *that* one stays the end, fully usable, and the new one never leaves the
+//! hand-over: [`CarryError::Kept`]. The alternative, to disable the old value, would need a check in every
+//! operation on any end, and would take an end from a process that never sent it. This is also what a carrier
 //! between nodes can do: the other side learns that the end has not come, as it does if the sending node
 //! dies.
 //!
-//! In the same way an inbox keeps each end until the decoding is over, and what the deserializer gets is one
-//! more value: if that is dropped on the way, the end is still there.
+//! In the same way an inbox keeps each end until the decoding is over, and the deserializer gets one more
+//! value: if that is dropped on the way, the end is still there.
 //!
 //! # A carrier between nodes
-//! There the ends do not go along: an end in a message becomes two *agents* ([`crate::agent`]), one on each
-//! side, which the carrier drives by frames. What a node of the protocol of `mobility.md` does, and when:
+//! Between nodes the ends stay: an end in a message becomes two *agents* ([`crate::agent`]), one on each
+//! side, which the carrier drives by frames. The steps of a node in the protocol of `mobility.md`:
 //!
 //! | step | sending side | reading side |
 //! |---|---|---|
-//! | stage | [`Outbox::encode`], [`Sealed::ends`]: per end its token, its kind, and the channel, by which the carrier knows a half that is its own proxy. It writes what it likes about each (channel, home, epoch) *beside* the body, by token. Nothing has happened | |
-//! | refuse before | drops the `Sealed`, gives the value back | |
-//! | adopt | keeps value and `Sealed` until it hears; the ends work | [`Inbox::expect`] per end, [`Inbox::decode`], [`Inbox::into_adopted`]: the value holds ends of fresh halves, whose agents nobody drives yet |
+//! | stage | [`Outbox::encode`], [`Sealed::ends`]: per end its token, its kind, and the channel, by which the carrier recognises a half that is its own proxy. It writes its own data about each (channel, home, epoch) *beside* the body, by token. Nothing has happened | |
+//! | refuse before | drops the `Sealed`, returns the value | |
+//! | adopt | keeps value and `Sealed` until the answer arrives; the ends work | [`Inbox::expect`] per end, [`Inbox::decode`], [`Inbox::into_adopted`]: the value holds ends of fresh halves, whose agents are not driven yet |
 //! | ack | [`Sealed::commit`], [`CarriedEnd::into_agent`]: here the agent takes the end's place | the value was taken ([`FromReceiver::Taken`]): drives the agents from now on |
-//! | roll back | drops the `Sealed`, gives the value back ([`Outlet::failed`]): it was never touched | drops the value and its agents: nobody heard of them |
+//! | roll back | drops the `Sealed`, returns the value ([`Outlet::failed`]): it was never touched | drops the value and its agents: no other party has seen them |
 //!
-//! So `Sealed` is what is staged, its `commit` is the commit and its drop the rollback, and a token is a
-//! number: there is no callback, for the carrier needs none. Whatever it wants to say about an end, or to
-//! refuse, it says when it has the list. Frames behind the ack find the agents in place, since both sides
-//! install them before they say or hear anything more.
+//! So the `Sealed` holds the staged ends, its `commit` commits them and its drop rolls them back, and a token
+//! is a number. There is no callback, because the carrier needs none: to describe or refuse an end, it uses
+//! the list. Frames after the ack find the agents in place, since both sides install them before they send or
+//! receive anything more.
 //!
-//! The carrier never knows the type `T` of a channel: an [`AnyOutlet`] or [`AnyInlet`] has [`Value`]s, which
+//! The carrier never knows the type `T` of a channel. An [`AnyOutlet`] or [`AnyInlet`] has [`Value`]s, which
 //! are [written](Write) in one of two [`Format`]s, within [`Outbox::encode`], and read by the channel's
-//! [`Shape`], within [`Inbox::decode`]. The ends in them are staged and adopted in the same way: that is all
-//! there is to a `Sender<Sender<T>>`, and to a protocol that sends itself. Two ways to make a first agent: of
-//! an end in a message, and `AnyOutlet::from(Outlet::new(receiver))`.
+//! [`Shape`], within [`Inbox::decode`]. The ends in them are staged and adopted in the same way, so a
+//! `Sender<Sender<T>>`, or a protocol that sends its own channels, needs nothing more. There are two ways to
+//! make a first agent: from an end in a message, and `AnyOutlet::from(Outlet::new(receiver))`.
 //!
-//! Four things to know:
-//! - An end that had been in use brings what it has: a receiver's buffered values are the first that its
-//!   `Outlet` says, and what waits is offered next. The channel's *policy* goes beside it: the carrier gives
-//!   it to the new half, in `expect`.
-//! - An end of a half that the carrier adopted itself (it knows the channel) is not to get a second agent: a
-//!   half has one, and does not pass on. At the hand-over the carrier drops that end and its agent, once what
-//!   they had under way was asked back, and sets up a link between the reader and the channel's home. For an
-//!   end that comes home no way is here yet to turn the agent that stands there back into the end.
-//! - Ends that many hold ([`EndKind::Shared`] and its kin, [`EndKind::Barrier`]), and those of a broadcast,
-//!   have several agents, or one, each for a channel of its own that the carrier makes for it, and on each
-//!   side a [`Chore`]: a future that it has to run. The end itself, or the barrier, stays
-//!   ([`share`](crate::End::share), [`barrier`](crate::barrier())).
-//! - After an [`EndKind::Reply`] was adopted the reply is put into a slot there, so that giving it does not
-//!   wait; it counts as given then.
+//! Four rules for carriers:
+//! - An end that was in use keeps its state: the `Outlet` of a receiver emits its buffered values first, and
+//!   then offers the waiting ones. The channel's *policy* goes beside it: the carrier passes it to the new
+//!   half, in `expect`.
+//! - An end of a half that the carrier adopted itself (it knows the channel) must not get a second agent: a
+//!   half has one, and does not forward. At the hand-over the carrier drops that end and its agent, once it
+//!   has recalled their pending operations, and sets up a link between the reader and the channel's home. For
+//!   an end that returns home there is no way yet to turn the agent that stands there back into the end.
+//! - Ends with several holders ([`EndKind::Shared`] and its kin, [`EndKind::Barrier`]), and those of a
+//!   broadcast, have one or several agents, each for a channel of its own that the carrier makes for it. On
+//!   each side they have a [`Chore`]: a future that the carrier has to run. The end itself, or the barrier,
+//!   stays ([`share`](crate::End::share), [`barrier`](crate::barrier())).
+//! - After an [`EndKind::Reply`] was adopted the reply is put into a slot there, so that replying never
+//!   waits; the reply counts as given then.
 //!
-//! `tests/portable_bytes.rs` is such a carrier, small enough to be read.
+//! `tests/portable_bytes.rs` is a small carrier of this kind.
 //!
 //! [`FromReceiver::Taken`]: crate::agent::FromReceiver::Taken
 //! [`Outlet::failed`]: crate::agent::Outlet::failed
@@ -94,7 +94,7 @@ use crate::channel::policy::{Bound, Kind, Overflow, Policy, rendezvous};
 pub use crate::channel::queue::standby::{Open, Returned};
 use crate::waits::ChannelId;
 
-/// What kind of end something is.
+/// The kind of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum EndKind {
@@ -132,7 +132,7 @@ pub enum EndKind {
 }
 
 impl EndKind {
-    /// The name of the newtype struct as which such an end is written; inside is its number, a `u64`.
+    /// The name of the newtype struct as which serde writes such an end; inside is its number, a `u64`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sender { .. } => "dunlin::Sender",
@@ -149,14 +149,14 @@ impl EndKind {
 }
 
 impl EndKind {
-    /// What people call it, and its name for whoever traces types.
+    /// The display name of the end, also its name for type tracers.
     ///
-    /// A tracer is a deserializer that wants to know what a type is made of, and has no bytes. To the newtype
-    /// struct of an end ([`name`](Self::name)) it answers with `visit_enum`. The seed for the variant then
-    /// asks for an enum with the end's label as its name, and with what the end carries as its variants: a
-    /// tracer gives the number of the one that it wants to trace, and is asked for a newtype variant with a
-    /// message of that type; or [`NOTHING`](Self::NOTHING), and is asked for a unit variant. What it gets is
-    /// an end whose other end is gone.
+    /// A tracer is a deserializer that finds out the structure of a type, and has no bytes. For the newtype
+    /// struct of an end ([`name`](Self::name)) it calls `visit_enum`. The seed for the variant then
+    /// deserializes an enum with the end's label as its name, and the end's message types as its variants.
+    /// The tracer returns the number of the variant that it wants to trace, and the end reads a newtype
+    /// variant with a message of that type; or it returns [`NOTHING`](Self::NOTHING), and the end reads a
+    /// unit variant. The result is an end whose other end is gone.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Sender { may_poison: true } => "sender",
@@ -188,7 +188,7 @@ impl fmt::Display for EndKind {
 
 /// Why an end could not be written into a message, or read from one.
 ///
-/// Serde's errors are the format's own, and have only the text of this. The carrier finds it in
+/// Serde's errors are the format's own, and carry only the text of this error. The carrier finds it in
 /// [`Outbox::error`] or [`Inbox::error`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -202,26 +202,26 @@ pub enum CarryError {
     /// The same end was written twice.
     #[error("the same {kind} is in this message twice, and only one can hold it")]
     Twice {
-        /// What it is.
+        /// Its kind.
         kind: EndKind,
     },
     /// [`Outbox::seal`] without an encoding that succeeded.
     #[error("no message has been encoded")]
     NotEncoded,
-    /// A number for which no end came along.
+    /// No end with this number came with the message.
     #[error("the message names end {token}, which did not come with it")]
     NoSuchEnd {
         /// The number.
         token: u64,
     },
-    /// At the hand-over something else than the message still holds the end, which stays there.
+    /// At the hand-over another owner still holds the end, which stays there.
     #[error(
         "end {token} of the message, a {kind}, is held elsewhere too and stays there; `share()` it to have it in both places"
     )]
     Kept {
         /// The end's number.
         token: u64,
-        /// What it is.
+        /// Its kind.
         kind: EndKind,
     },
     /// At the hand-over the end had been dropped.
@@ -229,10 +229,10 @@ pub enum CarryError {
     Gone {
         /// The end's number.
         token: u64,
-        /// What it is.
+        /// Its kind.
         kind: EndKind,
     },
-    /// The end was read before, from the same message, and what was read has it.
+    /// The end was read before, from the same message, and its reader holds it.
     #[error("the message names end {token} twice, or was read twice")]
     Taken {
         /// The end's number.
@@ -243,18 +243,18 @@ pub enum CarryError {
     WrongKind {
         /// The end's number.
         token: u64,
-        /// What the reader asked for.
+        /// The kind that the reader expects.
         expected: EndKind,
-        /// What came.
+        /// The kind of the end.
         found: EndKind,
     },
-    /// An end in a shared face, which stays where it is kept and is used from elsewhere: that cannot be done
-    /// with this kind.
+    /// An end in a shared face that stays where it is kept and is used from elsewhere: this kind does not
+    /// support that.
     #[error(
         "the face has been to nodes of another application that its program has joined, and so its ends stay there; with a {kind} that cannot be"
     )]
     NotLent {
-        /// What it is.
+        /// Its kind.
         kind: EndKind,
     },
     /// The kind is right, but not the type of its messages.
@@ -262,14 +262,14 @@ pub enum CarryError {
     WrongType {
         /// The end's number.
         token: u64,
-        /// What the reader asked for.
+        /// The type that the reader expects.
         expected: &'static str,
-        /// What came.
+        /// The type of the end.
         found: &'static str,
     },
 }
 
-/// The policy of a channel, as it is said to a node that the receiver goes to.
+/// The policy of a channel, as it is sent to a node that the receiver moves to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyNote {
     kind: Kind,
@@ -279,7 +279,7 @@ pub struct PolicyNote {
 }
 
 impl PolicyNote {
-    /// `None`: it is a user's own, which no other program has.
+    /// `None`: a user-defined policy, which no other program has.
     pub(super) fn of(policy: &Policy) -> Option<Self> {
         let bound = |bound: Option<Bound>| bound.and_then(|b| Some((NonZeroUsize::new(b.max as usize)?, b.overflow)));
         policy.is_portable().then(|| Self {
@@ -290,7 +290,7 @@ impl PolicyNote {
         })
     }
 
-    /// The policy. `None`: the note is of one that cannot be said.
+    /// The policy. `None`: the note encodes none.
     pub fn policy(self) -> Option<Policy> {
         let mut policy = self.kind.policy()?.immunity(self.immunity);
         if let Some((max, overflow)) = self.senders {
@@ -303,7 +303,7 @@ impl PolicyNote {
     }
 }
 
-/// Which end it is: the same one twice in a message would have two holders afterwards.
+/// Identifies an end: one that is in a message twice would have two holders afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// The sending side of the channel at this address.
@@ -314,84 +314,84 @@ pub(crate) enum Place {
     Handle(u32),
 }
 
-/// Makes another value that stands for the end, unless the end is gone. The next drop of one of them then
-/// means nothing.
+/// Makes another value that stands for the end, unless the end is gone. The next drop of such a value then
+/// has no effect.
 pub(crate) type Another<E> = Box<dyn FnOnce() -> Option<E> + Send>;
 
-/// What an agent beside an end that was [lent](lending) keeps.
+/// The state that an agent beside a [lent](lending) end keeps alive.
 pub(crate) type Keeps = Arc<dyn Any + Send + Sync>;
 
-/// Ready when nothing is unsettled of an end any more; else the waker is woken then.
+/// Ready when the end has no unsettled operation; else wakes the waker when that is so.
 #[cfg(feature = "link")]
 pub(crate) type Unsettled = Box<dyn Fn(&Waker) -> Poll<()> + Send>;
 
-/// Makes the agent of an end that was lent, when the message has been taken.
+/// Makes the agent of a lent end, when the message has been taken.
 pub(crate) type MakesAgent = Box<dyn FnOnce() -> Agent + Send>;
 
 /// An end that can be staged.
 pub(crate) trait Mobile: Send + Sized + 'static {
-    /// What it carries, by name.
+    /// The names of the message types that it carries.
     const MESSAGES: &'static [&'static str];
 
-    /// Reads, of what it carries, what has this number: see [`EndKind::label`].
+    /// Reads a message of the type with this number: see [`EndKind::label`].
     fn trace<'de, A: de::VariantAccess<'de>>(index: u32, access: A) -> Result<(), A::Error>;
     fn kind() -> EndKind;
-    /// `None`: nothing that another value could be, too.
+    /// `None`: no other value can stand for this end.
     fn place(&self) -> Option<Place>;
     fn another(&self) -> Another<Self>;
     /// Whether more than one value stands for the end.
     fn is_several(&self) -> bool;
-    /// This value if no other one stands for the end; else nothing, and the others are one less.
+    /// This value if no other one stands for the end; else `None`, and there is one value less.
     fn alone(self) -> Option<Self>;
     /// The channel, if it is one.
     fn channel(&self) -> Option<ChannelId>;
-    /// Of an end that receives, and of a broadcast: the channels' policy, if that can be said.
+    /// For a receiving end, and a broadcast: the channels' policy, if it can be sent.
     fn policy(&self) -> Option<PolicyNote>;
-    /// Whether the channel's other half is elsewhere, so that there would be agents at both ends of this one.
+    /// Whether the channel's other half is elsewhere, so that this one would have agents at both ends.
     fn is_stretched(&self) -> bool;
-    /// It is about to leave in a message. A carrier that waits for the channel's other end has to know.
+    /// The end is about to leave in a message: notifies a carrier that waits for the channel's other end.
     fn leaves(&self) {}
-    /// Whether something is offered on its channel that only a receive can take, or that has ended.
+    /// Whether its channel has an offer that only a receive can take, or has ended.
     fn is_busy(&self) -> bool;
-    /// An agent takes this end's place, which from now on is elsewhere.
+    /// Replaces the end, which is elsewhere from now on, with an agent.
     fn into_agent(self) -> Agent;
-    /// Of an end that one holds: what makes an agent beside it, by which somebody elsewhere uses it. It stays
-    /// here, and `keeps` lives as long as the agent. `None`: it cannot be used so.
+    /// For an end with one holder: returns what makes an agent beside it, through which another node uses it.
+    /// The end stays here, and `keeps` lives as long as the agent. `None`: it cannot be lent.
     fn lend(&self, _keeps: &Keeps) -> Option<MakesAgent> {
         None
     }
-    /// Of the only handle of a shared end that is kept here: that end.
+    /// For the only handle of a shared end that is kept here: that end.
     fn unshared(self) -> Result<Value, Self> {
         Err(self)
     }
-    /// An end here of a channel that is elsewhere, and the agent through which it is reached.
+    /// Makes an end here of a channel that is elsewhere, and the agent through which it is reached.
     fn adopt(policy: &Policy) -> (Self, Agent);
-    /// What its operations have left unsettled: asks for that, and is ready when it is settled. `None`:
-    /// nothing.
+    /// Asks for the results of its unsettled operations, and is ready when all are settled. `None`: there are
+    /// none.
     #[cfg(feature = "link")]
     fn unsettled(&self) -> Option<Unsettled> {
         None
     }
-    /// Of a handle of a shared end: that end.
+    /// For a handle of a shared end: that end.
     fn shared_end(&self) -> Option<SharedEnd> {
         None
     }
-    /// Of a handle of a shared end that was [adopted](Self::adopt): where that is kept it has this number.
-    /// `is_here`: it is kept here, as another type.
+    /// For an [adopted](Self::adopt) handle of a shared end: sets the end's number at its keeper. `is_here`:
+    /// the end is kept here, as another type.
     fn has_number(&self, _number: u128, _is_here: bool) {}
-    /// Of an end that was [adopted](Self::adopt): this carrier has brought it.
+    /// For an [adopted](Self::adopt) end: sets the carrier that brought it.
     fn brought_by(&self, _carrier: u64) {}
-    /// Of an end that can go on only with what brought it: that.
+    /// For an end that only the carrier that brought it can take on: that carrier.
     fn carrier(&self) -> Option<u64> {
         None
     }
 }
 
-/// A shared end of which a handle is in a message: see [`Sealed::shared_end`]. It keeps the end.
+/// A shared end that has a handle in a message: see [`Sealed::shared_end`]. This keeps the end alive.
 #[derive(Clone)]
 pub struct SharedEnd(Arc<dyn AnyShared>);
 
-/// A shared end whose type is forgotten.
+/// A shared end with its type erased.
 pub(crate) trait AnyShared: Send + Sync {
     fn number(&self, new: &mut dyn FnMut() -> u128) -> u128;
     fn is_here(&self) -> bool;
@@ -403,8 +403,8 @@ impl SharedEnd {
         Self(end)
     }
 
-    /// The end's number, which its handles tell each node that they come to. An end that has none gets a
-    /// `new` one, which no other end has, at any node.
+    /// The end's number, which goes with its handles to each node. An end that has none gets a `new` one,
+    /// which must be unique among all nodes.
     pub fn number(&self, mut new: impl FnMut() -> u128) -> u128 {
         self.0.number(&mut new)
     }
@@ -421,17 +421,17 @@ impl fmt::Debug for SharedEnd {
     }
 }
 
-/// A shared end that a carrier knows, and does not keep.
+/// A shared end that a carrier knows, and does not keep alive.
 #[derive(Clone)]
 pub struct WeakSharedEnd(Weak<dyn AnyShared>);
 
 impl WeakSharedEnd {
-    /// Whether the end has a handle yet.
+    /// Whether the end still has a handle.
     pub fn is_there(&self) -> bool {
         self.0.strong_count() > 0
     }
 
-    /// The end, if it has a handle yet.
+    /// The end, if it still has a handle.
     pub fn upgrade(&self) -> Option<SharedEnd> {
         self.0.upgrade().map(SharedEnd)
     }
@@ -443,7 +443,7 @@ impl fmt::Debug for WeakSharedEnd {
     }
 }
 
-/// An end whose type is forgotten.
+/// An end with its type erased.
 trait AnyEnd: Send {
     fn as_any(&self) -> &dyn Any;
     fn into_any(self: Box<Self>) -> Box<dyn Any + Send>;
@@ -517,31 +517,31 @@ impl AnyEnd for LentEnd {
     }
 }
 
-/// An end that is staged: what a carrier can know before the hand-over.
+/// A staged end: the data that a carrier can get before the hand-over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StagedEnd {
     /// Its number in the message.
     pub token: u64,
-    /// What it is.
+    /// Its kind.
     pub kind: EndKind,
-    /// The channel whose end it is, as in the wait records: of a call channel that of the requests, of a
-    /// shared end none. While either end lives no other channel has this number, so a carrier knows by it its
-    /// own halves again.
+    /// The channel of the end, as in the wait records: for a call channel that of the requests, for a shared
+    /// end none. While either end lives no other channel has this number, so a carrier recognises its own
+    /// halves by it.
     pub channel: Option<ChannelId>,
-    /// Of an end that receives, and of both of a broadcast: the channels' policy. `None`: a user's own, which
-    /// no other program has.
+    /// For a receiving end, and for both ends of a broadcast: the channels' policy. `None`: a user-defined
+    /// policy, which no other program has.
     pub policy: Option<PolicyNote>,
-    /// Its channel's other half is elsewhere already. An agent in its place would have to pass on what
-    /// another agent says, and no agent does: a carrier that cannot tell that half where this end goes has to
-    /// refuse it.
+    /// Its channel's other half is elsewhere already. An agent in its place would have to forward the events
+    /// of another agent, and no agent does: a carrier that cannot notify that half of the end's new place has
+    /// to refuse it.
     pub stretched: bool,
-    /// Something is offered on its channel that only a receive can take (it was posted), or the channel has
-    /// ended: its two ends cannot go together, since then nobody is left here who could say so.
+    /// Its channel has an offer that only a receive can take (it was posted), or has ended. Then its two ends
+    /// cannot go together: no party would be left here to report that.
     pub busy: bool,
-    /// Of a handle of a shared end that is kept elsewhere, and of a joiner of a broadcast that is elsewhere:
-    /// the carrier that brought it ([`Inbox::by`]). When it has gone on, something of it is still to go where
-    /// it came from, so another carrier has to refuse it.
+    /// For a handle of a shared end that is kept elsewhere, and for a joiner of a broadcast that is
+    /// elsewhere: the carrier that brought it ([`Inbox::by`]). When the end has gone on, some of its messages
+    /// still have to go where it came from, so another carrier has to refuse it.
     pub carrier: Option<u64>,
 }
 
@@ -557,21 +557,21 @@ struct Staged {
 /// Makes, under this number, another value that stands for the end, unless the end is gone.
 type AnotherCarried = Box<dyn FnOnce(u64) -> Option<CarriedEnd> + Send>;
 
-/// Of such an end more than one may be, so one more goes.
+/// Whether an end of this kind can have several values, so that one more can go.
 fn is_held_by_many(kind: EndKind) -> bool {
     matches!(kind, EndKind::Shared | EndKind::SharedSender | EndKind::SharedReceiver | EndKind::Joiner { .. })
 }
 
-/// Most messages have no ends, and leave this empty: it is one word, and nothing to do when it is dropped.
+/// Most messages have no ends, and leave this empty: it is one word, and its drop does nothing.
 #[derive(Default)]
 struct Staging(Option<Box<StagedEnds>>);
 
 #[derive(Default)]
 struct StagedEnds {
-    /// An end's number is its place here.
+    /// Indexed by the ends' numbers.
     ends: Vec<Staged>,
     error: Option<CarryError>,
-    /// What is written now is lent, and its agents keep this.
+    /// The ends that are written now are lent, and their agents keep this alive.
     lends: Option<Keeps>,
 }
 
@@ -595,8 +595,8 @@ thread_local! {
     static ARRIVING: RefCell<Option<Arriving>> = const { RefCell::new(None) };
 }
 
-/// What `own` holds is the thread's until this is dropped, also by a panic; then it is back, and what was the
-/// thread's before, too.
+/// Moves `own` into the thread's variable until this is dropped, also by a panic. The drop restores `own` and
+/// the variable's previous value.
 struct Installed<'a, T: 'static> {
     key: &'static LocalKey<RefCell<Option<T>>>,
     before: Option<T>,
@@ -618,12 +618,12 @@ impl<T: 'static> Drop for Installed<'_, T> {
     }
 }
 
-/// A thread that is ending has no variables any more: then nothing is installed, and ends are refused.
+/// The variables of a thread that is ending are gone: then nothing is installed, and ends are refused.
 fn exchange<T>(key: &'static LocalKey<RefCell<Option<T>>>, value: Option<T>) -> Option<T> {
     key.try_with(|current| current.replace(value)).ok().flatten()
 }
 
-/// Calls `f` with what is installed. `f` runs no code of the user's: the variable is borrowed.
+/// Calls `f` with the installed value. `f` runs no user code: the variable is borrowed.
 fn installed<T, R>(key: &'static LocalKey<RefCell<Option<T>>>, f: impl FnOnce(&mut T) -> R) -> Option<R> {
     key.try_with(|current| current.borrow_mut().as_mut().map(f)).ok().flatten()
 }
@@ -631,7 +631,7 @@ fn installed<T, R>(key: &'static LocalKey<RefCell<Option<T>>>, f: impl FnOnce(&m
 /// Collects the ends of one message while it is encoded: see the [module](self).
 ///
 /// # Examples
-/// A message that was refused is still whole:
+/// A refused message is still whole:
 /// ```
 /// use dunlin_core::carrier::Outbox;
 /// use dunlin_core::{channel_with, fifo};
@@ -667,12 +667,12 @@ impl Outbox {
         Self::default()
     }
 
-    /// Runs `encode`, which serialises the message, and stages the ends that it meets on this thread.
+    /// Runs `encode`, which serialises the message, and stages its ends on this thread.
     ///
-    /// A second call begins anew: what counts is the last one. So a size can be asked for first.
+    /// A second call starts afresh: the last one counts. So a first call can find out the size.
     ///
     /// # Errors
-    /// Those of `encode`. Nothing is staged then, as after a panic.
+    /// Those of `encode`. Then nothing is staged, as after a panic.
     pub fn encode<R, E>(&mut self, encode: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
         self.encoded = false;
         self.staging = Staging::default();
@@ -690,18 +690,18 @@ impl Outbox {
         result
     }
 
-    /// Why the last encoding failed, if it was because of an end.
+    /// Why the last encoding failed, if an end caused it.
     pub fn error(&self) -> Option<&CarryError> {
         self.staging.error()
     }
 
-    /// Ready if all ends of the message are at rest: none has an operation of which the other node has yet to
-    /// say what became of it. That is asked for. An end that is not at rest cannot leave, so the message has
-    /// to be encoded again then.
+    /// Ready if all ends of the message are at rest: none has an operation whose result is still to come from
+    /// the other node. The poll asks for these results. An end that is not at rest cannot leave, so the
+    /// message has to be encoded again then.
     #[cfg(feature = "link")]
     pub(crate) fn poll_rest(&self, waker: &Waker) -> Poll<()> {
         let unsettled = self.staging.ends().iter().filter_map(|staged| staged.unsettled.as_ref());
-        // Each of them is asked.
+        // Polls each of them.
         unsettled.map(|poll| poll(waker)).fold(Poll::Ready(()), |all, one| if all.is_pending() { all } else { one })
     }
 
@@ -711,10 +711,10 @@ impl Outbox {
         !self.staging.ends().is_empty()
     }
 
-    /// The encoding is what will be sent.
+    /// Fixes the encoding to be sent.
     ///
     /// # Errors
-    /// [`CarryError::NotEncoded`] if the last one failed, or there was none.
+    /// [`CarryError::NotEncoded`] if the last encoding failed, or there was none.
     pub fn seal(self) -> Result<Sealed, CarryError> {
         if self.encoded {
             Ok(Sealed { ends: self.staging.0.map_or_else(Vec::new, |staged| staged.ends) })
@@ -730,7 +730,7 @@ impl fmt::Debug for Outbox {
     }
 }
 
-/// The ends of a message that is on its way: see the [module](self). Dropped, it has changed nothing.
+/// The ends of a message in transit: see the [module](self). Dropping it changes nothing.
 #[must_use = "without `commit` the ends stay where they are"]
 pub struct Sealed {
     ends: Vec<Staged>,
@@ -742,21 +742,21 @@ impl Sealed {
         self.ends.iter().map(|staged| staged.end)
     }
 
-    /// If this end is a handle of a shared end, that end: its number goes along with the handle
+    /// The shared end of which this end is a handle, if it is one. Its number goes along with the handle
     /// ([`Inbox::expect_handle`]).
     pub fn shared_end(&self, token: u64) -> Option<&SharedEnd> {
         self.ends.iter().find(|staged| staged.end.token == token)?.shared.as_ref()
     }
 
-    /// The message was taken: consumes it, and gives its ends, in the order of their numbers.
+    /// The message was taken: consumes it, and returns its ends, in the order of their numbers.
     ///
     /// # Errors
-    /// [`NotHandedOver`] if not all ends went along, because `message` did not own them alone, or was not the one that was encoded.
-    /// The message is consumed all the same: it was taken.
+    /// [`NotHandedOver`] if not all ends went along, because `message` was not their only owner, or was not
+    /// the encoded one. The message is consumed all the same: it was taken.
     pub fn commit<M>(self, message: M) -> Result<Vec<CarriedEnd>, NotHandedOver> {
         let moving: Vec<_> =
             self.ends.into_iter().map(|staged| (staged.end, (staged.another)(staged.end.token))).collect();
-        // Now, while one drop of each of its ends means nothing. If it panics, the new ends are dropped after
+        // Now, while one drop of each of its ends has no effect. If it panics, the new ends are dropped after
         // it.
         drop(message);
         let mut outcome = NotHandedOver { ends: Vec::new(), refused: Vec::new() };
@@ -771,12 +771,12 @@ impl Sealed {
     }
 }
 
-/// What came of a hand-over in which not all ends went along.
+/// The outcome of a hand-over in which not all ends went along.
 #[derive(Debug)]
 pub struct NotHandedOver {
-    /// The ends that did. The message had them; dropped, they are gone as if dropped by their holder.
+    /// The ends that did. The message owned them; dropping one is like a drop by its holder.
     pub ends: Vec<CarriedEnd>,
-    /// Of each of the others, why it did not: [`CarryError::Kept`] or [`CarryError::Gone`].
+    /// Why each of the others did not: [`CarryError::Kept`] or [`CarryError::Gone`].
     pub refused: Vec<CarryError>,
 }
 
@@ -797,7 +797,7 @@ impl fmt::Debug for Sealed {
     }
 }
 
-/// An end between two holders. Dropped, it is gone as if dropped by its holder.
+/// An end between two holders. Dropping it is like a drop by its holder.
 #[must_use = "dropped, the end leaves its channel"]
 pub struct CarriedEnd {
     token: u64,
@@ -816,31 +816,31 @@ impl CarriedEnd {
         self.token
     }
 
-    /// What it is.
+    /// Its kind.
     pub fn kind(&self) -> EndKind {
         self.kind
     }
 
-    /// The end itself: a `Sender<T, P>`, or what its kind says.
+    /// The end itself: a `Sender<T, P>`, or the type of its kind.
     pub fn into_any(self) -> Box<dyn Any + Send> {
         self.end.into_any()
     }
 
-    /// The channel whose end it is: see [`StagedEnd::channel`].
+    /// The channel of the end: see [`StagedEnd::channel`].
     pub fn channel(&self) -> Option<ChannelId> {
         self.end.channel()
     }
 
-    /// An agent takes the end's place: it is elsewhere from now on, and the carrier drives the agent.
+    /// Replaces the end with an agent: the end is elsewhere from now on, and the carrier drives the agent.
     pub fn into_agent(self) -> Agent {
         self.end.into_agent()
     }
 
-    /// Of the only handle of a shared end, the end itself, which is shared no more: a message, in which its
-    /// own ends are.
+    /// For the only handle of a shared end: the end itself, which is no longer shared, as a message that
+    /// holds its own ends.
     ///
     /// # Errors
-    /// It is something else, or there are other handles, or the end is claimed or kept at another node.
+    /// If it is no such handle, there are other handles, or the end is claimed or kept at another node.
     pub fn unshared(self) -> Result<Value, Self> {
         let Self { token, kind, type_name, end } = self;
         end.unshared().map_err(|end| Self { token, kind, type_name, end })
@@ -851,7 +851,7 @@ impl CarriedEnd {
         Some(Self { token, kind, type_name, end: end.alone()? })
     }
 
-    /// The end as an `E`; if it is none, why it cannot be read as one.
+    /// The end as an `E`, or why it cannot be read as one.
     fn get<E: Mobile>(&self) -> Result<&E, CarryError> {
         let token = self.token;
         self.end.as_any().downcast_ref().ok_or_else(|| {
@@ -872,7 +872,7 @@ impl fmt::Debug for CarriedEnd {
 
 struct Arrival {
     token: u64,
-    /// `None` once it is the reader's, and before an end that is elsewhere has been adopted.
+    /// `None` once the reader has it, and for an end that is elsewhere until it is adopted.
     end: Option<CarriedEnd>,
     /// Its channel is elsewhere.
     far: Option<Far>,
@@ -881,23 +881,23 @@ struct Arrival {
 struct Far {
     kind: EndKind,
     policy: Policy,
-    /// Of the end that was adopted.
+    /// The agent of the adopted end.
     agent: Option<Agent>,
-    /// Of a handle: the number of its end.
+    /// For a handle: the number of its end.
     number: Option<u128>,
-    /// It is kept here: a handle of it, but for the type that it is read as.
+    /// A handle of an end that is kept here, but is read as another type.
     other: Option<CarriedEnd>,
 }
 
-/// What came of an end whose channel is elsewhere: see [`Inbox::expect`].
+/// The result for an end whose channel is elsewhere: see [`Inbox::expect`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct AdoptedEnd {
     /// Its number in the message.
     pub token: u64,
-    /// What it is.
+    /// Its kind.
     pub kind: EndKind,
-    /// Through which it is reached. `None`: the message was decoded, and nobody wanted this end.
+    /// The agent through which it is reached. `None`: the message was decoded without this end.
     pub agent: Option<Agent>,
 }
 
@@ -906,14 +906,14 @@ struct Arriving {
     /// In order of their numbers.
     ends: Vec<Arrival>,
     error: Option<CarryError>,
-    /// The message has been read: no end is here any more.
+    /// The message has been read: the inbox has no more ends.
     decoded: bool,
-    /// Who has brought it.
+    /// The carrier that brought the message.
     carrier: Option<u64>,
 }
 
 impl Arriving {
-    /// Another value for the end, beside the one that is kept here until the decoding is over.
+    /// Makes another value for the end, beside the one that is kept here until the decoding is over.
     fn take<E: Mobile>(&mut self, token: u64) -> Result<E, CarryError> {
         let index = self.ends.binary_search_by_key(&token, |arrival| arrival.token);
         let arrival = index.ok().and_then(|index| self.ends.get_mut(index)).ok_or(CarryError::NoSuchEnd { token })?;
@@ -928,8 +928,8 @@ impl Arriving {
         end.another()().ok_or(CarryError::Taken { token })
     }
 
-    /// The decoding is over. What it has read, and what nobody wanted, is not kept any longer; all is, if it
-    /// failed, but for what lives on all the same.
+    /// The decoding is over. If it succeeded, drops the values kept here for all ends, read or not. If it
+    /// failed, the ends stay, except those that another value still stands for.
     fn settle(&mut self, decoded: bool) {
         if self.decoded {
             return;
@@ -937,7 +937,7 @@ impl Arriving {
         self.decoded = decoded;
         for arrival in &mut self.ends {
             match &mut arrival.far {
-                // It can be adopted anew.
+                // The end can be adopted again.
                 Some(far) if !decoded => (arrival.end, far.agent) = (None, None),
                 _ => drop(arrival.end.take_if(|end| decoded || end.end.is_several())),
             }
@@ -946,7 +946,7 @@ impl Arriving {
 }
 
 impl Arrival {
-    /// Makes the end, if it is elsewhere, and nobody has made it or as another type.
+    /// Makes the end, if it is elsewhere, and not made yet or made as another type.
     fn adopt<E: Mobile>(&mut self, carrier: Option<u64>) -> Result<(), CarryError> {
         let Some(far) = &mut self.far else { return Ok(()) };
         if far.kind != E::kind() {
@@ -954,7 +954,7 @@ impl Arrival {
         }
         let made = match &self.end {
             None => false,
-            // A try that failed asked for another type; what it got has gone with it.
+            // A failed try asked for another type, and has dropped its end.
             Some(end) => end.end.is_several() || end.get::<E>().is_ok(),
         };
         if !made {
@@ -981,7 +981,7 @@ impl Arrival {
 
 /// The ends that came with one message, for its deserializer to take: see the [module](self).
 ///
-/// Dropped, it drops the ends in it as if by their holder.
+/// When it is dropped, it drops its ends as if by their holder.
 ///
 /// # Examples
 /// ```
@@ -997,7 +997,7 @@ impl Arrival {
 /// assert_eq!(wrong.unwrap_err().to_string(), "end 0 of the message is a sender; a receiver was expected");
 /// assert!(matches!(inbox.error(), Some(CarryError::WrongKind { token: 0, .. })));
 ///
-/// // It is still there.
+/// // The end is still there.
 /// let tx: Sender<u8> = inbox.decode(|| serde_json::from_str(&json)).unwrap();
 /// assert!(!tx.is_closed());
 /// ```
@@ -1015,25 +1015,25 @@ impl Inbox {
         Self { arriving: Arriving { ends, error: None, decoded: false, carrier: None } }
     }
 
-    /// An empty inbox of the carrier that has this number in this program: what is [expected](Self::expect)
-    /// in it, and can go on only with that carrier, says so ([`StagedEnd::carrier`]).
+    /// An empty inbox of the carrier that has this number in this program. An end that is
+    /// [expected](Self::expect) in it, and can go on only with that carrier, carries the number
+    /// ([`StagedEnd::carrier`]).
     pub fn by(carrier: u64) -> Self {
         Self { arriving: Arriving { carrier: Some(carrier), ..Arriving::default() } }
     }
 
-    /// An end came along whose channel is elsewhere. When it is read, a half of a channel is made here: the
+    /// Announces an end whose channel is elsewhere. When it is read, this makes a half of a channel here: the
     /// reader gets this end of it, and [`into_adopted`](Self::into_adopted) the agent in the place of the
     /// other. `policy` is that of the half, if the end receives, or that of a broadcast's channels.
     ///
-    /// A number that is here already, is this from now on.
+    /// An end with the same number is replaced.
     pub fn expect(&mut self, token: u64, kind: EndKind, policy: impl Into<Policy>) {
         self.expect_far(token, None, Far { kind, policy: policy.into(), agent: None, number: None, other: None });
     }
 
-    /// The same of a handle of a shared end, which has this number ([`SharedEnd::number`]). `kept`: it is
-    /// kept here. Then the reader gets one more handle of it, as a clone is, and there is no agent; unless it
-    /// is read as another type than it was shared as: then it is as if it were kept elsewhere, but cannot go
-    /// on.
+    /// Announces a handle of a shared end with this number ([`SharedEnd::number`]). `kept`: the end, if it is
+    /// kept here. Then the reader gets one more handle of it, like a clone, and there is no agent. If it is
+    /// read as another type than it was shared as, it works as if it were kept elsewhere, but cannot go on.
     pub fn expect_handle(&mut self, token: u64, kind: EndKind, number: u128, kept: Option<SharedEnd>) {
         let far = Far { kind, policy: rendezvous(), agent: None, number: Some(number), other: None };
         self.expect_far(token, kept.map(|end| end.0.handle(token)), far);
@@ -1048,12 +1048,12 @@ impl Inbox {
         }
     }
 
-    /// Runs `decode`, which deserialises the message, and gives it the ends that it asks for on this thread.
+    /// Runs `decode`, which deserialises the message, and supplies its ends on this thread.
     ///
-    /// Once it has succeeded, the ends that it did not ask for are dropped as if by their holder.
+    /// Once it has succeeded, the ends that it did not take are dropped as if by their holder.
     ///
     /// # Errors
-    /// Those of `decode`. All ends are still here then, as after a panic.
+    /// Those of `decode`. Then all ends are still here, as after a panic.
     pub fn decode<R, E>(&mut self, decode: impl FnOnce() -> Result<R, E>) -> Result<R, E> {
         self.arriving.error = None;
         let decoding = Installed::new(&ARRIVING, &mut self.arriving);
@@ -1066,14 +1066,14 @@ impl Inbox {
         result
     }
 
-    /// Why the last decoding failed, if it was because of an end.
+    /// Why the last decoding failed, if an end caused it.
     pub fn error(&self) -> Option<&CarryError> {
         self.arriving.error.as_ref()
     }
 
-    /// What came of the ends that were [expected](Self::expect). Nothing has been done with any of them, nor
-    /// will be before their agents are driven: a carrier keeps them until the message has been taken, and
-    /// forgets them with the message.
+    /// The results for the ends that were [expected](Self::expect). They are inert until their agents are
+    /// driven: a carrier keeps them until the message has been taken, and otherwise drops them with the
+    /// message.
     ///
     /// Empty, unless the message was decoded.
     pub fn into_adopted(self) -> Vec<AdoptedEnd> {
@@ -1100,20 +1100,20 @@ impl fmt::Debug for Inbox {
     }
 }
 
-/// Within a message, writes something whose ends stay here: who reads it gets ends that act through agents
-/// beside these, and each agent keeps `keeps`.
+/// Within a message, writes a value whose ends stay here. The reader gets ends that act through agents beside
+/// these, and each agent keeps `keeps` alive.
 pub(crate) fn lending<R>(keeps: Keeps, write: impl FnOnce() -> R) -> R {
-    // A panic is the end of this staging.
+    // A panic ends this staging.
     let before = installed(&STAGING, |staging| staging.0.get_or_insert_default().lends.replace(keeps)).flatten();
     let written = write();
     installed(&STAGING, |staging| staging.0.get_or_insert_default().lends = before);
     written
 }
 
-/// How an end is staged whose holder lends it: as one of a new channel.
+/// Stages an end that its holder lends, as one of a new channel.
 fn stage_lent<E: Mobile>(end: &E, keeps: &Keeps) -> Option<(StagedEnd, AnotherCarried)> {
     let (kind, agent) = (E::kind(), end.lend(keeps)?);
-    // Each value is asked for, so nothing is buffered there.
+    // The other side requests each value, so nothing is buffered there.
     let immunity = end.policy().map_or(0, |policy| policy.immunity);
     let policy = matches!(kind, EndKind::Receiver { .. } | EndKind::Callee).then_some(PolicyNote {
         kind: Kind::Rendezvous,
@@ -1193,7 +1193,7 @@ fn take<E: Mobile>(token: u64) -> Result<E, CarryError> {
 
 enum Found {
     Token(u64),
-    /// Somebody wants to know what the end carries: see [`EndKind::label`].
+    /// A tracer asks for the types that the end carries: see [`EndKind::label`].
     Trace,
 }
 
@@ -1210,7 +1210,7 @@ impl<'de, E: Mobile> de::Visitor<'de> for EndVisitor<E> {
         u64::deserialize(deserializer).map(Found::Token)
     }
 
-    // Formats without newtype structs give what is inside.
+    // Formats without newtype structs pass the inner value.
     fn visit_u64<R>(self, token: u64) -> Result<Found, R> {
         Ok(Found::Token(token))
     }
@@ -1226,14 +1226,14 @@ impl<'de, E: Mobile> de::Visitor<'de> for EndVisitor<E> {
         sequence.next_element()?.map(Found::Token).ok_or_else(|| de::Error::invalid_length(0, &self))
     }
 
-    // No format reads a newtype struct so.
+    // For tracers: no format reads a newtype struct as an enum.
     fn visit_enum<A: de::EnumAccess<'de>>(self, access: A) -> Result<Found, A::Error> {
         let (index, content) = access.variant_seed(WhichMessage::<E>(PhantomData))?;
         E::trace(index, content).map(|()| Found::Trace)
     }
 }
 
-/// Which of its messages is to be traced.
+/// The seed for the message type to be traced.
 struct WhichMessage<E>(PhantomData<fn() -> E>);
 
 impl<'de, E: Mobile> de::DeserializeSeed<'de> for WhichMessage<E> {

@@ -1,12 +1,11 @@
-//! Values to bytes and back, in the two formats of the carriers, with a bound on how deep they nest and on
-//! how large they are.
+//! Values to bytes and back, in the two formats of the carriers, with a bound on their depth and their size.
 //!
-//! This is here, and not with a carrier, because only the core knows the types of messages: so each is
-//! compiled for each format, and no element of a `Vec` is read or written through pointers to functions, or
-//! boxed on its way. That was measured: `docs/notebook/pony.md`, *Processor time of a send*.
+//! This is here, and not in a carrier, because only the core knows the types of messages. So each type is
+//! compiled for each format, and no element of a `Vec` is read or written through function pointers, or boxed
+//! on its way. That was measured: `docs/notebook/pony.md`, *Processor time of a send*.
 //!
-//! Nothing here trusts anybody, but a `Serialize` or `Deserialize` of a user's may panic, and the carrier has
-//! to catch that.
+//! This module trusts no input. But a user's `Serialize` or `Deserialize` may panic, and the carrier has to
+//! catch that.
 
 mod depth;
 
@@ -18,7 +17,7 @@ use serde::de::DeserializeOwned;
 use depth::{Bounded, Context};
 pub use depth::{DEPTH_MAX, Failure};
 
-/// How a value is written.
+/// The encoding of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// CBOR (RFC 8949), with the names of fields and variants.
@@ -27,12 +26,12 @@ pub enum Format {
     Postcard,
 }
 
-/// What can be written: a value, or one whose type is forgotten.
+/// A value that can be written, also one with its type erased.
 pub trait Write {
-    /// Writes it.
+    /// Writes the value.
     ///
     /// # Errors
-    /// It nests too deep, or its `Serialize` or the format said no.
+    /// If the value nests too deep, or its `Serialize` or the format fails.
     fn write(&self, format: Format, sink: &mut Sink<'_>) -> Result<(), Failure>;
 }
 
@@ -52,7 +51,7 @@ impl<T: Serialize> Write for T {
     }
 }
 
-/// Reads a value, and says how many of the bytes are left behind it, or behind what was wrong.
+/// Reads a value. Also returns how many bytes are left after it, or after the error.
 pub fn read_value<T: DeserializeOwned>(format: Format, bytes: &[u8]) -> (Result<T, Failure>, usize) {
     let context = Context::new(bytes.len());
     match format {
@@ -71,7 +70,7 @@ pub fn read_value<T: DeserializeOwned>(format: Format, bytes: &[u8]) -> (Result<
     }
 }
 
-/// Stores what is written up to a limit, and counts all of it.
+/// Stores the bytes written up to a limit, and counts all of them.
 #[derive(Debug)]
 pub struct Sink<'b> {
     buffer: &'b mut Vec<u8>,
@@ -80,12 +79,12 @@ pub struct Sink<'b> {
 }
 
 impl<'b> Sink<'b> {
-    /// What is written goes behind what is in the buffer.
+    /// A sink that appends to the buffer.
     pub fn new(buffer: &'b mut Vec<u8>, bytes_max: u64) -> Self {
         Self { buffer, bytes: 0, bytes_max }
     }
 
-    /// So many bytes were written, stored or not.
+    /// The number of bytes written, stored or not.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -137,8 +136,8 @@ struct Source<'de> {
 }
 
 impl<'de> Source<'de> {
-    /// cbor4ii takes up to two of its steps for a level of ours. So this matters only where ours do not
-    /// reach: in what is passed over unread.
+    /// cbor4ii takes up to two of its steps for one of our levels. So this bound matters only where ours does
+    /// not apply: in content that is skipped unread.
     const STEPS_MAX: u32 = 2 * (DEPTH_MAX + 1);
 
     fn new(rest: &'de [u8]) -> Self {

@@ -1,8 +1,7 @@
-//! Messages of a node that are nothing but values, as [`Terms`] has it: written and read in the polls of
-//! their ends.
+//! Messages of a node that hold values only ([`Terms`]): written and read in the polls of their ends.
 //!
-//! What does not go so, a value with an end in it or one whose `Serialize` says no, is left to the agent that
-//! stands by, which also says what is wrong with it.
+//! The agent that stands by takes the other messages: a value with an end in it, or one whose `Serialize`
+//! fails. It also reports their errors.
 
 use std::any::Any;
 use std::task::{Poll, Waker};
@@ -25,7 +24,7 @@ pub(crate) fn write<T: Portable>(value: &T, terms: Terms, bytes_max: u64, _: &Wa
     }
     let mut buffer = Scratch::take();
     buffer.push(0);
-    // As the limit of an agent, which leaves room for what is said of ends.
+    // Like the limit of an agent, which leaves room for the bytes that describe ends.
     let mut sink = Sink::new(&mut buffer, bytes_max);
     let written = match catch(|| Write::write(value, terms.format, &mut sink)) {
         Ok(Ok(())) => check(sink.bytes(), bytes_max),
@@ -52,7 +51,7 @@ pub(crate) fn read<T: Portable>(bytes: &Bytes, terms: Terms) -> Result<T, Why> {
         return Ok(value);
     }
     let Some((0, body)) = bytes.split_first() else { return Err(Why::Unsendable("ends come with it".into())) };
-    // What is dropped because it is not wanted is the user's as well.
+    // A value that is dropped here is the user's as well, and may panic.
     let read = catch(|| match read_value::<T>(terms.format, body) {
         (Ok(value), 0) => Some(value),
         _ => None,

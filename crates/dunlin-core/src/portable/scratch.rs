@@ -1,4 +1,4 @@
-//! Where the code of users writes a message, and what becomes of its panics.
+//! Buffers in which user code writes a message, and the handling of its panics.
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
@@ -8,30 +8,30 @@ use bytes::Bytes;
 
 use crate::error::panic_text;
 
-/// Shorter [`Bytes`] are copied when they arrive: they are a part of a large buffer (of up to 256 KiB), which
-/// a part keeps whole.
+/// Shorter [`Bytes`] are copied when they arrive: they are part of a large buffer (of up to 256 KiB), and
+/// each part keeps the whole buffer.
 const SHARED_MIN: usize = 2 << 10;
 
-/// Bytes that have arrived, as a message keeps them.
+/// Arrived bytes, as a message keeps them.
 pub fn kept(bytes: &Bytes) -> Bytes {
     if bytes.len() < SHARED_MIN { Bytes::copy_from_slice(bytes) } else { bytes.clone() }
 }
 
-/// Calls a user's code. If it panics, gives the panic's text.
+/// Calls user code. If it panics, returns the panic's text.
 ///
-/// To go on after a panic is sound: that is the type system's affair, and a caller may not rely on more.
-/// `AssertUnwindSafe` is about values that a panic leaves half changed. Those here are a buffer, which is
-/// given up or cleared, and a context that ends with the call. The user's is the message: one that changes
-/// itself while it is written (a `RefCell`, a `Mutex`) is as the panic left it, as it would be if a process
-/// of the user's had panicked over it.
+/// To continue after a panic is sound: the type system guarantees that, and callers may rely on no more.
+/// `AssertUnwindSafe` concerns values that a panic leaves half changed. Here those are a buffer, which is
+/// discarded or cleared, and a context that ends with the call. The user's value is the message: one that
+/// changes itself while it is written (a `RefCell`, a `Mutex`) stays as the panic left it, as after a panic
+/// of a user's process.
 ///
 /// # Errors
 /// The text.
 pub fn catch<R>(f: impl FnOnce() -> R) -> Result<R, String> {
     catch_unwind(AssertUnwindSafe(f)).map_err(|panic| {
         let text = panic_text(&*panic);
-        // What a panic carries is the user's as well, and may panic when it is dropped, and so may what that
-        // carries: the last is left alone.
+        // The payload of a panic is the user's as well. It may panic when it is dropped, and so may the
+        // payload of that panic: the last one is leaked.
         if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
             std::mem::forget(again);
         }
@@ -39,10 +39,10 @@ pub fn catch<R>(f: impl FnOnce() -> R) -> Result<R, String> {
     })
 }
 
-/// A buffer of this thread's, which keeps its memory from message to message.
+/// A buffer of this thread, which keeps its memory from message to message.
 ///
-/// A message of up to 64 KiB is copied out of it, into one allocation of its size. A larger one takes the
-/// buffer along: that is cheaper than a copy.
+/// A message of up to 64 KiB is copied out of it, into one allocation of its size. A larger message takes the
+/// buffer itself: that is cheaper than a copy.
 #[derive(Debug)]
 pub struct Scratch(Vec<u8>);
 
@@ -53,7 +53,8 @@ thread_local! {
 impl Scratch {
     const BYTES_KEPT: usize = 64 << 10;
 
-    /// An empty one. While it is taken, a `Serialize` that encodes a message of its own gets another.
+    /// Takes an empty buffer. While it is taken, a `Serialize` that encodes a message of its own gets
+    /// another.
     pub fn take() -> Self {
         // A thread that is ending has none.
         let mut buffer = SCRATCH.try_with(Cell::take).unwrap_or_default();
@@ -61,7 +62,7 @@ impl Scratch {
         Self(buffer)
     }
 
-    /// What was written.
+    /// The bytes written.
     pub fn into_bytes(mut self) -> Bytes {
         if self.0.len() > Self::BYTES_KEPT {
             Bytes::from(std::mem::take(&mut self.0))
@@ -73,7 +74,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A buffer grows by doubling, so it can have twice what was in it.
+        // A buffer grows by doubling, so its capacity can be twice its length.
         if (1..=2 * Self::BYTES_KEPT).contains(&self.0.capacity()) {
             let _ = SCRATCH.try_with(|scratch| scratch.set(std::mem::take(&mut self.0)));
         }
