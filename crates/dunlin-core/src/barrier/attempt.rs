@@ -1,26 +1,26 @@
-//! An attempt at a phase: the choices that are to take it, and which of them are reserved.
+//! An attempt at a phase: the choices to take it, and which of them are reserved.
 
 use std::sync::Arc;
 
 use crate::channel::after::After;
 use crate::choice::decision::Decision;
 
-/// A choice that is to take the phase.
+/// A choice to take the phase.
 pub(super) struct Entry {
     pub(super) id: u128,
-    /// Where its party stands.
+    /// The place of its party.
     pub(super) place: usize,
-    /// `None`: it is in the group that stands there.
+    /// `None`: it is in the group at that place.
     pub(super) choice: Option<(Arc<Decision>, u32)>,
 }
 
-/// Reserving the choices of all who are there.
+/// Reserves the choices of all parties that are there.
 pub(super) struct Attempt {
-    /// By which the groups here know it.
+    /// The number by which the groups here know it.
     pub(super) number: u64,
     /// In ascending order.
     pub(super) entries: Vec<Entry>,
-    /// So many of them are reserved, of so many that are to be.
+    /// How many of them are reserved, and how many are to be.
     pub(super) held: usize,
     pub(super) limit: usize,
     pub(super) began: u32,
@@ -37,7 +37,7 @@ impl Attempt {
         self.entries.iter().map(|entry| entry.id).collect()
     }
 
-    /// Who has reserved all choices takes them.
+    /// Takes all choices, which are reserved.
     pub(super) fn confirm(self, after: &mut After<()>) {
         for (decision, branch) in self.entries.into_iter().filter_map(|entry| entry.choice) {
             decision.confirm(branch, &mut after.wakes);
@@ -45,12 +45,12 @@ impl Attempt {
         }
     }
 
-    /// Its choices are dropped where no lock is held.
+    /// Has its choices dropped where no lock is held.
     pub(super) fn discard(self, after: &mut After<()>) {
         after.decisions.extend(self.entries.into_iter().filter_map(|entry| entry.choice).map(|(decision, _)| decision));
     }
 
-    /// Those of the choices here that are reserved go to the branch that syncs, whatever comes of it.
+    /// Decides the reserved local choices for the branch that syncs, whatever its result.
     pub(super) fn confirm_held(mut self, after: &mut After<()>) {
         let rest = self.entries.split_off(self.held);
         after.decisions.extend(rest.into_iter().filter_map(|entry| entry.choice).map(|(decision, _)| decision));

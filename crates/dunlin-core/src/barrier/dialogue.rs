@@ -1,6 +1,6 @@
-//! What a group reports to the node that keeps the barrier, what it hears, and what becomes of that.
+//! The messages that a group and the keeper of the barrier exchange, and their effects.
 //!
-//! [`group`](super::group) has the words.
+//! [`group`](super::group) defines the messages.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::waits::Doing;
 
 /// At a group's node.
 impl Parties {
-    /// If all are there, the group is.
+    /// Reports that the group is there, if all its parties are.
     pub(super) fn report(&self, g: &mut Guard<'_, State>, after: &mut After<()>) {
         if !g.are_all_there() {
             return;
@@ -31,14 +31,14 @@ impl Parties {
         }
     }
 
-    /// Not all are there any more who were when the group said so.
+    /// A party that was reported to be there has left.
     pub(super) fn withdraw(&self, g: &mut Guard<'_, State>, after: &mut After<()>) {
         let Some(uplink) = &mut g.uplink else { return };
         if uplink.standing != Standing::There {
             return;
         }
         if matches!(uplink.out.back(), Some(Up::There { .. })) {
-            // Nobody has heard it.
+            // The keeper has not received it.
             uplink.out.pop_back();
             return self.settle_left(g, after);
         }
@@ -47,7 +47,7 @@ impl Parties {
         uplink.say(Up::Not { round }, after);
     }
 
-    /// Those who left are not there.
+    /// Removes the arrivals that were left.
     fn settle_left(&self, g: &mut Guard<'_, State>, after: &mut After<()>) {
         self.give_back(g, after);
         if let Some(attempt) = g.attempt.take() {
@@ -72,7 +72,7 @@ impl Parties {
         self.rest(g, after);
     }
 
-    /// The answer has come.
+    /// The answer has arrived.
     fn rest(&self, g: &mut Guard<'_, State>, after: &mut After<()>) {
         if let Some(uplink) = &mut g.uplink {
             uplink.standing = Standing::Away;
@@ -82,10 +82,10 @@ impl Parties {
     }
 }
 
-/// What the channels between a group and its keeper bring and take.
+/// Called by the channels between a group and its keeper.
 #[cfg_attr(not(feature = "serde"), expect(dead_code, reason = "only messages take enrolments to other nodes"))]
 impl Parties {
-    /// Makes these a group of a barrier that is kept elsewhere.
+    /// Makes these a group of a barrier that another node keeps.
     pub(super) fn go_far(&self) {
         self.state.lock().uplink = Some(Uplink {
             standing: Standing::Away,
@@ -97,12 +97,12 @@ impl Parties {
         });
     }
 
-    /// This party is a group from now on.
+    /// Makes this party stand for a group.
     pub(super) fn stand_for_group(&self, place: Place) {
         self.state.lock().party(place).group = Some(Box::default());
     }
 
-    /// What the group is to be told next. `None`: it can wait for nothing any more.
+    /// The next message to the group. `None`: there will be none.
     pub(super) fn poll_down(&self, place: Place, cx: &mut Context<'_>) -> Poll<Option<Down>> {
         let mut after = After::<()>::new();
         let mut g = self.state.lock();
@@ -125,7 +125,7 @@ impl Parties {
         }
     }
 
-    /// A group says this. `false`: no honest one does.
+    /// Handles a message from a group. `false`: no honest group sends it.
     pub(super) fn hear_up(self: &Arc<Self>, place: Place, word: Up) -> bool {
         let mut after = After::<()>::new();
         let mut g = self.state.lock();
@@ -179,7 +179,7 @@ impl Parties {
                         }
                     }
                 }
-                // Else the phase is complete, and `Done` on its way.
+                // Otherwise the phase is complete, and `Done` is on its way.
             }
             Up::Held { attempt, upto } => {
                 self.group_held(g, place.0, attempt, usize::try_from(upto).unwrap_or(usize::MAX), after);
@@ -189,7 +189,7 @@ impl Parties {
         true
     }
 
-    /// What is to be said next to who keeps the barrier. `None`: nobody is enrolled here any more.
+    /// The next message to the keeper. `None`: no party is enrolled here any more.
     pub(super) fn poll_up(&self, cx: &mut Context<'_>) -> Poll<Option<Up>> {
         let mut after = After::<()>::new();
         let mut g = self.state.lock();
@@ -205,7 +205,7 @@ impl Parties {
         Poll::Pending
     }
 
-    /// Who keeps the barrier says this. `false`: no honest one does.
+    /// Handles a message from the keeper. `false`: no honest keeper sends it.
     pub(super) fn hear_down(self: &Arc<Self>, word: Down) -> bool {
         let mut after = After::<()>::new();
         let mut g = self.state.lock();
@@ -217,7 +217,7 @@ impl Parties {
     fn hear_down_locked(self: &Arc<Self>, g: &mut Guard<'_, State>, word: Down, after: &mut After<()>) -> bool {
         let State { uplink: Some(uplink), attempt, attempts, .. } = &mut **g else { return false };
         match word {
-            // What was withdrawn meanwhile is not reserved any more.
+            // Withdrawn choices are not reserved.
             Down::Reserve { .. } if uplink.standing == Standing::Asked => true,
             Down::Reserve { attempt: number, upto } => {
                 let (Standing::There, Some(attempt), Ok(upto)) = (uplink.standing, attempt, usize::try_from(upto))
@@ -264,8 +264,8 @@ impl Parties {
         }
     }
 
-    /// Who keeps the barrier is lost: nobody will hear anything of it any more. A choice that is reserved
-    /// cannot go on as if nothing had been: it ends, and says so.
+    /// The keeper is lost: no more messages about the barrier will arrive. A reserved choice cannot continue
+    /// as if nothing had happened: it ends with the error.
     pub(super) fn lose(&self) {
         let mut after = After::<()>::new();
         let mut g = self.state.lock();

@@ -1,11 +1,11 @@
-//! An enrolment that goes to another node.
+//! Enrolments that move to another node.
 //!
-//! The barrier stays where it was made: that node *keeps* it. What goes becomes, there, a group with one
-//! party, and here a party that stands for the group ([`group`](super::group)). Enrolling at the group's node
-//! makes the group larger, and nobody has to be asked. When the last of it resigns, its channels end; so they
-//! do when a node is lost. One that is sent on from there is a group of that group: what it says goes through
-//! the node in between. One that comes home, to the node that keeps the barrier, is a party there again: the
-//! carrier knows the barrier by its number.
+//! The barrier stays where it was made: that node *keeps* it. A moved enrolment becomes a group with one
+//! party there, and here a party that stands for the group ([`group`](super::group)). Enrolling at the
+//! group's node enlarges the group, without a message. When the last of the group resigns, its channels end;
+//! they also end when a node is lost. An enrolment that is sent on from there is a group of that group: its
+//! messages go through the node in between. An enrolment that returns home, to the keeper's node, is a party
+//! there again: the carrier knows the barrier by its number.
 
 use std::future::{Future, poll_fn};
 use std::panic::Location;
@@ -23,22 +23,22 @@ use crate::channel::sender::Sender;
 use crate::channel::{MayPoison, ends};
 use crate::portable::carrier::{Agent, AnyShared, CarriedEnd, Chore, Several, SharedEnd};
 
-/// How many words of one side may be on their way. More wait where they are said.
+/// How many messages of one side may be in transit. More wait at their sender.
 const WORDS: usize = 4;
 
 impl Barrier {
-    /// Its number among all that are here.
+    /// Its number among all enrolments in this program.
     pub(crate) fn number(&self) -> u32 {
         self.record.index()
     }
 
-    /// One more enrolment, unless nobody is enrolled any more.
+    /// Returns a function that makes one more enrolment, unless no party is enrolled any more.
     pub(crate) fn another(&self) -> impl FnOnce() -> Option<Self> + use<> {
         let parties: Weak<Parties> = Arc::downgrade(&self.parties);
         move || parties.upgrade().map(|parties| Self::new(&parties))
     }
 
-    /// This enrolment goes elsewhere: what stands here for it.
+    /// This enrolment moves elsewhere: makes the agents that stand here for it.
     pub(crate) fn into_agents(self) -> Several {
         let (reports, heard) = ends::<Up, MayPoison, MayPoison>(&fifo(WORDS), Location::caller());
         let (says, words) = ends::<Down, MayPoison, MayPoison>(&fifo(WORDS), Location::caller());
@@ -52,7 +52,7 @@ impl Barrier {
         SharedEnd::new(self.parties.clone())
     }
 
-    /// Of an enrolment that was adopted.
+    /// Sets the number of an adopted enrolment's barrier.
     pub(crate) fn has_number(&self, number: u128) {
         let _ = self.parties.number.set(number);
     }
@@ -78,14 +78,14 @@ impl AnyShared for Parties {
         self.state.lock().uplink.is_none()
     }
 
-    /// One more enrolment. Until what it was elsewhere has resigned both are needed, and that one is in a
-    /// message: so no phase goes by in which it would be missed.
+    /// Makes one more enrolment. It and the enrolment that it was elsewhere are both needed until that one
+    /// has resigned, and that one is in a message: so it misses no phase.
     fn handle(self: Arc<Self>, token: u64) -> CarriedEnd {
         CarriedEnd::new(token, Barrier::new(&self))
     }
 }
 
-/// Where the barrier is kept: hears a group and answers it. Dropped, it resigns for the group.
+/// Runs at the keeper: receives a group's messages and answers them. Dropping it resigns for the group.
 async fn keep(group: Barrier, mut heard: Receiver<Up>, mut says: Sender<Down>) {
     let (parties, place) = (&group.parties, group.place);
     let listen = async {
@@ -105,7 +105,7 @@ async fn keep(group: Barrier, mut heard: Receiver<Up>, mut says: Sender<Down>) {
     first(listen, talk).await;
 }
 
-/// However it ends, nothing will be heard here of the barrier any more.
+/// When it is dropped, no more messages about the barrier will arrive here.
 struct Over(Arc<Parties>);
 
 impl Drop for Over {
@@ -114,7 +114,7 @@ impl Drop for Over {
     }
 }
 
-/// Where a group is: says how it stands, and hears when it may go on.
+/// Runs at a group's node: reports its state, and receives when a phase is complete.
 fn belong(over: Over, mut reports: Sender<Up>, mut words: Receiver<Down>) -> Chore {
     Box::pin(async move {
         let parties = &over.0;
@@ -136,7 +136,7 @@ fn belong(over: Over, mut reports: Sender<Up>, mut words: Receiver<Down>) -> Cho
     })
 }
 
-/// Both, until one of them ends.
+/// Runs both until one of them ends.
 async fn first(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
     let (mut one, mut other) = (pin!(one), pin!(other));
     poll_fn(|cx| {

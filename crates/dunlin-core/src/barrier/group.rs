@@ -1,20 +1,20 @@
-//! Parties at another node, which count as one where the barrier is kept.
+//! Parties at another node, which count as one at the keeper of the barrier.
 //!
-//! There a [`Group`] stands for them; at their own node an [`Uplink`] stands for who keeps the barrier. What
-//! they say to each other, over two channels that keep the order:
+//! At the keeper a [`Group`] stands for them; at their own node an [`Uplink`] stands for the keeper. They
+//! exchange these messages, over two channels that keep the order:
 //!
 //! | group | keeper |
 //! |---|---|
-//! | [`There`](Up::There): all its parties are, with these choices | [`Done`](Down::Done): the phase is complete |
-//! | [`Not`](Up::Not): one is not any more | [`Left`](Down::Left): so it is; or `Done` was on its way |
-//! | [`Held`](Up::Held): they are reserved | [`Reserve`](Down::Reserve): so many of the choices |
-//! | [`Revoke`](Up::Revoke): one wants another branch | [`Abort`](Down::Abort): they are not needed now |
+//! | [`There`](Up::There): all its parties are there, with these choices | [`Done`](Down::Done): the phase is complete |
+//! | [`Not`](Up::Not): one is no longer there | [`Left`](Down::Left): confirmed; or `Done` was on its way |
+//! | [`Held`](Up::Held): they are reserved | [`Reserve`](Down::Reserve): this many of the choices |
+//! | [`Revoke`](Up::Revoke): one would take another branch | [`Abort`](Down::Abort): they are not needed now |
 //!
 //! Each `There` has a number and gets one answer, `Done` or `Left`, which names it. Between `Not` and the
-//! answer nobody comes to the barrier at the group's node: so it is always known whom the answer is about,
-//! and phases do not mix.
+//! answer no party arrives at the barrier at the group's node. So it is always known which parties the answer
+//! concerns, and phases do not mix.
 //!
-//! A group of a group is the same thing again.
+//! A group of a group works in the same way.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -24,50 +24,50 @@ use serde::{Deserialize, Serialize};
 
 use crate::channel::after::After;
 
-/// What a group says.
+/// A message from a group to its keeper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub(super) enum Up {
-    /// All its parties are there; some with choices, of these numbers, in ascending order (high and low
+    /// All its parties are there; some with choices, with these numbers, in ascending order (high and low
     /// half).
     There { round: u64, choices: Vec<(u64, u64)> },
-    /// One of them is not any more.
+    /// One of them is no longer there.
     Not { round: u64 },
-    /// So many of its choices are reserved.
+    /// This many of its choices are reserved.
     Held { attempt: u64, upto: u64 },
-    /// One that is reserved wants another branch.
+    /// A reserved choice would take another branch.
     Revoke { attempt: u64 },
 }
 
-/// What is said to a group.
+/// A message from the keeper to a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub(super) enum Down {
-    /// Reserve so many of the choices.
+    /// Reserve this many of the choices.
     Reserve { attempt: u64, upto: u64 },
-    /// Give them back.
+    /// Return the reservations.
     Abort,
     /// The phase is complete.
     Done { round: u64 },
-    /// It was not, when `Not` came.
+    /// The phase was not complete when `Not` arrived.
     Left { round: u64 },
 }
 
-/// What stands for a group where the barrier is kept.
+/// Stands for a group at the keeper's node.
 #[derive(Default)]
 pub(super) struct Group {
     pub(super) round: u64,
-    /// It is there, with these choices.
+    /// The choices with which it is there.
     pub(super) there: Option<Vec<u128>>,
-    /// It is not any more; but it is itself to be asked of who keeps the barrier whether the phase was
-    /// complete before.
+    /// It has left. But this node is a group itself, and has yet to learn from its keeper whether the phase
+    /// was complete before.
     pub(super) left: bool,
-    /// It came while that was asked.
+    /// Its arrival during that question.
     pub(super) next: Option<(u64, Vec<u128>)>,
-    /// Of its choices so many are reserved, of so many that it was asked for.
+    /// How many of its choices are reserved, and how many it was asked to reserve.
     pub(super) held: usize,
     pub(super) asked: usize,
-    /// It has heard that it is to reserve some.
+    /// A request to reserve has been sent to it.
     pub(super) told: bool,
     pub(super) out: VecDeque<Down>,
     pub(super) waker: Option<Waker>,
@@ -79,10 +79,10 @@ impl Group {
         after.wakes.add(self.waker.take());
     }
 
-    /// The phase is complete. `true`: for this group.
+    /// The phase is complete. `true`: this group took it.
     pub(super) fn go_on(&mut self, after: &mut After<()>) -> bool {
         (self.held, self.asked, self.left) = (0, 0, false);
-        // It lets go what it holds by itself.
+        // The group releases its reservations by itself.
         self.told = false;
         let was_there = self.there.take().is_some();
         if was_there {
@@ -98,7 +98,7 @@ impl Group {
         }
     }
 
-    /// It is to reserve `run` more than it holds.
+    /// Asks the group to reserve `run` more choices than it holds.
     pub(super) fn reserve(&mut self, attempt: u64, run: usize, after: &mut After<()>) {
         let upto = self.held + run;
         if self.asked < upto {
@@ -107,7 +107,7 @@ impl Group {
         }
     }
 
-    /// It is to give back what it was asked to reserve. What it has not heard is not said at all.
+    /// Asks the group to return its reservations. Requests that have not been sent are dropped.
     pub(super) fn call_off(&mut self, after: &mut After<()>) {
         (self.held, self.asked) = (0, 0);
         while matches!(self.out.back(), Some(Down::Reserve { .. })) {
@@ -119,26 +119,26 @@ impl Group {
     }
 }
 
-/// How a group stands with who keeps the barrier.
+/// The state of a group towards its keeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// Not all its parties are there.
     Away,
-    /// `There` was said.
+    /// `There` was sent.
     There,
-    /// `Not` was said, and there is no answer.
+    /// `Not` was sent, and the answer has not arrived.
     Asked,
-    /// Who keeps the barrier is lost.
+    /// The keeper is lost.
     Lost,
 }
 
-/// What stands for who keeps the barrier at a group's node.
+/// Stands for the keeper at a group's node.
 pub(super) struct Uplink {
     pub(super) standing: Standing,
     pub(super) round: u64,
     /// The attempt for which choices are reserved here.
     pub(super) attempt: Option<u64>,
-    /// It was asked to give them back.
+    /// The keeper was asked to give them up.
     pub(super) asked_back: bool,
     pub(super) out: VecDeque<Up>,
     pub(super) waker: Option<Waker>,
@@ -150,7 +150,7 @@ impl Uplink {
         after.wakes.add(self.waker.take());
     }
 
-    /// All that were asked for are reserved.
+    /// All requested choices are reserved.
     pub(super) fn held(&mut self, upto: usize, after: &mut After<()>) {
         if let (Standing::There, Some(attempt)) = (self.standing, self.attempt) {
             let word = Up::Held { attempt, upto: upto as u64 };
@@ -168,7 +168,7 @@ impl Uplink {
         }
     }
 
-    /// The attempt is over: what has not been said of it need not be.
+    /// The attempt has ended: messages about it that have not been sent are dropped.
     pub(super) fn forget_attempt(&mut self) {
         (self.attempt, self.asked_back) = (None, false);
         self.out.retain(|word| !matches!(word, Up::Held { .. } | Up::Revoke { .. }));

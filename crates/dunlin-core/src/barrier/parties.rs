@@ -1,12 +1,14 @@
-//! Who is enrolled on a barrier, and who is there.
+//! The parties enrolled on a barrier, and which of them are there.
 //!
-//! Everything happens under one lock. Whatever may complete the phase tries to: an arrival, a resignation,
-//! and a choice that was not open when all were there and is again. If all choices are here, an attempt takes
-//! all or none ([`Decision::settle_all`]) and keeps nothing, so nobody waits for an attempt, and none can
-//! stand in another's way. If choices are elsewhere, they are [reserved](super::reserving) first.
+//! Everything happens under one lock. Every event that may complete the phase tries to: an arrival, a
+//! resignation, and a choice that was not open when all were there and opens again. If all choices are local,
+//! an attempt takes all or none ([`Decision::settle_all`]) and keeps nothing, so no party waits for an
+//! attempt, and no attempt can block another. If choices are elsewhere, they are [reserved](super::reserving)
+//! first.
 //!
-//! A party may stand for a whole [group](super::group) at another node. Parties of a group complete nothing
-//! themselves: when all of them are there, the group is, and who keeps the barrier says when they go on.
+//! A party may stand for a whole [group](super::group) at another node. The parties of a group complete
+//! nothing themselves: when all of them are there, the group is, and the keeper of the barrier reports when
+//! the phase is complete.
 
 use std::panic::Location;
 use std::sync::Arc;
@@ -22,23 +24,24 @@ use crate::lock::{Guard, Lock};
 use crate::waits::{Doing, Record, Recorded};
 use crate::wake::Queued;
 
-/// The next arrival completes the phase, as far as one can tell without asking the choices.
+/// The next arrival completes the phase, as far as is known without asking the choices.
 const ONE_MISSING: u32 = 1;
 /// All are there, and a choice among them was not open.
 const ALL_THERE: u32 = 1 << 1;
 
-/// Where a party stands, as long as its barrier exists.
+/// The index of a party, valid while it is enrolled.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place(pub(super) usize);
 
 /// A party that is there.
 #[derive(Default)]
 pub(super) struct Arrival {
-    /// Its choice, and as which branch; `None`: firm.
+    /// Its choice and branch; `None`: the party is firm.
     pub(super) choice: Option<(Arc<Decision>, u32)>,
-    /// Of a firm party; a choice's is in its decision.
+    /// The waker of a firm party; that of a choice is in its decision.
     pub(super) waker: Option<Waker>,
-    /// It waits no more, and who keeps the barrier has not said yet whether the phase was complete before.
+    /// It no longer waits, and the keeper of the barrier has not yet reported whether the phase was complete
+    /// before.
     pub(super) left: bool,
 }
 
@@ -59,13 +62,13 @@ impl Arrival {
 
 pub(super) struct Party {
     pub(super) record: &'static Record,
-    /// Taken out by whoever completes the phase.
+    /// Taken out when the phase is complete.
     pub(super) arrival: Option<Arrival>,
-    /// How many phases it has taken. So an operation learns that its phase is complete.
+    /// How many phases it has taken, by which an operation detects that its phase is complete.
     pub(super) taken: u64,
-    /// Waits until it is known what became of the arrival that it left.
+    /// Woken when the fate of the arrival that it left is known.
     pub(super) later: Option<Waker>,
-    /// It stands for parties at another node.
+    /// The group at another node that it stands for.
     pub(super) group: Option<Box<Group>>,
 }
 
@@ -88,45 +91,45 @@ pub(super) struct State {
     pub(super) attempts: u64,
     /// How long the next attempt may take, in ticks.
     pub(super) patience: u32,
-    /// The patience with an attempt runs.
+    /// The patience with an attempt is running.
     pub(super) patient: bool,
-    /// No attempt begins before this tick: one has taken too long, and others have their turn.
+    /// No attempt begins before this tick: one has taken too long, and other operations have their turn.
     pub(super) rests_until: Option<u32>,
-    /// Of a group: what stands between it and who keeps the barrier.
+    /// For a group: its link to the keeper of the barrier.
     pub(super) uplink: Option<Uplink>,
 }
 
-/// What all enrolments on a barrier share that are at one node.
+/// The state that all enrolments on a barrier at one node share.
 pub(super) struct Parties {
     pub(super) state: Lock<State>,
     pub(super) record: Recorded,
-    /// By which nodes know the barrier, where enrolments of it are elsewhere.
+    /// The number by which nodes know the barrier, if it has enrolments elsewhere.
     #[cfg(feature = "serde")]
     pub(super) number: std::sync::OnceLock<u128>,
 }
 
-/// How a barrier stands at a moment.
+/// The state of a barrier at a moment.
 pub(super) struct Count {
     pub(super) enrolled: usize,
     pub(super) there: usize,
     pub(super) phases: u64,
 }
 
-/// What is known of an arrival that was left.
+/// The fate of an arrival that was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
-    /// The party is not there any more.
+    /// The party is no longer there.
     Before,
     /// The phase was complete.
     Complete,
     /// It is not known yet.
     Unknown,
-    /// And never will be.
+    /// It will never be known.
     Lost,
 }
 
 impl Left {
-    /// What the operation gives whose deadline has passed.
+    /// The result of the operation whose deadline has passed.
     pub(super) fn into_result(self) -> Result<(), SyncError> {
         match self {
             Self::Complete => Ok(()),
@@ -167,7 +170,7 @@ impl Parties {
         Place(place)
     }
 
-    /// The party is needed no more. Those who waited only for it go on.
+    /// The party is no longer needed. Parties that waited only for it continue.
     pub(super) fn resign(self: &Arc<Self>, place: Place) {
         let mut after = After::<()>::new();
         let mut g = self.state.lock();
@@ -189,8 +192,8 @@ impl Parties {
         publish(&mut g);
     }
 
-    /// Comes to the barrier, or looks how it stands. Ready: all took the phase. `since`: how many phases the
-    /// party had taken when it came, if it came with the same operation.
+    /// Arrives at the barrier, or checks its state. Ready: all took the phase. `since`: how many phases the
+    /// party had taken when it arrived, if it arrived by the same operation.
     pub(super) fn poll(
         self: &Arc<Self>,
         place: Place,
@@ -204,7 +207,7 @@ impl Parties {
         let complete = since.is_some_and(|since| g.party(place).taken != since);
         if complete || g.is_lost() {
             drop(g);
-            // Polled through a borrow it may be another choice than the one that was decided by that.
+            // Polled through a borrow, this may be another choice than the decided one.
             if choice.is_some_and(|choice| !choice.commit()) {
                 return Poll::Pending;
             }
@@ -214,8 +217,8 @@ impl Parties {
             publish(&mut g);
             return Poll::Pending;
         }
-        // One that is there already may have come by an operation that was forgotten, or as a branch of an
-        // earlier choice.
+        // A party that is there already may have arrived by an operation that was forgotten, or as a branch
+        // of an earlier choice.
         let before = g.party(place).arrival.take();
         let same = before.as_ref().is_some_and(|arrival| arrival.is_of(offering));
         g.there += usize::from(before.is_none());
@@ -248,8 +251,9 @@ impl Parties {
         if complete { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
-    /// Who keeps the barrier has been told that this group is there. `true`: so is this party, in the way it
-    /// comes now, or it may come now; else it waits until it is known what became of the way it came before.
+    /// The keeper has been notified that this group is there. `true`: so is this party, in the way in which
+    /// it arrives now, or it may arrive now. `false`: it waits until the fate of its earlier arrival is
+    /// known.
     fn stays(
         self: &Arc<Self>,
         g: &mut Guard<'_, State>,
@@ -274,7 +278,7 @@ impl Parties {
         false
     }
 
-    /// The party does not wait any more.
+    /// The party no longer waits.
     pub(super) fn leave(self: &Arc<Self>, place: Place, since: u64) -> Left {
         let mut after = After::<()>::new();
         let mut g = self.state.lock();
@@ -287,7 +291,7 @@ impl Parties {
         }
         let Some(arrival) = &mut party.arrival else { return if lost { Left::Lost } else { Left::Before } };
         if reported {
-            // Its choice has taken another branch, or its deadline: nobody else can have it.
+            // Its choice has taken another branch, or its deadline: no other party can take it.
             let certain = arrival.is_decided();
             arrival.left = true;
             self.withdraw(&mut g, &mut after);
@@ -304,7 +308,7 @@ impl Parties {
         Left::Before
     }
 
-    /// What has become of an arrival that was left.
+    /// The fate of an arrival that was left.
     pub(super) fn poll_left(&self, place: Place, since: u64, cx: &mut Context<'_>) -> Poll<Left> {
         let mut after = After::<()>::new();
         let mut g = self.state.lock();
@@ -322,8 +326,8 @@ impl Parties {
         })
     }
 
-    /// Somebody has come, left, enrolled or resigned: an attempt that was under way is off, and the phase may
-    /// be complete now.
+    /// A party has arrived, left, enrolled or resigned: calls off the current attempt, and checks whether the
+    /// phase is complete now.
     pub(super) fn changed(self: &Arc<Self>, g: &mut Guard<'_, State>, own: Branching<'_>, after: &mut After<()>) {
         match g.uplink.as_ref().map(|uplink| uplink.standing) {
             None => {
@@ -360,7 +364,7 @@ impl Parties {
         self.go_on(g, after);
     }
 
-    /// All take the phase. Of an attempt every choice is reserved.
+    /// All take the phase. If there is an attempt, it has reserved every choice.
     pub(super) fn go_on(&self, g: &mut Guard<'_, State>, after: &mut After<()>) {
         if let Some(attempt) = g.attempt.take() {
             attempt.confirm(after);
@@ -383,7 +387,7 @@ impl Parties {
         g.phases += 1;
     }
 
-    /// Whether the phase would be complete if this party came, or looked again. May be wrong in either
+    /// Whether the phase would be complete if this party arrived, or was polled again. May be wrong in either
     /// direction for a moment.
     pub(super) fn seems_ready(&self, there: bool) -> bool {
         let ready = if there { ALL_THERE } else { ONE_MISSING };
@@ -409,13 +413,13 @@ impl State {
         self.uplink.as_ref().is_some_and(|uplink| uplink.standing == Standing::Lost)
     }
 
-    /// Who keeps the barrier has been told that this group is there, and it is not known whether it still is.
+    /// The keeper has been notified that this group is there, and it is unknown whether it still is.
     fn is_reported(&self) -> bool {
         self.uplink.as_ref().is_some_and(|uplink| matches!(uplink.standing, Standing::There | Standing::Asked))
     }
 }
 
-/// What is left of an arrival is dropped outside the lock.
+/// Has the arrival's waker and choice dropped outside the lock.
 pub(super) fn discard(arrival: Arrival, after: &mut After<()>) {
     after.stale.add(arrival.waker);
     after.decisions.extend(arrival.choice.map(|(decision, _)| decision));
@@ -423,7 +427,7 @@ pub(super) fn discard(arrival: Arrival, after: &mut After<()>) {
 
 pub(super) fn publish(g: &mut Guard<'_, State>) {
     let tag = match (&g.uplink, g.enrolled - g.there) {
-        // Only who keeps the barrier knows.
+        // Only the keeper of the barrier knows.
         (Some(uplink), _) if uplink.standing != Standing::Lost => 0,
         (Some(_), _) => ALL_THERE | ONE_MISSING,
         (None, 0) => ALL_THERE,

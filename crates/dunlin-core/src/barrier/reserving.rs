@@ -1,14 +1,13 @@
-//! A phase whose choices are not all here: they are reserved, in ascending order of their numbers, and when
-//! all are, all take it.
+//! A phase with choices at other nodes: they are reserved in ascending order of their numbers, and take the
+//! phase when all are reserved.
 //!
-//! Whoever keeps the barrier makes the attempt. A group has one too, of its own choices: it reserves as many
-//! as it is asked to, and says so. Both give back what they hold if anybody leaves, or a choice wants another
-//! branch; so an attempt never comes in the way of a choice that could go on. Because the order is the same
-//! everywhere, two attempts, or an attempt and a receiver that has reserved an offer, do not wait for each
-//! other in a circle.
+//! The keeper of the barrier makes the attempt. A group has one too, for its own choices: it reserves as many
+//! as it is asked to, and reports that. Both return their reservations if a party leaves, or a choice would
+//! take another branch; so an attempt never blocks a choice that could proceed. Because the order is the same
+//! everywhere, two attempts, or an attempt and a receiver that has reserved an offer, cannot deadlock.
 //!
-//! An attempt that takes long gives back what it holds, rests, and begins anew with more patience: while a
-//! connection is silent, those who want the choices that it holds have their turn.
+//! An attempt that takes long returns its reservations, rests, and begins again with more patience: while a
+//! connection is silent, other parties that want the reserved choices have their turn.
 
 use std::sync::{Arc, Weak};
 
@@ -25,8 +24,8 @@ const ATTEMPT_TICKS_MIN: u32 = 5 * PATIENCE_TICKS;
 const ATTEMPT_TICKS_MAX: u32 = 10_000;
 
 impl State {
-    /// An attempt with all choices that are there. `None`: it is hopeless, because one has taken another
-    /// branch already, or would have to take two.
+    /// An attempt with all choices that are there. `None`: a choice has taken another branch already, or
+    /// would have to take two.
     pub(super) fn new_attempt(&mut self) -> Option<Attempt> {
         let mut entries = Vec::new();
         for (place, party) in self.places.iter().enumerate() {
@@ -55,7 +54,7 @@ impl State {
 }
 
 impl Parties {
-    /// All are there, some of them with choices elsewhere.
+    /// Begins an attempt: all are there, some of them with choices elsewhere.
     pub(super) fn begin(self: &Arc<Self>, g: &mut Guard<'_, State>, after: &mut After<()>) {
         if g.rests_until.is_some() {
             return;
@@ -71,7 +70,7 @@ impl Parties {
         self.advance(g, after);
     }
 
-    /// Reserves what is to be reserved, as far as that goes now.
+    /// Reserves the choices up to the limit, as far as that is possible now.
     pub(super) fn advance(self: &Arc<Self>, g: &mut Guard<'_, State>, after: &mut After<()>) {
         let reserver: Arc<dyn Reserver> = self.clone();
         let State { attempt: Some(attempt), places, uplink, patience, .. } = &mut **g else { return };
@@ -84,12 +83,12 @@ impl Parties {
                 match decision.reserve(&reserver) {
                     Reserve::Granted => attempt.held += 1,
                     Reserve::Later => return,
-                    // Its owner will leave, or come again.
+                    // Its owner will leave, or arrive again.
                     Reserve::Dead if uplink.is_some() => return self.withdraw(g, after),
                     Reserve::Dead => return self.give_back(g, after),
                 }
             } else {
-                // Those that follow each other in one group take one question.
+                // Consecutive choices of one group take one request.
                 let wanted = &attempt.entries[attempt.held..attempt.limit];
                 let is_there = |other: &&Entry| other.choice.is_none() && other.place == entry.place;
                 let run = wanted.iter().take_while(is_there).count();
@@ -111,8 +110,7 @@ impl Parties {
         }
     }
 
-    /// Nothing is reserved any more. Who keeps the barrier gives the attempt up; a group waits until it is
-    /// asked again.
+    /// Returns all reservations. The keeper abandons the attempt; a group waits for the next request.
     pub(super) fn give_back(&self, g: &mut Guard<'_, State>, after: &mut After<()>) {
         let State { attempt: Some(attempt), places, .. } = &mut **g else { return };
         for (decision, _) in attempt.entries[..attempt.held].iter().filter_map(|entry| entry.choice.as_ref()) {
@@ -146,8 +144,7 @@ impl Parties {
         self.advance(g, after);
     }
 
-    /// One of the choices that are reserved wants another branch. `number`: of the attempt for which it was
-    /// reserved in a group.
+    /// A reserved choice would take another branch. `number`: the attempt for which a group reserved it.
     pub(super) fn ask_back(self: &Arc<Self>, g: &mut Guard<'_, State>, number: Option<u64>, after: &mut After<()>) {
         let Some(attempt) = &g.attempt else { return };
         if number.is_some_and(|number| attempt.number != number) {
