@@ -1,9 +1,9 @@
-//! Which value that stands for an end acts on a channel, and which of several keeps it.
+//! The value that acts on a channel for an end, and the one of several that keeps the end.
 
 #[cfg(feature = "serde")]
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Which handle of an end acts: the end itself, or one of the clones of a shared one.
+/// The handle of an end that acts: the end itself, or one of the clones of a shared end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Handle(u32);
 
@@ -11,7 +11,7 @@ impl Handle {
     /// The end itself: unshared, or held by a claim.
     pub(crate) const END: Self = Self(u32::MAX);
 
-    /// None: a place in the buffer.
+    /// No handle: a place in the buffer.
     pub(crate) const BUFFER: Self = Self(u32::MAX - 1);
 
     /// The agent of the receiver, which is elsewhere.
@@ -23,11 +23,11 @@ impl Handle {
     }
 }
 
-/// Held while a value that stands for an end gives it up because another one stands for it too.
+/// Held while a value gives up its end because another value stands for the end too.
 #[cfg(feature = "serde")]
 static GIVING_UP: Mutex<()> = Mutex::new(());
 
-/// Of several that give up at once one is the last, and keeps the end: they go one by one.
+/// Of several values that give up at once the last keeps the end: the lock orders them.
 #[cfg(feature = "serde")]
 pub(crate) fn one_gives_up() -> MutexGuard<'static, ()> {
     GIVING_UP.lock().unwrap_or_else(PoisonError::into_inner)

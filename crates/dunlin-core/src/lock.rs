@@ -1,12 +1,12 @@
-//! The lock under every channel: one word that also publishes what kind of state it guards.
+//! The lock under every channel: one word that also publishes the kind of state it guards.
 //!
-//! Taking it is one compare-and-set, giving it back one plain store. The word's other bits are a *tag* that
-//! the holder sets and everybody may read without the lock: a sender sees with one load that its offer is
-//! gone. Measured in `docs/performance.md`: against a parking lock this is 4 to 5 ns of the 20 a rendezvous
-//! costs inside `par!`.
+//! Taking it is one compare-and-set, releasing it one plain store. The word's other bits are a *tag* that the
+//! holder sets and any thread may read without the lock: a sender sees with one load that its offer is gone.
+//! Measured in `docs/performance.md`: compared with a parking lock this saves 4 to 5 ns of the 20 that a
+//! rendezvous costs inside `par!`.
 //!
-//! The rules that make a spinning lock right here: nothing that waits is ever called under it; values are
-//! dropped and wakers woken after it is released ([`crate::channel`] collects them); a panic under it (a
+//! Three rules make a spinning lock right here. No code that waits is ever called under it. Values are
+//! dropped and wakers woken after it is released ([`crate::channel`] collects them). A panic under it (a
 //! user's policy) releases it.
 
 use std::cell::Cell;
@@ -24,8 +24,8 @@ pub(crate) struct Lock<T> {
     value: crate::sync::UnsafeCell<T>,
     #[cfg(loom)]
     value: loom::cell::UnsafeCell<T>,
-    /// For models of what stands on locks ([`LOCK_IN_ONE_STEP`](crate::sync::LOCK_IN_ONE_STEP)): the lock
-    /// itself, which loom can wait for, with the tag.
+    /// For models of code built on locks ([`LOCK_IN_ONE_STEP`](crate::sync::LOCK_IN_ONE_STEP)): the lock
+    /// itself, for which loom can wait, with the tag.
     #[cfg(loom)]
     gate: loom::sync::Mutex<u32>,
 }
@@ -62,8 +62,8 @@ impl<T> Lock<T> {
         self.lock_contended()
     }
 
-    /// Takes the lock if it is free and the tag, within `mask`, is `tag`. For the shortest paths: in any
-    /// other case the caller takes the long one.
+    /// Takes the lock if it is free and the tag, within `mask`, is `tag`. For the shortest paths: otherwise
+    /// the caller takes the long one.
     #[inline(always)]
     pub(crate) fn lock_when(&self, mask: u32, tag: u32) -> Option<Guard<'_, T>> {
         #[cfg(loom)]
@@ -95,10 +95,9 @@ impl<T> Lock<T> {
         }
     }
 
-    /// The tag as the last holder left it, or `None` while somebody holds the lock.
+    /// The tag as the last holder left it, or `None` while the lock is held.
     ///
-    /// What the last holder wrote before it released happens before whatever is done on the strength of the
-    /// tag.
+    /// The last holder's writes before its release happen before all code that relies on the tag.
     #[inline(always)]
     pub(crate) fn tag(&self) -> Option<u32> {
         let word = self.word.load(Ordering::Acquire);
@@ -106,12 +105,12 @@ impl<T> Lock<T> {
     }
 }
 
-/// The lock, held. Released on drop, with the tag as it is then.
+/// The held lock. It is released on drop, with the tag as it is then.
 pub(crate) struct Guard<'a, T> {
     lock: &'a Lock<T>,
     /// Not `Sync`: a shared guard would share the value, which need not be `Sync`.
     not_sync: PhantomData<Cell<()>>,
-    /// What the word will say once this guard is gone.
+    /// The word's value once this guard is dropped.
     pub(crate) tag: u32,
     #[cfg(loom)]
     value: Option<loom::cell::MutPtr<T>>,
@@ -169,8 +168,8 @@ impl<T> Deref for Guard<'_, T> {
     #[inline(always)]
     fn deref(&self) -> &T {
         #[cfg(not(loom))]
-        // SAFETY: the word says LOCKED on behalf of this guard alone, so nobody else has a reference to the
-        // value.
+        // SAFETY: the word is LOCKED on behalf of this guard alone, so no other reference to the value
+        // exists.
         unsafe {
             &*self.lock.value.get()
         }
@@ -211,7 +210,7 @@ impl<T> Drop for Guard<'_, T> {
             }
             return;
         }
-        // A plain store suffices: while LOCKED is set nobody else writes the word.
+        // A plain store suffices: while LOCKED is set no other thread writes the word.
         self.lock.word.store(self.tag, Ordering::Release);
     }
 }

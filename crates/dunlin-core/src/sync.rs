@@ -1,9 +1,8 @@
-//! What threads share, in one place: the standard library's, or loom's or shuttle's when a model runs
+//! All primitives that threads share: the standard library's, or loom's or shuttle's when a model runs
 //! (`--cfg loom`, `--cfg shuttle`).
 //!
-//! Everything in the core that two threads may touch is built on what this module re-exports, so a model sees
-//! each access. What is only advisory (the wait records of [`crate::waits`]) uses the standard atomics
-//! always.
+//! All state in the core that two threads may access is built on this module's exports, so a model sees each
+//! access. Advisory state (the wait records of [`crate::waits`]) always uses the standard atomics.
 
 #[cfg(loom)]
 pub(crate) use loom::{
@@ -42,25 +41,25 @@ macro_rules! global {
 }
 pub(crate) use global;
 
-/// Lets the holder of a lock go on: a hint first, the rest of the time slice after that.
+/// Lets the holder of a lock proceed: a hint first, the rest of the time slice after that.
 ///
-/// A lock of the core is held for some tens of nanoseconds and never over user code that waits, so whoever
-/// finds it taken for long has met a holder whose thread was preempted.
+/// A lock of the core is held for some tens of nanoseconds and never over user code that waits. So if a
+/// thread finds it taken for long, the holder's thread was preempted.
 #[cfg(not(any(loom, shuttle)))]
 #[inline]
 pub(crate) fn relax(spins: u32) {
     if spins < 64 {
         std::hint::spin_loop();
     } else {
-        // The only call into the thread library in this crate: no other way exists to let a preempted holder
-        // run.
+        // The only call into the thread library in this crate: there is no other way to let a preempted
+        // holder run.
         #[allow(clippy::disallowed_methods)]
         std::thread::yield_now();
     }
 }
 
 /// Whether models take a lock in one step and wait for it without spinning, which makes them a thousand times
-/// smaller. The model of the lock itself says no.
+/// smaller. The model of the lock itself does not.
 #[cfg(loom)]
 pub(crate) const LOCK_IN_ONE_STEP: bool = true;
 

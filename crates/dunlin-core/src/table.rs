@@ -1,9 +1,8 @@
-//! Tables whose entries never move and are never freed, only used again.
+//! Tables whose entries never move and are never freed, only reused.
 //!
-//! A reference into one stays good for the life of the program. That is what lets a waker of a `par!` branch
-//! be two numbers in a word, without a count, and a wait record be read by a snapshot without a lock: a stale
-//! reference finds an entry that now belongs to somebody else, and a wake or a line too many is all that can
-//! come of it.
+//! A reference to an entry stays valid for the life of the program. So the waker of a `par!` branch can be
+//! two numbers in a word, without a count, and a snapshot can read a wait record without a lock. A stale
+//! reference finds an entry that has a new user by then: at worst there is a wake or a line too many.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,8 +16,8 @@ const NONE: u32 = u32::MAX;
 
 /// An entry of a table.
 pub(crate) struct Entry<T> {
-    /// While it is free: the next free one. While it is in use: the user's, for any number. (Records are many
-    /// and small.)
+    /// While the entry is free: the next free one. While it is in use: any number of its user. (Records are
+    /// many and small.)
     pub(crate) link: AtomicU32,
     value: T,
 }
@@ -44,7 +43,7 @@ struct Free {
     fresh: u32,
 }
 
-/// A growing table of entries that are handed out and given back.
+/// A growing table of entries that are handed out and returned.
 pub(crate) struct Table<T: 'static> {
     chunks: [OnceLock<Box<[Entry<T>]>>; CHUNKS],
     free: Lock<Free>,
@@ -56,7 +55,7 @@ impl<T: Default + Sync> Table<T> {
         Self { chunks: [const { OnceLock::new() }; CHUNKS], free: Lock::new(Free { head: NONE, fresh: 0 }) }
     }
 
-    /// The first chunk is there at once: loom does not know of `OnceLock`, and would miss what it orders.
+    /// The first chunk is made at once: loom does not know `OnceLock`, and would miss its ordering.
     #[cfg(loom)]
     pub(crate) fn new() -> Self {
         let table =
@@ -65,7 +64,7 @@ impl<T: Default + Sync> Table<T> {
         table
     }
 
-    /// Takes an entry: one that was given back, as it was left, or a new one.
+    /// Takes an entry: a returned one, as it was left, or a new one.
     pub(crate) fn take(&'static self) -> &'static Entry<T> {
         let mut free = self.free.lock();
         if free.head != NONE {
@@ -81,7 +80,7 @@ impl<T: Default + Sync> Table<T> {
         &self.chunk(chunk)[offset]
     }
 
-    /// Several threads may come here for one chunk; `OnceLock` lets one of them make it.
+    /// Several threads may call this for one chunk; `OnceLock` lets one of them make it.
     fn chunk(&self, chunk: usize) -> &[Entry<T>] {
         self.chunks[chunk].get_or_init(|| {
             let entries = 0..FIRST_CHUNK << chunk;
@@ -89,7 +88,7 @@ impl<T: Default + Sync> Table<T> {
         })
     }
 
-    /// Gives an entry back. The caller must not use it as its own any more.
+    /// Returns an entry. The caller must no longer use it as its own.
     pub(crate) fn give(&'static self, entry: &'static Entry<T>) {
         let index = self.index_of(entry);
         let mut free = self.free.lock();

@@ -1,11 +1,11 @@
 //! Turns: how long a send that cannot wait still waits for the receivers that it has woken.
 //!
-//! A send whose deadline has passed, or whose choice would go on to another branch, gives the receivers that
-//! it woke the chance to take its value. Its turn ends when each of them has been polled: the queue notes
-//! that and wakes the sender. A receiver that is not polled ends no turn, so a turn also ends after a
-//! millisecond, or up to five where threads wait for a processor. The core has no clock: a runtime that has
-//! one hands in how a turn is ended later ([`set_timer`]). Without it the sender is polled again and again
-//! instead, a fixed number of times.
+//! A send whose deadline has passed, or whose choice would try another branch, gives the receivers that it
+//! woke the chance to take its value. Its turn ends when each of them has been polled: the queue records that
+//! and wakes the sender. A receiver that is not polled ends no turn, so a turn also ends after a millisecond,
+//! or up to five where threads wait for a processor. The core has no clock: a runtime that has one sets the
+//! timer that ends a turn ([`set_timer`]). Without it the sender is polled again and again instead, a fixed
+//! number of times.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -15,15 +15,15 @@ use crate::lock::Lock;
 use crate::sync::{AtomicU32, Ordering, global};
 use crate::wake;
 
-/// What a send waits for that would have to end now.
+/// What a send that would have to end now still waits for.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// For nothing: it has its answer, or woke no receiver.
+    /// Nothing: it has its result, or woke no receiver.
     Over,
-    /// Receivers that it woke have not been polled since.
+    /// Local receivers that it woke and that have not been polled since.
     Here,
-    /// A receiver elsewhere, of which it cannot know.
+    /// A receiver elsewhere, whose polls it cannot see.
     Elsewhere,
 }
 
@@ -32,14 +32,14 @@ static TIMER: OnceLock<fn(u32) -> bool> = OnceLock::new();
 global! { static NEXT: AtomicU32 = AtomicU32::new(1); }
 global! { static TURNS: Lock<BTreeMap<u32, Waker>> = Lock::new(BTreeMap::new()); }
 
-/// Sets what is called with the number of a turn that begins. It has [`end`] called with that number one
-/// millisecond later, or up to five, on another thread or by another task. `false`: it cannot. The first one
-/// stands.
+/// Sets the function that is called with the number of each new turn. It must have [`end`] called with that
+/// number one millisecond later, or up to five, on another thread or by another task. It returns `false` if
+/// it cannot. The first setting stays.
 pub fn set_timer(timer: fn(u32) -> bool) {
     let _ = TIMER.set(timer);
 }
 
-/// Begins a turn, whose end wakes `waker`. `None`: nothing could end it.
+/// Begins a turn, whose end wakes `waker`. `None`: no timer could end it.
 pub(crate) fn begin(waker: &Waker) -> Option<u32> {
     let timer = *TIMER.get()?;
     // The highest bit is for the callers.
@@ -54,7 +54,7 @@ pub(crate) fn begin(waker: &Waker) -> Option<u32> {
     None
 }
 
-/// Whether the turn is over. If not, its end wakes `waker`.
+/// Whether the turn has ended. If not, its end wakes `waker`.
 pub(crate) fn is_over(number: u32, waker: &Waker) -> bool {
     let waker = wake::keep(waker);
     let mut turns = TURNS.lock();
@@ -68,13 +68,13 @@ pub(crate) fn is_over(number: u32, waker: &Waker) -> bool {
     false
 }
 
-/// Ends a turn, if it is not over.
+/// Ends a turn, if it has not ended.
 pub fn end(number: u32) {
     let waker = TURNS.lock().remove(&number);
     waker.into_iter().for_each(wake::wake);
 }
 
-/// Its sender needs the turn no more.
+/// Drops a turn that its sender no longer needs.
 pub(crate) fn forget(number: u32) {
     let stale = TURNS.lock().remove(&number);
     drop(stale);

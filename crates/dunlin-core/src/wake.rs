@@ -1,7 +1,6 @@
-//! How the core keeps a waker while an operation waits, and how it wakes it: at once, or as part of a list
-//! when no lock is held any more.
+//! How the core keeps and wakes wakers: at once, or as part of a list after all locks are released.
 //!
-//! The same as `Waker::clone` and `Waker::wake`, but without a call through a pointer for the waker of a
+//! Equivalent to `Waker::clone` and `Waker::wake`, but without a call through a pointer for the waker of a
 //! `par!` branch, which is two numbers ([`crate::par::waker`]).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,17 +18,17 @@ pub(crate) fn wake(waker: Waker) {
     }
 }
 
-/// Calls `f` for every item. If a call panics, the others follow all the same, and the first panic goes on
-/// after them.
+/// Calls `f` for every item. If a call panics, the others still follow, and the first panic continues after
+/// them.
 ///
-/// A waker is the code of a runtime, which may panic: the tasks behind it in a list must not stay asleep for
-/// that.
+/// A waker is the code of a runtime, which may panic: that must not leave the tasks after it in a list
+/// asleep.
 pub(crate) fn each<I: IntoIterator>(items: I, f: impl FnMut(I::Item)) {
     struct Rest<I: Iterator, F: FnMut(I::Item)>(I, F);
 
     impl<I: Iterator, F: FnMut(I::Item)> Drop for Rest<I, F> {
         fn drop(&mut self) {
-            // Only a panic has left some. A second one would end the program here.
+            // Items are left only after a panic. A second panic would end the program here.
             while let Some(item) = self.0.next() {
                 let _ = catch_unwind(AssertUnwindSafe(|| (self.1)(item)));
             }
@@ -42,7 +41,7 @@ pub(crate) fn each<I: IntoIterator>(items: I, f: impl FnMut(I::Item)) {
     }
 }
 
-/// Wakes all of them, also if one panics: that panic goes on when all others have been woken.
+/// Wakes all of them, also if one panics: that panic continues when all others have been woken.
 pub fn wake_all(wakers: impl IntoIterator<Item = Waker>) {
     each(wakers, wake);
 }
@@ -56,16 +55,16 @@ pub(crate) fn both(first: impl FnOnce(), second: impl FnOnce()) {
     });
 }
 
-/// What stands in the queue of a choice.
+/// An entry in the queue of a choice.
 pub(crate) trait Queued: Send + Sync {
     /// The choice is open, or decided: try again. Not called under any lock.
     fn unlocked(self: Arc<Self>);
 }
 
-/// A list that mostly has none or one: it keeps that without allocating.
+/// A list that mostly has no item or one: it stores these without allocating.
 pub(crate) struct Few<T> {
     first: Option<T>,
-    /// If there is a first.
+    /// Set only if there is a first.
     #[expect(clippy::box_collection, reason = "one word, and nothing to do when it is dropped empty")]
     more: Option<Box<Vec<T>>>,
 }
@@ -112,7 +111,7 @@ impl<T> Few<T> {
 #[derive(Default)]
 pub(crate) struct Wakes {
     wakers: Few<Waker>,
-    /// Agents and barriers to be told that a choice is open again.
+    /// Agents and barriers to call when a choice is open again.
     pub(crate) calls: Few<Arc<dyn Queued>>,
 }
 
@@ -163,7 +162,7 @@ impl Stale {
         self.0.extend(waker);
     }
 
-    /// Keeps `waker` in the slot, unless it has it already.
+    /// Stores `waker` in the slot, unless the slot has it already.
     #[inline]
     pub(crate) fn store(&mut self, slot: &mut Option<Waker>, waker: &Waker) {
         if slot.as_ref().is_none_or(|old| !old.will_wake(waker)) {

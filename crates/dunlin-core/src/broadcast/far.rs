@@ -1,14 +1,15 @@
 //! A broadcast over nodes.
 //!
-//! The [`Hub`](super::Hub) with all who have joined is where the sending end is. A receiver elsewhere has its
-//! channel there: that one's sending end is sent to the hub, which then has a member like any other. So all
-//! that there is to say is: one more has joined.
+//! The [`Hub`](super::Hub), with all receivers that have joined, is where the sending end is. A receiver
+//! elsewhere has its channel there; the channel's sending end is sent to the hub, which then has a member
+//! like any other. So the only message needed is that a receiver has joined.
 //!
-//! A [`Joiner`] that goes elsewhere becomes there one of a hub that is *away*: who joins makes a channel, and
-//! its sending end goes where the joiner came from. The sending end of the broadcast goes the other way
-//! round: here the hub is away from then on, first of all with those who have joined until now; there a new
-//! one comes to be. Each sent on from there makes the way longer by one node. When nobody can join at a hub
-//! that is away, its channel ends, and where that leads is one joiner less; so it is when its node is lost.
+//! A [`Joiner`] that is sent elsewhere belongs to a hub there that is *away*: a receiver that joins makes a
+//! channel, and its sending end goes where the joiner came from. The sending end of the broadcast works the
+//! other way round: the hub here is away from then on, and first sends the receivers that have joined so far;
+//! a new hub is made there. Each node on the way of the sending end makes the route longer by one. When no
+//! more receivers can join at a hub that is away, its channel ends, and the hub that it leads to has one
+//! joiner less; the same happens when its node is lost.
 
 use std::panic::Location;
 use std::sync::{Arc, Weak};
@@ -31,16 +32,16 @@ use crate::portable::Portable;
 use crate::portable::carrier::{Agent, Chore, Several};
 use crate::wake;
 
-/// How many words may be on their way. More wait where they are said.
+/// How many messages may be in transit. More wait at their sender.
 const WORDS: usize = 4;
 
-/// What a hub that is away says.
+/// A message from a hub that is away.
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "T: Portable")]
 enum Word<T> {
-    /// Of a receiver that has joined.
+    /// The sending end of a receiver that has joined.
     Join(Sender<T>),
-    /// These were all who had joined when the sending end left.
+    /// All receivers that had joined when the sending end left have been sent.
     Rest { least: Option<u64>, over: Option<Over> },
 }
 
@@ -76,7 +77,7 @@ impl<T: Portable> HubOf<T> {
         Arc::new(Self { policy: policy.clone(), state: Lock::new(state) })
     }
 
-    /// What is to be said next where the sending end is. `None`: nobody can join here any more.
+    /// The next message to the sending end. `None`: no receiver can join here any more.
     fn poll_word(&self, cx: &mut Context<'_>) -> Poll<Option<Word<T>>> {
         let mut state = self.state.lock();
         let State { over, least, coming, joiners, away: Some(away), .. } = &mut *state else {
@@ -101,13 +102,13 @@ impl<T: Portable> HubOf<T> {
         Poll::Pending
     }
 
-    /// One more has joined, elsewhere.
+    /// A receiver has joined elsewhere.
     fn welcome(self: &Arc<Self>, sender: Sender<T>) {
         let chan = sender.chan().clone();
         // The hub stands for the sender from now on.
         sender.into_inlet();
         self.enter(&chan);
-        // What became of it before it was known here has been heard by nobody.
+        // Events of the channel before it was a member have reached no hub.
         match chan.why_no_send() {
             Some(Why::Poisoned(reason)) => self.poison(&reason, Some(&chan)),
             Some(_) => self.left(&chan, true),
@@ -115,7 +116,7 @@ impl<T: Portable> HubOf<T> {
         }
     }
 
-    /// All who had joined are known, so far as they will be.
+    /// All receivers that had joined are known, or the rest is lost.
     fn has_come(&self, least: Option<usize>, over: Option<Why>) {
         let mut state = self.state.lock();
         if !std::mem::take(&mut state.coming) {
@@ -130,7 +131,7 @@ impl<T: Portable> HubOf<T> {
         wake::wake_all(woken);
     }
 
-    /// Nothing can be said any more where the sending end is.
+    /// No message can reach the sending end any more.
     fn lose(&self) {
         let mut state = self.state.lock();
         let why = state.over.get_or_insert(Why::NodeLost).clone();
@@ -140,7 +141,7 @@ impl<T: Portable> HubOf<T> {
     }
 }
 
-/// Its receiver has joined nothing.
+/// Ends a channel whose receiver could not join.
 fn lose<T>(sender: Sender<T>, why: &Why) {
     let chan = sender.chan().clone();
     sender.into_inlet();
@@ -148,7 +149,7 @@ fn lose<T>(sender: Sender<T>, why: &Why) {
 }
 
 impl<T: Portable> Broadcast<T> {
-    /// Which it is, among all that are here.
+    /// Identifies it among all broadcasts in this program.
     pub(crate) fn address(&self) -> usize {
         Arc::as_ptr(&self.hub).addr()
     }
@@ -157,7 +158,7 @@ impl<T: Portable> Broadcast<T> {
         &self.hub.policy
     }
 
-    /// Makes, when it is called, another value that stands for this end, unless the end is gone.
+    /// Returns a function that makes another value that stands for this end, unless the end is gone.
     pub(crate) fn another(&self) -> impl FnOnce() -> Option<Self> + use<T> {
         let (hub, made) = (Arc::downgrade(&self.hub), self.made);
         move || {
@@ -180,7 +181,7 @@ impl<T: Portable> Broadcast<T> {
         (!self.is_several()).then_some(self)
     }
 
-    /// The sending end goes elsewhere: what stands here for it.
+    /// The sending end moves elsewhere: makes the agents that stand here for it.
     pub(crate) fn into_agents(self) -> Several {
         let (says, words) = ends::<Word<T>, MayPoison, MayPoison>(&rendezvous(), Location::caller());
         let hub = self.hub.clone();
@@ -195,7 +196,7 @@ impl<T: Portable> Broadcast<T> {
     pub(crate) fn adopt(policy: &Policy) -> (Self, Several) {
         let (says, words) = ends::<Word<T>, MayPoison, MayPoison>(&fifo(WORDS), Location::caller());
         let hub = Hub::make(policy, |state| state.coming = true);
-        // It counts for all who can join where it comes from.
+        // This joiner counts for all joiners where the end comes from.
         let chore = listen(Listening(Joiner::new(hub.clone())), words);
         let agents = vec![Agent::Inlet(Inlet::new(says).into())];
         (Self { hub, made: Location::caller() }, Several { agents, chore })
@@ -207,7 +208,7 @@ impl<T: Portable, P> Joiner<T, P> {
         &self.hub.policy
     }
 
-    /// Makes, when it is called, one joiner more, unless there is none any more.
+    /// Returns a function that makes one more joiner, unless all are gone.
     pub(crate) fn another(&self) -> impl FnOnce() -> Option<Self> + use<T, P> {
         let hub = Arc::downgrade(&self.hub);
         move || {
@@ -217,7 +218,7 @@ impl<T: Portable, P> Joiner<T, P> {
         }
     }
 
-    /// This joiner goes elsewhere: what stands here for it.
+    /// This joiner moves elsewhere: makes the agents that stand here for it.
     pub(crate) fn into_agents(self) -> Several {
         let (says, words) = ends::<Word<T>, MayPoison, MayPoison>(&fifo(WORDS), Location::caller());
         let chore = listen(Listening(Joiner::new(self.hub.clone())), words);
@@ -233,20 +234,20 @@ impl<T: Portable, P> Joiner<T, P> {
         (Self::new(hub.clone()), Several { agents, chore: talk(Talking(hub), says) })
     }
 
-    /// Of a joiner that was adopted.
+    /// Sets the carrier of an adopted joiner.
     pub(crate) fn brought_by(&self, carrier: u64) {
         if let Some(away) = &mut self.hub.state.lock().away {
             away.carrier = Some(carrier);
         }
     }
 
-    /// With whom it can go on. `None`: with anybody.
+    /// The only carrier that can take it on. `None`: any can.
     pub(crate) fn carrier(&self) -> Option<u64> {
         self.hub.state.lock().away.as_ref()?.carrier
     }
 }
 
-/// A hub that is away. Dropped, nobody joins there any more.
+/// A hub that is away. When it is dropped, no more receivers can join there.
 struct Talking<T: Portable>(Arc<HubOf<T>>);
 
 impl<T: Portable> Drop for Talking<T> {
@@ -271,12 +272,12 @@ fn talk<T: Portable>(talking: Talking<T>, mut says: Sender<Word<T>>) -> Chore {
     })
 }
 
-/// What leads from a hub that is away to where it leads. Dropped, nobody can join there any more.
+/// The receiving side of a hub that is away. When it is dropped, no more receivers can join there.
 struct Listening<T: Portable>(Joiner<T>);
 
 impl<T: Portable> Drop for Listening<T> {
     fn drop(&mut self) {
-        // Who has not been said will not be: its node is lost.
+        // Receivers that have not been reported will not be: their node is lost.
         self.0.hub.has_come(None, None);
     }
 }

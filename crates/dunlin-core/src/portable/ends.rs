@@ -1,4 +1,4 @@
-//! What each kind of end is for the carrier of a message.
+//! The [`Mobile`] implementations: how each kind of end moves in a message.
 
 use std::any::TypeId;
 use std::panic::Location;
@@ -77,7 +77,7 @@ impl<T: Portable, P: 'static> Mobile for Sender<T, P> {
         let (chan, keeps) = (self.chan().clone(), keeps.clone());
         Some(Box::new(move || {
             if let Some(why) = chan.why_no_send() {
-                // An agent beside it would be there as long as the channel is.
+                // An agent beside the end would live as long as the channel.
                 let (there, here) = crate::channel::ends::<T, MayPoison, MayPoison>(&rendezvous(), Location::caller());
                 if let Why::Poisoned(reason) = why {
                     here.chan().poison_surely(reason);
@@ -250,7 +250,7 @@ impl<E: Lend> Mobile for Shared<E> {
         Box::new(|| Some(another()))
     }
 
-    // Many may hold it, so two values are two handles and nothing more.
+    // It may have several holders, so two values are just two handles.
     fn is_several(&self) -> bool {
         false
     }
@@ -312,7 +312,7 @@ impl Mobile for Barrier {
         Box::new(self.another())
     }
 
-    // Many may be enrolled, so two values are two enrolments and nothing more.
+    // Several parties may be enrolled, so two values are just two enrolments.
     fn is_several(&self) -> bool {
         false
     }
@@ -340,7 +340,7 @@ impl<T: Portable> Mobile for Broadcast<T> {
         Some(Place::Sending(self.address()))
     }
 
-    // It has one for each of those who have joined.
+    // It has one for each receiver that has joined.
     fn channel(&self) -> Option<ChannelId> {
         None
     }
@@ -393,7 +393,7 @@ impl<T: Portable, P: 'static> Mobile for Joiner<T, P> {
         EndKind::Joiner { may_poison: may_poison::<P>() }
     }
 
-    // Many may have one, so the same one twice is two joiners and nothing more.
+    // It may have several holders, so two values are just two joiners.
     fn place(&self) -> Option<Place> {
         None
     }
@@ -444,7 +444,7 @@ impl<T: Portable, P: 'static> Mobile for Joiner<T, P> {
     }
 }
 
-/// An end that is another one with a name: moves as that does.
+/// An end that wraps another one: it moves as that does.
 macro_rules! moves_as {
     ($(<$($parameter:ident $message:literal),*> $end:ty: $kind:expr, $inner:ident, $adopt:expr;)*) => { $(
         impl<$($parameter: Portable),*> Mobile for $end {
@@ -503,7 +503,7 @@ macro_rules! moves_as {
             }
 
             fn lend(&self, keeps: &Keeps) -> Option<MakesAgent> {
-                // A place for a reply is used up by it.
+                // A place for a reply is consumed by the reply.
                 if $kind == EndKind::Reply { None } else { self.$inner().lend(keeps) }
             }
 
@@ -521,7 +521,7 @@ moves_as! {
     <A "reply"> Reply<A>: EndKind::Reply, sender, adopt_slot;
 }
 
-/// The slot of a reply is where the reply is given, for that must not wait.
+/// The slot of a reply is where the reply is sent, because that must not wait.
 fn adopt_slot<A: Portable>(_: &Policy) -> (Sender<A>, Agent) {
     let (here, slot) = crate::channel::ends(&fifo(1), Location::caller());
     (here, Agent::slot(slot))
@@ -559,7 +559,7 @@ macro_rules! travels {
     )* };
 }
 
-// The bounds name `Portable` and not what it stands for: so an error does, too.
+// The bounds name `Portable` and not its supertraits, so that errors name it too.
 travels! {
     <T, P> Sender<T, P> where { T: Portable, P: 'static }
     <T, P> Receiver<T, P> where { T: Portable, P: 'static }

@@ -1,28 +1,28 @@
 //! Shared ends whose handles are at several nodes.
 //!
-//! The end stays where it was shared: that node *keeps* it. A handle that is sent elsewhere becomes, there, a
-//! shared end of its own, whose
+//! The end stays where it was shared: that node *keeps* it. A handle that is sent elsewhere becomes a shared
+//! end of its own there. Its
 //! - lone operations go through an agent that stands in the channel's queue here as one more handle
 //!   ([`Inlet::lone`](crate::agent::Inlet), [`LoneOutlet`]);
-//! - claims are asked for at a *desk*, by two channels of a few words. Here a *keeper* stands in the line for
-//!   it. Granted, that handle acts here as if it held the end; of a face, which has no lone operations, the
-//!   end itself goes along and comes back. A face that cannot go there stays, and is *lent*: its ends are
-//!   used from there by agents beside them ([`Loan`]).
+//! - claims go through a *desk* there and a *keeper* here, over two channels of a few messages. The keeper
+//!   stands in the line for the desk. When its claim is granted, the remote handle acts here as if it held
+//!   the end. A face has no lone operations: the end itself moves to the desk and returns. A face that cannot
+//!   move stays, and is *lent*: its ends are used from there by agents beside them ([`Loan`]).
 //!
-//! A claim that has been granted stays there when nobody uses it, until somebody elsewhere wants it: repeated
-//! claims of one node cost no message. Who is told to give it back does so when its present claim ends, but
-//! may claim once if it has not yet. If the node is lost, or all its handles are gone, the desk's channels
-//! end, and the claim with them: what it offered is not the claimer's any more. So no claim is ever held by
-//! two, and none is lost.
+//! A granted claim stays at the desk's node while it is unused, until a claimer elsewhere wants it: repeated
+//! claims of one node cost no message. A recalled desk returns the claim when its present claim ends, but may
+//! claim once if it has not yet. If the node is lost, or all its handles are gone, the desk's channels end,
+//! and the claim with them: its offers no longer belong to the claimer. So a claim never has two holders, and
+//! none is lost.
 //!
-//! A handle can be sent on from there: its new channels then lead to the keeper, who is given their other
-//! ends by the desk ([`Another`]). The node in between has nothing to do with it. A handle that comes home,
-//! to the node where its end is kept, is one of those there again: the carrier knows the end by its
-//! [`Number`], and what came along for a desk has ended when the keeper gets the other ends.
+//! A handle can be sent on from there: its new channels then lead to the keeper, which gets their other ends
+//! from the desk ([`Another`]). The node in between is not involved. A handle that returns home, to the
+//! keeper's node, is a local handle again: the carrier knows the end by its [`Number`]. The desk's channels
+//! that came along have ended when the keeper gets their other ends.
 //!
 //! # Source
-//! Caching a token until somebody else asks: the privilege of Suzuki and Kasami, *A distributed mutual
-//! exclusion algorithm*, 1985, kept by one node.
+//! A token cached until another process asks for it: the privilege of Suzuki and Kasami, *A distributed
+//! mutual exclusion algorithm*, 1985, kept by one node.
 
 use std::any::Any;
 use std::fmt;
@@ -50,21 +50,21 @@ use crate::portable::Portable;
 use crate::portable::carrier::{Agent, AnyShared, CarriedEnd, Chore, EndKind, Several, SharedEnd, lending};
 use crate::sync::{AtomicBool, Ordering};
 
-/// What the desk says. Of the first two kinds at most two are ever on their way.
+/// A message from the desk. Of the first two kinds at most two are ever in transit.
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "E: Lend")]
 enum Ask<E: Lend> {
-    /// Somebody there would claim the end.
+    /// A handle there would claim the end.
     Claim,
-    /// The claim goes back, and with it the end, if that went along.
+    /// Returns the claim, and the end, if it moved.
     Return(Option<E>),
-    /// A handle has gone on from there.
+    /// A handle was sent on from there.
     Another(Another<E>),
-    /// The channel is retired, by who has claimed its receiver.
+    /// The claimer of the channel's receiver retires the channel.
     Retire,
 }
 
-/// The keeper's ends of the channels of a handle that has gone on.
+/// The keeper's ends of the channels of a handle that was sent on.
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "E: Lend")]
 struct Another<E: Lend> {
@@ -73,35 +73,36 @@ struct Another<E: Lend> {
     says: Sender<Word<E>>,
 }
 
-/// What the keeper says.
+/// A message from the keeper.
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "E: Lend")]
 enum Word<E: Lend> {
     /// The claim, and with it the end of a face.
     Granted(Option<E>),
-    /// Somebody else wants it.
+    /// Another claimer wants it.
     Recall,
-    /// The first word: these channels lead here, and the node by which the handle came is free of them.
+    /// The first message: these channels lead here, without the node by which the handle came.
     Welcome,
-    /// The channel is retired, as was asked for.
+    /// The channel is retired, as requested.
     Retired,
-    /// The claim of a face that cannot come along: its ends are used from there.
+    /// The claim of a face that cannot move: its ends are used from there.
     Lent(Loan<E>),
-    /// Nor can they be used from there, and so there is no claim.
+    /// They cannot be used from there either, so there is no claim.
     Refused(String),
 }
 
-/// A face that is used by who has its claim, and stays with its keeper.
+/// A face that stays with its keeper and is used by the holder of its claim.
 enum Loan<E: Lend> {
-    /// The keeper's: the claim is out as long as anybody has this, and each agent of the other ones does.
+    /// The keeper's value: the claim is out while this is referenced, and each agent of the other value
+    /// references it.
     Lent(Arc<Lent<E>>),
-    /// The claimer's, which goes when its claim does.
+    /// The claimer's value, which is dropped with its claim.
     Borrowed(E),
 }
 
 impl<E: Lend> Serialize for Loan<E> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        /// Puts the end back, also if it cannot be written.
+        /// Restores the end, also if it cannot be written.
         struct Kept<'a, E: Lend>(&'a Core<E>, Option<E>);
         impl<E: Lend> Drop for Kept<'_, E> {
             fn drop(&mut self) {
@@ -122,58 +123,57 @@ impl<'de, E: Lend> Deserialize<'de> for Loan<E> {
     }
 }
 
-/// How many words fit into a desk's channels, so that saying one needs no waiting.
+/// How many messages fit into a desk's channels, so that sending one never waits.
 const WORDS: usize = 4;
 
-/// How the keeper's words go. Those about a face one by one, each until it is there: a face that cannot go is
-/// back with its keeper, who hears why.
+/// The policy of the keeper's messages. Those about a face go one by one, each until it has arrived: a face
+/// that cannot be sent returns to its keeper, with the reason.
 fn words<E: Lend>() -> Policy {
     if E::KIND == EndKind::Shared { rendezvous() } else { fifo(WORDS) }
 }
 
-/// An end whose handles can go to other nodes: any that can go itself.
+/// An end whose handles can be sent to other nodes: any portable end.
 pub trait Lend: End<Link: Send + Sync> + Portable {
-    /// What the handles are, as the carrier calls it.
+    /// The carrier's kind of the handles.
     #[doc(hidden)]
     const KIND: EndKind = EndKind::Shared;
 
-    /// The keeper's end of the channel for lone operations of a handle that is elsewhere. A face has none:
-    /// `()`.
+    /// The keeper's end of the channel for lone operations of a remote handle. A face has none: `()`.
     #[doc(hidden)]
     type Other: Portable;
 
-    /// The agent for lone operations of a handle that is elsewhere.
+    /// The agent for lone operations of a remote handle.
     #[doc(hidden)]
     fn lone(handle: Shared<Self>) -> Option<Agent>;
 
-    /// A new channel for lone operations: the agent for the handle that goes elsewhere, and the keeper's end.
+    /// A new channel for lone operations: the agent for the handle that is sent on, and the keeper's end.
     #[doc(hidden)]
     fn another() -> (Option<Agent>, Self::Other);
 
-    /// Carries the lone operations of a handle elsewhere.
+    /// Carries the lone operations of a remote handle.
     #[doc(hidden)]
     fn carry(handle: Shared<Self>, lone: Self::Other) -> Option<Chore>;
 
-    /// What a handle that came from elsewhere is made of: the end, of a face without one; and the agent for
-    /// its lone operations.
+    /// The parts of a handle that came from elsewhere: the end, except for a face; and the agent for its lone
+    /// operations.
     #[doc(hidden)]
     fn adopt() -> (Option<Self>, Self::Link, Option<Agent>);
 
-    /// Of an end that was adopted: it is retired where it is kept, for what is buffered there can still be
-    /// received; this desk says so.
+    /// For an adopted end: it is retired at its keeper, because values buffered there can still be received;
+    /// this desk requests that.
     #[doc(hidden)]
     fn retires_by(_link: &Self::Link, _desk: Desk) {}
 
-    /// Of an end that was adopted: now it is retired there, or its desk is gone.
+    /// For an adopted end: it is retired at its keeper now, or its desk is gone.
     #[doc(hidden)]
     fn has_retired(_link: &Self::Link) {}
 
-    /// Where the end is kept: a handle elsewhere that has the claim retires it.
+    /// At the keeper: a remote handle that holds the claim retires the channel.
     #[doc(hidden)]
     fn retire(_link: &Self::Link) {}
 }
 
-/// By what an end that is kept elsewhere is retired.
+/// Retires an end that is kept elsewhere.
 #[doc(hidden)]
 pub struct Desk(Arc<Line>);
 
@@ -277,7 +277,7 @@ impl<Q: Portable, A: Portable> Lend for Caller<Q, A> {
 }
 
 impl<E: Lend> Shared<E> {
-    /// This handle goes elsewhere: what stands here for it.
+    /// This handle moves elsewhere: makes the agents that stand here for it.
     pub(crate) fn into_agents(self) -> Several {
         let (asks, asked) = ends::<Ask<E>, MayPoison, MayPoison>(&fifo(WORDS), Location::caller());
         let (says, words) = ends::<Word<E>, MayPoison, MayPoison>(&words::<E>(), Location::caller());
@@ -290,7 +290,7 @@ impl<E: Lend> Shared<E> {
         if self.core.is_far {
             let (agent, lone) = E::another();
             let another: Box<dyn Any + Send> = Box::new(Another::<E> { lone, asked, says });
-            // When the carrier knows these channels: it could not write their other ends into a message
+            // Done once the carrier knows these channels: it could not write their other ends into a message
             // before. Until then this handle stays.
             return several(agent, Box::pin(async move { self.core.line.pass_on(another) }));
         }
@@ -320,14 +320,14 @@ impl<E: Lend> Shared<E> {
     }
 }
 
-/// By what nodes know an end that has handles elsewhere.
+/// The number by which nodes know an end that has handles elsewhere.
 #[derive(Default)]
 pub(super) struct Number {
     number: OnceLock<u128>,
-    /// It is kept on the same node, which it was read on as another type.
+    /// The end is kept on this node too, where the handle was read as another type.
     is_here: OnceLock<()>,
-    /// Who has brought the handle that was the first here: its desk speaks with the keeper by that carrier's
-    /// channels, and tells it so of handles that go on.
+    /// The carrier that brought the first handle here: the desk uses its channels to the keeper, also to
+    /// report handles that are sent on.
     carrier: OnceLock<u64>,
 }
 
@@ -350,7 +350,7 @@ impl<E: Lend> Shared<E> {
         SharedEnd::new(self.core.clone())
     }
 
-    /// Of a handle that was adopted.
+    /// Sets the number of an adopted handle.
     pub(crate) fn has_number(&self, number: u128, is_here: bool) {
         let _ = self.core.number.number.set(number);
         if is_here {
@@ -358,26 +358,26 @@ impl<E: Lend> Shared<E> {
         }
     }
 
-    /// Its keeper is at this node, and yet it has a desk.
+    /// Whether its keeper is at this node, although it has a desk.
     pub(crate) fn is_kept_beside(&self) -> bool {
         self.core.number.is_here.get().is_some()
     }
 
-    /// Of a handle that was adopted.
+    /// Sets the carrier of an adopted handle.
     pub(crate) fn brought_by(&self, carrier: u64) {
         let _ = self.core.number.carrier.set(carrier);
     }
 
-    /// With whom it can go on. `None`: with anybody.
+    /// The only carrier that can take it on. `None`: any can.
     pub(crate) fn carrier(&self) -> Option<u64> {
         self.core.number.carrier.get().copied()
     }
 }
 
-/// A claim that is out for handles elsewhere. Dropped, it is back.
+/// A claim that is out for remote handles. Dropping it returns the claim.
 struct Lent<E: Lend> {
     core: Arc<Core<E>>,
-    /// The end went along.
+    /// The end moved with the claim.
     moved: AtomicBool,
 }
 
@@ -386,7 +386,7 @@ impl<E: Lend> Lent<E> {
         self.moved.store(moved, Ordering::Relaxed);
     }
 
-    /// The end is here again.
+    /// The end has returned.
     fn put_back(&self, end: E) {
         let other = self.core.end.lock().replace(end);
         self.set_moved(false);
@@ -397,7 +397,7 @@ impl<E: Lend> Lent<E> {
 impl<E: Lend> Drop for Lent<E> {
     fn drop(&mut self) {
         if self.moved.load(Ordering::Relaxed) {
-            // It is lost with the node that had it.
+            // The end is lost with the node that had it.
             self.core.line.lose();
         }
         E::hold_back(&self.core.link, false, Claimer(Handle::END));
@@ -405,7 +405,7 @@ impl<E: Lend> Drop for Lent<E> {
     }
 }
 
-/// A place in the line; dropped, it is given up.
+/// A place in the line; dropping it leaves the line.
 struct Place<'a> {
     line: &'a Arc<Line>,
     ticket: Option<u64>,
@@ -415,7 +415,7 @@ impl Place<'_> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self.line.poll(&mut self.ticket, cx.waker(), || true) {
             Polled::Given => Poll::Ready(()),
-            // Here nobody is refused.
+            // A local line refuses no claimer.
             Polled::Waits | Polled::Refused(_) => Poll::Pending,
         }
     }
@@ -429,13 +429,12 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Where the end is kept: what serves handles that are at another node, and those that have gone on from
-/// there.
+/// Serves the handles at another node, and those that were sent on from there.
 struct Keeper<E: Lend> {
     core: Arc<Core<E>>,
-    /// Who acts here for them.
+    /// The handle that acts here for them.
     claimer: Claimer,
-    /// What handles need that have gone on, and were not seen to yet.
+    /// The chores of handles that were sent on, not yet run.
     new: Arc<Lock<Vec<Chore>>>,
 }
 
@@ -444,7 +443,7 @@ impl<E: Lend> Keeper<E> {
         Self { core: handle.core.clone(), claimer: Claimer(handle.number()), new: Arc::default() }
     }
 
-    /// Until nobody elsewhere has a handle any more that came by this one.
+    /// Runs until all remote handles that came by this one are gone.
     fn run(self, asked: Receiver<Ask<E>>, says: Sender<Word<E>>) -> Chore {
         let new = self.new.clone();
         let mut chores: Vec<Chore> = vec![Box::pin(keep(self, asked, says))];
@@ -462,7 +461,7 @@ impl<E: Lend> Keeper<E> {
         }))
     }
 
-    /// A handle has gone on from there.
+    /// A handle was sent on from there.
     fn another(&self, another: Another<E>) {
         let Another { lone, asked, says } = another;
         let handle = Shared::handle(self.core.clone());
@@ -472,7 +471,7 @@ impl<E: Lend> Keeper<E> {
         new.extend(E::carry(handle, lone));
     }
 
-    /// What the desk says next of the claim.
+    /// The desk's next message about the claim.
     async fn hear(
         &self,
         asked: &mut Receiver<Ask<E>>,
@@ -500,24 +499,24 @@ impl<E: Lend> Clone for Keeper<E> {
     }
 }
 
-/// Serves handles that are at another node, until the desk there has said its last word.
+/// Serves the handles at another node, until the last message of the desk there.
 async fn keep<E: Lend>(keeper: Keeper<E>, mut asked: Receiver<Ask<E>>, says: Sender<Word<E>>) {
     lend(&keeper, &mut asked, says).await;
-    // Before it left it may have said that a handle has gone on from there.
+    // Before it left, the desk may have reported a handle that was sent on.
     while keeper.hear(&mut asked, None).await.is_ok() {}
 }
 
-/// Claims the end for handles that are at another node, until the desk there is gone.
+/// Claims the end for the handles at another node, until the desk there is gone.
 async fn lend<E: Lend>(keeper: &Keeper<E>, asked: &mut Receiver<Ask<E>>, mut says: Sender<Word<E>>) {
     let Keeper { core, claimer, .. } = keeper;
     let claimer = *claimer;
     says.send_nowait(Word::Welcome).detach();
-    // What was heard while something was said.
+    // A message received while one was being sent.
     let mut heard = None;
     loop {
         match hear(keeper, asked, &mut says, &mut heard).await {
             Ok(Ask::Claim) => {}
-            // Returned without having been given: no honest desk does.
+            // Returned without a grant: no honest desk does that.
             Ok(Ask::Return(_) | Ask::Another(_) | Ask::Retire) => continue,
             Err(()) => return,
         }
@@ -536,9 +535,9 @@ async fn lend<E: Lend>(keeper: &Keeper<E>, asked: &mut Receiver<Ask<E>>, mut say
             Some(back) => back,
             None => match until_wanted(keeper, asked, &mut says).await {
                 Some(back) => back,
-                // Asked back at most once: the desk remembers.
+                // At most one recall per grant: the desk remembers it.
                 None => {
-                    // If it has left, it has said before that the claim comes back.
+                    // If the desk has left, it has sent the return before.
                     says.send_nowait(Word::Recall).detach();
                     keeper.hear(asked, Some(&mut says)).await.map_err(|_| ())
                 }
@@ -551,13 +550,13 @@ async fn lend<E: Lend>(keeper: &Keeper<E>, asked: &mut Receiver<Ask<E>>, mut say
                 }
                 drop(lent);
             }
-            // It has the claim and asks for it: no honest desk does.
+            // The desk asks for a claim that it has: no honest desk does that.
             Ok(Ask::Claim | Ask::Another(_) | Ask::Retire) | Err(()) => return,
         }
     }
 }
 
-/// What the desk said while something was said to it, or says next.
+/// The message that the desk sent while one was sent to it, or its next one.
 async fn hear<E: Lend>(
     keeper: &Keeper<E>,
     asked: &mut Receiver<Ask<E>>,
@@ -570,17 +569,16 @@ async fn hear<E: Lend>(
     }
 }
 
-/// What came of a claim that was to be given.
+/// The outcome of granting a claim.
 enum Granted {
     Is,
-    /// The face can neither go there nor be used from there.
+    /// The face can neither move there nor be used from there.
     Refused(String),
     /// The desk is gone.
     Gone,
 }
 
-/// Gives the claim to the desk, and with it a face: that itself, or if it cannot go there the use of it. Else
-/// it is here.
+/// Grants the claim to the desk. A face moves there, or if it cannot, is lent. Otherwise it is here again.
 async fn grant<E: Lend>(
     keeper: &Keeper<E>,
     lent: &Arc<Lent<E>>,
@@ -602,7 +600,7 @@ async fn grant<E: Lend>(
         }
         Err(_) => return Granted::Gone,
     }
-    // It is of another application that this program has joined, perhaps.
+    // It may belong to another application that this program has joined.
     match say(keeper, asked, says, Word::Lent(Loan::Lent(lent.clone())), heard).await {
         Ok(()) => Granted::Is,
         Err(SendError::NotTaken { why: why @ (Why::Unsendable(_) | Why::TooLarge { .. }), .. }) => {
@@ -612,8 +610,8 @@ async fn grant<E: Lend>(
     }
 }
 
-/// Says something, which may have to wait until it is heard; and hears meanwhile, for the desk may not hear
-/// before it has been heard.
+/// Sends a message, which may have to wait for its receive. Receives meanwhile, because the desk may not
+/// receive before its own message has been received.
 async fn say<E: Lend>(
     keeper: &Keeper<E>,
     asked: &mut Receiver<Ask<E>>,
@@ -658,7 +656,7 @@ async fn claim_for<E: Lend>(core: &Arc<Core<E>>, claimer: Claimer, asked: &mut R
     Some(Lent { core: core.clone(), moved: AtomicBool::new(false) })
 }
 
-/// Until somebody else wants what is claimed: `None`. Else what the desk said before.
+/// `None` when another claimer wants the end. Otherwise the desk's message before that.
 async fn until_wanted<E: Lend>(
     keeper: &Keeper<E>,
     asked: &mut Receiver<Ask<E>>,
@@ -674,9 +672,9 @@ async fn until_wanted<E: Lend>(
     .await
 }
 
-/// Where handles of an end are that another node keeps: asks for the claim and gives it back.
+/// Runs beside the handles of an end that another node keeps: asks for the claim and returns it.
 async fn desk<E: Lend>(core: Arc<Core<E>>, mut asks: Sender<Ask<E>>, mut words: Receiver<Word<E>>) {
-    // However this ends, nothing can be claimed here any more.
+    // When this ends, no claim can be granted here any more.
     struct Over<'a, E: Lend>(&'a Core<E>);
     impl<E: Lend> Drop for Over<'_, E> {
         fn drop(&mut self) {
@@ -686,7 +684,7 @@ async fn desk<E: Lend>(core: Arc<Core<E>>, mut asks: Sender<Ask<E>>, mut words: 
     }
     let _over = Over::<E>(&core);
     let line = &core.line;
-    // The face that is here stays with its keeper.
+    // The face that is used here stays with its keeper.
     let mut is_lent = false;
     let mut word = Box::pin(words.recv());
     loop {
@@ -750,7 +748,7 @@ enum Next<E: Lend> {
     Wish(Wish),
 }
 
-/// The end of a face, which goes back with its claim. One that is lent is dropped.
+/// The end of a face, which returns with its claim. A lent one is dropped.
 fn end_of<E: Lend>(core: &Core<E>, is_lent: bool) -> Option<E> {
     let end = if E::KIND == EndKind::Shared { core.end.lock().take() } else { None };
     end.filter(|_| !is_lent)

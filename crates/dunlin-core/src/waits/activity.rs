@@ -1,11 +1,11 @@
-//! Counts of dev builds: how many polls of processes there were, and what code outside of dunlin could end a
-//! wait.
+//! Counts of dev builds: how many polls of processes there were, and how many wakers outside of dunlin could
+//! end a wait.
 //!
-//! A process there is polled with a waker of the core's own (`par::ready::alone`). What the core keeps of it
-//! goes into a channel, a `par!`, a barrier; any other code that waits must clone the waker, and that clone
-//! is counted until it wakes or is dropped. So with no clone outside, and no process that is being polled,
-//! only a process could end a wait, and all of them wait. The `dunlin` crate looks at that from the thread of
-//! its clock.
+//! In these builds a process is polled with a waker of the core's own (`par::ready::alone`). The core's
+//! copies of it are in channels, `par!`s and barriers. Any other code that waits must clone the waker, and
+//! that clone is counted until it wakes or is dropped. So with no clone outside, and no process that is being
+//! polled, only a process could end a wait, and all of them wait. The clock thread of the `dunlin` crate
+//! checks that.
 //!
 //! In other builds nothing is counted.
 
@@ -14,7 +14,7 @@ use std::cell::Cell;
 #[cfg(all(debug_assertions, target_pointer_width = "64"))]
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// What has been counted.
+/// The counts at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Activity {
     /// How many polls have begun.
@@ -23,7 +23,7 @@ pub struct Activity {
     pub ended: u64,
     /// How many processes were spawned and have not ended.
     pub processes: usize,
-    /// How many wakers are kept by code outside of dunlin.
+    /// How many wakers code outside of dunlin keeps.
     pub foreign: usize,
 }
 
@@ -38,11 +38,11 @@ mod counts {
     thread_local! { pub(super) static KEEPING: Cell<bool> = const { Cell::new(false) } }
 }
 
-/// What has been counted until now; `None` in a build that does not count.
+/// The current counts; `None` in a build that does not count.
 pub fn current() -> Option<Activity> {
     #[cfg(all(debug_assertions, target_pointer_width = "64"))]
     {
-        // A poll that is missed at its beginning is not missed at its end.
+        // Read first: a poll counted at its end is then counted at its beginning too.
         let ended = counts::ENDED.load(Ordering::Acquire);
         Some(Activity {
             begun: counts::BEGUN.load(Ordering::Relaxed),
@@ -55,7 +55,7 @@ pub fn current() -> Option<Activity> {
     None
 }
 
-/// Runs `poll`, which may have another crate keep the waker of the current process, but only to wake it when
+/// Runs `poll`, in which another crate may keep the waker of the current process, but only to wake it when
 /// another process ends.
 #[inline]
 pub fn keeping<R>(poll: impl FnOnce() -> R) -> R {
@@ -89,7 +89,7 @@ mod counting {
         counts::PROCESSES.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A process is being polled until this is dropped.
+    /// Marks a process as being polled until this is dropped.
     pub(crate) struct Polling(());
 
     pub(crate) fn polling() -> Polling {

@@ -1,12 +1,12 @@
 //! Serde's serializers and deserializers with a bound on how deep values nest.
 //!
-//! A [`Bounded`] stands around each thing serde passes to and fro: serializer, deserializer, visitor, access,
-//! seed. It knows how many levels are left, and hands one less to what is inside. Levels are counted alike in
-//! both directions and for both encodings, so that what a sender may send, a receiver can read: one for each
-//! struct, tuple, sequence, map, `Some`, and enum variant with content.
+//! A [`Bounded`] wraps each object that serde passes: serializer, deserializer, visitor, access, seed. It
+//! counts the remaining levels, and passes one less to the inner objects. Levels are counted alike in both
+//! directions and for both encodings, so that a receiver can read every value that a sender may send: one for
+//! each struct, tuple, sequence, map, `Some`, and enum variant with content.
 //!
-//! It keeps texts, too: an inner format may have no room for them in its errors (postcard has none), so they
-//! go past it, through the [`Context`].
+//! It also carries error texts: an inner format may have no room for them in its errors (postcard has none),
+//! so they bypass it, through the [`Context`].
 
 use std::cell::Cell;
 use std::fmt;
@@ -17,9 +17,9 @@ use serde::ser::{self, Serialize, Serializer};
 /// How deep a value may nest.
 pub const DEPTH_MAX: u32 = 256;
 
-/// How much stack it may take to get there: half of what a thread has. How much a level takes is up to its
-/// type, and to the build: from a hundred bytes to tens of thousands (a struct with some arrays in it,
-/// without optimisation), so levels alone do not keep a stack from overflowing.
+/// How much stack the nesting may take: half of a thread's. The stack that a level takes depends on its type,
+/// and on the build: from a hundred bytes to tens of thousands (a struct with some arrays in it, without
+/// optimisation), so levels alone do not prevent a stack overflow.
 const STACK_BYTES_MAX: usize = 1024 * 1024;
 
 /// How many elements may take no bytes: see [`Context::take_element`].
@@ -30,7 +30,7 @@ const EMPTY_ELEMENTS_MAX: u64 = 64 * 1024;
 pub enum Failure {
     /// It nests too deep.
     TooDeep,
-    /// What its `Serialize` or `Deserialize`, or the format, said.
+    /// The error of its `Serialize` or `Deserialize`, or of the format.
     Text(String),
 }
 
@@ -57,18 +57,18 @@ impl de::Error for Failure {
     }
 }
 
-/// What all levels of one value share.
+/// The state that all levels of one value share.
 pub(super) struct Context {
-    /// A failure on its way out through the inner format. It is empty while a user's code runs, so it is
-    /// never stale.
+    /// A failure on its way out through the inner format. It is empty while user code runs, so it is never
+    /// stale.
     note: Cell<Option<Failure>>,
     elements_left: Cell<u64>,
-    /// Where on the stack the value begins.
+    /// The stack address at which the value begins.
     stack_start: usize,
 }
 
 impl Context {
-    /// For a value of that many bytes, where it is read.
+    /// The context for a value read from this many bytes.
     pub(super) fn new(bytes: usize) -> Self {
         Self {
             note: Cell::new(None),
@@ -77,10 +77,10 @@ impl Context {
         }
     }
 
-    /// One more element of a sequence or map whose length was claimed.
+    /// Counts one more element of a sequence or map whose length was claimed.
     ///
-    /// Each takes a byte at least, unless it is of a type like `()`, which postcard writes as nothing: then
-    /// 10 bytes could ask for 2^64 turns of a loop.
+    /// Each takes at least a byte, unless it is of a type like `()`, which postcard writes as nothing: then
+    /// 10 bytes could cause 2^64 iterations of a loop.
     fn take_element(&self) -> Result<(), Failure> {
         let left = self.elements_left.get().checked_sub(1).ok_or_else(|| {
             Failure::Text(format!("more than {EMPTY_ELEMENTS_MAX} elements of sequences are of types without content"))
@@ -94,8 +94,8 @@ impl Context {
 struct Level<'c> {
     context: &'c Context,
     left: u32,
-    /// In a sequence or map, whose length the bytes claim; not in a tuple or struct, whose length the type
-    /// gives.
+    /// In a sequence or map, whose length the bytes claim; not in a tuple or struct, whose length is that of
+    /// the type.
     claimed: bool,
 }
 
@@ -110,28 +110,28 @@ impl Level<'_> {
         }
     }
 
-    /// Sends a failure out through the inner format: the error made by `placeholder` has only to be one.
+    /// Sends a failure out through the inner format: the error made by `placeholder` only has to be an error.
     #[cold]
     fn send<E>(self, failure: Failure, placeholder: impl FnOnce(&'static str) -> E) -> E {
         self.context.note.set(Some(failure));
         placeholder("")
     }
 
-    /// The failure that was sent, or else what the inner format itself says.
+    /// The failure that was sent, or else the error of the inner format itself.
     #[cold]
     fn recover(self, error: impl fmt::Display) -> Failure {
         self.context.note.take().unwrap_or_else(|| Failure::Text(error.to_string()))
     }
 }
 
-/// About where the stack ends at the moment.
+/// The approximate current end of the stack.
 #[inline]
 fn stack_address() -> usize {
     let here = 0u8;
     (&raw const here).addr()
 }
 
-/// `inner`, and the levels left for what is inside of it.
+/// `inner`, and the levels left for its content.
 pub(super) struct Bounded<'c, I> {
     inner: I,
     level: Level<'c>,
