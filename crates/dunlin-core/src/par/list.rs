@@ -5,12 +5,12 @@
 pub(super) struct Local {
     first: u32,
     last: u32,
-    /// For each branch: the one behind it in the list, or [`LAST`]; [`IDLE`] if it is not in the list.
+    /// For each branch: the next one in the list, or [`LAST`]; [`IDLE`] if it is not in the list.
     pub(super) next: Vec<u32>,
     /// How many operations of the branches may still be ready before this poll ends.
     pub(super) operations: u32,
-    /// A `par!` inside this one has spent its budget. Its poll is to end, and looks as if the list were at
-    /// its end: what it held is here.
+    /// Set when a `par!` inside this one has spent its budget. This poll has to end, so the list looks empty,
+    /// and its content is here.
     ending: Option<Held>,
 }
 
@@ -57,7 +57,7 @@ impl Local {
         Some(branch)
     }
 
-    /// Has the poll end soon: `pop` gives only what is pushed from now on.
+    /// Makes the poll end soon: `pop` returns only branches that are pushed from now on.
     pub(super) fn end_poll(&mut self) {
         let (first, last) = (std::mem::replace(&mut self.first, LAST), self.last);
         self.ending = Some(match self.ending {
@@ -70,7 +70,7 @@ impl Local {
         });
     }
 
-    /// One of its operations was refused by the [budget](crate::budget), after so many that were ready.
+    /// The [budget](crate::budget) refused one of its operations, after `operations` that were ready.
     pub(super) fn spend(&mut self, operations: u32) {
         self.operations = self.operations.saturating_sub(operations);
         if self.operations == 0 {
@@ -78,7 +78,7 @@ impl Local {
         }
     }
 
-    /// Whether the poll is to end. The list is then as it was, and ready for the next one.
+    /// Whether the poll has to end. This restores the list for the next one.
     pub(super) fn take_ending(&mut self) -> bool {
         let Some((first, last)) = self.ending.take() else { return false };
         if first != LAST {

@@ -1,6 +1,7 @@
 //! The scheduler inside a `par!`: it polls the branches that are ready, in the order they became so.
 //!
-//! [`waker`](super::waker) says how a branch becomes ready, and how the polling thread and others keep apart.
+//! [`waker`](super::waker) describes how a branch becomes ready, and how the polling thread and others are
+//! kept apart.
 
 pub(crate) mod alone;
 
@@ -14,7 +15,7 @@ use crate::table::Entry;
 use crate::waits::{self, Identities, Pid};
 use crate::wake::keep;
 
-/// This thread owns a header while this lives: until the poll ends, also by panic.
+/// Makes this thread the owner of a header until the poll ends, also by panic.
 struct Owned {
     header: &'static Header,
     outer: Innermost,
@@ -29,8 +30,8 @@ impl Owned {
 }
 
 impl Owned {
-    /// The task's neighbours are to have their turn. The `par!`s around this one end their polls too: else
-    /// each of them would poll this one for its own budget, and nested budgets would multiply.
+    /// Yields to other tasks. The `par!`s around this one end their polls too: otherwise each of them would
+    /// poll this one for its own budget, and nested budgets would multiply.
     #[cold]
     fn yield_task(&self, cx: &mut Context<'_>) {
         let Some(outer) = self.outer.header else { return crate::budget::wake_later(cx.waker()) };
@@ -49,8 +50,8 @@ impl Drop for Owned {
     }
 }
 
-/// A branch that is being polled. If the poll panics, its branch is ready still: it is polled again, with
-/// those behind it, if the `par!` is.
+/// A branch that is being polled. If the poll panics, its branch stays ready: it is polled again, with those
+/// behind it, if the `par!` is.
 struct Polling {
     header: &'static Header,
     /// The process of the first branch.
@@ -68,7 +69,7 @@ impl Drop for Polling {
     }
 }
 
-/// The branches of one `par!`: which are ready, and how many are not done.
+/// The branches of one `par!`: which are ready, and how many have not ended.
 pub(crate) struct Ready {
     made: &'static Location<'static>,
     budget: u32,
@@ -82,11 +83,11 @@ struct Begun {
     identities: Identities,
 }
 
-/// How many branch polls one poll of a `par!` does before it lets the task's other neighbours run. Measured:
-/// 256 costs a tenth more than this.
+/// How many branch polls one poll of a `par!` does before it yields to other tasks. Measured: 256 costs a
+/// tenth more than this.
 const BUDGET: u32 = 2048;
 
-/// After how many branch polls the mail is looked into at the latest.
+/// The maximum number of branch polls between two checks of the mail.
 const MAIL_EVERY: u32 = 64;
 
 /// How a poll of a `par!` ends.
@@ -114,9 +115,10 @@ impl Ready {
         let (made, branches) = (self.made, self.left);
         self.begun.get_or_insert_with(|| {
             let (header, index) = Header::take();
-            // What a stale waker of the entry's last user left behind.
+            // Entries left by a stale waker of the entry's last user.
             header.remote.lock().inbox.clear();
-            // SAFETY: nobody polls a `par!` on this entry yet, so `owner` is 0 and the entry is ours alone.
+            // SAFETY: no thread polls a `par!` on this entry yet, so `owner` is 0 and the entry is ours
+            // alone.
             unsafe {
                 header.local(|local| local.fill(branches));
             }
@@ -124,8 +126,8 @@ impl Ready {
         })
     }
 
-    /// Polls ready branches until none is, all are done, or the budget is spent. `poll` says whether its
-    /// branch is done.
+    /// Polls ready branches until none is ready, all have ended, or the budget is spent. `poll` returns
+    /// whether its branch has ended.
     #[inline]
     pub(crate) fn run(
         &mut self,
@@ -153,14 +155,14 @@ impl Ready {
         drop(old);
         let owned = Owned::new(index, header);
         if !is_first && owned.outer.header.is_none() {
-            // It comes from its runtime.
+            // This poll comes from the runtime.
             crate::budget::renew();
         }
         let entered = waits::enter(first);
         let polling = Polling { header, first };
         // SAFETY: this thread's token is in `owner`, and nothing else is called.
         unsafe { header.local(|local| local.operations = budget) };
-        // How many polls until the next look at the mail, and how many behind that.
+        // How many polls remain until the next check of the mail, and how many after that.
         let (mut until_mail, mut polls) = (0, budget);
         let end = loop {
             if until_mail == 0 {
@@ -168,7 +170,7 @@ impl Ready {
                     owned.yield_task(cx);
                     break End::GaveWay;
                 }
-                // Else two branches that always wake each other would keep it unread for ever.
+                // Otherwise two branches that always wake each other would keep it unread for ever.
                 if header.has_mail.load(Ordering::Acquire) {
                     header.take_mail();
                 }
@@ -193,7 +195,7 @@ impl Ready {
             let done = with_waker(index, branch, |waker| poll(branch as usize, &mut Context::from_waker(waker)));
             if done {
                 left -= 1;
-                // At once: a branch behind it may panic.
+                // Stored at once: a branch after it may panic.
                 self.left = left;
                 if left == 0 {
                     break End::Done;
@@ -205,7 +207,7 @@ impl Ready {
         if end != End::GaveWay && crate::budget::refusals() != refusals {
             crate::budget::forget_refusals(refusals);
             if end == End::Done {
-                // Its task has yet to give way.
+                // Its task still has to yield.
                 crate::budget::exhaust();
             }
         }
@@ -216,11 +218,11 @@ impl Ready {
 impl Drop for Ready {
     fn drop(&mut self) {
         let Some(Begun { header, .. }) = self.begun.take() else { return };
-        // SAFETY: dropped, so not being polled: `owner` is 0, and nobody else has this entry.
+        // SAFETY: dropped, so not being polled: `owner` is 0, and no other thread has this entry.
         unsafe {
             header.local(|local| {
                 local.fill(0);
-                // An entry serves many; what a huge one needed is not kept.
+                // An entry is reused often; the memory of a huge `par!` is not kept.
                 local.next.shrink_to(64);
             });
         }

@@ -1,26 +1,27 @@
-//! The waker of a branch: two numbers in one word, without a count; and what it wakes.
+//! The waker of a branch: two numbers in one word, without a count; and the branch that it wakes.
 //!
 //! Cloning and dropping it do nothing; waking it looks up the entry in a table that is never freed. If the
-//! `par!` has ended and the entry serves another one by then, that one's branch is polled once for nothing,
-//! which every future must bear. Measured: counted wakers and boxed branches made up half of the cost of a
-//! rendezvous inside a task (`docs/performance.md`).
+//! `par!` has ended and the entry serves another `par!` by then, a branch of that one is polled once for
+//! nothing, which every future must tolerate. Measured: counted wakers and boxed branches made up half of the
+//! cost of a rendezvous inside a task (`docs/performance.md`).
 //!
 //! On targets whose pointers have fewer than 64 bits the two numbers do not fit, and a counted waker takes
 //! their place.
 //!
 //! # The list of ready branches
-//! One `par!` is polled by one thread at a time. A wake on that thread, while it polls, is a plain store into
-//! the list: the common case, since branches of one `par!` mostly talk to each other. A wake from elsewhere
-//! goes through a locked inbox and wakes the task that holds the `par!`. How the two keep apart:
+//! One thread at a time polls a `par!`. A wake on that thread, during the poll, is a plain store into the
+//! list: the common case, since branches of one `par!` mostly communicate with each other. A wake from
+//! elsewhere goes through a locked inbox and wakes the task that holds the `par!`. The two are kept apart as
+//! follows:
 //!
 //! 1. The polling thread writes its token into `owner` before it touches `local`, and clears it when it is
 //!    done.
-//! 2. A waker that reads its own thread's token there knows that this very thread is inside that poll: so
-//!    nobody else touches `local`, and what is done to it is never interrupted, because pushing and popping
-//!    numbers calls no other code. For the innermost of nested `par!`s the thread remembers the same thing,
-//!    which saves looking it up.
-//! 3. Any other waker takes the lock of `remote`. If the `par!` is being polled it looks into the inbox once
-//!    more before it ends; and whoever fills the inbox wakes the task after that, so no wake is lost in
+//! 2. A waker that reads its own thread's token there knows that its thread is inside that poll. So no other
+//!    thread accesses `local`, and an access is never interrupted, because pushing and popping numbers calls
+//!    no other code. For the innermost of nested `par!`s the thread stores the header itself, which saves the
+//!    lookup.
+//! 3. Any other waker takes the lock of `remote`. If the `par!` is being polled it checks the inbox once more
+//!    before the poll ends. A waker that fills the inbox wakes the task after that, so no wake is lost in
 //!    between.
 
 use std::cell::Cell;
@@ -39,7 +40,7 @@ mod packed {
 
     static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake, drop);
 
-    /// Of the wakers that code outside of dunlin keeps, in dev builds: they are counted
+    /// For the wakers that code outside of dunlin keeps, in dev builds: they are counted
     /// ([`crate::waits::activity`]).
     #[cfg(debug_assertions)]
     static FOREIGN: RawWakerVTable = RawWakerVTable::new(clone_foreign, wake_foreign, wake, drop_foreign);
@@ -97,7 +98,7 @@ mod packed {
         Some(unsafe { Waker::from_raw(RawWaker::new(pack(header, branch), &VTABLE)) })
     }
 
-    /// Wakes the branch; gives the waker back if it is of another kind.
+    /// Wakes the branch; returns a waker of another kind.
     #[inline(always)]
     pub(crate) fn wake_branch(waker: Waker) -> Option<Waker> {
         let Some((header, branch)) = unpack(&waker) else { return Some(waker) };
@@ -162,7 +163,7 @@ pub fn keep(waker: &Waker) -> Waker {
 
 global! { static HEADERS: Table<Header> = Table::new(); }
 
-/// Wakes a branch. Any numbers will do: what does not exist is not woken.
+/// Wakes a branch. Any numbers will do: a branch that does not exist is not woken.
 #[inline(always)]
 fn wake(header: u32, branch: u32) {
     let innermost = INNERMOST.with(Cell::get);
@@ -189,7 +190,7 @@ pub(crate) fn is_inside() -> bool {
     INNERMOST.with(Cell::get).header.is_some()
 }
 
-/// An operation was refused on this thread, after so many that were ready: it counts for the innermost
+/// An operation was refused on this thread, after `operations` that were ready: it counts for the innermost
 /// `par!`, if there is one.
 pub(crate) fn spend(operations: u32) {
     if let Some(innermost) = INNERMOST.with(Cell::get).header {
@@ -212,7 +213,7 @@ per_thread! { pub(super) static INNERMOST: Cell<Innermost> = const { Cell::new(N
 #[cfg(loom)]
 per_thread! { pub(super) static INNERMOST: Cell<Innermost> = Cell::new(NOWHERE) }
 
-/// A number that no other living thread has. 0 is nobody's.
+/// A number that no other living thread has. 0 is no thread's.
 #[inline]
 pub(super) fn thread_token() -> usize {
     #[cfg(not(any(loom, shuttle)))]
@@ -227,7 +228,7 @@ pub(super) fn thread_token() -> usize {
     }
 }
 
-/// How many wakes from elsewhere are listed before it is looked whether they are the same ones.
+/// How many wakes from elsewhere the inbox lists before it removes duplicates.
 const INBOX_MAX: usize = 64;
 
 #[derive(Default)]
@@ -250,7 +251,7 @@ pub(super) struct Header {
 
 // SAFETY: everything but `local` is thread-safe by itself. `local` is touched only through `Header::local`,
 // whose callers are the thread whose token is in `owner`, or have the `par!` to themselves (`&mut Ready`
-// while nobody polls).
+// while no thread polls).
 unsafe impl Sync for Header {}
 
 impl Default for Header {
@@ -274,7 +275,7 @@ impl Header {
         (entry, HEADERS.index_of(entry))
     }
 
-    /// The `par!` of this entry is dropped.
+    /// Returns the entry of a dropped `par!`.
     pub(super) fn give(entry: &'static Entry<Self>) {
         HEADERS.give(entry);
     }
@@ -285,7 +286,7 @@ impl Header {
     #[inline(always)]
     pub(super) unsafe fn local<R>(&self, f: impl FnOnce(&mut Local) -> R) -> R {
         #[cfg(not(loom))]
-        // SAFETY: by this function's contract nobody else has a reference to the contents now.
+        // SAFETY: by this function's contract no other reference to the contents exists now.
         return f(unsafe { &mut *self.local.get() });
         #[cfg(loom)]
         // SAFETY: as above; loom checks it.
@@ -320,7 +321,7 @@ impl Header {
         }
     }
 
-    /// Moves what came from elsewhere into the list. The caller owns the header.
+    /// Moves the wakes from elsewhere into the list. The caller owns the header.
     pub(super) fn take_mail(&self) {
         let mut remote = self.remote.lock();
         self.has_mail.store(false, Ordering::Relaxed);

@@ -1,9 +1,9 @@
 //! A process that is no branch of a `par!`, as its runtime polls it.
 //!
-//! In dev builds it is polled with a waker of the core's own, as a branch is, and counted: then it is known
+//! In dev builds it is polled with a waker of the core's own, as a branch is, and counted. The counts show
 //! whether every process waits, and whether code outside of dunlin has kept a waker and so could end a wait
 //! ([`waits::activity`]). Each poll by the runtime is still one poll of the process. In other builds, and
-//! where a waker is not two numbers, it is polled as it is.
+//! where a waker is not two numbers, it is polled directly.
 
 use std::fmt;
 use std::future::Future;
@@ -99,15 +99,14 @@ mod counted {
     impl Process {
         pub(super) fn new(identities: Option<Identities>) -> Self {
             let (header, index) = Header::take();
-            // What a stale waker of the entry's last user left behind.
+            // Entries left by a stale waker of the entry's last user.
             header.remote.lock().inbox.clear();
             // SAFETY: no poll uses this entry yet, so `owner` is 0 and the entry is ours alone.
             unsafe {
                 header.local(|local| {
                     local.fill(1);
                     local.pop();
-                    // One operation that is refused ends the poll: this is no `par!` with a budget of its
-                    // own.
+                    // One refused operation ends the poll: this is no `par!` with a budget of its own.
                     local.operations = 0;
                 });
             }
@@ -124,8 +123,7 @@ mod counted {
                 Some(task) if task.will_wake(cx.waker()) => None,
                 task => task.replace(keep(cx.waker())),
             };
-            // Whatever woke the process has what it wanted: the process is polled. What comes from here on
-            // wakes the task.
+            // The wakes so far are answered by this poll. Later ones wake the task.
             remote.inbox.clear();
             header.has_mail.store(false, Ordering::Relaxed);
             drop(remote);
@@ -139,7 +137,7 @@ mod counted {
                     None => poll(&mut cx),
                 }
             });
-            // Woken while it was polled, by itself; or a budget in it is spent.
+            // The process was woken during the poll, by itself; or a budget in it is spent.
             // SAFETY: this thread's token is in `owner`, and none of the two calls anything else.
             let (ending, woken) =
                 unsafe { header.local(|local| (Local::take_ending(local), Local::pop(local).is_some())) };
@@ -155,7 +153,7 @@ mod counted {
 
     impl Drop for Process {
         fn drop(&mut self) {
-            // SAFETY: dropped, so not being polled: `owner` is 0, and nobody else has this entry.
+            // SAFETY: dropped, so not being polled: `owner` is 0, and no other thread has this entry.
             unsafe { self.header.local(|local| local.fill(0)) };
             let task = self.header.remote.lock().task.take();
             drop(task);
