@@ -1,34 +1,35 @@
-//! Who is who: nodes, channels, sockets.
+//! Identifiers of nodes, channels and sockets.
 
 use std::fmt;
 
-/// A node of an application. Random, or given by its configuration; the same after a restart if it was given.
+/// A node of an application. Random, or set by its configuration; one that is set stays the same after a
+/// restart.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u128);
 
-/// Which life of a node: a restarted node has a greater one.
+/// The incarnation of a node: a restarted node has a greater one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u64);
 
 /// One life of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Life {
-    /// Whose.
+    /// The node.
     pub node: NodeId,
-    /// Which.
+    /// Its incarnation.
     pub incarnation: Incarnation,
 }
 
 /// A node, in one life of the connection with it.
 ///
-/// With that life each side forgets what it had with the other one. A program may hear of what was said in it
-/// when it is over, and the next one is up: so it is told who has said it, as this, and hands it back when it
-/// says of an end who gave it, or who took it.
+/// When that life ends, each side discards its state for the other. A program may still handle events of a
+/// life after it has ended and the next connection is up. Events therefore carry the sender as a `Contact`,
+/// and the program passes it back when it reports which node gave or took an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contact {
-    /// Which node.
+    /// The node.
     pub node: NodeId,
-    /// Which life of the connection: no two of this node's have the same number. Zero: none.
+    /// The life of the connection. This node never uses a number twice; zero means none.
     pub(crate) lives: u64,
 }
 
@@ -37,33 +38,32 @@ pub struct Contact {
 pub struct ConnectionId(pub u128);
 
 impl ConnectionId {
-    /// The dialler knows of no connection with the node that it dials.
+    /// The dialler has no connection with the node that it dials.
     pub const NONE: Self = Self(0);
 
-    /// Whether it is one.
+    /// Whether this is the id of a connection, not [`NONE`](Self::NONE).
     pub fn is_some(self) -> bool {
         self != Self::NONE
     }
 }
 
-/// A channel: 128 random bits, handed in by whoever drives the machine.
+/// A channel: 128 random bits, chosen by the driver of the machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelId(pub u128);
 
-/// What is being sent on a channel: a number of the sending half's choosing, not used twice on a channel by
-/// one node.
+/// The number of an offer on a channel. The sending half chooses it; a node uses a number only once on a
+/// channel.
 pub type Ticket = u64;
 
-/// Which attempt to reserve an offer.
+/// The number of an attempt to reserve an offer.
 pub type Request = u64;
 
 /// A choice with sends: totally ordered over all nodes, the same at every poll (section 2 of
 /// `docs/choice.md`).
 pub type ChoiceId = u128;
 
-/// A socket, or whatever else carries bytes in order. Numbered by the driver, never twice, from 0 to
-/// 2^63 - 1. (The machine gives higher numbers to sockets that are relayed, of which the driver does not
-/// hear.)
+/// A socket, or any other carrier of bytes in order. The driver numbers it, from 0 to 2^63 - 1, and never
+/// reuses a number. (The machine gives higher numbers to relayed sockets, which the driver does not see.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SocketId(pub u64);
 

@@ -1,9 +1,9 @@
 //! The protocol between dunlin's nodes, as a pure state machine.
 //!
-//! A [`Machine`] is one node's half. Whoever drives it (the crate `dunlin` over real networks, `dunlin-sim`
-//! over a simulated one) tells it what happens and does what it says: it has no sockets, no clock, no
-//! threads, no cryptography, and no chance but its seed and its [`Identity`](identity::Identity).
-//! `docs/wire.md` has the frames byte by byte.
+//! A [`Machine`] is one node's half. Its driver (the crate `dunlin` over real networks, `dunlin-sim` over a
+//! simulated one) passes events in and performs the actions that come out. The machine has no sockets, no
+//! clock, no threads and no cryptography; its only randomness is its seed and its
+//! [`Identity`](identity::Identity). `docs/wire.md` specifies the frames byte by byte.
 //!
 //! Two machines, joined by hand:
 //! ```

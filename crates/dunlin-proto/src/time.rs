@@ -1,4 +1,4 @@
-//! Time as the machine knows it: what its driver says it is.
+//! Time as the driver passes it to the machine.
 
 use std::ops::Add;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use std::time::Duration;
 pub struct Time(pub u64);
 
 impl Time {
-    /// How long ago `earlier` was; zero if it is still to come.
+    /// The time from `earlier` to `self`; zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
 
-    /// The first multiple of `grid` that is not earlier.
+    /// The first multiple of `grid` that is not before `self`.
     pub(crate) fn rounded_up(self, grid: Duration) -> Self {
         let grid = u64::try_from(grid.as_micros()).unwrap_or(u64::MAX).max(1);
         Self(self.0.checked_next_multiple_of(grid).unwrap_or(u64::MAX))

@@ -1,4 +1,4 @@
-//! What a machine wants its driver to do or to know.
+//! The actions that a machine asks of its driver, and what it reports.
 
 use crate::channel::{HomeHears, ProxyHears};
 use crate::connection::State;
@@ -6,55 +6,55 @@ use crate::id::{ChannelId, Contact, DialId, Life, NodeId, SocketId};
 use crate::wire::handshake::Refusal;
 use crate::wire::{Names, Read};
 
-/// What the machine wants its driver to do or to know.
+/// An action for the driver to perform, or a report to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Make a socket to this address; answer with [`Machine::dialled`](crate::Machine::dialled),
     /// [`Machine::dial_refused`](crate::Machine::dial_refused) or
     /// [`Machine::dial_failed`](crate::Machine::dial_failed).
     Dial(DialId, String),
-    /// Only with [`Config::authorizes`](crate::Config::authorizes): whether that life of a node may have
-    /// connections with this one. It has dialled this node by that socket, or was dialled. Answer with
+    /// Only with [`Config::authorizes`](crate::Config::authorizes): decide whether that life of a node may
+    /// have connections with this one. It has dialled this node by that socket, or was dialled. Answer with
     /// [`Machine::authorized`](crate::Machine::authorized).
     Authorize(SocketId, Life),
     /// The socket has something to write: call [`Machine::fill`](crate::Machine::fill) when it can.
     Write(SocketId),
-    /// Fill the socket once more, write that, close it, and say [`Machine::closed`](crate::Machine::closed).
+    /// Fill the socket once more, write that, close it, and call [`Machine::closed`](crate::Machine::closed).
     Close(SocketId, Closed),
-    /// A socket that the first node relays, and on which the second one has dialled as that one says, is
-    /// closed. There is nothing to do: the driver has never heard of it.
+    /// A relayed socket is closed. The first node relays it, and the second one, by its own account, dialled
+    /// on it. The driver has nothing to do: it never saw this socket.
     ClosedRelayed(NodeId, NodeId, Closed),
     /// A connection has changed.
     Connection(NodeId, State),
-    /// Something for the home of a channel, from the node with a sending half.
+    /// An event for the home of a channel, from the node with a sending half.
     Home(ChannelId, Contact, HomeHears),
-    /// Something for a proxy.
+    /// An event for a proxy.
     Proxy(ChannelId, ProxyHears),
     /// A message of the name service, from this node.
     Names(Life, Names),
-    /// That node wants a value that was [offered unread](crate::Machine::offer_unread) here: sent over this
-    /// channel, of which it is the home, and the sending half here.
+    /// That node requests a value that was [offered unread](crate::Machine::offer_unread) here. The value
+    /// goes over this channel, whose home is at that node and whose sending half is here.
     Read(NodeId, ChannelId, Read),
-    /// That node has asked this one to relay, which has [no room](crate::Config::relays_max) for it.
+    /// That node has asked this one to relay, but there is [no room](crate::Config::relays_max).
     Unrelayed(NodeId),
-    /// That node has asked this one for something else that it was not given.
+    /// This node has declined another request of that node.
     Declined(NodeId, Declined),
-    /// What became of [`Machine::introduce`](crate::Machine::introduce): the node at this address, which may
-    /// be this one, or why there is none.
+    /// The result of [`Machine::introduce`](crate::Machine::introduce): the node at this address, which may
+    /// be this one, or an error.
     Introduced(String, Result<NodeId, String>),
 }
 
-/// What a node was not given.
+/// A request that a node declined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Declined {
-    /// To attach to this channel: it has attached as many halves as it may, or there is no room for them in
-    /// [`Config::held_max`](crate::Config::held_max).
+    /// To attach to this channel: that node has attached as many halves as it may, or
+    /// [`Config::held_max`](crate::Config::held_max) has no room for more.
     Half(ChannelId),
-    /// To be dialled back by this node: as many others are.
+    /// To be dialled back by this node: it already dials back as many others as it may.
     DialBack,
-    /// A way, by a dial-back or a relay, to this node, which is on this node's own host, while the other one
-    /// is not: it has not said that it [may be relayed to](crate::Config::relayed).
+    /// A path to this node, by a dial-back or a relay. It is on this node's own host, the asking node is not,
+    /// and it has not declared that it [may be relayed to](crate::Config::relayed).
     Admittance(NodeId),
 }
 
@@ -62,7 +62,7 @@ pub enum Declined {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Closed {
-    /// Nothing was heard from it for too long.
+    /// Nothing arrived from it for too long.
     #[error("nothing was heard from it for too long")]
     Silent,
     /// It did not finish its handshake in time.
@@ -71,8 +71,7 @@ pub enum Closed {
     /// Another socket has taken its place.
     #[error("another socket has taken its place")]
     Superseded,
-    /// The node that has dialled, or answered, under this id has not signed the handshake with that node's
-    /// key.
+    /// The node that dialled, or answered, under this id has not signed the handshake with that node's key.
     #[error("it says that it is node {0}, and has not proved it: it does not have that node's key")]
     Unproven(NodeId),
     /// This node does not [admit](Action::Authorize) the one that answered its dial.
@@ -81,28 +80,28 @@ pub enum Closed {
     /// One side refused the other.
     #[error("{0}")]
     Refused(Refusal),
-    /// Who dialled belongs to another application, and was told so.
+    /// The dialler belongs to another application, and this node has answered so.
     #[error("it is node {node} of the application {application:?}")]
     Stranger {
-        /// Who.
+        /// The dialler.
         node: NodeId,
         /// Its application.
         application: String,
     },
-    /// What arrived on it was not the protocol.
+    /// The bytes that arrived on it are not the protocol.
     #[error("what arrived is not the protocol: {0}")]
     Garbage(String),
     /// Too many sockets are without a handshake.
     #[error("too many sockets are waiting for their handshake")]
     Crowded,
-    /// The node that it carried the connection with did not keep to the protocol, which
-    /// [`Down::Violation`](crate::Down::Violation) tells next.
+    /// The node whose connection it carried broke the protocol; [`Down::Violation`](crate::Down::Violation)
+    /// is reported next.
     #[error("node {0} did not keep to the protocol")]
     Violation(NodeId),
     /// The connection is over.
     #[error("the connection is over")]
     Over,
-    /// A part of a frame was dropped that is wanted now: it is to come again, on the next socket.
+    /// This node dropped a part of a frame that it now needs. The peer sends it again on the next socket.
     #[error("a part of a frame was dropped that is wanted now")]
     Again,
 }

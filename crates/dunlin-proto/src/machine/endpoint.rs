@@ -1,4 +1,4 @@
-//! A node among others: its connections and sockets, what it says over them, and what it keeps for their
+//! A node among others: its connections and sockets, what it sends over them, and what it keeps for their
 //! other ends.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -29,15 +29,15 @@ use crate::source::{Shares, Source};
 use crate::time::Time;
 use crate::wire::{Declaration, Frame, Memory, limits};
 
-/// All of a node but its channels, for which it stands as their [`Peers`].
+/// All of a node except its channels; it serves as their [`Peers`].
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint {
     pub(crate) config: Config,
     pub(crate) me: Life,
-    /// When the last thing has happened that concerns channels.
+    /// When the last event that concerns channels happened.
     pub(super) now: Time,
     pub(crate) identity: Arc<dyn Identity>,
-    /// How often a nonce was drawn.
+    /// How many nonces were drawn.
     pub(super) nonces: u64,
     pub(super) random: Random,
     pub(crate) actions: VecDeque<Action>,
@@ -45,32 +45,32 @@ pub(crate) struct Endpoint {
     pub(crate) former: Former,
     /// When a connection was last given up.
     pub(super) lately: Time,
-    /// How often this node has said hello for a connection.
+    /// How many `Hello`s this node has sent for connections.
     pub(super) attempts: u64,
     pub(crate) sockets: Sockets,
     pub(crate) relays: Relays,
     pub(super) dials: BTreeMap<DialId, Dial>,
-    /// Those of addresses that this node was only told, by whose word.
+    /// The dials of addresses that this node only learned from others, by the source of the address.
     pub(super) told_dials: Shares,
-    /// How many of them were in vain, by whose word.
+    /// How many of them failed, by the source of the address.
     pub(super) told_by: Paces,
-    /// Dial-backs that were asked for: when the node that has asked hears that there was none, unless there
-    /// is.
+    /// Dial-backs that were requested, and when to report to the requesting node that there was none.
     pub(crate) undialled: VecDeque<Undialled>,
-    /// The nodes that are dialled for others alone, and some that no longer are: never more than may be.
+    /// The nodes that are dialled only for others, and some that no longer are. Bounded by the number
+    /// allowed.
     pub(crate) dialled_back: BTreeSet<NodeId>,
     pub(super) next_dial: u64,
     pub(crate) leaving: bool,
     /// See [`Machine::replaced_by`].
     pub(super) replaced: Option<Incarnation>,
-    /// What all connections may make this node keep.
+    /// What this node keeps for all connections.
     pub(crate) pool: Pool,
     pub(crate) comparisons: Comparisons,
-    /// How many steps of comparisons others have brought about.
+    /// How many steps of comparisons other nodes have caused.
     pub(super) steps: u64,
-    /// What this node has said to itself.
+    /// Frames that this node has sent to itself.
     pub(super) said_here: VecDeque<(Time, Frame)>,
-    /// The last nodes that have left in order: what is said to one of them meanwhile, nobody hears.
+    /// The last nodes that left in order. Frames still queued for one of them do not arrive.
     pub(crate) left: VecDeque<NodeId>,
 }
 
@@ -112,7 +112,7 @@ impl Endpoint {
         self.identity.nonce(self.nonces - 1)
     }
 
-    /// A node is wanted soon: its record stays until then, though nothing uses it yet.
+    /// Keeps the record of a node until then, though nothing uses it yet: it is needed soon.
     pub(super) fn keep(&mut self, node: NodeId, until: Time) {
         let connection = self.connection(node);
         if matches!(connection.carried, Carried::Idle) && connection.kept.is_none_or(|kept| kept < until) {
@@ -128,7 +128,7 @@ impl Endpoint {
         let known = connection.book.addresses().len();
         add(&mut connection.book);
         if known == 0 && !connection.book.addresses().is_empty() && connection.dialling.waits_for_address {
-            // Whoever wants the connection has waited for this.
+            // The attempt to connect has waited for this.
             connection.dialling.waits_for_address = false;
             connection.dialling.next = Some(Time::default());
             self.due_at(node, Time::default());
@@ -146,7 +146,7 @@ impl Endpoint {
         self.remember_introducer(node, by);
     }
 
-    /// Whether what that node says comes over a socket of this host.
+    /// Whether that node's frames arrive over a socket of this host.
     pub(super) fn is_near_by(&self, node: NodeId) -> bool {
         let socket = self.connections.get(node).and_then(Connection::socket);
         socket.and_then(|socket| self.sockets.get(socket)).is_some_and(Socket::is_near)
@@ -175,18 +175,18 @@ impl Endpoint {
         } else {
             socket
         };
-        // One is enough, and the last action is the likeliest to be one.
+        // One `Write` is enough; a pending one is most likely the last action.
         if self.actions.back() != Some(&Action::Write(socket)) {
             self.actions.push_back(Action::Write(socket));
         }
     }
 
-    /// The driver tells its program that this node has refused that one something.
+    /// Reports to the driver that this node has declined a request of that node.
     pub(crate) fn declines(&mut self, node: NodeId, what: Declined) {
         self.actions.push_back(Action::Declined(node, what));
     }
 
-    /// The driver closes the socket, or, if it is relayed, this machine does, at once.
+    /// The driver closes the socket. If the socket is relayed, this machine closes it at once.
     pub(super) fn act_close(&mut self, socket: SocketId, why: Closed) {
         if is_relayed(socket) {
             if let Some((by, from)) = self.relays.by(socket).zip(self.relays.from(socket)) {
@@ -201,7 +201,7 @@ impl Endpoint {
         self.connections.due_at(node, at);
     }
 
-    /// Takes something back that has not been written. What says so is to be.
+    /// Takes back something not yet written. The frame that reports this has to be written.
     fn take_back(&mut self, node: NodeId, recall: impl FnOnce(&mut Outbox) -> Recalled) -> Recalled {
         if self.is_me(node) {
             return Recalled::Sent;
@@ -228,7 +228,7 @@ impl Endpoint {
         }
     }
 
-    /// Queues a frame for a node. If there is no connection, one is made.
+    /// Queues a frame for a node, and connects to it if there is no connection.
     pub(crate) fn say(&mut self, now: Time, node: NodeId, frame: Frame) {
         if self.is_me(node) {
             return self.said_here.push_back((now, frame));

@@ -1,9 +1,8 @@
-//! One node's half of the protocol: what it is told goes in by methods, what it wants done comes out as
-//! [`Action`]s.
+//! One node's half of the protocol: events enter by method calls, and [`Action`]s come out.
 //!
-//! What concerns channels alone is theirs ([`Channels`]), what concerns other nodes alone the [`Endpoint`]'s.
-//! The machine itself has the methods of its driver, and what may end the life of a connection, since that
-//! settles channels.
+//! [`Channels`] handles what concerns channels alone, the [`Endpoint`] what concerns other nodes alone. The
+//! machine itself has the methods for its driver, and everything that may end the life of a connection, since
+//! that settles channels.
 
 mod action;
 mod channels;
@@ -35,7 +34,7 @@ pub use action::{Action, Closed, Declined};
 pub(crate) use endpoint::Endpoint;
 use socket_table::Wanted;
 
-/// How many records a machine holds. At rest all are zero but those of what is really there.
+/// How many records a machine holds. At rest, only those in use count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Census {
@@ -45,39 +44,39 @@ pub struct Census {
     pub attached: usize,
     /// Sending halves here whose home is elsewhere.
     pub proxies: usize,
-    /// Offers that are not settled, at both.
+    /// Offers that are not settled, at homes and proxies.
     pub offers: usize,
-    /// Receivers that have come here and are not used.
+    /// Receivers that have arrived here and are not used yet.
     pub visitors: usize,
-    /// Ends in messages that go through this node, and have not been taken.
+    /// Ends in messages that pass through this node and have not been taken.
     pub passing: usize,
-    /// Values of which pieces are still to come.
+    /// Values whose remaining pieces have not arrived.
     pub unfinished: usize,
-    /// Channels, and frames in the control lane, of which something has not been written.
+    /// Channels, and frames in the control lane, with something still to write.
     pub unsaid: usize,
-    /// Bytes that are kept because they may have to be sent again.
+    /// Bytes that are kept because they may have to be retransmitted.
     pub unacked_bytes: usize,
-    /// Sockets of any kind, without those that are relayed.
+    /// Sockets of any kind, except relayed ones.
     pub sockets: usize,
-    /// Sockets of this node's that others relay.
+    /// Sockets of this node that others relay.
     pub relayed: usize,
     /// Sockets between others that this node relays.
     pub relays: usize,
-    /// Numbered frames that the connections it still has have heard: if it does not grow, nothing is said to
-    /// this node.
+    /// Numbered frames received on the present connections. While this stays constant, no peer sends this
+    /// node anything.
     pub heard: u64,
-    /// Other nodes: those that it is connected with, wants to reach, or has been told where to reach.
+    /// Other nodes: those that this node is connected with, wants to reach, or has addresses of.
     pub nodes: usize,
-    /// How often the record of another node was looked at because a time had come, or in search of others,
-    /// and a half of a channel because the life of a connection has ended. What happens to one node costs the
-    /// same however many others, and halves of theirs, there are, or were.
+    /// How often this node examined the record of another node because a deadline passed or while searching
+    /// for others, or a half of a channel because the life of a connection ended. An event of one node costs
+    /// the same however many other nodes and halves there are, or were.
     pub visited: u64,
 }
 
 /// One node's half of the protocol.
 ///
-/// A driver tells it what happens (each method is an event) and does what [`poll`](Self::poll) says. The
-/// machine does no I/O and reads no clock: the same events with the same seed have the same results.
+/// Each method passes in an event, and [`poll`](Self::poll) returns the actions for the driver. The machine
+/// does no I/O and reads no clock: the same events with the same seed have the same results.
 #[derive(Clone, Debug)]
 pub struct Machine {
     pub(crate) channels: Channels,
@@ -85,10 +84,11 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A node that knows nobody. Its id is the one that its key has.
+    /// A node that knows no other node. Its id is that of its key.
     ///
     /// # Panics
-    /// [`Config::check`] says no, the id or the incarnation is zero (on the wire that is one that is not known), or the key is none or longer than [`limits::KEY`].
+    /// If [`Config::check`] fails, the id or the incarnation is zero (on the wire, zero means unknown), or
+    /// the key is empty or longer than [`limits::KEY`].
     pub fn new(config: Config, incarnation: Incarnation, seed: u64, identity: Arc<dyn Identity>) -> Self {
         if let Err(why) = config.check() {
             panic!("a machine cannot work with its settings: {why}");
@@ -101,14 +101,14 @@ impl Machine {
         Self { channels: Channels::default(), endpoint: Endpoint::new(config, me, seed, identity) }
     }
 
-    /// Who this is.
+    /// The id and incarnation of this node.
     pub fn me(&self) -> Life {
         self.endpoint.me
     }
 
-    /// A later incarnation of this node, which another one has met: this one is [replaced](Config::keeps_id).
-    /// All its connections have ended ([`Down::Refused`], with [`Refusal::Stale`]), and there will be no
-    /// more.
+    /// A later incarnation of this node, which another node has met: this one is
+    /// [replaced](Config::keeps_id). All its connections have ended ([`Down::Refused`], with
+    /// [`Refusal::Stale`]), and it makes no more.
     pub fn replaced_by(&self) -> Option<Incarnation> {
         self.endpoint.replaced
     }
@@ -123,7 +123,7 @@ impl Machine {
         self.endpoint.config.value_max as u64
     }
 
-    /// The next thing to do, if there is one.
+    /// The next action, if there is one.
     pub fn poll(&mut self) -> Option<Action> {
         while self.endpoint.actions.is_empty()
             && let Some((now, frame)) = self.endpoint.said_here.pop_front()
@@ -145,7 +145,7 @@ impl Machine {
         self.endpoint.actions.pop_front()
     }
 
-    /// Of a node with which this one has nothing to do any more its record goes.
+    /// Removes the records of nodes that this one no longer deals with.
     fn forget_unused(&mut self) {
         while let Some(node) = self.endpoint.connections.take_resting() {
             if self.endpoint.connections.get(node).is_some_and(Connection::is_unused) {
@@ -166,31 +166,30 @@ impl Machine {
         late.into_iter().for_each(|id| self.close(self.endpoint.lately, id, Closed::Superseded));
     }
 
-    /// Whether one of the things to do is to tell an end of a channel something: its holder may soon have
-    /// something to say.
+    /// Whether a pending action is an event for an end of a channel. That end's holder may respond soon.
     pub fn tells(&self) -> bool {
         let told = |action: &Action| matches!(action, Action::Home(..) | Action::Proxy(..));
         !self.endpoint.said_here.is_empty() || self.endpoint.actions.iter().any(told)
     }
 
-    /// Whether one of the things to do is to tell a receiving end something: the other side may wait for its
+    /// Whether a pending action is an event for a receiving end. The other side may be waiting for its
     /// answer.
     pub fn tells_receivers(&self) -> bool {
         self.endpoint.actions.iter().any(|action| matches!(action, Action::Home(..)))
     }
 
-    /// When to call [`tick`](Self::tick) at the latest.
+    /// The latest time at which to call [`tick`](Self::tick).
     pub fn next_tick(&self) -> Option<Time> {
         let undialled = self.endpoint.undialled.front().map(|undialled| undialled.at);
         self.endpoint.connections.next_due().into_iter().chain(self.endpoint.sockets.next_due()).chain(undialled).min()
     }
 
-    /// Numbered frames that the connections it still has have heard; in this life of each.
+    /// Numbered frames received on the present connections, in the present life of each.
     pub fn heard(&self) -> u64 {
         self.endpoint.connections.survey().map(|(_, connection)| connection.inbox.seen).sum()
     }
 
-    /// What is there.
+    /// Counts the records that this machine holds.
     pub fn census(&self) -> Census {
         let attached = || self.channels.homes.survey().flat_map(|(_, home)| home.attached.values());
         Census {
@@ -221,17 +220,17 @@ impl Machine {
         }
     }
 
-    // Who can be reached, and where.
+    // Which nodes can be reached, and where.
 
-    /// Where a node can be dialled that this one is to reach. What it says itself when it is met comes first.
-    /// That is known until a connection with it has ended.
+    /// Records where a node that this one is to reach can be dialled. Addresses that the node itself declares
+    /// when connected take precedence. The record stays until a connection with the node has ended.
     pub fn learn(&mut self, node: NodeId, addresses: &[String]) {
         self.endpoint.keep(node, Time(u64::MAX));
         self.endpoint.add_addresses(node, |book| addresses.iter().for_each(|address| book.owns(address)));
     }
 
-    /// The same, or, if the connection with that node is one of the last that have ended, where it could be
-    /// dialled.
+    /// As [`addresses_of`](Self::addresses_of); for one of the last connections that ended, the addresses
+    /// known then.
     pub fn last_addresses_of(&self, node: NodeId) -> &[String] {
         match self.endpoint.addresses_of(node) {
             [] => self.endpoint.former.addresses(node),
@@ -239,7 +238,7 @@ impl Machine {
         }
     }
 
-    /// Dials an address to learn which node is there; [`Action::Introduced`] answers.
+    /// Dials an address to learn which node is there. [`Action::Introduced`] reports the answer.
     pub fn introduce(&mut self, address: String) {
         if self.endpoint.leaving {
             return self
@@ -254,24 +253,24 @@ impl Machine {
         self.endpoint.dial(Time::default(), Wanted::Anybody, address);
     }
 
-    /// Whether there is no connection to this node, and none is being made. After the end of one it is known
-    /// here at once, and told by [`Action::Connection`].
+    /// Whether there is no connection to this node, and none is being made. When a connection ends this
+    /// changes at once; [`Action::Connection`] reports the end too.
     pub fn is_idle(&self, node: NodeId) -> bool {
         self.endpoint.connections.get(node).is_none_or(|connection| matches!(connection.carried, Carried::Idle))
     }
 
-    /// How the connection to a node is: the socket that carries it; if it is relayed, that which carries the
+    /// The socket that carries the connection to a node. If it is relayed, the socket that carries the
     /// connection to the relay.
     pub fn carried_by(&self, node: NodeId) -> Option<SocketId> {
         let socket = self.endpoint.connections.get(node).and_then(Connection::socket)?;
         if !is_relayed(socket) {
             return Some(socket);
         }
-        // No relay is relayed itself.
+        // A relay is never relayed itself.
         self.endpoint.relays.by(socket).and_then(|by| self.endpoint.connections.get(by)).and_then(Connection::socket)
     }
 
-    /// The nodes to which that one relays the connection.
+    /// The nodes to which `relay` relays the connection.
     pub fn relayed_over(&self, relay: NodeId) -> Vec<NodeId> {
         if self.endpoint.relays.relayed() == 0 {
             return Vec::new();
@@ -280,12 +279,12 @@ impl Machine {
         self.peers().map(|peer| peer.node).filter(is_relayed).collect()
     }
 
-    /// What this node and that one call the connection between them, if they have met for it.
+    /// The id of the connection with that node, if the two have agreed on one.
     pub fn connection_id(&self, node: NodeId) -> Option<ConnectionId> {
         self.endpoint.connections.get(node).map(|connection| connection.id).filter(|id| id.is_some())
     }
 
-    /// The nodes to which there are connections, whether these have a socket at the moment or not.
+    /// The nodes to which there are connections, with or without a socket at the moment.
     pub fn peers(&self) -> impl Iterator<Item = Life> {
         self.endpoint
             .connections
@@ -294,60 +293,60 @@ impl Machine {
             .map(|(node, connection)| Life { node, incarnation: connection.met.expect("the handshake told") })
     }
 
-    /// A frame of that node has said nothing that changes anything: its socket is
-    /// [read slower](Self::paused_until) if there are too many of them.
+    /// Records that a frame from that node changed nothing. After too many, its socket is [read more
+    /// slowly](Self::paused_until).
     pub fn hears_nothing(&mut self, now: Time, node: NodeId) {
         self.endpoint.hears_nothing(now, node)
     }
 
-    /// Comparisons of schemas that this node has brought about took so many steps: its socket is
-    /// [read slower](Self::paused_until) if there are too many of them.
+    /// Records that comparing schemas for this node took `steps` steps. After too many, its socket is [read
+    /// more slowly](Self::paused_until).
     pub fn compares(&mut self, now: Time, node: NodeId, steps: u64) {
         self.endpoint.compares(now, node, steps)
     }
 
-    /// Where a node can be dialled, as far as is known: what it says itself comes first.
+    /// Where a node can be dialled, as far as known. Addresses that it declares itself come first.
     pub fn addresses_of(&self, node: NodeId) -> &[String] {
         self.endpoint.addresses_of(node)
     }
 
-    /// As [`learn`](Self::learn), from that node: it may help if the two cannot dial each other. Something
-    /// has to be said to the node before [`poll`](Self::poll) says that there is nothing to do, or it is
-    /// forgotten again.
+    /// As [`learn`](Self::learn), from node `by`, which may help if the two cannot dial each other. The
+    /// caller must queue something for the node before [`poll`](Self::poll) returns `None`, otherwise the
+    /// record is removed.
     pub fn introduced(&mut self, node: NodeId, by: NodeId, addresses: &[String]) {
         self.endpoint.introduced(node, by, addresses)
     }
 
-    /// Makes a connection, if there is none, and this node is not leaving, nor replaced.
+    /// Makes a connection, unless one exists, or this node is leaving or replaced.
     pub fn connect(&mut self, now: Time, node: NodeId) {
         self.endpoint.connect(now, node)
     }
 
-    /// Where the connection with that node comes from, or leads to: what carries it, or has carried it last.
-    /// Unknown if nothing has.
+    /// The source of the connection with that node: of the socket that carries it, or carried it last.
+    /// Unknown if none has.
     pub fn source_of(&self, node: NodeId) -> Source {
         self.endpoint.source_of(node)
     }
 
-    /// The node that relays the connection to this one, if one does.
+    /// The node that relays the connection to this node, if it is relayed.
     pub fn relayed_by(&self, node: NodeId) -> Option<NodeId> {
         self.endpoint.relayed_by(node)
     }
 
-    /// That node, in the present life of the connection with it. If nothing is known of it, that life [is
+    /// That node, in the present life of the connection with it. If the node is unknown, that life [is
     /// over](Self::is_over).
     pub fn contact(&self, node: NodeId) -> Contact {
         self.endpoint.contact(node)
     }
 
-    /// Whether that life of the connection is over, or has not begun. For an end that was given or taken in
-    /// it nobody at the other side answers any more, whether the connection is up again or not.
+    /// Whether that life of the connection is over, or has not begun. The other side no longer answers for an
+    /// end given or taken in that life, even if the connection is up again.
     pub fn is_over(&self, contact: Contact) -> bool {
         self.endpoint.is_over(contact)
     }
 
-    /// What was carried between this node and each that it has to do with, or has had: of connections that
-    /// are over the last 64 are known.
+    /// The traffic between this node and each peer, present or former. Of the connections that ended, only
+    /// the last 64 are known.
     pub fn traffic(&self) -> impl Iterator<Item = (Life, Traffic)> {
         let present = self.endpoint.connections.iter().filter_map(|(node, connection)| {
             connection.met.map(|incarnation| (Life { node, incarnation }, connection.traffic))
@@ -355,15 +354,16 @@ impl Machine {
         present.chain(self.endpoint.former.traffic())
     }
 
-    /// Leaves: every connection is told, after what it still has to say. [`is_flushed`](Self::is_flushed)
-    /// tells when all have heard it. From now on nobody else gets a connection to this node.
+    /// Leaves: sends a goodbye on every connection, after everything queued. [`is_flushed`](Self::is_flushed)
+    /// returns whether all peers have acknowledged it. From now on no other node gets a connection to this
+    /// one.
     pub fn leave(&mut self, now: Time) {
         self.endpoint.leaving = true;
         for peer in self.endpoint.connections.nodes() {
             let connection = self.endpoint.connection(peer);
             let (done, is_carried) = (connection.outbox.is_done(), connection.socket().is_some());
             if done && !is_carried && connection.was_up {
-                // It would be called only to be told goodbye; it will notice by itself.
+                // Reconnecting only for a goodbye is pointless; the other node notices by itself.
                 self.die(now, peer, Down::Left);
             } else if !connection.leaving && (connection.was_up || !done) {
                 connection.leaving = true;
@@ -376,15 +376,14 @@ impl Machine {
         }
     }
 
-    /// Whether it [leaves](Self::leave): what is lost from now on is lost since this node ends.
+    /// Whether this node is [leaving](Self::leave): losses from now on are due to that.
     pub fn is_leaving(&self) -> bool {
         self.endpoint.leaving
     }
 
-    /// Whether everything that was said has been heard.
+    /// Whether everything sent has been acknowledged.
     ///
-    /// What is said to a node that has just left in order is not waited for: it is another one's word that
-    /// crossed the goodbye.
+    /// Frames for a node that has just left in order do not count: they crossed its goodbye.
     pub fn is_flushed(&self) -> bool {
         self.endpoint.connections.iter().all(|(node, connection)| self.endpoint.is_flushed_to(node, connection))
     }
