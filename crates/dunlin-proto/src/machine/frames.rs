@@ -1,4 +1,4 @@
-//! Frames: how they are read, and what becomes of each kind.
+//! How frames are read, and how each kind is handled.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,15 +17,15 @@ use crate::time::Time;
 use crate::wire::codec::{self, WireError};
 use crate::wire::{Declaration, Frame, Names};
 
-/// So many of those who have left are remembered.
+/// How many nodes that left are remembered.
 const LEFT_MAX: usize = 64;
 
-/// Answers to one node take so many bytes at most, if it does not read them.
+/// The most bytes of answers that one node may leave unread.
 pub(super) const CONTROL_MAX: usize = 4 << 20;
 
 impl Endpoint {
-    /// The other side says that it lives. If this one would have to say so soon, it does at once: so of two
-    /// idle nodes one has its timer fire, and the other only reads and writes.
+    /// Answers a heartbeat at once if this node's own is due soon. Then of two idle nodes only one has its
+    /// timer fire; the other just reads and writes.
     fn beats_back(&mut self, now: Time, node: NodeId) {
         if let Some(connection) = self.connections.get_mut(node)
             && now >= connection.said + self.config.heartbeat / 2
@@ -58,8 +58,7 @@ impl Machine {
         let Some(connection) = self.endpoint.connections.get_mut(node) else { return };
         connection.hears(now, &self.endpoint.config);
         connection.traffic.read += (arrived.len() + bytes.len()) as u64;
-        // Whole frames are read where they arrived; only one that is split between two arrivals is put
-        // together.
+        // Whole frames are decoded in place; only a frame that is split between two arrivals is put together.
         let mut at = 0;
         loop {
             let next = if arrived.is_empty() { codec::next(&bytes[at..]) } else { codec::next(&arrived) };
@@ -95,7 +94,7 @@ impl Machine {
             if !self.endpoint.has_room_for_answers(node) {
                 return self.violation(now, node, PeerMisbehaved::DoesNotRead);
             }
-            // What was heard may have ended the socket.
+            // The frame may have ended the socket.
             match self.endpoint.sockets.get(id) {
                 Some(Socket { phase: Phase::Carries(_), .. }) => {}
                 _ => return,
@@ -111,7 +110,7 @@ impl Machine {
         let ack_delay = self.endpoint.config.ack_delay;
         let Some(connection) = self.endpoint.connections.get_mut(node) else { return };
         connection.inbox.within_frame = within_frame;
-        // It counts when it is read.
+        // These bytes count when they are decoded.
         connection.traffic.read -= rest;
         if connection.inbox.heard() != connection.inbox.acked {
             if connection.inbox.must_acknowledge(&self.endpoint.config) {
@@ -123,9 +122,8 @@ impl Machine {
         }
     }
 
-    /// The other side breaks the protocol: whatever it says cannot be trusted, so the connection is over.
-    /// That node has said something that it may not say, in a message that is the driver's to judge: the
-    /// connection is over.
+    /// That node has sent something illegal, in a message that the driver has to judge. A node that breaks
+    /// the protocol cannot be trusted, so the connection ends.
     pub fn broke_the_protocol(&mut self, now: Time, node: NodeId, why: &str) {
         if self.endpoint.connections.get(node).is_some_and(|connection| connection.was_up) {
             self.violation(now, node, why);
@@ -149,8 +147,8 @@ impl Machine {
                 return Ok(());
             }
             inbox.seen += 1;
-            // About what the other side keeps for it: else many small frames would fill its window, and wait
-            // here for company.
+            // About what the other side keeps for it. Otherwise many small frames would fill its window while
+            // their acknowledgement waits for another frame to travel with.
             inbox.unacked_bytes += 32
                 + match &frame {
                     Frame::More(_, piece) => piece.len(),
@@ -187,7 +185,7 @@ impl Machine {
                 }
             }
             Frame::Goodbye => {
-                // So that the other side knows that all it said was heard, its goodbye too.
+                // Shows the other side that this node received everything, including the goodbye.
                 let seen = self.endpoint.connection(node).inbox.seen;
                 if let Some(socket) = self.endpoint.connection(node).socket() {
                     let mut last = BytesMut::new();
@@ -247,8 +245,8 @@ impl Machine {
         Ok(())
     }
 
-    /// What keeps `there`, of which that node has said, from `here`: as [`difference`](crate::difference),
-    /// counted as what that node has brought about.
+    /// What keeps `there`, a declaration from that node, from fitting `here`: as
+    /// [`difference`](crate::difference), with its cost attributed to that node.
     pub fn difference(
         &mut self,
         now: Time,
@@ -263,21 +261,21 @@ impl Machine {
         difference
     }
 
-    /// How many steps such comparisons have taken, of all nodes.
+    /// How many steps such comparisons have taken, for all nodes.
     pub fn steps(&self) -> u64 {
         self.endpoint.steps
     }
 
-    /// Until when a socket is not to be read, if so much has come on it that says nothing that others would
-    /// wait for it: heartbeats that follow each other at once, acknowledgements of nothing new, words about
-    /// channels that are not here; or so many schemas that take long to [compare](Self::compares). After
-    /// that, a little is read.
+    /// Until when the driver should not read a socket. That applies after too many frames that no sender
+    /// waits for: heartbeats in close succession, acknowledgements of nothing new, frames about channels that
+    /// are not here; or too many schemas that are slow to [compare](Self::compares). After that moment, a
+    /// little is read.
     pub fn paused_until(&self, now: Time, socket: SocketId) -> Option<Time> {
         let Phase::Carries(node) = self.endpoint.sockets.get(socket)?.phase else { return None };
         self.endpoint.connections.get(node)?.chatter.paused_until(now)
     }
 
-    /// Says something of the name service to a node.
+    /// Sends a message of the name service to a node.
     ///
     /// # Errors
     /// It is too long to be sent, and is not.
@@ -285,7 +283,7 @@ impl Machine {
         said.check()?;
         let is_own = matches!(said, Names::Declare { .. } | Names::Undeclare { .. });
         self.endpoint.say(now, node, Frame::Names(said));
-        // One frame may have thousands of answers, and for other nodes than its own.
+        // One frame may cause thousands of answers, also to nodes other than its sender.
         if !is_own && !self.endpoint.reserve_answers(node) {
             self.violation(now, node, PeerMisbehaved::DoesNotRead);
         }

@@ -9,8 +9,8 @@ use crate::wire::handshake::Refusal;
 use crate::wire::limits;
 
 impl Endpoint {
-    /// Whether a connection that has been up has lost its sockets, and proved nothing, for the whole grace
-    /// period.
+    /// Whether a connection that has been up has had no acknowledgement for the whole grace period since it
+    /// lost its socket.
     pub(super) fn is_unproven_for_long(&self, now: Time, node: NodeId) -> bool {
         let Some(connection) = self.connections.get(node) else { return false };
         connection.was_up && connection.unproven.is_some_and(|since| now >= since + self.config.grace)
@@ -36,11 +36,11 @@ impl Machine {
         self.die(now, node, why);
     }
 
-    /// Another node has met this incarnation of this node. If it is a later one, this node is replaced.
+    /// Another node has met incarnation `met` of this node. If it is a later one, this node is replaced.
     ///
-    /// Some others know that, and have ended their connections with this one; the rest may learn it at any
-    /// time, or never. To those it would speak for the later life: say that it has not what that one has, for
-    /// one thing. So it ends all connections, as if it had crashed, and lets nobody in.
+    /// Some peers know that, and have ended their connections with this one; the others may learn it at any
+    /// time, or never. To them this node would answer for the later life, for instance that it lacks what
+    /// that life has. So it ends all connections, as if it had crashed, and admits no node.
     pub(super) fn hear_of_myself(&mut self, now: Time, met: Incarnation) {
         if !self.endpoint.config.keeps_id
             || met <= self.endpoint.me.incarnation
@@ -60,13 +60,13 @@ impl Machine {
         }
     }
 
-    /// The connection is over, for a reason of this side. The next one is another life.
+    /// Ends the life of the connection, for a reason at this side. The next connection is another life.
     pub(crate) fn die(&mut self, now: Time, node: NodeId, why: Down) {
         let run = self.endpoint.connection(node).run + u64::from(!planted!(RunIgnored));
         self.end_life(now, node, why, run);
     }
 
-    /// That node was restarted: nothing that was said to it before counts.
+    /// That node was restarted: what was sent to it before no longer counts.
     pub(super) fn restarted(&mut self, now: Time, node: NodeId) {
         self.end_life(now, node, Down::Restarted, 1);
         let connection = self.endpoint.connection(node);
@@ -74,7 +74,7 @@ impl Machine {
         connection.id = ConnectionId::NONE;
     }
 
-    /// The other side knows nothing of the connection any more: the next one begins without anything of it.
+    /// The other side has no record of the connection any more: the next one starts from nothing.
     pub(super) fn forgotten(&mut self, now: Time, node: NodeId) {
         self.end_life(now, node, Down::GivenUp, 1);
         self.endpoint.connection(node).id = ConnectionId::NONE;
@@ -82,8 +82,8 @@ impl Machine {
 
     pub(super) fn end_life(&mut self, now: Time, node: NodeId, why: Down, mut run: u64) {
         if run > limits::RUN {
-            // Only a node that has proved its id can have said a number near this one. No `Hello` can say
-            // more.
+            // Only a node that has proved its id can have sent a number near this one. No `Hello` can carry a
+            // greater one.
             self.endpoint.connection(node).id = ConnectionId::NONE;
             run = 1;
         }
@@ -93,7 +93,7 @@ impl Machine {
         let fresh = !connection.was_up && !for_good;
         let running = connection.dialling.running;
         if fresh {
-            // Nothing has been said in this life: what waits to be said can wait for the next.
+            // Nothing was sent in this life: the queue can wait for the next one.
             connection.run = run;
             connection.carried = was;
             return;
@@ -123,9 +123,9 @@ impl Machine {
         if planted!(DeathTwice) {
             self.endpoint.actions.push_back(Action::Connection(node, State::Down(why.clone())));
         }
-        // After a death there is no dial: it would be refused, which is the next death, and so on without a
-        // pause. The sponsor answers for the channel; and a node that was taken for dead and lives dials
-        // itself, if it has something to say.
+        // No dial after a death: it would be refused, which is the next death, and so on without a pause. The
+        // sponsor answers for the channel. A live node that was taken for dead dials itself, if it has
+        // something to send.
         let may_return = !matches!(why, Down::Refused(_) | Down::Unauthorized | Down::Died(_));
         self.endpoint.actions.push_back(Action::Connection(node, State::Down(why)));
         self.end_streams(now, node, false);

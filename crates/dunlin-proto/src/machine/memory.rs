@@ -1,4 +1,5 @@
-//! What is kept for other nodes: how values are charged and given back, and how announced ones are admitted.
+//! What this node keeps for others: how values are charged and given back, and how announced ones are
+//! admitted.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::planted::planted;
 use crate::wire::{Frame, Memory};
 
 impl Endpoint {
-    /// Tells the other node of new credit, if there is much; `at_once`: or any.
+    /// Sends the other node new credit, if there is much; with `at_once`, if there is any.
     pub(super) fn tell_credit(&mut self, node: NodeId, at_once: bool) {
         let Some(connection) = self.connections.get_mut(node) else { return };
         if matches!(connection.carried, Carried::Idle) {
@@ -23,16 +24,15 @@ impl Endpoint {
         }
     }
 
-    /// Whether what waits for that node to read it is within what one connection may have, and there is room
-    /// for it beside what is kept for others.
+    /// Whether the answers that wait for that node to read them are within the limit of one connection, and
+    /// the pool has room for them.
     pub(super) fn has_room_for_answers(&mut self, node: NodeId) -> bool {
         let Some(connection) = self.connections.get_mut(node) else { return true };
         let most = self.config.unacked_max.saturating_add(CONTROL_MAX);
         connection.outbox.owed_bytes() <= most && self.reserve_answers(node)
     }
 
-    /// Reserves room for what waits for that node to read it. `false`: there is none beside what is kept for
-    /// others.
+    /// Reserves room for the answers that wait for that node to read them. `false`: the pool has none.
     pub(super) fn reserve_answers(&mut self, node: NodeId) -> bool {
         let Some(connection) = self.connections.get_mut(node) else { return true };
         let answers = connection.outbox.answers() as u64;
@@ -43,7 +43,7 @@ impl Endpoint {
         freed.is_some()
     }
 
-    /// To a node that has said something before: no connection is made for it.
+    /// Sends to a node that has sent something before: this makes no connection.
     pub(super) fn say_memory(&mut self, node: NodeId, said: Memory) {
         let Some(connection) = self.connections.get_mut(node) else { return };
         connection.outbox.push(Frame::Memory(said));
@@ -52,7 +52,7 @@ impl Endpoint {
         }
     }
 
-    /// Admits what there is room for. If that is not all, the connection waits for more.
+    /// Admits the values for which there is room. If some remain, the connection waits for more.
     pub(super) fn admit_values(&mut self, node: NodeId) {
         let Some(connection) = self.connections.get_mut(node) else { return };
         if matches!(connection.carried, Carried::Idle) {
@@ -72,7 +72,7 @@ impl Endpoint {
         }
     }
 
-    /// There is room in the pool: each connection that waits for some is looked at once.
+    /// The pool has room: each connection that waits for some gets one turn.
     pub(crate) fn admit_waiting(&mut self) {
         for _ in 0..self.pool.waiting.len() {
             let Some(node) = self.pool.waiting.pop_front() else { return };
@@ -83,7 +83,7 @@ impl Endpoint {
         }
     }
 
-    /// The connection to this node is over: nothing is kept for it.
+    /// The connection to this node is over: releases everything kept for it.
     pub(super) fn close_account(&mut self, node: NodeId) {
         let Some(connection) = self.connections.get_mut(node) else { return };
         let account = &mut connection.inbox.account;
@@ -94,8 +94,8 @@ impl Endpoint {
         self.admit_waiting();
     }
 
-    /// Whether values that have been admitted have not moved for the grace period, while other things came: a
-    /// node of which nothing comes is [silent](crate::Closed::Silent).
+    /// Whether admitted values have made no progress for the grace period while other frames came. (A node
+    /// that sends nothing is [silent](crate::Closed::Silent).)
     pub(super) fn has_stalled(&self, node: NodeId) -> bool {
         let inbox = self.connections.get(node).map(|connection| &connection.inbox);
         inbox.is_some_and(|inbox| inbox.account.awaits_values() && inbox.stalled >= self.config.grace)
@@ -115,11 +115,11 @@ impl Machine {
         self.endpoint.pool.held()
     }
 
-    /// What that node has [declared](crate::names::Registry::cost_of) here takes so many bytes; it may
-    /// outlive the connection, so it is kept until fewer are said.
+    /// What that node has [declared](crate::names::Registry::cost_of) here takes `bytes` bytes. It may
+    /// outlive the connection, so the charge stays until a call with a smaller number.
     ///
     /// # Errors
-    /// There is no room for more than it took before; so much there is for all nodes.
+    /// There is no room for more than it took before; the error is the limit for all nodes.
     pub fn keep_declared(&mut self, node: NodeId, bytes: u64) -> Result<(), u64> {
         if self.endpoint.is_me(node) {
             return Ok(());
@@ -135,12 +135,12 @@ impl Machine {
         }
     }
 
-    /// The nodes for which something is [kept](Self::keep_declared) that they have declared.
+    /// The nodes whose declarations are [charged](Self::keep_declared) here.
     pub fn declarers(&self) -> Vec<NodeId> {
         self.endpoint.pool.declarers().collect()
     }
 
-    /// Values for that node have been written: senders that wait for room go on.
+    /// Values for that node have been written: senders that wait for room get their credits.
     pub(super) fn tell_credits_to(&mut self, node: NodeId) {
         let Some(connection) = self.endpoint.connections.get_mut(node) else { return };
         for channel in connection.outbox.now_roomy() {

@@ -1,4 +1,4 @@
-//! The sockets that are there, what each is used for, and what is being dialled.
+//! The present sockets, what each is used for, and the dials under way.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,24 +15,25 @@ use crate::wire::handshake::{Bound, Hello, Resume, Welcome};
 pub(super) struct Dial {
     pub(super) wanted: Wanted,
     pub(super) address: String,
-    /// It was only told; whether over a socket of this host, and the source of that word.
+    /// Set if the address was only learned from another node: whether over a socket of this host, and from
+    /// which source.
     pub(super) told: Option<(bool, Source)>,
 }
 
-/// Whom this node has dialled.
+/// The target of a dial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// This node, for a connection.
     Node(NodeId),
-    /// Whoever is there: [`Action::Introduced`] tells.
+    /// Any node; [`Action::Introduced`] reports which.
     Anybody,
-    /// Whoever is there; if it is this node, the connection with it needs no relay.
+    /// Any node; if it is this one, the connection with it needs no relay.
     Probe(NodeId),
-    /// The node that is there: if it is this one, it is reached where it listens.
+    /// Any node; if it is this one, it is reachable where it listens.
     Check(NodeId),
 }
 
-/// What a `Hello` that has been answered by `Welcome` says, and what was answered.
+/// What a `Hello` that was answered by `Welcome` declares, and the answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Promise {
     pub(super) dialler: Life,
@@ -42,26 +43,26 @@ pub(crate) struct Promise {
     pub(super) attempt: u64,
     pub(super) addresses: Vec<String>,
     pub(super) bound: Bound,
-    /// So many numbered frames the dialler has seen in the life that was answered.
+    /// How many numbered frames the dialler has received in the life that was answered.
     pub(super) seen: u64,
-    /// What this side called the connection before.
+    /// The id of the connection at this side before.
     pub(super) before: ConnectionId,
-    /// Where the connection stands at this side, as `Welcome` says it.
+    /// The state of the connection at this side, as in `Welcome`.
     pub(super) answered: Resume,
-    /// It is a new one, which was offered in this answer only.
+    /// The connection is new, and was offered only in this answer.
     pub(super) begins: bool,
 }
 
-/// What came in the handshake of a node that the driver is [asked about](crate::Action::Authorize).
+/// A handshake message from the node that the driver is [asked about](crate::Action::Authorize).
 #[derive(Clone, Debug)]
 pub(crate) enum Asked {
-    /// From the dialler: what it says, and the whole message.
+    /// From the dialler: the decoded message, and its bytes.
     Hello(Hello, Bytes),
     /// The answer of the dialled node.
     Welcome(Welcome),
 }
 
-/// A dial-back that was asked for.
+/// A dial-back that was requested.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Undialled {
     pub(crate) at: Time,
@@ -69,50 +70,50 @@ pub(crate) struct Undialled {
     pub(crate) to: NodeId,
     /// The node that is to be dialled.
     pub(crate) node: NodeId,
-    /// What carried the connection with it then.
+    /// The socket that carried the connection with it at that time.
     pub(crate) socket: Option<SocketId>,
 }
 
 /// What a socket is used for.
 #[derive(Clone, Debug)]
 pub(crate) enum Phase {
-    /// Somebody has dialled; a `Hello` is to come.
+    /// A node has dialled; its `Hello` has not arrived.
     Stranger,
-    /// That `Hello` has been answered by `Welcome`. What it says holds when the dialler has confirmed that it
-    /// has arrived.
+    /// This node has answered the `Hello` by `Welcome`. The `Hello` takes effect when the dialler has
+    /// confirmed the `Welcome`.
     Answered(Box<Promise>),
-    /// This node has dialled and said `Hello`, and in it where the connection stands, with which life of the
-    /// other node.
+    /// This node has dialled and sent `Hello`, with the state of the connection and the life of the other
+    /// node that it has met.
     Greeting { wanted: Wanted, met: Incarnation, said: Resume, address: String, hello: Bytes },
     /// It carries the connection to this node.
     Carries(NodeId),
-    /// It has been answered for good; what still arrives is not read.
+    /// It has been answered for good; what still arrives is discarded.
     Parting,
 }
 
-/// A frame of which nothing is kept but its beginning, before the piece.
+/// A frame of which only the beginning, before the piece, is kept.
 #[derive(Clone, Debug)]
 pub(super) struct Passed {
     pub(super) beginning: Bytes,
     pub(super) whole: usize,
-    /// So many bytes of it have not come.
+    /// How many bytes of it have not arrived.
     pub(super) left: usize,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Socket {
     pub(crate) phase: Phase,
-    /// What has arrived and is no whole message yet.
+    /// What has arrived and is not a whole message yet.
     pub(super) arrived: BytesMut,
-    /// The frame that comes, if nothing of it is kept.
+    /// The frame that is arriving, if nothing of it is kept.
     pub(super) passed: Option<Passed>,
-    /// What waits for the driver's word.
+    /// What waits for the driver's answer.
     pub(super) asked: Option<Box<Asked>>,
     /// The driver has admitted the node at its other end.
     pub(super) is_authorized: bool,
-    /// A message outside the sequence: a handshake's, or the last.
+    /// A message outside the sequence: one of a handshake, or the last one.
     pub(crate) ready: Option<Bytes>,
-    /// When it has to have shaken hands.
+    /// The deadline for its handshake.
     pub(super) until: Time,
     /// Its other end is on this host.
     pub(crate) near: bool,
@@ -128,14 +129,14 @@ impl Socket {
     }
 }
 
-/// The sockets that are there, and which of them have yet to shake hands, or to part.
+/// The present sockets, and which of them have yet to complete the handshake, or are parting.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sockets {
     all: BTreeMap<SocketId, Socket>,
     /// Those that carry no connection, by the time at which they are closed.
     shaking: BTreeSet<(Time, SocketId)>,
-    /// Of those, the ones that were accepted and have not confirmed a `Welcome`, by where they come from and
-    /// whether they have said who they are; in each such group the oldest is the first.
+    /// The ones among them that were accepted and have not confirmed a `Welcome`, by source and by whether
+    /// their `Hello` has arrived; the oldest comes first in each group.
     unproven: BTreeSet<(Source, bool, Time, SocketId)>,
     shares: Shares,
     /// How many are parting.
@@ -168,7 +169,7 @@ impl Sockets {
         Some(socket)
     }
 
-    /// A `Hello` has been answered, and what it says is to be confirmed.
+    /// A `Hello` has been answered, and the promise waits for confirmation.
     pub(super) fn is_answered(&mut self, id: SocketId, promise: Box<Promise>) {
         let Some(socket) = self.all.get_mut(&id) else { return };
         if self.unproven.remove(&(socket.source, false, socket.until, id)) {
@@ -190,13 +191,13 @@ impl Sockets {
         self.shares.taken()
     }
 
-    /// How many were answered for good, and are still there.
+    /// How many were answered for good and still exist.
     pub(super) fn parting(&self) -> usize {
         self.parting
     }
 
-    /// Which of these makes room for a newcomer: the oldest of the source that has most, and rather one that
-    /// has said nothing yet. The newcomer itself only if its source has no other.
+    /// Which of these makes room for a newcomer: the oldest of the source that has most, preferably one that
+    /// has not sent a `Hello`. It is the newcomer only if its source has no other.
     pub(super) fn least_promising(&self, newcomer: SocketId) -> SocketId {
         if planted!(OldestOut) {
             let oldest = self.unproven.iter().min_by_key(|(.., until, id)| (*until, *id));
@@ -217,7 +218,7 @@ impl Sockets {
         Some(socket)
     }
 
-    /// This is the last word on the socket, which is closed at that time at the latest.
+    /// The last message on the socket, which is closed at `until` at the latest.
     pub(super) fn parts(&mut self, id: SocketId, last: Bytes, until: Time) -> bool {
         self.leaves_the_unproven(id);
         let Some(socket) = self.all.get_mut(&id) else { return false };
@@ -233,12 +234,12 @@ impl Sockets {
         self.shaking.iter().filter_map(|(_, id)| self.all.get(id).map(|socket| (*id, socket)))
     }
 
-    /// When the next of these is closed.
+    /// When the next of these times out.
     pub(super) fn next_due(&self) -> Option<Time> {
         self.shaking.first().map(|(until, _)| *until)
     }
 
-    /// Those of them for which it is time.
+    /// The ones among them that have timed out.
     pub(super) fn late(&self, now: Time) -> Vec<SocketId> {
         self.shaking.iter().take_while(|(until, _)| *until <= now).map(|(_, id)| *id).collect()
     }

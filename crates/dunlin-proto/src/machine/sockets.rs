@@ -1,4 +1,4 @@
-//! Sockets, from their first byte to their last, and what is written to them and read from them.
+//! Sockets, from their first byte to their last: how they are written and read.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -34,15 +34,15 @@ impl Endpoint {
 }
 
 impl Machine {
-    /// A socket was accepted, and nothing is known of where it comes from:
-    /// [`accepted_from`](Self::accepted_from) with [`Source::Unknown`].
+    /// A socket was accepted from an unknown source: [`accepted_from`](Self::accepted_from) with
+    /// [`Source::Unknown`].
     pub fn accepted(&mut self, now: Time, socket: SocketId) {
         self.accepted_from(now, socket, Source::Unknown);
     }
 
-    /// A socket was accepted. If too many have not shaken hands, one of the source that has most of these is
-    /// [closed](Closed::Crowded) for it; it is told so, if no more than that many are being told, and a
-    /// `Welcome` has not said otherwise.
+    /// A socket was accepted. If too many have not completed the handshake, this node
+    /// [closes](Closed::Crowded) one of the source that has most of these. It answers that socket with a
+    /// refusal first, unless too many sockets are parting or a `Welcome` was sent on it.
     pub fn accepted_from(&mut self, now: Time, socket: SocketId, source: Source) {
         self.endpoint.add_socket(now, socket, Phase::Stranger, None, source);
         if self.endpoint.sockets.unproven() > self.endpoint.config.strangers_max {
@@ -57,7 +57,7 @@ impl Machine {
         }
     }
 
-    /// The socket is gone, or will not carry any more.
+    /// The socket is gone, or no longer works.
     pub fn closed(&mut self, now: Time, socket: SocketId) {
         self.drop_socket(now, socket, "the socket was closed");
     }
@@ -111,7 +111,7 @@ impl Machine {
         }
     }
 
-    /// Writes what a socket has to carry behind `out`, about `room` bytes. Returns how many bytes.
+    /// Appends to `out` what a socket has to carry, about `room` bytes. Returns how many bytes.
     pub fn fill(&mut self, now: Time, socket: SocketId, room: usize, out: &mut Vec<Bytes>) -> usize {
         let Some(entry) = self.endpoint.sockets.get_mut(socket) else { return 0 };
         let mut total = 0;
@@ -145,7 +145,7 @@ impl Machine {
             connection.says(now, &self.endpoint.config);
             connection.traffic.written += written as u64;
         }
-        // What relayed sockets have to say is fetched from them as late as it can be.
+        // Relayed sockets are pulled as late as possible.
         while others && written < room {
             self.pull(now, node);
             let Some(connection) = self.endpoint.connections.get_mut(node) else { break };
@@ -179,19 +179,18 @@ impl Machine {
         })
     }
 
-    /// Whether nothing was said on the connection of late, by either side, but large values of one channel
-    /// ([`Config::company`](crate::Config::company)): these may be written, and read, in larger parts than if
-    /// somebody else were waiting for them. If [`fill`](Self::fill) has more room then than
+    /// Whether the connection has lately carried, in both directions, only large values of one channel
+    /// ([`Config::company`](crate::Config::company)). Then larger parts may be written and read than if other
+    /// messages waited for them. If [`fill`](Self::fill) also has more room than
     /// [`Config::chunk_alone`](crate::Config::chunk_alone), values are cut into larger pieces, and more may
-    /// be on its way ([`Config::queueing_alone`](crate::Config::queueing_alone)).
+    /// be in flight ([`Config::queueing_alone`](crate::Config::queueing_alone)).
     pub fn is_alone(&self, socket: SocketId) -> bool {
         let Some(Socket { phase: Phase::Carries(node), .. }) = self.endpoint.sockets.get(socket) else { return false };
         self.endpoint.connections.get(*node).is_some_and(|connection| connection.outbox.is_alone())
     }
 
-    /// Whether [`fill`](Self::fill) would write of values that are large, or follow others of their channel:
-    /// these can wait for a moment, if somebody may soon have something small to say, which would come before
-    /// them.
+    /// Whether [`fill`](Self::fill) would write values that are large, or follow others of their channel.
+    /// These can wait for a moment if the program may soon send something small, which would go before them.
     pub fn has_more_of_values(&self, socket: SocketId) -> bool {
         let Some(Socket { phase: Phase::Carries(node), ready: None, .. }) = self.endpoint.sockets.get(socket) else {
             return false;
@@ -202,10 +201,10 @@ impl Machine {
             .is_some_and(|connection| connection.outbox.has_more_of_values(&self.endpoint.config))
     }
 
-    /// Bytes have arrived, behind what the last call has left in `buffer`: the beginning of a frame, that is
-    /// not copied to wait for its end. Returns how many more bytes that frame needs at least. If that is none
-    /// and something is left, frames wait behind one that may have taken long: others should have their turn
-    /// before it is called again.
+    /// Bytes have arrived, appended to what the last call left in `buffer`: the beginning of a frame, which
+    /// is not copied while it waits for its end. Returns how many more bytes that frame needs at least. Zero
+    /// with bytes left in `buffer` means that frames wait behind one that may have been slow: give others
+    /// their turn before the next call.
     pub fn received_in(&mut self, now: Time, id: SocketId, buffer: &mut BytesMut) -> usize {
         let Some(socket) = self.endpoint.sockets.get_mut(id) else {
             buffer.clear();
@@ -227,7 +226,7 @@ impl Machine {
             return 0;
         };
         if !arrived.is_empty() {
-            // Left by the handshake.
+            // Left over from the handshake.
             let mut arrived = std::mem::take(arrived);
             arrived.unsplit(buffer.split());
             *buffer = arrived;
@@ -246,7 +245,7 @@ impl Machine {
                     missing = more;
                     break;
                 }
-                // It is said by who reads the frames.
+                // `carry` reports it.
                 Err(_) => whole = buffer.len(),
             }
         }
@@ -299,7 +298,8 @@ impl Machine {
                     let is_proven = self.endpoint.identity.check(&promise.key, &promise.signed, &signature);
                     if !is_proven && !planted!(ConfirmUnchecked) {
                         if promise.begins {
-                            // Whoever this is, the node itself has not heard of what was offered here.
+                            // A false signature shows that the node itself has not received the offer made
+                            // here.
                             self.endpoint.former.is_unknown_to(promise.dialler.node, promise.answered.connection);
                         }
                         return self.close(now, id, Closed::Unproven(promise.dialler.node));
@@ -318,7 +318,7 @@ impl Machine {
             Phase::Carries(_) => {}
             Phase::Stranger | Phase::Parting => return,
         }
-        // What came behind the handshake in one piece.
+        // Bytes that arrived together with the handshake.
         if let Some(socket) = self.endpoint.sockets.get_mut(id)
             && let Phase::Carries(node) = socket.phase
             && !socket.arrived.is_empty()

@@ -1,9 +1,10 @@
 //! Frames of which only a part has arrived.
 //!
-//! A socket may have [`FRAME`](crate::wire::limits::FRAME) bytes of one, which is what it costs to be
-//! connected. A longer frame has a piece of a value, and its beginning says of which one. What is charged to
-//! the account of the connection, or is within its credit, is kept as it comes. Of a piece that is not kept
-//! anyway only the bytes are counted. Anything else breaks the protocol, and is not waited for.
+//! A socket may hold [`FRAME`](crate::wire::limits::FRAME) bytes of one, which is part of the cost of a
+//! connection. A longer frame has a piece of a value, and its beginning names that value. A piece that is
+//! charged to the account of the connection, or is within its credit, is kept as it arrives. For a piece that
+//! is discarded anyway, only the bytes are counted. Anything else breaks the protocol, and the node does not
+//! wait for the rest.
 
 use bytes::{Bytes, BytesMut};
 
@@ -15,12 +16,12 @@ use crate::time::Time;
 use crate::wire::codec::{self, Long};
 
 impl Machine {
-    /// A frame is not complete: is it to be kept as it comes? `true` also if it is not known yet.
+    /// Whether to keep an incomplete frame as it arrives. `true` also if that is not known yet.
     fn keeps(&mut self, node: NodeId, long: &Long) -> Result<bool, PeerMisbehaved> {
         let Some(connection) = self.endpoint.connections.get(node) else { return Ok(true) };
         let inbox = &connection.inbox;
         if inbox.again > 0 {
-            // It was seen on the socket before.
+            // It arrived on the previous socket.
             return Ok(false);
         }
         let channel = long.channel;
@@ -30,15 +31,15 @@ impl Machine {
         }
         let (wanted, kept) = self.channels.expects(&self.endpoint, node, channel, head, total);
         if kept && let Some(connection) = self.endpoint.connections.get_mut(node) {
-            // When it was announced its channel was not here.
+            // When the value was announced, its channel was not here.
             let has_room = connection.inbox.account.keep_unkept(channel, &mut self.endpoint.pool);
             return if has_room { Ok(true) } else { Err(PeerMisbehaved::ChannelNotThere) };
         }
         Ok(wanted)
     }
 
-    /// Looks at the beginning of a frame that is not complete, which is left in `arrived` or passed over.
-    /// Returns how many more bytes are needed at least.
+    /// Examines the beginning of an incomplete frame, which stays in `arrived` or is passed over. Returns how
+    /// many more bytes are needed at least.
     pub(super) fn wait(&mut self, now: Time, id: SocketId, arrived: &mut BytesMut, missing: usize) -> usize {
         let Some(Socket { phase: Phase::Carries(node), .. }) = self.endpoint.sockets.get(id) else { return missing };
         let node = *node;
@@ -59,7 +60,7 @@ impl Machine {
                 if let Some(socket) = self.endpoint.sockets.get_mut(id) {
                     socket.passed = Some(Passed { beginning, whole: long.whole, left });
                 }
-                // More is read as it comes.
+                // More of it is passed over as it arrives.
                 1
             }
             Err(why) => {
@@ -69,8 +70,8 @@ impl Machine {
         }
     }
 
-    /// So many bytes have arrived: how many of them belong to a frame that is passed over. They are not read.
-    /// When it is complete it is heard; its piece, which nobody looks at, is of zeros.
+    /// `arrived` bytes have arrived: returns how many of them belong to a frame that is passed over. They are
+    /// not read. The complete frame is handled with a piece of zeros, which nothing reads.
     pub(super) fn pass_over(&mut self, now: Time, id: SocketId, node: NodeId, arrived: usize) -> usize {
         let Some(socket) = self.endpoint.sockets.get_mut(id) else { return 0 };
         let Some(passed) = &mut socket.passed else { return 0 };
@@ -83,7 +84,7 @@ impl Machine {
         let Some(Passed { beginning, whole, .. }) = socket.passed.take() else { return bytes };
         let long = codec::begins_long(&beginning).ok().flatten();
         if long.is_none_or(|long| self.keeps(node, &long) != Ok(false)) {
-            // Its channel has come here meanwhile: on the next socket the frame comes again.
+            // Its channel has arrived here meanwhile: the peer sends the frame again on the next socket.
             self.close(now, id, Closed::Again);
             return bytes;
         }
