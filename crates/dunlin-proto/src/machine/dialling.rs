@@ -1,4 +1,4 @@
-//! How a node comes to a socket for a connection: which address is dialled, and when.
+//! How a node gets a socket for a connection: which address it dials, and when.
 
 use std::time::Duration;
 
@@ -16,28 +16,28 @@ use crate::time::Time;
 use crate::wire::VERSIONS;
 use crate::wire::handshake::{Hello, Resume};
 
-/// How often a node is dialled without a pause, because a socket of its was lost or a connection begins anew:
-/// a peer can bring about both as fast as sockets are made.
+/// How often a node is dialled without a pause because its socket was lost or a connection begins anew: a
+/// peer can cause both as fast as it makes sockets.
 pub(super) const REDIALS: Rate = Rate { at_once: 10, each: Duration::from_millis(100) };
 
-/// How many dials of addresses that this node was only told are under way at once, whoever has told them.
-/// Sources share these places: see [`has_place`](crate::source::has_place).
+/// How many dials of addresses learned from other nodes run at once, over all sources. Sources share these
+/// places: see [`has_place`](crate::source::has_place).
 const TOLD_DIALS_MAX: usize = 64;
 
-/// How many addresses that were only told are dialled in vain for the word of one source. What leads to the
-/// node that was meant does not count.
+/// How many dials of addresses learned from one source may fail. Dials that reach the intended node do not
+/// count.
 const TOLD_DIALS: Rate = Rate { at_once: 256, each: Duration::from_millis(20) };
 
-/// How many dials that only learn whether a node of this host is reached are under way at once. Any peer on
-/// the host can cause some.
+/// How many dials run at once that only check whether a node on this host is reachable. Any peer on the host
+/// can cause some.
 const CHECKS_MAX: usize = 64;
 
 impl Endpoint {
-    /// Somebody here needs a connection to this node.
+    /// This node needs a connection to that node for itself.
     pub(super) fn want(&mut self, now: Time, node: NodeId) {
         let connection = self.connection(node);
         if std::mem::take(&mut connection.dialling.for_others) {
-            // Each address may have been dialled once, and none any more.
+            // Each address may already have been dialled once, with none left.
             if connection.dialling.running.is_none() && connection.dialling.next.is_none() {
                 connection.dialling.next = Some(now);
                 self.dial_if_due(now, node);
@@ -47,10 +47,10 @@ impl Endpoint {
         self.seek(now, node);
     }
 
-    /// A connection to this node is needed, here or by others.
+    /// A connection to this node is needed, by this node or for others.
     pub(crate) fn seek(&mut self, now: Time, node: NodeId) {
-        // Nobody will have a node that is replaced. Who needs the connection hears that from the next tick,
-        // as it would hear later that it cannot be reached.
+        // All nodes refuse a node that is replaced. The next tick reports that, as it would later report that
+        // the node is unreachable.
         let is_replaced = self.replaced.is_some();
         let until = if is_replaced { now } else { now + self.config.grace };
         let connection = self.connection(node);
@@ -73,7 +73,7 @@ impl Endpoint {
         let id = DialId(self.next_dial);
         self.next_dial += 1;
         let told = match wanted {
-            // A check is of an address that was said over a socket of this host.
+            // A check is of an address that arrived over a socket of this host.
             Wanted::Anybody | Wanted::Check(_) => None,
             Wanted::Node(node) | Wanted::Probe(node) => {
                 let near = self.connection(node).book.dials(&address, now);
@@ -101,8 +101,8 @@ impl Endpoint {
         Some(dial)
     }
 
-    /// The source at whose expense that node is dialled: as before, else of whoever has told of it last, or
-    /// of the node itself.
+    /// The source that is charged for dialling that node: the same as before, else the source that named the
+    /// node last, or the node's own.
     fn said_by(&self, node: NodeId) -> Source {
         let Some(connection) = self.connections.get(node) else { return Source::Unknown };
         match (connection.dialling.told_dials, connection.introducers.first()) {
@@ -112,7 +112,7 @@ impl Endpoint {
         }
     }
 
-    /// That node has been reached: what was dialled for it was no word in vain.
+    /// That node has been reached: the dials for it did not fail.
     pub(super) fn is_reached(&mut self, node: NodeId) {
         let (source, times) = std::mem::take(&mut self.connection(node).dialling.told_dials);
         if times > 0 {
@@ -144,7 +144,7 @@ impl Endpoint {
             }
             return;
         }
-        // Without an address there is nothing to dial: the other side has to.
+        // Without an address this node cannot dial; the other side has to.
         if connection.book.addresses().is_empty() {
             dialling.waits_for_address = true;
             if dialling.last.is_empty() {
@@ -170,7 +170,7 @@ impl Endpoint {
         self.connection(node).dialling.running = Some(Attempt::Dial(id));
     }
 
-    /// Whether the other node of a relayed connection can be dialled after all.
+    /// Tries to dial the other node of a relayed connection directly.
     pub(super) fn probe(&mut self, now: Time, node: NodeId) {
         let running = self.dials.values().any(|dial| dial.wanted == Wanted::Probe(node));
         let connection = self.connection(node);
@@ -198,7 +198,7 @@ impl Endpoint {
             }
             dialling.running = None;
             if matches!(attempt, Attempt::Hello(socket) if is_relayed(socket)) {
-                // What came of dialling says more.
+                // The result of dialling tells more.
                 self.relay_failed(now, node);
                 self.connection(node).dialling.failures.max(1)
             } else {
@@ -212,7 +212,7 @@ impl Endpoint {
         };
         let wait = self.random.jitter((min * 2u32.saturating_pow(failures.min(16) - 1)).min(max));
         let connection = self.connection(node);
-        // Where a second refusal would tell that the node is dead, it is dialled as soon as that counts.
+        // If a second refusal would prove that the node is dead, dial again as soon as that counts.
         let doubted = connection.listeners.doubted().map(|(at, _)| at.max(now));
         let dialling = &mut connection.dialling;
         if dialling.running.is_none() {
@@ -222,7 +222,7 @@ impl Endpoint {
         self.seek_help(now, node);
     }
 
-    /// Says hello on a socket, which is to carry the connection to that node.
+    /// Sends `Hello` on a socket that is to carry the connection to that node.
     pub(crate) fn greet(&mut self, now: Time, wanted: Wanted, address: String, socket: SocketId) {
         let (mut met, mut attempt, mut resume) = (Incarnation(0), 0, Resume::default());
         let mut who = NodeId(0);
@@ -232,15 +232,16 @@ impl Endpoint {
             attempt = self.attempts;
             let offers = self.offers(now, node);
             let connection = self.connection(node);
-            // One after the other: that node may not have heard of some.
+            // Try them in turn: that node may not have received some.
             let offer = offers.get(connection.dialling.unknown).or(offers.last()).copied();
             connection.dialling.running = Some(Attempt::Hello(socket));
             connection.dialling.disowned.clear();
             met = connection.met.unwrap_or(Incarnation(0));
             resume = connection.resume_point();
             if let Some((to, offered)) = offer.filter(|_| !connection.id.is_some() && connection.dialling.may_name()) {
-                // That node may have heard of it, and have begun. If another life of it hears this, it knows
-                // nothing of the offer, and ends nothing by that: the one that was meant may still come.
+                // That node may have received the offer, and have begun. If another life of it receives this
+                // `Hello`, it does not know the offer, and ends nothing by refusing it: the intended life may
+                // still come.
                 (met, resume.connection) = (to, offered);
             }
         }
@@ -265,8 +266,8 @@ impl Endpoint {
         self.act_write(socket);
     }
 
-    /// The connections that were [offered](crate::connection::former) to that node, and to which life of it:
-    /// the latest that has been met, or has said hello.
+    /// The connections that were [offered](crate::connection::former) to that node, and the life that each
+    /// was offered to: the latest that has been met, or has sent a `Hello`.
     pub(super) fn offers(&self, now: Time, node: NodeId) -> Vec<(Incarnation, ConnectionId)> {
         let met = self.connections.get(node).map_or_else(|| self.former.met(node), |connection| connection.met);
         let latest = self.former.promised(now, node).map(|(to, _)| to).chain(met).max();
@@ -283,7 +284,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether that node is reached where it says it listens.
+    /// Checks whether that node is reachable where it declares that it listens.
     pub(super) fn check_listeners(&mut self, now: Time, node: NodeId) {
         if self.leaving {
             return;
@@ -299,15 +300,15 @@ impl Endpoint {
 }
 
 impl Machine {
-    /// Whether this dial may lead to this host, or to a process on it: not if its address was only told, and
-    /// over a network. The driver has to look, since a name may stand for any host.
+    /// Whether this dial may lead to this host, or to a process on it. It may not if its address was learned
+    /// from another node over a network. The driver has to check, since a name may resolve to any host.
     pub fn may_dial_here(&self, dial: DialId) -> bool {
         self.endpoint.config.dial_local
             || self.endpoint.dials.get(&dial).is_none_or(|dial| dial.told.is_none_or(|(near, _)| near))
     }
 
-    /// Somebody has answered a probe. If it is who was meant, the relay is left: this node must not hear
-    /// anything on the old socket after it has said on the new one what it has seen.
+    /// A node has answered a probe. If it is the intended one, leave the relay: nothing may arrive on the old
+    /// socket after this node has declared on the new one how much it has received.
     pub(super) fn probed(&mut self, now: Time, node: NodeId, there: NodeId, address: String) {
         if there != node || self.endpoint.leaving {
             return;
@@ -320,13 +321,13 @@ impl Machine {
         }
     }
 
-    /// The socket that was asked for is there.
+    /// The requested socket exists.
     pub fn dialled(&mut self, now: Time, id: DialId, socket: SocketId) {
         let Some(dial) = self.endpoint.end_dial(id) else {
             return self.endpoint.act_close(socket, Closed::Superseded);
         };
         if let Wanted::Node(node) = dial.wanted {
-            // A socket of one's own is better than one that is still to be relayed.
+            // A direct socket is better than one that is still to be relayed.
             let instead = self.stop_relaying(now, node);
             let connection = self.endpoint.connection(node);
             let stands = instead || connection.dialling.running == Some(Attempt::Dial(id));
@@ -343,7 +344,7 @@ impl Machine {
         self.endpoint.greet(now, dial.wanted, dial.address, socket);
     }
 
-    /// There is no socket to be had.
+    /// The dial has failed.
     pub fn dial_failed(&mut self, now: Time, id: DialId, why: String) {
         if let Some(Dial { wanted: Wanted::Node(node), address, .. }) = self.endpoint.dials.get(&id)
             && let Some(connection) = self.endpoint.connections.get_mut(*node)
@@ -353,9 +354,8 @@ impl Machine {
         self.endpoint.no_socket(now, id, why);
     }
 
-    /// There is no socket to be had, since no process listens there. `near`: on this host. A dial that has
-    /// not been answered, or could not be made, has [failed](Self::dial_failed): only a refusal may say that
-    /// a node is dead.
+    /// The dial was refused, since no process listens there. `near`: on this host. Report an unanswered or
+    /// impossible dial as [failed](Self::dial_failed): only a refusal may show that a node is dead.
     pub fn dial_refused(&mut self, now: Time, id: DialId, near: bool, why: String) {
         if let Some(Dial { wanted: Wanted::Node(node), address, .. }) = self.endpoint.dials.get(&id) {
             let (node, address) = (*node, address.clone());
@@ -367,11 +367,11 @@ impl Machine {
         self.endpoint.no_socket(now, id, why);
     }
 
-    /// A dial for the connection with that node was refused, or answered by another node. `true`: it is dead,
-    /// and its connection over.
+    /// A dial for the connection with that node was refused, or answered by another node. `true`: that node
+    /// is dead, and its connection over.
     pub(super) fn refuses(&mut self, now: Time, node: NodeId, address: &str, near: bool) -> bool {
         let Some(connection) = self.endpoint.connections.get_mut(node) else { return false };
-        // A dial that outlasts its need, or is for another node, says nothing of the next loss.
+        // A dial that is no longer needed, or is for another node, says nothing about the next loss.
         let needed = matches!(connection.carried, Carried::Lost { .. }) && !connection.dialling.for_others;
         if !needed || self.endpoint.replaced.is_some() {
             return false;
@@ -382,22 +382,22 @@ impl Machine {
         true
     }
 
-    /// The host at the other end of this socket, as it is seen from here and written in an address.
+    /// Records the host at the other end of this socket, as this node sees it and writes it in an address.
     pub fn comes_from(&mut self, socket: SocketId, host: String) {
         if let Some(socket) = self.endpoint.sockets.get_mut(socket) {
             socket.host = Some(host);
         }
     }
 
-    /// The other end of this socket, which was just dialled or accepted, is on this host: so the addresses at
-    /// which that node listens can be dialled at no cost, to know them when they refuse.
+    /// The other end of this socket, which was just dialled or accepted, is on this host. So this node can
+    /// dial the addresses at which that node listens at no cost, and recognise a refusal there later.
     pub fn is_near(&mut self, socket: SocketId) {
         if let Some(socket) = self.endpoint.sockets.get_mut(socket) {
             socket.near = true;
         }
     }
 
-    /// Where this socket, which was just dialled, leads to.
+    /// Records the source to which this socket, just dialled, leads.
     pub fn leads_to(&mut self, socket: SocketId, source: Source) {
         if let Some(socket) = self.endpoint.sockets.get_mut(socket)
             && let Phase::Greeting { .. } = socket.phase

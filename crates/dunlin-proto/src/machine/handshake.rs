@@ -1,4 +1,4 @@
-//! Handshakes, at both sides, and how a socket takes a connection up. `docs/wire.md` has their table.
+//! Handshakes, at both sides, and how a socket takes over a connection. `docs/wire.md` has their table.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -18,14 +18,14 @@ use crate::time::Time;
 use crate::wire::handshake::{self, Answer, Hello, Proof, Refusal, Resume, Welcome};
 use crate::wire::{Frame, Relay, VERSIONS, codec, limits};
 
-/// The other node can name any number of connections: so many are noted while one `Hello` is under way.
+/// The other node can name any number of connections: this many are noted while one `Hello` is under way.
 const DISOWNED_MAX: usize = 8;
 
-/// For so long a dial gives way to a socket of the other node's, which that node is about to confirm.
+/// How long a dial gives way to a socket of the other node, which that node is about to confirm.
 const YIELD: Duration = Duration::from_millis(100);
 
 impl Endpoint {
-    /// Answers a `Hello` so: with proof, if the dialler is to believe that something has ended.
+    /// Refuses a `Hello`: with proof, if the dialler is to believe that something has ended.
     pub(super) fn refuse(&mut self, now: Time, id: SocketId, why: Refusal, hello: &[u8]) {
         let answer = if why.ends_something() {
             prove(&*self.identity, hello, Answer::Over(why.clone(), Proof::default()))
@@ -35,7 +35,7 @@ impl Endpoint {
         self.part(now, id, answer.encode(), Closed::Refused(why));
     }
 
-    /// The last word on a socket. It stays known until the driver has fetched it.
+    /// Sends the last message on a socket. The socket stays known until the driver has fetched it.
     pub(super) fn part(&mut self, now: Time, id: SocketId, last: Bytes, why: Closed) {
         let until = now + self.config.handshake;
         if self.sockets.parts(id, last, until) {
@@ -43,8 +43,8 @@ impl Endpoint {
         }
     }
 
-    /// The driver is asked about that node, of which this came, and the handshake goes on when it has
-    /// answered. `false`: it has, or need not be asked.
+    /// Asks the driver whether to admit that node, which sent `came`. The handshake continues with the
+    /// driver's answer. `false`: the driver has answered, or need not be asked.
     fn asks_about(&mut self, id: SocketId, node: Life, came: impl FnOnce() -> Asked) -> bool {
         let Some(socket) = self.sockets.get_mut(id) else { return false };
         if !self.config.authorizes || socket.is_authorized {
@@ -55,7 +55,7 @@ impl Endpoint {
         true
     }
 
-    /// Whether the driver has admitted the node at the other end: then what it said has been checked.
+    /// Whether the driver has admitted the node at the other end: then its message has been checked.
     fn is_authorized(&self, id: SocketId) -> bool {
         self.sockets.get(id).is_some_and(|socket| socket.is_authorized)
     }
@@ -64,7 +64,7 @@ impl Endpoint {
         self.sockets.get(id).map_or(Source::Unknown, |socket| socket.source)
     }
 
-    /// Why this life of a node is refused of which another one may have been met.
+    /// Why a life of a node is refused, given the life that was met before.
     fn refuses_life(&self, met: Option<Incarnation>, incarnation: Incarnation) -> Option<Refusal> {
         let met = met?;
         if incarnation < met && !planted!(StaleAdmitted) {
@@ -73,11 +73,11 @@ impl Endpoint {
         (incarnation != met && !self.config.keeps_id).then_some(Refusal::AnotherLife(met))
     }
 
-    /// A `Hello` on `socket` names a connection that this node does not know. What its own `Hello`, if one is
-    /// under way, is answered may be the name of that connection. If this node's `Hello` is the one that is
-    /// kept the other has crossed it. If it is not, the other node refuses it as crossed: if this one refused
-    /// too, neither would ever be answered. So it says that it does not know the connection, and takes no
-    /// answer that names it.
+    /// A `Hello` on `socket` names a connection that this node does not know. If a `Hello` of this node is
+    /// under way, its answer may name that connection. If this node's `Hello` prevails, the other one is
+    /// refused as crossed. If not, the other node refuses this node's as crossed; if this node did so too,
+    /// neither would ever be answered. So it answers that it does not know the connection, and then accepts
+    /// no answer that names it.
     fn does_not_know(&mut self, node: NodeId, socket: SocketId, connection: ConnectionId) -> Refusal {
         let running = self.connections.get(node).and_then(|connection| connection.dialling.running);
         let Some(Attempt::Hello(mine)) = running else { return Refusal::Forgotten };
@@ -90,19 +90,19 @@ impl Endpoint {
         Refusal::Forgotten
     }
 
-    /// Both have dialled: whether this node's own socket is kept. One of their own is better than one that
-    /// another node relays.
+    /// Both have dialled: whether this node's own socket is kept. A direct socket is better than a relayed
+    /// one.
     pub(super) fn keeps_mine(&self, node: NodeId, mine: SocketId, theirs: SocketId) -> bool {
         if is_relayed(mine) == is_relayed(theirs) { self.me.node < node } else { is_relayed(theirs) }
     }
 
-    /// It only wants to know who is here; it will dial again for a connection.
+    /// Answers a dialler that only asks which node this is; it will dial again for a connection.
     pub(super) fn introduce_myself(&mut self, now: Time, id: SocketId, version: u16, hello: &[u8]) {
         let (welcome, _) = self.say_welcome(version, Resume::default(), hello);
         self.part(now, id, welcome, Closed::Over);
     }
 
-    /// The answer to this `Hello`, and what the dialler has to sign of both.
+    /// The answer to this `Hello`, and the bytes of both that the dialler has to sign.
     fn say_welcome(&mut self, version: u16, resume: Resume, hello: &[u8]) -> (Bytes, Bytes) {
         let (addresses, bound) = (self.config.addresses.clone(), self.config.bound_of_addresses());
         let (nonce, proof) = (self.nonce(), Proof::default());
@@ -111,14 +111,14 @@ impl Endpoint {
         (welcome.encode(), confirmed(hello, &welcome))
     }
 
-    /// What a node says of itself comes before what others say of it.
+    /// Stores the addresses that a node declares itself; they take precedence over those from other nodes.
     pub(super) fn learn_first(&mut self, node: NodeId, socket: SocketId, addresses: &[String]) {
         let (near, source) = self.sockets.get(socket).map_or((false, Source::Unknown), |s| (s.is_near(), s.source));
         self.connection(node).book.hears_itself(addresses, near, source);
     }
 
-    /// Whether something has come meanwhile before the answer of that life, which names this connection, to
-    /// what this node has said on the socket.
+    /// Whether another event has superseded the answer of that life, which names this connection, to this
+    /// node's `Hello` on the socket.
     fn is_overtaken(
         &mut self,
         now: Time,
@@ -129,36 +129,36 @@ impl Endpoint {
         said: Resume,
     ) -> bool {
         let connection = self.connection(node);
-        // Since it said hello this side may have taken another socket, or given the life up that the hello
-        // spoke of.
+        // Since its `Hello` this side may have taken another socket, or given up the life that the `Hello`
+        // named.
         let stands = planted!(CrossedKept)
             || connection.dialling.running == Some(Attempt::Hello(id))
                 && matches!(connection.carried, Carried::Lost { .. })
                 && (connection.id == said.connection || !connection.id.is_some())
                 && connection.run == said.run;
-        // The other node may have been told that it is unknown here.
+        // This node may have answered the other one that it does not know this connection.
         if !stands || connection.dialling.disowned.contains(&answered) {
             return true;
         }
         let may_name = connection.dialling.may_name() && !connection.id.is_some();
         let has_named = said.connection.is_some() && said_met == incarnation;
         if may_name && !has_named && self.offers(now, node).into_iter().any(|(to, _)| to == incarnation) {
-            // This side has answered the other one, which may have begun: the next hello says so.
+            // This side has answered the other one, which may have begun: the next `Hello` offers that.
             return true;
         }
         let is_other = |(to, offered): (Incarnation, ConnectionId)| to == incarnation && offered != answered;
         if self.former.promised(now, node).any(is_other)
             && !std::mem::replace(&mut self.connection(node).dialling.was_overtaken, true)
         {
-            // That life has said a hello that does not know what it answers here: this answer may be the
-            // older word. Once: a stranger can say again what that life has said before.
+            // That life has sent a `Hello` that does not know this connection, so this answer may be the
+            // older message. Wait only once: a stranger can replay messages of that life.
             return true;
         }
         let theirs = self.unconfirmed(node).next();
         theirs.is_some_and(|theirs| !self.keeps_mine(node, id, theirs)) && self.yields(now, node)
     }
 
-    /// What was promised on a socket that is not confirmed.
+    /// The promise on a socket that is not confirmed.
     pub(super) fn promise(&self, socket: SocketId) -> Option<&Promise> {
         match &self.sockets.get(socket)?.phase {
             Phase::Answered(promise) => Some(promise),
@@ -166,17 +166,17 @@ impl Endpoint {
         }
     }
 
-    /// This node's own socket carries the connection. Those that the other one has dialled, and has not
-    /// confirmed, are not to take its place, if the other one gives way as well. A socket of that node's that
-    /// this one has answered, and the node not confirmed yet.
+    /// The sockets that the other node has dialled and this one has answered, but that node has not
+    /// confirmed. If this node's own socket carries the connection, they must not replace it, provided that
+    /// the other node gives way too.
     pub(super) fn unconfirmed(&self, node: NodeId) -> impl Iterator<Item = SocketId> {
         let of_it =
             move |socket: &Socket| matches!(&socket.phase, Phase::Answered(promise) if promise.dialler.node == node);
         self.sockets.shaking().filter(move |(_, socket)| of_it(socket)).map(|(id, _)| id)
     }
 
-    /// The dial that runs gives way to such a socket. Else the connection could be up by one of the two, and
-    /// be lost for the other. Once only, and for a moment: the socket may never be confirmed.
+    /// The running dial gives way to such a socket. Otherwise one node could keep one of the two sockets and
+    /// the other node the other. Only once, and for a moment: the socket may never be confirmed.
     pub(super) fn yields(&mut self, now: Time, node: NodeId) -> bool {
         let dialling = &mut self.connection(node).dialling;
         if planted!(CrossedKept) || std::mem::replace(&mut dialling.has_yielded, true) {
@@ -190,7 +190,7 @@ impl Endpoint {
 }
 
 impl Machine {
-    /// At the dialled side.
+    /// Handles a `Hello`, at the dialled side.
     pub(super) fn hello(&mut self, now: Time, id: SocketId, hello: Hello, message: &Bytes) {
         let version = handshake::common(hello.versions).expect("its decoder has looked");
         if self.is_turned_away(now, id, &hello, message) {
@@ -205,7 +205,7 @@ impl Machine {
             return self.endpoint.refuse(now, id, why, message);
         }
         let restarted = met.is_some_and(|met| hello.me.incarnation > met) && !planted!(RestartUnnoticed);
-        // What is said of a connection in an earlier life of that node says nothing of the present one.
+        // The state of a connection with an earlier life of that node does not apply to the present one.
         let stands = known.filter(|_| !restarted);
         let wanted_here = stands.is_some_and(|connection| connection.was_up || !connection.outbox.is_done());
         if self.endpoint.leaving && (introduces || !wanted_here) {
@@ -213,21 +213,21 @@ impl Machine {
         }
         let source = self.endpoint.socket_source(id);
         if !self.endpoint.connections.admits(node, source, self.endpoint.config.peers_max) {
-            // A dialler that only asks which node this is hears it, too: it would dial again for a
-            // connection, and go on trying.
+            // This also refuses a dialler that only asks which node this is: it would dial again for a
+            // connection, and keep trying.
             return self.endpoint.refuse(now, id, Refusal::Busy, message);
         }
         if introduces {
             return self.endpoint.introduce_myself(now, id, version, message);
         }
-        // If it has met another life of this node, it hears of that, and of a new connection, from `Welcome`.
+        // If the dialler has met another life of this node, `Welcome` shows it that, and a new connection.
         let said = match hello.met {
             met if met == me.incarnation || met == Incarnation(0) => hello.resume,
             _ => Resume::default(),
         };
         let mine = stands.map_or(ConnectionId::NONE, |connection| connection.id);
         let goes_on = said.connection.is_some() && said.connection == mine;
-        // Until it is known which connection there is, each that this node has offered may be.
+        // Until one connection is confirmed, it may be any that this node has offered.
         let is_unknown = said.connection.is_some() && !goes_on;
         let offered_run = self.endpoint.former.offered_run(now, hello.me, said.connection).filter(|_| is_unknown);
         let offered_run = if is_unknown && planted!(ForgottenResumes) { offered_run.or(Some(1)) } else { offered_run };
@@ -236,8 +236,8 @@ impl Machine {
             return self.endpoint.refuse(now, id, why, message);
         }
         let their_attempt = stands.map_or(0, |connection| connection.their_attempt);
-        // What was answered, and is not confirmed, may come again: but not what its dialler had given up
-        // before.
+        // An answered `Hello` that is not confirmed may come again, but not one that its dialler gave up
+        // before that.
         let is_late =
             hello.attempt <= their_attempt || hello.attempt < self.endpoint.former.attempt_answered(now, hello.me);
         if is_late && !planted!(LateSocket) {
@@ -249,7 +249,7 @@ impl Machine {
         {
             return self.endpoint.refuse(now, id, Refusal::Crossed, message);
         }
-        // Where a new connection begins, nothing that either has said in an earlier one counts.
+        // Where a new connection begins, the frames of an earlier one do not count.
         let begins = || Resume { run: 1, ..Resume::default() };
         let here = stands.filter(|_| goes_on).map_or_else(begins, Connection::resume_point);
         let (mut run, mut seen) = (here.run, 0);
@@ -263,12 +263,12 @@ impl Machine {
             seen = if said.run == run { said.seen } else { 0 };
             let outbox = stands.filter(|_| run == here.run).map(|connection| &connection.outbox);
             if outbox.is_some_and(|outbox| seen < outbox.acked()) && !planted!(LateSocket) {
-                // It has said itself, on another socket, that it has seen more: this one is older, and only
-                // arrives now.
+                // The dialler has reported, on another socket, that it received more: this message is older
+                // and arrives late.
                 return self.endpoint.refuse(now, id, Refusal::Late, message);
             }
             if !outbox.map_or(seen == 0, |outbox| outbox.can_resume(seen)) {
-                // That cannot be: this life is over, for both.
+                // That is impossible: this life is over, for both.
                 (run, seen) = (run + 1, 0);
             }
         }
@@ -280,9 +280,9 @@ impl Machine {
         let answered = Resume { connection, run, seen: if run == here.run { here.seen } else { 0 } };
         let lives_on = goes_on && run == here.run && stands.is_some_and(|connection| connection.was_up);
         if !lives_on {
-            // Nothing has been said in that run of it. The dialler may hear of it, and this node not hear
-            // that it has, and have no record any more of that node: if it has given up what was before, and
-            // needs nothing of it.
+            // Nothing was sent in that run of it. The dialler may receive this answer while this node never
+            // receives the confirmation, and may drop its record of the dialler if it has given up the
+            // previous connection and needs nothing of it.
             self.endpoint.former.promise(now, hello.me, source, (connection, run), hello.attempt);
         }
         let (welcome, signed) = self.endpoint.say_welcome(version, answered, message);
@@ -307,7 +307,7 @@ impl Machine {
         self.endpoint.act_write(id);
     }
 
-    /// Whether the dialler is refused, whatever it wants, or the driver is asked about it first.
+    /// Whether the dialler is refused, whatever it wants, or the driver has to be asked about it first.
     fn is_turned_away(&mut self, now: Time, id: SocketId, hello: &Hello, message: &Bytes) -> bool {
         if hello.application != self.endpoint.config.application {
             let answer = Answer::Refused(Refusal::Application(self.endpoint.config.application.clone()));
@@ -322,9 +322,9 @@ impl Machine {
         self.endpoint.asks_about(id, hello.me, || Asked::Hello(hello.clone(), message.clone()))
     }
 
-    /// The answer to [`Action::Authorize`]: whether the node at the other end of this socket may have
-    /// connections with this one. If it may not, and has dialled, it is told so; if it was dialled, the
-    /// connection is [over](Down::Unauthorized).
+    /// Answers [`Action::Authorize`]: whether the node at the other end of this socket may have connections
+    /// with this one. If not, this node refuses it if it has dialled; if it was dialled, the connection is
+    /// [over](Down::Unauthorized).
     pub fn authorized(&mut self, now: Time, socket: SocketId, is_admitted: bool) {
         let Some(there) = self.endpoint.sockets.get_mut(socket) else { return };
         let Some(asked) = there.asked.take() else { return };
@@ -340,11 +340,11 @@ impl Machine {
         }
     }
 
-    /// Why whoever dials is refused, whatever it wants: it is not who it says, or means another node than
-    /// this one.
+    /// Why a dialler is refused, whatever it wants: its id is not its own, or it wants another node than this
+    /// one.
     fn refuses_dialler(&mut self, now: Time, id: SocketId, hello: &Hello) -> Option<Refusal> {
         let meant = hello.wanted == NodeId(0) || hello.wanted == self.endpoint.me.node;
-        // Its relay has said who dials.
+        // The relay has named the dialler.
         let from = self.endpoint.relays.from(id).unwrap_or(hello.me.node);
         if self.endpoint.identity.id_of(&hello.key) != Some(hello.me.node) {
             return Some(Refusal::Unproven);
@@ -354,12 +354,12 @@ impl Machine {
         }
         if !self.endpoint.is_authorized(id) && !is_signed(&*self.endpoint.identity, hello) && !planted!(HelloUnchecked)
         {
-            // Else strangers could have the two wait for each other: what this answers holds up this node's
+            // Otherwise a stranger could make the two wait for each other: this answer holds up this node's
             // own dial.
             return Some(Refusal::Unproven);
         }
         if hello.me.node == self.endpoint.me.node {
-            // Whichever of the two is the earlier one has to hear it.
+            // The earlier one of the two has to learn of the later.
             self.hear_of_myself(now, hello.me.incarnation);
             return Some(match hello.me.incarnation.cmp(&self.endpoint.me.incarnation) {
                 Ordering::Less => Refusal::Stale(self.endpoint.me.incarnation),
@@ -368,12 +368,12 @@ impl Machine {
             });
         }
         self.hear_of_myself(now, hello.met);
-        // It is to look for the later life, and not to take this one for it.
+        // It should look for the later life, and not mistake this one for it.
         self.endpoint.replaced.is_some().then_some(Refusal::Busy)
     }
 
-    /// At the dialled side: `Welcome` has arrived, and the dialler has proved its id. Until now nothing has
-    /// changed here for what it has said; something else may have changed it meanwhile.
+    /// At the dialled side: the dialler has received `Welcome` and proved its id. Until now its `Hello` has
+    /// changed nothing here; other events may have changed the state meanwhile.
     pub(super) fn confirmed(&mut self, now: Time, id: SocketId, promise: Promise) {
         let Promise { dialler, attempt, addresses, bound, seen, before, answered, begins, .. } = promise;
         let Life { node, incarnation } = dialler;
@@ -399,8 +399,8 @@ impl Machine {
         connection.their_attempt = attempt;
         connection.met = Some(incarnation);
         if self.endpoint.is_unproven_for_long(now, node) {
-            // The last socket is lost, and nothing has come of any for the whole grace period. The next
-            // handshake says that this life is over.
+            // The last socket is lost, and no socket has had an acknowledgement for the whole grace period.
+            // The next handshake shows that this life is over.
             match self.endpoint.connection(node).socket() {
                 Some(old) => self.close(now, old, Closed::Superseded),
                 None => self.give_up(now, node),
@@ -410,18 +410,18 @@ impl Machine {
         let connection = self.endpoint.connection(node);
         if connection.id != answered.connection {
             let stands = if connection.id.is_some() {
-                // One that began meanwhile, on a socket that the dialler had dialled before this one, it had
-                // when it said this hello, which names none: so it has given that up since. Of one that this
-                // side has dialled nothing of the kind is known.
+                // A connection may have begun meanwhile on a socket dialled before this one. Then the dialler
+                // had it when it sent this `Hello`, which names none: so it has since given that one up. That
+                // does not hold for a connection that this side has dialled.
                 connection.id == before || connection.is_theirs && begins
             } else {
-                // What was offered may have begun on another socket meanwhile, and be over.
+                // The offered connection may have begun on another socket meanwhile, and be over.
                 self.endpoint.former.offered_run(now, dialler, answered.connection) == Some(answered.run)
             };
             if !stands && !planted!(ForgottenResumes) {
                 return self.close(now, id, Closed::Superseded);
             }
-            // The dialler knows of none, or has never heard of this side's.
+            // The dialler knows of no connection, or has never received this side's.
             self.forgotten(now, node);
             let connection = self.endpoint.connection(node);
             (connection.id, connection.is_theirs) = (answered.connection, true);
@@ -440,13 +440,13 @@ impl Machine {
         connection.listeners.told(incarnation, &addresses, bound);
         self.endpoint.learn_first(node, id, &addresses);
         self.carry_by(now, node, id);
-        // What has come on the old socket since the answer comes again.
+        // The peer sends again what arrived on the old socket after the answer.
         let inbox = &mut self.endpoint.connection(node).inbox;
         inbox.again = inbox.seen - answered.seen;
         inbox.acked = inbox.heard();
     }
 
-    /// At the dialling side.
+    /// Handles a `Welcome`, at the dialling side.
     pub(super) fn welcome(&mut self, now: Time, id: SocketId, welcome: Welcome) {
         let Some(Phase::Greeting { wanted, met: said_met, said, address, hello }) =
             self.endpoint.sockets.get(id).map(|socket| &socket.phase)
@@ -469,7 +469,7 @@ impl Machine {
         if life.node != node {
             return self.another_answers(now, id, node, Refusal::WrongNode(life.node));
         }
-        // Of who only says which node it is the driver is asked when that is dialled for a connection.
+        // A node that only introduces itself needs no admission until it is dialled for a connection.
         if self.endpoint.asks_about(id, life, || Asked::Welcome(welcome.clone())) {
             return;
         }
@@ -481,7 +481,7 @@ impl Machine {
         }
         let mut is_another = false;
         let keeps_id = self.endpoint.config.keeps_id;
-        // An offer that was named may be to a life that has said hello, and has not been met.
+        // A named offer may be to a life that has sent a `Hello` and has not been met.
         let known = Some(said_met).filter(|met| *met != Incarnation(0));
         match self.endpoint.connection(node).met.max(known) {
             Some(met) if life.incarnation < met => {
@@ -512,14 +512,14 @@ impl Machine {
         }
         let connection = self.endpoint.connection(node);
         if theirs.run < connection.run || !connection.outbox.resume(theirs.seen) {
-            // It cannot go on from there: the next handshake says that this life is over.
+            // It cannot resume from there: the next handshake shows that this life is over.
             let run = connection.run + 1;
             self.end_life(now, node, Down::GivenUp, run);
             return self.close(now, id, Closed::Over);
         }
         connection.dialling.running = None;
         connection.listeners.told(life.incarnation, &welcome.addresses, welcome.bound);
-        // Where another one wanted it to be dialled it is known only by that word.
+        // If it was dialled for another node, its address is known only from that node.
         let for_others = connection.dialling.for_others || connection.dialling.reports;
         if !is_relayed(id) {
             if !for_others {
@@ -535,7 +535,7 @@ impl Machine {
         self.carry_by(now, node, id);
     }
 
-    /// This node is at that address, and was dialled for no connection.
+    /// That node is at the address, and was not dialled for a connection.
     fn introduced_at(&mut self, now: Time, wanted: Wanted, there: Life, address: String) {
         match wanted {
             Wanted::Check(node) => {
@@ -558,7 +558,7 @@ impl Machine {
         dropped.into_iter().for_each(|id| self.close(now, id, Closed::Superseded));
     }
 
-    /// A refusal that ends something: by which node, if it has proved that.
+    /// Handles a refusal that ends something. It counts as that node's only with proof.
     pub(super) fn over(&mut self, now: Time, id: SocketId, answer: &Answer) {
         let Some(Phase::Greeting { hello, .. }) = self.endpoint.sockets.get(id).map(|socket| &socket.phase) else {
             return;
@@ -568,7 +568,7 @@ impl Machine {
         self.refused(now, id, why.clone(), by);
     }
 
-    /// `by`: the node that has proved that it says so.
+    /// `by`: the node that has proved that the refusal is its own.
     pub(super) fn refused(&mut self, now: Time, id: SocketId, why: Refusal, by: Option<NodeId>) {
         let Some(Phase::Greeting { wanted, said, address, .. }) =
             self.endpoint.sockets.get(id).map(|socket| &socket.phase)
@@ -577,7 +577,7 @@ impl Machine {
         };
         let (wanted, said, address) = (*wanted, *said, address.clone());
         if wanted == Wanted::Anybody && why == Refusal::Myself {
-            // That is an answer as well: the address leads to this node.
+            // That is also an answer: the address leads to this node.
             self.endpoint.sockets.remove(id);
             self.endpoint.act_close(id, Closed::Refused(why));
             return self.endpoint.actions.push_back(Action::Introduced(address, Ok(self.endpoint.me.node)));
@@ -585,8 +585,8 @@ impl Machine {
         if let Wanted::Node(node) = wanted {
             let connection = self.endpoint.connection(node);
             connection.dialling.answered = true;
-            // The node of a connection that was up belongs to this application, and is not this node: the
-            // address leads elsewhere.
+            // A node whose connection was up belongs to this application, and is not this node: the address
+            // leads to another node.
             let is_elsewhere = match why {
                 Refusal::WrongNode(_) => true,
                 Refusal::Version(_)
@@ -594,7 +594,7 @@ impl Machine {
                 | Refusal::Myself
                 | Refusal::Unproven
                 | Refusal::Unauthorized => connection.was_up,
-                // What stands is ended by nobody but the node itself.
+                // Only the node itself can end an established connection.
                 Refusal::Stale(_) | Refusal::AnotherLife(_) => connection.was_up && by != Some(node),
                 _ => false,
             };
@@ -612,7 +612,7 @@ impl Machine {
         if let Refusal::Stale(met) = why {
             self.hear_of_myself(now, met);
         }
-        // The first dial of a connection would hear these again the next time; the others may change.
+        // For the first dial of a connection these refusals would recur; others may change.
         if let Wanted::Node(node) = wanted
             && matches!(
                 why,
@@ -632,8 +632,8 @@ impl Machine {
         }
     }
 
-    /// That node has nothing of the connection any more, and whatever of it was not acknowledged may have
-    /// been heard or not: it is over. The next hello begins another one.
+    /// That node has lost its record of the connection, and may or may not have received the unacknowledged
+    /// frames: the connection is over. The next `Hello` begins another one.
     fn begin_anew(&mut self, now: Time, id: SocketId, node: NodeId, said: ConnectionId, why: Refusal) {
         let connection = self.endpoint.connection(node);
         let is_meant = connection.id == said || !connection.id.is_some();
@@ -658,7 +658,7 @@ impl Machine {
         }
     }
 
-    /// At the address that was dialled for the connection with that node another one answers.
+    /// Another node answers at the address that was dialled for the connection with that node.
     pub(super) fn another_answers(&mut self, now: Time, id: SocketId, node: NodeId, why: Refusal) {
         let Some(Socket { phase: Phase::Greeting { address, .. }, near, .. }) = self.endpoint.sockets.get(id) else {
             return;
@@ -671,7 +671,7 @@ impl Machine {
         }
     }
 
-    /// A socket takes up a connection.
+    /// A socket takes over a connection.
     pub(super) fn carry_by(&mut self, now: Time, node: NodeId, id: SocketId) {
         self.endpoint.is_reached(node);
         self.endpoint.connections.is_met(node);
@@ -721,7 +721,7 @@ impl Machine {
             self.endpoint.check_listeners(now, node);
         }
         if let Carried::By(old) = before {
-            // The other side has noticed before this one that it is lost.
+            // The other side has noticed before this one that the old socket is lost.
             self.endpoint.sockets.remove(old);
             self.endpoint.act_close(old, Closed::Superseded);
             self.endpoint.actions.push_back(Action::Connection(node, State::Lost(now)));
@@ -739,8 +739,8 @@ impl Machine {
         self.endpoint.actions.push_back(Action::Connection(node, state));
         if let Some(relay) = self.endpoint.relays.by(id) {
             self.endpoint.actions.push_back(Action::Connection(node, State::Relayed(relay)));
-            // What is relayed does not relay: else two could end up relaying each other's connection to the
-            // other.
+            // A relayed connection does not relay: otherwise two nodes could end up relaying each other's
+            // connection.
             self.end_streams(now, node, true);
             self.endpoint.probe_later(now, node);
         }
