@@ -1,10 +1,11 @@
-//! How two nodes that cannot dial each other find a way: a third one, that has connections to both, asks for
-//! a dial-back, or else relays.
+//! How two nodes that cannot dial each other connect: a third node that has connections to both requests a
+//! dial-back, or else relays.
 //!
-//! D needs a connection to H. If nobody answers at H's addresses, D asks a helper: whoever has told it of H,
-//! or else anybody to whom it has a connection. The helper asks H to dial D (`AskDial`, `DialBack`). If that
-//! fails (`Undialled`, `NotDialled`) or takes too long, the helper is asked to relay (`relay/`), and then the
-//! next one. D goes on dialling meanwhile: the first socket that shakes hands carries the connection.
+//! D needs a connection to H. If no node answers at H's addresses, D asks a helper: a node that introduced H,
+//! or else any node that it has a connection to. The helper asks H to dial D (`AskDial`, `DialBack`). If that
+//! fails (`Undialled`, `NotDialled`) or takes too long, D asks the helper to relay (`relay/`), and then the
+//! next helper. D keeps dialling meanwhile: the first socket that completes the handshake carries the
+//! connection.
 
 use std::time::Duration;
 
@@ -19,31 +20,30 @@ use crate::source::Source;
 use crate::time::Time;
 use crate::wire::{Frame, NoDial, NoRelay, Relay};
 
-/// So many nodes that have told of one are remembered. Of one more, the oldest of the source that has most is
-/// forgotten.
+/// How many introducers of a node are remembered. One more replaces the oldest of the source that has most.
 const INTRODUCERS: usize = 4;
 
-/// When everybody has been asked in vain, they are asked again after so many times
+/// When all helpers have failed, they are asked again after this many times
 /// [`Config::patience`](crate::Config::patience).
 const REST: u32 = 4;
 
-/// So many of the other nodes are looked at in one search for helpers.
+/// How many of the other nodes one search for helpers examines.
 const LOOKED_AT: usize = 64;
 
-/// What a node is asked to pass on is not, while so many frames wait to be written there.
+/// While this many frames wait to be written to a node, nothing is forwarded to it.
 const BACKLOG: usize = 1024;
 
-/// So many nodes that are only others' concern are dialled at once.
+/// How many nodes are dialled at once only for others.
 const DIAL_BACKS: usize = 64;
 
-/// ... and so many for one that asks: the addresses are its word, each of them one more dial.
+/// ... and how many for one requesting node: the addresses are its own claim, and each costs one more dial.
 const DIAL_BACKS_EACH: Rate = Rate { at_once: 64, each: Duration::from_millis(62) };
 
-/// So many dial-backs are remembered. Who asks for more is not told, and asks the next after its own
-/// patience.
+/// How many dial-backs are remembered. A node that requests more gets no report, and asks the next helper
+/// after its own patience.
 const UNDIALLED_MAX: usize = 1024;
 
-/// Those who have told of a node, the latest of each source before others of it.
+/// The introducers of a node: the latest of each source before others of that source.
 fn in_turns(introducers: &[(NodeId, Source)]) -> Vec<NodeId> {
     let turn = |at: usize| introducers[..at].iter().filter(|(_, source)| *source == introducers[at].1).count();
     let mut order: Vec<usize> = (0..introducers.len()).collect();
@@ -72,21 +72,21 @@ impl Endpoint {
         }
     }
 
-    /// Whether there is a connection to this node over a socket of its own, and it is to stay: only that can
-    /// help others.
+    /// Whether there is a direct connection to this node, and it is to stay: only such a node can help
+    /// others.
     pub(crate) fn is_direct(&self, node: NodeId) -> bool {
         self.connections
             .get(node)
             .is_some_and(|connection| !connection.leaving && connection.socket().is_some_and(|id| !is_relayed(id)))
     }
 
-    /// Whether something can be passed on to this node.
+    /// Whether frames can be forwarded to this node.
     pub(crate) fn is_within_reach(&self, node: NodeId) -> bool {
         self.is_direct(node)
             && self.connections.get(node).is_some_and(|connection| connection.outbox.control_waiting() < BACKLOG)
     }
 
-    /// Asks others to help with a connection that is needed here and has no socket, if it is time to.
+    /// Asks others to help with a connection that is needed here and has no socket, when it is time.
     pub(crate) fn seek_help(&mut self, now: Time, node: NodeId) {
         if self.config.helpers_max == 0 {
             return;
@@ -114,7 +114,7 @@ impl Endpoint {
         }
     }
 
-    /// Those who may help are asked, one after the other: first those who have told of that node.
+    /// Asks possible helpers, one after the other: introducers of that node first.
     fn ask_around(&mut self, now: Time, node: NodeId) {
         let Some(connection) = self.connections.get(node) else { return };
         let introducers = in_turns(&connection.introducers);
@@ -124,7 +124,7 @@ impl Endpoint {
         if asked.is_none() {
             helpers.extend(introducers.iter().copied().filter(|other| *other != node && self.is_direct(*other)));
         }
-        // Whoever has been asked before comes last, and few are looked at in one round.
+        // A helper asked before comes last, and one round examines only a few.
         let (mut seen, mut last) = (0, None);
         for other in self.connections.nodes_behind(asked).take(LOOKED_AT) {
             if helpers.len() >= self.config.helpers_max {
@@ -152,7 +152,7 @@ impl Endpoint {
             }
             let addresses = self.config.addresses.clone();
             if addresses.is_empty() {
-                // Nobody can dial this node.
+                // No node can dial this one.
                 return self.ask_to_relay(now, node, by);
             }
             let until = now + patience;
@@ -169,7 +169,7 @@ impl Endpoint {
         let patience = self.config.patience;
         let connection = self.connection(node);
         let Carried::Lost { since, .. } = connection.carried else { return };
-        // A socket that was lost may soon have a successor, and one that is there an answer.
+        // A lost socket may soon have a successor, and a new one may soon have an answer.
         let wait = if connection.was_up && now < since + patience {
             Some(since + patience)
         } else {
@@ -187,35 +187,35 @@ impl Endpoint {
         self.greet(now, Wanted::Node(node), format!("relayed by {by}"), socket);
     }
 
-    /// Whether a relayed socket shakes hands.
+    /// Whether a relayed socket is in its handshake.
     pub(crate) fn is_being_relayed(&self, node: NodeId) -> bool {
         let running = self.connections.get(node).and_then(|connection| connection.dialling.running);
         matches!(running, Some(Attempt::Hello(socket)) if is_relayed(socket))
     }
 
-    /// The relayed socket is lost, and has not carried anything.
+    /// A relayed socket is lost before it carried the connection.
     pub(crate) fn relay_failed(&mut self, now: Time, node: NodeId) {
         if matches!(self.connection(node).dialling.help, Help::Relaying(_)) {
             self.ask_next(now, node);
         }
     }
 
-    /// A node would not relay.
+    /// A node refused to relay.
     pub(crate) fn relay_refused(&mut self, node: NodeId, by: NodeId, why: NoRelay) {
         if why != NoRelay::NotConnected {
             self.connection(node).dialling.unrelayed = Some((by, why));
         }
     }
 
-    // What is heard of dial-backs.
+    // Frames about dial-backs.
 
-    /// At the helper.
+    /// At the helper: handles a request for a dial-back.
     pub(crate) fn hear_ask_dial(&mut self, now: Time, from: NodeId, node: NodeId, addresses: Vec<String>) {
         let addresses = self.as_seen(from, addresses);
         let why = if node == from || !self.is_within_reach(node) || addresses.is_empty() {
             NoDial::NotConnected
         } else if !self.lets_through(from, node) {
-            // What is asked next is refused with the reason.
+            // The request that follows is refused with the reason.
             self.declines(from, Declined::Admittance(node));
             NoDial::Failed
         } else {
@@ -224,8 +224,8 @@ impl Endpoint {
         self.say(now, from, Frame::Relay(Relay::NotDialled(node, why)));
     }
 
-    /// Where the node that asks can be dialled: at its ports, but of the host that its socket is seen to come
-    /// from. It could name any other.
+    /// Where the requesting node can be dialled: at its ports, but on the host that its socket comes from as
+    /// seen here. It could name any other host.
     fn as_seen(&self, from: NodeId, addresses: Vec<String>) -> Vec<String> {
         let socket = self.connections.get(from).and_then(Connection::socket);
         let Some((socket, host)) = socket
@@ -239,7 +239,7 @@ impl Endpoint {
             let (host, port) = address.rsplit_once(':')?;
             Some((host.to_owned(), port.parse::<u16>().ok()?))
         };
-        // On this node's own host it may be seen at any of that host's addresses.
+        // A node on this node's own host may appear at any of that host's addresses.
         let here: Vec<String> =
             self.config.addresses.iter().filter_map(|address| parts(address)).map(|it| it.0).collect();
         let mut seen: Vec<String> = Vec::new();
@@ -253,7 +253,7 @@ impl Endpoint {
         seen
     }
 
-    /// At the node that is to dial back.
+    /// At the node that is to dial back: handles the request.
     pub(crate) fn hear_dial_back(&mut self, now: Time, from: NodeId, node: NodeId, addresses: &[String]) {
         let known = self.connections.get(node);
         let is_others = known.is_none_or(|connection| matches!(connection.carried, Carried::Idle));
@@ -266,7 +266,7 @@ impl Endpoint {
             self.declines(from, Declined::DialBack);
         }
         let possible = room && !self.leaving && node != from && !self.is_me(node) && !addresses.is_empty();
-        // (If there is a socket here, the other side has noticed before that it is lost.)
+        // (If there is a socket here, the other side has noticed its loss first.)
         let socket = self.connections.get(node).and_then(Connection::socket);
         if self.undialled.len() < UNDIALLED_MAX {
             self.undialled.push_back(Undialled { at: now + self.config.patience / 2, to: from, node, socket });
@@ -292,8 +292,8 @@ impl Endpoint {
         self.dial_if_due(now, node);
     }
 
-    /// How many nodes are dialled that are only others' concern. A peer may ask as fast as it can, so it
-    /// looks at no more than the limit of them.
+    /// How many nodes are dialled only for others. A peer may ask as fast as it can, so this examines at most
+    /// as many as the limit.
     fn dial_backs(&mut self) -> usize {
         let connections = &self.connections;
         self.dialled_back
@@ -301,14 +301,14 @@ impl Endpoint {
         self.dialled_back.len()
     }
 
-    /// At the helper.
+    /// At the helper: handles a failed dial-back.
     pub(crate) fn hear_undialled(&mut self, now: Time, from: NodeId, node: NodeId) {
         if self.is_within_reach(node) {
             self.say(now, node, Frame::Relay(Relay::NotDialled(from, NoDial::Failed)));
         }
     }
 
-    /// At the node that has asked.
+    /// At the node that has asked: handles the failure.
     pub(crate) fn hear_not_dialled(&mut self, now: Time, from: NodeId, node: NodeId, why: NoDial) {
         let Some(connection) = self.connections.get(node) else { return };
         if !matches!(connection.dialling.help, Help::Asked { by, .. } if by == from) {
@@ -320,8 +320,8 @@ impl Endpoint {
         }
     }
 
-    /// Tells the nodes that have asked for a dial-back that there was none. Always so long after they have
-    /// asked, whatever the reason is: else they could learn what listens at other hosts.
+    /// Reports failed dial-backs to the nodes that requested them. Always the same time after the request,
+    /// whatever the reason: otherwise they could learn what listens at other hosts.
     pub(crate) fn report(&mut self, now: Time) {
         while let Some(Undialled { to, node, socket, .. }) = self.undialled.front().copied().filter(|it| it.at <= now) {
             self.undialled.pop_front();
@@ -348,8 +348,8 @@ impl Endpoint {
 }
 
 impl Machine {
-    /// Ends the handshake of a relayed socket. If nothing better comes of that, the same node is asked again.
-    /// `false`: there is none.
+    /// Ends the handshake of a relayed socket. If the better attempt fails, the same node is asked again.
+    /// Returns `false` if there is none.
     pub(crate) fn stop_relaying(&mut self, now: Time, node: NodeId) -> bool {
         if !self.endpoint.is_being_relayed(node) {
             return false;

@@ -1,4 +1,4 @@
-//! What a node has declared, and how far it has come.
+//! What a node has declared, and the state of each declaration.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -9,62 +9,62 @@ use crate::seldom::{First, Seldom};
 use crate::time::Time;
 use crate::wire::{Declaration, Face, Names, Room, Status, limits};
 
-/// What has become of a declaration.
+/// A change of a declaration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DirectoryEvent {
-    /// It is admitted, and nobody has been found. At most once, and before anything else.
+    /// It is admitted, but its other face has not been found. At most once, and before any other event.
     Waiting {
         /// Its number.
         number: u64,
     },
-    /// The other face is there. Once if this end is no home; once per life of a partner if it is, as long as
-    /// that has not gone.
+    /// The other face is found. Once if this end is not a home; if it is, once per life of a partner, as long
+    /// as that has not gone.
     Found {
         /// The number of the declaration.
         number: u64,
-        /// Who has the other face, or, if `face` is of this end's own side, who has the home of a face that
-        /// is shared.
+        /// The node with the other face; or, if `face` is of this end's own side, the node with the home of a
+        /// shared face.
         partner: Life,
         /// Where that node can be dialled.
         addresses: Vec<String>,
         /// The home's channel or bundle.
         channel: ChannelId,
-        /// What the partner has declared.
+        /// The partner's declaration.
         face: Declaration,
     },
-    /// It does not fit what is there, and is over.
+    /// It does not fit an existing declaration, and is over.
     Refused {
         /// Its number.
         number: u64,
-        /// What is there.
+        /// The existing declaration.
         there: Declaration,
         /// The node that has it.
         holder: Life,
         /// Where that node can be dialled.
         addresses: Vec<String>,
     },
-    /// It stands, and a declaration of the other face has been refused, since it does not fit.
+    /// It stands; the server has refused a declaration of the other face, since it does not fit.
     Unfit {
         /// Its number.
         number: u64,
-        /// What was refused.
+        /// The refused declaration.
         refused: Declaration,
         /// The node that had declared it.
         by: Life,
         /// Where that node can be dialled.
         addresses: Vec<String>,
     },
-    /// It is joined, and the server it is declared to has somebody else's declaration that it does not fit.
-    /// It goes on, beside that. Once for each holder.
+    /// It is joined, and its server has another node's declaration that it does not fit. It stays, beside
+    /// that one. Once for each holder.
     Conflict {
         /// Its number.
         number: u64,
-        /// What is there.
+        /// The existing declaration.
         there: Declaration,
-        /// Who has it.
+        /// The node that has it.
         holder: Life,
     },
-    /// Its name is not [one](is_name). It is over.
+    /// Its name is not [valid](is_name). It is over.
     BadName {
         /// Its number.
         number: u64,
@@ -73,9 +73,9 @@ pub enum DirectoryEvent {
     Full {
         /// Its number.
         number: u64,
-        /// What there is no room for.
+        /// The room that is exhausted.
         room: Room,
-        /// How much there is.
+        /// Its size.
         max: u64,
     },
 }
@@ -95,14 +95,14 @@ pub struct WaitingHere<'a> {
     pub admitted: bool,
 }
 
-/// How an end of this node stands.
+/// The state of an end of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeclaredHere {
     /// When it was declared.
     pub since: Time,
     /// It has a partner for good.
     pub joined: bool,
-    /// A server of names has admitted it, and nobody has been found.
+    /// A server of names has admitted it, but its other face has not been found.
     pub waits: bool,
 }
 
@@ -118,14 +118,14 @@ struct End {
     met: Seldom<Met>,
 }
 
-/// Which other declarations of its name an end has heard of. Most ends wait for the first.
+/// The other declarations of its name that an end has been told of. Most ends still wait for the first.
 #[derive(Clone, Debug, Default)]
 struct Met {
     /// It has a partner for good, on this channel.
     joined: Option<ChannelId>,
-    /// At a home: who has been found.
+    /// At a home: the partners that were found.
     partners: BTreeSet<Life>,
-    /// Whose declaration is known to conflict with it.
+    /// The holders of declarations that conflict with it.
     conflicts: BTreeSet<Life>,
 }
 
@@ -154,19 +154,19 @@ impl End {
         self.met.joined.is_some()
     }
 
-    /// Whether somebody may be at its other side.
+    /// Whether its other side may be in use.
     fn is_in_use(&self) -> bool {
         self.is_joined() || !self.met.partners.is_empty()
     }
 }
 
-/// So many partners of one home are remembered. A server that finds more is not believed.
+/// How many partners of one home are remembered. Further ones from a server are ignored.
 const PARTNERS_MAX: usize = 1 << 16;
 
-/// So many holders are heard of with which one declaration conflicts.
+/// How many conflicting holders are reported for one declaration.
 const CONFLICTS_MAX: usize = 16;
 
-/// What a node has declared, and the server of names that it has declared it to. See [the module](super).
+/// What a node has declared, and the server of names to which it declares. See [the module](super).
 #[derive(Debug, Default)]
 pub struct Directory {
     server: Option<NodeId>,
@@ -177,17 +177,17 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Nothing is declared, and no server is known.
+    /// An empty directory without a server.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Something has happened, if anything has.
+    /// The next event, if there is one.
     pub fn poll(&mut self) -> Option<DirectoryEvent> {
         self.events.pop_front()
     }
 
-    /// The next message to the server, which is this node.
+    /// The next message, with the server that it is for.
     pub fn poll_said(&mut self) -> Option<(NodeId, Names)> {
         self.said.pop_front()
     }
@@ -197,12 +197,12 @@ impl Directory {
         self.server
     }
 
-    /// How many declarations stand.
+    /// How many declarations there are.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether none does.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -219,18 +219,17 @@ impl Directory {
         })
     }
 
-    /// How the end of this number stands.
+    /// The state of the end with this number.
     pub fn end(&self, number: u64) -> Option<DeclaredHere> {
         let end = self.ends.get(&number)?;
         let (joined, waits) = (end.is_joined(), end.is_known && !end.is_in_use());
         Some(DeclaredHere { since: end.since, joined, waits })
     }
 
-    /// Declares an end. `number` is the caller's for it, not used twice by this life of the node; `channel`
-    /// identifies a home's channel or bundle, and means nothing for other faces.
+    /// Declares an end. `number` is chosen by the caller, which uses it only once in this life of the node;
+    /// `channel` identifies a home's channel or bundle, and means nothing for other faces.
     ///
-    /// A node may declare very many ends. Their names and declarations are shared with whoever else keeps
-    /// them.
+    /// A node may declare very many ends. Their names and declarations are shared with other holders.
     pub fn declare(
         &mut self,
         now: Time,
@@ -253,15 +252,15 @@ impl Directory {
         self.say_declare(number);
     }
 
-    /// The end is gone, or its channel is over. An end that has been found is undeclared only after the home
-    /// has answered its attach: the home's node has to know first who was there.
+    /// The end is gone, or its channel is over. Undeclare an end that has been found only after the home has
+    /// answered its attach: the home's node must first know which node attached.
     pub fn undeclare(&mut self, number: u64) {
         if self.ends.remove(&number).is_some() {
             self.say(Names::Undeclare { number });
         }
     }
 
-    /// An unshared partner has attached to this home: nobody else is to be joined to it.
+    /// An unshared partner has attached to this home: the server must not join another one to it.
     pub fn attached(&mut self, number: u64) {
         let Some(end) = self.ends.get_mut(&number) else { return };
         if !is_home(end.face.face) || end.is_joined() {
@@ -271,7 +270,7 @@ impl Directory {
         self.say_declare(number);
     }
 
-    /// There is a server of names: everything is declared to it. It may be this node, or the same server as
+    /// Sets the server of names, and declares everything to it. It may be this node, or the same server as
     /// before [`server_lost`](Self::server_lost).
     pub fn server_is(&mut self, server: NodeId) {
         if self.server == Some(server) {
@@ -285,15 +284,15 @@ impl Directory {
         numbers.into_iter().for_each(|number| self.say_declare(number));
     }
 
-    /// The connection to the server is over. Whatever it still says is not heard; what is declared waits for
-    /// the next.
+    /// The connection to the server is over. Further messages from it are ignored; the declarations wait for
+    /// the next server.
     pub fn server_lost(&mut self) {
         self.server = None;
         self.said.clear();
     }
 
-    /// The server serves these names no more: what was declared to it is taken back there, and waits for the
-    /// next.
+    /// The server no longer serves these names: this node withdraws its declarations there, and they wait for
+    /// the next server.
     pub fn leave_server(&mut self) {
         let numbers: Vec<u64> = self.ends.keys().copied().collect();
         numbers.into_iter().for_each(|number| self.say(Names::Undeclare { number }));
@@ -311,7 +310,7 @@ impl Directory {
         self.say(declare);
     }
 
-    /// An answer of a server.
+    /// Handles an answer of a server.
     pub fn heard(&mut self, from: NodeId, said: Names) {
         if self.server != Some(from) {
             return;
@@ -346,19 +345,19 @@ impl Directory {
             Names::BadName { number } => self.over(number, DirectoryEvent::BadName { number }),
             Names::Full { number, room, max } => self.over(number, DirectoryEvent::Full { number, room, max }),
             Names::Gone { number, partner } => self.gone(number, partner),
-            // To a server, to an acceptor's node, or to who looks for a server.
+            // For a server, for an acceptor's node, or for a node that looks for a server.
             Names::Declare { .. } | Names::Undeclare { .. } | Names::Guest { .. } | Names::Elsewhere => {}
         }
     }
 
-    /// Whether this is news.
+    /// Returns whether this is news.
     fn found(&mut self, number: u64, partner: Life, channel: ChannelId, face: &Declaration) -> bool {
         let Some(end) = self.ends.get_mut(&number) else { return false };
         if end.is_joined() && !is_home(end.face.face) {
             return false;
         }
         match (is_home(end.face.face), is_home(face.face)) {
-            // The server is wrong: there is nothing that these two could be joined to.
+            // The server is wrong: these two have no home to be joined to.
             (false, false) => false,
             (false, true) if face.face == Face::Acceptor => {
                 self.ends.remove(&number);
@@ -383,13 +382,13 @@ impl Directory {
     fn gone(&mut self, number: u64, partner: Life) {
         let Some(end) = self.ends.get_mut(&number) else { return };
         if end.met.changed().is_some_and(|met| met.partners.remove(&partner)) && !end.is_joined() {
-            // It never attached: another may be joined.
+            // It never attached, so another one may be joined.
             self.say_declare(number);
         }
     }
 
-    /// The declaration is over, unless it is in use: then it goes on with those it has, and is declared to
-    /// the next server.
+    /// The declaration is over, unless it is in use: then it stays with its partners, and is declared to the
+    /// next server.
     fn over(&mut self, number: u64, event: DirectoryEvent) {
         if self.ends.get(&number).is_some_and(|end| !end.is_in_use()) {
             self.ends.remove(&number);

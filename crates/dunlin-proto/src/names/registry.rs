@@ -1,4 +1,4 @@
-//! The server's side: who has declared what, and who is joined with whom.
+//! The server's side: which node has declared what, and which ends are joined.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -19,17 +19,17 @@ use crate::wire::{Declaration, Face, Names, Room, Status, limits};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RegistryConfig {
-    /// For so long a declaration keeps its place when the connection to its node has died, and a server that
-    /// takes over waits for everybody to come back.
+    /// How long a declaration keeps its place when the connection to its node has died, and how long a server
+    /// that takes over waits for all nodes to come back.
     pub lease: Duration,
-    /// So many declarations may one node have.
+    /// How many declarations a node may have.
     pub declarations_max: usize,
-    /// So many names may there be. Sources share them: see [`has_place`](crate::source::has_place).
+    /// How many names there may be. Sources share them: see [`has_place`](crate::source::has_place).
     pub names_max: usize,
-    /// So many bytes may the names and schemas of one node take.
+    /// How many bytes the names and schemas of one node may take.
     pub bytes_max: usize,
     /// Whether a face that all declare shared may have several holders. If not, it has one, which may share
-    /// it where it is.
+    /// it at its own node.
     pub several_holders: bool,
 }
 
@@ -52,34 +52,34 @@ pub struct WaitingEnd<'a> {
     pub name: &'a str,
     /// The face that waits.
     pub face: Face,
-    /// Who has it.
+    /// The node that has it.
     pub who: Life,
     /// When it was declared here.
     pub since: Time,
 }
 
-/// A declaration, and what has become of it.
+/// A declaration and its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameEntry<'a> {
     /// The name.
     pub name: &'a str,
-    /// What was declared.
+    /// The declaration.
     pub face: &'a Declaration,
-    /// Who has it.
+    /// The node that has it.
     pub who: Life,
     /// Where that node can be dialled, as far as is known here.
     pub addresses: &'a [String],
     /// When it was declared here.
     pub since: Time,
-    /// What has become of it.
+    /// Its state.
     pub state: EntryState,
 }
 
-/// What has become of a declaration.
+/// The state of a declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EntryState {
-    /// It waits to be admitted: this server has just taken over, or something in its way may be gone.
+    /// It waits to be admitted: this server has just taken over, or the declaration in its way may be gone.
     Unadmitted,
     /// It waits for its other face.
     Waiting,
@@ -87,7 +87,7 @@ pub enum EntryState {
     Joined,
     /// It takes guests.
     Accepting,
-    /// The connection to its node is dead, and it keeps its place for the time of its lease.
+    /// The connection to its node is dead, and it keeps its place until its lease ends.
     Away,
 }
 
@@ -100,17 +100,17 @@ struct Declared {
     since: Time,
     /// `New`: not admitted yet.
     status: Status,
-    /// The connection to its node is dead. Until then it keeps its place.
+    /// Set if the connection to its node is dead: until when it keeps its place.
     lease: Option<Time>,
-    /// It has heard an answer since it was last declared.
+    /// It has been sent an answer since it was last declared.
     answered: bool,
-    /// The nodes of which it has heard that a declaration of theirs does not fit it.
+    /// The nodes that were reported to it for a declaration that does not fit.
     unfit: Vec<NodeId>,
-    /// The name counts for this source: of its declarations the first that is still there has it.
+    /// The source that the name counts for: the oldest remaining declaration of the name has it.
     counts_for: Option<Source>,
-    /// It was joined elsewhere, as its node says, and does not fit what was here before it. It goes on with
-    /// what it has, but nothing is held against it and nothing joined to it: else whoever says so could shut
-    /// all others out of a name, or have them for itself.
+    /// Its node reports that it was joined elsewhere, and it does not fit earlier declarations here. It keeps
+    /// what it has, but the server ignores it when it checks and joins others: otherwise a false report could
+    /// shut all others out of a name, or reserve them for its own node.
     apart: bool,
 }
 
@@ -141,8 +141,8 @@ impl Declared {
         self.joined_to() == Some(home.channel)
     }
 
-    /// Whether it hears that this declaration does not fit it. That another node wants the same face is no
-    /// news; and a node that declares it again and again is heard of once.
+    /// Whether to report to it that this declaration does not fit. Another node that wants the same face is
+    /// no news; and a node that declares again and again is reported once.
     fn is_to_hear_of(&self, refused: &Self) -> bool {
         let other_side = is_home(self.face.face) != is_home(refused.face.face);
         let other_kind = is_of_bundle(self.face.face) != is_of_bundle(refused.face.face);
@@ -157,17 +157,17 @@ impl Declared {
     }
 }
 
-/// So many ends that stand apart are looked at when another one has gone: each is a look at all of the name.
+/// How many ends that stand apart are examined when another one has gone: each examines the whole name.
 const REJOINED_MAX: usize = 8;
 
-/// So many nodes at most one declaration hears of whose declarations do not fit it.
+/// How many nodes at most are reported to one declaration because theirs does not fit it.
 const UNFIT_MAX: usize = 16;
 
-/// What a declaration takes beside the bytes of its name and its schema: mostly its record, in a list with
+/// What a declaration takes besides the bytes of its name and its schema: mostly its record, in a list with
 /// room for four. 1,145 bytes were counted for each of 8,000 with a name of 8 bytes.
 const DECLARATION: u64 = 1200;
 
-/// A node that declares.
+/// A node with declarations.
 #[derive(Debug)]
 struct Member {
     incarnation: Incarnation,
@@ -187,9 +187,9 @@ fn cost(name: &str, face: &Declaration) -> u64 {
 /// Whether an end may have its face of a name.
 enum Verdict {
     Fits,
-    /// That cannot be told yet.
+    /// Not decidable yet.
     Later,
-    /// The place of what is there instead.
+    /// The place of the declaration in its way.
     Refused(usize),
 }
 
@@ -226,12 +226,12 @@ enum Verdict {
 #[derive(Debug)]
 pub struct Registry {
     config: RegistryConfig,
-    /// Until then nobody new is admitted, and nobody is joined.
+    /// Until then no new declaration is admitted, and none is joined.
     quiet_until: Option<Time>,
-    /// No lease ends before this, but perhaps none then either.
+    /// No lease ends before this; perhaps none ends then either.
     due: Option<Time>,
     members: BTreeMap<NodeId, Member>,
-    /// In the order of arrival.
+    /// Declarations in the order of arrival.
     names: BTreeMap<Arc<str>, Vec<Declared>>,
     /// How many names each source has.
     shares: Shares,
@@ -247,38 +247,39 @@ impl Registry {
         Self { config, quiet_until: None, due: None, members, names, shares, answers, comparisons }
     }
 
-    /// A server after another one: for one lease, those come first that the other had admitted.
+    /// A server that succeeds another one: for one lease, declarations that the other had admitted take
+    /// precedence.
     pub fn taking_over(config: RegistryConfig, now: Time) -> Self {
         let mut registry = Self::new(config);
         registry.take_over(now);
         registry
     }
 
-    /// From now on this one serves what another one has served: as [`taking_over`](Self::taking_over), with
-    /// what was declared here before.
+    /// From now on this server replaces another one: as [`taking_over`](Self::taking_over), with the existing
+    /// declarations.
     pub fn take_over(&mut self, now: Time) {
         let until = now + self.config.lease;
         self.quiet_until = Some(until);
         self.due = Some(self.due.map_or(until, |due| due.min(until)));
     }
 
-    /// The next answer: to whom, and what.
+    /// The next answer, and its receiver.
     pub fn poll(&mut self) -> Option<(Life, Names)> {
         self.answers.pop_front()
     }
 
-    /// How many steps the comparisons of schemas took since this was last asked: 2^17 at most for each frame,
-    /// and one for two schemas that were compared of late.
+    /// How many steps comparisons of schemas have taken since the last call: at most 2^17 for each frame, and
+    /// one for two schemas that were compared recently.
     pub fn take_steps(&mut self) -> u64 {
         self.comparisons.take_steps()
     }
 
-    /// How many declarations there are.
+    /// How many declarations this server has.
     pub fn len(&self) -> usize {
         self.members.values().map(|member| member.ends.len()).sum()
     }
 
-    /// Whether there are none.
+    /// Whether it has none.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
@@ -288,8 +289,8 @@ impl Registry {
         self.names.contains_key(name)
     }
 
-    /// The declarations that wait for their other face, by name. What is on lease is not listed; an acceptor
-    /// does not wait.
+    /// The declarations that wait for their other face, by name. Those on lease are not listed, nor are
+    /// acceptors, which do not wait.
     pub fn waiting(&self) -> impl Iterator<Item = WaitingEnd<'_>> {
         self.names.iter().flat_map(|(name, ends)| {
             let waits = |end: &Declared| {
@@ -310,12 +311,12 @@ impl Registry {
         })
     }
 
-    /// All declarations, by name, and each name's in the order in which they came.
+    /// All declarations, by name; those of one name in the order of their arrival.
     pub fn entries(&self) -> impl Iterator<Item = NameEntry<'_>> {
         self.entries_from("")
     }
 
-    /// Those of this name, and of all that follow it in the order of their bytes.
+    /// As [`entries`](Self::entries), from this name on, in byte order.
     pub fn entries_from(&self, first: &str) -> impl Iterator<Item = NameEntry<'_>> {
         self.names.range::<str, _>((Bound::Included(first), Bound::Unbounded)).flat_map(move |(name, ends)| {
             ends.iter().map(move |end| {
@@ -333,12 +334,12 @@ impl Registry {
         })
     }
 
-    /// When to call [`tick`](Self::tick) at the latest.
+    /// The latest time at which to call [`tick`](Self::tick).
     pub fn next_tick(&self) -> Option<Time> {
         self.due
     }
 
-    /// Time has passed: leases end.
+    /// Handles the passage of time: leases end.
     pub fn tick(&mut self, now: Time) {
         if self.due.is_none_or(|due| due > now) {
             return;
@@ -348,7 +349,7 @@ impl Registry {
             self.quiet_until = None;
         }
         let is_over = |end: &Declared| end.lease.is_some_and(|until| until <= now);
-        // Where no lease ends nothing can be settled that could not be before.
+        // If no lease ends, nothing can be settled that could not be before.
         let concerned = self.names.iter().filter(|(_, ends)| was_quiet || ends.iter().any(is_over));
         let names: Vec<Arc<str>> = concerned.map(|(name, _)| name.clone()).collect();
         for name in names {
@@ -360,8 +361,8 @@ impl Registry {
         self.due = self.names.values().flatten().filter_map(|end| end.lease).chain(self.quiet_until).min();
     }
 
-    /// A node is connected, or is this one; it can be dialled there. What a former life of it has declared is
-    /// over.
+    /// A node is connected, or is this one, and can be dialled at these addresses. The declarations of its
+    /// former lives are over.
     pub fn met(&mut self, life: Life, addresses: &[String]) {
         if let Some(member) = self.member(life) {
             let fits = addresses.iter().filter(|address| address.len() <= limits::ADDRESS);
@@ -369,14 +370,14 @@ impl Registry {
         }
     }
 
-    /// What this node declares from now on counts for that source.
+    /// From now on, this node's declarations count for that source.
     pub fn comes_from(&mut self, life: Life, source: Source) {
         if let Some(member) = self.member(life) {
             member.source = source;
         }
     }
 
-    /// The connection to a node is over. If the node may yet live, its declarations have a lease.
+    /// The connection to a node is over. If the node may still live, its declarations get a lease.
     pub fn lost(&mut self, now: Time, node: NodeId, why: &Down) {
         let Some(member) = self.members.get_mut(&node) else { return };
         member.lost = true;
@@ -395,7 +396,7 @@ impl Registry {
         }
     }
 
-    /// What a node says to a server of names.
+    /// Handles a message from a node to a server of names.
     pub fn heard(&mut self, now: Time, from: Life, said: Names) {
         self.tick(now);
         self.comparisons.begin_frame();
@@ -407,7 +408,7 @@ impl Registry {
                 self.declare(now, from, number, name, channel, face, status);
             }
             Names::Undeclare { number } => self.undeclare(from, number),
-            // To a declarer, or to an acceptor's node.
+            // For a declarer, or for an acceptor's node.
             Names::Found { .. }
             | Names::Refused { .. }
             | Names::Unfit { .. }
@@ -420,8 +421,8 @@ impl Registry {
         }
     }
 
-    /// As [`heard`](Self::heard). `has_room`: whether there is room for so many bytes of this node's
-    /// declarations in all; if not, how many bytes there are for all nodes.
+    /// As [`heard`](Self::heard). `has_room`: whether this node's declarations may take this many bytes in
+    /// all; the error is the limit for all nodes.
     pub fn heard_within(&mut self, now: Time, from: Life, said: Names, has_room: impl FnOnce(u64) -> Result<(), u64>) {
         if let Names::Declare { number, name, face, .. } = &said {
             self.tick(now);
@@ -438,13 +439,13 @@ impl Registry {
         self.heard(now, from, said);
     }
 
-    /// What the declarations of this node take here, in bytes.
+    /// How many bytes this node's declarations take here.
     pub fn cost_of(&self, node: NodeId) -> u64 {
         let member = self.members.get(&node);
         member.map_or(0, |member| member.ends.len() as u64 * DECLARATION + member.bytes as u64)
     }
 
-    // Who is there.
+    // Members.
 
     /// The member of this life; `None` if it is a former one.
     fn member(&mut self, life: Life) -> Option<&mut Member> {
@@ -488,7 +489,7 @@ impl Registry {
         }
     }
 
-    /// Removes a declaration, and asks a home that it was joined to what is left.
+    /// Removes a declaration, and asks a home that it was joined to for its remaining status.
     fn remove(&mut self, name: &str, at: usize) {
         let Some((name, mut ends)) = self.names.remove_entry(name) else { return };
         let gone = ends.remove(at);
@@ -505,7 +506,7 @@ impl Registry {
         self.put_back(name, ends);
     }
 
-    /// The same of all such declarations of a name, in one pass.
+    /// As [`remove`](Self::remove), for all such declarations of a name in one pass.
     fn remove_all(&mut self, name: &str, is_gone: impl Fn(&Declared) -> bool) {
         let Some((name, mut ends)) = self.names.remove_entry(name) else { return };
         let gone: Vec<Declared> = ends.extract_if(.., |end| is_gone(end)).collect();
@@ -528,7 +529,7 @@ impl Registry {
         self.put_back(name, ends);
     }
 
-    /// A declaration is over, which was made beside these of the same name.
+    /// Updates the accounts for a removed declaration; `others` are the remaining ones of its name.
     fn unaccount(&mut self, name: &str, gone: &Declared, others: &mut [Declared]) {
         if let Some(member) = self.members.get_mut(&gone.life.node) {
             member.ends.remove(&gone.number);
@@ -536,7 +537,8 @@ impl Registry {
         }
         if let Some(source) = gone.counts_for {
             self.shares.give_back(source);
-            // Whatever keeps the name there has it from now on: else one source could have others' names.
+            // The next declaration takes over the name's count; otherwise one source could hold names at
+            // others' expense.
             if let Some(next) = others.first_mut() {
                 let source = self.members.get(&next.life.node).map_or(Source::Unknown, |member| member.source);
                 next.counts_for = Some(source);
@@ -571,9 +573,9 @@ impl Registry {
         if let Some((room, max)) = self.has_no_room(from, &name, &face) {
             return self.answers.push_back((from, Names::Full { number, room, max: max as u64 }));
         }
-        // A copy: what was read together with it need not be kept.
+        // A copy, so that the buffer it was read from can be released.
         face.schema = Bytes::copy_from_slice(&face.schema);
-        // Who was admitted elsewhere is judged at once, others when it is quiet no more.
+        // A declaration admitted elsewhere is judged at once, others after the quiet period.
         let known = status == Status::Known;
         let status = if known { Status::New } else { status };
         // Most names have one declaration, or two.
@@ -626,7 +628,7 @@ impl Registry {
         }
     }
 
-    /// The same declaration again: its node knows best how far it has come.
+    /// Handles a repeated declaration: its node knows its status best.
     fn declare_again(&mut self, name: &str, at: usize, said: Status) {
         let (name, mut ends) = self.names.remove_entry(name).expect("it has just been found");
         let was_lost = ends[at].lease.take().is_some();
@@ -635,7 +637,7 @@ impl Registry {
         let home = ends.iter().position(|home| home.is_home() && home.lease.is_none() && ends[at].is_joined_to(home));
         match (said, home) {
             (Status::Joined(_), _) => ends[at].status = said,
-            // It is joined, and has not heard.
+            // It is joined, and has not received the answer.
             (_, Some(home)) => self.tell_found(&ends[at], &ends[home]),
             _ if was == Status::New => {}
             _ => ends[at].status = Status::Known,
@@ -651,8 +653,8 @@ impl Registry {
         if has_changed { self.settle(&name) } else { self.settle_of(&name, life, number) }
     }
 
-    /// What was joined elsewhere, or while this one was away, may not fit what is here. Both go on; who comes
-    /// second is told.
+    /// A join made elsewhere, or while this server was away, may not fit the declarations here. Both stand;
+    /// the second to arrive is notified.
     fn tell_conflict(&mut self, ends: &mut [Declared], at: usize) {
         let end = &ends[at];
         let has_partner = end.is_home() && ends.iter().any(|other| other.is_joined_to(end));
@@ -674,7 +676,7 @@ impl Registry {
         self.members.get(&life.node).map_or_else(Vec::new, |member| member.addresses.clone())
     }
 
-    /// What this end does not fit, of those that stand.
+    /// The first standing declaration that this end does not fit.
     fn conflict(&mut self, ends: &[Declared], at: usize) -> Option<usize> {
         match verdict(ends, &Standing::of(ends), at, self.config.several_holders, &mut self.comparisons) {
             Verdict::Refused(by) => Some(by),
@@ -682,7 +684,7 @@ impl Registry {
         }
     }
 
-    /// Something has gone: what stood apart for it stands as others do.
+    /// A declaration has gone: ends that stood apart because of it stand as others do.
     fn rejoin(&mut self, ends: &mut [Declared]) {
         let apart: Vec<usize> = (0..ends.len()).filter(|at| ends[*at].apart).take(REJOINED_MAX).collect();
         for at in apart {
@@ -690,7 +692,7 @@ impl Registry {
         }
     }
 
-    /// What is joined stays joined: the home is told of this end, or this home of all.
+    /// Joins stay: notifies the home of this end, or this home of all its partners.
     fn tell_what_stands(&mut self, ends: &mut [Declared], at: usize) {
         let mut homes = ends.iter().enumerate().filter(|(_, home)| home.is_home() && home.is_admitted());
         let home = homes.find(|(place, home)| *place == at || ends[at].is_joined_to(home)).map(|(place, _)| place);
@@ -721,8 +723,8 @@ impl Registry {
         }
     }
 
-    /// The same where this end was declared. What others wait for can only have come with a home, or with
-    /// what says that it is joined to one.
+    /// As [`settle`](Self::settle), after this end was declared. Other ends can only have waited for a home,
+    /// or for an end that reports its join to one.
     fn settle_of(&mut self, name: &str, life: Life, number: u64) {
         let is_it = |end: &Declared| end.life == life && end.number == number;
         let ends = self.names.get(name).map(|ends| &ends[..]).unwrap_or_default();
@@ -739,7 +741,7 @@ impl Registry {
         self.answer_waiting(name, ends);
     }
 
-    /// Admits and joins what can be, and answers who waits.
+    /// Admits and joins what it can, and answers declarations that wait.
     fn settle(&mut self, name: &str) {
         let Some((name, mut ends)) = self.names.remove_entry(name) else { return };
         if self.quiet_until.is_none() {
@@ -758,11 +760,11 @@ impl Registry {
         self.put_back(name, ends);
     }
 
-    // Who may have a face.
+    // Admission.
 
     fn admit_one(&mut self, name: &str, ends: &mut Vec<Declared>) -> bool {
-        // The server before this one may have told the partner, and not the home: that home is in use,
-        // whatever else was declared meanwhile.
+        // The previous server may have notified the partner and not the home: that home is in use, whatever
+        // else was declared meanwhile.
         let is_new = |home: &Declared| home.is_home() && !home.is_admitted() && home.lease.is_none();
         let joined = if ends.iter().any(is_new) { joined_channels(ends) } else { Vec::new() };
         let is_in_use = |home: &Declared| is_new(home) && joined.binary_search(&home.channel).is_ok();
@@ -772,7 +774,7 @@ impl Registry {
             self.tell_conflict(ends, at);
             return true;
         }
-        // Any number may wait to be admitted, so each is held against those only that are.
+        // Any number may wait to be admitted, so each is checked only against the admitted ones.
         let waits = |end: &Declared| !end.is_admitted() && end.lease.is_none();
         if !ends.iter().any(waits) {
             return false;
@@ -781,7 +783,7 @@ impl Registry {
         (0..ends.len()).any(|at| waits(&ends[at]) && self.judge(name, ends, &standing, at))
     }
 
-    /// Whether anything has been decided.
+    /// Returns whether it has decided.
     fn judge(&mut self, name: &str, ends: &mut Vec<Declared>, standing: &Standing, at: usize) -> bool {
         match verdict(ends, standing, at, self.config.several_holders, &mut self.comparisons) {
             Verdict::Later => return false,
@@ -807,12 +809,12 @@ impl Registry {
         true
     }
 
-    // Who is joined.
+    // Joins.
 
     fn join_one(&mut self, name: &str, ends: &mut Vec<Declared>) -> bool {
         let joined = joined_channels(ends);
         let is_used = |home: &Declared| joined.binary_search(&home.channel).is_ok();
-        // Where others are already, or the first.
+        // A home that already has partners, else the first.
         let is_open = |home: &Declared| home.is_home() && home.lease.is_none() && !home.apart;
         let homes = || (0..ends.len()).filter(|at| is_open(&ends[*at]));
         let used = homes().find(|at| is_used(&ends[*at]));
@@ -867,12 +869,12 @@ fn joined_channels(ends: &[Declared]) -> Vec<ChannelId> {
     joined
 }
 
-/// What newcomers of a name have to fit: what is admitted and does not stand apart. Any number of ends may be
-/// of few kinds, and a newcomer is held against the kinds.
+/// What newcomers to a name have to fit: the admitted ends that do not stand apart. Any number of ends may be
+/// of few kinds, so a newcomer is checked against the kinds.
 struct Standing {
-    /// Of each kind the first two: one of them may be the newcomer itself.
+    /// For each kind its first two ends: one of them may be the newcomer itself.
     kinds: Vec<(Kind, [Option<usize>; 2])>,
-    /// All, by side: only homes and others are compared with each other.
+    /// All ends, by side: only homes and others are compared with each other.
     homes: Vec<usize>,
     partners: Vec<usize>,
 }
@@ -904,14 +906,15 @@ impl Standing {
         standing
     }
 
-    /// The kinds of all but that one, each with the first of its kind.
+    /// The kinds of all but that end, each with its first other end.
     fn beside(&self, at: usize) -> impl Iterator<Item = (Kind, usize)> {
         let first = move |places: &[Option<usize>; 2]| places.iter().flatten().copied().find(|place| *place != at);
         self.kinds.iter().filter_map(move |(kind, places)| Some((*kind, first(places)?)))
     }
 }
 
-/// Whether this end may have its face, beside those that stand. `several`: if it is shared, so may they.
+/// Whether this end may have its face, beside those that stand. `several`: whether shared ends may be
+/// several.
 fn verdict(ends: &[Declared], standing: &Standing, at: usize, several: bool, comparisons: &mut Comparisons) -> Verdict {
     let newcomer = &ends[at].face;
     let servers = standing.beside(at).filter(|(kind, _)| matches!(kind.face, Face::Server | Face::Acceptor));
@@ -920,7 +923,7 @@ fn verdict(ends: &[Declared], standing: &Standing, at: usize, several: bool, com
     for (kind, place) in standing.beside(at) {
         let is_same_kind = is_of_bundle(newcomer.face) == is_of_bundle(kind.face);
         if is_same_kind && is_home(newcomer.face) != is_home(kind.face) {
-            // These are compared one by one.
+            // The loop below compares these one by one.
             continue;
         }
         if is_same_kind && several && newcomer.face == kind.face && newcomer.shared && kind.shared {
@@ -928,11 +931,10 @@ fn verdict(ends: &[Declared], standing: &Standing, at: usize, several: bool, com
         }
         let clients = newcomer.face == Face::Client && kind.face == Face::Client;
         if clients && server == Some(Face::Acceptor) && kind.is_joined {
-            // It still holds an end of a server that was there before: that is not the acceptor's.
+            // It still holds an end of an earlier server, not of the acceptor.
             continue;
         }
-        // Several clients wait, and may turn out to be an acceptor's; or this one is in the way and may be
-        // gone.
+        // Several clients wait, and may turn out to be an acceptor's; or the one in the way may be gone.
         if (clients && server != Some(Face::Server)) || kind.has_lease {
             later = true;
         } else {

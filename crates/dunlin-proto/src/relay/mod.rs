@@ -1,14 +1,14 @@
-//! Relayed sockets: a node passes on what two others say to each other, which cannot dial each other.
+//! Relayed sockets: a node forwards bytes between two others that cannot dial each other.
 //!
-//! To the two ends it is a socket as any other, with a handshake, heartbeats and all frames; only that its
-//! bytes go into frames of the connections with the relay (a *stream* each), in turns with what channels have
-//! to say there. At most [`limits::RELAYED`] bytes of a direction are on their way, from the one end to the
-//! other: the relay keeps no more than that, and for no more than
-//! [`Config::relays_max`](crate::Config::relays_max) sockets. What a relayed socket has to say is fetched
-//! when the relay's socket can be written, so that what is urgent still comes first.
+//! For the two ends it is a socket like any other, with a handshake, heartbeats and all frames. But its bytes
+//! travel in frames of the connections with the relay (a *stream* on each), in turns with the frames of
+//! channels there. At most [`limits::RELAYED`] bytes are in flight in each direction, from one end to the
+//! other. The relay keeps no more than that, and for no more than
+//! [`Config::relays_max`](crate::Config::relays_max) sockets. A relayed socket is pulled when the relay's
+//! socket can be written, so that urgent frames still come first.
 //!
-//! A stream is lost with the connection that it is on. It does not notice if only the socket of that is lost,
-//! and comes back. No stream is on a connection that is relayed itself.
+//! A stream is lost with the connection that it is on, but not when that connection only loses its socket and
+//! resumes. No stream is on a connection that is relayed itself.
 
 pub(crate) mod streams;
 
@@ -24,7 +24,7 @@ use crate::time::Time;
 use crate::wire::{Frame, NoRelay, Relay, limits};
 
 impl Endpoint {
-    /// This node begins a stream on the connection to that one.
+    /// Begins a stream on the connection to that node.
     fn begin_stream(&mut self, with: NodeId) -> Key {
         let odd = u64::from(self.me.node > with);
         let connection = self.connection(with);
@@ -32,7 +32,7 @@ impl Endpoint {
         (with, 2 * connection.streams[0] + odd)
     }
 
-    /// That node has begun one.
+    /// Handles a stream that that node has begun.
     fn stream_begun(&mut self, by: NodeId, stream: u64) -> Result<(), PeerMisbehaved> {
         let odd = u64::from(by > self.me.node);
         let begun = &mut self.connection(by).streams[1];
@@ -43,22 +43,22 @@ impl Endpoint {
         Ok(())
     }
 
-    /// A socket to that node, relayed by the other one.
+    /// Makes a socket to `node`, relayed by `by`.
     pub(crate) fn relay_to(&mut self, now: Time, node: NodeId, by: NodeId) -> SocketId {
         let key = self.begin_stream(by);
         self.say(now, by, Frame::Relay(Relay::To { stream: key.1, node }));
         self.relays.insert(key, None)
     }
 
-    /// A relayed socket may have something to say. Returns the socket that carries the connection with the
-    /// relay.
+    /// Marks a relayed socket that may have something to send. Returns the socket that carries the connection
+    /// with the relay.
     pub(crate) fn stir(&mut self, socket: SocketId) -> Option<SocketId> {
         let key = *self.relays.sockets.get(&socket)?;
         self.relays.end(key)?.stirred = true;
         self.connections.get(key.0).and_then(Connection::socket)
     }
 
-    /// A relayed socket is to be closed: at once, but behind its last word, if it has one.
+    /// Closes a relayed socket: after its last message if it has one, otherwise at once.
     pub(crate) fn close_relayed(&mut self, socket: SocketId) {
         let Some(key) = self.relays.sockets.get(&socket).copied() else { return };
         let says_more =
@@ -72,7 +72,7 @@ impl Endpoint {
         self.act_write(socket);
     }
 
-    /// A relayed socket of this node is over, and the relay is told.
+    /// Ends a relayed socket of this node, and notifies the relay.
     fn end_stream(&mut self, key: Key) {
         self.push(key.0, Frame::Relay(Relay::End { stream: key.1 }));
         self.forget_stream(key);
@@ -88,7 +88,7 @@ impl Endpoint {
         }
     }
 
-    /// Says something to a node to which there is a connection.
+    /// Queues a frame for a node to which there is a connection.
     fn push(&mut self, node: NodeId, frame: Frame) {
         let connection = self.connection(node);
         connection.outbox.push(frame);
@@ -97,9 +97,9 @@ impl Endpoint {
         }
     }
 
-    /// Whether what that node says may lead to the other one. A node that is reached only on this host may
-    /// have no other door for a reason: nodes of other hosts come in by this one if it has said that they
-    /// may.
+    /// Whether frames of `from` may open a path to `to`. A node that is reached only on this host may be
+    /// closed to other hosts for a reason: nodes of other hosts get in through this one only if that node has
+    /// admitted it.
     pub(crate) fn lets_through(&self, from: NodeId, to: NodeId) -> bool {
         let is_near = |node| {
             let socket = self.connections.get(node).and_then(Connection::socket);
@@ -108,7 +108,7 @@ impl Endpoint {
         is_near(from) || !is_near(to) || self.connections.get(to).is_some_and(|connection| connection.admits)
     }
 
-    /// At the relay: a stream is to go on to that node.
+    /// At the relay: continues a stream to that node.
     fn relay(&mut self, now: Time, key: Key, node: NodeId) -> Result<(), NoRelay> {
         if self.config.relays_max == 0 || self.leaving {
             return Err(NoRelay::Unwilling);
@@ -165,7 +165,7 @@ impl Endpoint {
 }
 
 impl Machine {
-    /// Fetches what the sockets that this node relays have to say, as much as may be said.
+    /// Pulls what the sockets relayed by `by` have to send, within their credit.
     pub(crate) fn pull(&mut self, now: Time, by: NodeId) {
         let keys: Vec<Key> = self.endpoint.relays.of(by).map(|(key, _)| *key).collect();
         for key in keys {
@@ -214,9 +214,9 @@ impl Machine {
         }
     }
 
-    /// The connection to this node is over, or is relayed itself from now on: what was relayed over it ends.
-    /// `told`: the other side is told so, for it may not know: of a relayed socket that this side has
-    /// accepted it need not have heard.
+    /// The connection to this node is over, or is relayed itself from now on: streams over it end. `told`:
+    /// notifies the other side, which may not know: it need not have received the answer of a relayed socket
+    /// that this side has accepted.
     pub(crate) fn end_streams(&mut self, now: Time, node: NodeId, told: bool) {
         let keys: Vec<Key> = self.endpoint.relays.of(node).map(|(key, _)| *key).collect();
         for key in keys {

@@ -8,7 +8,7 @@ use crate::id::{NodeId, SocketId};
 use crate::source::{Shares, Source};
 use crate::wire::limits;
 
-/// Relayed sockets have numbers from here on.
+/// Relayed sockets are numbered from here.
 const RELAYED: u64 = 1 << 63;
 
 pub(crate) fn is_relayed(socket: SocketId) -> bool {
@@ -18,13 +18,13 @@ pub(crate) fn is_relayed(socket: SocketId) -> bool {
 /// A stream: the node on whose connection it is, and its number there.
 pub(crate) type Key = (NodeId, u64);
 
-/// What a stream is here.
+/// What a stream is at this node.
 #[derive(Clone, Debug)]
 pub(crate) enum Stream {
     /// A socket of this node.
     End(End),
-    /// This node relays between it and that other one. So many bytes may still come on this one. `asked_by`:
-    /// the source that has asked for it, on this one.
+    /// This node relays between it and that other one. `room` more bytes may arrive on this one. `asked_by`:
+    /// the source that requested it, on this one.
     Between { other: Key, room: usize, asked_by: Option<Source> },
 }
 
@@ -32,23 +32,23 @@ pub(crate) enum Stream {
 #[derive(Clone, Debug)]
 pub(crate) struct End {
     pub(crate) socket: SocketId,
-    /// Who has dialled, as the relay says.
+    /// The dialler, as the relay reports it.
     pub(crate) from: Option<NodeId>,
-    /// What was fetched from the socket, and may not be sent yet.
+    /// Bytes pulled from the socket that may not be sent yet.
     pub(crate) left: VecDeque<Bytes>,
-    /// So many bytes may be sent...
+    /// How many bytes may be sent...
     pub(crate) may_say: usize,
-    /// ... and so many may come...
+    /// ... and how many may arrive...
     pub(crate) room: usize,
-    /// ... for which no credit has been given yet for so many that came.
+    /// ... with no credit given yet for this many that arrived.
     pub(crate) unreturned: usize,
-    /// The socket may have something to say.
+    /// The socket may have something to send.
     pub(crate) stirred: bool,
-    /// It has nothing to say behind that, and is over.
+    /// The socket is over once `left` is sent.
     pub(crate) closing: bool,
 }
 
-/// What is relayed to this node, and by it.
+/// The sockets that others relay for this node, and the streams that it relays.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Relays {
     pub(crate) streams: BTreeMap<Key, Stream>,
@@ -59,12 +59,12 @@ pub(crate) struct Relays {
 }
 
 impl Relays {
-    /// Who relays this socket.
+    /// The node that relays this socket.
     pub(crate) fn by(&self, socket: SocketId) -> Option<NodeId> {
         self.sockets.get(&socket).map(|(by, _)| *by)
     }
 
-    /// Who has dialled on this socket, if it is one that its relay says that of.
+    /// The node that has dialled on this socket, if its relay reports that.
     pub(crate) fn from(&self, socket: SocketId) -> Option<NodeId> {
         match self.streams.get(self.sockets.get(&socket)?)? {
             Stream::End(end) => end.from,
@@ -88,13 +88,13 @@ impl Relays {
         !self.sockets.is_empty() && self.of(node).any(|(_, stream)| matches!(stream, Stream::End(_)))
     }
 
-    /// Whether a socket that this node relays has something to say, and may.
+    /// Whether a socket that this node relays has something to send, and the credit for it.
     pub(crate) fn are_stirred(&self, node: NodeId) -> bool {
         let speaks = |end: &End| (end.stirred || !end.left.is_empty()) && end.may_say > 0;
         !self.sockets.is_empty() && self.of(node).any(|(_, stream)| matches!(stream, Stream::End(end) if speaks(end)))
     }
 
-    /// Sockets of this node's that others relay.
+    /// Sockets of this node that others relay.
     pub(crate) fn relayed(&self) -> usize {
         self.sockets.len()
     }

@@ -1,9 +1,8 @@
-//! How frames are found in what has arrived.
+//! How frames are found in received bytes.
 //!
 //! A frame is a kind (one byte), the length of its body (a varint), and the body. Numbers are varints
-//! (LEB128) unless said otherwise; identities are 16 bytes, big-endian; texts and byte strings have their
-//! length before them. Every message has one encoding only: what [`decode`] accepts, [`encode`] writes again
-//! byte by byte.
+//! (LEB128) unless stated otherwise; identities are 16 bytes, big-endian; texts and byte strings follow their
+//! length. Every message has exactly one encoding: [`encode`] restores what [`decode`] accepts, byte by byte.
 
 #[cfg(feature = "link")]
 pub(crate) mod link;
@@ -19,32 +18,32 @@ use super::limits;
 use super::value::Head;
 use crate::id::ChannelId;
 
-/// Whether frames of this kind are said because the other node has said something, or will be in time; not
-/// because of what processes here do.
+/// Whether frames of this kind answer a frame of the other node, now or later, rather than an action of
+/// processes here.
 pub(crate) fn is_answer(kind: u8) -> bool {
     facts(kind).is_ok_and(|facts| facts.answer)
 }
 
-/// Whether schemas may have to be compared for a frame of this kind, which takes long.
+/// Whether a frame of this kind may need a comparison of schemas, which is slow.
 pub(crate) fn compares(kind: u8) -> bool {
     facts(kind).is_ok_and(|facts| facts.compares)
 }
 
-/// How much of what has arrived is the next frame.
+/// How much of the received bytes is the next frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// A whole frame: so many bytes of head, and so many of body behind it.
+    /// A whole frame: the lengths of its head and of the body that follows.
     Frame {
         /// The kind and the length.
         head: usize,
         /// The rest.
         body: usize,
     },
-    /// Not yet a whole one. At least so many bytes are missing.
+    /// Not a whole frame yet. At least this many bytes are missing.
     Wait(usize),
 }
 
-/// Looks at the beginning of what has arrived. Nothing is allocated for what has not arrived.
+/// Examines the beginning of received bytes. Nothing is allocated for bytes that have not arrived.
 ///
 /// # Errors
 /// [`WireError::TooLong`], [`WireError::UnknownKind`]: this will never be a frame.
@@ -77,19 +76,19 @@ pub fn next(bytes: &[u8]) -> Result<Next, WireError> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Long {
     pub(crate) channel: ChannelId,
-    /// Of the value that begins with it: what it is, and its length. `None`: it goes on.
+    /// If a value begins with it: its head, and its length. `None`: it continues a value.
     pub(crate) value: Option<(Head, u64)>,
     /// Where the piece begins.
     pub(crate) fields: usize,
-    /// How long the frame is, and its piece.
+    /// The length of the frame, and of its piece.
     pub(crate) whole: usize,
     pub(crate) piece: u64,
 }
 
-/// Looks at a frame of which a part has arrived. `None`: it is no long one, or too little of it is there.
+/// Examines a frame of which a part has arrived. `None`: it is not a long one, or too little has arrived.
 ///
 /// # Errors
-/// It will never be a frame.
+/// It can never be a frame.
 pub(crate) fn begins_long(part: &[u8]) -> Result<Option<Long>, WireError> {
     // A head, a channel and three numbers.
     const FIELDS: usize = 6 + 16 + 3 * 10;
@@ -98,7 +97,7 @@ pub(crate) fn begins_long(part: &[u8]) -> Result<Option<Long>, WireError> {
     if whole <= limits::FRAME {
         return Ok(None);
     }
-    // Its length is there, else less would be missing.
+    // The length has arrived, otherwise less would be missing.
     let head = 1 + number_len_at(&part[1..]);
     if whole - head <= limits::FRAME {
         return Ok(None);
@@ -117,7 +116,7 @@ pub(crate) fn begins_long(part: &[u8]) -> Result<Option<Long>, WireError> {
     }
 }
 
-/// What is before the piece in a frame of this kind.
+/// The fields before the piece in a frame of this kind.
 fn beginning(kind: u8, r: &mut Reader<'_>) -> Result<(ChannelId, Option<(Head, u64)>), WireError> {
     let channel = r.channel()?;
     if kind == kind::MORE {
@@ -126,16 +125,16 @@ fn beginning(kind: u8, r: &mut Reader<'_>) -> Result<(ChannelId, Option<(Head, u
     Ok((channel, Some((Head::read(kind, r)?, r.number("a value's length")?))))
 }
 
-/// How many bytes the number takes that is at the front.
+/// How many bytes the number at the front takes.
 fn number_len_at(bytes: &[u8]) -> usize {
     bytes.iter().position(|byte| byte & 0x80 == 0).map_or(bytes.len(), |last| last + 1)
 }
 
-/// Takes [`Frame::Confirm`] from the front of what has arrived, and gives its signature. `None`: it is not
-/// all there.
+/// Takes [`Frame::Confirm`] from the front of the received bytes, and returns its signature. `None`: it is
+/// not complete.
 ///
 /// # Errors
-/// It is something else, which is not waited for.
+/// It is another message; do not wait for the rest.
 pub(crate) fn confirms(arrived: &mut BytesMut) -> Result<Option<Bytes>, WireError> {
     if let Some(&kind) = arrived.first().filter(|kind| **kind != kind::CONFIRM) {
         return Err(WireError::Invalid { what: "the kind of the first frame", value: kind.into() });

@@ -1,4 +1,4 @@
-//! What the holder of an end, or of one of a bundle, declares of it.
+//! What the holder of an end, or of one of a bundle, declares.
 
 use bytes::Bytes;
 
@@ -6,7 +6,7 @@ use super::error::WireError;
 use super::fields::{Field, Reader, Writer, byte_field, fits};
 use super::limits;
 
-/// Which face of a named channel or bundle.
+/// A face of a named channel or bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Face {
     /// A channel's sender.
@@ -23,14 +23,14 @@ pub enum Face {
 
 byte_field!(Face, "a face", Sender, Receiver, Client, Server, Acceptor);
 
-/// What the holder of a face says of the other one.
+/// What the holder of a face expects of the other one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Expected {
     /// Nothing.
     Unknown,
-    /// It is held by one.
+    /// It has one holder.
     Unshared,
-    /// It may be held by many.
+    /// It may have many holders.
     Shared,
 }
 
@@ -45,8 +45,8 @@ pub struct Declaration {
     pub shared: bool,
     /// What it expects of the other face.
     pub expects: Expected,
-    /// What the messages look like, as [`Schema::encode`](dunlin_schema::Schema::encode) writes it; empty if
-    /// that is not known.
+    /// The schema of the messages, as [`Schema::encode`](dunlin_schema::Schema::encode) writes it; empty if
+    /// not known.
     pub schema: Bytes,
 }
 
@@ -62,7 +62,7 @@ impl Field for Declaration {
 }
 
 impl Declaration {
-    /// Whether it can be sent.
+    /// Checks that it can be sent.
     ///
     /// # Errors
     /// [`WireError::TooLong`] with both numbers, if the schema is longer than [`limits::SCHEMA`].

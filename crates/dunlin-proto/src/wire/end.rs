@@ -11,8 +11,8 @@ pub enum End {
     Gone,
     /// The channel was retired.
     Retired,
-    /// The channel was poisoned. From a sending half, if not of full strength: it is to be, unless its home
-    /// is immune to that.
+    /// The channel was poisoned. A sending half with less than full strength only asks for this; the home may
+    /// be immune.
     Poisoned(Poison),
     /// The end was lost with a node, or on its way.
     Lost,
@@ -42,7 +42,7 @@ impl Field for End {
 /// What a channel was poisoned with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Poison {
-    /// How strong it is: 255 is full strength, which nothing is immune to.
+    /// The strength: 255 is full strength, to which nothing is immune.
     pub strength: u8,
     /// Why.
     pub reason: String,
@@ -69,18 +69,19 @@ pub enum Failure {
     Refused,
     /// A later sender pushed it out of the queue.
     Expired,
-    /// It would have had to wait.
+    /// The send would have had to wait.
     WouldBlock,
     /// It is larger than the home allows.
     TooLarge {
         /// The limit, in bytes.
         max: u64,
     },
-    /// What arrived is no value of the receiver's type.
+    /// The bytes are not a value of the receiver's type.
     Undecodable(String),
     /// The receive is in the same choice as the send.
     OwnChannel,
-    /// It had gone on from there to another node, which is lost: nobody knows whether it was received.
+    /// The offer had been forwarded to another node, which is lost: whether the value was received is
+    /// unknown.
     Unknown,
     /// It is [unread](super::Head::Unread), and could not be read.
     Unread,

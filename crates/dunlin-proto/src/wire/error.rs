@@ -7,26 +7,26 @@ pub enum WireError {
     /// There is no frame of this kind.
     #[error("there is no frame of kind {0:#04x}")]
     UnknownKind(u8),
-    /// A field says it is longer than allowed.
+    /// A field declares a length greater than allowed.
     #[error("{what} of {bytes} bytes; at most {bytes_max} are allowed")]
     TooLong {
-        /// Which field.
+        /// The field.
         what: &'static str,
-        /// What it says.
+        /// Its declared length.
         bytes: u64,
-        /// What is allowed.
+        /// The limit.
         bytes_max: u64,
     },
     /// The body ends within a field.
     #[error("the frame ends within {0}")]
     Truncated(&'static str),
-    /// There is more in the body than the frame has fields.
+    /// The body is longer than the frame's fields.
     #[error("{0} bytes follow after the frame's last field")]
     Trailing(usize),
     /// A field has a value that it cannot have.
     #[error("{what} cannot be {value}")]
     Invalid {
-        /// Which field.
+        /// The field.
         what: &'static str,
         /// Its value.
         value: u64,
@@ -37,10 +37,10 @@ pub enum WireError {
     /// A text is not UTF-8.
     #[error("{0} is not UTF-8")]
     NotText(&'static str),
-    /// A handshake that is none of dunlin's.
+    /// The handshake is not dunlin's.
     #[error("the other side does not speak dunlin's protocol")]
     NotDunlin,
-    /// A handshake of protocol versions of which this crate speaks none; it is not read further.
+    /// The handshake offers no protocol version that this crate speaks; it is not read further.
     #[error("it speaks protocol versions {} to {}, this node {} to {}", .0.0, .0.1, super::VERSIONS.0, super::VERSIONS.1)]
     Version((u16, u16)),
 }

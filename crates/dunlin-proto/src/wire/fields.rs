@@ -1,4 +1,4 @@
-//! What frames are made of: how their kinds are declared, and how their fields are written and read.
+//! The parts of frames: how their kinds are declared, and how their fields are written and read.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use super::error::WireError;
 use super::limits;
 use crate::id::{ChannelId, Incarnation, Life, NodeId};
 
-/// Pieces of values up to this size are copied behind their heads; larger ones stay where they are.
+/// Pieces of values up to this size are copied behind their heads; larger ones are not copied.
 const INLINE: usize = 2048;
 
 /// Frames with one subject, each with its kind. A kind is known before the body is read, so `read` gets it.
@@ -16,7 +16,7 @@ pub(super) trait Wire: Sized {
     /// All kinds of these frames.
     const KINDS: &'static [(u8, Facts)];
 
-    /// Writes the kind and the body, but for a channel that is before it.
+    /// Writes the kind and the body, except for a channel that precedes it.
     fn write<'a>(&'a self, w: &mut Writer<'a>);
 
     /// Reads what [`write`](Self::write) writes behind the kind.
@@ -29,15 +29,14 @@ pub(crate) trait Field: Sized {
     fn read(r: &mut Reader<'_>) -> Result<Self, WireError>;
 }
 
-/// What is to be known of a frame before its body is read.
+/// The facts about a frame that are needed before its body is read.
 #[derive(Clone, Copy)]
 pub(super) struct Facts {
-    /// How long the body may be.
+    /// The maximum length of the body.
     pub(super) longest: u32,
-    /// It is said because the other node has said something, or will be in time; not because of what
-    /// processes here do.
+    /// It answers a frame of the other node, now or later, rather than an action of processes here.
     pub(super) answer: bool,
-    /// Schemas may have to be compared for it, which takes long.
+    /// It may need a comparison of schemas, which is slow.
     pub(super) compares: bool,
 }
 
@@ -50,7 +49,7 @@ impl Facts {
 /// Bodies whose length takes one byte.
 pub(super) const SHORT: usize = 127;
 
-/// Declares kinds of frames: for each its number, how long its body may be, and what else is so.
+/// Declares kinds of frames: for each its number, the maximum length of its body, and its other facts.
 macro_rules! kinds {
     ($($name:ident = $number:literal, $longest:expr $(, $fact:ident)*;)*) => {
         pub(super) mod kind {
@@ -64,7 +63,7 @@ macro_rules! kinds {
     };
 }
 
-/// Fields of one byte, which says which of these it is: the first is 0.
+/// Fields of one byte, which selects one of these variants: the first is 0.
 macro_rules! byte_field {
     ($field:ident, $what:literal, $($one:ident),*) => {
         impl $crate::wire::fields::Field for $field {
@@ -81,7 +80,7 @@ macro_rules! byte_field {
 pub(super) use byte_field;
 pub(super) use kinds;
 
-/// Writes frames, field by field. The length of a body is known when it ends, so it is written last.
+/// Writes frames, field by field. The length of a body is known at its end, so it is written last.
 pub(crate) struct Writer<'a> {
     out: &'a mut BytesMut,
     /// Where the frame begins.
@@ -90,10 +89,10 @@ pub(crate) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Nearly all bodies are so short that one byte is enough for their length.
+    /// Nearly all bodies are short enough for a length of one byte.
     const HEAD: usize = 2;
 
-    /// Begins a frame behind `out`.
+    /// Begins a frame at the end of `out`.
     #[inline]
     pub(super) fn frame(out: &'a mut BytesMut) -> Self {
         let at = out.len();
@@ -111,12 +110,12 @@ impl<'a> Writer<'a> {
         Self { out, at, piece: None }
     }
 
-    /// Writes fields that are in no frame of this module's.
+    /// Writes fields that belong to no frame of this module.
     pub(crate) fn fields(out: &'a mut BytesMut) -> Self {
         Self { at: out.len(), out, piece: None }
     }
 
-    /// Ends the frame. What is returned goes behind it, uncopied.
+    /// Ends the frame. The returned bytes follow it, uncopied.
     #[inline]
     pub(super) fn end(self) -> Option<Bytes> {
         let length = self.out.len() - self.at - Self::HEAD + self.piece.map_or(0, Bytes::len);
@@ -163,8 +162,8 @@ impl<'a> Writer<'a> {
         self
     }
 
-    /// A text for people, cut at its limit: better a shorter reason than a connection that fails because of
-    /// it.
+    /// Writes a text for people, cut at its limit: a shorter reason is better than a connection that fails
+    /// because of it.
     pub(super) fn clipped(&mut self, text: &str) -> &mut Self {
         let end = (0..=limits::TEXT.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
         self.string(&text.as_bytes()[..end.unwrap_or(0)])
@@ -188,7 +187,7 @@ impl<'a> Writer<'a> {
         self
     }
 
-    /// The rest of the frame.
+    /// Writes the rest of the frame.
     #[inline]
     pub(super) fn piece(&mut self, piece: &'a Bytes) -> &mut Self {
         self.piece = Some(piece);
@@ -196,7 +195,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Writes a length of more than one byte where there is room for one.
+/// Writes a length of more than one byte where one byte was reserved.
 fn lengthen(out: &mut BytesMut, at: usize, length: usize) {
     let (end, more) = (out.len(), number_len(length as u64) - 1);
     out.put_bytes(0, more);
@@ -245,7 +244,7 @@ pub(crate) fn fits(what: &'static str, bytes: usize, bytes_max: usize) -> Result
     Err(WireError::TooLong { what, bytes: bytes as u64, bytes_max: bytes_max as u64 })
 }
 
-/// What the reader of a list of addresses will insist on.
+/// Checks what the reader of a list of addresses requires.
 pub(crate) fn check_addresses(addresses: &[String]) -> Result<(), WireError> {
     if addresses.len() > limits::ADDRESSES {
         return Err(WireError::Invalid { what: "a count of addresses", value: addresses.len() as u64 });
@@ -253,20 +252,20 @@ pub(crate) fn check_addresses(addresses: &[String]) -> Result<(), WireError> {
     addresses.iter().try_for_each(|address| fits("an address", address.len(), limits::ADDRESS))
 }
 
-/// Reads fields from the front; whatever is missing or too long is an error. Byte strings are parts of what
-/// is read, not copies.
+/// Reads fields from the front; a missing or overlong field is an error. Byte strings are parts of the input,
+/// not copies.
 pub(crate) struct Reader<'a> {
     all: &'a Bytes,
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    /// Reads this part of them.
+    /// Reads this part of the bytes.
     pub(super) fn new(all: &'a Bytes, part: Range<usize>) -> Self {
         Self { all, rest: &all[part] }
     }
 
-    /// How many bytes have not been read.
+    /// How many bytes are unread.
     pub(super) fn left(&self) -> usize {
         self.rest.len()
     }
@@ -337,7 +336,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Zero says that a node, or its incarnation, is not known: no life of a node has either.
+    /// Zero marks an unknown node or incarnation: no life of a node has either.
     pub(super) fn life(&mut self) -> Result<Life, WireError> {
         let (node, incarnation) = (self.id("a node")?, self.fixed64("an incarnation")?);
         match (node, incarnation) {
@@ -351,7 +350,7 @@ impl<'a> Reader<'a> {
         self.one_of(what, &[false, true])
     }
 
-    /// A byte that says which of these it is.
+    /// Reads a byte that selects one of `all`.
     pub(super) fn one_of<T: Copy>(&mut self, what: &'static str, all: &[T]) -> Result<T, WireError> {
         let byte = self.byte(what)?;
         all.get(usize::from(byte)).copied().ok_or(invalid(what, byte))
@@ -385,7 +384,7 @@ impl<'a> Reader<'a> {
         (0..count).map(|_| self.text("an address", limits::ADDRESS)).collect()
     }
 
-    /// The rest, which is at least one byte.
+    /// Reads the rest, which is at least one byte.
     pub(super) fn piece(&mut self) -> Result<Bytes, WireError> {
         let length = self.rest.len();
         if length == 0 {

@@ -1,4 +1,4 @@
-//! Frames: what a connection itself says, and in it what is said of channels, names, relays and memory.
+//! Frames: those of the connection itself, and those about channels, names, relays and memory.
 
 use std::ops::Range;
 
@@ -27,14 +27,15 @@ kinds! {
     READ = 0x48, SHORT;
 }
 
-/// Which way a frame takes out of a node. Frames of one lane stay in order.
+/// The lane by which a frame leaves a node. Frames of one lane stay in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// Not numbered, and not sent again: it speaks of the connection's state at this moment.
+    /// Not numbered, and not sent again: it describes the present state of the connection.
     Moment,
-    /// Overtakes all that waits to be sent on channels.
+    /// Overtakes everything that waits to be sent on channels.
     Control,
-    /// From a channel's sending half: in order with what that half said before, in turns with other channels.
+    /// From a channel's sending half: in order with earlier frames of that half, in turns with other
+    /// channels.
     Channel(ChannelId),
     /// Of a relayed socket: in order, in turns with channels.
     Relayed(u64),
@@ -43,42 +44,42 @@ pub enum Lane {
 /// One message between two nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// Nothing else was to be said.
+    /// Sent when there is nothing else to send.
     Heartbeat,
-    /// How many numbered frames have been seen.
+    /// How many numbered frames have been received.
     Ack {
         /// All frames with smaller numbers; the first frame has number 0.
         seen: u64,
     },
-    /// The node leaves: nothing follows.
+    /// The node leaves: no frame follows.
     Goodbye,
     /// The dialler has read `Welcome`. It is the dialler's first frame on each socket, and never comes later.
     Confirm {
         /// The dialler's signature of both messages of the handshake.
         signature: Bytes,
     },
-    /// What a home says of a channel, to a node with a sending half.
+    /// From a channel's home to a node with a sending half.
     FromHome(ChannelId, FromHome),
-    /// What a sending half says, to the home.
+    /// From a sending half to the home.
     ToHome(ChannelId, ToHome),
-    /// The next piece of the value whose head went before on this channel.
+    /// The next piece of the value whose head came before on this channel.
     More(ChannelId, Bytes),
-    /// The value whose head went before on this channel is not wanted any more; no piece follows.
+    /// The value whose head came before on this channel is no longer needed; no piece follows.
     Cut(ChannelId),
-    /// What nodes say of an end that has passed, or passes, between them in a message.
+    /// About an end that passes, or has passed, between the two nodes in a message.
     Travel(ChannelId, Travel),
     /// A message of the name service.
     Names(Names),
-    /// A value that was [offered unread](super::Head::Unread) is to be sent over this new channel, whose
-    /// home is the node that says this.
+    /// Requests a value that was [offered unread](super::Head::Unread), over this new channel, whose home is
+    /// the sending node.
     Read(ChannelId, Read),
-    /// What helps two nodes that cannot dial each other.
+    /// Helps two nodes that cannot dial each other.
     Relay(Relay),
-    /// How much a node keeps for another one.
+    /// About the memory that a node keeps for another one.
     Memory(Memory),
 }
 
-/// Writes a frame behind `out`. What is returned goes behind it, uncopied; `None` if all is in `out`.
+/// Appends a frame to `out`. The returned bytes follow it, uncopied; `None` if `out` has everything.
 pub fn encode(frame: &Frame, out: &mut BytesMut) -> Option<Bytes> {
     let mut w = match frame.channel() {
         Some(channel) => Writer::on(out, channel),
@@ -106,12 +107,12 @@ pub fn encode(frame: &Frame, out: &mut BytesMut) -> Option<Bytes> {
 /// `body`, not copies.
 ///
 /// # Errors
-/// The bytes are no frame.
+/// The bytes are not a frame.
 pub fn decode(kind: u8, body: Bytes) -> Result<Frame, WireError> {
     decode_within(kind, &body, 0..body.len())
 }
 
-/// The same, of a body that is this part of `bytes`.
+/// As [`decode`], with a body that is this part of `bytes`.
 pub(crate) fn decode_within(kind: u8, bytes: &Bytes, body: Range<usize>) -> Result<Frame, WireError> {
     let mut r = Reader::new(bytes, body);
     let r = &mut r;
@@ -142,7 +143,7 @@ pub(crate) fn decode_within(kind: u8, bytes: &Bytes, body: Range<usize>) -> Resu
     Ok(frame)
 }
 
-/// By kind, what is to be known of a frame before its body is read.
+/// The facts about a frame, by kind, that are needed before its body is read.
 static FACTS: [Option<Facts>; 256] = {
     let families = [
         kind::KINDS,
@@ -175,7 +176,7 @@ pub(super) fn facts(kind: u8) -> Result<Facts, WireError> {
 }
 
 impl Frame {
-    /// The channel that it speaks of.
+    /// The channel that the frame is about.
     pub(crate) fn channel(&self) -> Option<ChannelId> {
         match self {
             Self::FromHome(channel, _)
@@ -194,13 +195,13 @@ impl Frame {
         }
     }
 
-    /// Which way the frame takes.
+    /// The lane that the frame takes.
     pub fn lane(&self) -> Lane {
         match self {
             Self::Heartbeat | Self::Ack { .. } | Self::Confirm { .. } => Lane::Moment,
             Self::Relay(Relay::Bytes { stream, .. } | Relay::End { stream }) => Lane::Relayed(*stream),
-            // A cut follows the pieces that have been written, and comes before all that its channel says
-            // next: control does both.
+            // A cut follows the pieces that have been written, and precedes its channel's next frames: the
+            // control lane ensures both.
             Self::Goodbye
             | Self::FromHome(..)
             | Self::Travel(..)
@@ -213,7 +214,7 @@ impl Frame {
         }
     }
 
-    /// Whether the frame has a number, and is sent again after a socket was lost.
+    /// Whether the frame has a number, and is sent again after a socket is lost.
     pub fn is_numbered(&self) -> bool {
         self.lane() != Lane::Moment
     }

@@ -1,9 +1,10 @@
-//! How two nodes meet on a new socket: the dialler says [`Hello`], the other side answers [`Answer`].
+//! The handshake of two nodes on a new socket: the dialler sends [`Hello`], the other side answers with
+//! [`Answer`].
 //!
-//! Both begin with [`MAGIC`], so that whatever else dials a node, or is dialled, is known for what it is
-//! after 8 bytes. Then a kind (one byte), the length of the rest (two bytes, big-endian), and the rest.
+//! Both begin with [`MAGIC`], so that any other protocol is recognised after 8 bytes. Then come a kind (one
+//! byte), the length of the rest (two bytes, big-endian), and the rest.
 //!
-//! What is signed, and what for, is in [`identity`](crate::identity).
+//! [`identity`](crate::identity) explains what is signed, and what for.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -12,8 +13,7 @@ use super::fields::{Reader, Writer, number, string};
 use super::{VERSIONS, limits};
 use crate::id::{ConnectionId, Incarnation, Life, NodeId};
 
-/// What every handshake message begins with. The line end is there to be mangled by whatever is not 8-bit
-/// clean.
+/// The first bytes of every handshake message. A path that is not 8-bit clean damages the line end.
 pub const MAGIC: [u8; 8] = *b"dunlin\r\n";
 
 const HEADER: usize = MAGIC.len() + 3;
@@ -21,25 +21,25 @@ const HEADER: usize = MAGIC.len() + 3;
 /// How far a side has come in the life of the connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resume {
-    /// Which connection: the dialler knows it from an earlier `Welcome`, or from its own.
+    /// The connection: the dialler knows it from an earlier `Welcome`, or from its own.
     pub connection: ConnectionId,
-    /// Which life of the connection between these two: both give up a life when either does.
+    /// The life of the connection between these two: both give up a life when either does.
     pub run: u64,
-    /// How many numbered frames this side has *seen* in that life: the other one goes on from there.
+    /// How many numbered frames this side has received in that life: the other one resumes from there.
     pub seen: u64,
 }
 
-/// At which of its addresses a node listens itself, and when a refusal there says that it has ended.
+/// The addresses at which a node listens itself, and when refusals there prove that it has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bound {
     /// A bit for each of the addresses, the least for the first.
     pub which: u8,
-    /// Two refusals have to be so far apart, in milliseconds.
+    /// The minimum time between two refusals, in milliseconds.
     pub refused_ms: u64,
 }
 
 impl Bound {
-    /// Those of the addresses.
+    /// Selects these from the addresses.
     pub(crate) fn of(self, addresses: &[String]) -> impl Iterator<Item = &String> {
         addresses
             .iter()
@@ -55,22 +55,22 @@ impl Bound {
     }
 }
 
-/// What a dialler says first.
+/// The first message of a dialler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// Oldest and newest protocol version it speaks.
     pub versions: (u16, u16),
     /// Its application.
     pub application: String,
-    /// Who it is.
+    /// The dialler.
     pub me: Life,
-    /// Who it thinks it has dialled; all zero if it does not know.
+    /// The node that it means to dial; all zero if unknown.
     pub wanted: NodeId,
-    /// Which life of that node it has met; 0 if none.
+    /// The life of that node that it has met; 0 if none.
     pub met: Incarnation,
     /// Counts the dialler's attempts to reach other nodes: a later one supersedes an earlier one.
     pub attempt: u64,
-    /// Where the connection stands at its side.
+    /// The state of the connection at its side.
     pub resume: Resume,
     /// Where it can be dialled.
     pub addresses: Vec<String>,
@@ -80,22 +80,22 @@ pub struct Hello {
     pub key: Bytes,
     /// Drawn for this handshake.
     pub nonce: u128,
-    /// Its signature of all that. None if it only wants to know who is there.
+    /// Its signature of all that. Empty if it only asks which node is there.
     pub signature: Bytes,
 }
 
-/// What the dialled node answers.
+/// The answer of the dialled node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Frames follow.
     Welcome(Welcome),
     /// The socket will be closed.
     Refused(Refusal),
-    /// The same, with proof of which node says so: what the two have had is over for that reason.
+    /// The same, with proof of which node answers: for that reason the two have nothing in common any more.
     Over(Refusal, Proof),
 }
 
-/// Which node says something.
+/// Proves which node has sent a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proof {
     /// Its public key.
@@ -104,14 +104,14 @@ pub struct Proof {
     pub signature: Bytes,
 }
 
-/// The connection goes on, or begins.
+/// The connection resumes, or begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
-    /// The version both speak from now on.
+    /// The version that both speak from now on.
     pub version: u16,
-    /// Who the dialled node is.
+    /// The dialled node.
     pub me: Life,
-    /// Where the connection stands at its side, in the life that both are in from now on.
+    /// The state of the connection at its side, in the life that both are in from now on.
     pub resume: Resume,
     /// Where it can be dialled.
     pub addresses: Vec<String>,
@@ -119,11 +119,11 @@ pub struct Welcome {
     pub bound: Bound,
     /// Drawn for this handshake.
     pub nonce: u128,
-    /// Proof that it is that node, and has heard this `Hello`.
+    /// Proof that it is that node, and has received this `Hello`.
     pub proof: Proof,
 }
 
-/// Why a node does not want this socket.
+/// Why a node refuses this socket.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -136,10 +136,10 @@ pub enum Refusal {
     /// It is not the node that was wanted.
     #[error("it is the node {0}, not the one that was wanted")]
     WrongNode(NodeId),
-    /// A later life of the dialler has been met.
+    /// This node has met a later life of the dialler.
     #[error("a later life of this node has been met: incarnation {}", .0.0)]
     Stale(Incarnation),
-    /// A later attempt of the dialler has arrived before.
+    /// A later attempt of the dialler has arrived before this one.
     #[error("a later attempt arrived before this one")]
     Late,
     /// Both have dialled, and the other socket is kept.
@@ -151,16 +151,17 @@ pub enum Refusal {
     /// The node is leaving, or has no room.
     #[error("it is busy: it has no room for another connection, or is leaving")]
     Busy,
-    /// The node does not know the connection that is to go on.
+    /// The node does not know the connection that is to resume.
     #[error("it has given the connection up, and keeps nothing of it")]
     Forgotten,
     /// The dialler's key is not that of its id, or has not signed its `Hello`.
     #[error("this node has not proved its id: its key has another, or has not signed what it says")]
     Unproven,
-    /// Nodes of this application draw their ids when they start, and another life of this one is known.
+    /// Nodes of this application draw their ids when they start, and this node knows another life of the
+    /// dialler.
     #[error("another life of this node is known, of incarnation {}; each start of a node needs an id of its own here", .0.0)]
     AnotherLife(Incarnation),
-    /// The life of the connection that the dialler names has a number that no connection comes to.
+    /// The life of the connection that the dialler names has a number that no connection can reach.
     #[error("the connection cannot have come to the life that this node names")]
     Impossible,
     /// The program of the dialled node does not admit the dialler.
@@ -169,7 +170,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Whether something that stands is over with it, so that it needs [proof](Answer::Over).
+    /// Whether it ends an established connection, so that it needs [proof](Answer::Over).
     pub(crate) fn ends_something(&self) -> bool {
         matches!(self, Self::Stale(_) | Self::Forgotten | Self::AnotherLife(_) | Self::Impossible)
     }
@@ -216,7 +217,7 @@ mod kind {
     pub(super) const OVER: u8 = 4;
 }
 
-/// The newest version that both this crate and a node of these versions speak.
+/// The newest version that this crate and a node with these versions have in common.
 pub(crate) fn common((oldest, newest): (u16, u16)) -> Option<u16> {
     let version = VERSIONS.1.min(newest);
     (version >= VERSIONS.0.max(oldest)).then_some(version)
@@ -226,8 +227,8 @@ impl Hello {
     /// The message in bytes.
     ///
     /// # Panics
-    /// It would be longer than [`limits::HANDSHAKE`]. What a machine says of itself is not, because
-    /// [`Config::check`](crate::Config::check) has looked at it.
+    /// If it is longer than [`limits::HANDSHAKE`]. A machine's own messages never are:
+    /// [`Config::check`](crate::Config::check) ensures that.
     pub fn encode(&self) -> Bytes {
         message(kind::HELLO, |out| {
             out.put_u16(self.versions.0);
@@ -246,11 +247,11 @@ impl Hello {
         })
     }
 
-    /// Reads the message from the front of `arrived`. `None`: it is not all there.
+    /// Reads the message from the front of `arrived`. `None`: it is not complete.
     ///
     /// # Errors
-    /// It is no `Hello`. [`WireError::NotDunlin`] is known after at most 8 bytes. After
-    /// [`WireError::Version`] nothing is known but the versions: answer with [`Refusal::Version`].
+    /// It is not a `Hello`. [`WireError::NotDunlin`] is known after at most 8 bytes. After
+    /// [`WireError::Version`] only the versions are known: answer with [`Refusal::Version`].
     pub fn decode(arrived: &mut BytesMut) -> Result<Option<Self>, WireError> {
         whole(arrived)?.map(|message| Self::read(&message)).transpose()
     }
@@ -283,7 +284,7 @@ impl Hello {
         hello.key = r.bytes("a public key", limits::KEY)?;
         hello.nonce = r.nonce()?;
         hello.signature = r.bytes("a signature", limits::SIGNATURE)?;
-        // What a newer version adds stands behind: it is not for us.
+        // Fields that a newer version adds come last, and are ignored.
         if versions.1 <= VERSIONS.1 {
             r.finish()?;
         }
@@ -315,7 +316,7 @@ impl Answer {
         }
     }
 
-    /// What is [signed](crate::identity) of it: the same with an empty signature.
+    /// The bytes that are [signed](crate::identity): the message with an empty signature.
     pub(crate) fn unsigned(&self) -> Bytes {
         let mut unsigned = self.clone();
         match &mut unsigned {
@@ -325,10 +326,10 @@ impl Answer {
         unsigned.encode()
     }
 
-    /// Reads the message from the front of `arrived`. `None`: it is not all there.
+    /// Reads the message from the front of `arrived`. `None`: it is not complete.
     ///
     /// # Errors
-    /// It is no answer to a `Hello`.
+    /// It is not an answer to a `Hello`.
     pub fn decode(arrived: &mut BytesMut) -> Result<Option<Self>, WireError> {
         let Some(message) = whole(arrived)? else { return Ok(None) };
         let (kind, mut r) = open(&message);
@@ -361,7 +362,7 @@ fn message(kind: u8, body: impl FnOnce(&mut BytesMut)) -> Bytes {
     out.freeze()
 }
 
-/// The message at the front, once it is all there.
+/// The message at the front, once it is complete.
 pub(crate) fn whole(arrived: &mut BytesMut) -> Result<Option<Bytes>, WireError> {
     let same = arrived.len().min(MAGIC.len());
     if arrived[..same] != MAGIC[..same] {

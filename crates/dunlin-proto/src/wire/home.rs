@@ -1,4 +1,4 @@
-//! What the home of a channel says to a node with a sending half.
+//! The frames from the home of a channel to a node with a sending half.
 
 use super::declaration::Declaration;
 use super::end::{End, Failure};
@@ -27,13 +27,13 @@ kinds! {
     OFFER_UNREAD = 0x47, SHORT, answer;
 }
 
-/// What the home of a channel says to a node with a sending half.
+/// A frame from the home of a channel to a node with a sending half.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromHome {
     /// The answer to [`ToHome::Attach`](super::ToHome::Attach).
     Attached(Terms),
-    /// The answer to [`ToHome::Attach`](super::ToHome::Attach) of what does not fit; nothing that follows
-    /// it will be heard.
+    /// The answer to an [`ToHome::Attach`](super::ToHome::Attach) that does not fit; the home ignores what
+    /// follows it.
     Rejected(Rejection),
     /// A receive has returned the value.
     Taken(Ticket),
@@ -45,29 +45,30 @@ pub enum FromHome {
     Failed(Ticket, Failure),
     /// The answer to [`ToHome::Withdraw`](super::ToHome::Withdraw): the value has not been taken.
     Withdrawn(Ticket),
-    /// Asks for what a choice offers.
+    /// Requests the value that a choice offers.
     Reserve(Ticket, Request),
-    /// The reservation is given up; the offer stands.
+    /// Aborts the reservation; the offer stands.
     Abort(Ticket, Request),
-    /// So many more values may be [`Sent`](super::Head::Sent).
+    /// This many more values may be [`Sent`](super::Head::Sent).
     Credit(u32),
-    /// The channel has ended; offers that stand have failed.
+    /// The channel has ended; open offers have failed.
     Ended(End),
     /// The answer to [`ToHome::Take`](super::ToHome::Take): this node is the channel's home, and knows the
     /// half.
     HomeIs {
-        /// The number that is answered.
+        /// The number in the request.
         transfer: u64,
-        /// Counts the channel's homes.
+        /// The number of the channel's home.
         epoch: u64,
-        /// What it grants.
+        /// Its terms.
         terms: Terms,
     },
-    /// The answer to [`ToHome::Take`](super::ToHome::Take) with this number: the home is not here (any more).
+    /// The answer to [`ToHome::Take`](super::ToHome::Take) with this number: the home is not here, or not any
+    /// more.
     NotHome(u64),
-    /// The answer to [`ToHome::Take`](super::ToHome::Take) with this number: another one has the sender.
+    /// The answer to [`ToHome::Take`](super::ToHome::Take) with this number: another node has the sender.
     Fenced(u64),
-    /// The receiver has left for another node. Nothing more is said of what was offered here;
+    /// The receiver has left for another node. The home sends nothing more about the offers made here;
     /// [`ToHome::Quiet`](super::ToHome::Quiet) answers.
     Moving {
         /// The new home's epoch.
@@ -77,15 +78,15 @@ pub enum FromHome {
         /// Where it can be dialled.
         addresses: Vec<String>,
     },
-    /// To a node that the sender has left: the home knows the half with this number.
+    /// To a node that the sender has left: the home has admitted the half with this number.
     Superseded(u64),
     /// The answer to [`ToHome::Drain`](super::ToHome::Drain).
     Drained,
-    /// What is offered is to go on to another node, and the ends in it are said so that only this one can use
-    /// them. An offer of a value is over, and is made again; a choice's stands.
+    /// The offer is to be forwarded to another node, but the ends in it are encoded for this one only. An
+    /// offer of a value is over, and is made again; a choice's stands.
     Onward(Ticket),
-    /// Receivers of what is offered here are at other nodes. From here on values of so many bytes or more
-    /// are to be [offered unread](super::Head::Unread). Zero: none any more.
+    /// Receivers of these offers are at other nodes. From now on values of this many bytes or more are to be
+    /// [offered unread](super::Head::Unread). Zero: none any more.
     Unread(u64),
 }
 
@@ -152,9 +153,9 @@ impl Wire for FromHome {
 /// What a home grants to a sending half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// So many offers may stand at once.
+    /// How many offers may be open at once.
     pub window: u32,
-    /// So many values may be [`Sent`](super::Head::Sent) at first.
+    /// How many values may be [`Sent`](super::Head::Sent) at first.
     pub credits: u32,
     /// The largest encoded value, in bytes.
     pub value_max: u64,
@@ -175,11 +176,11 @@ impl Field for Terms {
 /// Why an attachment was rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rejection {
-    /// There is no such channel here (any more).
+    /// This node does not have the channel, or not any more.
     NoSuchChannel,
     /// Another node has this unshared end.
     Occupied,
-    /// The two declarations do not fit: the home's.
+    /// The two declarations do not fit; this is the home's.
     Mismatch(Declaration),
     /// The node has no room for another channel.
     Full,

@@ -12,8 +12,8 @@ pub const KEY: usize = 64;
 pub const SIGNATURE: usize = 128;
 /// A whole handshake message.
 pub const HANDSHAKE: usize = 16 << 10;
-/// The body of a frame without a piece of a value. So much of a frame that is not complete each socket
-/// may have here; of a longer one only what counts as a value that has its place.
+/// The body of a frame without a piece of a value. A socket may hold this much of an incomplete frame here;
+/// of a longer frame, only a value that is charged.
 pub const FRAME: usize = 64 << 10;
 /// A piece of a value.
 pub const CHUNK: usize = 1 << 20;
@@ -25,21 +25,21 @@ pub const NAME: usize = 255;
 pub const SCHEMA: usize = dunlin_schema::limits::BYTES;
 /// A piece of a relayed socket.
 pub const RELAYED_PIECE: usize = FRAME - 10;
-/// So many bytes of a relayed socket may be on their way in one direction...
+/// How many bytes of a relayed socket may be in flight in one direction at first...
 pub const RELAYED: usize = 256 << 10;
-/// ... and so many more after each [`Credit`](super::Relay::Credit).
+/// ... and how many more each [`Credit`](super::Relay::Credit) allows.
 pub const RELAY_CREDIT: usize = 64 << 10;
-/// So many bytes of values may be sent on a new connection unannounced. What a node gives beyond that it
-/// says ([`Credit`](super::Memory::Credit)).
+/// How many bytes of values a new connection may carry unannounced. Frames announce any further credit
+/// ([`Credit`](super::Memory::Credit)).
 pub const CREDIT: u64 = 256 << 10;
-/// What a value takes of the credit beside its bytes.
+/// What a value takes of the credit besides its bytes.
 pub const VALUE: u64 = 128;
-/// So many values of a connection may be announced at once.
+/// How many values of a connection may be announced at once.
 pub const ANNOUNCED: usize = 1 << 16;
-/// So many bytes may be offered on one channel and not be received, if it is more than one value. Those of at
+/// How many offered bytes may be unreceived on one channel, if they are more than one value. Values of at
 /// most [`AHEAD_SMALL`] do not count.
 pub const AHEAD: u64 = 64 << 10;
 /// See [`AHEAD`].
 pub const AHEAD_SMALL: u64 = 2 << 10;
-/// The number of a connection's life: no honest one comes near it.
+/// The greatest number of a connection's life: no honest one comes near it.
 pub const RUN: u64 = 1 << 48;

@@ -1,4 +1,4 @@
-//! What is said of the memory that values take.
+//! Frames about the memory that values take.
 
 use super::error::WireError;
 use super::fields::{Facts, Reader, Wire, Writer, kinds};
@@ -12,26 +12,26 @@ kinds! {
     RECANT = 0x63, SHORT;
 }
 
-/// What is said of the memory that values take at the node to which they are sent.
+/// A frame about the memory that values take at the node that receives them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
-    /// Values of so many bytes more may be sent unannounced, each with [what it costs
-    /// beside](super::limits::VALUE).
+    /// This many more bytes of values may be sent unannounced, each with [its
+    /// overhead](super::limits::VALUE).
     Credit(u64),
-    /// A value waits that is not within the credit.
+    /// A value outside the credit waits.
     Announce {
-        /// Which one of the connection.
+        /// Its number in the connection.
         number: u64,
         /// The channel on which it is to be sent.
         channel: ChannelId,
         /// What it is for.
         kind: Kind,
-        /// How long the whole value is, in bytes.
+        /// The length of the whole value, in bytes.
         total: u64,
     },
     /// The announced value may be sent: there is room for all of it.
     Admit(u64),
-    /// The value is not announced any more. Its admission may have been said meanwhile.
+    /// The value is no longer announced. Its admission may have crossed this frame.
     Recant(u64),
 }
 

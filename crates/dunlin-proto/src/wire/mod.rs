@@ -1,8 +1,8 @@
-//! What travels between two nodes, byte by byte: `docs/wire.md` is this folder in prose.
+//! The bytes that travel between two nodes. `docs/wire.md` describes this folder in prose.
 //!
-//! [`handshake`] opens a socket; after it, a socket carries [`Frame`]s. Each file has what is said of one subject:
-//! the kinds of its frames, their fields, and beside them how they are written and read, over `fields.rs`.
-//! [`codec`] finds frames in what has arrived.
+//! [`handshake`] opens a socket; after that, a socket carries [`Frame`]s. Each file has the frames of one
+//! subject: their kinds, their fields, and next to these how they are written and read, on top of
+//! `fields.rs`. [`codec`] finds frames in received bytes.
 
 pub mod codec;
 mod declaration;
@@ -32,5 +32,5 @@ pub use sender::{Moved, ToHome};
 pub use travel::{Travel, Which};
 pub use value::{Head, Kind, Read};
 
-/// The newest protocol version this crate speaks, and the oldest.
+/// The newest and the oldest protocol version that this crate speaks.
 pub const VERSIONS: (u16, u16) = (6, 6);

@@ -20,7 +20,7 @@ kinds! {
     UNFIT = 0x3a, FRAME, answer, compares;
 }
 
-/// Messages of the name service: between any node and one that serves names. `names` has what they mean.
+/// Messages of the name service, between any node and a server of names. `names` explains them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Names {
     /// A face is here, under this name.
@@ -33,10 +33,10 @@ pub enum Names {
         channel: ChannelId,
         /// The face.
         face: Declaration,
-        /// How far it has come, if it was declared before, here or elsewhere.
+        /// How far it has come, if it was declared before, to this server or another.
         status: Status,
     },
-    /// A declaration is taken back.
+    /// Withdraws a declaration.
     Undeclare {
         /// Its number.
         number: u64,
@@ -45,7 +45,7 @@ pub enum Names {
     Found {
         /// The number of the declaration that this answers.
         number: u64,
-        /// Who has the other face.
+        /// The node with the other face.
         partner: Life,
         /// Where that node can be dialled.
         addresses: Vec<String>,
@@ -54,31 +54,31 @@ pub enum Names {
         /// The other face.
         face: Declaration,
     },
-    /// The declaration does not fit what is there. If it is joined already, it goes on, here too: it has come
-    /// second.
+    /// The declaration does not fit an existing one. If it is joined already, it stays so, here too: it has
+    /// come second.
     Refused {
         /// Its number.
         number: u64,
-        /// What is there instead.
+        /// The existing declaration.
         there: Declaration,
         /// The node that has it.
         holder: Life,
         /// Where that node can be dialled.
         addresses: Vec<String>,
     },
-    /// A declaration of the other face has been refused, since it does not fit this one, which stands as
-    /// before.
+    /// The server has refused a declaration of the other face, since it does not fit this one, which stands
+    /// as before.
     Unfit {
         /// The number of the declaration that stands.
         number: u64,
-        /// What was refused.
+        /// The refused declaration.
         refused: Declaration,
         /// The node that had declared it.
         by: Life,
         /// Where that node can be dialled.
         addresses: Vec<String>,
     },
-    /// The name is not one.
+    /// The name is not valid.
     BadName {
         /// The number of the declaration.
         number: u64,
@@ -87,22 +87,22 @@ pub enum Names {
     Full {
         /// Its number.
         number: u64,
-        /// What there is no room for.
+        /// The room that is exhausted.
         room: Room,
-        /// How much there is.
+        /// Its size.
         max: u64,
     },
-    /// The declaration is admitted; nobody has been found.
+    /// The declaration is admitted, but the other face has not been found.
     Waiting {
         /// Its number.
         number: u64,
     },
-    /// To a home: a node that was found declares the other face no more. A home that is not joined declares
+    /// To a home: a node that was found no longer declares the other face. A home that is not joined declares
     /// itself again.
     Gone {
         /// The number of the home's declaration.
         number: u64,
-        /// Who was found.
+        /// The node that was found.
         partner: Life,
     },
     /// A client of an acceptor introduces itself: its bundle has this identity.
@@ -112,8 +112,7 @@ pub enum Names {
         /// The fresh bundle's.
         guest: ChannelId,
     },
-    /// This node does not serve the application's names any more: somebody else does, who has to be looked
-    /// for.
+    /// This node no longer serves the application's names; the declarer has to look for the node that does.
     Elsewhere,
 }
 
@@ -178,7 +177,7 @@ impl Wire for Names {
 }
 
 impl Names {
-    /// Whether it can be sent.
+    /// Checks that it can be sent.
     ///
     /// # Errors
     /// [`WireError`], which names the field that is too long, with both numbers.
@@ -208,9 +207,9 @@ impl Names {
 /// How far a declared end has come, as its own node knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Status {
-    /// No server of names has admitted it.
+    /// No server has admitted it.
     New,
-    /// One has, and it may still be joined.
+    /// A server has admitted it, and it may still be joined.
     Known,
     /// It belongs to this channel for good.
     Joined(ChannelId),
@@ -235,7 +234,7 @@ impl Field for Status {
     }
 }
 
-/// What a server of names has only so much room for.
+/// The limited resources of a server of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Room {
     /// Declarations of one node.
@@ -247,8 +246,7 @@ pub enum Room {
     /// Names of one source, now that three quarters of all are taken: see
     /// [`has_place`](crate::source::has_place).
     Share,
-    /// Bytes that the node which serves the names keeps for others in all:
-    /// [`Config::held_max`](crate::Config::held_max).
+    /// Bytes that the serving node keeps for all others: [`Config::held_max`](crate::Config::held_max).
     Memory,
 }
 

@@ -1,4 +1,4 @@
-//! What helps two nodes that cannot dial each other.
+//! Frames that connect two nodes that cannot dial each other.
 
 use bytes::Bytes;
 
@@ -20,53 +20,53 @@ kinds! {
     ADMIT = 0x5a, 0, answer;
 }
 
-/// What is said so that two nodes that cannot dial each other have a connection all the same: by dial-back,
-/// or else through a third one, the *relay*.
+/// A frame that helps to connect two nodes that cannot dial each other: by dial-back, or else through a third
+/// node, the *relay*.
 ///
 /// A relayed socket is a *stream* on the connection between one of the two and the relay, and another one on
-/// that between the relay and the other. Who begins a stream numbers it, ever upwards: the numbers of the
-/// node with the smaller id are even, those of the other one odd.
+/// that between the relay and the other. The node that begins a stream numbers it, in ascending order: the
+/// numbers of the node with the smaller id are even, those of the other one odd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Relay {
-    /// Have that node dial me, at these addresses.
+    /// Asks the receiving node to have another node dial the sender at these addresses.
     AskDial {
-        /// Who is to dial.
+        /// The node that is to dial.
         node: NodeId,
-        /// Whereto.
+        /// Where to dial.
         addresses: Vec<String>,
     },
     /// That node has asked to be dialled, at these addresses.
     DialBack {
-        /// Who has asked.
+        /// The node that has asked.
         node: NodeId,
-        /// Whereto.
+        /// Where to dial.
         addresses: Vec<String>,
     },
-    /// The answer to [`DialBack`](Self::DialBack) if that failed: that node could not be dialled.
+    /// The answer to a [`DialBack`](Self::DialBack) that failed: that node could not be dialled.
     Undialled(NodeId),
-    /// The answer to [`AskDial`](Self::AskDial) if that failed: that node has not dialled.
+    /// The answer to an [`AskDial`](Self::AskDial) that failed: that node has not dialled.
     NotDialled(NodeId, NoDial),
-    /// What is relayed may come to this node, though its own socket to the relay is on their host.
+    /// Admits relayed sockets to this node, although its own socket to the relay is on their host.
     Admit,
-    /// Begins a stream, to be relayed to that node. What is written on it may follow at once.
+    /// Begins a stream, to be relayed to that node. Its bytes may follow at once.
     To {
         /// The stream.
         stream: u64,
-        /// Whereto.
+        /// The target.
         node: NodeId,
     },
     /// Begins a stream, relayed from that node.
     From {
         /// The stream.
         stream: u64,
-        /// Who dials.
+        /// The dialling node.
         node: NodeId,
     },
-    /// The answer to [`To`](Self::To) of what is not relayed: the stream is over.
+    /// The answer to a [`To`](Self::To) that is not relayed: the stream is over.
     Refused {
         /// The stream.
         stream: u64,
-        /// Why it is not.
+        /// The reason.
         why: NoRelay,
     },
     /// [`limits::RELAY_CREDIT`](super::limits::RELAY_CREDIT) more bytes may follow on the stream.
@@ -83,7 +83,7 @@ pub enum Relay {
     },
     /// The stream is over.
     End {
-        /// Which one.
+        /// The stream.
         stream: u64,
     },
 }
@@ -126,12 +126,12 @@ impl Wire for Relay {
     }
 }
 
-/// Why a node has not been dialled by another one that was asked to.
+/// Why a node has not dialled another one as requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoDial {
-    /// Who was asked to tell it has no connection to it.
+    /// The intermediary has no connection to it.
     NotConnected,
-    /// It has tried, or cannot try.
+    /// The node has tried, or cannot try.
     Failed,
 }
 
@@ -143,13 +143,13 @@ pub enum NoRelay {
     /// It does not relay.
     #[error("it does not relay")]
     Unwilling,
-    /// It relays as much as it may already.
+    /// It already relays as many sockets as it may.
     #[error("it relays as many sockets as it may already")]
     Full,
     /// It has no connection of its own to the other node.
     #[error("it has no connection of its own to the other node")]
     NotConnected,
-    /// It reaches the other node only on their own host, and who asks is on another one.
+    /// It reaches the other node only on their own host, and the requesting node is on another one.
     #[error("the other node is on the relay's own host and has not said that it may be relayed to (`relayed = true`)")]
     Local,
 }

@@ -1,4 +1,4 @@
-//! What a sending half says to the home of its channel.
+//! The frames from a sending half to the home of its channel.
 
 use bytes::Bytes;
 
@@ -21,40 +21,41 @@ kinds! {
     STATE = 0x2d, FRAME;
 }
 
-/// What a sending half says to the home of its channel.
+/// A frame from a sending half to the home of its channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToHome {
-    /// There is a sending half here.
+    /// This node has a sending half.
     Attach(Declaration),
     /// A value, or its first piece: `total` bytes in all.
     Value {
         /// What the value is for.
         head: Head,
-        /// How long the whole value is, in bytes.
+        /// The length of the whole value, in bytes.
         total: u64,
-        /// As much of it as goes with the head.
+        /// As much of it as travels with the head.
         first: Bytes,
     },
-    /// A choice offers something. The value is asked for by [`FromHome::Reserve`](super::FromHome::Reserve).
+    /// A choice offers to send. [`FromHome::Reserve`](super::FromHome::Reserve) requests the value.
     OfferChoice(Ticket, ChoiceId),
-    /// The offer is asked back.
+    /// Withdraws the offer.
     Withdraw(Ticket),
-    /// The reserved choice would like to decide for another branch.
+    /// The reserved choice asks to decide for another branch.
     Revoke(Ticket),
     /// How the sending half ended the channel, or that it is gone.
     Ended(End),
-    /// The sender came to this node in a message, and is used; the number counts its moves.
+    /// The sender has arrived at this node in a message, and is used; the number counts its moves.
     Take(u64),
-    /// Nothing more comes from here: the answer to [`FromHome::Moving`](super::FromHome::Moving).
+    /// No more frames come from here: answers [`FromHome::Moving`](super::FromHome::Moving).
     Quiet,
-    /// Has all arrived that was said before this? [`FromHome::Drained`](super::FromHome::Drained) answers.
+    /// Asks whether everything sent before this has arrived. [`FromHome::Drained`](super::FromHome::Drained)
+    /// answers.
     Drain,
-    /// From the old home to the new one: the channel, and behind it the values of its buffer.
+    /// From the old home to the new one: the state of the channel; the values of its buffer follow.
     State(Moved),
 }
 
 impl Wire for ToHome {
-    /// Beside those of a value's [`Head`].
+    /// Besides those of a value's [`Head`].
     const KINDS: &'static [(u8, Facts)] = kind::KINDS;
 
     #[inline]
@@ -90,8 +91,8 @@ impl Wire for ToHome {
             kind::STATE => Self::State(r.field()?),
             value => {
                 let (head, total) = (Head::read(value, r)?, r.number("a value's length")?);
-                // Only the empty value has an empty piece: else a value could stay unfinished at no cost to
-                // its sender.
+                // Only the empty value has an empty piece: otherwise a value could stay unfinished at no cost
+                // to its sender.
                 let first = if total == 0 { Bytes::new() } else { r.piece()? };
                 if first.len() as u64 > total {
                     return Err(WireError::Trailing((first.len() as u64 - total) as usize));
@@ -109,13 +110,13 @@ pub struct Moved {
     pub epoch: u64,
     /// The number of the last move of the sender that was admitted.
     pub transfer: u64,
-    /// The node with the sender, and where it can be dialled; `None`: there is no sender any more.
+    /// The node with the sender, and where it can be dialled; `None` if no sender is left.
     pub sender: Option<(NodeId, Vec<String>)>,
     /// How the sender has ended the channel.
     pub ended: Option<End>,
-    /// So many values more the sender may send on credits: the new home has places for them, too.
+    /// How many more values the sender may send on credits: the new home has places for them too.
     pub credits: u64,
-    /// So many buffered values follow, as values that are [`Sent`](Head::Sent).
+    /// How many buffered values follow, as values that are [`Sent`](Head::Sent).
     pub values: u64,
 }
 

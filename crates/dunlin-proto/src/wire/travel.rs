@@ -1,4 +1,4 @@
-//! What is said of ends that travel.
+//! Frames about ends that travel.
 
 use super::end::End;
 use super::error::WireError;
@@ -15,10 +15,10 @@ kinds! {
     HURRY = 0x49, SHORT, answer;
 }
 
-/// What is said of ends that travel: `docs/mobility.md`.
+/// A frame about ends that travel: `docs/mobility.md`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Travel {
-    /// To the node that speaks for a sender: where is the home with this epoch, or a later one?
+    /// To the sponsor of a sender: asks where the home with this epoch, or a later one, is.
     Where(u64),
     /// The answer.
     At {
@@ -29,17 +29,18 @@ pub enum Travel {
         /// Where it can be dialled.
         addresses: Vec<String>,
     },
-    /// To the home: the receiver is here, under this number, and used.
+    /// To the home: the receiver is at this node, under this number, and used.
     /// [`ToHome::State`](super::ToHome::State) answers.
     Fetch(u64),
-    /// To whom the end was given, in that message: it is in use, and nobody has to answer for it any more.
+    /// To the node that was given the end in that message: the end is in use, and no node has to answer for
+    /// it any more.
     Settled(Which, u64),
-    /// To whom the end was given: its channel is over, or another one has it.
+    /// To the node that was given the end: its channel is over, or another node has the end.
     Over(Which, End),
-    /// To who gave the end, in that message: it was dropped without having been used, or is lost.
+    /// To the node that gave the end in that message: it was dropped unused, or is lost.
     Lapsed(Which, u64, End),
-    /// To whom the end was given, in that message: it is to be used now, or whoever has it from there; who
-    /// gave it is to leave.
+    /// To the node that was given the end in that message: the giver is leaving, so the end is to be used
+    /// now, here or by the node that has it from here.
     Hurry(Which, u64),
 }
 

@@ -1,4 +1,4 @@
-//! Values, which travel in pieces: what the first piece says, and where a value is that stays.
+//! Values, which travel in pieces: the head of the first piece, and the place of a value that stays.
 
 use super::error::WireError;
 use super::fields::{Reader, Writer, byte_field, kinds};
@@ -17,10 +17,10 @@ kinds! {
 pub enum Head {
     /// A send offers it.
     Offer(Ticket),
-    /// A send offers a value that stays where it is. What comes here says where it can be
-    /// [read](super::Frame::Read), by whatever node it goes on to.
+    /// A send offers a value that stays at its node. The bytes that arrive tell any node that they are
+    /// forwarded to where to [read](super::Frame::Read) it.
     Unread(Ticket),
-    /// It was asked for by [`FromHome::Reserve`](super::FromHome::Reserve).
+    /// It answers [`FromHome::Reserve`](super::FromHome::Reserve).
     Grant(Ticket, Request),
     /// The same, and the value is [unread](Self::Unread).
     GrantUnread(Ticket, Request),
@@ -66,7 +66,7 @@ impl Head {
 pub enum Kind {
     /// A send offers it.
     Offer,
-    /// A receive has asked for it.
+    /// A receive has reserved it.
     Grant,
     /// A place in the buffer is promised for it.
     Sent,
@@ -74,11 +74,11 @@ pub enum Kind {
 
 byte_field!(Kind, "a kind of value", Offer, Grant, Sent);
 
-/// Which value, and how long it may be.
+/// Names a value to read, and limits its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// Its number, which nobody else knows but who was told of the offer.
+    /// Its number, known only to nodes that have received the offer.
     pub key: u128,
-    /// In bytes, as it was encoded.
+    /// The limit in bytes, as encoded.
     pub value_max: u64,
 }

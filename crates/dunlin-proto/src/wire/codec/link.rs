@@ -1,8 +1,8 @@
 //! The frames of a [link](crate::link). As in other frames, a kind and a length come first, and numbers are
-//! varints. But an alias stands in place of a channel's id: that of the half which is to get the frame, in
-//! its node's slab, or in `ATTACH` that of the sending half.
+//! varints. An alias replaces the channel's id: it is the index, in its node's slab, of the half that
+//! receives the frame. In `ATTACH` it is the index of the sending half.
 //!
-//! Kinds are those of other frames with the same meaning, but for `HOME_IS` (how the home takes values),
+//! Kinds are those of other frames with the same meaning, except for `HOME_IS` (how the home takes values),
 //! `TAKE` (refuse), `QUIET` and `DRAINED` (the other half is closed).
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -12,12 +12,12 @@ use crate::link::word::{Said, Word};
 use crate::wire::fields::{Field, Reader, Writer, number_len, tail};
 use crate::wire::{End, Head, Which, limits};
 
-/// Those of other frames that a link has, too.
+/// Kinds of other frames that a link uses too.
 mod kind {
     pub(super) use crate::wire::{frame::kind::*, home::kind::*, sender::kind::*, value::kind::*};
 }
 
-/// What a frame says to a half, or to the link.
+/// The content of a frame for a half, or for the link.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
     Ack(u64),
@@ -27,7 +27,7 @@ pub(crate) enum Heard {
     Attached {
         alias: u32,
     },
-    /// The word of a half at this end of the channel.
+    /// A word from the half at this end of the channel.
     Word(Which, Word),
     /// The first piece of a value.
     Begins {
@@ -41,12 +41,12 @@ pub(crate) enum Heard {
     Over(Which),
 }
 
-/// What is at the front of a buffer.
+/// The content at the front of a buffer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Front {
-    /// A frame for the half with this alias. It has been taken out of the buffer.
+    /// A frame for the half with this alias, taken out of the buffer.
     Frame(u32, Heard),
-    /// No whole frame: it lacks at least so many bytes.
+    /// No whole frame: at least this many bytes are missing.
     Missing(usize),
 }
 
@@ -82,7 +82,7 @@ fn put(bytes: &mut [u8; 46], mut at: usize, mut n: u64) -> usize {
     at + 1
 }
 
-/// The same with a field behind the numbers that has a form of its own.
+/// The same, followed by a field with a form of its own.
 fn long<const N: usize>(out: &mut BytesMut, kind: u8, numbers: [u64; N], field: &impl Field) {
     let mut bytes = BytesMut::new();
     field.write(&mut Writer::fields(&mut bytes));
@@ -103,7 +103,7 @@ pub(crate) fn write_over(from: Which, to: u32, out: &mut BytesMut) {
     head(out, if from == Which::Sender { kind::QUIET } else { kind::DRAINED }, [to.into()], 0);
 }
 
-/// What has the control lane.
+/// Writes a frame of the control lane.
 pub(crate) fn write_said(to: u32, said: Said, out: &mut BytesMut) {
     match said {
         Said::Word(word) => {
@@ -117,8 +117,8 @@ pub(crate) fn write_said(to: u32, said: Said, out: &mut BytesMut) {
     }
 }
 
-/// Writes a word of the half at this end of its channel. Of a value with so many bytes in `total` it has all,
-/// or the first piece. What is returned goes behind it, uncopied.
+/// Writes a word of the half at this end of its channel, with the whole of a value of `total` bytes or its
+/// first piece. The returned bytes follow it, uncopied.
 pub(crate) fn write_word(from: Which, to: u32, word: Word, total: usize, out: &mut BytesMut) -> Option<Bytes> {
     let (to, total) = (u64::from(to), total as u64);
     match word {
@@ -149,7 +149,7 @@ pub(crate) fn write_word(from: Which, to: u32, word: Word, total: usize, out: &m
         Word::Released(ticket) => head(out, kind::RELEASED, [to, ticket], 0),
         Word::Withdrawn(ticket) => head(out, kind::WITHDRAWN, [to, ticket], 0),
         Word::Reserve(ticket, request) => head(out, kind::RESERVE, [to, ticket, request], 0),
-        // Each grant has one answer, and a half grants no second time before it, so that no number is needed.
+        // Each grant has one answer, and a half does not grant again before that: no number is needed.
         Word::Abort(ticket) => head(out, kind::ABORT, [to, ticket], 0),
         Word::Failed(ticket, why) => long(out, kind::FAILED, [to, ticket], &why),
         Word::Ended(how) => {
@@ -315,7 +315,7 @@ impl Fields<'_> {
         Ok(u128::from_be_bytes(bytes.try_into().expect("there are 16")))
     }
 
-    /// How a half has ended its channel. It does not say of itself that it is lost.
+    /// How a half has ended its channel. A half never reports itself lost.
     fn end(&mut self) -> Result<End, WireError> {
         match self.rest()? {
             End::Lost => Err(WireError::Invalid { what: "an end", value: 3 }),
@@ -323,7 +323,7 @@ impl Fields<'_> {
         }
     }
 
-    /// What seldom comes is read by the codec's own reader.
+    /// Rare fields use the codec's own reader.
     fn rest<F: Field>(&mut self) -> Result<F, WireError> {
         let bytes = Bytes::copy_from_slice(&self.bytes[self.at..]);
         let mut reader = Reader::new(&bytes, 0..bytes.len());
