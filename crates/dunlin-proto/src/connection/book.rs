@@ -1,9 +1,9 @@
-//! Where a node can be dialled, and on whose word.
+//! Where a node can be dialled, and the source of each address.
 //!
-//! An address is this node's *own* knowledge if its program has said it, or the node has proved its id there.
-//! Any other is *told*: by the node itself, or by a third one. It may lead anywhere, so it is dialled for a
-//! wish of this node only, seldom, and where it leads to this host, only if it was told over a socket of this
-//! host.
+//! An address is this node's *own* knowledge if its program has supplied it, or the node has proved its id
+//! there. Any other is *told*: by the node itself, or by a third one. It may lead anywhere, so this node
+//! dials it only for its own needs, rarely, and if it leads to this host, only if it was received over a
+//! socket of this host.
 
 use std::time::Duration;
 
@@ -19,14 +19,14 @@ pub(crate) struct Book {
     told: Vec<Told>,
 }
 
-/// One that this node has only been told.
+/// An address that this node has only been told.
 #[derive(Clone, Debug)]
 struct Told {
     address: String,
-    /// It was told over a socket of this host: it may be of this host, too.
+    /// It was received over a socket of this host, so it may lead to this host.
     near: bool,
     dialled: Option<Time>,
-    /// From where that was said first.
+    /// The first source of the address.
     by: Source,
 }
 
@@ -36,12 +36,12 @@ impl Book {
         &self.addresses
     }
 
-    /// Nothing of what has failed counts any more.
+    /// Resets all failures.
     pub(crate) fn rest(&mut self) {
         self.told.iter_mut().for_each(|told| told.dialled = None);
     }
 
-    /// This node's own knowledge.
+    /// Adds an address as this node's own knowledge.
     pub(crate) fn owns(&mut self, address: &str) {
         self.told.retain(|told| told.address != address);
         if !self.addresses.iter().any(|known| known == address) {
@@ -50,10 +50,10 @@ impl Book {
         self.shorten();
     }
 
-    /// What a node has said that comes from there. `near`: over a socket of this host.
+    /// Adds an address that a node of that source has sent. `near`: over a socket of this host.
     ///
-    /// When there are as many as may be, an address of the source that has said most of them makes room for
-    /// one of another source.
+    /// When the list is full, an address of the source with most of them makes room for one of another
+    /// source.
     pub(crate) fn hears(&mut self, address: &str, near: bool, by: Source) {
         if let Some(told) = self.told.iter_mut().find(|told| told.address == address) {
             told.near |= near;
@@ -78,14 +78,13 @@ impl Book {
         self.shorten();
     }
 
-    /// How many of those that were told before it were said by the same source. `None`: it is this node's own
-    /// knowledge.
+    /// How many earlier told addresses are from the same source. `None`: it is this node's own knowledge.
     fn turn_of(&self, address: &str) -> Option<usize> {
         let at = self.told.iter().position(|told| told.address == address)?;
         Some(self.told[..at].iter().filter(|told| told.by == self.told[at].by).count())
     }
 
-    /// The word of the node itself, which comes before that of others.
+    /// Adds the addresses that the node itself declares, before those from others.
     pub(crate) fn hears_itself(&mut self, addresses: &[String], near: bool, by: Source) {
         let old = std::mem::take(self);
         for address in addresses.iter().chain(&old.addresses) {
@@ -106,16 +105,16 @@ impl Book {
         self.shorten();
     }
 
-    /// It is dialled first.
+    /// Moves it to the front.
     pub(crate) fn prefer(&mut self, address: String) {
         self.addresses.retain(|other| *other != address);
         self.addresses.insert(0, address);
         self.shorten();
     }
 
-    /// The first from `start` on that may be dialled now, and rather one that was told and not dialled yet
-    /// than one that is dialled again. The error: when one may be. Of those that were told none is dialled
-    /// twice within `pause`, nor again at all if `once`, nor now if `full`.
+    /// The first address from `start` on that may be dialled now, preferring a told one that was not dialled
+    /// yet to a repeated dial. The error: when one may be. A told address is not dialled twice within
+    /// `pause`, nor again at all if `once`, nor now if `full`.
     pub(crate) fn next(
         &self,
         start: usize,
@@ -154,7 +153,7 @@ impl Book {
         self.told.iter().any(|told| told.address == address && told.dialled.is_some())
     }
 
-    /// This one is dialled now. `Some`: it was only told; whether over a socket of this host.
+    /// Records that this one is dialled now. `Some`: it was only told; whether over a socket of this host.
     pub(crate) fn dials(&mut self, address: &str, now: Time) -> Option<bool> {
         let told = self.told.iter_mut().find(|told| told.address == address)?;
         told.dialled = Some(now);

@@ -1,42 +1,40 @@
-//! Frames that say nothing, and those that take long: a peer may send them, and a flood of them is read
-//! slower than it comes.
+//! Limits on idle frames and slow frames: a flood of them from a peer is read more slowly than it arrives.
 //!
-//! A limit for frames of any kind would slow honest acknowledgements and credits. What is counted says
-//! nothing new: heartbeats, acknowledgements of what had been acknowledged, words about channels or acceptors
-//! that are not here, dial-backs that begin nothing. Some of each are part of any connection; so the socket
-//! is not closed.
+//! A limit for frames of any kind would slow honest acknowledgements and credits. Only frames without news
+//! are counted: heartbeats, repeated acknowledgements, frames about channels or acceptors that are not here,
+//! dial-backs that begin nothing. Any connection has some of each, so the socket is not closed.
 
 use std::time::Duration;
 
 use crate::time::Time;
 
-/// So many of them in a second are part of the game. A heartbeat each millisecond is the most that a node can
-/// be told to send.
+/// How many of them are normal in a second. One heartbeat each millisecond is the most that a node can be
+/// configured to send.
 const CHATTER_MAX: u32 = 1_000;
-/// So many steps of comparing schemas count as one of them: a comparison of 2^17 steps, the most of one
+/// How many steps of comparing schemas count as one of them: a comparison of 2^17 steps, the maximum for one
 /// frame, is enough for a pause.
 const STEPS_EACH: u64 = 128;
-/// So long a socket with more than that is not read.
+/// How long a socket with more than that is not read.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How many frames of a connection said nothing of late.
+/// How many frames without news a connection has had lately.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chatter {
     since: Time,
     count: u32,
-    /// Steps of comparisons that are less than a frame's.
+    /// Steps of comparisons that do not yet count as a frame.
     steps: u64,
-    /// The socket is not read before.
+    /// Until when the socket is not read.
     until: Option<Time>,
 }
 
 impl Chatter {
-    /// One more.
+    /// Counts one more.
     pub(crate) fn hears(&mut self, now: Time) {
         self.hears_many(now, 1);
     }
 
-    /// So many steps were taken to compare schemas.
+    /// Counts the steps of comparing schemas.
     pub(crate) fn compares(&mut self, now: Time, steps: u64) {
         self.steps += steps;
         let frames = self.steps / STEPS_EACH;
@@ -56,7 +54,7 @@ impl Chatter {
         }
     }
 
-    /// Until when the socket is not to be read, if there is such a time.
+    /// Until when the driver should not read the socket, if at all.
     pub(crate) fn paused_until(&self, now: Time) -> Option<Time> {
         self.until.filter(|until| now < *until)
     }
@@ -93,7 +91,7 @@ mod tests {
         }
         assert_eq!(chatter.paused_until(now), Some(now + PAUSE));
         assert_eq!(chatter.paused_until(now + PAUSE), None);
-        // It stays slow as long as there is more of it.
+        // It stays slow while more of them arrive.
         chatter.hears(now + PAUSE);
         assert_eq!(chatter.paused_until(now + PAUSE), Some(now + 2 * PAUSE));
         now = now + Duration::from_secs(2);

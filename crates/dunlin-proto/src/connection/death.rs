@@ -1,8 +1,9 @@
-//! Which refusals say that a node has ended, though its connection's grace period is not over.
+//! Which refusals prove that a node has ended, although its connection's grace period is not over.
 //!
-//! A refused dial says that no process listens at an address. Of the process behind it that says something
-//! only if the address is its own, and not a proxy's, or another host's of the same number: the node has told
-//! that it has *bound* it, and has been *reached* there. And even then once is not enough.
+//! A refused dial shows that no process listens at an address. It tells something about the node only if the
+//! address is the node's own, not a proxy's, nor that of another host with the same number. So the node must
+//! have declared that it has *bound* the address, and have been *reached* there. Even then one refusal is not
+//! enough.
 
 use std::time::Duration;
 
@@ -12,14 +13,14 @@ use crate::time::Time;
 use crate::wire::handshake::Bound;
 use crate::wire::limits;
 
-/// Where one life of a node listens itself.
+/// The addresses at which one life of a node listens itself.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Listeners {
     life: Option<Incarnation>,
     list: Vec<Listener>,
-    /// Two refusals at one of them have to be so far apart.
+    /// The minimum time between two refusals at one of them.
     apart: Duration,
-    /// How many dials this life may still cost that only learn whether it is reached: it may tell other
+    /// How many more dials this life may cause that only check whether it is reachable: it may declare other
     /// addresses each time it resumes.
     checks: usize,
 }
@@ -27,9 +28,9 @@ pub(crate) struct Listeners {
 #[derive(Clone, Debug)]
 struct Listener {
     address: String,
-    /// That life of the node has answered a dial of this node's there.
+    /// That life of the node has answered a dial of this node there.
     reached: bool,
-    /// It was dialled only to learn whether it is reached there.
+    /// It was dialled only to check whether it is reachable there.
     asked: bool,
     /// When a dial was first refused there, since it was last reached.
     refused: Option<Time>,
@@ -40,7 +41,7 @@ struct Listener {
 }
 
 impl Listeners {
-    /// What that life of the node says of itself.
+    /// Records what that life of the node declares.
     pub(crate) fn told(&mut self, life: Incarnation, addresses: &[String], bound: Bound) {
         let mut known = Vec::new();
         if self.life == Some(life) {
@@ -79,7 +80,7 @@ impl Listeners {
         }
     }
 
-    /// Where it is not known whether it is reached: each is given once, and at most `count` now.
+    /// The addresses not yet known to be reachable: each is returned once, and at most `count` now.
     pub(crate) fn take_unasked(&mut self, count: usize) -> Vec<String> {
         let count = count.min(self.checks);
         let unasked = self.list.iter_mut().filter(|listener| !listener.reached && !listener.asked);
@@ -89,7 +90,7 @@ impl Listeners {
         taken
     }
 
-    /// No process listens there, or another node does.
+    /// No process listens there, or another node answers.
     pub(crate) fn refused(&mut self, now: Time, address: &str, near: bool) {
         let apart = self.apart;
         let Some(listener) = self.at(address) else { return };
@@ -101,29 +102,29 @@ impl Listeners {
         listener.again |= planted!(OneRefusal);
     }
 
-    /// A dial there failed of something that says nothing of the node, or succeeded.
+    /// A dial there succeeded, or failed for a reason that tells nothing about the node.
     pub(crate) fn not_refused(&mut self, address: &str) {
         if let Some(listener) = self.at(address) {
             (listener.refused, listener.again) = (None, false);
         }
     }
 
-    /// A socket takes the connection up or is lost, or another life begins: what was refused before says
-    /// nothing any more.
+    /// A socket takes over the connection or is lost, or another life begins: earlier refusals no longer
+    /// count.
     pub(crate) fn all_well(&mut self) {
         for listener in &mut self.list {
             (listener.refused, listener.again) = (None, false);
         }
     }
 
-    /// Whether all refuse where the node was reached: then where.
+    /// The address that refused, if all addresses at which the node was reached refuse.
     pub(crate) fn dead_at(&self) -> Option<String> {
         let reached = || self.list.iter().filter(|listener| listener.reached);
         let addresses: Vec<&str> = reached().map(|listener| &*listener.address).collect();
         (!addresses.is_empty() && reached().all(|listener| listener.again)).then(|| addresses.join(", "))
     }
 
-    /// Where a second refusal would count, and from when on.
+    /// The address at which a second refusal would count, and from when on.
     pub(crate) fn doubted(&self) -> Option<(Time, &str)> {
         let doubted = self.list.iter().filter(|listener| listener.reached && !listener.again);
         let counts = |listener: &Listener, first: Time| if listener.near { first } else { first + self.apart };

@@ -1,8 +1,7 @@
-//! What is kept of nodes with which there is no connection any more: a little, of the last ones, and not for
-//! ever.
+//! What is kept of nodes without a connection any more: a little, for the last ones, and only for some time.
 //!
-//! A node needs nothing of this to be right. A connection that both sides have given up begins anew under
-//! another [`ConnectionId`], and a side that has not is told that the other one has forgotten it.
+//! A node does not need this to be correct. A connection that both sides have given up begins anew under
+//! another [`ConnectionId`], and a side that has not given it up gets an answer that the other one has.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -12,21 +11,21 @@ use crate::id::{ConnectionId, Incarnation, Life, NodeId};
 use crate::source::{Shares, Source};
 use crate::time::Time;
 
-/// So many connections that have ended are remembered: what they carried, and whether all was acknowledged.
+/// How many ended connections are remembered: their traffic, and whether everything was acknowledged.
 const ENDED_MAX: usize = 64;
 
-/// So many answers of which it is not known whether they have arrived are remembered. More than there may be
-/// sockets that shake hands, unless a setting says otherwise.
+/// How many answers are remembered that may not have arrived. More than there may be sockets in a handshake,
+/// unless configured otherwise.
 const PROMISES_MAX: usize = 2048;
 
-/// So many of them are of one life of a node, from one source: a hello that was long on its way is answered,
-/// too.
+/// How many of them are for one life of a node, from one source: a `Hello` that was delayed for long is
+/// answered too.
 pub(super) const PROMISES_EACH: usize = 4;
 
-/// Of so many nodes it is remembered which life of theirs was met last.
+/// For how many nodes the life that was met last is remembered.
 const MET_MAX: usize = 4096;
 
-/// For so long both are remembered. An earlier life that was held up for longer is let in again.
+/// How long both are remembered. An earlier life that was held up for longer is admitted again.
 const KEPT_FOR: Duration = Duration::from_secs(60 * 60);
 
 #[derive(Clone, Debug)]
@@ -48,7 +47,7 @@ struct Promised {
     id: ConnectionId,
     /// The life of that connection that would begin.
     run: u64,
-    /// Which of the dialler's attempts was answered so.
+    /// The dialler's attempt that was answered with this offer.
     attempt: u64,
 }
 
@@ -56,19 +55,19 @@ struct Promised {
 pub(crate) struct Former {
     /// The last ones, the latest last.
     ended: VecDeque<Ended>,
-    /// The connections that this node has offered as the dialled side, and of which it has not heard whether
-    /// the dialler knows: a few for each life of a node and source, the latest last. Whoever has heard a
-    /// node's hello can say it again, so a source makes room at its own expense.
+    /// The connections that this node has offered as the dialled side, while it does not know whether the
+    /// offer arrived: a few for each life of a node and source, the latest last. Any receiver of a node's
+    /// `Hello` can replay it, so each source makes room at its own expense.
     promises: VecDeque<Promised>,
     shares: Shares,
-    /// Which life was met last, and when that was forgotten elsewhere.
+    /// The life of each node that was met last, and when its record was removed.
     met: BTreeMap<NodeId, (Incarnation, Time)>,
-    /// The same, in the order of the times.
+    /// The same, in the order of those times.
     met_order: VecDeque<(Time, NodeId)>,
 }
 
 impl Former {
-    /// The record of that node goes. `keeps_ids`: there may be an earlier life of it that is only held up.
+    /// The record of that node is removed. `keeps_ids`: an earlier life of the node may still be held up.
     pub(crate) fn ended(&mut self, now: Time, node: NodeId, connection: &Connection, keeps_ids: bool) {
         let Connection { met, before, traffic, .. } = *connection;
         if before.is_some() || met.is_some() {
@@ -91,7 +90,7 @@ impl Former {
         }
     }
 
-    /// There is a record of that node again: it takes what is known.
+    /// That node has a record again: moves what is known into it.
     pub(crate) fn comes_back(&mut self, node: NodeId, connection: &mut Connection) {
         connection.met = self.met(node);
         if let Some(at) = self.ended.iter().rposition(|ended| ended.node == node)
@@ -101,12 +100,12 @@ impl Former {
         }
     }
 
-    /// Which life of that node was met last.
+    /// The life of that node that was met last.
     pub(crate) fn met(&self, node: NodeId) -> Option<Incarnation> {
         self.met.get(&node).map(|(met, _)| *met)
     }
 
-    /// How that life of a connection has ended, if it is known.
+    /// How the last life of the connection with that node ended, if known.
     pub(crate) fn before(&self, node: NodeId) -> Option<Before> {
         self.ended.iter().rfind(|ended| ended.node == node).and_then(|ended| ended.before)
     }
@@ -116,15 +115,15 @@ impl Former {
         self.ended.iter().rfind(|ended| ended.node == node).map_or(&[], |ended| &ended.addresses)
     }
 
-    /// What they carried.
+    /// The traffic of the ended connections.
     pub(crate) fn traffic(&self) -> impl Iterator<Item = (Life, Traffic)> {
         self.ended.iter().filter_map(|Ended { node, met, traffic, .. }| {
             met.map(|incarnation| (Life { node: *node, incarnation }, *traffic))
         })
     }
 
-    /// A connection was offered to that node, which has dialled from there: in that run of it nothing has
-    /// been said yet.
+    /// A connection was offered to that node, which has dialled from that source; nothing has been sent in
+    /// that run of it.
     pub(crate) fn promise(
         &mut self,
         now: Time,
@@ -133,7 +132,7 @@ impl Former {
         (id, run): (ConnectionId, u64),
         attempt: u64,
     ) {
-        // The latest answer is the one that counts.
+        // The latest answer counts.
         self.keep_promises(|promise| (promise.to, promise.source, promise.id) != (to, source, id));
         let expired = self.promises.iter().take_while(|promise| promise.until <= now).count();
         (0..expired).for_each(|_| self.drop_promise(0));
@@ -170,8 +169,8 @@ impl Former {
         });
     }
 
-    /// What was offered to that node, and to which life of it: the latest of each source first, so that no
-    /// source comes before all others.
+    /// The offers to that node, and the life that each was made to: the latest of each source first, so that
+    /// no source comes before all others.
     pub(crate) fn promised(&self, now: Time, node: NodeId) -> impl Iterator<Item = (Incarnation, ConnectionId)> {
         let offered = self.promises.iter().rev().filter(move |promise| promise.to.node == node && now < promise.until);
         let mut ranked: Vec<(usize, (Incarnation, ConnectionId))> = Vec::new();
@@ -193,24 +192,24 @@ impl Former {
         ranked.into_iter().map(|(_, offer)| offer)
     }
 
-    /// In which run of this connection nothing has been said, if it was offered to that life.
+    /// The run of this connection in which nothing has been sent, if it was offered to that life.
     pub(crate) fn offered_run(&self, now: Time, to: Life, id: ConnectionId) -> Option<u64> {
         let is_it = |promise: &&Promised| (promise.to, promise.id) == (to, id) && now < promise.until;
         self.promises.iter().filter(is_it).map(|promise| promise.run).max()
     }
 
-    /// The latest attempt of that life that was answered, of those that it has not confirmed.
+    /// The latest answered attempt of that life that it has not confirmed.
     pub(crate) fn attempt_answered(&self, now: Time, by: Life) -> u64 {
         let is_it = |promise: &&Promised| promise.to == by && now < promise.until;
         self.promises.iter().filter(is_it).map(|promise| promise.attempt).max().unwrap_or(0)
     }
 
-    /// That node does not know this one.
+    /// That node does not know this connection.
     pub(crate) fn is_unknown_to(&mut self, node: NodeId, id: ConnectionId) {
         self.keep_promises(|promise| (promise.to.node, promise.id) != (node, id));
     }
 
-    /// It is known which connection there is with that life of a node.
+    /// The connection with that life of a node is known.
     pub(crate) fn redeem(&mut self, life: Life) {
         self.keep_promises(|promise| promise.to != life);
     }
@@ -242,7 +241,7 @@ mod tests {
         assert_eq!((former.ended.len(), former.promises.len()), (ENDED_MAX, PROMISES_MAX));
         assert_eq!((former.met.len(), former.met_order.len()), (MET_MAX, MET_MAX));
         assert_eq!((former.met(NodeId(1)), former.met(NodeId(2))), (None, Some(Incarnation(7))));
-        // The same node again and again.
+        // The same node repeatedly.
         for incarnation in 8..20 {
             former.ended(Time(2), NodeId(2), &met(incarnation), true);
         }
@@ -260,13 +259,13 @@ mod tests {
         assert_eq!(former.met(NodeId(4)), None);
     }
 
-    /// Whoever says hello, in whatever name, makes room at the expense of its own source.
+    /// A dialler, under any id, makes room at the expense of its own source.
     #[test]
     fn offers_of_one_source_do_not_push_out_those_of_another() {
         let thief = Source::V4([192, 0, 2, 66]);
         let mut former = Former::default();
         former.promise(Time(1), life(1), Source::Unknown, (ConnectionId(1), 1), 1);
-        // In the name of the same node, and in others'.
+        // Under the id of the same node, and of others.
         for id in 2..100 {
             former.promise(Time(1), life(1), thief, (ConnectionId(id), 1), 1);
         }
@@ -281,7 +280,8 @@ mod tests {
         assert_eq!((former.promises.len(), former.shares.taken()), (1, 1));
     }
 
-    /// An earlier life may have begun what it was offered, whatever a later one is offered after that.
+    /// An earlier life may have begun the connection offered to it, whatever a later one is offered after
+    /// that.
     #[test]
     fn offers_of_one_life_do_not_push_out_those_of_another() {
         let mut former = Former::default();

@@ -1,4 +1,4 @@
-//! What a connection has heard: how far, and the values that are not complete yet.
+//! What a connection has received: how far, and the incomplete values.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,21 +13,21 @@ use crate::planted::planted;
 use crate::time::Time;
 use crate::wire::Head;
 
-/// So many frames are acknowledged with what is written next.
+/// How many unacknowledged frames make an acknowledgement go with the next write.
 const ACK_FRAMES: u64 = 8;
 
-/// A value that begins to arrive.
+/// A value of which the first piece has arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Begun {
     pub(crate) head: Head,
     pub(crate) total: u64,
-    /// It is kept, and not only counted.
+    /// Its bytes are kept, and not only counted.
     pub(crate) wanted: bool,
     pub(crate) charge: Charge,
 }
 
 impl Begun {
-    /// All of it is here.
+    /// The value with all its bytes.
     pub(crate) fn whole(self, bytes: Bytes) -> Arrived {
         let Self { head, charge, .. } = self;
         if self.wanted { Arrived::Whole(Whole { head, bytes, charge }) } else { Arrived::Unwanted(charge) }
@@ -42,65 +42,65 @@ pub(crate) struct Whole {
     pub(crate) charge: Charge,
 }
 
-/// A value of which pieces are still to come.
+/// A value with pieces still to come.
 #[derive(Clone, Debug)]
 struct Unfinished {
     value: Begun,
-    /// Empty if nobody wants it.
+    /// Empty if the value is not wanted.
     bytes: BytesMut,
     arrived: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inbox {
-    /// So many numbered frames have been seen: the next has this number.
+    /// How many numbered frames have been received: the next has this number.
     pub(crate) seen: u64,
-    /// So many have been acknowledged.
+    /// How many have been acknowledged.
     pub(crate) acked: u64,
-    /// When that was done last.
+    /// When the last acknowledgement was sent.
     pub(crate) acked_at: Option<Time>,
-    /// Bytes seen and not yet acknowledged.
+    /// Bytes received and not yet acknowledged.
     pub(crate) unacked_bytes: usize,
-    /// So many of the numbered frames that come next have been seen already, on the socket before.
+    /// How many of the next numbered frames were already received, on the previous socket.
     pub(crate) again: u64,
     /// A part of a frame has arrived.
     pub(crate) within_frame: bool,
     unfinished: BTreeMap<ChannelId, Unfinished>,
-    /// What is kept of what has come.
+    /// What is kept of received values.
     pub(crate) account: Account,
-    /// For so long other things have come since a value was admitted, or a piece of one came. A pause in
-    /// which nothing comes counts as one heartbeat: this node, or the link, may have been held up.
+    /// How long other frames have arrived since a value was admitted, or a piece of one arrived. A pause
+    /// without any frame counts as one heartbeat: this node, or the link, may have been held up.
     pub(crate) stalled: Duration,
 }
 
-/// What a piece has led to.
+/// The result of a piece.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Arrived {
-    /// More is to come.
+    /// More pieces are to come.
     NotYet,
     /// The value is complete.
     Whole(Whole),
-    /// The value is complete, and nobody wants it.
+    /// The value is complete, and is not wanted.
     Unwanted(Charge),
     /// The piece does not belong to anything, or is too long.
     Wrong,
 }
 
-/// A value whose first piece is here gets memory for so many times that, so that its pieces are not copied
-/// again as it grows.
+/// The memory reserved for a value, as a multiple of its first piece, so that its pieces are not copied again
+/// as it grows.
 const AHEAD: u64 = 16;
 
 impl Inbox {
-    /// So many numbered frames have come on the present socket, or before it took the connection up. Only
-    /// these are acknowledged: of what is to come again the other side would believe that it has been
-    /// written.
+    /// How many numbered frames have arrived on the present socket, or before it took over the connection.
+    /// Only these are acknowledged: for one that is to come again, the other side would believe that it has
+    /// already written it.
     pub(crate) fn heard(&self) -> u64 {
         self.seen - self.again
     }
 
-    /// Whether what has been seen is acknowledged with what is written next. A few frames soon after the last
-    /// acknowledgement wait for more, or for the time or the bytes after which one goes alone. The peer takes
-    /// the round trip from acknowledgements, so they are not late by much.
+    /// Whether to send an acknowledgement with the next write. A few frames soon after the last
+    /// acknowledgement wait for more, or for the time or the bytes after which one goes alone. The peer
+    /// measures the round trip by acknowledgements, so they must not be late by much.
     pub(crate) fn acknowledges_beside(&self, now: Time, config: &Config) -> bool {
         let owed = self.heard() - self.acked;
         let is_due = owed >= ACK_FRAMES
@@ -109,26 +109,27 @@ impl Inbox {
         owed > 0 && is_due
     }
 
-    /// All that has been seen is acknowledged now: so many frames.
+    /// Acknowledges everything received now, and returns the number of frames.
     pub(crate) fn acknowledge(&mut self, now: Time) -> u64 {
         (self.acked, self.acked_at, self.unacked_bytes) = (self.heard(), Some(now), 0);
         self.acked
     }
 
-    /// Whether so much has been seen that its acknowledgement waits for nothing to go along with.
+    /// Whether so much has been received that its acknowledgement does not wait for another frame.
     pub(crate) fn must_acknowledge(&self, config: &Config) -> bool {
-        // Else the other side has said all it had to say, or waits for its window, which is as large as that.
+        // Otherwise the other side has sent everything, or waits for its window, which is as large as that.
         let more_comes = self.within_frame || !self.unfinished.is_empty();
         let bytes = if more_comes { config.ack_bytes } else { config.ack_bytes.saturating_mul(Config::QUIET) };
         self.heard() != self.acked && self.unacked_bytes >= bytes
     }
 
-    /// Whether pieces of a value are to come on this channel: its sender says nothing else there before them.
+    /// Whether pieces of a value are to come on this channel: its sender sends nothing else there before
+    /// them.
     pub(crate) fn is_within_value(&self, channel: ChannelId) -> bool {
         self.unfinished.contains_key(&channel)
     }
 
-    /// A piece of so many bytes comes on this channel: whether it is kept.
+    /// A piece of `piece` bytes arrives on this channel: whether it is kept.
     pub(crate) fn keeps(&self, channel: ChannelId, piece: u64) -> Result<bool, PeerMisbehaved> {
         match self.unfinished.get(&channel) {
             Some(unfinished) if unfinished.arrived + piece <= unfinished.value.total => Ok(unfinished.value.wanted),
@@ -136,7 +137,8 @@ impl Inbox {
         }
     }
 
-    /// A value begins. One that is wanted gets memory for [`AHEAD`] times what has arrived, if it is as long.
+    /// A value begins. If it is wanted, reserves memory for [`AHEAD`] times the first piece, up to its
+    /// length.
     pub(crate) fn begin(&mut self, channel: ChannelId, value: Begun, first: Bytes) -> Arrived {
         let arrived = first.len() as u64;
         if arrived == value.total {
@@ -169,7 +171,7 @@ impl Inbox {
         value.whole(bytes.freeze())
     }
 
-    /// The value that has begun is not wanted any more by its sender. `None`: none has begun.
+    /// The sender has withdrawn the value that has begun. `None`: none has begun.
     pub(crate) fn cut(&mut self, channel: ChannelId) -> Option<Charge> {
         if planted!(CutIgnored) {
             return self.unfinished.contains_key(&channel).then_some(Charge::NONE);
@@ -179,7 +181,7 @@ impl Inbox {
         Some(charge)
     }
 
-    /// Values that are not complete.
+    /// How many values are incomplete.
     pub(crate) fn unfinished(&self) -> usize {
         self.unfinished.len()
     }
@@ -189,7 +191,7 @@ impl Inbox {
 mod tests {
     use super::*;
 
-    /// What was seen, with so many bytes, when the last acknowledgement went at zero.
+    /// Whether `seen` frames with `bytes` bytes are acknowledged, when the last acknowledgement went at zero.
     fn acknowledges(seen: u64, bytes: usize, at: Duration) -> bool {
         let mut inbox = Inbox { seen: 10, ..Inbox::default() };
         assert_eq!(inbox.acknowledge(Time(0)), 10);

@@ -1,10 +1,10 @@
 //! The connection between two nodes, above the sockets that carry it.
 //!
-//! It has lives, numbered by `run`. Within a life it loses nothing and doubles nothing: numbered frames are
-//! kept until the other side has said that it has seen them, and when a new socket comes each side goes on
-//! from what the other has seen. A life ends when the socket stays away for longer than the grace period,
-//! when the other node is restarted, or when either side breaks the protocol; and then for both sides,
-//! because the next handshake names the run.
+//! It has lives, numbered by `run`. Within a life it neither loses nor duplicates frames: each side keeps
+//! numbered frames until the other has acknowledged them, and on a new socket resumes from what the other has
+//! received. A life ends when there is no socket for longer than the grace period, when the other node is
+//! restarted, or when either side breaks the protocol. It then ends for both sides, because the next
+//! handshake names the run.
 
 pub(crate) mod book;
 pub(crate) mod chatter;
@@ -32,19 +32,19 @@ use inbox::Inbox;
 use outbox::Outbox;
 use pace::Pace;
 
-/// How a connection is, for those who look at it from outside.
+/// The state of a connection, for outside observers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It carries.
+    /// It has a socket.
     Up(Life),
-    /// Its socket is gone. It may come back until then.
+    /// Its socket is gone. It may resume until then.
     Lost(Time),
-    /// It carries again, and nothing was lost.
+    /// It has a socket again, and nothing was lost.
     Resumed,
-    /// Follows on `Up` or `Resumed`: neither of the two could dial the other, and this node relays what they
-    /// say. Until the connection is lost.
+    /// Follows `Up` or `Resumed`: neither of the two could dial the other, and this node relays the
+    /// connection. Holds until the connection is lost.
     Relayed(NodeId),
-    /// It is over. What was under way on its channels has been settled one way or another.
+    /// It is over. Everything in progress on its channels has been settled one way or another.
     Down(Down),
 }
 
@@ -52,24 +52,24 @@ pub enum State {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Down {
-    /// It could not be made, or made again, within the grace period.
+    /// It could not be made, or resumed, within the grace period.
     #[error("it could not be reached for {0:?}: {1}")]
     Unreachable(Duration, String),
-    /// As `Unreachable`: neither could dial the other within the grace period, and the last node that could
-    /// have relayed would not.
+    /// As `Unreachable`: neither could dial the other within the grace period, and the last possible relay
+    /// refused.
     #[error("it could not be reached for {waited:?}: {dialled}; and node {by} does not help, since {why}")]
     Unrelayed {
         /// For how long.
         waited: Duration,
-        /// What the last attempt to dial it failed of.
+        /// Why the last attempt to dial it failed.
         dialled: String,
-        /// The node that would not relay.
+        /// The node that refused to relay.
         by: NodeId,
-        /// Why it would not.
+        /// Its reason.
         why: NoRelay,
     },
-    /// The other node has ended, and has not said so: where it listened itself, and had been reached, all
-    /// dials are refused, or another node answers.
+    /// The other node has ended without a goodbye: all addresses at which it listened itself, and had been
+    /// reached, refuse dials, or another node answers there.
     #[error("it has ended without a word: dials are refused at {0}")]
     Died(String),
     /// The other side gave up first.
@@ -81,31 +81,31 @@ pub enum Down {
     /// The other node left.
     #[error("it left")]
     Left,
-    /// This node leaves. (Whoever drives the machine says so: here it is [`Left`](Self::Left) to both.)
+    /// This node leaves. (The driver reports this; the protocol has [`Left`](Self::Left) for both sides.)
     #[error("this node leaves")]
     Leaving,
     /// The other node broke the protocol.
     #[error("it broke the protocol: {0}")]
     Violation(String),
-    /// The other node will not have this one.
+    /// The other node refuses this one.
     #[error("it refuses: {0}")]
     Refused(crate::wire::handshake::Refusal),
-    /// This node will not have the other one.
+    /// This node does not admit the other one.
     #[error("this node does not admit it")]
     Unauthorized,
 }
 
 impl Down {
-    /// Whether it could not be made, or made again, within the grace period, or will not be.
+    /// Whether it could not be made, or resumed, within the grace period, or never will be.
     pub(crate) fn is_out_of_reach(&self) -> bool {
         matches!(self, Self::Unreachable(..) | Self::Unrelayed { .. } | Self::Died(_))
     }
 }
 
-/// Whether and how a connection is carried now.
+/// Whether and how a connection has a socket now.
 #[derive(Clone, Debug)]
 pub(crate) enum Carried {
-    /// Nobody needs it.
+    /// Nothing needs it.
     Idle,
     /// No socket since `since`; at `until` it dies.
     Lost { since: Time, until: Time },
@@ -113,8 +113,8 @@ pub(crate) enum Carried {
     By(SocketId),
 }
 
-/// What was carried between two nodes, in bytes of frames: with their heads, with acknowledgements and
-/// heartbeats, and again what was said again; without handshakes.
+/// The traffic between two nodes, in bytes of frames: with heads, acknowledgements, heartbeats and
+/// retransmissions, but without handshakes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Traffic {
@@ -124,77 +124,76 @@ pub struct Traffic {
     pub read: u64,
 }
 
-/// How this side tries to make a socket.
+/// How this side tries to get a socket.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dialling {
-    /// The attempt that runs.
+    /// The running attempt.
     pub(crate) running: Option<Attempt>,
-    /// While this node's `Hello` waits for its answer, the other node has named these connections, and was
-    /// told that they are unknown here. So no answer may name one of them.
+    /// The connections that the other node has named while this node's `Hello` waits for its answer, and that
+    /// this node has answered it does not know. No answer may name one of them.
     pub(crate) disowned: Vec<ConnectionId>,
-    /// When the next begins, if none runs.
+    /// When the next attempt begins, if none runs.
     pub(crate) next: Option<Time>,
-    /// It would begin, but no address is known.
+    /// The next attempt is due, but no address is known.
     pub(crate) waits_for_address: bool,
-    /// So often it was tried to do without a relay.
+    /// How many attempts were made to do without a relay.
     pub(crate) probes: u32,
-    /// How often it has failed since the connection was last up.
+    /// How many attempts have failed since the connection was last up.
     pub(crate) failures: u32,
-    /// How often it was dialled without a pause: again when a socket was lost, or anew.
+    /// The dials without a pause, after a lost socket or for a new connection.
     pub(crate) at_once: Pace,
-    /// What the last one failed of.
+    /// Why the last attempt failed.
     pub(crate) last: String,
-    /// So often nobody has answered since the connection was last up.
+    /// How many attempts no node has answered since the connection was last up.
     pub(crate) unanswered: u32,
-    /// Whoever was dialled last has answered.
+    /// The node dialled last has answered.
     pub(crate) answered: bool,
-    /// Since the connection was last up, one dial has given way to a socket of the other node's that was not
-    /// confirmed yet.
+    /// Since the connection was last up, one dial has given way to an unconfirmed socket of the other node.
     pub(crate) has_yielded: bool,
-    /// Since then, one answer was not taken because the other node had said hello, and was answered, in a way
-    /// that does not go with it.
+    /// Since then, one answer was ignored because this node had answered a `Hello` of the other node that
+    /// contradicts it.
     pub(crate) was_overtaken: bool,
-    /// So many connections that this node has [offered](former), and that were not confirmed, it has named
-    /// since then to the other node, which does not know them.
+    /// How many unconfirmed connections that this node has [offered](former) it has since named to the other
+    /// node without that node knowing them.
     pub(crate) unknown: usize,
-    /// Nobody here needs the connection: another node has asked for a dial-back.
+    /// This node does not need the connection: another node has requested a dial-back.
     pub(crate) for_others: bool,
-    /// Another node has asked for a dial-back, and is to be told later whether there is none.
+    /// Another node has requested a dial-back, and is to be notified later if there is none.
     pub(crate) reports: bool,
     pub(crate) help: Help,
-    /// Who can be asked to help, the next one last.
+    /// The nodes to ask for help, the next one last.
     pub(crate) helpers: Vec<NodeId>,
-    /// The last who was looked at as a helper. The next search begins behind it.
+    /// The node last considered as a helper. The next search begins after it.
     pub(crate) asked: Option<NodeId>,
-    /// So many addresses that were only told were dialled since the connection was last up, at the expense of
-    /// that source.
+    /// How many dials of addresses learned from others were made since the connection was last up, and the
+    /// source that is charged for them.
     pub(crate) told_dials: (Source, u32),
-    /// Who would not relay.
+    /// The node that refused to relay.
     pub(crate) unrelayed: Option<(NodeId, NoRelay)>,
 }
 
-/// Whether others help a connection that has no socket.
+/// Whether other nodes help a connection that has no socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Help {
-    /// Nobody has been asked.
+    /// No node has been asked.
     #[default]
     None,
     /// This node has been asked for a dial-back. At `until` it is asked to relay.
     Asked { by: NodeId, until: Time },
     /// This node has been asked to relay.
     Relaying(NodeId),
-    /// Everybody has been asked, and is again then.
+    /// All nodes have been asked, and are asked again then.
     Rests { until: Time },
 }
 
 impl Dialling {
-    /// Whether `Hello` may name one more such connection. Who said hello for these may only have said again
-    /// what the other node had said once, so they hold the connection up only so often.
+    /// Whether `Hello` may name one more such connection. The `Hello`s that led to them may have been replays
+    /// by another node, so they may only delay the connection a few times.
     pub(crate) fn may_name(&self) -> bool {
         self.unknown < former::PROMISES_EACH
     }
 
-    /// The connection has a socket, or is over: what has failed until now says nothing of the next time.
+    /// The connection has a socket, or is over: earlier failures no longer count.
     pub(crate) fn rest(&mut self) {
         self.failures = 0;
         self.unanswered = 0;
@@ -211,13 +210,13 @@ impl Dialling {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attempt {
-    /// The driver is at it.
+    /// The driver dials.
     Dial(DialId),
-    /// The socket is there; the other side has not answered.
+    /// The socket exists; the other side has not answered.
     Hello(SocketId),
 }
 
-/// The life of a connection that has ended last.
+/// The life of a connection that ended last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Before {
     /// Its number at this side.
@@ -228,64 +227,65 @@ pub(crate) struct Before {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
-    /// Which life of the other node has been met.
+    /// The life of the other node that has been met.
     pub(crate) met: Option<Incarnation>,
-    /// What both call the connection, once they have met for it.
+    /// The id of the connection for both sides, once they have agreed on one.
     pub(crate) id: ConnectionId,
-    /// It began on a socket that the other node had dialled.
+    /// It began on a socket that the other node dialled.
     pub(crate) is_theirs: bool,
     /// The connection's present life.
     pub(crate) run: u64,
     /// The number of its present life at this side.
     pub(crate) lives: u64,
     pub(crate) before: Option<Before>,
-    /// It is kept until then though nothing uses it: this node has been told an address, and is about to.
+    /// Until when it is kept although nothing uses it: this node has learned an address and is about to use
+    /// it.
     pub(crate) kept: Option<Time>,
     /// Whether it has been up in this life.
     pub(crate) was_up: bool,
     pub(crate) carried: Carried,
-    /// When something has to be done for it at the latest: see [`table`].
+    /// The latest time at which to examine it: see [`table`].
     due: Option<Time>,
     pub(crate) book: Book,
     pub(crate) listeners: Listeners,
-    /// Who has told of this node, and from where, the latest first.
+    /// The nodes that introduced this one, and their sources, the latest first.
     pub(crate) introducers: Vec<(NodeId, Source)>,
     pub(crate) dialling: Dialling,
     /// The other side's latest attempt that has arrived.
     pub(crate) their_attempt: u64,
     pub(crate) outbox: Outbox,
     pub(crate) inbox: Inbox,
-    /// When something was last written to the socket, and heard from it.
+    /// When the socket was last written, and last read.
     pub(crate) said: Time,
     pub(crate) heard: Time,
-    /// When the present socket took the connection up.
+    /// When the present socket took over the connection.
     pub(crate) carried_at: Time,
     /// When a socket was lost. Since then the other side has acknowledged nothing, and nothing else shows
-    /// that what is said is heard: the grace period runs from then, however many sockets there are meanwhile.
+    /// that it receives frames. The grace period runs from then, however many sockets follow.
     pub(crate) unproven: Option<Time>,
-    /// The socket has resumed the connection, and its first heartbeat is to come, whatever else is said: it
-    /// shows the other side that the socket carries.
+    /// The socket has resumed the connection, and its first heartbeat is due whatever else is sent: it shows
+    /// the other side that the socket works.
     pub(crate) resuming: bool,
-    /// The other side has said that it lives, and this one is to say the same.
+    /// The other side has sent a heartbeat, and this one has to answer with its own.
     pub(crate) beats_back: bool,
-    /// When an acknowledgement has to go, if nothing else takes it along.
+    /// When an acknowledgement has to be sent, if no other frame takes it along.
     pub(crate) ack_at: Option<Time>,
-    /// This node leaves, and has said so...
+    /// This node leaves, and has queued its goodbye...
     pub(crate) leaving: bool,
     /// ... or will, once no other connection needs this one as its relay.
     pub(crate) goodbye_waits: bool,
     /// How many relayed streams each side has begun: this one, and the other.
     pub(crate) streams: [u64; 2],
-    /// What is relayed may go there, whichever host it comes from.
+    /// Relayed sockets may go to that node, whichever host they come from.
     pub(crate) admits: bool,
     pub(crate) chatter: Chatter,
-    /// The dial-backs that it has asked this node for.
+    /// The dial-backs that it has requested from this node.
     pub(crate) dial_backs: Pace,
-    /// It has a place of that source's in the [table]. `None`: this node has wanted it.
+    /// The source whose place in the [table] it has. `None`: this node has wanted it.
     counts_for: Option<Source>,
-    /// It was named by the word of that source alone, and has never been met.
+    /// The only source that has named it, if it has never been met.
     named_by: Option<Source>,
-    /// In all lives.
+    /// Of all lives.
     pub(crate) traffic: Traffic,
 }
 
@@ -333,7 +333,7 @@ impl Connection {
         matches!(self.carried, Carried::Idle) && self.outbox.is_done() && self.kept.is_none()
     }
 
-    /// What this side says in a handshake of where it stands.
+    /// What this side declares in a handshake as its state.
     pub(crate) fn resume_point(&self) -> Resume {
         let seen = if planted!(ResumeFromAcked) { self.inbox.acked } else { self.inbox.seen };
         Resume { connection: self.id, run: self.run, seen }
@@ -351,8 +351,8 @@ impl Connection {
         *self.unproven.get_or_insert(now)
     }
 
-    /// Something was heard. Where nothing is owed no acknowledgement will come: what comes later than the
-    /// handshake says that the socket carries.
+    /// Something has arrived. If nothing is owed, no acknowledgement will come: then any frame later than the
+    /// handshake proves that the socket works.
     pub(crate) fn hears(&mut self, now: Time, config: &Config) {
         if self.inbox.account.awaits_values() {
             self.inbox.stalled += now.since(self.heard).min(config.heartbeat);
@@ -363,7 +363,7 @@ impl Connection {
         }
     }
 
-    /// When the next heartbeat goes, if nothing is said before.
+    /// When the next heartbeat is due, if nothing is sent before.
     pub(crate) fn heartbeat_at(&self, config: &Config) -> Time {
         if self.beats_back {
             return self.said;
@@ -379,7 +379,7 @@ impl Connection {
         self.resuming &= now < self.carried_at + config.first_heartbeat();
     }
 
-    /// A new life begins, at least this one. What the old one had to say is gone.
+    /// Begins a new life, at least at this side. The queue of the old one is dropped.
     pub(crate) fn begin_life(&mut self, run: u64, lives: u64) {
         self.run = run;
         self.before = Some(Before { lives: self.lives, was_flushed: self.outbox.is_done() });
@@ -395,7 +395,7 @@ impl Connection {
         self.goodbye_waits = false;
         self.streams = [0, 0];
         self.admits = false;
-        // What was refused has told of the life before this one.
+        // Earlier refusals were about the previous life.
         self.listeners.all_well();
         self.dialling.next = None;
         self.dialling.rest();

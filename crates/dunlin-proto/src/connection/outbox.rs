@@ -1,7 +1,7 @@
-//! What a connection has to say: two lanes, and what may have to be said again.
+//! What a connection has to send, in two lanes, and what it may have to send again.
 //!
 //! A numbered frame gets its number when it is first written, not when it is queued. So control frames
-//! overtake values that wait, and there is still only one sequence to resume.
+//! overtake waiting values, and there is still only one sequence to resume.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -38,13 +38,14 @@ impl Written {
         self.head.len() + self.piece.as_ref().map_or(0, Bytes::len)
     }
 
-    /// What it takes, if it answers the other node.
+    /// How many bytes it takes if it is an answer to the other node.
     fn answer(&self) -> usize {
         if codec::is_answer(self.head[0]) { size_of::<Self>() + self.head.len() } else { 0 }
     }
 }
 
-/// Frames that wait in the control lane, and about how many bytes those take that answer the other node.
+/// Frames that wait in the control lane, and about how many bytes the answers to the other node among them
+/// take.
 #[derive(Clone, Debug, Default)]
 struct Control {
     frames: VecDeque<Frame>,
@@ -72,9 +73,9 @@ impl Control {
     }
 }
 
-/// What an answer takes that waits: the frame itself (144 bytes), and what it owns, which is about what it
-/// has on the wire. Few own anything. Zero: the frame is of this node's own doing ([`codec::is_answer`] of
-/// the same frame).
+/// How many bytes a waiting answer takes: the frame itself (144 bytes), and what it owns, which is about its
+/// size on the wire. Few own anything. Zero: the frame is not an answer ([`codec::is_answer`] of the same
+/// frame).
 fn weight(frame: &Frame) -> usize {
     let owns = match frame {
         Frame::FromHome(_, said) => matches!(
@@ -98,19 +99,19 @@ fn weight(frame: &Frame) -> usize {
     size_of::<Frame>() + bytes.len()
 }
 
-/// What one channel waits to say.
+/// The frames that one channel waits to send.
 #[derive(Clone, Debug, Default)]
 struct Stream {
-    /// Tells it from the streams of this channel before it.
+    /// Distinguishes it from earlier streams of this channel.
     born: u64,
-    /// How many of `waiting` have been taken out to be written.
+    /// How many frames of `waiting` have been taken out to be written.
     begun: u64,
     /// The rest of a value whose head has been written.
     rest: Option<(Head, Bytes)>,
-    /// The value in front of `waiting` is not within the credit.
+    /// Set if the value in front of `waiting` is not within the credit.
     announced: Option<Announced>,
     waiting: VecDeque<ToHome>,
-    /// What the values sent on credits cost that wait here.
+    /// What the waiting values sent on credits cost.
     queued: u64,
 }
 
@@ -122,63 +123,63 @@ struct Announced {
     admitted: bool,
 }
 
-/// What one channel had to say when it was [marked](Outbox::mark), and has yet to be written.
+/// What one channel had to send when it was [marked](Outbox::mark), and has not been written.
 #[derive(Clone, Debug)]
 pub(crate) struct Unwritten {
     channel: ChannelId,
     born: u64,
-    /// Written once so many have been begun, and the last of these is complete.
+    /// Written once this many frames have been begun, and the last of them is complete.
     begun: u64,
 }
 
-/// What waits to be said of a relayed socket. It is copied together: what a peer says in many small pieces
-/// takes no more memory than its bytes.
+/// Bytes of a relayed socket that wait to be sent. They are copied together, so that many small pieces from a
+/// peer take no more memory than their bytes.
 #[derive(Clone, Debug, Default)]
 struct Relayed {
     bytes: BytesMut,
-    /// The stream is over behind that.
+    /// The stream ends after these bytes.
     ended: bool,
 }
 
-/// What has something to say in turns with others.
+/// A sender of frames that takes turns with others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Speaker {
     Channel(ChannelId),
     Relayed(u64),
 }
 
-/// Small frames are written into pieces of so many bytes...
+/// Small frames are written into pieces of this many bytes...
 pub(crate) const PAGE: usize = 4 << 10;
 /// ... until less is left. A frame that needs more takes a piece of its own.
 pub(crate) const PAGE_MIN: usize = 256;
 
-/// For so many words of a stream room is kept for the next one.
+/// For how many frames of a stream room is kept for the next stream.
 const SPARE_MAX: usize = 8;
 
-/// So much may be queued for one connection of values that are sent on credits.
+/// How many bytes of values sent on credits may be queued for one connection.
 fn queued_max(config: &Config) -> u64 {
     2 * config.unacked_max as u64
 }
 
-/// So much of that each channel may have, however much others have.
+/// How much of that each channel may have, however much others have.
 fn queued_min(config: &Config) -> u64 {
     (queued_max(config) / 128).max(1)
 }
 
-/// A value of no more bytes than this is small.
+/// A value of at most this many bytes is small.
 pub(crate) const SMALL: usize = 1 << 10;
 
-/// Whether others hardly wait for it.
+/// Whether it hardly delays others.
 fn is_small(said: &ToHome) -> bool {
     !matches!(said, ToHome::Value { first, .. } if first.len() > SMALL)
 }
 
-/// Whether nothing is said on a connection, by either side, but large values of one channel.
+/// Whether the connection carries, in both directions, only large values of one channel.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Company {
-    /// Who has said something last at this side, and at the other, and when.
+    /// The channels that sent last at this side and at the other, and when.
     last: [Option<(ChannelId, Time)>; 2],
-    /// When there was somebody else.
+    /// When another channel last had traffic.
     at: Time,
     pub(crate) is_alone: bool,
 }
@@ -192,16 +193,16 @@ impl Company {
         self.is_alone = now.since(self.at) >= config.company;
     }
 
-    /// Something was said that may be anybody's.
+    /// A frame that may be of any channel.
     fn meet_others(&mut self, now: Time) {
         (self.at, self.is_alone) = (now, false);
     }
 }
 
-/// What became of a value that is asked back from the outbox.
+/// The outcome of recalling a value from the outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recalled {
-    /// It has not been sent, at least not all of it: nobody has it.
+    /// It has not been sent, at least not all of it: the other side does not have it.
     Unsent,
     /// All of it has been written.
     Sent,
@@ -213,26 +214,26 @@ pub(crate) struct Outbox {
     streams: BTreeMap<ChannelId, Stream>,
     /// How many streams there have been.
     born: u64,
-    /// Empty: of a stream that has said all, for the next one.
+    /// The empty queue of a finished stream, for reuse by the next one.
     spare: VecDeque<ToHome>,
     relayed: BTreeMap<u64, Relayed>,
-    /// The channels and relayed sockets that have something to say, in the order of their turns...
+    /// The channels and relayed sockets with something to send, in the order of their turns...
     turns: VecDeque<Speaker>,
-    /// ... and those that have just begun, with something small. They and the others take turns.
+    /// ... and those that have just begun, with something small. They alternate with the others.
     newcomers: VecDeque<Speaker>,
     /// The last turn was a newcomer's.
     others_wait: bool,
     written: VecDeque<Written>,
     written_bytes: usize,
-    /// What those of `written` take that answer the other node.
+    /// How many bytes the answers to the other node among `written` take.
     written_answers: usize,
     /// The number of the first frame in `written`.
     acked: u64,
-    /// So many of `written` have been written to the present socket.
+    /// How many of `written` have been written to the present socket.
     current: usize,
     window: Window,
     company: Company,
-    /// More is written at once than is kind to others.
+    /// The caller writes more at once than others should have to wait for.
     is_roomy: bool,
     goodbye: Goodbye,
     /// What may be sent without an announcement.
@@ -240,11 +241,11 @@ pub(crate) struct Outbox {
     /// The channels of announced values, by the numbers of the announcements.
     announced: BTreeMap<u64, ChannelId>,
     announcements: u64,
-    /// So many channels have no turns until their values are admitted...
+    /// How many channels have no turns until their values are admitted...
     parked: usize,
-    /// ... and these have yet to announce them: too many others are.
+    /// ... and which of them have yet to announce theirs, since too many announcements are open.
     unannounced: VecDeque<ChannelId>,
-    /// What the values sent on credits cost that wait in all streams.
+    /// What the waiting values sent on credits cost, in all streams.
     queued: u64,
     /// The channels whose senders wait until less is queued.
     short: BTreeSet<ChannelId>,
@@ -254,11 +255,11 @@ pub(crate) struct Outbox {
     roomy_below: u64,
     /// Room for small frames.
     page: BytesMut,
-    /// Empty, but for its room.
+    /// An empty buffer, kept for its capacity.
     numbered: Vec<Range<usize>>,
 }
 
-/// A node that leaves says so behind all else, and then nothing more.
+/// A leaving node sends its goodbye after everything else, and then nothing more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Goodbye {
     #[default]
@@ -271,7 +272,7 @@ impl Outbox {
     pub(crate) fn push(&mut self, frame: Frame) {
         match frame {
             Frame::ToHome(channel, said) => {
-                // They speak of what has been written, and do not wait behind what may not be.
+                // These concern frames already written, and must not wait behind a parked value.
                 if self.parked > 0 && matches!(said, ToHome::Withdraw(_) | ToHome::Revoke(_)) && self.is_parked(channel)
                 {
                     return self.control.push(Frame::ToHome(channel, said));
@@ -297,7 +298,7 @@ impl Outbox {
         }
     }
 
-    /// What is to be said of this relayed socket, to which so many bytes come.
+    /// What waits for this relayed socket, to which a piece of `bytes` bytes is added.
     fn relayed(&mut self, stream: u64, bytes: usize) -> &mut Relayed {
         self.relayed.entry(stream).or_insert_with(|| {
             if bytes <= SMALL { &mut self.newcomers } else { &mut self.turns }.push_back(Speaker::Relayed(stream));
@@ -310,7 +311,7 @@ impl Outbox {
         self.relayed.get(&stream).map_or(0, |relayed| relayed.bytes.len())
     }
 
-    /// How many channels, and frames in the control lane, wait to say something.
+    /// How many channels and control frames wait to be written.
     pub(crate) fn unsaid(&self) -> usize {
         self.streams.len() + self.control.len()
     }
@@ -320,7 +321,7 @@ impl Outbox {
         self.control.len()
     }
 
-    /// Takes an offer back that may not have been sent yet.
+    /// Recalls an offer that may not have been sent yet.
     pub(crate) fn recall(&mut self, channel: ChannelId, ticket: Ticket) -> Recalled {
         self.take_back(
             channel,
@@ -329,7 +330,7 @@ impl Outbox {
         )
     }
 
-    /// Takes back a value that was asked for, and may not have been sent yet.
+    /// Recalls a granted value that may not have been sent yet.
     pub(crate) fn recall_grant(&mut self, channel: ChannelId, ticket: Ticket) -> Recalled {
         let is_it = |head: &Head| matches!(head, Head::Grant(t, _) | Head::GrantUnread(t, _) if *t == ticket);
         self.take_back(channel, is_it, |_| false)
@@ -357,7 +358,7 @@ impl Outbox {
             && let Some(announced) = stream.announced.take()
         {
             if !announced.admitted {
-                // What comes behind it may be within the credit.
+                // The frames behind it may be within the credit.
                 self.parked -= 1;
                 self.turns.push_back(Speaker::Channel(channel));
             }
@@ -374,8 +375,8 @@ impl Outbox {
     }
 
     /// How many more bytes of values sent on credits may be queued for this channel. All channels share twice
-    /// what may be unacknowledged; the fuller that is, the less is for each (see [`crate::account`]), but a
-    /// little is in any case.
+    /// the limit of unacknowledged bytes. The fuller the queue, the less each channel may have (see
+    /// [`crate::account`]), but always a little.
     pub(crate) fn room_for(&self, channel: ChannelId, config: &Config) -> u64 {
         let mine = self.streams.get(&channel).map_or(0, |stream| stream.queued);
         let share = queued_max(config).saturating_sub(self.queued);
@@ -390,7 +391,7 @@ impl Outbox {
         self.short.insert(channel);
     }
 
-    /// The channels that [wait](Self::is_short) and may have room now. They wait no more.
+    /// The channels that [wait](Self::is_short) and may have room now. They stop waiting.
     pub(crate) fn now_roomy(&mut self) -> Vec<ChannelId> {
         if self.short.is_empty() {
             return Vec::new();
@@ -408,12 +409,12 @@ impl Outbox {
         self.queued
     }
 
-    /// The other node gives more credit.
+    /// Adds to the credit that the other node gives.
     pub(crate) fn grow_credit(&mut self, bytes: u64) {
         self.credit.grow(bytes);
     }
 
-    /// An announced value may be sent. `false`: it was taken back.
+    /// An announced value may be sent. `false`: it was recalled.
     pub(crate) fn admitted(&mut self, number: u64) -> bool {
         let Some(channel) = self.announced.remove(&number) else { return false };
         if let Some(channel) = self.unannounced.pop_front() {
@@ -426,8 +427,8 @@ impl Outbox {
         true
     }
 
-    /// The value in front of this stream waits for the other node, which is told of it, unless it has been
-    /// told of so many already.
+    /// Announces the value in front of this stream, which waits for the other node, unless too many
+    /// announcements are open.
     fn announce_next(&mut self, channel: ChannelId) {
         let Some(stream) = self.streams.get_mut(&channel) else { return };
         let Some(ToHome::Value { head, total, .. }) = stream.waiting.front() else { return };
@@ -440,8 +441,8 @@ impl Outbox {
         self.control.push(Frame::Memory(said));
     }
 
-    /// The value in front of this channel's stream may not be written yet: it is announced, and the stream
-    /// has no turns until it is admitted.
+    /// The value in front of this channel's stream may not be written yet: announces it, and the stream has
+    /// no turns until it is admitted.
     fn park(&mut self, channel: ChannelId) {
         let Some(stream) = self.streams.get_mut(&channel) else { return };
         stream.announced = Some(Announced { number: self.announcements, admitted: false });
@@ -462,7 +463,7 @@ impl Outbox {
         })
     }
 
-    /// Writes what may be written now behind `out`, about `room` bytes; `moment` goes first. Returns how many
+    /// Appends what may be written now to `out`, about `room` bytes; `moment` goes first. Returns how many
     /// bytes.
     pub(crate) fn fill(
         &mut self,
@@ -480,7 +481,7 @@ impl Outbox {
         let mut page =
             Page { bytes: std::mem::take(&mut self.page), numbered: std::mem::take(&mut self.numbered), total: 0 };
         if let Some(frame) = moment {
-            // Nothing that is not numbered carries a piece of a value.
+            // A frame without a number never carries a piece of a value.
             codec::encode(&frame, &mut page.bytes);
             page.total = page.bytes.len();
         }
@@ -502,7 +503,7 @@ impl Outbox {
                         self.meets(now, true, &frame, config);
                         frame
                     }
-                    // Values that may not be sent yet have been announced.
+                    // Values that may not be sent yet have been announced in the control lane.
                     None if !self.control.is_empty() => continue,
                     None if self.goodbye == Goodbye::ToSay && self.are_quiet() => {
                         self.goodbye = Goodbye::Said;
@@ -537,41 +538,41 @@ impl Outbox {
         page.total
     }
 
-    /// Whether values may be written, with so many bytes in hand; and whether what is small may: a little
-    /// more for those who hardly say anything.
+    /// Whether values may be written, with `in_hand` bytes not flushed yet; and whether small frames may:
+    /// newcomers have a little more room.
     fn room(&self, in_hand: usize, config: &Config) -> (bool, bool) {
         let (on_its_way, window) = (self.written_bytes + in_hand, self.window.bytes(self.is_undisturbed(), config));
         let small = window.saturating_add(config.chunk).min(config.unacked_max.max(window));
         (on_its_way < window, on_its_way < small)
     }
 
-    /// Who uses the connection: that frame was said, or heard.
+    /// Updates which channels use the connection: that frame was sent, or received.
     pub(crate) fn meets(&mut self, now: Time, said_here: bool, frame: &Frame, config: &Config) {
         match frame {
             Frame::ToHome(channel, said) => self.company.meet(now, said_here, *channel, is_small(said), config),
             Frame::More(channel, _) => self.company.meet(now, said_here, *channel, false, config),
             Frame::Relay(_) => self.company.meet_others(now),
-            // What homes say follows on what was said to them; the rest is rare.
+            // A home's frames follow those sent to it; others are rare.
             _ => {}
         }
     }
 
-    /// Whether nothing was said on the connection of late, by either side, but large values of one channel.
+    /// Whether the connection has lately carried, in both directions, only large values of one channel.
     pub(crate) fn is_alone(&self) -> bool {
         self.company.is_alone
     }
 
-    /// There is nobody who waits for what is written, on this connection or, as the driver says, another one.
+    /// Whether nothing waits for what is written, on this connection or, as the driver reports, another one.
     fn is_undisturbed(&self) -> bool {
         self.is_roomy && self.company.is_alone
     }
 
-    /// What channels say next, with so many bytes in hand, where so many are written at once.
+    /// The next frame in the channels' turns, with `in_hand` bytes not flushed yet and `at_once` bytes
+    /// written at once.
     fn next_of_channels(&mut self, in_hand: usize, config: &Config, at_once: usize) -> Option<Frame> {
         let (room, room_for_small) = self.room(in_hand, config);
         loop {
-            // Who has just begun is first, as in fq_codel (RFC 8290), but not twice in succession where
-            // others wait.
+            // Newcomers come first, as in fq_codel (RFC 8290), but not twice in succession while others wait.
             let first = room_for_small && (!room || !self.others_wait || self.turns.is_empty());
             let newcomer = if first { self.newcomers.pop_front() } else { None };
             self.others_wait = newcomer.is_some();
@@ -623,19 +624,19 @@ impl Outbox {
         }
     }
 
-    /// For the next stream, if it is not large.
+    /// Keeps the queue for the next stream, if it is not large.
     fn keep(&mut self, waiting: VecDeque<ToHome>) {
         if waiting.capacity() <= SPARE_MAX {
             self.spare = waiting;
         }
     }
 
-    /// Whether channels have nothing to say.
+    /// Whether no channel has anything to send.
     fn are_quiet(&self) -> bool {
         self.turns.is_empty() && self.newcomers.is_empty() && self.parked == 0
     }
 
-    /// Whether the other side can have seen so many frames.
+    /// Whether the other side can have received this many frames.
     pub(crate) fn can_resume(&self, seen: u64) -> bool {
         planted!(ResendAll) || (self.acked..=self.acked + self.written.len() as u64).contains(&seen)
     }
@@ -645,10 +646,10 @@ impl Outbox {
         !self.written.is_empty()
     }
 
-    /// A socket begins to carry the connection, of which nothing is known, and the other side has seen so
-    /// many frames.
+    /// A new socket, with an unknown round trip, carries the connection from now on, and the other side has
+    /// received `seen` frames.
     ///
-    /// `false`: that cannot be, and the connection cannot go on.
+    /// `false`: that is impossible, and the connection cannot resume.
     pub(crate) fn resume(&mut self, seen: u64) -> bool {
         self.window = Window::default();
         let plausible = planted!(ResendAll) || self.forget(seen);
@@ -656,7 +657,7 @@ impl Outbox {
         plausible
     }
 
-    /// The other side has seen so many frames. `false`: that cannot be.
+    /// The other side has received this many frames. `false`: that is impossible.
     pub(crate) fn acknowledge(&mut self, now: Time, seen: u64, config: &Config) -> bool {
         let plausible = self.forget(seen);
         if plausible {
@@ -682,7 +683,7 @@ impl Outbox {
         true
     }
 
-    /// The frame that would be written next, for models: as if it had been, and been acknowledged.
+    /// For models: the next frame, as if it had been written and acknowledged.
     #[cfg(feature = "model")]
     pub(crate) fn next_for_model(&mut self, config: &Config) -> Option<Frame> {
         self.control.pop().or_else(|| self.next_of_channels(0, config, 0)).or_else(|| self.control.pop())
@@ -698,12 +699,12 @@ impl Outbox {
         self.current < self.written.len() || (self.goodbye != Goodbye::Said && more)
     }
 
-    /// Whether [`fill`](Self::fill) would write of what is not new, or not small.
+    /// Whether [`fill`](Self::fill) would write values that are not new, or not small.
     pub(crate) fn has_more_of_values(&self, config: &Config) -> bool {
         self.room(0, config).0 && !self.turns.is_empty()
     }
 
-    /// Whether all has been written and acknowledged.
+    /// Whether everything has been written and acknowledged.
     pub(crate) fn is_done(&self) -> bool {
         let all_said = match self.goodbye {
             Goodbye::No => self.control.is_empty() && self.are_quiet(),
@@ -713,7 +714,7 @@ impl Outbox {
         self.written.is_empty() && all_said
     }
 
-    /// What channels have to say now and has not been written.
+    /// What channels have to send now that has not been written.
     pub(crate) fn mark(&self) -> Vec<Unwritten> {
         let unwritten = self.streams.iter().map(|(channel, stream)| Unwritten {
             channel: *channel,
@@ -730,16 +731,16 @@ impl Outbox {
         stream.born != unwritten.born || stream.begun > unwritten.begun || last_is_begun
     }
 
-    /// The number of the next frame: all that has been written is acknowledged once so many are.
+    /// The number of the next frame: an acknowledgement of this many covers everything written.
     pub(crate) fn written(&self) -> u64 {
         self.acked + self.written.len() as u64
     }
 
-    /// How many values of sends that are complete have not been written, or not been acknowledged, in whole.
+    /// How many values of complete sends have not been wholly written, or not acknowledged.
     pub(crate) fn unacked_sent(&self) -> u64 {
         let is_sent = |said: &ToHome| matches!(said, ToHome::Value { head: Head::Sent, .. });
         let mut count = 0;
-        // The channels of which the last piece that was written is one of such a value.
+        // For each channel, whether the last piece written belongs to such a value.
         let mut last: BTreeMap<ChannelId, bool> = BTreeMap::new();
         for written in &self.written {
             match written.read() {
@@ -747,7 +748,7 @@ impl Outbox {
                     count += u64::from(is_sent(&said));
                     last.insert(channel, is_sent(&said));
                 }
-                // (It may be a value of another send. That has its acknowledgement to wait for, too.)
+                // (It may be a value of another send, which also waits for its acknowledgement.)
                 Some(Frame::More(channel, _)) => count += u64::from(last.insert(channel, true).is_none()),
                 _ => {}
             }
@@ -759,18 +760,18 @@ impl Outbox {
         count
     }
 
-    /// How many frames the other side is known to have seen.
+    /// How many frames the other side is known to have received.
     pub(crate) fn acked(&self) -> u64 {
         self.acked
     }
 
     /// About how many bytes wait for the other side to read them, without values that have not been written.
     pub(crate) fn owed_bytes(&self) -> usize {
-        // Of relayed sockets all but their ends is on credit.
+        // Everything of relayed sockets except their ends is on credit.
         self.written_bytes + self.control.answers + self.relayed.len() * 64
     }
 
-    /// What answers take, in bytes, that the other side has not acknowledged.
+    /// How many bytes the answers take that the other side has not acknowledged.
     pub(crate) fn answers(&self) -> usize {
         self.control.answers + self.written_answers
     }
@@ -784,9 +785,9 @@ impl Outbox {
 /// How large the pieces of values are.
 #[derive(Clone, Copy)]
 pub(crate) struct Sizes {
-    /// What is no longer than this goes in one piece...
+    /// A value of at most this size goes in one piece...
     pub(crate) whole: usize,
-    /// ... and what is longer, in such.
+    /// ... and a longer one in pieces of this size.
     pub(crate) piece: usize,
 }
 
@@ -799,8 +800,7 @@ impl Sizes {
         Self { whole: config.chunk, piece: config.chunk }
     }
 
-    /// Nobody waits behind what is written at once, so it may be one piece: the other side does not have to
-    /// put it together.
+    /// Nothing waits behind a large write, so it may be one piece: the other side need not reassemble it.
     pub(crate) fn undisturbed(config: &Config, at_once: usize) -> Self {
         let Self { piece, .. } = Self::alone(config);
         let piece = piece.max(at_once.min(4 * config.chunk_alone).min(limits::CHUNK / 2));
@@ -809,7 +809,7 @@ impl Sizes {
 }
 
 impl Stream {
-    /// Whether the next word may be written: a value that begins was admitted, or is within the credit.
+    /// Whether the next frame may be written: a value that begins must be admitted, or within the credit.
     fn may_go_on(&mut self, credit: &mut Credit) -> bool {
         let (None, Some(ToHome::Value { total, .. })) = (&self.rest, self.waiting.front()) else { return true };
         self.announced.take().is_some() || credit.spend(*total)
@@ -853,10 +853,10 @@ impl Relayed {
     }
 }
 
-/// Small frames one behind the other, so that they go out as one piece.
+/// Consecutive small frames, so that they go out as one piece.
 struct Page {
     bytes: BytesMut,
-    /// Where the numbered ones are in `bytes`.
+    /// Where the numbered frames are in `bytes`.
     numbered: Vec<Range<usize>>,
     total: usize,
 }

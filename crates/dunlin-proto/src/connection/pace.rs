@@ -1,4 +1,4 @@
-//! How often something happens that a peer can bring about: some times at once, and then at a steady pace.
+//! Rate limits for events that a peer can cause: a burst at once, and then a steady pace.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::source::Source;
 use crate::time::Time;
 
-/// What a peer may bring about so many times at once, and once more in each of these periods.
+/// How many times a peer may cause an event at once; each of these periods allows one more.
 ///
 /// # Source
 /// The generic cell rate algorithm (ITU-T I.371).
@@ -19,12 +19,12 @@ pub(crate) struct Rate {
 /// How far a [`Rate`] has been used.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pace {
-    /// Then all of it can be used again.
+    /// When all of it is available again.
     full_at: Time,
 }
 
 impl Pace {
-    /// When it may happen next. That time has been used then.
+    /// Returns when the event may happen next, and uses up that time.
     pub(crate) fn next(&mut self, now: Time, rate: Rate) -> Time {
         let ahead = rate.each * (rate.at_once - 1);
         let wait = self.full_at.since(now).saturating_sub(ahead);
@@ -32,17 +32,17 @@ impl Pace {
         now + wait
     }
 
-    /// Whether it may happen now. Nothing is used.
+    /// Whether the event may happen now. Uses nothing up.
     pub(crate) fn is_free(&self, now: Time, rate: Rate) -> bool {
         self.full_at.since(now) <= rate.each * (rate.at_once - 1)
     }
 
-    /// What was used so many times does not count.
+    /// Returns this many uses.
     pub(crate) fn give_back(&mut self, times: u32, rate: Rate) {
         self.full_at = Time(self.full_at.0.saturating_sub((rate.each * times).as_micros() as u64));
     }
 
-    /// Whether it may happen now. If so, that has been used.
+    /// Whether the event may happen now. If so, uses it up.
     pub(crate) fn allows(&mut self, now: Time, rate: Rate) -> bool {
         let before = *self;
         let is_now = self.next(now, rate) <= now;
@@ -57,7 +57,7 @@ impl Pace {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Paces {
     paces: BTreeMap<Source, Pace>,
-    /// With so many it is looked which of them have all of theirs again.
+    /// From this many entries on, those that are fully available again are removed.
     many: usize,
 }
 
@@ -94,7 +94,7 @@ mod tests {
         let (mut pace, now) = (Pace::default(), Time(5_000_000));
         let waits: Vec<u64> = (0..6).map(|_| pace.next(now, RATE).0 - now.0).collect();
         assert_eq!(waits, [0, 0, 0, 100_000, 200_000, 300_000]);
-        // Those that were used have to come back first.
+        // The used ones have to recover first.
         assert_eq!(pace.next(now + Duration::from_millis(400), RATE), now + Duration::from_millis(400));
         assert!(pace.next(now + Duration::from_secs(9), RATE) == now + Duration::from_secs(9));
     }

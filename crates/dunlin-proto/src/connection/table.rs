@@ -1,9 +1,9 @@
-//! The nodes that this one has to do with, and when something has to be done for each.
+//! The nodes that this one deals with, and when each has to be examined.
 //!
-//! A [`Connection`] is here while this node needs the connection, or was told an address of a node that it is
-//! about to need; `former.rs` has what is kept of others. What happens to one node costs the same however
-//! many others there are: [`Connections::due`] finds those for which something has to be done, and whatever
-//! looks at all of them is counted.
+//! A [`Connection`] is here while this node needs the connection, or has learned an address of a node that it
+//! is about to need; `former.rs` has what is kept of others. An event of one node costs the same however many
+//! others there are: [`Connections::due`] finds the nodes to examine, and anything that examines all of them
+//! is counted.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,24 +14,24 @@ use crate::id::NodeId;
 use crate::source::{Shares, Source, has_place};
 use crate::time::Time;
 
-/// So many nodes may one source name, as those where ends are, that this node has not met: each of them is
-/// dialled, and others are asked to help, until it is given up.
+/// How many nodes that this node has not met one source may name as holders of ends. Each of them is dialled,
+/// and others are asked to help, until it is given up.
 const UNMET_MAX: usize = 1024;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Connections {
     records: BTreeMap<NodeId, Connection>,
-    /// One entry for each record with a due time, and the same as there.
+    /// One entry for each record with a due time, the same as there.
     due: BTreeSet<(Time, NodeId)>,
     /// How many lives of connections have begun.
     lives: u64,
-    /// Those whose record is new, or has rested: perhaps nothing uses it.
+    /// The nodes whose record is new, or has rested: perhaps nothing uses it.
     resting: Vec<NodeId>,
-    /// How many of them each source has whose node has come to this one.
+    /// How many of the records each source has for nodes that have connected to this one.
     shares: Shares,
-    /// How many of them are of nodes that have only been named, by the sources of those that have named them.
+    /// How many of the records are for nodes that have only been named, by source.
     unmet: Shares,
-    /// How many records were looked at because a time had come, or in search of others.
+    /// How many records were examined because a deadline passed, or while searching for others.
     visited: Cell<u64>,
 }
 
@@ -48,7 +48,7 @@ impl Connections {
         self.records.contains_key(&node)
     }
 
-    /// The record of that node. A new one is made by `insert`, and goes again if nothing comes to use it.
+    /// The record of that node. `insert` completes a new one, which is removed again if nothing uses it.
     pub(crate) fn get_or_insert(&mut self, node: NodeId, insert: impl FnOnce(&mut Connection)) -> &mut Connection {
         let lives = &mut self.lives;
         let resting = &mut self.resting;
@@ -61,13 +61,13 @@ impl Connections {
         })
     }
 
-    /// The number of a life of a connection that begins now.
+    /// The number for a life of a connection that begins now.
     pub(crate) fn next_life(&mut self) -> u64 {
         self.lives += 1;
         self.lives
     }
 
-    /// A node whose record nothing may use.
+    /// A node whose record may be unused.
     pub(crate) fn take_resting(&mut self) -> Option<NodeId> {
         self.resting.pop()
     }
@@ -80,14 +80,14 @@ impl Connections {
         Some(connection)
     }
 
-    /// Whether a node that comes from there has a place among so many: it is here already, or one is free for
-    /// its source ([`has_place`]).
+    /// Whether a node from that source has a place among `max`: it is here already, or one is free for its
+    /// source ([`has_place`]).
     pub(crate) fn admits(&self, node: NodeId, source: Source, max: usize) -> bool {
         self.contains(node) || has_place(max, self.len(), self.shares.held(source))
     }
 
-    /// That node has come from there, and is admitted. If its record is here for another reason, no source
-    /// has the place.
+    /// That node has connected from that source, and is admitted. If its record is here for another reason,
+    /// no source is charged for the place.
     pub(crate) fn comes(&mut self, node: NodeId, source: Source, insert: impl FnOnce(&mut Connection)) {
         if !self.contains(node) {
             self.get_or_insert(node, insert).counts_for = Some(source);
@@ -95,8 +95,8 @@ impl Connections {
         }
     }
 
-    /// A node that this one does not know, or not yet, is named by the word of that source alone. `false`:
-    /// there are as many of those as one source may name ([`UNMET_MAX`]), and it has no record.
+    /// Only that source has named a node that this one does not know yet. `false`: the source may name no
+    /// more of those ([`UNMET_MAX`]), and the node gets no record.
     pub(crate) fn admit_unmet(&mut self, node: NodeId, by: Source, insert: impl FnOnce(&mut Connection)) -> bool {
         if self.contains(node) {
             return true;
@@ -109,13 +109,13 @@ impl Connections {
         true
     }
 
-    /// That node is known: it counts no more among those that were only named.
+    /// That node is known: it no longer counts among those that were only named.
     pub(crate) fn is_met(&mut self, node: NodeId) {
         let by = self.records.get_mut(&node).and_then(|connection| connection.named_by.take());
         by.into_iter().for_each(|source| self.unmet.give_back(source));
     }
 
-    /// Nothing has to be done for this node any more.
+    /// This node need not be examined any more.
     pub(crate) fn rests(&mut self, node: NodeId) {
         self.resting.push(node);
         self.no_due(node);
@@ -131,7 +131,7 @@ impl Connections {
         self.records.len()
     }
 
-    /// All of them: never where a time has come, or a node shakes hands.
+    /// All records. Not for use when a deadline passes, or in a handshake.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (NodeId, &Connection)> {
         self.records.iter().map(|(node, connection)| {
             self.visit();
@@ -139,7 +139,7 @@ impl Connections {
         })
     }
 
-    /// All of them, for those who look at the node from outside: not counted.
+    /// All records, for outside observers: not counted.
     pub(crate) fn survey(&self) -> impl Iterator<Item = (NodeId, &Connection)> {
         self.records.iter().map(|(node, connection)| (*node, connection))
     }
@@ -149,7 +149,7 @@ impl Connections {
         self.iter().map(|(node, _)| node).collect()
     }
 
-    /// Those behind that one, or all, in the order of their ids.
+    /// The nodes after that one, or all, in the order of their ids.
     pub(crate) fn nodes_behind(&self, node: Option<NodeId>) -> impl Iterator<Item = NodeId> {
         let from = node.map_or(Bound::Unbounded, Bound::Excluded);
         self.records.range((from, Bound::Unbounded)).map(|(node, _)| {
@@ -162,14 +162,14 @@ impl Connections {
         self.visited.set(self.visited.get() + 1);
     }
 
-    /// How many records were looked at because a time had come, or in search of others.
+    /// How many records were examined because a deadline passed, or while searching for others.
     pub(crate) fn visited(&self) -> u64 {
         self.visited.get()
     }
 
     // Due times.
 
-    /// Something has to be done for this node at that time, or before.
+    /// This node has to be examined at that time, or before.
     pub(crate) fn due_at(&mut self, node: NodeId, at: Time) {
         let Some(connection) = self.records.get_mut(&node) else { return };
         if connection.due.is_none_or(|due| at < due) {
@@ -180,12 +180,12 @@ impl Connections {
         }
     }
 
-    /// When something has to be done next.
+    /// When the next node has to be examined.
     pub(crate) fn next_due(&self) -> Option<Time> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Those for which something has to be done. None of them is due any more.
+    /// The nodes to examine now. None of them is due any more.
     pub(crate) fn take_due(&mut self, now: Time) -> Vec<NodeId> {
         let mut nodes = Vec::new();
         while let Some((at, node)) = self.due.first().copied().filter(|(at, _)| *at <= now) {
@@ -196,7 +196,7 @@ impl Connections {
             }
             nodes.push(node);
         }
-        // In the order of their ids, and not of the moments at which they were due.
+        // By id, not by the time at which they were due.
         nodes.sort_unstable();
         nodes
     }

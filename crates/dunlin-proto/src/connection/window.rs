@@ -1,18 +1,18 @@
-//! How much may be on its way.
+//! How many bytes may be in flight.
 //!
-//! Nothing overtakes what has been written: a ping behind a transfer waits until the other side has read all
-//! that is in front of it, in the buffers of two kernels. So no more values are written than the other side
-//! reads in a time that is allowed: twice the least round trip, and [`Config::queueing`] on top of it. A link
-//! of long delay is full all the same, and a window that is too small doubles in each round trip. On a short
-//! one there is hardly a queue, and what was just written is still in the processor's caches when it is read.
+//! Nothing overtakes what has been written: a ping behind a transfer waits until the other side has read
+//! everything in front of it, in the buffers of two kernels. So values are written only up to what the other
+//! side reads in the time allowed: twice the least round trip, plus [`Config::queueing`]. A link of long
+//! delay is full all the same, and a window that is too small doubles in each round trip. On a short link
+//! there is hardly a queue, and fresh writes are still in the processor's caches when they are read.
 //!
-//! The pieces are known. What is in flight is bounded by the rate of delivery and the least round trip, which
-//! is kept for some seconds and then measured again with little in flight: BBR (Cardwell, Cheng, Gunn,
-//! Yeganeh and Jacobson, "BBR: Congestion-Based Congestion Control", 2016). The next window comes from the
-//! last one by the quotient of two delays: FAST TCP (Wei, Jin, Low and Hegde, 2006). The aim at a fixed delay
-//! in the queue: LEDBAT (RFC 6817). They share links with strangers, and have to be fair and slow to change.
-//! The queue here is this connection's own, and the socket below has a congestion control itself, so one
-//! round trip is enough to judge by.
+//! The parts are known. The rate of delivery and the least round trip bound what is in flight; the least
+//! round trip is kept for some seconds and then measured again with little in flight: BBR (Cardwell, Cheng,
+//! Gunn, Yeganeh and Jacobson, "BBR: Congestion-Based Congestion Control", 2016). The next window is the last
+//! one times the quotient of two delays: FAST TCP (Wei, Jin, Low and Hegde, 2006). The target is a fixed
+//! delay in the queue: LEDBAT (RFC 6817). Those algorithms share links with strangers, and have to be fair
+//! and slow to change. The queue here is this connection's own, and the socket below has its own congestion
+//! control, so one round trip is enough to judge by.
 
 use std::time::Duration;
 
@@ -22,39 +22,39 @@ use crate::time::Time;
 /// A frame whose acknowledgement is timed. There is one at a time.
 #[derive(Clone, Debug)]
 struct Mark {
-    /// An acknowledgement of so many frames counts it.
+    /// The number of acknowledged frames that includes it.
     seen: u64,
     at: Time,
-    /// So many bytes were on their way with it, if more was to follow at once. (Else the other side may take
-    /// its time to acknowledge.)
+    /// How many bytes were in flight with it, if more followed at once. (Otherwise the other side may delay
+    /// its acknowledgement.)
     bytes: Option<usize>,
     /// Nothing has been acknowledged since.
     fresh: bool,
 }
 
-/// A round trip is remembered for one to two times as long; then the way may be another.
+/// A round trip is remembered for one to two times this long; then the path may have changed.
 const AGE: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Window {
-    /// `None`: nothing is known yet.
+    /// `None`: not known yet.
     bytes: Option<usize>,
-    /// The same for a connection that hardly anybody uses.
+    /// The same for a connection that hardly anything else uses.
     bytes_alone: Option<usize>,
-    /// It has been timed how much is read.
+    /// The rate of reading has been measured.
     is_measured: bool,
     mark: Option<Mark>,
     /// The least round trip since `since`, and in the [`AGE`] before that.
     least: Option<Duration>,
     least_before: Option<Duration>,
     since: Option<Time>,
-    /// One piece of a value is written when nothing is on its way, and none before it is acknowledged: it
-    /// meets no queue.
+    /// Write one piece of a value when nothing is in flight, and no more before it is acknowledged: it meets
+    /// no queue.
     probing: bool,
 }
 
 impl Window {
-    /// So many bytes may be on their way. `alone`: [`Config::queueing_alone`] is what counts.
+    /// How many bytes may be in flight. `alone`: by [`Config::queueing_alone`].
     pub(crate) fn bytes(&self, alone: bool, config: &Config) -> usize {
         let min = config.unacked_min.min(config.unacked_max);
         let bytes = if alone { self.bytes_alone } else { self.bytes };
@@ -62,29 +62,29 @@ impl Window {
         if self.probing { 1 } else { usual }
     }
 
-    /// Whether so many bytes are known to be read in the time that is allowed where nobody waits.
+    /// Whether this many bytes are known to be read in the time allowed when nothing else waits.
     pub(crate) fn is_wide(&self, bytes: usize, config: &Config) -> bool {
         self.is_measured && self.bytes(true, config) >= bytes
     }
 
-    /// Frames have been written, `count` since the connection's life began. `bytes`: so many are on their
-    /// way, and `more` is to be said.
+    /// Frames have been written, `count` since the connection's life began. `bytes` bytes are in flight, and
+    /// `more`: there is more to send.
     pub(crate) fn written(&mut self, now: Time, count: u64, bytes: usize, more: bool, config: &Config) {
-        // A piece, and some control frames: these go whatever is on its way.
+        // A piece, and some control frames, which go whatever is in flight.
         let little = bytes <= 2 * config.chunk_alone.max(config.chunk);
         if now.since(*self.since.get_or_insert(now)) >= AGE {
             (self.least_before, self.least, self.since) = (self.least, None, Some(now));
             self.probing = !little;
             self.mark = None;
         }
-        // Of what is written at once, in several calls, the last says how much it was.
+        // When one write takes several calls, the last call has the total.
         let free = self.mark.as_ref().is_none_or(|mark| more && (mark.fresh || mark.bytes.is_none()));
         if free && (little || !self.probing) {
             self.mark = Some(Mark { seen: count, at: now, bytes: more.then_some(bytes), fresh: true });
         }
     }
 
-    /// So many frames have been seen.
+    /// The peer has acknowledged `seen` frames.
     pub(crate) fn acknowledged(&mut self, now: Time, seen: u64, config: &Config) {
         let Some(mark) = self.mark.take_if(|mark| mark.seen <= seen) else {
             self.mark.iter_mut().for_each(|mark| mark.fresh = false);
@@ -101,8 +101,8 @@ impl Window {
             let allowed = (2 * least).saturating_add(queueing);
             let read = bytes as u128 * allowed.as_micros() / trip.as_micros();
             let read = usize::try_from(read).unwrap_or(usize::MAX).min(config.unacked_max);
-            // If it was in time, there may have been less on its way than was allowed, and that says nothing
-            // against what was.
+            // A trip in time may have had less in flight than allowed, and is then no evidence against the
+            // present window.
             if trip > allowed || read > window.unwrap_or(config.unacked_max) {
                 *window = Some(read);
             }
@@ -116,7 +116,7 @@ mod tests {
 
     const MB: usize = 1 << 20;
 
-    /// A window over a pipe that is full as long as the window lets it.
+    /// A window over a pipe that is as full as the window allows.
     struct Piped {
         window: Window,
         config: Config,
@@ -129,9 +129,8 @@ mod tests {
             Self { window: Window::default(), config: Config::new("window"), now: Time(50_000_000), count: 0 }
         }
 
-        /// A window full is written, and acknowledged when the other side has read it: `rate` bytes in a
-        /// microsecond, and the way there and back takes `way` microseconds. Returns the window, and how long
-        /// it took.
+        /// Writes a full window, which is acknowledged when the other side has read it: `rate` bytes in a
+        /// microsecond, with `way` microseconds for the round trip. Returns the window, and the time taken.
         fn turn(&mut self, rate: u64, way: u64) -> (usize, u64) {
             let bytes = self.window.bytes(false, &self.config);
             self.count += 1;
@@ -142,7 +141,7 @@ mod tests {
             (bytes, trip)
         }
 
-        /// Something small is answered at once.
+        /// A small frame is acknowledged at once.
         fn ping(&mut self, way: u64) {
             self.count += 1;
             self.window.written(self.now, self.count, 40, false, &self.config);
@@ -193,7 +192,7 @@ mod tests {
             piped.ping(20_000);
         }
         assert_eq!(piped.bytes(), 4 * MB);
-        // What is in time is no reason to shrink either.
+        // A trip in time is no reason to shrink either.
         piped.count += 1;
         piped.window.written(piped.now, piped.count, 1000, true, &piped.config);
         piped.now.0 += 60;
@@ -201,7 +200,7 @@ mod tests {
         assert_eq!(piped.bytes(), 4 * MB);
     }
 
-    /// A ping's acknowledgement may wait; that of a transfer which begins meanwhile does not.
+    /// The acknowledgement of a ping may be delayed; that of a transfer which begins meanwhile is not.
     #[test]
     fn a_transfer_is_timed_at_once() {
         let mut piped = Piped::new();
@@ -219,15 +218,14 @@ mod tests {
             piped.turn(1000, 20);
         }
         let small = piped.bytes();
-        // From now on the way is a longer one. The least round trip of before is forgotten in time, and the
-        // pipe is filled.
+        // From now on the path is longer. The old least round trip expires, and the pipe is filled.
         let start = piped.now;
         let mut longest = 0;
         while piped.now.since(start) < 2 * AGE + Duration::from_secs(2) {
             longest = piped.turn(10_000, 10_000).0;
         }
         assert_eq!((small, longest), (128 << 10, 4 * MB));
-        // A queue that is always there is not taken for the way.
+        // A permanent queue is not mistaken for the path.
         let mut piped = Piped::new();
         piped.ping(20);
         let start = piped.now;
