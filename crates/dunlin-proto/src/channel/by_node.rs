@@ -1,4 +1,4 @@
-//! Halves of channels, and which of them the end of a node's life concerns.
+//! Halves of channels, and which of them the end of a node's life affects.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,12 +6,12 @@ use std::ops::RangeInclusive;
 
 use crate::id::{ChannelId, NodeId};
 
-/// So many changes are noted before it is looked whether halves that are gone are among them.
+/// How many changes are noted before halves that are gone are removed from the notes.
 const CHANGES_MIN: usize = 64;
 
-/// What names nodes of whose loss it has to hear.
+/// Something that names the nodes whose loss affects it.
 pub(crate) trait Concerns {
-    /// Each of them, perhaps several times.
+    /// Calls `each` with each of them, perhaps several times.
     fn concerns(&self, each: &mut dyn FnMut(NodeId));
 }
 
@@ -23,19 +23,19 @@ impl<T: Concerns> Concerns for Box<T> {
 
 /// Halves by channel, and by the nodes that they name.
 ///
-/// Which nodes a half names changes with much of what it hears, and is asked only when a life ends. So a half
-/// that may have changed is noted, once, and those that were noted are listed anew before the list is read. A
-/// half that comes and goes while no life ends is never listed, and the end of a life costs what has changed
-/// and what it concerns, however many halves there are.
+/// The nodes that a half names change with many events, and are needed only when a life ends. So a half that
+/// may have changed is noted once, and the noted halves are listed anew before the list is read. A half that
+/// is created and removed while no life ends is never listed. The end of a life costs what has changed and
+/// what it affects, however many halves there are.
 #[derive(Clone, Debug)]
 pub(crate) struct ByNode<T> {
     halves: BTreeMap<ChannelId, Half<T>>,
-    /// Those that may have changed, and some that are gone.
+    /// Halves that may have changed, and some that are gone.
     changed: Vec<ChannelId>,
     listed: BTreeSet<(NodeId, ChannelId)>,
-    /// Under which nodes a half is listed, if it is.
+    /// The nodes under which a half is listed, if it is.
     names: BTreeMap<ChannelId, Vec<NodeId>>,
-    /// How many halves were looked at because lives have ended, or in search of some.
+    /// How many halves were examined because lives have ended, or in a search.
     visited: Cell<u64>,
 }
 
@@ -71,7 +71,7 @@ impl<T: Concerns> ByNode<T> {
         Some(&mut half.half)
     }
 
-    /// What was there before is not listed any more.
+    /// An earlier half is no longer listed.
     pub(crate) fn insert(&mut self, channel: ChannelId, half: T) {
         self.remove(&channel);
         self.halves.insert(channel, Half { half, has_changed: true });
@@ -109,17 +109,17 @@ impl<T: Concerns> ByNode<T> {
         self.halves.len()
     }
 
-    /// All of them: never where a node comes or goes.
+    /// All halves. Not for use when a node comes or goes.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&ChannelId, &T)> {
         self.survey().inspect(|_| self.visited.set(self.visited.get() + 1))
     }
 
-    /// All of them, for a look at the node from outside: not counted.
+    /// All halves, for outside observers: not counted.
     pub(crate) fn survey(&self) -> impl Iterator<Item = (&ChannelId, &T)> {
         self.halves.iter().map(|(channel, half)| (channel, &half.half))
     }
 
-    /// Whether there is one of these channels.
+    /// Whether any of these channels is here.
     pub(crate) fn has_any(&self, channels: RangeInclusive<ChannelId>) -> bool {
         self.halves.range(channels).next().is_some()
     }
@@ -142,7 +142,7 @@ impl<T: Concerns> ByNode<T> {
             half.half.concerns(&mut |node| nodes.push(node));
             nodes.sort_unstable();
             nodes.dedup();
-            // A home may have thousands of nodes, of which one comes or goes.
+            // A home may have thousands of nodes, and only one of them comes or goes.
             let before = self.names.remove(&channel).unwrap_or_default();
             for node in &nodes {
                 if before.binary_search(node).is_err() {
@@ -160,7 +160,7 @@ impl<T: Concerns> ByNode<T> {
         }
     }
 
-    /// How many halves were looked at because lives have ended, or in search of some.
+    /// How many halves were examined because lives have ended, or in a search.
     pub(crate) fn visited(&self) -> u64 {
         self.visited.get()
     }

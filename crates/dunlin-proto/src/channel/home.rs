@@ -1,4 +1,4 @@
-//! The home of a channel: what its driver says, and what arrives from the sending halves.
+//! The home of a channel: calls of its driver, and frames from the sending halves.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -95,9 +95,9 @@ impl Channels {
         self.remove_home(peers, channel);
     }
 
-    /// A half whose offers can be answered here. Once it has been told that the receiver is elsewhere it
-    /// makes them again there, and hears nothing of them from this home: what the driver says late, since it
-    /// had heard something before that, is not said on.
+    /// A half whose offers can be answered here. Once it has been notified that the receiver is elsewhere, it
+    /// makes them again there and ignores this home. A late call of the driver, which answers an earlier
+    /// event, is not forwarded.
     fn answered(&mut self, channel: ChannelId, from: NodeId) -> Option<&mut Attached> {
         let home = self.homes.get_mut(&channel).filter(|home| !home.phase.has_said_so() || planted!(AnswersLate))?;
         home.attached.get_mut(&from)
@@ -108,7 +108,7 @@ impl Channels {
         self.answered(channel, from)?.open.get_mut(&ticket)
     }
 
-    /// The value of this offer is not kept for its sender any more.
+    /// Releases the charge for the value of this offer.
     fn free_offer(&mut self, peers: &mut impl Peers, channel: ChannelId, from: NodeId, ticket: Ticket) {
         if let Some(attached) = self.homes.get_mut(&channel).and_then(|home| home.attached.get_mut(&from)) {
             let charge = attached.charges.take(ticket);
@@ -163,7 +163,7 @@ impl Channels {
     }
 
     pub(crate) fn withdrawn(&mut self, peers: &mut impl Peers, channel: ChannelId, from: NodeId, ticket: Ticket) {
-        // With the word that the channel has ended here the half has heard it of all that it had offered.
+        // The notice that the channel has ended here has already settled all offers of the half.
         let has_ended = self.homes.get(&channel).is_some_and(|home| home.rare.ended.is_some());
         if self.settle_offer(peers, channel, from, ticket) && !has_ended {
             peers.tell(from, channel, FromHome::Withdrawn(ticket));
@@ -199,7 +199,7 @@ impl Channels {
         request: Request,
     ) {
         if let Some(Standing::Reserved(..)) = self.standing(channel, from, ticket) {
-            // Its value has come meanwhile, and whoever asks anew has not heard of it: it goes back.
+            // Its value has arrived meanwhile, unknown to the new request: return it.
             self.abort(peers, channel, from, ticket);
         }
         if let Some(standing @ (Standing::Tentative | Standing::Asked(_))) = self.standing(channel, from, ticket) {
@@ -237,8 +237,8 @@ impl Channels {
     }
 
     pub(crate) fn credit(&mut self, peers: &mut impl Peers, channel: ChannelId, to: NodeId, count: u32) {
-        // Once the sender has been told that the receiver is elsewhere, it hears nothing from here; the new
-        // home promises what it has places for.
+        // Once the sender has been notified that the receiver is elsewhere, it ignores this home; the new
+        // home grants credits for its own places.
         let home = self.homes.get_mut(&channel).filter(|home| !home.phase.has_said_so());
         let Some(attached) = home.and_then(|home| home.attached.get_mut(&to)) else { return };
         if count > 0 && !attached.gone && attached.told {
@@ -250,23 +250,23 @@ impl Channels {
     pub(crate) fn end_home(&mut self, peers: &mut impl Peers, channel: ChannelId, how: End) {
         let Some(home) = self.homes.get_mut(&channel) else { return };
         if let Some(to) = home.phase.moves_to() {
-            // The sender looks there already.
+            // The sender already uses the new home.
             self.remove_home(peers, channel);
             return peers.say(to, Frame::Travel(channel, Travel::Over(Which::Receiver, how)));
         }
         let was_retired = match home.rare.ended {
             None => false,
-            // Poison counts after a retirement, for whoever is still there; and that the receiver is gone for
-            // who waits to be admitted.
+            // After a retirement, poison still counts for the halves that remain; and so does the loss of the
+            // receiver, for a half that waits to be admitted.
             Some(End::Retired) if how != End::Retired => true,
             Some(_) => return,
         };
         home.rare.ended = Some(how.clone());
         let told_all = was_retired && !matches!(how, End::Poisoned(_));
         let halves: Vec<(NodeId, bool)> = home.attached.iter().map(|(node, half)| (*node, half.told)).collect();
-        // A half that is gone says nothing more; but it may wait for what is to become of its offers. One
-        // that has come, and has not been told that this is its home, hears nothing else; but if there is
-        // still a receiver for what it has sent on credits, it is told both.
+        // A half that is gone sends nothing more, but may wait for the outcome of its offers. A half that has
+        // asked to be admitted, without an answer yet, is not notified; but if a receiver is left for what it
+        // has sent on credits, it is both admitted and notified.
         let (mut kept, mut over) = (BTreeMap::new(), BTreeMap::new());
         for (node, half) in std::mem::take(&mut home.attached) {
             let stays = !half.gone && (half.told || how == End::Retired);
@@ -315,7 +315,7 @@ impl Channels {
         }
     }
 
-    /// What a sending half says.
+    /// Handles a frame of a sending half.
     pub(crate) fn hear_sender(
         &mut self,
         peers: &mut impl Peers,
@@ -371,9 +371,9 @@ impl Channels {
                             peers.hears(channel, from, HomeHears::OfferedByChoice(ticket, choice));
                         }
                     }
-                    // It will be offered again where the home is then, or not.
+                    // The half will offer it again at the new home, or not at all.
                     ToHome::Withdraw(_) | ToHome::Revoke(_) if leaves => {}
-                    // What has been settled meanwhile has been told, or will be.
+                    // A settled offer has been reported, or will be.
                     ToHome::Withdraw(ticket) if attached.open.contains_key(&ticket) => {
                         peers.hears(channel, from, HomeHears::Withdraw(ticket));
                     }
@@ -396,7 +396,7 @@ impl Channels {
                         }
                         let tells = match home.rare.ended {
                             None | Some(End::Retired) => true,
-                            // What is held is released yet.
+                            // Held values have yet to be released.
                             Some(End::Poisoned(_)) => attached.open.is_empty(),
                             Some(End::Gone | End::Lost) => false,
                         };
@@ -419,7 +419,7 @@ impl Channels {
     }
 
     fn attach_here(&mut self, peers: &mut impl Peers, from: NodeId, channel: ChannelId, theirs: &Declaration) {
-        // Counted only where there can be so many: each attachment would look at all homes.
+        // Counted only if the limit can be reached: each attachment would examine all homes.
         let attached = || self.homes.iter().filter(|(_, home)| home.attached.contains_key(&from)).count();
         let room = self.homes.len() <= peers.config().attached_max || attached() < peers.config().attached_max;
         let giver = peers.contact(from);
@@ -462,7 +462,7 @@ impl Channels {
         }
     }
 
-    /// A value is to come: whether it is kept, and what it costs.
+    /// A value begins: decides whether it is kept, and what it costs.
     fn admit_value(
         &mut self,
         peers: &mut impl Peers,
@@ -480,7 +480,7 @@ impl Channels {
             if head == Head::Sent {
                 attached.credits -= 1;
             }
-            // Who has sent it takes it for arrived, and the ends in it for gone.
+            // Its sender considers it arrived, and the ends in it gone.
             wanted = home.rare.ended.is_none() || (head == Head::Sent && !planted!(LateValueUntold));
             kept = matches!(home.rare.ended, None | Some(End::Retired)) && !home.phase.has_said_so();
             if total > home.terms.value_max {
@@ -512,7 +512,7 @@ impl Channels {
     ) -> Result<(), PeerMisbehaved> {
         let Begun { head, total, wanted, charge } = value;
         if wanted && first.len() as u64 == total && charge.way == Way::Credit {
-            // Most are.
+            // The common case.
             return self.value_is_whole(peers, from, channel, Whole { head, bytes: first, charge });
         }
         match peers.begin_value(from, channel, value, first) {
@@ -525,7 +525,7 @@ impl Channels {
         }
     }
 
-    /// A piece of a value has arrived, and perhaps completed it.
+    /// Handles a piece of a value, which may complete it.
     pub(crate) fn piece_arrived(
         &mut self,
         peers: &mut impl Peers,
@@ -567,7 +567,7 @@ impl Channels {
             return Ok(());
         };
         if has_said_so {
-            // What stands will be offered again at the new home, and what was sent goes there.
+            // Open offers are made again at the new home, and sent values go there.
             match head {
                 Head::Offer(ticket) | Head::Unread(ticket) => attached.open.insert(ticket, Standing::Firm),
                 Head::Grant(..) | Head::GrantUnread(..) => {}
@@ -603,7 +603,7 @@ impl Channels {
                     };
                     peers.hears(channel, from, heard);
                 }
-                // It has been given up meanwhile: the value goes back.
+                // The reservation has been aborted meanwhile: return the value.
                 Some(_) => {
                     self.give_back(peers, from, channel, charge);
                     peers.tell(from, channel, FromHome::Abort(ticket, request));
@@ -611,7 +611,7 @@ impl Channels {
                 None => self.give_back(peers, from, channel, charge),
             },
             Head::Sent => {
-                // Once the channel has ended its driver drops what comes.
+                // After the channel has ended its driver drops such values.
                 if has_ended {
                     self.give_back(peers, from, channel, charge);
                 } else {
@@ -623,7 +623,7 @@ impl Channels {
         Ok(())
     }
 
-    /// A bug, planted: a connection has resumed, and its credits are granted once more.
+    /// A planted bug: a connection has resumed, and its credits are granted once more.
     #[cfg(feature = "planted")]
     pub(crate) fn grant_again(&mut self, peers: &mut impl Peers, node: NodeId) {
         let channels: Vec<ChannelId> = self.homes.iter().map(|(channel, _)| *channel).collect();
@@ -634,13 +634,13 @@ impl Channels {
         }
     }
 
-    /// A node is lost: what it offered stands no more.
+    /// A node is lost, and with it its open offers.
     pub(crate) fn settle_homes(&mut self, peers: &mut impl Peers, node: NodeId) {
         for channel in self.homes.of(node) {
             let Some(home) = self.homes.get_mut(&channel).filter(|home| home.is_of(node)) else { continue };
             let attached = home.attached.remove(&node);
             home.phase.ended_by_sender(&End::Lost);
-            // A receiver that has retired or poisoned the channel may wait for what is on its way, or to go
+            // A receiver that has retired or poisoned the channel may wait for values on their way, or to go
             // into a message.
             let over = matches!(home.rare.ended, Some(End::Gone | End::Lost))
                 || (planted!(RetiredUntold) && home.rare.ended == Some(End::Retired));

@@ -1,4 +1,4 @@
-//! What is kept at channels for other nodes: from when a value may come until it has left.
+//! What channels keep for other nodes: from the admission of a value until it has left.
 
 use super::peers::Place;
 use super::{Attached, Channels, Home, HomeHears, Peers, Proxy, Visitor};
@@ -8,7 +8,7 @@ use crate::planted::planted;
 use crate::wire::{End, Head, Kind};
 
 impl Channels {
-    /// Whether a value that begins on this channel will be looked at, and whether it will be kept here then.
+    /// Whether a value that begins on this channel will be used, and whether it will then be kept here.
     pub(crate) fn expects(
         &self,
         peers: &impl Peers,
@@ -74,7 +74,7 @@ impl Channels {
         channels.into_iter().for_each(|channel| self.free_guest(peers, channel));
     }
 
-    /// A channel is over here that may be a guest's.
+    /// Releases the charge for a channel that has ended here, if it is a guest's.
     fn free_guest(&mut self, peers: &mut impl Peers, channel: ChannelId) {
         if !self.guests.is_empty()
             && let Some((from, charge)) = self.guests.remove(&channel)
@@ -83,7 +83,7 @@ impl Channels {
         }
     }
 
-    /// A value is not kept any more.
+    /// Releases the charge for a value that is no longer kept.
     pub(crate) fn give_back(&mut self, peers: &mut impl Peers, from: NodeId, channel: ChannelId, charge: Charge) {
         if charge == Charge::NONE {
             return;
@@ -94,14 +94,14 @@ impl Channels {
         }
     }
 
-    /// The same, of what came in that life of the connection.
+    /// The same, for a value that arrived in that life of the connection.
     fn give_back_to(&mut self, peers: &mut impl Peers, from: Contact, channel: ChannelId, charge: Charge) {
         if peers.contact(from.node) == from {
             self.give_back(peers, from.node, channel, charge);
         }
     }
 
-    /// What is announced on this channel may come, if the channel has room for it, and the node.
+    /// Admits what is announced on this channel, if the channel and the node have room for it.
     pub(crate) fn consider(&mut self, peers: &mut impl Peers, node: NodeId, channel: ChannelId) {
         let value_max = peers.config().value_max as u64;
         if peers.consider(node, channel, |announced| self.place_for(value_max, node, channel, announced)) {
@@ -137,7 +137,7 @@ impl Channels {
         }
     }
 
-    /// A home, and what lies there for others.
+    /// Removes a home, with everything that it keeps for others.
     pub(crate) fn remove_home(&mut self, peers: &mut impl Peers, channel: ChannelId) -> Option<Box<Home>> {
         let mut home = self.homes.remove(&channel)?;
         let buffered: Vec<(Contact, Charge)> = home.buffered.drain().collect();
@@ -152,7 +152,7 @@ impl Channels {
         Some(home)
     }
 
-    /// A half here, whose home is elsewhere.
+    /// Removes a half whose home is elsewhere.
     pub(crate) fn remove_proxy(&mut self, peers: &mut impl Peers, channel: ChannelId) -> Option<Box<Proxy>> {
         let proxy = self.proxies.remove(&channel)?;
         self.free_guest(peers, channel);
@@ -160,7 +160,7 @@ impl Channels {
         Some(proxy)
     }
 
-    /// A receiver that has come here, and what came of its buffer.
+    /// Removes a receiver that has arrived here, with what has arrived of its buffer.
     pub(crate) fn remove_visitor(&mut self, peers: &mut impl Peers, channel: ChannelId) -> Option<Visitor> {
         let mut visitor = self.visitors.remove(&channel)?;
         let from = visitor.old_home();
@@ -173,15 +173,15 @@ impl Channels {
         Some(visitor)
     }
 
-    /// A half is not attached any more, or its home is not here: what was kept of its offers is not, and what
-    /// it announces will not be.
+    /// A half is no longer attached, or its home is not here: releases what was kept of its offers, and drops
+    /// its announcements.
     pub(crate) fn free_half(&mut self, peers: &mut impl Peers, node: NodeId, channel: ChannelId, half: &mut Attached) {
         let place = std::mem::take(&mut half.place);
         self.give_back(peers, node, channel, place);
         self.free_offers(peers, node, channel, half);
     }
 
-    /// The offers of a half stand no more.
+    /// Releases what was kept of a half's offers.
     pub(crate) fn free_offers(
         &mut self,
         peers: &mut impl Peers,

@@ -1,9 +1,9 @@
-//! Channels whose two ends are on two nodes: the *home*, where the receiver is, and *proxies*, where senders
-//! are.
+//! Channels whose two ends are on two nodes: the *home*, at the receiver's node, and *proxies*, at senders'
+//! nodes.
 //!
-//! The queue itself (policy, order, choice) is the driver's, `dunlin_core`'s with an agent at each side. What
-//! is here carries what the agents say, checks what comes from the network against what can be, and settles
-//! what is open when a connection dies.
+//! The queue itself (policy, order, choice) is the driver's: `dunlin_core`'s, with an agent at each side.
+//! This module carries the agents' messages, checks frames from the network against the protocol, and settles
+//! open offers when a connection dies.
 
 pub(crate) mod by_node;
 mod home;
@@ -36,116 +36,118 @@ use crate::wire::{Declaration, End, Failure, Head, Rejection, Terms, limits};
 use by_node::{ByNode, Concerns};
 use travel::state::{HomePhase, Way, Whereabouts, place_in_line};
 
-/// All channels of a node, as far as other nodes have to do with them.
+/// All channels of a node that involve other nodes.
 ///
-/// Methods that need those nodes take them as [`Peers`]. What drivers may call is described at the methods of
-/// [`Machine`](crate::Machine) that have the same names.
+/// Methods that need those nodes take them as [`Peers`]. The methods of [`Machine`](crate::Machine) with the
+/// same names document what drivers may call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Channels {
     // Boxed: a node of a B-tree is about half empty, and they are large.
     pub(crate) homes: ByNode<Box<Home>>,
     pub(crate) proxies: ByNode<Box<Proxy>>,
-    /// Receivers that have come here in messages, and are not used yet.
+    /// Receivers that have arrived here in messages, and are not used yet.
     pub(crate) visitors: ByNode<Visitor>,
-    /// The channels of guests, and what they cost which node, until their halves attach.
+    /// The channels of guests, and what each costs which node, until their halves attach.
     guests: BTreeMap<ChannelId, (Contact, Charge)>,
     /// How many messages with ends have been packed.
     trips: Trip,
-    /// The messages with ends in them that go through this node, and have not been taken: whether the end is
-    /// gone is known there, and not here.
+    /// The messages with ends in them that pass through this node and have not been taken. Each has the end's
+    /// early lapse, if its taker has reported one before the outcome was known here.
     pub(crate) passing: BTreeMap<Trip, EarlyLapse>,
-    /// Ends from here that are not in use elsewhere are [asked](crate::Machine::hurry) to be.
+    /// Ends from here that are not in use elsewhere are to be [used](crate::Machine::hurry) now.
     hurries: bool,
 }
 
-/// What the driver of a home hears.
+/// An event for the driver of a home.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HomeHears {
-    /// A node has a sending half.
+    /// That node has a sending half.
     Attached,
-    /// A value is offered.
+    /// That node offers a value.
     Offered(Ticket, Bytes),
-    /// A value is offered that stays where it is: what says where it can be read
-    /// ([`Machine::read`](crate::Machine::read)), by whatever node that goes on to. Whoever wants the value
-    /// here reads it, too; the offer stands as it did.
+    /// A node offers a value that stays there. The bytes tell where any node that the offer is forwarded to
+    /// can read it ([`Machine::read`](crate::Machine::read)). A receiver here reads it in the same way; the
+    /// offer stands as before.
     OfferedUnread(Ticket, Bytes),
-    /// A choice offers something.
+    /// A choice offers to send.
     OfferedByChoice(Ticket, ChoiceId),
-    /// The value that was asked for.
+    /// The requested value.
     Granted(Ticket, Request, Bytes),
-    /// Where the value can be read that was asked for. One that cannot be has [failed](Failure::Unread).
+    /// Where the requested value can be read. A value that cannot be read has [failed](Failure::Unread).
     GrantedUnread(Ticket, Request, Bytes),
-    /// A value that was sent on a credit. If the channel has ended here it comes too late to be received, but
-    /// the ends in it have left their node with it: they are this node's, to be dropped.
+    /// A value that was sent on a credit. If the channel has ended here, it is too late to be received, but
+    /// the ends in it have left their node: they are this node's, to be dropped.
     Sent(Bytes),
-    /// A node would like to send a value that has no room now. It has more if a receive waits for it: say
-    /// [`Machine::awaited`](crate::Machine::awaited) as soon as one does.
+    /// That node has a value for which there is no room now. There is more room if a receive waits for it:
+    /// call [`Machine::awaited`](crate::Machine::awaited) as soon as one does.
     Announced,
-    /// The offer is asked back: answer with [`Machine::withdrawn`](crate::Machine::withdrawn), unless its end
-    /// has been told.
+    /// The sending half withdraws the offer: answer with [`Machine::withdrawn`](crate::Machine::withdrawn),
+    /// unless its outcome has been reported.
     Withdraw(Ticket),
-    /// The reservation is asked back.
+    /// The sending half revokes the reservation.
     Revoke(Ticket),
-    /// The sending half has ended the channel, or is gone. Also when this home has retired the channel, or
-    /// poisoned it and holds nothing: then nothing more is on its way.
+    /// The sending half has ended the channel, or is gone. Also sent when this home has retired the channel,
+    /// or poisoned it and holds nothing: then nothing more is on its way.
     Ended(End),
-    /// The sending half's node is lost; its offers that stand do so no more.
+    /// The sending half's node is lost, and with it these open offers.
     Lost(Vec<Ticket>),
-    /// The sender is at that node now, and at no other: credits that others had are void; [its
+    /// The sender is at that node now, and at no other. Credits of earlier halves are void; [its
     /// own](crate::Machine::credits_of) are not. Answer with [`Machine::admit`](crate::Machine::admit).
     Take,
-    /// The receiver, which had left in a message, is used at that node. When all is said of what was taken
-    /// here, say [`Machine::leave_home`](crate::Machine::leave_home).
+    /// The receiver, which had left in a message, is used at that node. Report every outcome of what was
+    /// taken here, then call [`Machine::leave_home`](crate::Machine::leave_home).
     Leave,
-    /// Nothing more comes here: answer with [`Machine::ship`](crate::Machine::ship). Offers that stand here
-    /// do so no more, and are made anew at the new home.
+    /// Nothing more arrives here: answer with [`Machine::ship`](crate::Machine::ship). Offers no longer stand
+    /// here; the senders make them again at the new home.
     Empty,
-    /// The receiver can be used here, and the values of its buffer have been heard before: answer with
-    /// [`Machine::install`](crate::Machine::install). How the sender has ended the channel.
+    /// The receiver can be used here; the values of its buffer came in earlier events. Answer with
+    /// [`Machine::install`](crate::Machine::install). The argument tells how the sender has ended the
+    /// channel.
     Arrived(Option<End>),
     /// The receiver, which had left in a message, was dropped unused, or is lost.
     Lapsed(End),
-    /// The receiver that came here cannot be had: its channel is over, or lost, or another one has it.
+    /// The receiver that arrived here is not available: its channel has ended or is lost, or another node has
+    /// it.
     Failed(End),
 }
 
-/// What the driver of a proxy hears.
+/// An event for the driver of a proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProxyHears {
-    /// The home knows this half.
+    /// The home has attached this half.
     Attached(Terms),
-    /// The home does not accept this half. Nothing that was sent has been taken.
+    /// The home does not accept this half. Nothing that it sent has been taken.
     Rejected(Rejection),
-    /// A receive has returned the value, at that node: [`Machine::sender_left`](crate::Machine::sender_left)
-    /// is to be told this of the ends in it.
+    /// A receive at that node has returned the value. Pass the node to
+    /// [`Machine::sender_left`](crate::Machine::sender_left) for the ends in the value.
     Taken(Ticket, Contact),
-    /// An extended receive has returned the value, at that node.
+    /// An extended receive at that node has returned the value.
     Held(Ticket, Contact),
     /// The extended receive is over.
     Released(Ticket),
     /// The offer has failed.
     Failed(Ticket, Failure),
-    /// The offer that was asked back has not been taken.
+    /// The withdrawn offer has not been taken.
     Withdrawn(Ticket),
-    /// What the choice offers is asked for.
+    /// The home requests the value that the choice offers.
     Reserve(Ticket, Request),
-    /// The reservation is given up.
+    /// The reservation is aborted.
     Abort(Ticket),
-    /// What is offered is to go on to another node, and the ends in it have to be said so that they can
-    /// ([`Machine::pair`](crate::Machine::pair)). An offer of a value is over, and is to be made again. A
-    /// choice's stands: its reservation will be given up, and it is asked for anew.
+    /// The offer is to be forwarded to another node, so the ends in it have to be encoded for that
+    /// ([`Machine::pair`](crate::Machine::pair)). An offer of a value is over, and has to be made again. A
+    /// choice's offer stands: its reservation will be aborted, and a new request follows.
     Onward(Ticket),
-    /// Offers of so many bytes or more are to be [unread](crate::Machine::offer_unread) from here on. Zero:
+    /// From now on, offers of this many bytes or more are to be [unread](crate::Machine::offer_unread). Zero:
     /// none any more.
     Unread(u64),
-    /// So many more values may be sent at once.
+    /// This many more values may be sent at once.
     Credit(u32),
-    /// The channel has ended. Offers that stand have failed. After [`End::Retired`], what has been sent on a
-    /// credit still arrives: say [`Machine::end_proxy`](crate::Machine::end_proxy) behind the last of it.
+    /// The channel has ended; open offers have failed. After [`End::Retired`], values sent on credits still
+    /// arrive: call [`Machine::end_proxy`](crate::Machine::end_proxy) after the last of them.
     Ended(End),
     /// The home's node is lost.
     Lost {
-        /// Offers of which nobody can know.
+        /// Offers whose outcome is unknown.
         unknown: Vec<Ticket>,
         /// Offers that have certainly not been taken.
         not_taken: Vec<Ticket>,
@@ -153,15 +155,15 @@ pub enum ProxyHears {
         taken: Vec<Ticket>,
     },
     /// The channel's home moves to that node. These offers of values have not been taken: make each of them
-    /// [again](crate::Machine::offer_again), in this order, or [withdraw](crate::Machine::withdraw) it. What
-    /// choices offer still stands, without a word.
+    /// [again](crate::Machine::offer_again), in this order, or [withdraw](crate::Machine::withdraw) it.
+    /// Offers of choices still stand, without any call.
     Moved(NodeId, Vec<Ticket>),
-    /// The home at that node, perhaps a new one, knows this half. So many more values may be sent at once.
-    /// What is taken from now on, that node has taken.
+    /// The home at that node, perhaps a new one, has admitted this half. This many more values may be sent at
+    /// once. Values taken from now on are taken by that node.
     Home(NodeId, Terms, u32),
     /// The end may be [packed](crate::Machine::pack_sender) now.
     Rests,
-    /// The end that was packed is not here any more.
+    /// The packed end is not here any more.
     Departed,
 }
 
@@ -169,37 +171,36 @@ pub enum ProxyHears {
 #[derive(Clone, Debug)]
 pub(crate) struct Proxy {
     pub(crate) home: NodeId,
-    /// `None`: the home has not told them.
+    /// `None`: the home has not sent them.
     pub(crate) terms: Option<Terms>,
-    /// It has been attached, and the home has not answered.
+    /// It has attached, and the home has not answered.
     pub(crate) unanswered: bool,
-    /// Its receiver has gone into a message, which what is said of the end would overtake: the home is there
-    /// when it has told its terms.
+    /// Its receiver has gone into a message, which frames about the end would overtake. The home is there
+    /// once it has sent its terms.
     pub(crate) early: bool,
     pub(crate) open: Open,
-    /// Of those that are offered, the lengths of the values that are [not small](limits::AHEAD_SMALL). What
-    /// stands no more is looked for when the next is to be offered.
+    /// The offered values that are [not small](limits::AHEAD_SMALL), with their lengths. Settled ones are
+    /// removed when the next is to be offered.
     pub(crate) ahead: Vec<(Ticket, u64)>,
-    /// Offers that the home has no room for yet.
+    /// Offers for which the home has no room yet.
     pub(crate) backlog: VecDeque<(Ticket, Waiting)>,
     pub(crate) credits: u64,
-    /// Of these, so many the driver has been told of. The others wait until less is queued for the
-    /// connection.
+    /// How many of these the driver knows of. The others wait until less is queued for the connection.
     pub(crate) told: u64,
-    /// What the next value that is sent on a credit is taken to cost.
+    /// The assumed cost of the next value sent on a credit.
     pub(crate) likely: u64,
     /// It has retired the channel: nothing more is sent on its credits.
     pub(crate) spent: bool,
-    /// The end is gone here; what is open is still to be settled.
+    /// The end is gone here; its open offers have yet to be settled.
     pub(crate) gone: bool,
-    /// The home has retired the channel: nothing is offered any more, but what has been sent on credits goes
-    /// there yet.
+    /// The home has retired the channel: nothing is offered any more, but values sent on credits still go
+    /// there.
     pub(crate) retired: bool,
-    /// The home has been told so. It is told behind the last offer.
+    /// The home has been notified that the end is gone, after the last offer.
     pub(crate) gone_said: bool,
-    /// Where it came from, and where it goes.
+    /// Where the end came from, and where it goes.
     pub(crate) way: Way,
-    /// It came in a message from a node of that source, which pays for it.
+    /// The source that is charged for it: it arrived in a message from a node of that source.
     pub(crate) paid_by: Option<Source>,
 }
 
@@ -208,19 +209,18 @@ pub(crate) enum Waiting {
     Value(Bytes),
     Unread(Bytes),
     Choice(ChoiceId),
-    /// On a credit of the home before this one.
+    /// Sent on a credit of the previous home.
     Sent(Bytes),
 }
 
-/// What the first value that is sent on a credit is taken to cost, if its driver
-/// [knows](crate::Machine::expect_values) nothing of it: it may be sent sixteen times before it is known
-/// better.
+/// The assumed cost of the first value sent on a credit, unless its driver has set
+/// [one](crate::Machine::expect_values). The estimate is used for about sixteen sends until it has adapted.
 const LIKELY: u64 = 512 << 10;
 
-/// A driver is told of no more credits than these at once, however many the home gives.
+/// The most credits that the driver gets at once, however many the home grants.
 const TOLD_MAX: u64 = 1024;
 
-/// Until the home has told its terms, so many offers may stand.
+/// How many offers may be open until the home has sent its terms.
 pub(crate) const FIRST_WINDOW: u32 = 1;
 
 impl Proxy {
@@ -245,7 +245,7 @@ impl Proxy {
         }
     }
 
-    /// Whether the next offer may go. At a home on this node nothing is kept for another one.
+    /// Whether the next offer may go. A home on this node charges nothing to other nodes.
     pub(crate) fn has_room(&mut self, is_here: bool) -> bool {
         let Some((_, next)) = self.backlog.front() else { return false };
         let total = match next {
@@ -264,7 +264,7 @@ impl Proxy {
         may_stand(ahead.iter().map(|(_, bytes)| bytes).sum(), total)
     }
 
-    /// A value is offered.
+    /// Records an offered value.
     pub(crate) fn stands(&mut self, ticket: Ticket, total: u64) {
         self.open.insert(ticket, Standing::Firm);
         if total > limits::AHEAD_SMALL {
@@ -272,15 +272,15 @@ impl Proxy {
         }
     }
 
-    /// The driver sends a value of this cost on one of the credits.
+    /// The driver sends a value of this cost on one of its credits.
     pub(crate) fn spends(&mut self, cost: u64) {
         self.credits -= 1;
         self.told = self.told.saturating_sub(1);
         self.likely = cost.max(self.likely - self.likely.saturating_sub(cost) / 16);
     }
 
-    /// Of credits that the driver has not been told of, how many it is told of now, if so many bytes more may
-    /// be queued. A few are not worth a word.
+    /// How many of the credits unknown to the driver to announce now, if `room` more bytes may be queued. A
+    /// few are not worth an event.
     pub(crate) fn tells_credits(&mut self, room: u64) -> u32 {
         let most = (room / self.likely).clamp(room.min(1), TOLD_MAX);
         let more = (self.credits - self.told).min(most.saturating_sub(self.told));
@@ -291,12 +291,12 @@ impl Proxy {
         more as u32
     }
 
-    /// Whether the home has said that it takes no value of this size.
+    /// Whether the value is larger than the home's terms allow.
     pub(crate) fn is_too_large(&self, value: &Bytes) -> bool {
         self.terms.is_some_and(|terms| value.len() as u64 > terms.value_max)
     }
 
-    /// Whether nothing is left to be heard or said. What the home answers to the attachment must not meet the
+    /// Whether nothing is left to send or receive. The home's answer to this attachment must not reach the
     /// next one.
     pub(crate) fn is_over(&self) -> bool {
         self.gone_said && !self.unanswered && self.open.is_empty()
@@ -304,12 +304,12 @@ impl Proxy {
 }
 
 impl Proxy {
-    /// Whether it may say something to its home now.
+    /// Whether it may send to its home now.
     pub(crate) fn may_speak(&self) -> bool {
         self.way.state == Whereabouts::Known && self.way.again.is_empty()
     }
 
-    /// Something that is offered again comes before what was offered later.
+    /// Inserts an offer that is made again before later ones.
     pub(crate) fn wait_in_place(&mut self, ticket: Ticket, what: Waiting) {
         let later = |(other, _): &(Ticket, Waiting)| place_in_line(*other) > place_in_line(ticket);
         let at = self.backlog.iter().position(later).unwrap_or(self.backlog.len());
@@ -321,7 +321,7 @@ impl Proxy {
         self.open.len() + self.backlog.len() + self.way.again.len()
     }
 
-    /// Whether it is lost with this node.
+    /// Whether it is lost together with this node.
     pub(crate) fn needs(&self, node: NodeId) -> bool {
         match self.way.state {
             _ if self.way.over.is_some() => false,
@@ -351,24 +351,24 @@ pub(crate) struct Home {
     pub(crate) many: bool,
     pub(crate) attached: BTreeMap<NodeId, Attached>,
     pub(crate) rare: Seldom<Rare>,
-    /// Whose receiver this is, if it is in a message.
+    /// Whether the receiver is here or in a message.
     pub(crate) phase: Seldom<HomePhase>,
     /// What the values in its buffer cost.
     pub(crate) buffered: Ledger,
 }
 
-/// What most homes have none of, as those that wait for their first sending half.
+/// State that most homes do not have, such as those that wait for their first sending half.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rare {
-    /// The node whose sending half is to come; no other may.
+    /// The only node whose sending half may attach.
     pub(crate) awaits: Option<NodeId>,
-    /// How it ended; then it only waits for its proxies to notice.
+    /// How it ended, if it has; then it only waits for its proxies to notice.
     pub(crate) ended: Option<End>,
     /// Counts the homes that the channel had before this one.
     pub(crate) epoch: u64,
-    /// The number of the sender's last move that is known here.
+    /// The number of the sender's last known move.
     pub(crate) transfer: u64,
-    /// The receiver came in a message from a node of that source, which pays for it.
+    /// The source that is charged for it: the receiver arrived in a message from a node of that source.
     pub(crate) paid_by: Option<Source>,
 }
 
@@ -405,21 +405,22 @@ impl Concerns for Home {
     }
 }
 
-/// What a home knows of a node with a sending half.
+/// A home's record of a node with a sending half.
 #[derive(Clone, Debug)]
 pub(crate) struct Attached {
     pub(crate) open: Open,
-    /// What the values of these offers cost that are here.
+    /// What the values of these offers here cost.
     pub(crate) charges: Charges,
-    /// What it costs itself.
+    /// The cost of the half itself.
     pub(crate) place: Charge,
-    /// Credits that are out.
+    /// Credits granted and not used.
     pub(crate) credits: u64,
-    /// The half has retired the channel, or answered that this home has: it sends nothing more on credits.
+    /// The half has retired the channel, or acknowledged that this home has: it sends nothing more on
+    /// credits.
     pub(crate) retired: bool,
-    /// The half is gone; what it offered stays.
+    /// The half is gone; its offers stay.
     pub(crate) gone: bool,
-    /// It has been told that this is its home.
+    /// It has been notified that this is its home.
     pub(crate) told: bool,
 }
 
@@ -437,7 +438,7 @@ impl Attached {
     }
 }
 
-/// What a node with a sending half may not do.
+/// Checks that a node with a sending half may send this.
 pub(crate) fn check_value(terms: Terms, from: &Attached, head: Head) -> Result<(), PeerMisbehaved> {
     match head {
         _ if from.gone => Err(PeerMisbehaved::HalfGone),

@@ -1,29 +1,29 @@
-//! The offers of a half that stand.
+//! The open offers of a half.
 
 use std::collections::VecDeque;
 
 use crate::id::{Request, Ticket};
 
-/// Where an offer stands. The same words at both sides.
+/// The state of an offer. Both sides use the same states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// Its value is at the home, or on its way there.
     Firm,
     /// A choice's; no value is at the home.
     Tentative,
-    /// A choice's, asked for under this number.
+    /// A choice's, requested under this number.
     Asked(Request),
-    /// A choice's, whose value has been granted under this number. The home may have given that up and asked
-    /// anew: the second number.
+    /// A choice's, whose value has been granted under this number. The home may have aborted that and
+    /// requested it again: the second number.
     Reserved(Request, Option<Request>),
     /// An extended receive has the value.
     Held,
 }
 
-/// Where each offer of a half stands, in the order of their tickets.
+/// The state of each offer of a half, in the order of their tickets.
 ///
-/// An offer nearly always comes behind those that stand, and is settled before them: both take no search and
-/// move nothing. The window bounds how many there are.
+/// An offer nearly always comes after the open ones, and is settled before them: neither needs a search or
+/// moves anything. The window bounds their number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Open(VecDeque<(Ticket, Standing)>);
 
@@ -49,7 +49,7 @@ impl Open {
         self.find(*ticket).is_ok()
     }
 
-    /// If it stood already, it stands so now.
+    /// Inserts an offer, or changes the state of an existing one.
     pub(crate) fn insert(&mut self, ticket: Ticket, standing: Standing) {
         match self.find(ticket) {
             Ok(at) => self.0[at].1 = standing,
@@ -95,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    /// Whatever comes and goes, it is a map by tickets, in their order.
+    /// Under any sequence of operations it behaves like a map ordered by ticket.
     #[test]
     fn it_is_a_map_in_order() {
         let (mut open, mut map, mut seed) = (Open::default(), BTreeMap::new(), 1u64);

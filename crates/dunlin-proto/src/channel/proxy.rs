@@ -1,4 +1,4 @@
-//! A sending half: what its driver says, and what the home answers.
+//! A sending half: calls of its driver, and answers of the home.
 
 use bytes::Bytes;
 
@@ -60,7 +60,7 @@ impl Channels {
         home: NodeId,
         terms: Option<Terms>,
     ) -> bool {
-        // What this node says to itself may bring both halves here.
+        // Frames of this node to itself may bring both halves here.
         if self.has_half(channel) || (!peers.is_me(home) && self.has_home(channel)) {
             return false;
         }
@@ -107,12 +107,12 @@ impl Channels {
         self.offer_as(peers, channel, ticket, Waiting::Unread(place));
     }
 
-    /// A node reads a value of this one. The half that sends it is here from now on, and not when the driver
-    /// has heard of it: what that node says next of the channel, that nobody wants the value any more, may
-    /// have come with it.
+    /// Handles a request to read a value of this node. The half that sends it exists from now on, not only
+    /// when the driver handles the event: the node's next frame about the channel, that it no longer needs
+    /// the value, may have arrived with this one.
     pub(crate) fn hear_read(&mut self, peers: &mut impl Peers, from: NodeId, channel: ChannelId, read: Read) {
         let terms = Terms { window: 1, credits: 0, value_max: read.value_max };
-        // No honest node gives two channels one number.
+        // An honest node never gives two channels one number.
         if self.adopt_given(peers, channel, peers.contact(from), Some(terms)) {
             peers.act(Action::Read(from, channel, read));
         }
@@ -209,7 +209,7 @@ impl Channels {
         proxy.spends(cost(total));
         let are_held_back = proxy.told < proxy.credits;
         if !proxy.may_speak() {
-            // The home before this one has a place for it, and so will the next.
+            // The previous home has a place for it, and so will the next.
             proxy.backlog.push_back((Ticket::MAX, Waiting::Sent(value)));
             return true;
         }
@@ -221,7 +221,7 @@ impl Channels {
         true
     }
 
-    /// Tells the driver of credits that it has not been told of, as far as more may be queued for the home.
+    /// Announces further credits to the driver, as far as more may be queued for the home.
     pub(crate) fn tell_credits(&mut self, peers: &mut impl Peers, channel: ChannelId) {
         let more = self.more_credits(peers, channel, false);
         if more > 0 {
@@ -229,8 +229,8 @@ impl Channels {
         }
     }
 
-    /// How many credits the driver is to be told of. A half of which it knows only then whether there are any
-    /// hears of one at least.
+    /// How many credits to announce to the driver. A half whose driver learns only now whether there are any
+    /// gets at least one.
     pub(super) fn more_credits(&mut self, peers: &mut impl Peers, channel: ChannelId, is_first: bool) -> u32 {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return 0 };
         let home = proxy.home;
@@ -238,7 +238,7 @@ impl Channels {
             return 0;
         }
         if home == peers.here() {
-            // What this node says to itself waits for nothing.
+            // Frames of this node to itself need not wait.
             let more = u32::try_from(proxy.credits - proxy.told).unwrap_or(u32::MAX);
             proxy.told += u64::from(more);
             return more;
@@ -275,8 +275,8 @@ impl Channels {
     }
 
     pub(crate) fn revoke(&mut self, peers: &mut impl Peers, channel: ChannelId, ticket: Ticket) {
-        // A grant that has not been sent stays until the home aborts it. Without it the abort of a later
-        // request would be taken for that of the granted one.
+        // A grant that has not been sent stays until the home aborts it. Otherwise the abort of a later
+        // request would be mistaken for that of the granted one.
         self.say_to_home(peers, channel, ToHome::Revoke(ticket));
         if planted!(OwnersClock)
             && let Some(standing) = self.proxies.get_mut(&channel).and_then(|proxy| proxy.open.get_mut(&ticket))
@@ -286,7 +286,7 @@ impl Channels {
         }
     }
 
-    /// A value that was granted may have to wait for room at the home. What takes it back does not wait
+    /// Recalls a granted value that may wait for room at the home, so that the withdrawal does not wait
     /// behind it.
     fn recall_grant(&mut self, peers: &mut impl Peers, channel: ChannelId, ticket: Ticket) {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
@@ -325,7 +325,7 @@ impl Channels {
         }
     }
 
-    /// `false`: no such offer stands.
+    /// `false`: no such offer is open.
     fn settled(&mut self, peers: &mut impl Peers, channel: ChannelId, ticket: Ticket) -> bool {
         self.proxies.get_mut(&channel).is_some_and(|proxy| proxy.settled(peers, channel, ticket))
     }
@@ -337,7 +337,7 @@ impl Channels {
         }
     }
 
-    /// What the home says.
+    /// Handles a frame of the home.
     pub(crate) fn hear_home(
         &mut self,
         peers: &mut impl Peers,
@@ -345,21 +345,21 @@ impl Channels {
         channel: ChannelId,
         said: FromHome,
     ) -> Result<(), PeerMisbehaved> {
-        // A half that is gone here may still be spoken to: the two have crossed.
+        // The home may still send to a half that is gone here: the two have crossed.
         let said = match self.hear_travelling_home(peers, from, channel, said)? {
             Some(said) => said,
             None => return Ok(()),
         };
         let Some(proxy) = self.proxies.get_mut(&channel) else { return Ok(()) };
         if proxy.home != from {
-            // A half that has come back may still be spoken to by the home of its first stay.
+            // The home of its first stay may still send to a half that has come back.
             let first = proxy.way.transfer == 0;
             return if first { Err(PeerMisbehaved::NotTheHome) } else { Ok(()) };
         }
         if proxy.way.state != Whereabouts::Known {
             return Ok(());
         }
-        // The home answers an attachment before all else: this was said to one before.
+        // The home answers an attachment before all else: this frame was for an earlier one.
         if proxy.unanswered && !matches!(said, FromHome::Attached(_) | FromHome::Rejected(_)) {
             return Ok(());
         }
@@ -398,7 +398,7 @@ impl Channels {
                 ProxyHears::Released(ticket)
             }
             FromHome::Failed(ticket, why) => {
-                // It may have crossed a cut: then the offer has been settled here.
+                // It may have crossed a cut, which has already settled the offer here.
                 if !proxy.settled(peers, channel, ticket) {
                     return Ok(());
                 }
@@ -415,7 +415,7 @@ impl Channels {
                     *standing = Standing::Asked(request);
                     ProxyHears::Reserve(ticket, request)
                 }
-                // The home has given the first request up; that is on its way, and so is the grant.
+                // The home has aborted the first request; that abort and the grant are both on their way.
                 Some(Standing::Reserved(_, next)) => {
                     *next = Some(request);
                     ProxyHears::Reserve(ticket, request)
@@ -437,7 +437,7 @@ impl Channels {
                     peers.recall_grant(from, channel, ticket);
                     ProxyHears::Abort(ticket)
                 }
-                // The answer to a grant that had crossed an earlier abort.
+                // It answers a grant that crossed an earlier abort.
                 _ => return Ok(()),
             },
             FromHome::Onward(ticket) => match proxy.open.get(&ticket) {
@@ -446,7 +446,7 @@ impl Channels {
                     proxy.settled(peers, channel, ticket);
                     match (asked_back, gone) {
                         (true, _) => ProxyHears::Withdrawn(ticket),
-                        // The two have crossed, and nothing is offered behind the word that it is gone.
+                        // The two have crossed, and a half offers nothing after it has reported itself gone.
                         (false, true) => ProxyHears::Failed(ticket, Failure::Closed),
                         (false, false) => ProxyHears::Onward(ticket),
                     }
@@ -464,13 +464,13 @@ impl Channels {
                 }
             }
             FromHome::Ended(how) => {
-                // What is held has been received; its release is still to come.
+                // A held value has been received; its release is still to come.
                 proxy.open.retain(|_, standing| *standing == Standing::Held);
                 proxy.backlog.retain(|(_, what)| matches!(what, Waiting::Sent(_)) && how == End::Retired);
                 proxy.way.again.clear();
                 proxy.retired = true;
-                // The home has to know that nothing more is on its way. After a retirement the driver says
-                // so, behind what it has yet to send.
+                // The home must know that nothing more is on its way. After a retirement the driver reports
+                // that, after its last values.
                 proxy.gone |= how != End::Retired || proxy.way.is_away();
                 if proxy.way.is_away() {
                     proxy.way.over = Some(how.clone());
@@ -490,7 +490,7 @@ impl Channels {
         Ok(())
     }
 
-    /// A node is lost, and all halves that need it.
+    /// A node is lost, and with it all halves that need it.
     pub(crate) fn settle_proxies(&mut self, peers: &mut impl Peers, node: NodeId) {
         let mut lost = self.proxies.of(node);
         lost.retain(|channel| self.proxies.get(channel).is_some_and(|proxy| proxy.needs(node)));
@@ -499,8 +499,8 @@ impl Channels {
         }
     }
 
-    /// The home of this half is lost, or the way to it: what was offered is not taken if it was not sent,
-    /// else nobody can know.
+    /// The home of this half, or the path to it, is lost. An offer that was not sent has not been taken; the
+    /// outcome of any other is unknown.
     pub(crate) fn lose_proxy(&mut self, peers: &mut impl Peers, channel: ChannelId) {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         let node = proxy.home;
@@ -524,7 +524,7 @@ impl Channels {
         self.end_way(peers, channel, End::Lost);
     }
 
-    /// What has to do with a node is settled; the connection to it is over.
+    /// The connection to a node is over: settles everything that involves it.
     pub(crate) fn settle(&mut self, peers: &mut impl Peers, node: NodeId) {
         self.settle_proxies(peers, node);
         self.settle_homes(peers, node);
@@ -533,8 +533,8 @@ impl Channels {
 }
 
 impl Proxy {
-    /// What waits to be offered is, as far as the home has room. Behind the last of it, the home is told that
-    /// the half is gone.
+    /// Sends the waiting offers for which the home has room. After the last, notifies the home if the half is
+    /// gone.
     fn offer_waiting(&mut self, peers: &mut impl Peers, channel: ChannelId) {
         let home = self.home;
         while self.may_speak()
@@ -580,14 +580,14 @@ impl Proxy {
         }
     }
 
-    /// The sending half has retired or poisoned the channel, and may go on. Where it goes that is not known:
-    /// so it has to be heard by the home before.
+    /// The sending half has retired or poisoned the channel, and may travel on. Its next place does not know
+    /// that, so the home must be notified first.
     fn say_ended(&mut self, peers: &mut impl Peers, channel: ChannelId, how: End) {
         self.way.undrained = true;
         peers.say(self.home, Frame::ToHome(channel, ToHome::Ended(how)));
     }
 
-    /// `false`: no such offer stands.
+    /// `false`: no such offer is open.
     fn settled(&mut self, peers: &mut impl Peers, channel: ChannelId, ticket: Ticket) -> bool {
         self.way.withdrawing.remove(&ticket);
         self.way.choices.remove(&ticket);

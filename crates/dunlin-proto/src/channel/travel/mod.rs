@@ -1,12 +1,12 @@
 //! Ends that travel: `docs/mobility.md` in code. P, D, A and Z are the nodes of that text: a sender goes from
 //! P to D, a receiver from A to Z.
 //!
-//! An end that is only passed on leaves no trace but a record at each node on its way, which says who gave it
-//! and to whom it was given. The first use makes it known: a sender's by
-//! [`ToHome::Take`](crate::wire::ToHome::Take), a receiver's by [`Travel::Fetch`].
+//! An end that is only forwarded leaves no trace but a record at each node on its way, with its giver and its
+//! taker. The first use makes it known: a sender's by [`ToHome::Take`](crate::wire::ToHome::Take), a
+//! receiver's by [`Travel::Fetch`].
 //!
-//! What is here of such ends is in `state.rs`, `senders.rs` and `receivers.rs` have what becomes of them,
-//! `words.rs` what nodes say to each other of both.
+//! `state.rs` has the records of such ends here, `senders.rs` and `receivers.rs` their transitions,
+//! `words.rs` the frames that nodes exchange about both.
 
 mod passage;
 mod receivers;
@@ -26,7 +26,7 @@ use state::{Trip, Whereabouts};
 
 pub use passage::{Passage, Stand, Unsettled};
 
-/// What is there to be said of an end that came in a message.
+/// The declaration of an end that arrived in a message.
 fn declaration() -> Arc<Declaration> {
     static SAID: LazyLock<Arc<Declaration>> = LazyLock::new(|| {
         let (face, expects, schema) = (Face::Receiver, Expected::Unknown, Bytes::new());
@@ -41,8 +41,8 @@ impl Channels {
         self.trips
     }
 
-    /// A record of an end that was passed on, whose giver is lost: nobody will say when it is settled, and
-    /// nobody has to hear if it is lost.
+    /// Removes the record of an end that was forwarded and whose giver is lost: no node will report it
+    /// settled, and none needs a report of its loss.
     fn forget_passed_on(&mut self, peers: &mut impl Peers, channel: ChannelId) {
         if let Some(proxy) = self.proxies.get(&channel)
             && proxy.way.state == Whereabouts::Resting

@@ -1,11 +1,11 @@
-//! What a machine knows of ends that are on their way, for who watches it.
+//! What a machine knows of ends that travel, for outside observers.
 
 use super::state::{Gift, Stage, Whereabouts};
 use crate::channel::{Channels, Peers};
 use crate::id::{ChannelId, Life, NodeId};
 use crate::wire::{Frame, Travel, Which};
 
-/// How an end that travels stands with another node.
+/// The state of a travelling end with respect to another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Passage {
@@ -13,11 +13,11 @@ pub enum Passage {
     Resting,
     /// It has been given to that node, and is not known to be in use.
     Lent,
-    /// A sender that has told its home there that it is used, and has no answer.
+    /// A sender that has reported its use to its home there, and has no answer.
     Taking,
     /// A sender that has asked its sponsor there where the home is.
     Asking,
-    /// A sender that has asked its home there whether all has arrived.
+    /// A sender that has asked its home there whether everything has arrived.
     Draining,
     /// A home that moves to that node.
     Leaving,
@@ -27,23 +27,23 @@ pub enum Passage {
     Filling,
 }
 
-/// What a machine has of a channel.
+/// A machine's state of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stand {
-    /// Its home, with so many sending halves.
+    /// Its home, with this many sending halves.
     pub home: Option<usize>,
-    /// A sending half, or the record of one that has been passed on.
+    /// A sending half, or the record of one that has been forwarded.
     pub half: bool,
-    /// A sending half that is known to its home.
+    /// A sending half that its home has admitted.
     pub known: bool,
     /// The number of the half's last move.
     pub transfer: u64,
-    /// A receiver that came in a message and is not home, or the record of one that has been passed on.
+    /// A receiver that arrived in a message and is not home, or the record of one that has been forwarded.
     pub visitor: bool,
 }
 
-/// An end that is on its way, and that a node has to answer for until it is in use elsewhere.
+/// A travelling end that this node has to answer for until it is in use elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unsettled {
@@ -51,12 +51,13 @@ pub struct Unsettled {
     pub channel: ChannelId,
     /// Which end of it.
     pub which: Which,
-    /// Who took it from a message of this node, or has it meanwhile. `None`: the message has not been taken.
+    /// The node that took it from a message of this node, or has it now. `None`: the message has not been
+    /// taken.
     pub holder: Option<Life>,
 }
 
 impl Channels {
-    /// The ends that this node has put into messages, and answers for, and which node has each.
+    /// The ends that this node has put into messages and answers for, and the node that has each.
     pub(crate) fn unsettled(&self) -> impl Iterator<Item = (ChannelId, Which, Option<NodeId>)> {
         let senders = self.proxies.survey().filter(|(_, proxy)| proxy.way.is_away() && proxy.way.over.is_none());
         let senders = senders.map(|(channel, proxy)| (channel, Which::Sender, proxy.way.lent.map(|(to, _)| to)));
@@ -84,7 +85,7 @@ impl Channels {
         }
     }
 
-    /// Who gave this end to this node is to leave.
+    /// The node that gave this end to this node is leaving.
     pub(super) fn hear_hurry(&mut self, peers: &mut impl Peers, giver: Gift, channel: ChannelId, which: Which) {
         match which {
             Which::Sender => {
@@ -101,8 +102,8 @@ impl Channels {
         self.hurry_on(peers, channel, which);
     }
 
-    /// An end that is in a hurry is used, if it is here; or whoever has it is told. (One that has just come
-    /// back is nobody's yet: it may be dropped at once, unused.)
+    /// If an end is to be hurried: uses it, if it is here, or notifies the node that has it. (A resting end
+    /// that has just come back may be dropped at once, unused.)
     pub(super) fn hurry_on(&mut self, peers: &mut impl Peers, channel: ChannelId, which: Which) {
         let all = self.hurries;
         let (hurried, packed, lent) = match which {
@@ -118,7 +119,7 @@ impl Channels {
         };
         match lent {
             Some((to, trip)) if hurried || all => peers.say(to, Frame::Travel(channel, Travel::Hurry(which, trip))),
-            // When it is known what becomes of the message that it is in.
+            // Not before the outcome of its message is known.
             _ if !hurried || packed.is_some() => {}
             _ if which == Which::Sender => self.use_sender(peers, channel),
             _ => self.use_receiver(peers, channel),

@@ -1,4 +1,4 @@
-//! A receiver that travels, and with it the home.
+//! A receiver that travels, and the home with it.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::misbehaved::PeerMisbehaved;
 use crate::planted::planted;
 use crate::wire::{End, Frame, FromHome, Head, Moved, Terms, ToHome, Travel, Which};
 
-/// Until the driver has told the terms.
+/// The terms until the driver has set them.
 const NO_TERMS: Terms = Terms { window: 1, credits: 0, value_max: 0 };
 
 impl Channels {
@@ -42,8 +42,8 @@ impl Channels {
         if home.phase.has_said_so() && !planted!(OldHomeAdmits) {
             return peers.tell(from, channel, FromHome::NotHome(transfer));
         }
-        // What a half that is known here has sent on credits still comes to a home that is retired: that one
-        // is admitted, and then hears of the end.
+        // Values that an attached half has sent on credits still arrive at a retired home: such a half is
+        // admitted, and then notified of the end.
         let comes = |half: &Attached| !half.gone && !half.retired;
         let admits = home.rare.ended == Some(End::Retired)
             && home.attached.get(&from).is_some_and(comes)
@@ -53,7 +53,7 @@ impl Channels {
             self.forget_home_if_over(peers, channel);
             return peers.say(from, Frame::Travel(channel, Travel::Over(Which::Sender, how)));
         }
-        // The half that is there already keeps what it was promised, here or by the home before this one.
+        // A half that is already here keeps the credits granted here or by the previous home.
         let credits = home.attached.get(&from).map_or(0, |half| half.credits);
         let present =
             home.attached.iter().find(|(_, half)| !half.gone).map(|(node, half)| (*node, half.open.is_empty()));
@@ -74,7 +74,7 @@ impl Channels {
         peers.hears(channel, from, HomeHears::Take);
     }
 
-    /// The half at this node is not attached any more.
+    /// Detaches the half at this node.
     pub(in crate::channel) fn detach(&mut self, peers: &mut impl Peers, channel: ChannelId, node: NodeId) {
         if let Some(mut half) = self.homes.get_mut(&channel).and_then(|home| home.attached.remove(&node)) {
             self.free_half(peers, node, channel, &mut half);
@@ -101,8 +101,8 @@ impl Channels {
         let is_retired = [&home.phase.ended, &home.rare.ended].contains(&&Some(End::Retired));
         peers.tell(node, channel, FromHome::HomeIs { transfer, epoch, terms });
         if is_retired {
-            // Where the sender was before, or by the receiver before its channel had followed it. Here nobody
-            // may know.
+            // The channel was retired where the sender was before, or by the receiver before its channel had
+            // followed it. This half may not know that.
             peers.tell(node, channel, FromHome::Ended(End::Retired));
         }
     }
@@ -124,8 +124,8 @@ impl Channels {
         let Some(home) = self.homes.get_mut(&channel) else { return Leaving::Over(End::Gone) };
         let answered = home.attached.values().all(|half| half.retired);
         if home.rare.ended.as_ref().is_some_and(|how| *how != End::Retired || !answered) {
-            // Until its sender has noticed. Then there is no home any more; but of a channel that was retired
-            // there is, with what was sent before.
+            // Wait until its sender has noticed. Then the home is gone, unless the channel was retired: a
+            // retired home stays, with the values sent before.
             return Leaving::Wait;
         }
         let known = home.attached.len() <= 1 && home.attached.values().all(|half| half.told);
@@ -166,7 +166,7 @@ impl Channels {
         }
     }
 
-    /// A receiver that is here again, and whose channel was over while it was away.
+    /// Fails a receiver that is here again, if its channel ended while it was away.
     fn fail_if_over(&mut self, peers: &mut impl Peers, channel: ChannelId) {
         if let Some(how) = self.visitors.get(&channel).and_then(|visitor| visitor.over.clone()) {
             let me = peers.here();
@@ -244,13 +244,13 @@ impl Channels {
         let lost = Travel::Lapsed(Which::Receiver, place.trip, End::Lost);
         let is_mine = peers.is_me(place.home);
         if let Some(home) = self.homes.get_mut(&channel) {
-            // What an earlier home has said, or this one of an earlier message, counts no more.
+            // A place named by an earlier home, or by this one for an earlier message, is void.
             if !is_mine || home.phase.claim != place.claim || home.phase.stage != Stage::Here || !home.phase.is_away() {
                 peers.answer(giver, channel, lost);
                 return Arrival::Stale;
             }
             home.phase.packed = None;
-            // Who gave it back may not know that it was taken, and think that it still has it.
+            // The node that gave it back may not know that it was taken, and act as if it still had it.
             home.phase.claim += u64::from(!planted!(ClaimKept));
             if let Some((to, trip)) = home.phase.lent.take() {
                 peers.say(to, settled(trip));
@@ -259,7 +259,7 @@ impl Channels {
             return Arrival::Returned;
         }
         if is_mine {
-            // Its home was over before it came back, or was that of an earlier life. Nobody could fetch it.
+            // Its home ended before it came back, or belonged to an earlier life: no node could fetch it.
             peers.answer(giver, channel, lost);
             return Arrival::Stale;
         }
@@ -279,7 +279,7 @@ impl Channels {
             if over || (!(is_away && same) && place.claim <= visitor.place.claim) {
                 peers.answer(giver, channel, lost);
                 if over {
-                    // Its channel was over while it was on its way.
+                    // Its channel ended while it was on its way.
                     self.remove_visitor(peers, channel);
                 }
                 return Arrival::Stale;
@@ -354,7 +354,7 @@ impl Channels {
         }
     }
 
-    /// A receiver that is not home yet cannot be.
+    /// A receiver that is not home yet cannot become home.
     pub(super) fn fail_visitor(&mut self, peers: &mut impl Peers, channel: ChannelId, how: End) {
         let me = peers.here();
         let Some(visitor) = self.visitors.get(&channel) else { return };
@@ -372,7 +372,7 @@ impl Channels {
         self.lapse_receiver(peers, channel, End::Lost);
     }
 
-    /// Somebody uses the receiver.
+    /// A node uses the receiver.
     pub(super) fn hear_fetch(&mut self, peers: &mut impl Peers, from: NodeId, channel: ChannelId, claim: u64) {
         match self.homes.get_mut(&channel) {
             Some(home)
@@ -399,7 +399,7 @@ impl Channels {
         for node in nodes {
             let addresses = peers.addresses_of_any(to);
             peers.tell(node, channel, FromHome::Moving { epoch, to, addresses });
-            // What waits there for room says that it is quiet behind that.
+            // A value that waits there for room must not delay the sender's `Quiet`.
             self.consider(peers, node, channel);
         }
         if planted!(QuietSkipped) {
@@ -408,7 +408,7 @@ impl Channels {
         self.empty_if_quiet(peers, channel);
     }
 
-    /// All that the sender had said is here.
+    /// Everything from the sender has arrived.
     pub(in crate::channel) fn hear_quiet(&mut self, peers: &mut impl Peers, channel: ChannelId) {
         if let Some(home) = self.homes.get_mut(&channel)
             && let Stage::Leaving(to) = home.phase.stage
@@ -418,7 +418,7 @@ impl Channels {
         }
     }
 
-    /// There is nobody who could say anything.
+    /// No sender is left that could send anything.
     pub(in crate::channel) fn empty_if_quiet(&mut self, peers: &mut impl Peers, channel: ChannelId) {
         if self.homes.get(&channel).is_some_and(|home| home.attached.is_empty()) {
             self.hear_quiet(peers, channel);
@@ -432,8 +432,8 @@ impl Channels {
         let values = if planted!(BufferLeft) { Vec::new() } else { values };
         let sender = home.attached.keys().next().map(|node| (*node, peers.addresses_of_any(*node)));
         let credits = home.attached.values().filter(|half| !half.retired).map(|half| half.credits).sum();
-        // A half that is gone, and has offers standing, makes them again at the new home, and says behind
-        // them that it is gone.
+        // A half that is gone and has open offers makes them again at the new home, and reports itself gone
+        // after them.
         let says_again = |how: &End| sender.is_some() && matches!(how, End::Gone | End::Lost);
         let state = Moved {
             epoch: home.rare.epoch + 1,
@@ -453,7 +453,7 @@ impl Channels {
         }
     }
 
-    /// What the home says to where its receiver is now.
+    /// Handles a frame of the home to the node where its receiver is now.
     pub(in crate::channel) fn hear_old_home(
         &mut self,
         peers: &mut impl Peers,
@@ -463,7 +463,7 @@ impl Channels {
     ) -> Result<(), PeerMisbehaved> {
         let Some(visitor) = self.visitors.get_mut(&channel) else { return Ok(()) };
         if visitor.place.home != from || !visitor.fetching {
-            // To a home that was here before.
+            // For a home that was here before.
             return Ok(());
         }
         match said {
@@ -483,8 +483,8 @@ impl Channels {
                     return Err(PeerMisbehaved::ValueNotInState);
                 }
                 if total > peers.config().value_max as u64 {
-                    // The home before this one took larger ones. It cannot be told, and nobody else has the
-                    // value.
+                    // The previous home accepted larger values. It cannot be notified, and no other node has
+                    // the value.
                     let charge = peers.charge(from, channel, total, false, true)?;
                     let value = Begun { head: Head::Sent, total, wanted: false, charge };
                     if let Arrived::Unwanted(charge) = peers.begin_value(from, channel, value, first) {
@@ -504,7 +504,7 @@ impl Channels {
         }
     }
 
-    /// A value of the buffer that came with the receiver.
+    /// Handles a value of the buffer that follows the receiver.
     pub(in crate::channel) fn buffered_value(
         &mut self,
         peers: &mut impl Peers,
@@ -549,7 +549,7 @@ impl Channels {
         if !self.visitors.get(&channel).is_some_and(|visitor| visitor.arrived) {
             return;
         }
-        // The home that it becomes is paid for as the visitor was.
+        // The charge for the visitor passes to its home.
         let paid_by = self.visitors.get_mut(&channel).and_then(|visitor| visitor.paid_by.take());
         let Some(visitor) = self.remove_visitor(peers, channel) else { return };
         let Some(state) = visitor.state else { return peers.free_end(paid_by) };
@@ -558,7 +558,7 @@ impl Channels {
         home.rare.transfer = state.transfer;
         home.rare.paid_by = paid_by;
         home.phase.ended = state.ended;
-        // No fetch of a home before this one is one of this.
+        // A fetch with a claim of an earlier home never matches this one.
         home.phase.claim = if planted!(StaleEpoch) { 0 } else { state.epoch << 32 };
         let sender = state.sender.map(|(node, _)| node);
         if let Some(node) = sender {
@@ -568,7 +568,7 @@ impl Channels {
         if let Some(node) = sender
             && !visitor.takers.iter().any(|(taker, _)| *taker == node)
         {
-            // It may have failed before it could say so here.
+            // It may have failed before it could report that here.
             peers.say(node, Frame::Travel(channel, Travel::Where(state.epoch)));
         }
         if let Some(node) = visitor.lost_late {

@@ -102,7 +102,7 @@ impl Channels {
             return true;
         }
         let Some(proxy) = self.proxies.get_mut(&channel).filter(|proxy| proxy.way.packed == Some(trip)) else {
-            // So soon it has been used there, or further on, or is here again.
+            // It has already been used there, or further on, or is here again.
             peers.answer(taker, channel, Travel::Settled(Which::Sender, trip));
             return !self.proxies.contains_key(&channel);
         };
@@ -144,7 +144,7 @@ impl Channels {
         true
     }
 
-    /// The home knows this half, but perhaps another one as well, which came later.
+    /// The home has admitted this half, but perhaps another, later one as well.
     fn take_again(&mut self, peers: &mut impl Peers, channel: ChannelId) {
         if let Some(proxy) = self.proxies.get_mut(&channel)
             && std::mem::take(&mut proxy.way.doubtful)
@@ -171,7 +171,7 @@ impl Channels {
             let next = if proxy.way.state == Whereabouts::Resting { 0 } else { 1 };
             let same = proxy.way.is_away() && place.transfer == proxy.way.transfer + next;
             if same && proxy.way.over.is_some() && !planted!(OverReturned) {
-                // Its channel was over while it was on its way.
+                // Its channel ended while it was on its way.
                 self.remove_proxy(peers, channel);
                 peers.answer(giver, channel, lost);
                 return Arrival::Stale;
@@ -187,15 +187,14 @@ impl Channels {
                 }
                 return Arrival::Returned;
             }
-            // Of a half that its home has admitted, and that is here, there is no later one, whatever a
-            // message says.
+            // A half here that its home has admitted is the latest, whatever a message claims.
             let is_latest = is_admitted || (proxy.way.state == Whereabouts::Known && !proxy.way.is_away());
             if place.transfer <= proxy.way.transfer || is_latest {
                 peers.answer(giver, channel, lost);
                 return Arrival::Stale;
             }
-            // It has been used elsewhere since, of which the home's word is still on its way. If that is a
-            // lie, the home still counts on this half; else it does not look at what that says.
+            // It has been used elsewhere since, and the home's notice is still on its way. If the message
+            // lies, the home still relies on this half; otherwise it ignores this frame.
             if matches!(proxy.way.state, Whereabouts::Known | Whereabouts::Taking { .. }) {
                 self.say_to_home(peers, channel, ToHome::Ended(End::Lost));
             }
@@ -221,8 +220,8 @@ impl Channels {
         Arrival::Guest
     }
 
-    /// Whether the home is here, and the sender at this node is the one that it has admitted: then the sender
-    /// has been used nowhere else since, whatever a message says.
+    /// Whether the home is here, and has admitted the sender at this node: then the sender has been used
+    /// nowhere else since, whatever a message claims.
     fn is_admitted_here(&self, peers: &impl Peers, channel: ChannelId) -> bool {
         let home = self.homes.get(&channel).filter(|home| !home.phase.has_said_so());
         home.and_then(|home| home.attached.get(&peers.here())).is_some_and(|half| !half.gone)
@@ -245,7 +244,7 @@ impl Channels {
         }
     }
 
-    /// It was dropped, or lost, before its home has heard of it.
+    /// It was dropped, or lost, before its home has admitted it.
     pub(in crate::channel) fn lapse_sender(&mut self, peers: &mut impl Peers, channel: ChannelId, how: End) {
         if let Some(proxy) = self.remove_proxy(peers, channel) {
             if planted!(LapsedKept) {
@@ -273,8 +272,8 @@ impl Channels {
         }
     }
 
-    /// No home answers for a half that has said `Take`: another one has the sender; or, if it was said before
-    /// that the channel is retired, that was the last word.
+    /// No home admits a half that has sent `Take`: another node has the sender; or, if the channel was
+    /// reported retired before, that report stands.
     pub(super) fn is_not_admitted(&mut self, peers: &mut impl Peers, channel: ChannelId) {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         if !proxy.way.retired_before {
@@ -286,7 +285,7 @@ impl Channels {
         self.end_way(peers, channel, End::Retired);
     }
 
-    /// Nothing more can come of this half. If it is in a message, its record waits for that.
+    /// Ends this half. If it is in a message, its record waits for the outcome.
     pub(in crate::channel) fn end_way(&mut self, peers: &mut impl Peers, channel: ChannelId, how: End) {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         let how = proxy.way.over.take().unwrap_or(how);
@@ -312,7 +311,7 @@ impl Channels {
         self.drop_way(peers, channel, &how);
     }
 
-    /// What a home says of where the ends are. Gives back what it says of offers.
+    /// Handles a home's frames about the places of ends. Returns its frames about offers.
     pub(in crate::channel) fn hear_travelling_home(
         &mut self,
         peers: &mut impl Peers,
@@ -337,7 +336,7 @@ impl Channels {
             {
                 self.home_is(peers, channel, epoch, terms)?;
             }
-            // To a half that has been replaced here: it has failed.
+            // For a half that has been replaced here: it has failed.
             FromHome::HomeIs { .. } if proxy.way.state == Whereabouts::Resting => {
                 peers.say(from, Frame::ToHome(channel, ToHome::Ended(End::Lost)));
             }
@@ -368,7 +367,7 @@ impl Channels {
                 proxy.way.draining = false;
                 peers.proxy_hears(channel, ProxyHears::Rests);
             }
-            // It was said to a half that was here before.
+            // For a half that was here before.
             FromHome::HomeIs { .. }
             | FromHome::NotHome(_)
             | FromHome::Fenced(_)
@@ -380,7 +379,7 @@ impl Channels {
         Ok(None)
     }
 
-    /// Somebody else has it who was not sure of it: what this half has offered was not taken.
+    /// Another node has the sender whose outcome was unknown: this half's offers were not taken.
     pub(super) fn lose_superseded(&mut self, peers: &mut impl Peers, channel: ChannelId) {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         let again: Vec<u64> = std::mem::take(&mut proxy.open).into_keys().map(place_in_line).collect();
@@ -396,10 +395,10 @@ impl Channels {
         terms: Terms,
     ) -> Result<(), PeerMisbehaved> {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return Ok(()) };
-        // Credits of the home before this one are places in its buffer, and have moved with that.
+        // Credits of the previous home are places in its buffer, and have moved with that.
         let sent = proxy.backlog.iter().filter(|(_, what)| matches!(what, Waiting::Sent(_))).count() as u64;
         if proxy.spent {
-            // And a home that knows that nothing more comes promises none.
+            // A home that knows that nothing more comes grants none.
             (proxy.credits, proxy.told) = (0, 0);
         }
         let (all, had) = (u64::from(terms.credits), sent + proxy.credits);
@@ -430,11 +429,11 @@ impl Channels {
         Ok(())
     }
 
-    /// The home is not where it was said to be: the sponsor knows, or will.
+    /// The home is not at the known place: asks the sponsor, which knows, or will.
     fn ask(&mut self, peers: &mut impl Peers, channel: ChannelId) {
         let Some(proxy) = self.proxies.get_mut(&channel) else { return };
         let sponsor = proxy.way.sponsor.as_ref().map(|(sponsor, _)| *sponsor);
-        // If that is this node, what it knew is over.
+        // If that is this node, its knowledge is outdated.
         let Some(sponsor) = sponsor.filter(|sponsor| !peers.is_me(*sponsor)) else {
             return self.lose_proxy(peers, channel);
         };
@@ -449,8 +448,8 @@ impl Channels {
         peers.say(sponsor, Frame::Travel(channel, Travel::Where(epoch)));
     }
 
-    /// There is a connection to a node, which may have been known in an earlier life: what that said of where
-    /// the home is counts no more.
+    /// A node has connected that may have been known in an earlier life: what that life reported about the
+    /// home is void.
     pub(crate) fn take_anew(&mut self, peers: &mut impl Peers, node: NodeId) {
         for channel in self.asking(node) {
             let Some(transfer) = self.proxies.get(&channel).map(|proxy| proxy.way.transfer) else { continue };
@@ -458,13 +457,13 @@ impl Channels {
         }
     }
 
-    /// Whether a half here asks where its home is, which may yet be at this node, in another life: it [says
-    /// so](Self::take_anew) when they meet.
+    /// Whether a half here asks for its home, which may still be at this node, in another life: it [sends
+    /// `Take` again](Self::take_anew) when they meet.
     pub(crate) fn asks_of_home(&mut self, node: NodeId) -> bool {
         !self.asking(node).is_empty()
     }
 
-    /// The halves that ask where their homes are, which were last known to be at that node.
+    /// The halves that ask for their homes, and whose last known home is at that node.
     fn asking(&mut self, node: NodeId) -> Vec<ChannelId> {
         let mut asking = self.proxies.of(node);
         asking.retain(|channel| {
@@ -522,7 +521,7 @@ impl Channels {
         proxy.gone_said = false;
         proxy.unanswered = false;
         if proxy.spent {
-            // The home before may have heard poison behind it, and have only that to pass on.
+            // The previous home may have received poison after it, and forward only that.
             proxy.way.end_late(End::Retired);
         }
         let mover = std::mem::replace(&mut proxy.home, to);

@@ -1,4 +1,4 @@
-//! What is known of ends that travel, at each node on their way.
+//! The state of travelling ends, at each node on their way.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,29 +9,29 @@ use crate::seldom::First;
 use crate::source::Source;
 use crate::wire::{End, Moved, Poison};
 
-/// Which of its messages with ends that is, for the node that sends it.
+/// The number of a message with ends, for the node that sends it.
 pub type Trip = u64;
 
-/// Whose message, and which.
+/// The giver of a message, and its number.
 pub(super) type Gift = (NodeId, Trip);
 
 /// Whether an end can be put into a message now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leaving<T> {
-    /// This goes with it.
+    /// It can, with these fields and in this message.
     Ready(T, Trip),
-    /// What it was used for is not settled: ask again when the channel has heard something.
+    /// Its uses are not settled: ask again after the next event of the channel.
     Wait,
     /// Its channel is over.
     Over(End),
 }
 
-/// What a message says of a sender in it.
+/// The fields of a sender in a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SenderPlace {
-    /// Which message of its giver it is in: what these two say of it is said of that one.
+    /// The number of its giver's message: reports between the two refer to that message.
     pub trip: Trip,
-    /// Counts the sender's moves that its home hears of, with the next one.
+    /// The number of the sender's next move, as its home counts them.
     pub transfer: u64,
     /// The home's epoch.
     pub epoch: u64,
@@ -39,18 +39,18 @@ pub struct SenderPlace {
     pub home: NodeId,
     /// Where it can be dialled.
     pub addresses: Vec<String>,
-    /// The node that speaks for the sender until it is used again.
+    /// The node that answers for the sender until it is used again.
     pub sponsor: NodeId,
-    /// Where that can be dialled.
+    /// Where the sponsor can be dialled.
     pub sponsor_addresses: Vec<String>,
 }
 
-/// What a message says of a receiver in it.
+/// The fields of a receiver in a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiverPlace {
-    /// As a sender's.
+    /// As in [`SenderPlace`].
     pub trip: Trip,
-    /// Which of the home's messages with it that is.
+    /// The number of the message among those of the home with the receiver.
     pub claim: u64,
     /// The home's epoch.
     pub epoch: u64,
@@ -60,36 +60,36 @@ pub struct ReceiverPlace {
     pub addresses: Vec<String>,
 }
 
-/// An end has come in a message.
+/// How an end that arrived in a message is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// It is here, and has not been used.
     Guest,
-    /// It had left from here, and nobody has used it: it is as it was.
+    /// It had left from here unused: it is as it was.
     Returned,
-    /// It is lost: after an unknown message there were two of it, and the other one is here, or was here
-    /// later. Or its channel was over here before it came back.
+    /// It is lost. After an unknown outcome there were two of it, and the other one is here, or was here
+    /// later; or its channel ended here before it came back.
     Stale,
 }
 
-/// Where a sending half stands with its home.
+/// The state of a sending half with respect to its home.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Whereabouts {
-    /// They know each other.
+    /// The home has admitted it.
     #[default]
     Known,
-    /// It came in a message, and has not been used.
+    /// It arrived in a message, and has not been used.
     Resting,
-    /// It has said `Take`. `moved`: an earlier home knew it, and has named this one.
+    /// It has sent `Take`. `moved`: an earlier home had admitted it, and has named this one.
     Taking { moved: bool },
     /// It has asked its sponsor where the home is.
     Asking,
 }
 
-/// Whoever took the end has said that it is gone, and that the message was taken is not known here yet.
+/// The taker of the end has reported it gone before the outcome of the message is known here.
 pub(crate) type EarlyLapse = Option<Box<(NodeId, End)>>;
 
-/// How the end that has left for this node is gone, if that is known already.
+/// How the end that left for this node is gone, if that is known already.
 pub(super) fn take_early(early: &mut EarlyLapse, to: NodeId) -> Option<End> {
     early.take().filter(|lapse| lapse.0 == to).map(|lapse| lapse.1)
 }
@@ -101,59 +101,59 @@ pub(crate) struct Way {
     /// The home's epoch, and the number of this half.
     pub(crate) epoch: u64,
     pub(crate) transfer: u64,
-    /// Who speaks for it until its home knows it.
+    /// The node that answers for it until its home has admitted it.
     pub(in crate::channel) sponsor: Option<(NodeId, Vec<String>)>,
-    /// Where its home can be dialled, and who has said so: as long as it is not used, nobody else here is
-    /// told.
+    /// Where its home can be dialled, and the node that reported this. Until the end is used, nothing else
+    /// here uses the addresses.
     pub(in crate::channel) told: Option<(NodeId, Vec<String>)>,
-    /// Who gave it, and has to hear if it is dropped or lost before its home knows it. An end that has come
-    /// back by another way has several: all but one will say that theirs is settled.
+    /// The nodes that gave it, which are notified if it is dropped or lost before its home has admitted it.
+    /// An end that has come back by another way has several: all but one will report theirs settled.
     pub(in crate::channel) givers: Vec<Gift>,
     /// It is in this message...
     pub(in crate::channel) packed: Option<Trip>,
     /// ... or with this node, which took it from that one, or further on.
     pub(in crate::channel) lent: Option<Gift>,
     pub(in crate::channel) early: EarlyLapse,
-    /// Whoever has it is to use it.
+    /// The node that has it is to use it.
     pub(in crate::channel) hurried: bool,
-    /// Another node may have it as well: whoever is first at the home has it.
+    /// Another node may have it as well: the first of them at the home gets it.
     pub(in crate::channel) doubtful: bool,
-    /// Nodes that wait to hear where the home is, and for which epoch.
+    /// Nodes that have asked for the home, and the epoch that each asked for.
     pub(in crate::channel) askers: Vec<(NodeId, u64)>,
     /// The [places](place_in_line) of offers that its user has yet to make again.
     pub(crate) again: BTreeSet<u64>,
-    /// Who offers what no value has been said of.
+    /// The choices behind open offers without a value.
     pub(crate) choices: BTreeMap<Ticket, ChoiceId>,
-    /// Offers that have been asked back.
+    /// Offers that have been withdrawn.
     pub(crate) withdrawing: BTreeSet<Ticket>,
-    /// Values were sent on credits, or how the channel was ended here was said, since the home last said that
-    /// all has arrived, and that it has been asked.
+    /// Whether values or the end of the channel were sent since the home last confirmed that everything had
+    /// arrived; and whether it has been asked.
     pub(crate) undrained: bool,
     pub(in crate::channel) draining: bool,
-    /// What is to be said behind the offers, when the home is known again: poison may be too weak, and follow
-    /// a retirement.
+    /// Endings to send after the offers, when the home is known again: poison may be too weak, and follow a
+    /// retirement.
     pub(crate) late_ends: Vec<End>,
-    /// It is gone because whoever had it is lost, here or where it went.
+    /// It is gone because its holder is lost, here or where it went.
     pub(crate) heir_lost: bool,
     /// The channel is over; the record waits for the message with the end.
     pub(crate) over: Option<End>,
-    /// Who gave the sender has heard that the channel is retired.
+    /// The giver of the sender was notified that the channel is retired.
     pub(in crate::channel) retired_before: bool,
 }
 
-/// Of two offers the one with the smaller place is the older one: tickets count up from zero, but for those
-/// from 2^63 on, which are of values that were there before all offers. Its own inverse.
+/// The offer with the smaller place is the older one. Tickets count up from zero, but those from 2^63 on are
+/// of values that precede all offers. Its own inverse.
 pub(in crate::channel) fn place_in_line(ticket: Ticket) -> u64 {
     ticket ^ (1 << 63)
 }
 
 impl Way {
-    /// Whether the end is in a message, or with somebody who took it from one.
+    /// Whether the end is in a message, or with a node that took it from one.
     pub(crate) fn is_away(&self) -> bool {
         self.packed.is_some() || self.lent.is_some()
     }
 
-    /// To be said when the home is known again. Of several poisons that is the strongest.
+    /// Queues an ending until the home is known again. Of several poisons the strongest stays.
     pub(crate) fn end_late(&mut self, how: End) {
         let as_good = |other: &End| match (other, &how) {
             (End::Poisoned(other), End::Poisoned(poison)) => other.strength >= poison.strength,
@@ -169,7 +169,7 @@ impl Way {
 /// Whether a home's receiver is there.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HomePhase {
-    /// Which message with the receiver counts.
+    /// The claim that counts.
     pub(super) claim: u64,
     /// It is in this message...
     pub(super) packed: Option<Trip>,
@@ -185,11 +185,11 @@ pub(crate) struct HomePhase {
 pub(super) enum Stage {
     #[default]
     Here,
-    /// It is used at that node; the driver has been told.
+    /// It is used at that node; the driver has been notified.
     Asked(NodeId),
-    /// The sender has been told.
+    /// The sender has been notified.
     Leaving(NodeId),
-    /// The sender is quiet; the driver has yet to give the values.
+    /// The sender is quiet; the driver has yet to pass the values.
     Emptying(NodeId),
 }
 
@@ -202,7 +202,7 @@ impl First for HomePhase {
 }
 
 impl HomePhase {
-    /// The nodes of whose loss it has to hear.
+    /// The nodes whose loss affects it.
     pub(crate) fn concerns(&self, each: &mut dyn FnMut(NodeId)) {
         self.lent.iter().for_each(|(to, _)| each(*to));
         match self.stage {
@@ -211,12 +211,12 @@ impl HomePhase {
         }
     }
 
-    /// Whether the sender has been told that the receiver is elsewhere.
+    /// Whether the sender has been notified that the receiver is elsewhere.
     pub(crate) fn has_said_so(&self) -> bool {
         self.moves_to().is_some()
     }
 
-    /// Where the sender has been told that it is.
+    /// The node that the sender was notified of.
     pub(crate) fn moves_to(&self) -> Option<NodeId> {
         match self.stage {
             Stage::Leaving(to) | Stage::Emptying(to) => Some(to),
@@ -224,14 +224,14 @@ impl HomePhase {
         }
     }
 
-    /// Whether the receiver is in a message, or with somebody who took it from one.
+    /// Whether the receiver is in a message, or with a node that took it from one.
     pub(crate) fn is_away(&self) -> bool {
         self.packed.is_some() || self.lent.is_some() || self.stage != Stage::Here
     }
 
-    /// How the sender has ended the channel. Poison counts after all else. Only where the receiver is it is
-    /// known whether poison is strong enough; so what may be too weak is kept while that is away, and hides
-    /// no loss. (A retirement that it hides is said again to the next home.)
+    /// Records how the sender has ended the channel. Poison overrides all else. Only the receiver's node
+    /// knows whether poison is strong enough; so poison that may be too weak is kept while the receiver is
+    /// away, and hides no loss. (The sender repeats a retirement that it hides to the next home.)
     pub(crate) fn ended_by_sender(&mut self, how: &End) {
         let may_be_weak = |poison: &Poison| poison.strength < u8::MAX;
         let counts = match (&self.ended, how) {
@@ -247,13 +247,13 @@ impl HomePhase {
     }
 }
 
-/// A receiver that came in a message, and is not home yet.
+/// A receiver that arrived in a message, and is not home yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Visitor {
     pub(super) place: ReceiverPlace,
-    /// Who has said so.
+    /// The node that reported its place.
     pub(super) by: NodeId,
-    /// As a sender's.
+    /// As in [`Way`].
     pub(super) givers: Vec<Gift>,
     pub(super) packed: Option<Trip>,
     pub(super) lent: Option<Gift>,
@@ -263,21 +263,22 @@ pub(crate) struct Visitor {
     /// It is used.
     pub(super) fetching: bool,
     pub(super) state: Option<Moved>,
-    /// So many values are still to come; the driver has been told of all.
+    /// How many values are still to come; the driver has had events for all others.
     pub(super) missing: u64,
     pub(super) arrived: bool,
-    /// Senders that have been told of this home before it is one.
+    /// Senders that were notified of this home before it is one.
     pub(super) takers: Vec<(NodeId, u64)>,
-    /// Those of them that are lost.
+    /// The ones among them that are lost.
     pub(super) lost: BTreeSet<NodeId>,
-    /// The sender's node, if it was lost after the driver had been told that all is here.
+    /// The sender's node, if it was lost after the driver was notified that everything is here.
     pub(super) lost_late: Option<NodeId>,
-    /// Nodes that have yet to answer the fetches of a receiver that this one has replaced: too late.
+    /// Nodes that have yet to answer the fetches of a receiver that this one has replaced: their answers are
+    /// ignored.
     pub(super) late_answers: Vec<NodeId>,
     pub(super) over: Option<End>,
-    /// What the values cost that have come.
+    /// What the values that have arrived cost.
     pub(crate) buffered: Ledger,
-    /// It came in a message from a node of that source, which pays for it.
+    /// The source that is charged for it: it arrived in a message from a node of that source.
     pub(crate) paid_by: Option<Source>,
 }
 
@@ -303,21 +304,21 @@ impl Visitor {
     }
 }
 
-/// So many nodes may wait for a word about one end. Honestly there is one, or two if it was not known what
-/// became of a message.
+/// How many nodes may wait for an answer about one end. Honestly there is one, or two after an unknown
+/// outcome.
 const WAITING_MAX: usize = 16;
 
-/// How a node waits for a word about an end.
+/// How a node waits for an answer about an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waits {
     Anew,
-    /// It has waited already, and what it waits for now counts.
+    /// It was already waiting, and now waits for the greater number.
     Again,
     /// Too many wait: it does not.
     InVain,
 }
 
-/// That node waits for this: an epoch, or what follows on its transfer.
+/// Records that `node` waits for `number`: an epoch, or the answer to its transfer.
 pub(super) fn wait_for_word(waiting: &mut Vec<(NodeId, u64)>, node: NodeId, number: u64) -> Waits {
     if let Some((_, before)) = waiting.iter_mut().find(|(other, _)| *other == node) {
         *before = number.max(*before);
@@ -330,7 +331,7 @@ pub(super) fn wait_for_word(waiting: &mut Vec<(NodeId, u64)>, node: NodeId, numb
     Waits::Anew
 }
 
-/// Forgets one of the givers. `false`: that is not one.
+/// Removes one of the givers. `false`: it is not one.
 pub(super) fn forget_giver(givers: &mut Vec<Gift>, gift: Gift) -> bool {
     let found = givers.iter().position(|giver| *giver == gift);
     found.map(|at| givers.remove(at)).is_some()

@@ -1,23 +1,23 @@
-//! An end in a value that goes through this node: it came in an offer, and goes on in another one, before
-//! anybody has received it.
+//! An end in a value that passes through this node: it arrived in an offer, and leaves in another one, before
+//! any process has received it.
 //!
-//! The words that came with the end go on as they are, for they are the same for whoever takes it. Only its
-//! message is another one, with a trip of this node's. When that has been taken, this node has at once been
-//! given the end and given it on, as if it had received both messages. What is said of the end before that
-//! ([`Travel::Lapsed`]) is kept for then. If the second message is not taken, or nobody knows, nothing has
-//! happened here: it is its giver who has the end, or says that it has.
+//! The fields that came with the end are forwarded unchanged, since they are the same for every taker. Only
+//! its message is another one, with a trip of this node. When that has been taken, this node has at once
+//! taken the end and given it away, as if it had received both messages. An earlier report about the end
+//! ([`Travel::Lapsed`]) is kept until then. If the second message is not taken, or its outcome is unknown,
+//! nothing has happened here: the giver has the end, or reports that it has.
 //!
-//! Only one other node may be between two halves of a channel whose end has never left: what it says of such
-//! an end is said to that node alone. So the giver is [asked](crate::wire::FromHome::Onward) to say it as of
-//! one that has left before ([`Machine::pair`]).
+//! Only one other node may be between two halves of a channel whose end has never left: such an end is
+//! encoded for that node alone. So the giver is [asked](crate::wire::FromHome::Onward) to encode it as one
+//! that has left before ([`Machine::pair`]).
 
 use super::state::{Arrival, Gift, ReceiverPlace, SenderPlace, Stage, Trip, Whereabouts};
 use crate::channel::{Channels, Peers};
 use crate::id::{ChannelId, Contact, NodeId};
 use crate::wire::{End, Frame, FromHome, Travel, Which};
 
-/// Whether an end that is here, or has gone on from here, came after it had gone through this node in message
-/// `trip`: it was not this node's before.
+/// Whether an end that is here, or has left from here, arrived after it had passed through this node in
+/// message `trip`: it was not this node's before.
 fn is_later(packed: Option<Trip>, lent: Option<Gift>, trip: Trip) -> bool {
     packed.or(lent.map(|(_, trip)| trip)).is_none_or(|later| later > trip)
 }
@@ -76,8 +76,8 @@ impl Channels {
             && place.transfer <= proxy.way.transfer
             && is_later(proxy.way.packed, proxy.way.lent, trip)
         {
-            // It has come from there meanwhile: its giver is one of those who answer for it, unless it is in
-            // use.
+            // It has arrived from there meanwhile: its giver is one of those who answer for it, unless it is
+            // in use.
             if proxy.way.state == Whereabouts::Resting && !silent {
                 proxy.way.givers.push((giver.node, place.trip));
             }
@@ -108,7 +108,7 @@ impl Channels {
             && home.phase.stage == Stage::Here
             && home.phase.is_away()
         {
-            // It has left from here, and goes on by what was said of it then: that claim counts still.
+            // It left from here, and travels on with the fields of that time: that claim still counts.
             home.phase.packed = Some(trip);
             home.phase.early = early;
             if let Some((before, trip)) = home.phase.lent.take() {
@@ -132,8 +132,8 @@ impl Channels {
         self.receiver_left(peers, channel, trip, taker);
     }
 
-    /// Whoever took the end says that it is gone. `true`: it is in a message that goes through this node, and
-    /// waits for the outcome of that.
+    /// The taker of the end reports it gone. `true`: the end is in a message that passes through this node,
+    /// and waits for the outcome of that.
     pub(super) fn lapses_on_its_way(&mut self, (from, trip): Gift, how: &End) -> bool {
         let Some(early) = self.passing.get_mut(&trip) else { return false };
         *early = Some(Box::new((from, how.clone())));

@@ -1,4 +1,4 @@
-//! What nodes say to each other of ends on their way, and what comes of it when one of them is lost.
+//! The frames that nodes exchange about travelling ends, and what follows when a node is lost.
 
 use super::state::{Gift, Stage, Waits, Whereabouts, forget_giver, wait_for_word};
 use crate::channel::{Channels, HomeHears, Peers, ProxyHears};
@@ -95,9 +95,9 @@ impl Channels {
             other => {
                 let how = other.and_then(|proxy| proxy.way.over.clone()).unwrap_or(End::Lost);
                 peers.say(from, Frame::Travel(channel, Travel::Over(Which::Sender, how)));
-                // An earlier life of this node was asked, or an earlier record. If this one has given the end
-                // away, who asks has it, and has lost it now; perhaps by a message of which it is not known
-                // here yet that it was taken.
+                // The question was for an earlier life of this node, or an earlier record. If this record has
+                // given the end away, the asking node has it, and has lost it now; perhaps by a message whose
+                // outcome is not known here yet.
                 if let Some(proxy) =
                     self.proxies.get_mut(&channel).filter(|half| half.way.state == Whereabouts::Resting)
                 {
@@ -119,7 +119,7 @@ impl Channels {
             && home.attached.get(&from).is_some_and(|half| !half.told)
             && how == End::Lost
         {
-            // The answer of a half that had failed before this was its home.
+            // It answers for a half that had failed before this was its home.
             home.phase.ended_by_sender(&End::Lost);
             self.detach(peers, channel, from);
             peers.hears(channel, from, HomeHears::Lost(Vec::new()));
@@ -132,24 +132,24 @@ impl Channels {
         let hears = proxy.way.givers.iter().any(|(giver, _)| *giver == from)
             && match proxy.way.state {
                 Whereabouts::Resting | Whereabouts::Asking => true,
-                // Whether another one is its home is for that one to say.
+                // Only another home can tell whether it is the half's home.
                 Whereabouts::Taking { moved } => !moved && how != End::Lost,
                 Whereabouts::Known => false,
             };
         let told = matches!(proxy.way.state, Whereabouts::Taking { .. }) && proxy.home == from;
         if hears && !told && how == End::Retired && matches!(proxy.way.state, Whereabouts::Taking { .. }) {
-            // A home that is retired admits who takes the sender over, and then awaits what it has to say. If
-            // none answers, this was the last word.
+            // A retired home admits the half that takes the sender over, and then waits for its frames. If no
+            // home answers, this report stands.
             proxy.way.retired_before = true;
             return;
         }
         if asks || hears || told {
-            // (The home may be at its giver's node, too, and does not speak for that.)
+            // (The home may be at its giver's node, too, and does not answer for the giver.)
             let givers = if told { std::mem::take(&mut proxy.way.givers) } else { Vec::new() };
             proxy.way.givers.retain(|(giver, _)| *giver != from);
             for (giver, trip) in givers {
-                // Of a gift in a message on a credit its giver may have said before it came that its channel
-                // is over.
+                // For an end in a message on a credit, the giver may have reported before it arrived that its
+                // channel is over.
                 peers.say(giver, Frame::Travel(channel, Travel::Lapsed(Which::Sender, trip, End::Gone)));
             }
             if how == End::Lost {
@@ -215,7 +215,7 @@ impl Channels {
         }
     }
 
-    /// A node is lost: what was on its way to it, or from it.
+    /// A node is lost: settles ends on their way to it, or from it.
     pub(crate) fn settle_travel(&mut self, peers: &mut impl Peers, node: NodeId) {
         for channel in self.proxies.of(node) {
             let Some(proxy) = self.proxies.get_mut(&channel) else { continue };
