@@ -1,4 +1,4 @@
-//! What values cost that are here.
+//! What values cost that are kept here.
 
 use std::collections::VecDeque;
 
@@ -12,18 +12,18 @@ pub(crate) const FLOOR: u64 = limits::CREDIT;
 /// What a sending half costs at its home, with the offers that its window allows.
 pub(crate) const HALF: u64 = 2 << 10;
 
-/// What an end costs that came in a message, with what serves it: its half, its bridge, and its queue.
+/// The cost of an end that arrived in a message, with what serves it: its half, its bridge, and its queue.
 pub(crate) const END: u64 = 8 << 10;
 
-/// So many bytes of announced values may lie in the buffer of a channel, if it is more than one value.
+/// How many bytes of announced values the buffer of a channel may hold, if it is more than one value.
 const BUFFERED: u64 = 16 << 20;
 
-/// What a value of so many bytes costs.
+/// The cost of a value of `total` bytes.
 pub(crate) fn cost(total: u64) -> u64 {
     total.saturating_add(VALUE)
 }
 
-/// Whether a value may be offered where others of so many bytes stand that are not [small](AHEAD_SMALL).
+/// Whether a value may be offered beside `others` bytes of open values that are not [small](AHEAD_SMALL).
 pub(crate) fn may_stand(others: u64, total: u64) -> bool {
     others == 0 || total <= AHEAD_SMALL || others.saturating_add(total) <= AHEAD
 }
@@ -40,7 +40,7 @@ pub(crate) enum Way {
     Half,
 }
 
-/// What one value costs. Whoever has it gives it back to the account, once.
+/// The cost of one value. Its holder gives it back to the account, once.
 #[must_use = "it has to be given back"]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Charge {
@@ -49,11 +49,11 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
-    /// For what a node says to itself.
+    /// For values that a node sends to itself.
     pub(crate) const NONE: Self = Self { bytes: 0, way: Way::Credit };
 }
 
-/// What the values of open offers cost at a home. There are few: the window bounds them.
+/// The costs of the values of open offers at a home. There are few: the window bounds them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Charges(Vec<(Ticket, Kind, Charge)>);
 
@@ -71,8 +71,7 @@ impl Charges {
         }
     }
 
-    /// How many bytes of values have been offered that are not [small](AHEAD_SMALL), and have not been asked
-    /// for.
+    /// How many bytes of values are offered that are not [small](AHEAD_SMALL), and were not requested.
     pub(crate) fn ahead(&self) -> u64 {
         let offered = self.0.iter().filter(|(_, kind, _)| *kind == Kind::Offer);
         offered.map(|(.., charge)| charge.bytes.saturating_sub(VALUE)).filter(|bytes| *bytes > AHEAD_SMALL).sum()
@@ -83,7 +82,7 @@ impl Charges {
     }
 }
 
-/// Values in a row that came over one connection in one way.
+/// Consecutive values that arrived over one connection in one way.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     from: Contact,
@@ -91,9 +90,9 @@ struct Row {
     charge: Charge,
 }
 
-/// What the values in the buffer of a channel cost, in their order.
+/// The costs of the values in the buffer of a channel, in their order.
 #[derive(Clone, Debug, Default)]
-// Boxed: a node may have very many channels, and nothing lies in the buffers of most.
+// Boxed: a node may have very many channels, and the buffers of most are empty.
 #[expect(clippy::box_collection, reason = "a queue takes four words also when it is empty")]
 pub(crate) struct Ledger(Option<Box<VecDeque<Row>>>);
 
@@ -112,7 +111,7 @@ impl Ledger {
         }
     }
 
-    /// So many values have left the buffer, of so many bytes in all.
+    /// `values` values have left the buffer, `bytes` bytes in all.
     pub(crate) fn take(&mut self, values: u64, bytes: u64) -> Vec<(Contact, Charge)> {
         let mut left = (values, bytes.saturating_add(VALUE.saturating_mul(values)));
         let mut taken = Vec::new();
@@ -158,7 +157,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Values leave a buffer in any groups, and what they cost is exact.
+        /// Values leave a buffer in groups of any size, and their costs are exact.
         #[test]
         fn a_ledger_gives_back_what_left(
             values in prop::collection::vec((0..3_u128, any::<bool>(), 0..100_000_u64), 1..100),

@@ -2,7 +2,7 @@
 
 use super::{FLOOR, cost};
 
-/// What a node may send to another one unasked.
+/// What a node may send to another one without asking.
 #[derive(Clone, Debug)]
 pub(crate) struct Credit(u64);
 

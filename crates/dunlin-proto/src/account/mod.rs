@@ -1,20 +1,20 @@
-//! What one connection makes this node keep, in bytes, and how much that may be.
+//! What one connection makes this node keep, in bytes, and the limits for that.
 //!
 //! Each value that arrives is charged to the [`Account`] of its connection, with its whole length, when it
-//! begins, and given back when this node does not keep it any more: it was taken, or failed, or was
+//! begins. The charge is released when this node no longer keeps the value: it was taken, failed or was
 //! withdrawn, or its channel or its connection is over.
 //!
-//! A value goes in one of two ways. Within the *credit* that the other node has been given it is sent without
-//! a question, and takes from the credit; what is given back becomes new credit, told in few frames. A larger
+//! A value arrives in one of two ways. Within the *credit* that the other node has been given, it is sent
+//! without asking, and uses the credit; released charges become new credit, sent in few frames. A larger
 //! value is *announced* with its length, and sent once it is admitted: its whole length is reserved in the
 //! [`Pool`] of the node before that.
 //!
 //! The pool has a limit for the whole node. Half of what a node can spare goes into credits beyond [`FLOOR`],
-//! which each connection has whatever others hold. The rest is for announced values; a connection may reserve
-//! as much as is still free behind its reservation, and one value in any case for which there is room. So the
-//! first of many cannot take it all, and the shares even out (dynamic thresholds: Choudhury and Hahne, 1998).
-//! The last of it is for sources that have little, since ids are free, and for values for which receives
-//! wait: what nobody receives may lie here for ever.
+//! which each connection has whatever others hold. The rest is for announced values. A connection may reserve
+//! as much as remains free after its reservation, and one value in any case, if there is room. So the first
+//! of many cannot take it all, and the shares even out (dynamic thresholds: Choudhury and Hahne, 1998). The
+//! last part is for sources that have little, since ids are free, and for values for which receives wait: a
+//! value that is never received stays here for ever.
 
 mod charge;
 mod credit;
@@ -31,14 +31,13 @@ pub(crate) use credit::Credit;
 pub(crate) use pool::Pool;
 use pool::{Need, Share};
 
-/// So much of what a node has to answer to another one is not counted, in bytes: it goes out at once if that
-/// one reads.
+/// How many bytes of answers to another node are not counted: they leave at once if that node reads.
 const ANSWERS_FREE: u64 = 128 << 10;
 
-/// Room for what is beyond that is taken in such parts.
+/// Room for answers beyond that is taken in parts of this size.
 const ANSWERS_PART: u64 = 64 << 10;
 
-/// A value that the other node would like to send.
+/// A value that the other node has announced.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Announced {
     pub(crate) number: u64,
@@ -46,17 +45,17 @@ pub(crate) struct Announced {
     pub(crate) bytes: u64,
     /// `None`: it waits.
     admitted: Option<Charge>,
-    /// It stands in a queue, and not only until its channel has room.
+    /// It is in a queue; otherwise it waits until its channel has room.
     queued: bool,
     /// A receive waits for it.
     awaited: bool,
-    /// The home is to say when one does.
+    /// The home has been asked to report when one does.
     asked: bool,
 }
 
 impl Announced {
     pub(crate) fn new(number: u64, kind: Kind, bytes: u64) -> Self {
-        // What a choice grants was asked for.
+        // A granted value was requested.
         let awaited = kind == Kind::Grant;
         Self { number, kind, bytes, admitted: None, queued: false, awaited, asked: false }
     }
@@ -67,30 +66,31 @@ impl Announced {
 pub(crate) struct Account {
     /// Where the connection comes from.
     source: Source,
-    /// So much the other node may send unasked.
+    /// How many bytes the other node may send without asking.
     credit: u64,
-    /// What was sent so and is still here.
+    /// How much of that has arrived and is still here.
     kept: u64,
-    /// Of that, so much is reserved in the pool: it lies here untaken, and more may come meanwhile.
+    /// How much of `kept` is reserved in the pool instead: it stays here untaken, and more may arrive
+    /// meanwhile.
     moved: u64,
-    /// What was announced, and is admitted or here.
+    /// Announced values that are admitted or here.
     reserved: u64,
     /// For halves that are attached.
     halves: u64,
     /// For answers that the other node has not read.
     answers: u64,
-    /// Of credit and what is kept of it, what is beyond the floor: taken from the pool.
+    /// Credit and what is kept of it, as far as beyond the floor: taken from the pool.
     lent: u64,
-    /// What the two were to be in all when credit was last given.
+    /// The intended sum of the two when credit was last given.
     window: u64,
     announced: BTreeMap<ChannelId, Announced>,
     numbers: BTreeMap<u64, ChannelId>,
-    /// Those whose channels have room: those for which a receive waits; of the others small ones, which need
-    /// no room in the pool as long as the connection has some itself; and large ones.
+    /// Values whose channels have room: first those for which a receive waits; then small ones, which need no
+    /// room in the pool while the connection has some itself; then large ones.
     queues: [VecDeque<(ChannelId, u64)>; 3],
-    /// The connection is among those that wait for the pool.
+    /// The connection is in the queue that waits for the pool.
     pub(crate) waits: bool,
-    /// Values that were admitted and are not complete.
+    /// How many values were admitted and are not complete.
     unarrived: usize,
 }
 
@@ -116,7 +116,7 @@ impl Default for Account {
 }
 
 impl Account {
-    /// The connection comes from there now, and so does what is kept for it.
+    /// The connection comes from that source now, which is charged for everything kept for it.
     pub(crate) fn comes_from(&mut self, source: Source, pool: &mut Pool) {
         let before = std::mem::replace(&mut self.source, source);
         let mine = Share { reserved: self.in_pool(), lent: self.lent };
@@ -130,17 +130,17 @@ impl Account {
         }
     }
 
-    /// Where the connection comes from.
+    /// The source of the connection.
     pub(crate) fn source(&self) -> Source {
         self.source
     }
 
-    /// What is reserved in the pool.
+    /// How much is reserved in the pool.
     fn in_pool(&self) -> u64 {
         self.reserved + self.halves + self.moved + self.answers
     }
 
-    /// A value begins that was not announced.
+    /// Charges a value that begins and was not announced.
     pub(crate) fn charge(&mut self, total: u64) -> Result<Charge, PeerMisbehaved> {
         let bytes = cost(total);
         let above = PeerMisbehaved::AboveCredit { bytes, bytes_left: self.credit };
@@ -149,7 +149,7 @@ impl Account {
         Ok(Charge { bytes, way: Way::Credit })
     }
 
-    /// A value begins on this channel. `None`: none was announced there.
+    /// An announced value begins on this channel. `None`: none was announced there.
     pub(crate) fn begin(&mut self, channel: ChannelId, total: u64) -> Option<Result<Charge, PeerMisbehaved>> {
         if self.announced.is_empty() {
             return None;
@@ -166,8 +166,8 @@ impl Account {
         Some(Ok(charge))
     }
 
-    /// Whether what comes of a value that begins on this channel is charged: it was admitted, or is within
-    /// the credit. `false`: it was admitted since none of it is kept.
+    /// Whether a value that begins on this channel is charged as it arrives: it was admitted, or is within
+    /// the credit. `false`: it was admitted because none of it is kept.
     pub(crate) fn covers(&self, channel: ChannelId, total: u64) -> Result<bool, PeerMisbehaved> {
         match self.announced.get(&channel) {
             Some(announced) if announced.bytes != total => {
@@ -180,8 +180,8 @@ impl Account {
         }
     }
 
-    /// The value that is announced on this channel was admitted when none of it was to be kept, and now is:
-    /// takes room for it. `false`: there is none.
+    /// The value announced on this channel was admitted when none of it was to be kept, and now it is: takes
+    /// room for it. `false`: there is none.
     pub(crate) fn keep_unkept(&mut self, channel: ChannelId, pool: &mut Pool) -> bool {
         let Some(announced) = self.announced.get(&channel) else { return false };
         let Some(charge) = self.reserve(announced.bytes, pool) else { return false };
@@ -189,19 +189,19 @@ impl Account {
         true
     }
 
-    /// An admitted value is complete, or will not be.
+    /// An admitted value is complete, or never will be.
     pub(crate) fn arrived(&mut self, charge: Charge) {
         if charge.way == Way::Reserved {
             self.unarrived -= 1;
         }
     }
 
-    /// Whether there are values that were admitted and are to come.
+    /// Whether admitted values have yet to arrive.
     pub(crate) fn awaits_values(&self) -> bool {
         self.unarrived > 0
     }
 
-    /// Gives a charge back. `true`: there is room in the pool that was not there before.
+    /// Releases a charge. `true`: the pool has more room than before.
     pub(crate) fn give_back(&mut self, charge: Charge, pool: &mut Pool) -> bool {
         match charge.way {
             Way::Credit => {
@@ -225,12 +225,12 @@ impl Account {
         }
     }
 
-    /// What counts against the window.
+    /// The sum that counts against the window.
     fn in_use(&self) -> u64 {
         self.credit + self.kept - self.moved
     }
 
-    /// What is beyond the floor is lent.
+    /// Adjusts what is lent: everything beyond the floor.
     fn settle(&mut self, pool: &mut Pool) {
         let lent = self.in_use().saturating_sub(FLOOR);
         if lent != self.lent {
@@ -240,12 +240,12 @@ impl Account {
         }
     }
 
-    /// Whether there may be new credit to tell of.
+    /// Whether there may be new credit to send.
     pub(crate) fn wants_credit(&self) -> bool {
         self.credit < self.window / 2 || (self.window > FLOOR && self.in_use() + self.window / 8 <= self.window)
     }
 
-    /// New credit to tell of, if there is enough for a frame of its own; `at_once`: or any.
+    /// New credit to send, if there is enough for a frame of its own; with `at_once`, if there is any.
     pub(crate) fn top_up(&mut self, at_once: bool, pool: &mut Pool) -> Option<u64> {
         // (A connection that carries little never gets beyond its floor.)
         if !at_once && self.credit >= self.window / 2 && self.window == FLOOR {
@@ -253,7 +253,8 @@ impl Account {
         }
         let window = pool.target(self.source, self.lent);
         // What nobody takes goes over to the pool by and by, as if it had been announced: many small values
-        // would be asked for one by one.
+        // Untaken values move to the pool step by step, as if they had been announced: announcing many small
+        // values one by one would be slow.
         let part = window / 4;
         if self.credit < window / 2
             && self.kept - self.moved >= part
@@ -280,8 +281,8 @@ impl Account {
         })
     }
 
-    /// So many bytes of answers wait for the other node to read them. `None`: there is no room for more; else
-    /// whether there is room in the pool that was not there before.
+    /// Counts the bytes of answers that wait for the other node to read them. `None`: there is no room for
+    /// more. Otherwise whether the pool has more room than before.
     pub(crate) fn answers_wait(&mut self, bytes: u64, pool: &mut Pool) -> Option<bool> {
         let counted = bytes.saturating_sub(ANSWERS_FREE).next_multiple_of(ANSWERS_PART);
         if counted > self.answers {
@@ -290,7 +291,7 @@ impl Account {
                 false
             });
         }
-        // What a moment brings is not given back each time.
+        // Room for a short burst is kept, not released each time.
         let is_less = counted == 0 || counted + ANSWERS_PART < self.answers;
         let freed = if is_less { self.answers - counted } else { 0 };
         self.answers -= freed;
@@ -298,7 +299,7 @@ impl Account {
         Some(freed > 0)
     }
 
-    /// A value comes that was admitted when its channel was over, and now is not.
+    /// A value arrives that was admitted when its channel had ended, but is now kept.
     pub(crate) fn reserve(&mut self, total: u64, pool: &mut Pool) -> Option<Charge> {
         let bytes = cost(total);
         pool.reserve(self.source, self.reserved + self.moved, bytes, Need::Awaited).then(|| {
@@ -308,7 +309,7 @@ impl Account {
         })
     }
 
-    /// The other node would like to send a value.
+    /// The other node announces a value.
     pub(crate) fn announce(
         &mut self,
         channel: ChannelId,
@@ -347,7 +348,7 @@ impl Account {
             let queue = &mut self.queues[nth];
             queue.push_back((channel, announced.number));
             if queue.len() > 2 * self.announced.len() + 64 {
-                // Most have been taken back, behind one that has no room.
+                // Most have been recanted, behind one that has no room.
                 queue.retain(|(channel, number)| {
                     self.announced
                         .get(channel)
@@ -357,14 +358,15 @@ impl Account {
         }
     }
 
-    /// The next value that has room, and its cost is charged: the number of its announcement.
+    /// Admits and charges the next value that has room: returns the number of its announcement.
     pub(crate) fn admit(&mut self, pool: &mut Pool) -> Option<u64> {
         let in_use = self.in_use();
         for nth in 0..self.queues.len() {
             while let Some((channel, number)) = self.queues[nth].front().copied() {
                 let waits = |announced: &&mut Announced| announced.number == number && announced.admitted.is_none();
                 let Some(announced) = self.announced.get_mut(&channel).filter(waits) else {
-                    // It was taken back, or admitted since its channel is over, or from another queue.
+                    // It was recanted, or admitted because its channel is over, or admitted from another
+                    // queue.
                     self.queues[nth].pop_front();
                     continue;
                 };
@@ -400,8 +402,8 @@ impl Account {
         }
     }
 
-    /// The value on this channel has no room now. Whether that is to be told, which it is once: it has more
-    /// if a receive waits.
+    /// The value on this channel has no room now. Returns whether to report that, which happens once: it has
+    /// more room if a receive waits.
     pub(crate) fn asks_awaited(&mut self, channel: ChannelId) -> bool {
         let waits = |announced: &&mut Announced| announced.admitted.is_none() && !announced.awaited;
         let announced = self.announced.get_mut(&channel).filter(waits);
@@ -413,14 +415,14 @@ impl Account {
         self.queues.iter().any(|queue| !queue.is_empty())
     }
 
-    /// Admits the value on this channel whatever is free: its channel is over here, and none of it is kept.
+    /// Admits the value on this channel without room: its channel is over here, and none of it is kept.
     pub(crate) fn admit_unkept(&mut self, channel: ChannelId) -> Option<u64> {
         let announced = self.announced.get_mut(&channel).filter(|announced| announced.admitted.is_none())?;
         announced.admitted = Some(Charge::NONE);
         Some(announced.number)
     }
 
-    /// The other node takes an announcement back: what was reserved for it.
+    /// The other node recants an announcement: returns what was reserved for it.
     pub(crate) fn recant(&mut self, number: u64) -> Result<(ChannelId, Charge), PeerMisbehaved> {
         let unknown = PeerMisbehaved::UnknownAnnouncement(number);
         let channel = self.numbers.remove(&number).ok_or(unknown)?;
@@ -428,7 +430,7 @@ impl Account {
         Ok((channel, announced.admitted.unwrap_or(Charge::NONE)))
     }
 
-    /// The connection is over: nothing is kept for it any more.
+    /// The connection is over: releases everything kept for it.
     pub(crate) fn close(&mut self, pool: &mut Pool) {
         pool.release(self.source, self.in_pool());
         (self.credit, self.kept, self.moved) = (0, 0, 0);
@@ -436,7 +438,7 @@ impl Account {
         *self = Self { source: self.source, ..Self::default() };
     }
 
-    /// Bytes that are kept for the other node, or reserved.
+    /// How many bytes are kept for the other node, or reserved.
     pub(crate) fn held(&self) -> u64 {
         self.kept + self.reserved + self.halves + self.answers
     }
@@ -487,7 +489,7 @@ mod tests {
         ]
     }
 
-    /// An account, what was charged to it, and the values that are announced.
+    /// An account, what was charged to it, and the announced values.
     #[derive(Default)]
     struct One {
         account: Account,
@@ -515,11 +517,9 @@ mod tests {
             assert_eq!(pool.shares[from], Share { reserved: of(Account::in_pool), lent: of(|a| a.lent) });
         }
         assert!(pool.reserved <= pool.reserved_max && pool.lent <= pool.lent_max, "{pool:?}");
-        // Whatever others hold, a connection has its floor: half of it has to be used until it is told of
-        // more.
+        // Whatever others hold, a connection has its floor: half of it has to be used before it gets more.
         assert!(all.iter().all(|one| one.account.in_use() >= FLOOR / 2));
-        // The window is as large as the largest value, and the last one may take more than what is left of
-        // it.
+        // The window is as large as the largest value, and the last one may exceed what is left of it.
         let most = all.iter().map(|one| one.account.in_use()).max().unwrap_or_default();
         assert!(most <= MB + cost(MB), "{most} bytes in use");
     }
@@ -658,7 +658,7 @@ mod tests {
             }
         };
         let shares: Vec<u64> = (0..4).map(|host| fill(&mut pool, host)).collect();
-        // A half, a quarter, and so on; and one value in any case where there is room.
+        // A half, a quarter, and so on; and one value in any case if there is room.
         assert!(shares[0] <= max / 2 && shares[1] <= max / 4 + MB, "{shares:?} of {max}");
         assert!(shares[2] >= MB, "{shares:?} of {max}");
     }

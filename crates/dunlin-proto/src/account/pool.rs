@@ -1,4 +1,4 @@
-//! What all connections of a node may make it keep.
+//! The limit for everything that the connections of a node make it keep.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,26 +7,25 @@ use crate::config::Config;
 use crate::id::NodeId;
 use crate::source::Source;
 
-/// So much there is for halves beside four values, however little a node may keep.
+/// How much is for halves besides four values, however little a node may keep.
 const HALVES_MIN: u64 = 1 << 20;
 
-/// What all connections of a node may make it keep, and what of it those of each source do.
+/// What all connections of a node make it keep, and the share of each source.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
     /// For announced values.
     pub(super) reserved: u64,
     pub(super) reserved_max: u64,
-    /// Of that, so much is not for values that may lie here for ever, unless their source has little. Half of
-    /// it, at least one of the largest values, is for those for which receives wait; the other half, but for
-    /// what is beside values, is for sources with little alone.
+    /// How much of that is not for values that may stay here for ever, unless their source has little. Half
+    /// of it, at least one of the largest values, is for values for which receives wait. The other half is
+    /// only for sources with little, except for needs besides values.
     last: u64,
     /// For credits beyond the floor of each connection.
     pub(super) lent: u64,
     pub(super) lent_max: u64,
     credit_max: u64,
     pub(super) shares: BTreeMap<Source, Share>,
-    /// For what nodes have declared here, and where they came from. It may be kept longer than their
-    /// connections.
+    /// For what nodes have declared here, with their sources. It may be kept longer than their connections.
     declared: BTreeMap<NodeId, (Source, u64)>,
     /// The connections with announcements that wait for room here, in order.
     pub(crate) waiting: VecDeque<NodeId>,
@@ -41,8 +40,8 @@ pub(super) struct Share {
 
 impl Pool {
     pub(crate) fn new(config: &Config) -> Self {
-        // Four of the largest values, and a little for halves beside them. With less one connection with one
-        // channel that is full could not use another one.
+        // Four of the largest values, and a little for halves besides them. With less, one connection with
+        // one full channel could not use another channel.
         let value = cost(config.value_max as u64);
         let least = value.saturating_mul(4).saturating_add(HALVES_MIN);
         let spare = config.held_max.saturating_sub(least);
@@ -61,8 +60,8 @@ impl Pool {
         }
     }
 
-    /// The declarations of that node, which comes from there, take so many bytes. `None`: there is no room
-    /// for more than they took; else whether there is room that was not there before.
+    /// The declarations of that node, from that source, take `bytes` bytes. `None`: there is no room for more
+    /// than they took. Otherwise whether there is more room than before.
     pub(crate) fn declares(&mut self, node: NodeId, from: Source, bytes: u64) -> Option<bool> {
         let (source, before) = self.declared.get(&node).copied().unwrap_or((from, 0));
         if bytes > before && !self.reserve(source, before, bytes - before, Need::Beside) {
@@ -77,29 +76,29 @@ impl Pool {
         Some(bytes < before)
     }
 
-    /// The nodes that have declared something.
+    /// The nodes with declarations.
     pub(crate) fn declarers(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.declared.keys().copied()
     }
 
-    /// What their declarations take.
+    /// How many bytes the declarations of that node take.
     pub(crate) fn declared_by(&self, node: NodeId) -> u64 {
         self.declared.get(&node).map_or(0, |(_, bytes)| *bytes)
     }
 
-    /// Takes room for an end that came in a message from there; it may outlive the connection. `false`: there
-    /// is none.
+    /// Takes room for an end that arrived in a message from that source; it may outlive the connection.
+    /// `false`: there is none.
     pub(crate) fn pays_for_end(&mut self, from: Source) -> bool {
         let mine = self.shares.get(&from).map_or(0, |share| share.reserved);
         self.reserve(from, mine, END, Need::Beside)
     }
 
-    /// That end is over.
+    /// Releases the room of such an end.
     pub(crate) fn end_is_over(&mut self, from: Source) {
         self.release(from, END);
     }
 
-    /// Takes room for a connection that has reserved so much already. `false`: there is none.
+    /// Takes room for a connection that has reserved `mine` bytes already. `false`: there is none.
     pub(super) fn reserve(&mut self, from: Source, mine: u64, cost: u64, need: Need) -> bool {
         let free = self.reserved_max.saturating_sub(self.reserved);
         let Some(left) = free.checked_sub(cost) else { return false };
@@ -108,7 +107,7 @@ impl Pool {
         let for_others = match (need, has_little) {
             (Need::Ahead, false) => self.last,
             (Need::Ahead, true) | (Need::Awaited, false) => self.last / 2,
-            // It is refused where a value waits, and is little.
+            // It is small, and is refused where a value would wait.
             (Need::Beside, false) => self.last / 4,
             (_, true) => 0,
         };
@@ -121,7 +120,7 @@ impl Pool {
         true
     }
 
-    /// Gives back what was reserved.
+    /// Releases what was reserved.
     pub(super) fn release(&mut self, from: Source, bytes: u64) {
         if bytes > 0 {
             self.change(from, |share| share.reserved -= bytes);
@@ -137,7 +136,7 @@ impl Pool {
         }
     }
 
-    /// How much credit a connection should have that has been lent so much beyond its floor.
+    /// How much credit a connection should have that has been lent `mine` bytes beyond its floor.
     pub(super) fn target(&self, from: Source, mine: u64) -> u64 {
         let free = self.lent_max.saturating_sub(self.lent - mine);
         let theirs = self.shares.get(&from).map_or(0, |share| share.lent) - mine;
@@ -145,7 +144,7 @@ impl Pool {
         (FLOOR + free.saturating_sub(for_others) / 16).min(self.credit_max)
     }
 
-    /// Bytes that are reserved, or lent.
+    /// How many bytes are reserved, or lent.
     pub(crate) fn held(&self) -> u64 {
         self.reserved + self.lent
     }
@@ -156,12 +155,12 @@ fn share(max: u64) -> u64 {
     (max / 64).max(1)
 }
 
-/// What room is taken for.
+/// The purpose of a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
-    /// A value that may lie here for ever.
+    /// A value that may stay here for ever.
     Ahead,
-    /// What is beside values.
+    /// Something other than a value.
     Beside,
     /// A value for which a receive waits, so that it will not stay.
     Awaited,

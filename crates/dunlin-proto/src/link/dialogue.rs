@@ -1,9 +1,9 @@
 //! The offers that are open on one half of a channel, and what its peer may send about them.
 //!
-//! Each half keeps the offers as it knows them: it learns of a word of its peer later than the peer sent it.
-//! So a word about an offer that is settled here may be right, because the two crossed. Such a word is
-//! dropped ([`Heard::Crossed`]). A home gives a reservation up silently before it is granted, and with
-//! `Abort` when the value has come: each `Grant` has one answer.
+//! Each half keeps its own view of the offers, and learns of a word of its peer later than the peer sent it.
+//! So a word about an offer that is settled here may be valid, because the two crossed. Such a word is
+//! dropped ([`Heard::Crossed`]). A home aborts a reservation silently before it is granted, and with `Abort`
+//! when the value has arrived: each `Grant` has one answer.
 //!
 //! ```text
 //!            Offer               Taken, Failed, Withdrawn
@@ -25,12 +25,11 @@ use crate::wire::{End, Which};
 enum Stand {
     /// The home has the value, or will.
     Firm,
-    /// The home may ask for the value.
+    /// The home may request the value.
     Choice {
-        /// So many reservations have no answer. One that was given up may never have one, so that this is a
-        /// bound.
+        /// How many reservations have no answer. An aborted one may never have one, so this is a bound.
         asked: u32,
-        /// The value was sent, and nothing has answered.
+        /// The value was sent, and has not been answered.
         granted: bool,
     },
     /// An extended receive has the value.
@@ -46,16 +45,16 @@ struct Offer {
     withdrawn: bool,
 }
 
-/// So many offers of one half may be open at its home. A sender makes one after the other, so that more than
-/// two are a peer's mistake.
+/// How many offers of one half may be open at its home. A sender makes one after the other, so more than two
+/// are a fault of the peer.
 const OFFERS_MAX: usize = 32;
 
-/// What becomes of a word of the peer.
+/// The treatment of a word of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// The half is to have it.
+    /// The half receives it.
     Deliver,
-    /// It speaks of an offer that was settled here while it was on its way.
+    /// It is about an offer that was settled here while the word was on its way.
     Crossed,
 }
 
@@ -67,16 +66,16 @@ pub(super) struct Dialogue {
     open: Vec<Offer>,
     /// The greatest ticket that an offer has had.
     last: Option<Ticket>,
-    /// The greatest ticket that the sending half has refused: the home may still answer offers up to this.
+    /// The greatest ticket that the sending half has refused: the home may still answer offers up to it.
     refused: Option<Ticket>,
-    /// The home has said how it takes values.
+    /// The home has declared how it takes values.
     opened: bool,
-    /// So many places have been promised and not used, as far as this half knows. `None`: none are ever
-    /// promised, and values are offered.
+    /// How many places are granted and not used, as far as this half knows. `None`: none are ever granted,
+    /// and values are offered.
     places: Option<u64>,
-    /// The home here has ended the channel: offers are passed on, but are not open.
+    /// The home here has ended the channel: offers are delivered, but are not open.
     ended: bool,
-    /// The sending half there was dropped: it sends nothing more. (A home still answers what was on its way.)
+    /// The sending half there was dropped: it sends nothing more. (A home still answers words on their way.)
     gone: bool,
 }
 
@@ -99,7 +98,7 @@ impl Dialogue {
     }
 
     fn position(&self, ticket: Ticket) -> Option<usize> {
-        // In most cases there is one.
+        // Usually there is only one.
         self.open.iter().rposition(|offer| offer.ticket == ticket)
     }
 
@@ -109,7 +108,7 @@ impl Dialogue {
     }
 
     /// The half here sends this word. `false`: the peer has settled the offer, or answered the grant, and
-    /// does not need it.
+    /// does not need the word.
     pub(super) fn send(&mut self, word: &Word) -> bool {
         match (self.which, word) {
             (_, Word::Ended(_)) => self.ended = true,
@@ -130,7 +129,7 @@ impl Dialogue {
                 let Offer { ticket, stand, withdrawn } = &mut self.open[at];
                 match (word, stand) {
                     (Word::Withdraw(_), _) => *withdrawn = true,
-                    // It was not granted, or that has been answered.
+                    // It was not granted, or the grant has been answered.
                     (Word::Revoke(_), Stand::Choice { granted: false, .. }) => return false,
                     (Word::Grant(..), Stand::Choice { asked, granted }) => {
                         (*asked, *granted) = (asked.saturating_sub(1), true);
@@ -161,7 +160,7 @@ impl Dialogue {
         }
     }
 
-    /// Forgets an offer that was taken back before it was written.
+    /// Removes an offer that was recalled before it was written.
     pub(super) fn recalled(&mut self, ticket: Ticket) {
         if let Some(at) = self.position(ticket) {
             self.open.swap_remove(at);
@@ -185,7 +184,7 @@ impl Dialogue {
         }
     }
 
-    /// The same of a value that is sent into a place.
+    /// The same, for a value that is sent into a place.
     pub(super) fn hear_sent(&self) -> Result<(), Misstep> {
         if self.gone {
             return Err(Misstep::AfterEnd);
@@ -193,7 +192,7 @@ impl Dialogue {
         if self.places.is_some_and(|places| places > 0) { Ok(()) } else { Err(Misstep::NoPlace) }
     }
 
-    /// The home says how it takes values.
+    /// The home declares how it takes values.
     fn hear_opened(&mut self, places: Option<u32>) -> Result<Heard, Misstep> {
         if std::mem::replace(&mut self.opened, true) {
             return Err(Misstep::OpenedTwice);
@@ -215,19 +214,19 @@ impl Dialogue {
         Ok(())
     }
 
-    /// The peer speaks of an offer that is not open here.
+    /// The peer sends a word about an offer that is not open here.
     fn is_settled(&self, ticket: Ticket) -> Result<Heard, Misstep> {
         if self.last.is_none_or(|last| ticket > last) {
             return Err(Misstep::UnknownTicket(ticket));
         }
-        // All that settles an offer at the sending half comes from the home, but for a refusal.
+        // Only the home settles an offer of the sending half, except for a refusal.
         if self.which == Which::Sender && self.refused.is_none_or(|refused| ticket > refused) {
             return Err(Misstep::Settled(ticket));
         }
         Ok(Heard::Crossed)
     }
 
-    /// The peer's word, which is one that this half can receive.
+    /// Handles a word of the peer that this half can receive.
     pub(super) fn hear(&mut self, word: &Word) -> Result<Heard, Misstep> {
         if self.gone {
             return Err(Misstep::AfterEnd);
@@ -283,7 +282,7 @@ impl Dialogue {
                 if *asked == 0 {
                     return Err(Misstep::NotAsked(ticket));
                 }
-                // The home answers the withdrawal, which says the same.
+                // The home answers the withdrawal, with the same effect.
                 if *withdrawn {
                     return Ok(Heard::Crossed);
                 }

@@ -1,27 +1,28 @@
 //! One connection between two nodes, with the channels that it carries, as a state machine.
 //!
-//! A [`Link`] has neither a socket nor a clock: its driver gives it bytes and the time, and writes what it
+//! A [`Link`] has neither a socket nor a clock: its driver passes it bytes and the time, and writes what it
 //! returns. It uses the inbox and the window of the connections of a [`Machine`](crate::Machine),
-//! acknowledges as that does, and has the lanes of its outbox. It has no handshake, no heartbeats, no names
-//! and no moves, and each side grants the other unlimited memory ([`Memory::Credit`](crate::wire::Memory) is
-//! never sent): those are parts of the redesign behind the slice that this is.
+//! acknowledges as a machine does, and has the lanes of its outbox. It has no handshake, no heartbeats, no
+//! names and no moves, and each side grants the other unlimited memory
+//! ([`Memory::Credit`](crate::wire::Memory) is never sent): those are later parts of the redesign of which
+//! this is a slice.
 //!
 //! # Channels
 //! A channel has a half at each side. Both sides [open](Link::open) it under one number, which they know from
-//! elsewhere, and then [attach](Link::attach) it: the sending half says so, the home answers. From then on
-//! each frame names the half that it is for by that half's place in the slab of its own node, its *alias*.
-//! Words that are [sent](Link::send) before that wait. An alias is used again when both halves are
-//! [closed](Link::close): nothing that is on its way can be for the half before.
+//! elsewhere, and then [attach](Link::attach) it: the sending half sends `ATTACH`, the home answers. From
+//! then on each frame names its half by the index in the slab of that half's node, its *alias*. Words that
+//! are [sent](Link::send) earlier wait. An alias is reused when both halves are [closed](Link::close): then
+//! no frame on its way can be for the earlier half.
 //!
 //! # What is checked
 //! The link knows which offers are open on each half (`dialogue.rs`), and ends with a [`Violation`] when the
-//! peer sends a word that it cannot have sent. A word that crossed another one is dropped, and the half does
+//! peer sends a word that is impossible now. A word that crossed another one is dropped, and the half does
 //! not receive it.
 //!
 //! # After a cut
-//! When its socket is [cut](Link::cut), the link keeps all that its peer has not acknowledged. Each side
-//! tells the other how many frames it has [seen](Link::seen), and [resumes](Link::resume) from there on the
-//! next socket.
+//! When its socket is [cut](Link::cut), the link keeps everything that its peer has not acknowledged. Each
+//! side sends the other how many frames it has [received](Link::seen), and [resumes](Link::resume) from there
+//! on the next socket.
 
 mod dialogue;
 mod outbox;
@@ -55,7 +56,7 @@ struct Half {
     dialogue: Dialogue,
     /// The alias of the other half, in the slab of its node. `None`: the channel is not attached.
     to: Option<u32>,
-    /// What is sent before that. `None`: the half is closed.
+    /// The words sent before that. `None`: the half is closed.
     early: VecDeque<Option<Word>>,
     /// This half sends nothing more.
     closed: bool,
@@ -74,7 +75,7 @@ impl Half {
         }
     }
 
-    /// Takes an offer back that has not been written in whole. `false`: it has.
+    /// Recalls an offer that has not been written in whole. `false`: it has.
     fn recall(&mut self, alias: u32, ticket: Ticket, outbox: &mut Outbox) -> bool {
         let is_offer = |word: &Option<Word>| word.as_ref().is_some_and(|word| word.offers() == Some(ticket));
         let recalled = match self.to {
@@ -103,15 +104,15 @@ pub struct Link {
     homes: BTreeMap<u64, u32>,
     /// ... and the sending halves, by the aliases that the peer gave them, that wait for their homes.
     attaching: BTreeMap<u64, u32>,
-    /// Answers that this side gives itself, for offers that were not sent yet.
+    /// Answers of this side to itself, for offers that were not sent yet.
     answers: VecDeque<(u32, Word)>,
-    /// What was read is acknowledged then at the latest.
+    /// The latest time to acknowledge what was read.
     ack_at: Option<Time>,
 }
 
 impl Link {
-    /// A link without channels or a socket. Of the configuration only the sizes, and the times of
-    /// acknowledgements, count.
+    /// A link without channels or a socket. Of the configuration, only the sizes and the times of
+    /// acknowledgements count.
     pub fn new(config: Config) -> Self {
         Self {
             config,
@@ -127,7 +128,8 @@ impl Link {
     }
 
     /// Makes a half of the channel with this number, and returns its alias. `which`: the end that is here.
-    /// The peer is not told before the half is [attached](Self::attach), so that nothing can arrive for it.
+    /// The link sends nothing about the half before it is [attached](Self::attach), so nothing can arrive for
+    /// it.
     pub fn open(&mut self, which: Which, number: u64) -> u32 {
         let half = Half {
             number,
@@ -178,7 +180,7 @@ impl Link {
         self.slab.get_mut(alias as usize)?.as_mut()
     }
 
-    /// Queues a word of this half behind those before it. What a closed half sends is dropped.
+    /// Queues a word of this half behind those before it. Words of a closed half are dropped.
     pub fn send(&mut self, alias: u32, word: Word) {
         let Some(half) = self.slab.get_mut(alias as usize).and_then(Option::as_mut) else { return };
         if half.closed || !half.dialogue.send(&word) {
@@ -209,15 +211,15 @@ impl Link {
         }
     }
 
-    /// Bytes have arrived, behind what the last call left in `buffer`. Each word for a half that is not
-    /// closed goes to `deliver`, with the alias of that half. Returns how many bytes are missing at least of
-    /// the frame whose beginning is left in `buffer`.
+    /// Bytes have arrived, appended to what the last call left in `buffer`. Each word for a half that is not
+    /// closed goes to `deliver`, with the alias of that half. Returns how many bytes the frame whose
+    /// beginning is left in `buffer` needs at least.
     ///
-    /// A driver calls it without new bytes, too, after it was woken: withdrawals of what was not written yet
-    /// are answered here.
+    /// A driver also calls it without new bytes after it was woken: withdrawals of unwritten offers are
+    /// answered here.
     ///
     /// # Errors
-    /// The peer breaks the protocol. The link is of no use then, but for [closing](Self::close) its halves.
+    /// The peer breaks the protocol. The link is then useless, except for [closing](Self::close) its halves.
     pub fn receive(
         &mut self,
         now: Time,
@@ -261,7 +263,7 @@ impl Link {
             return if is_possible { Ok(()) } else { Err(Violation::Acknowledged(seen)) };
         }
         self.inbox.seen += 1;
-        // As a `Machine` does: about what the peer keeps for it.
+        // As in a `Machine`: about what the peer keeps for it.
         self.inbox.unacked_bytes += 32;
         match heard {
             Heard::Word(Which::Receiver, word) => {
@@ -353,7 +355,7 @@ impl Link {
         }
     }
 
-    /// The half that a word of the other one is for.
+    /// The half that a word of the peer is for.
     fn addressed(&mut self, alias: u32, which: Which) -> Result<&mut Half, Violation> {
         let half = self.half(alias).filter(|half| half.to.is_some()).ok_or(Violation::UnknownAlias(alias))?;
         if half.dialogue.which() != which {
@@ -375,7 +377,7 @@ impl Link {
         Ok(())
     }
 
-    /// Writes what may be written now behind `out`, about `room` bytes, and returns how many bytes. If it
+    /// Appends what may be written now to `out`, about `room` bytes, and returns how many bytes. If it
     /// returns at least `room`, there may be more.
     pub fn fill(&mut self, now: Time, room: usize, out: &mut Vec<Bytes>) -> usize {
         let owed = self.inbox.heard() - self.inbox.acked;
@@ -400,38 +402,38 @@ impl Link {
         !self.answers.is_empty() || self.outbox.has_something(&self.config) || self.must_acknowledge(now)
     }
 
-    /// When [`fill`](Self::fill) has to be called if nothing happens before.
+    /// When [`fill`](Self::fill) has to be called if no event comes earlier.
     pub fn due_at(&self) -> Option<Time> {
         self.ack_at
     }
 
-    /// Whether the peer has acknowledged all that this side has to send, and knows that this side has read
-    /// all that it sent.
+    /// Whether the peer has acknowledged everything from this side, and this side has acknowledged everything
+    /// from the peer.
     pub fn is_quiet(&self) -> bool {
         self.outbox.is_done() && self.inbox.heard() == self.inbox.acked && self.answers.is_empty()
     }
 
-    /// How many halves are in the slab, closed ones of channels that are not over among them.
+    /// How many halves are in the slab, including closed ones of channels that are not over.
     pub fn halves(&self) -> usize {
         self.slab.len() - self.free.len()
     }
 
-    /// The socket is gone. What is left of its bytes is to be dropped.
+    /// The socket is gone. The driver drops the rest of its bytes.
     pub fn cut(&mut self) {
         self.ack_at = None;
         self.inbox.within_frame = false;
     }
 
-    /// How many frames of the peer this side has seen.
+    /// How many frames of the peer this side has received.
     pub fn seen(&self) -> u64 {
         self.inbox.seen
     }
 
-    /// A new socket carries the link, and the peer has seen so many frames of this side. The peer was told
-    /// [`seen`](Self::seen) of this side.
+    /// A new socket carries the link, and the peer has received `seen` frames of this side. The peer has been
+    /// sent [`seen`](Self::seen) of this side.
     ///
     /// # Errors
-    /// The peer cannot have seen so many.
+    /// The peer cannot have received that many.
     pub fn resume(&mut self, seen: u64) -> Result<(), Violation> {
         self.inbox.acked = self.inbox.seen;
         self.inbox.unacked_bytes = 0;

@@ -1,9 +1,9 @@
-//! What a link has to send: two lanes, and what may have to be sent again.
+//! What a link has to send, in two lanes, and what it may have to send again.
 //!
-//! It does what the [outbox](crate::connection::outbox) of a connection does, with its window and its sizes
-//! of pieces, and is made for few instructions. Streams are in a slab, by the aliases of their halves. Words
-//! become bytes when they are written, so that those of homes overtake values, and one sequence is enough to
-//! resume. What is written at once is kept as one group of frames.
+//! It does the same as the [outbox](crate::connection::outbox) of a connection, with its window and its sizes
+//! of pieces, but in fewer instructions. Streams are in a slab, by the aliases of their halves. Words are
+//! encoded when they are written, so that those of homes overtake values, and one sequence is enough to
+//! resume. Frames written at once are kept as one group.
 
 use std::collections::VecDeque;
 
@@ -32,7 +32,7 @@ impl Group {
         self.bytes.len() + self.piece.as_ref().map_or(0, Bytes::len)
     }
 
-    /// The first frames have been acknowledged. They are not all.
+    /// The first frames have been acknowledged, but not all.
     fn forget(&mut self, frames: u64) {
         for _ in 0..frames {
             if let Ok(codec::Next::Frame { head, body }) = codec::next(&self.bytes) {
@@ -43,16 +43,16 @@ impl Group {
     }
 }
 
-/// What one sending half waits to send.
+/// What one sending half has to send.
 #[derive(Clone, Debug, Default)]
 struct Stream {
-    /// The rest of a value of which a piece has been written, and the alias of its home. What is no offer has
-    /// no ticket: it is not recalled.
+    /// The rest of a value of which a piece has been written, and the alias of its home. A value that is not
+    /// an offer has no ticket: it is not recalled.
     rest: Option<(Option<Ticket>, u32, Bytes)>,
-    /// Words, with the aliases of their homes: the half before this one, under the same alias, may have left
-    /// some. `None`: it is closed.
+    /// Words, with the aliases of their homes: the previous half under the same alias may have left some.
+    /// `None`: it is closed.
     waiting: VecDeque<(u32, Option<Word>)>,
-    /// It stands in one of the queues.
+    /// It is in one of the queues.
     has_turn: bool,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Outbox {
     streams: Vec<Stream>,
     /// The streams that have something to send, in the order of their turns...
     turns: VecDeque<u32>,
-    /// ... and those that have just begun, with something small. They and the others take turns.
+    /// ... and those that have just begun, with something small. They alternate with the others.
     newcomers: VecDeque<u32>,
     /// The last turn was a newcomer's.
     others_wait: bool,
@@ -71,20 +71,20 @@ pub(super) struct Outbox {
     written_bytes: usize,
     /// The number of the first frame in `written`.
     acked: u64,
-    /// So many groups of `written` have been written to the present socket.
+    /// How many groups of `written` have been written to the present socket.
     current: usize,
     /// The number of the next frame.
     next: u64,
     window: Window,
     company: Company,
-    /// More is written at once than is kind to others.
+    /// The caller writes more at once than others should have to wait for.
     is_roomy: bool,
     /// Room for small frames.
     page: BytesMut,
 }
 
 impl Outbox {
-    /// Queues what overtakes values: words of homes, and of the link.
+    /// Queues a frame that overtakes values: a word of a home, or one of the link.
     pub(super) fn push_control(&mut self, to: u32, said: Said) {
         if let Said::Word(Word::Credit(more)) = said
             && let Some((last, Said::Word(Word::Credit(places)))) = self.control.back_mut()
@@ -113,7 +113,7 @@ impl Outbox {
         stream.waiting.push_back((to, word));
     }
 
-    /// Takes an offer back. `false`: all of it has been written.
+    /// Recalls an offer. `false`: all of it has been written.
     pub(super) fn recall(&mut self, alias: u32, ticket: Ticket) -> bool {
         let Some(stream) = self.streams.get_mut(alias as usize) else { return false };
         let is_offer =
@@ -127,7 +127,7 @@ impl Outbox {
         true
     }
 
-    /// Whether values may be written, with so many bytes in hand; and whether what is small may.
+    /// Whether values may be written, with `in_hand` bytes not flushed yet; and whether small frames may.
     fn room(&self, in_hand: usize, config: &Config) -> (bool, bool) {
         let alone = self.is_roomy && self.company.is_alone;
         let (on_its_way, window) = (self.written_bytes + in_hand, self.window.bytes(alone, config));
@@ -140,8 +140,7 @@ impl Outbox {
         self.company.meet(now, is_sent, crate::id::ChannelId(alias.into()), is_small, config);
     }
 
-    /// Writes what may be written now behind `out`, about `room` bytes, and `ack` before it. Returns how many
-    /// bytes.
+    /// Appends what may be written now to `out`, about `room` bytes, after `ack`. Returns how many bytes.
     pub(super) fn fill(
         &mut self,
         now: Time,
@@ -201,7 +200,7 @@ impl Outbox {
         }
     }
 
-    /// So many frames are in the page, from `start` on.
+    /// Flushes the page, with `frames` frames from `start` on.
     fn flush(&mut self, start: usize, frames: u64, piece: Option<Bytes>, out: &mut Vec<Bytes>) {
         if self.page.is_empty() {
             return;
@@ -220,7 +219,7 @@ impl Outbox {
         }
     }
 
-    /// Writes what sending halves send next into the page. What is returned with it goes behind it. `None`:
+    /// Writes the next word of the sending halves into the page. The returned bytes follow it. `None`:
     /// nothing may be written.
     fn write_next(&mut self, now: Time, in_hand: usize, config: &Config, at_once: usize) -> Option<Option<Bytes>> {
         let mut rooms = None;
@@ -229,8 +228,7 @@ impl Outbox {
                 return None;
             }
             let (room, room_for_small) = *rooms.get_or_insert_with(|| self.room(in_hand, config));
-            // A new stream is first, as in fq_codel (RFC 8290), but not twice in succession where others
-            // wait.
+            // Newcomers come first, as in fq_codel (RFC 8290), but not twice in succession while others wait.
             let first = room_for_small && (!room || !self.others_wait || self.turns.is_empty());
             let newcomer = if first { self.newcomers.pop_front() } else { None };
             self.others_wait = newcomer.is_some();
@@ -260,7 +258,7 @@ impl Outbox {
                     }
                     Some((to, Some(mut word))) => {
                         let (total, offer) = (word.value().map_or(0, Bytes::len), word.offers());
-                        // (Fewer bytes are whole in any case.)
+                        // (Fewer bytes always go in one piece.)
                         if total > config.chunk
                             && let Some(value) = word.value_mut()
                             && let sizes = sizes()
@@ -298,12 +296,12 @@ impl Outbox {
             || (values || (room && !self.newcomers.is_empty()))
     }
 
-    /// Whether all has been written and acknowledged.
+    /// Whether everything has been written and acknowledged.
     pub(super) fn is_done(&self) -> bool {
         self.written.is_empty() && self.is_idle()
     }
 
-    /// The peer has seen so many frames. `false`: that is not possible.
+    /// The peer has received this many frames. `false`: that is not possible.
     pub(super) fn acknowledge(&mut self, now: Time, seen: u64, config: &Config) -> bool {
         let is_possible = self.forget(seen);
         if is_possible {
@@ -333,8 +331,7 @@ impl Outbox {
         true
     }
 
-    /// A socket begins to carry the link, and the peer has seen so many frames. `false`: that is not
-    /// possible.
+    /// A new socket carries the link, and the peer has received `seen` frames. `false`: that is not possible.
     pub(super) fn resume(&mut self, seen: u64) -> bool {
         self.window = Window::default();
         let is_possible = self.forget(seen);

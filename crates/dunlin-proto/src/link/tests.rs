@@ -7,7 +7,7 @@ use crate::random::Random;
 use crate::wire::codec::WireError;
 use crate::wire::{End, Failure};
 
-/// Frames and words that a link has read and sent, and what is wrong with the last one.
+/// The frames and words that a link has received and sent, and the fault of the last one.
 type Rejected<'a> = (Vec<Bytes>, &'a [(u32, Word)], Misstep);
 
 fn config() -> Config {
@@ -29,7 +29,7 @@ impl Chance {
     }
 }
 
-/// The end that is here of one channel, as a program with random moods.
+/// The end of one channel at this side, as a program that acts at random.
 #[derive(Default)]
 struct Program {
     alias: u32,
@@ -41,20 +41,20 @@ struct Program {
     held: Vec<Ticket>,
     next: Ticket,
     left: usize,
-    /// Which offers have been received: what both sides have to agree on.
+    /// The tickets of received offers, on which both sides have to agree.
     received: Vec<Ticket>,
-    /// All that was sent and has not been heard at the other side.
+    /// The words sent that the other side has not received.
     sent: VecDeque<Word>,
     recalled: Vec<Ticket>,
     refused: Vec<Ticket>,
-    /// Of a channel with places: so many are promised, and so many the home has yet to promise again.
+    /// Of a channel with places: how many are granted, and how many the home has yet to grant again.
     places: u32,
     used: u32,
     peer_gone: bool,
     closed: bool,
 }
 
-/// A part of random bytes, so that no other value of this length is equal to it.
+/// A part of random bytes, so that no two values of this length are equal.
 fn value(channel: usize, ticket: Ticket, size: usize) -> Bytes {
     static ALL: LazyLock<Bytes> = LazyLock::new(|| {
         let mut random = Random::new(1);
@@ -70,7 +70,7 @@ impl Program {
         self.sent.push_back(word.clone());
         link.send(self.alias, word);
         if link.answers.back().is_some_and(|(alias, answer)| *alias == self.alias && answer.ticket() == ticket) {
-            // It was not written, so that nothing of it arrives.
+            // It was not written, so nothing of it arrives.
             self.sent.retain(|word| word.ticket() != ticket);
             self.recalled.extend(ticket);
         }
@@ -171,7 +171,7 @@ impl Program {
         let (ticket, bytes) = self.open[chance.below(self.open.len())].clone();
         if bytes.is_none() {
             let (request, _) = self.choices[&ticket];
-            // The other reservation is given up, if there is one.
+            // This aborts the other reservation, if there is one.
             if request.is_none() || chance.one_in(4) {
                 self.next += 1;
                 self.choices.insert(ticket, (Some(self.next), false));
@@ -202,13 +202,13 @@ impl Program {
         }
     }
 
-    /// The peer's words come in order. Some that crossed others do not come at all.
+    /// The peer's words arrive in order. Some that crossed others are dropped.
     fn check_order(&self, theirs: &mut VecDeque<Word>, word: &Word) {
         if matches!(word, Word::Withdrawn(ticket) if self.recalled.contains(ticket)) {
             return;
         }
         if let Word::Credit(places) = word {
-            // Those that follow each other may come as one.
+            // Consecutive ones may arrive as one.
             let mut sum = 0;
             while sum < *places {
                 let Some(Word::Credit(more)) = theirs.pop_front() else { panic!("{sum} places for {word:?}") };
@@ -269,7 +269,7 @@ impl Program {
             Word::Held(ticket) => {
                 self.received.push(ticket);
                 self.choices.remove(&ticket);
-                // It is out of reach until it is released.
+                // It cannot be withdrawn until it is released.
                 self.withdrawn.push(ticket);
             }
             Word::Reserve(ticket, request) => self.choices.get_mut(&ticket).unwrap().0 = Some(request),
@@ -295,7 +295,7 @@ const CHANNELS: usize = 4;
 struct Pair {
     links: [Link; 2],
     buffers: [BytesMut; 2],
-    /// What is on its way to each side.
+    /// The bytes on their way to each side.
     wires: [BytesMut; 2],
     /// By channel, at each side. Channels with an even number have their senders at side 0.
     ends: [Vec<Option<Program>>; 2],
@@ -372,7 +372,7 @@ impl Pair {
             let of = |end: &Option<Program>| end.as_ref().is_some_and(|end| end.alias == alias && !end.closed);
             let channel = here.iter().position(of).expect("a word for an end that is here");
             let end = here[channel].as_mut().unwrap();
-            // (An answer of this side to a withdrawal may come before the other one is there.)
+            // (An answer of this side to a withdrawal may come before the other one is attached.)
             let mut nothing = VecDeque::new();
             let theirs = there[channel].as_mut().map_or(&mut nothing, |other| &mut other.sent);
             end.check_order(theirs, &word);
@@ -432,8 +432,8 @@ fn run(seed: u64) -> usize {
     pair.cuts
 }
 
-/// Each word arrives once and in order, and each offer is settled once and the same at both sides, however
-/// bytes are split and cut.
+/// Each word arrives once and in order, and each offer is settled once and alike at both sides, however bytes
+/// are split and cut.
 #[test]
 fn words_survive_splits_and_cuts() {
     let seeds = std::env::var("DUNLIN_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(2_000);
@@ -498,7 +498,7 @@ fn more(to: u32) -> Bytes {
     frame(|out| codec::write_more(to, krill(), out))
 }
 
-/// What the last of these frames leads to. Before it, and behind each of the first frames, a half of the link
+/// The result of the last of these frames. Before it, and behind each of the first frames, a half of the link
 /// sends one of the words. The link has a home (alias 0) and a sending half (alias 1).
 fn answer_to(frames: &[Bytes], words: &[(u32, Word)]) -> Result<Vec<(u32, Word)>, Violation> {
     let mut link = Link::new(config());

@@ -1,4 +1,4 @@
-//! What a peer of a link does against the protocol.
+//! Violations of the protocol by the peer of a link.
 
 use crate::id::Ticket;
 use crate::wire::codec::WireError;
@@ -7,16 +7,16 @@ use crate::wire::codec::WireError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Violation {
-    /// The bytes are no frame.
+    /// The bytes are not a frame.
     #[error("invalid frame: {0}")]
     Wire(#[from] WireError),
     /// No half has this alias, or its channel is not attached.
     #[error("no attached half has alias {0}")]
     UnknownAlias(u32),
-    /// Only the other half of a channel receives such a word.
+    /// Only the other half of a channel receives this kind of word.
     #[error("the half with alias {0} receives no such word: it is the end that sends them")]
     WrongDirection(u32),
-    /// Both halves of a channel are there already.
+    /// Both halves of a channel are attached already.
     #[error("channel {0} is attached already")]
     AttachedTwice(u64),
     /// More channels are attached than this node takes.
@@ -28,7 +28,7 @@ pub enum Violation {
     /// A word comes between the pieces of a value.
     #[error("the half with alias {0} receives a word between two pieces of a value")]
     WithinValue(u32),
-    /// A piece has no value that it belongs to, or makes its value too long.
+    /// A piece belongs to no value, or makes its value too long.
     #[error("the half with alias {0} receives a piece of no value")]
     StrayPiece(u32),
     /// A value is longer than the home has allowed.
@@ -41,20 +41,20 @@ pub enum Violation {
         /// The limit.
         bytes_max: u64,
     },
-    /// The peer acknowledges frames that were not written, or forgets some that it had acknowledged.
+    /// The peer acknowledges frames that were not written, or fewer than before.
     #[error("the peer has seen {0} frames, which is not possible")]
     Acknowledged(u64),
-    /// The other half of a channel sends what it cannot send now.
+    /// The other half of a channel sends a word that is not possible now.
     #[error("the half with alias {alias}: {misstep}")]
     Half {
         /// The half here.
         alias: u32,
-        /// What is wrong.
+        /// The fault.
         misstep: Misstep,
     },
 }
 
-/// What one half of a channel may not send to the other.
+/// A word that one half of a channel may not send to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Misstep {
@@ -70,25 +70,25 @@ pub enum Misstep {
         /// The limit.
         offers_max: usize,
     },
-    /// A value is sent into a place that was not promised.
+    /// A value is sent into a place that was not granted.
     #[error("a value is sent for which no place was promised")]
     NoPlace,
-    /// A value is offered, though places for values are promised.
+    /// A value is offered, although places for values are granted.
     #[error("value {0} is offered, though places for values are promised")]
     HasPlaces(Ticket),
-    /// The home says a second time how it takes values.
+    /// The home declares a second time how it takes values.
     #[error("the home says twice how it takes values")]
     OpenedTwice,
-    /// Places are promised by a home that promises none.
+    /// A home that declared it grants no places grants some.
     #[error("places are promised by a home that has said it promises none")]
     NoPlaces,
     /// The offer is not a choice's.
     #[error("offer {0} is not a choice's")]
     NotAChoice(Ticket),
-    /// The offer was not reserved, or its withdrawal not requested.
+    /// The offer was not reserved, or its withdrawal was not requested.
     #[error("nothing asked for this answer to offer {0}")]
     NotAsked(Ticket),
-    /// The choice has not sent the value that is taken or given back.
+    /// The choice has not sent the value that is taken or returned.
     #[error("the value of offer {0} was taken or given back before the choice had granted it")]
     NotGranted(Ticket),
     /// The offer is not held by an extended receive.

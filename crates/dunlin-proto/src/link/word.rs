@@ -1,4 +1,4 @@
-//! What the halves of a channel, and the two sides of a link, say to each other.
+//! The words between the halves of a channel, and between the two sides of a link.
 
 use bytes::Bytes;
 
@@ -10,22 +10,22 @@ use crate::wire::{End, Failure, Head};
 pub enum Word {
     /// To the home: a send offers this value.
     Offer(Ticket, Bytes),
-    /// To the home, into a place that it has promised: the send is over.
+    /// To the home, into a granted place: the send is complete.
     Sent(Bytes),
     /// To the home: a choice offers a value.
     OfferChoice(Ticket, ChoiceId),
-    /// To the home: the value that this reservation asked for.
+    /// To the home: the value that this reservation requested.
     Grant(Ticket, Request, Bytes),
-    /// To the home: the offer that was reserved is not there any more.
+    /// To the home: the reserved offer no longer exists.
     Refuse(Ticket),
     /// To the home: the offer is withdrawn.
     Withdraw(Ticket),
-    /// To the home: the choice asks for its reservation back.
+    /// To the home: the choice revokes its grant.
     Revoke(Ticket),
-    /// To the sending half, before all else: whether the home promises places for values, and how many at
+    /// To the sending half, before all else: whether the home grants places for values, and how many at
     /// first.
     Opened(Option<u32>),
-    /// To the sending half: so many places more.
+    /// To the sending half: this many more places.
     Credit(u32),
     /// To the sending half: a receive has returned the value.
     Taken(Ticket),
@@ -37,9 +37,9 @@ pub enum Word {
     Failed(Ticket, Failure),
     /// To the sending half: the offer was withdrawn in time.
     Withdrawn(Ticket),
-    /// To the sending half: a receive asks for the value of a choice.
+    /// To the sending half: a receive requests the value of a choice.
     Reserve(Ticket, Request),
-    /// To the sending half: the value that was granted is not wanted any more.
+    /// To the sending half: the granted value is no longer needed.
     Abort(Ticket),
     /// The half has ended the channel.
     Ended(End),
@@ -96,16 +96,16 @@ impl Word {
     }
 }
 
-/// What overtakes values.
+/// Frames that overtake values.
 #[derive(Clone, Debug)]
 pub(crate) enum Said {
     /// A word of a home.
     Word(Word),
-    /// A sending half is there.
+    /// The sending half is ready.
     Attach { number: u64 },
-    /// Its home is there.
+    /// Its home is ready.
     Attached { alias: u32 },
-    /// The value that has begun is not wanted any more.
+    /// The value that has begun is no longer needed.
     Cut,
     /// The home is closed.
     Over,
