@@ -1,9 +1,9 @@
-//! Comparisons of what two faces declare of their messages (`dunlin-schema`). The outcomes of those that
-//! peers cause are remembered, and their steps counted.
+//! Comparisons of the schemas that two faces declare (`dunlin-schema`). This module remembers the outcomes of
+//! those that peers cause, and counts their steps.
 //!
 //! A peer chooses both the schemas that it declares and how often it declares them, and two small schemas may
-//! take many steps. So all comparisons that one frame causes have [`STEPS`] steps together, and the driver
-//! counts what they took for the node that has sent the frame.
+//! take many steps. So all comparisons that one frame causes share [`STEPS`] steps, and the driver charges
+//! the steps taken to the node that sent the frame.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,17 +15,17 @@ use crate::wire::{Declaration, Expected, Face};
 
 /// How many outcomes are remembered ...
 const KNOWN_MAX: usize = 256;
-/// ... and how many bytes their schemas have together.
+/// ... and how many bytes their schemas may have together.
 const BYTES_MAX: usize = 1 << 20;
 
-/// Compares two faces, seen from `here`. `None`: each reads what the other one writes, or one of them
-/// declares nothing of its messages, or they are not for each other at all.
+/// Compares two faces, as seen from `here`. `None`: each reads what the other one writes, or one of them
+/// declares no schema, or they do not belong to each other.
 pub fn difference(here: &Declaration, there: &Declaration) -> Option<Difference> {
     let sides = sides(here, there)?;
     compare_encoded(&here.schema, &there.schema, sides, &mut { STEPS }).err()
 }
 
-/// `None`: nothing has to be compared.
+/// `None`: there is nothing to compare.
 fn sides(here: &Declaration, there: &Declaration) -> Option<Sides> {
     if here.schema.is_empty() || there.schema.is_empty() || here.schema == there.schema {
         return None;
@@ -55,14 +55,14 @@ impl Pair {
     }
 }
 
-/// The outcomes of the latest comparisons, and the steps that comparisons took.
+/// The outcomes of the latest comparisons, and the steps that they took.
 #[derive(Clone, Debug)]
 pub(crate) struct Comparisons {
     known: BTreeMap<Pair, Option<Difference>>,
-    /// The oldest first.
+    /// Oldest first.
     order: VecDeque<Pair>,
     bytes: usize,
-    /// What is left for the present frame.
+    /// The steps left for the present frame.
     steps_left: usize,
     steps: u64,
 }
@@ -74,26 +74,26 @@ impl Default for Comparisons {
     }
 }
 
-/// So many declarations are looked at in the time of one step.
+/// How many declarations count as one step.
 const LOOKED_AT: usize = 16;
 
 impl Comparisons {
-    /// Another frame causes the comparisons from now on.
+    /// Starts the budget of another frame, which causes the comparisons from now on.
     pub(crate) fn begin_frame(&mut self) {
         self.steps_left = STEPS;
     }
 
-    /// So many declarations of one name were looked at for the present frame: that is work, too.
+    /// Counts the declarations of one name that were examined for the present frame: that is work too.
     pub(crate) fn looks_at(&mut self, declarations: usize) {
         self.steps += (declarations / LOOKED_AT) as u64;
     }
 
-    /// The steps since the last call. Looking an outcome up is one.
+    /// The steps since the last call. A look-up of an outcome is one step.
     pub(crate) fn take_steps(&mut self) -> u64 {
         std::mem::take(&mut self.steps)
     }
 
-    /// As [`difference`], within what is left of the frame's steps.
+    /// As [`difference`], within the remaining steps of the frame.
     pub(crate) fn difference(&mut self, here: &Declaration, there: &Declaration) -> Option<Difference> {
         let sides = sides(here, there)?;
         let pair = Pair { here: here.schema.clone(), there: there.schema.clone(), sides };
@@ -104,7 +104,7 @@ impl Comparisons {
         let before = self.steps_left;
         let outcome = compare_encoded(&pair.here, &pair.there, sides, &mut self.steps_left).err();
         self.steps += (before - self.steps_left) as u64;
-        // A pair that took too long beside others of its frame may have steps enough alone.
+        // A pair that ran out of steps beside others of its frame may have enough on its own.
         if self.steps_left > 0 || before == STEPS {
             self.remember(&pair, outcome.clone());
         }

@@ -1,4 +1,4 @@
-//! What a node is told once: its application, its times, its limits.
+//! The configuration of a node: its application, its times, its limits.
 
 use std::time::Duration;
 
@@ -6,123 +6,123 @@ use crate::wire::codec::WireError;
 use crate::wire::handshake::Bound;
 use crate::wire::{check_addresses, limits};
 
-/// The settings of a machine. [`Config::new`] has defaults for all but the application's name.
+/// The settings of a machine. [`Config::new`] has defaults for all except the application's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Config {
     /// Nodes of different applications refuse each other. At most 64 bytes.
     pub application: String,
-    /// The driver says of each node whether it may have a connection with this one
-    /// ([`Action::Authorize`](crate::Action::Authorize)), in each handshake. Default: all may.
+    /// Whether the driver decides, in each handshake, if a node may have a connection with this one
+    /// ([`Action::Authorize`](crate::Action::Authorize)). Default: all may.
     pub authorizes: bool,
-    /// Where others can dial this node: at most 8, of at most 255 bytes each. Empty: it has to dial them.
-    pub addresses: Vec<String>,
-    /// Those of `addresses` at which this node listens itself, and not a proxy or a router for it. A node
-    /// that has reached it there takes it for dead when its dials are [refused](Self::refused) at all of
+    /// Where others can dial this node: at most 8, of at most 255 bytes each. Empty: this node has to dial
     /// them.
+    pub addresses: Vec<String>,
+    /// The `addresses` at which this node listens itself, not through a proxy or a router. A node that has
+    /// reached this one there considers it dead when its dials are [refused](Self::refused) at all of them.
     pub bound: Vec<String>,
-    /// What others are told: so far apart two refusals at such an address have to be, unless it is on their
-    /// own host. At least the grace period: only that counts.
+    /// The minimum time between two refusals at such an address, as declared to other nodes; a node on the
+    /// same host does not wait for it. At least the grace period: only that counts.
     pub refused: Duration,
-    /// If nothing else was to be sent for so long, a heartbeat is.
+    /// A heartbeat is sent after this time without other frames.
     pub heartbeat: Duration,
-    /// A socket on which no byte arrived for so long counts as lost.
+    /// A socket on which no byte arrives for this long counts as lost.
     pub silence: Duration,
-    /// For so long a connection without a socket may come back; then it is dead.
+    /// How long a connection may be without a socket before it is dead.
     pub grace: Duration,
-    /// An acknowledgement that could ride on nothing goes alone after so long.
+    /// An acknowledgement that finds no other frame to travel with is sent alone after this time.
     pub ack_delay: Duration,
-    /// So many bytes that have arrived are acknowledged at once while more of a value is arriving; [four
-    /// times](Self::QUIET) as many when nothing is, since an acknowledgement that waits may ride on an
-    /// answer. Others should have at least as many as that for `unacked_min`.
+    /// How many received bytes are acknowledged at once while more of a value is arriving. Otherwise [four
+    /// times](Self::QUIET) as many are, since an acknowledgement that waits may travel with an answer.
+    /// `unacked_min` of other nodes should be at least that larger number.
     pub ack_bytes: usize,
-    /// A socket that has not shaken hands after so long is closed.
+    /// A socket without a complete handshake after this time is closed.
     pub handshake: Duration,
     /// The first wait between two attempts to dial; it doubles...
     pub backoff_min: Duration,
     /// ... up to this.
     pub backoff_max: Duration,
-    /// Values are cut into pieces of so many bytes, so that several channels can share a socket. At most 1
+    /// Values are cut into pieces of this many bytes, so that several channels can share a socket. At most 1
     /// MiB.
     pub chunk: usize,
-    /// While only one channel has values to send, those of up to so many bytes go in one piece, and longer
-    /// ones in halves of that: larger pieces cost less. At most 1 MiB; with less than `chunk`, pieces are as
-    /// they are for several.
+    /// While only one channel has values to send, values of up to this many bytes go in one piece, and longer
+    /// ones in pieces of half the size: larger pieces cost less. At most 1 MiB; if less than `chunk`, pieces
+    /// are as they are for several channels.
     pub chunk_alone: usize,
-    /// So many bytes may be sent and not yet acknowledged; then a connection sends no more values.
+    /// How many bytes may be sent and not yet acknowledged; at this limit a connection sends no more values.
     pub unacked_max: usize,
-    /// So many bytes of values may be here that another node has sent unasked, each with [128 bytes
-    /// beside](limits::VALUE), and have not been received. What is larger, or beyond that, is announced, and
-    /// sent when there is room. A connection begins with [256 KiB](limits::CREDIT), which it has in any case.
-    /// Twice `unacked_max`: with less, a long link would wait for credit before its window is full.
+    /// How many bytes of values another node may have sent unasked that are here and not yet received, each
+    /// with an [overhead of 128 bytes](limits::VALUE). A larger value, or one beyond that, is announced, and
+    /// sent when there is room. A connection begins with [256 KiB](limits::CREDIT), which it always has.
+    /// Default: twice `unacked_max`; with less, a long link would wait for credit before its window is full.
     pub credit_max: usize,
-    /// So many bytes this node keeps for others in all, beside the 256 KiB of each: at least four times
+    /// How many bytes this node keeps for all others, besides the 256 KiB of each: at least four times
     /// `value_max`.
     pub held_max: u64,
-    /// Less than `unacked_max` may be, if the other side is slow to read: what is on its way makes all that
-    /// is behind it wait. But never less than this, if that is not more than `unacked_max`.
+    /// The limit may be lower than `unacked_max` if the other side reads slowly, because bytes in flight
+    /// delay everything behind them. It is never lower than this, if this is at most `unacked_max`.
     pub unacked_min: usize,
-    /// So long what is on its way may wait to be read, beyond one and a half times the least round trip that
-    /// was measured of late.
+    /// How long bytes in flight may wait to be read, beyond twice the least round trip measured recently.
     pub queueing: Duration,
-    /// The same for a connection of which nobody but one channel has made use [of late](Self::company), for
-    /// its large values, if more than `chunk_alone` is written at once: nobody waits.
+    /// The same for the large values of a connection that only one channel has used [lately](Self::company),
+    /// if more than `chunk_alone` is written at once: nothing else waits.
     pub queueing_alone: Duration,
-    /// So long a connection is taken for one that several use, once something small was said or heard, or of
-    /// another channel.
+    /// How long a connection counts as shared by several channels after a small frame, or a frame of another
+    /// channel.
     pub company: Duration,
     /// The largest encoded value, in bytes.
     pub value_max: usize,
-    /// So many sockets that were accepted may be without a finished handshake at once. One more, and one of
-    /// the [source](crate::Source) that has most of them is closed.
+    /// How many accepted sockets may be in an unfinished handshake at once. One more, and one of the
+    /// [source](crate::Source) that has most of them is closed.
     pub strangers_max: usize,
-    /// So many other nodes are remembered; one more that dials is told to come later.
+    /// How many other nodes are remembered; another node that dials is refused as busy.
     /// [Sources](crate::Source) share these places: see [`has_place`](crate::source::has_place).
     pub peers_max: usize,
-    /// So many channels may be attached by one other node.
+    /// How many channels one other node may attach.
     pub attached_max: usize,
-    /// After so long without a socket others are asked to help, if they have not been before: all addresses
-    /// have failed, or there are none. As long as that who was asked for a dial-back has time, and a socket
-    /// that was lost, to come back before the connection is relayed.
+    /// After this time without a socket other nodes are asked to help, or earlier if all addresses have
+    /// failed, or none is known. A node that was asked for a dial-back, and a lost socket, have the same time
+    /// before the connection is relayed.
     pub patience: Duration,
-    /// So often, or up to twice as often, it is tried to dial the other node of a connection that is relayed.
+    /// How often this node tries to dial the other node of a relayed connection directly: after this time, or
+    /// as little as half of it.
     pub redial: Duration,
-    /// So many others are asked one after the other to help with one connection. 0: nobody is.
+    /// How many nodes are asked, one after the other, to help with one connection. 0: none.
     pub helpers_max: usize,
-    /// So many sockets between other nodes are relayed at once. 0: this node does not relay. Sources share
+    /// How many sockets between other nodes are relayed at once. 0: this node does not relay. Sources share
     /// them: see [`has_place`](crate::source::has_place).
     pub relays_max: usize,
-    /// An address that this node was only told is dialled again after so long at the earliest.
+    /// The minimum time before an address learned from other nodes is dialled again.
     pub retell: Duration,
-    /// Addresses of this host may be dialled even if they were told over a network.
+    /// Whether addresses of this host may be dialled even if they were received over a network.
     pub dial_local: bool,
-    /// A relay on this node's own host may let nodes of other hosts come here. A relay that this node reaches
-    /// over a network may in any case.
+    /// Whether a relay on this node's own host may admit nodes of other hosts to this one. A relay that this
+    /// node reaches over a network always may.
     pub relayed: bool,
-    /// This node has the same id when it is started again. So there may be a later life of it already, while
-    /// this one was only held up: if another node says that it has met one, this one is replaced. It ends all
-    /// its connections, and makes no more. If every start has an id of its own, there is no later life: then
-    /// who says so is wrong, and only the connection with that one is over.
+    /// Whether this node has the same id when it is started again. Then a later life of it may already exist,
+    /// while this one was only held up. If another node reports one that it has met, this one is replaced: it
+    /// ends all its connections, and makes no more. If every start has an id of its own, no later life
+    /// exists: then such a report is wrong, and ends only the connection with the reporting node.
     pub keeps_id: bool,
 }
 
 impl Config {
-    /// So many times [`ack_bytes`](Self::ack_bytes) are acknowledged at once in any case.
+    /// How many times [`ack_bytes`](Self::ack_bytes) are acknowledged at once in any case.
     pub const QUIET: usize = 4;
 
-    /// What this node says of its addresses.
+    /// What this node declares about its addresses.
     pub(crate) fn bound_of_addresses(&self) -> Bound {
         let bits = self.addresses.iter().take(limits::ADDRESSES).enumerate();
         let which = bits.filter(|(_, address)| self.bound.contains(address)).map(|(at, _)| 1 << at).sum();
         Bound { which, refused_ms: u64::try_from(self.refused.as_millis()).unwrap_or(u64::MAX) }
     }
 
-    /// Heartbeats go at multiples of this time: a timer fires once for many connections.
+    /// Heartbeats are sent at multiples of this time, so that a timer fires once for many connections.
     pub(crate) fn heartbeat_grid(&self) -> Duration {
         self.first_heartbeat() / 16
     }
 
-    /// The first heartbeat on a socket that resumes a connection comes after this time.
+    /// The first heartbeat on a socket that resumes a connection is sent after this time.
     pub(crate) fn first_heartbeat(&self) -> Duration {
         self.heartbeat.min(Duration::from_secs(1))
     }
@@ -167,10 +167,10 @@ impl Config {
         }
     }
 
-    /// Whether a machine can work with these settings.
+    /// Checks that a machine can work with these settings.
     ///
     /// # Errors
-    /// What is wrong with the first that cannot be, and what is allowed.
+    /// The first invalid setting, with the allowed range.
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.application.len() > limits::APPLICATION {
             return Err(ConfigError::Application { bytes: self.application.len() });
@@ -221,43 +221,43 @@ impl Config {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The application's name does not go into a handshake.
+    /// The application's name does not fit into a handshake.
     #[error("the application's name has {bytes} bytes; at most {} are allowed", limits::APPLICATION)]
     Application {
-        /// How long it is.
+        /// Its length.
         bytes: usize,
     },
-    /// The addresses do not go into a handshake.
+    /// The addresses do not fit into a handshake.
     #[error("`addresses`: {0}")]
     Addresses(WireError),
-    /// A number of bytes or things is zero, or too large.
+    /// A number is zero, or too large.
     #[error("`{what}` is {value}; it must be from 1 to {max}")]
     Size {
-        /// Which setting.
+        /// The setting.
         what: &'static str,
         /// Its value.
         value: usize,
-        /// What is allowed.
+        /// The maximum.
         max: usize,
     },
-    /// Less may be kept for others than four values take.
+    /// `held_max` is less than four values take.
     #[error("`held_max` is {bytes} bytes; it must be at least {bytes_min}, four times the largest value")]
     Held {
         /// The setting.
         bytes: u64,
-        /// What is needed.
+        /// The minimum.
         bytes_min: u64,
     },
-    /// A time is less than a microsecond, so that what it separates would follow without end.
+    /// A time is less than a microsecond: the actions that it separates would follow each other without end.
     #[error("`{what}` is less than a microsecond")]
     NoTime {
-        /// Which setting.
+        /// The setting.
         what: &'static str,
     },
     /// A time is longer than one that it must not exceed.
     #[error("`{shorter}` ({short:?}) must not be longer than {longer} ({long:?})")]
     Order {
-        /// Which setting.
+        /// The setting.
         shorter: &'static str,
         /// Its value.
         short: Duration,

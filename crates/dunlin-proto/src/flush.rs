@@ -1,4 +1,4 @@
-//! What the other nodes have yet to acknowledge.
+//! Frames that other nodes have yet to acknowledge.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::connection::{Before, Connection};
 use crate::id::{ChannelId, Incarnation, Life, NodeId};
 use crate::machine::{Endpoint, Machine};
 
-/// Everything that the channels of a node had said at one moment: see [`Machine::mark`].
+/// Everything that the channels of a node had sent at one moment: see [`Machine::mark`].
 #[derive(Clone, Debug)]
 pub struct Mark(Vec<Marked>);
 
@@ -18,12 +18,12 @@ struct Marked {
     /// The life of the connection.
     lives: u64,
     unwritten: Vec<Unwritten>,
-    /// Set once `unwritten` is empty: acknowledged when so many frames are.
+    /// Set once `unwritten` is empty: past when this many frames are acknowledged.
     until: Option<u64>,
 }
 
 impl Endpoint {
-    /// Whether that node has heard everything that was said to it.
+    /// Whether that node has acknowledged everything sent to it.
     pub(crate) fn is_flushed_to(&self, node: NodeId, connection: &Connection) -> bool {
         let is_heard = connection.outbox.is_done() && !connection.goodbye_waits;
         is_heard || (!connection.was_up && self.left.contains(&node))
@@ -31,8 +31,8 @@ impl Endpoint {
 }
 
 impl Machine {
-    /// Marks what channels have said until now, whether it has been written or not.
-    /// [`is_past`](Self::is_past) tells when it has been acknowledged.
+    /// Marks what channels have sent until now, whether it has been written or not.
+    /// [`is_past`](Self::is_past) returns whether it has been acknowledged.
     pub fn mark(&self) -> Mark {
         let connections = self.endpoint.connections.iter().filter(|(_, connection)| !connection.outbox.is_done());
         let marked = connections.map(|(node, connection)| Marked {
@@ -44,8 +44,8 @@ impl Machine {
         Mark(marked.collect())
     }
 
-    /// Whether all that was marked has been acknowledged, or has been lost with its connection: the nodes of
-    /// such are put behind `lost`.
+    /// Whether everything marked has been acknowledged, or lost with its connection. Appends the nodes of
+    /// lost connections to `lost`.
     pub fn is_past(&self, mark: &mut Mark, lost: &mut Vec<NodeId>) -> bool {
         mark.0.retain_mut(|marked| {
             let connection = self.endpoint.connections.get(marked.node);
@@ -68,20 +68,20 @@ impl Machine {
         mark.0.is_empty()
     }
 
-    /// The channels with values that are sent, and wait here until the home of the channel is known.
+    /// The channels whose sent values wait here until the home of the channel is known.
     pub fn detained(&self) -> impl Iterator<Item = ChannelId> {
         let detained =
             self.channels.proxies.survey().filter(|(_, proxy)| proxy.backlog.iter().any(|(_, what)| is_sent(what)));
         detained.map(|(channel, _)| *channel)
     }
 
-    /// Whether values of this channel wait so.
+    /// Whether values of this channel wait in this way.
     pub fn is_detained(&self, channel: ChannelId) -> bool {
         self.channels.proxies.get(&channel).is_some_and(|proxy| proxy.backlog.iter().any(|(_, what)| is_sent(what)))
     }
 
-    /// The nodes that have not acknowledged all that was said to them, and how many values of complete sends
-    /// are not acknowledged there.
+    /// The nodes that have not acknowledged everything sent to them, and how many values of complete sends
+    /// are unacknowledged there.
     pub fn unacknowledged(&self) -> Vec<(Life, u64)> {
         let mut detained_for: BTreeMap<NodeId, usize> = BTreeMap::new();
         for (_, proxy) in self.channels.proxies.survey().filter(|(_, proxy)| !proxy.backlog.is_empty()) {
@@ -124,7 +124,7 @@ mod tests {
         Config::new("flush".to_owned())
     }
 
-    /// Writes about so many bytes.
+    /// Writes about `room` bytes.
     fn write(outbox: &mut Outbox, room: usize) -> usize {
         outbox.fill(Time(1), None, &config(), room, &mut Vec::new())
     }
@@ -158,7 +158,7 @@ mod tests {
         outbox.push(value(1, Head::Sent, 500_000));
         while write(&mut outbox, 1) > 0 {
             assert_eq!(outbox.unacked_sent(), 1);
-            // The head is acknowledged, and perhaps some pieces; more are written or wait.
+            // The head is acknowledged, and perhaps some pieces; others are written or wait.
             if outbox.written() > outbox.acked() + 1 {
                 let seen = outbox.acked() + 1;
                 assert!(outbox.acknowledge(Time(1), seen, &config()));

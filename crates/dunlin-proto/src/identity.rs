@@ -1,12 +1,11 @@
-//! How a node proves its id: keys and signatures are the driver's, since this crate has no cryptography.
+//! How a node proves its id. Keys and signatures are the driver's, since this crate has no cryptography.
 //!
-//! A node's id is a hash of its public key, and both sides of a handshake sign it: the dialled node in
-//! `Welcome`, the dialler in its first frame behind that. What they sign are the two messages whole, so
-//! nothing in them can be changed, or shown to a third node: `Hello` names the node that it is for, and each
-//! message has a nonce that its sender has drawn for this handshake. The dialler signs its `Hello`, too: that
-//! may be an old one, said again by somebody else, so it proves nothing that the dialled node would change
-//! anything for; but strangers cannot make up what a node's own dials would have to give way to.
-//! `docs/wire.md` says it byte by byte.
+//! A node's id is a hash of its public key. Both sides of a handshake sign it: the dialled node in `Welcome`,
+//! the dialler in its first frame after that. They sign both messages whole, so nothing in them can be
+//! changed, or replayed to a third node: `Hello` names its target, and each message has a nonce that its
+//! sender has drawn for this handshake. The dialler also signs its `Hello`. That may be a replay by another
+//! node, so it proves nothing for which the dialled node would change its state. But strangers cannot forge a
+//! `Hello` to which a node's own dials would have to give way. `docs/wire.md` specifies it byte by byte.
 
 use std::fmt;
 
@@ -16,19 +15,18 @@ use crate::id::NodeId;
 use crate::wire::Frame;
 use crate::wire::handshake::{Answer, Hello, Proof, Welcome};
 
-/// The keys of one node, and how those of others are checked.
+/// The keys of one node, and the check of other nodes' signatures.
 ///
 /// A driver makes it before the machine: [`Machine::new`](crate::Machine::new) takes the node's id from it.
 pub trait Identity: fmt::Debug + Send + Sync {
     /// This node's public key: at most [`limits::KEY`](crate::wire::limits::KEY) bytes.
     fn key(&self) -> Bytes;
 
-    /// The id of the node that has this public key: a hash of it, for which no other key can be found.
-    /// `None`: it is no key.
+    /// The id of the node with this public key: a hash of it, for which no other key can be found. `None`:
+    /// the bytes are not a key.
     fn id_of(&self, key: &[u8]) -> Option<NodeId>;
 
-    /// 128 fresh random bits. `count` is how many were asked for before, for a stand-in that has to do
-    /// without randomness.
+    /// 128 fresh random bits. `count` is the number of earlier calls, for a stand-in that has no randomness.
     fn nonce(&self, count: u64) -> u128;
 
     /// This node's signature of these bytes: at most [`limits::SIGNATURE`](crate::wire::limits::SIGNATURE)
@@ -40,12 +38,12 @@ pub trait Identity: fmt::Debug + Send + Sync {
     fn check(&self, key: &[u8], bytes: &[u8], signature: &[u8]) -> bool;
 }
 
-/// What a signature of a handshake is for. A signature for one of these is none for another.
+/// The purpose of a signature in a handshake. A signature for one of these is not valid for another.
 #[derive(Clone, Copy, Debug)]
 enum Role {
     /// The dialled node, in `Welcome`.
     Dialled,
-    /// The dialler, behind `Welcome`.
+    /// The dialler, after `Welcome`.
     Dialler,
     /// The dialled node, in a refusal that ends something.
     Refuses,
@@ -53,11 +51,12 @@ enum Role {
     Asks,
 }
 
-/// Every signature begins with this, so that one of a handshake is none of anything else that a key may sign.
+/// The prefix of all signed bytes, so that a signature of a handshake is not valid for anything else that a
+/// key may sign.
 const CONTEXT: &[u8; 20] = b"dunlin handshake v1\n";
 
-/// What is signed in this role: `hello` as it came, and `answer` as it would be with an empty signature, both
-/// whole. In `Hello` only that, as it would be with an empty signature.
+/// The bytes signed in this role: `hello` as received, and `answer` with an empty signature, both whole. For
+/// `Hello` only the `Hello`, with an empty signature.
 fn transcript(role: Role, hello: &[u8], answer: Option<&Answer>) -> Bytes {
     let answer = answer.map_or_else(Bytes::new, Answer::unsigned);
     let mut bytes = BytesMut::with_capacity(CONTEXT.len() + 1 + hello.len() + answer.len());
@@ -68,13 +67,13 @@ fn transcript(role: Role, hello: &[u8], answer: Option<&Answer>) -> Bytes {
         Role::Refuses => 3,
         Role::Asks => 4,
     });
-    // Each says its own length.
+    // Each contains its own length.
     bytes.put_slice(hello);
     bytes.put_slice(&answer);
     bytes.freeze()
 }
 
-/// What this answer is signed for, and the proof in it.
+/// The role in which this answer is signed, and its proof.
 fn role(answer: &Answer) -> Option<(Role, &Proof)> {
     match answer {
         Answer::Welcome(Welcome { proof, .. }) => Some((Role::Dialled, proof)),
@@ -83,8 +82,7 @@ fn role(answer: &Answer) -> Option<(Role, &Proof)> {
     }
 }
 
-/// The same `Hello`, signed by the node that says it; if it only wants to know who is there, without a
-/// signature.
+/// The same `Hello`, signed by its sender; without a signature if it only asks which node is there.
 pub fn sign_hello(identity: &dyn Identity, mut hello: Hello) -> Hello {
     hello.signature = Bytes::new();
     if hello.wanted != NodeId(0) {
@@ -93,15 +91,15 @@ pub fn sign_hello(identity: &dyn Identity, mut hello: Hello) -> Hello {
     hello
 }
 
-/// Whether this node has said that, to the node that hears it or long before.
+/// Whether the sender of that `Hello` has signed it for its target, now or long before.
 pub(crate) fn is_signed(identity: &dyn Identity, hello: &Hello) -> bool {
     let unsigned = Hello { signature: Bytes::new(), ..hello.clone() };
     let signed = transcript(Role::Asks, &unsigned.encode(), None);
     hello.wanted == NodeId(0) || identity.check(&hello.key, &signed, &hello.signature)
 }
 
-/// The same answer to this `Hello`, proved by a node: with its key, and its signature. [`Answer::Refused`]
-/// has no proof.
+/// The same answer to this `Hello`, with the proof of this node: its key, and its signature.
+/// [`Answer::Refused`] has no proof.
 pub fn prove(identity: &dyn Identity, hello: &[u8], mut answer: Answer) -> Answer {
     let fill = |answer: &mut Answer, of: Proof| match answer {
         Answer::Welcome(Welcome { proof, .. }) | Answer::Over(_, proof) => *proof = of,
@@ -116,19 +114,19 @@ pub fn prove(identity: &dyn Identity, hello: &[u8], mut answer: Answer) -> Answe
     answer
 }
 
-/// The node that has proved this answer to this `Hello`. `None`: none has.
+/// The node that has proved this answer to this `Hello`, if one has.
 pub fn proven_by(identity: &dyn Identity, hello: &[u8], answer: &Answer) -> Option<NodeId> {
     let (role, Proof { key, signature }) = role(answer)?;
     let by = identity.id_of(key)?;
     identity.check(key, &transcript(role, hello, Some(answer)), signature).then_some(by)
 }
 
-/// What the dialler signs of a handshake.
+/// The bytes of a handshake that the dialler signs.
 pub(crate) fn confirmed(hello: &[u8], welcome: &Answer) -> Bytes {
     transcript(Role::Dialler, hello, Some(welcome))
 }
 
-/// The dialler's first frame behind this `Welcome`.
+/// The dialler's first frame after this `Welcome`.
 pub fn confirm(identity: &dyn Identity, hello: &[u8], welcome: &Answer) -> Frame {
     Frame::Confirm { signature: identity.sign(&confirmed(hello, welcome)) }
 }
@@ -143,9 +141,8 @@ mod stand_in {
 
     /// An identity for tests and simulations: cheap, without randomness, for any id.
     ///
-    /// The public key is the id. What a signature needs beside it is known to this type only: code that has
-    /// no `StandIn` of a node cannot sign for that node. It keeps nobody else out, so it is never for a
-    /// network.
+    /// The public key is the id. Only this type knows what else a signature needs: code without a node's
+    /// `StandIn` cannot sign for that node. It gives no other protection, so it is never for a network.
     #[derive(Clone, Copy, Debug)]
     pub struct StandIn(NodeId);
 
@@ -155,7 +152,7 @@ mod stand_in {
             Self(node)
         }
 
-        /// The bytes of this `Hello`, signed by the node that it is of.
+        /// The bytes of this `Hello`, signed by its sender.
         pub fn says(hello: &Hello) -> Bytes {
             sign_hello(&Self(hello.me.node), hello.clone()).encode()
         }

@@ -1,9 +1,8 @@
-//! What a peer may not do.
+//! Violations of the protocol by a peer.
 
 use crate::id::Ticket;
 
-/// A frame that a peer may not send, or not now. Nothing else that it says can be trusted: the connection
-/// ends.
+/// A frame that a peer may not send, or not now. The peer cannot be trusted any more, so the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PeerMisbehaved {
@@ -11,81 +10,81 @@ pub enum PeerMisbehaved {
     /// Only the first frame of the dialling side confirms.
     #[error("a confirmation that is not the first frame")]
     LateConfirm,
-    /// A frame is acknowledged that was not sent, or one that was acknowledged is not.
+    /// An acknowledgement of frames that were not sent, or of fewer frames than an earlier one.
     #[error("an acknowledgement of {seen} frames: so many were not sent, or more were acknowledged before")]
     Acknowledged {
-        /// How many frames the peer has seen, as it says.
+        /// How many frames the peer claims to have received.
         seen: u64,
     },
-    /// The peer has this node answer, and does not read the answers.
+    /// The peer makes this node answer, and does not read the answers.
     #[error("it does not read what it asks for")]
     DoesNotRead,
 
     // Values, and the memory that they take here.
-    /// Only pieces of the value follow its first one on its channel.
+    /// Only further pieces of a value may follow its first one on its channel.
     #[error("something else within a value")]
     WithinValue,
-    /// A piece has no value, or makes it too long.
+    /// A piece belongs to no value, or makes its value too long.
     #[error("a piece of no value")]
     StrayPiece,
-    /// No value is being sent that could be cut short.
+    /// No value has begun that could be cut short.
     #[error("a cut of what has not begun")]
     StrayCut,
-    /// More values are being sent in pieces than the peer may have channels.
+    /// More values are arriving in pieces than the peer may have channels.
     #[error("more than {values_max} values in pieces")]
     TooManyUnfinished {
         /// The limit.
         values_max: usize,
     },
-    /// A value is larger than the credit, and was not announced.
+    /// A value exceeds the credit, and was not announced.
     #[error("a value that costs {bytes} bytes, of which {bytes_left} are left of the credit")]
     AboveCredit {
-        /// What the value costs.
+        /// The cost of the value.
         bytes: u64,
-        /// The credit that is left.
+        /// The remaining credit.
         bytes_left: u64,
     },
-    /// Large values that are offered on one channel wait for those before them.
+    /// A large value on a channel has to wait for the open ones before it.
     #[error("a value of {bytes} bytes is offered ahead of others, without having been announced")]
     OfferedAhead {
         /// The length of the value.
         bytes: u64,
     },
-    /// More values wait to be admitted than may.
+    /// More values wait for admission than may.
     #[error("more than {values_max} values announced")]
     TooManyAnnounced {
         /// The limit.
         values_max: usize,
     },
-    /// Another value that is announced has this number.
+    /// Another announced value has this number.
     #[error("announcement {0} under a number that is in use")]
     AnnouncementInUse(u64),
-    /// One value of a channel is announced at a time.
+    /// A channel may announce only one value at a time.
     #[error("announcement {0} is the second on its channel")]
     AnnouncedTwice(u64),
-    /// No value that could be taken back is announced under this number.
+    /// No value is announced under this number that could be recanted.
     #[error("announcement {0} is taken back, and is not there")]
     UnknownAnnouncement(u64),
-    /// A value comes that waits to be admitted.
+    /// A value arrives that has not been admitted.
     #[error("announced value {0} was not admitted")]
     NotAdmitted(u64),
-    /// A value is not as long as it was announced.
+    /// A value does not have its announced length.
     #[error("a value of {bytes} bytes, announced with {announced}")]
     LengthChanged {
-        /// The length that was announced.
+        /// The announced length.
         announced: u64,
-        /// The length that the value has.
+        /// The actual length.
         bytes: u64,
     },
-    /// When a value was announced it had no channel here; now it has one, and there is no room.
+    /// When a value was announced its channel was not here; now it is, but there is no room.
     #[error("a value for a channel that was not there when it was announced")]
     ChannelNotThere,
-    /// A value was admitted, and the peer sends other things.
+    /// The peer does not send an admitted value, but sends other frames.
     #[error("a value that was admitted does not come")]
     AdmittedDoesNotCome,
 
-    // What a sending half says.
-    /// A half that is gone says nothing more.
+    // Frames of a sending half.
+    /// A half that is gone may send nothing more.
     #[error("a word from a sending half that is gone")]
     HalfGone,
     /// Another offer of the half is open under this number.
@@ -97,88 +96,88 @@ pub enum PeerMisbehaved {
         /// The window.
         window: u32,
     },
-    /// A half that has retired its channel sends nothing on credits.
+    /// A half that has retired its channel may send nothing on credits.
     #[error("a value that was sent behind the end of its half")]
     SentAfterEnd,
-    /// The half has no credit for a value that it sends.
+    /// The half has no credit for the value.
     #[error("a value without a credit")]
     NoCredit,
-    /// The half knows how large its values may be.
+    /// The half knows the size limit of its values.
     #[error("a value of {bytes} bytes; the terms allow {bytes_max}")]
     ValueTooLarge {
         /// The length of the value.
         bytes: u64,
-        /// What the terms allow.
+        /// The limit.
         bytes_max: u64,
     },
-    /// What is asked for, or granted, is not a choice's.
+    /// The requested or granted offer is not a choice's.
     #[error("offer {0} is not open as a choice's")]
     NotAChoice(Ticket),
-    /// The home does not move.
+    /// The home is not moving.
     #[error("quiet, without having been asked")]
     QuietUnasked,
 
-    // What a home says.
+    // Frames of a home.
     /// Another node has the channel's home.
     #[error("an answer from a node that is not the channel's home")]
     NotTheHome,
-    /// A half is told the terms once.
+    /// A half gets the terms only once.
     #[error("terms for a half that has some")]
     TermsTwice,
-    /// The offer is settled, or there was none.
+    /// The offer is settled, or never existed.
     #[error("an answer to offer {0}, which is not open")]
     NotOffered(Ticket),
-    /// The offer cannot be held, or is already.
+    /// The offer cannot be held, or is held already.
     #[error("offer {0} is held, and was not offered, or was held before")]
     CannotHold(Ticket),
     /// No extended receive has the value.
     #[error("offer {0} is released, and was not held")]
     NotHeld(Ticket),
-    /// A value that has been received is not passed on.
+    /// A value that has been received cannot be forwarded.
     #[error("offer {0} was received, and is to go on")]
     OnwardHeld(Ticket),
 
     // Ends that move.
-    /// No receiver that came here waits for its channel.
+    /// No receiver here waits for the state of its channel.
     #[error("the state of a channel that was not fetched")]
     StateUnasked,
-    /// The state is that of another home than the one that was asked.
+    /// The state is not that of the requested home.
     #[error("the state of home {epoch}; that of home {expected} was asked for")]
     OtherState {
-        /// The number of the home.
+        /// The epoch of the home.
         epoch: u64,
-        /// The number that it has to have.
+        /// The expected epoch.
         expected: u64,
     },
-    /// The old home sends more values than its state has.
+    /// The old home sends more values than its state announced.
     #[error("a value that its home has not announced")]
     ValueNotInState,
-    /// The new home is spoken to before it is one.
+    /// A frame for the new home arrives before that is one.
     #[error("a word to a home that is not one yet")]
     NotAHomeYet,
-    /// The new home promises fewer places than were promised before.
+    /// The new home grants fewer credits than there were before.
     #[error("a home grants {credits} credits to a half that has {had}")]
     CreditsTakenBack {
-        /// What it grants.
+        /// The credits granted.
         credits: u64,
-        /// What was granted before, and not used.
+        /// The credits granted before and not used.
         had: u64,
     },
-    /// An extended receive has a value, and its receiver does not leave before its end.
+    /// An extended receive holds a value, and its receiver may not leave before that ends.
     #[error("a receiver leaves while offer {0} is held")]
     LeavesWhileHeld(Ticket),
 
     // Relayed sockets.
-    /// Streams are numbered in order, each side its own.
+    /// Each side numbers its streams in ascending order.
     #[error("stream {0} is not the next")]
     StreamOutOfTurn(u64),
-    /// A side does not refuse what it has begun.
+    /// A side may not refuse a stream that it has begun.
     #[error("a refusal of stream {0}, which it has begun itself")]
     OwnStreamRefused(u64),
     /// More credit is given than bytes were sent.
     #[error("credit for more than stream {0} has sent")]
     RelayCredit(u64),
-    /// More comes than there is credit for.
+    /// More bytes arrive than there is credit for.
     #[error("more of stream {0} than there is credit for")]
     AboveRelayCredit(u64),
 }

@@ -1,8 +1,8 @@
-//! A machine without sockets: what exhaustive searches (`dunlin-models`) drive.
+//! A machine without sockets, for exhaustive searches (`dunlin-models`).
 //!
-//! A connection is up from the start and each frame goes from one machine to the other as a whole; so a
-//! search sees the channels' own states and no handshakes. Sockets may be lost, and come back. How
-//! connections behave else is the simulator's.
+//! A connection is up from the start, and each frame goes from one machine to the other whole. So a search
+//! covers the channels' own states, without handshakes. Sockets may be lost, and resume. The simulator covers
+//! all other behaviour of connections.
 
 use bytes::Bytes;
 
@@ -25,14 +25,14 @@ impl Machine {
         connection.carried = Carried::By(SocketId(node.0 as u64));
     }
 
-    /// The next frame for this node. What is never asked for can be overtaken by what is said later.
+    /// The next frame for this node. Later frames can overtake one that is never fetched.
     pub fn model_next(&mut self, node: NodeId) -> Option<Frame> {
         let config = self.endpoint.config.clone();
         self.endpoint.connection(node).outbox.next_for_model(&config)
     }
 
-    /// The next frame for this node, written on a socket: it is kept until it is known to have been seen, and
-    /// comes first if that socket is [lost](Self::model_resume).
+    /// The next frame for this node, written on a socket: it is kept until it is acknowledged, and comes
+    /// first if that socket is [lost](Self::model_resume).
     pub fn model_write(&mut self, node: NodeId) -> Option<Frame> {
         let config = self.endpoint.config.clone();
         let mut out = Vec::new();
@@ -45,19 +45,19 @@ impl Machine {
         }
     }
 
-    /// How many frames that node has [written](Self::model_write), and this one has heard.
+    /// How many frames that node has [written](Self::model_write) and this one has received.
     pub fn model_seen(&self, node: NodeId) -> u64 {
         self.endpoint.connections.get(node).map_or(0, |connection| connection.inbox.seen)
     }
 
-    /// The socket to this node was lost with what was on it, and the next one carries the connection on: that
-    /// node has seen so many frames. `false`: that cannot be.
+    /// The socket to this node was lost with everything on it, and the next one carries the connection: that
+    /// node has received `seen` frames. `false`: that is impossible.
     #[must_use = "`false`: the connection is over"]
     pub fn model_resume(&mut self, node: NodeId, seen: u64) -> bool {
         self.endpoint.connection(node).outbox.resume(seen)
     }
 
-    /// A frame has come.
+    /// Handles a frame.
     ///
     /// # Errors
     /// It breaks the protocol.
@@ -75,7 +75,7 @@ impl Machine {
         self.endpoint.connections.get(node).is_some_and(|connection| matches!(connection.carried, Carried::Lost { .. }))
     }
 
-    /// What is known of this channel, to tell states apart.
+    /// The state of this channel, to tell states apart.
     pub fn model_state(&self, channel: ChannelId) -> String {
         let (home, proxy, visitor) = (
             self.channels.homes.get(&channel),

@@ -1,8 +1,9 @@
 //! Bugs planted on purpose: each breaks a law, and the simulator must find each (`docs/simulator.md`).
 //!
-//! Nothing of this is compiled without the feature `planted`; with it, all bugs sleep until one is chosen.
+//! Without the feature `planted` none of this is compiled; with it, all bugs are inactive until one is
+//! chosen.
 
-/// Whether this bug is awake in this thread.
+/// Whether this bug is active in this thread.
 #[cfg(feature = "planted")]
 macro_rules! planted {
     ($bug:ident) => {
@@ -28,7 +29,7 @@ mod chosen {
 
     macro_rules! bugs {
         ($($(#[$doc:meta])* $bug:ident = $name:literal,)*) => {
-            /// What can be broken.
+            /// A bug to choose.
             #[derive(Clone, Copy, Debug, PartialEq, Eq)]
             pub enum Bug {
                 $($(#[$doc])* $bug,)*
@@ -38,7 +39,7 @@ mod chosen {
                 /// All of them.
                 pub const ALL: &[Self] = &[$(Self::$bug),*];
 
-                /// What it is called on a command line.
+                /// Its name on a command line.
                 pub fn name(self) -> &'static str {
                     match self {
                         $(Self::$bug => $name,)*
@@ -49,131 +50,130 @@ mod chosen {
     }
 
     bugs! {
-        /// The home says that a value is taken when it arrives.
+        /// The home reports a value taken when it arrives.
         AckOnArrival = "ack-on-arrival",
-        /// After a new socket all that is not acknowledged is said again, whatever the other side has seen.
+        /// After a new socket, everything unacknowledged is sent again, whatever the other side has received.
         ResendAll = "resend-without-memory",
-        /// A side names the last frame it has acknowledged, not the last it has seen.
+        /// A side names the last frame it has acknowledged, not the last it has received.
         ResumeFromAcked = "resume-from-acked",
-        /// A hello of an earlier incarnation is answered.
+        /// A `Hello` of an earlier incarnation is answered.
         StaleAdmitted = "stale-admitted",
-        /// A greater incarnation goes on with the life of the one before.
+        /// A greater incarnation resumes the life of the one before.
         RestartUnnoticed = "restart-unnoticed",
-        /// Who gives a life up does not number the next one.
+        /// A side that gives a life up does not number the next one.
         RunIgnored = "run-ignored",
-        /// `Taken` has no number: it is not said again after a cut.
+        /// `Taken` has no number: it is not sent again after a cut.
         TakenUnnumbered = "taken-unnumbered",
         /// An offer is withdrawn without asking the home.
         WithdrawnUnasked = "withdrawn-unasked",
-        /// What may have been taken when a connection dies is told not to be.
+        /// A value that may have been taken when a connection dies is reported not taken.
         UnknownAsNotTaken = "unknown-as-not-taken",
-        /// A value that was cut short is still waited for.
+        /// The home still waits for a value that was cut short.
         CutIgnored = "cut-ignored",
         /// A home grants its credits again when a connection resumes.
         CreditsDoubled = "credits-doubled",
-        /// A socket that comes late replaces a newer one.
+        /// A late socket replaces a newer one.
         LateSocket = "late-socket",
-        /// The end of a connection's life is told twice.
+        /// The end of a connection's life is reported twice.
         DeathTwice = "death-twice",
-        /// What a dead node offered can still be taken.
+        /// Offers of a dead node can still be taken.
         DeadOffers = "dead-offers",
         /// When both sides dial at once, both sockets are kept.
         CrossedKept = "crossed-kept",
-        /// A goodbye overtakes what was said before.
+        /// A goodbye overtakes earlier frames.
         GoodbyeFirst = "goodbye-first",
-        /// A half that is gone says so before its last offers.
+        /// A half that is gone reports that before its last offers.
         GoneFirst = "gone-first",
-        /// A value granted to an earlier request passes for an answer to the present one.
+        /// A value granted to an earlier request counts as an answer to the present one.
         GrantUnnumbered = "grant-unnumbered",
-        /// The owner of a choice is not told that its reservation was given up.
+        /// The owner of a choice is not notified that its reservation was aborted.
         AbortUntold = "abort-untold",
-        /// What a channel has to say goes out newest first.
+        /// A channel's frames are sent newest first.
         NewestFirst = "newest-first",
-        /// A sender is admitted under any number, also one that is not newer than the one that is known.
+        /// A sender is admitted under any number, even one that is not newer than the known one.
         StaleTake = "stale-take",
-        /// A half is not told that its end is known elsewhere.
+        /// A half is not notified that its end is known elsewhere.
         SupersededUntold = "superseded-untold",
-        /// Who gave a sender away forgets it before it is known elsewhere.
+        /// The node that gave a sender away forgets it before it is known elsewhere.
         LentForgotten = "lent-forgotten",
-        /// A home moves before all that was on its way to it has arrived.
+        /// A home moves before everything on its way to it has arrived.
         QuietSkipped = "quiet-skipped",
-        /// A sender is packed while what it has sent is on its way.
+        /// A sender is packed while its frames are still on their way.
         DrainSkipped = "drain-skipped",
-        /// A sponsor that is asked for a home that it does not know yet forgets who has asked.
+        /// A sponsor that is asked for a home that it does not know yet forgets the asking node.
         WhereForgotten = "where-forgotten",
-        /// A sender that is dropped unused is not said to have lapsed.
+        /// A sender that is dropped unused is not reported lapsed.
         LapsedKept = "lapsed-kept",
-        /// What stood when the home moved is not asked for again.
+        /// Offers that were open when the home moved are not requested again.
         MovedUntold = "moved-untold",
         /// The values of the buffer stay behind when the home moves.
         BufferLeft = "buffer-left",
-        /// A receiver is given away for a claim that does not count any more.
+        /// A receiver is given away for a claim that no longer counts.
         ClaimIgnored = "claim-ignored",
-        /// The sender is not told that its home moves.
+        /// The sender is not notified that its home moves.
         MovingUntold = "moving-untold",
-        /// Credits of the home before count besides those of the new one.
+        /// Credits of the previous home count besides those of the new one.
         CreditsTwice = "credits-twice",
-        /// After an unknown message a sender is taken under the number that it had.
+        /// After an unknown outcome, a sender is taken under its old number.
         TransferReused = "transfer-reused",
-        /// Who passed a sender on is not told that it is in use.
+        /// The node that passed a sender on is not notified that it is in use.
         SettledUntold = "settled-untold",
-        /// A home that has said where it goes still admits a sender.
+        /// A home that has announced its move still admits a sender.
         OldHomeAdmits = "old-home-admits",
-        /// A new home is not told of a sender that was lost while it was made.
+        /// A new home is not notified of a sender that was lost while the home was made.
         LateLossUntold = "late-loss-untold",
-        /// An end that has come back by another way is still answered for by its first giver.
+        /// The first giver still answers for an end that has come back by another way.
         ReturnUnanswered = "return-unanswered",
-        /// What was asked back when the home moved is neither given back nor forgotten.
+        /// An offer that was withdrawn when the home moved is neither returned nor forgotten.
         AskedBackAgain = "asked-back-again",
-        /// An end that was taken by a node that is lost in the same breath is waited for.
+        /// A node waits for an end whose taker is lost at the same moment.
         LeftToNobody = "left-to-nobody",
-        /// Who took an end is taken for being there still, whichever life of the connection that was in.
+        /// The taker of an end counts as present, whichever life of the connection it took the end in.
         TakersLifeIgnored = "takers-life-ignored",
-        /// A home answers offers behind the word that its receiver is elsewhere.
+        /// A home answers offers after it has announced that its receiver is elsewhere.
         AnswersLate = "answers-late",
-        /// What was sent on a credit to a channel that has ended meanwhile is dropped without a word, and the
-        /// ends in it.
+        /// A value sent on a credit to a channel that has ended meanwhile is dropped silently, with the ends
+        /// in it.
         LateValueUntold = "late-value-untold",
-        /// A sender that comes back to a node where its channel is over is taken for what it was.
+        /// A sender that comes back to a node where its channel is over counts as unchanged.
         OverReturned = "over-returned",
-        /// That an end is gone which went in an earlier message is taken for a word of the one that it is in
-        /// now.
+        /// A report that an end lapsed in an earlier message is applied to its present message.
         LapseOfAnother = "lapse-of-another",
-        /// A receiver that has come home unused leaves under the same claim again.
+        /// A receiver that has come home unused leaves again under the same claim.
         ClaimKept = "claim-kept",
-        /// Claims of a home begin at zero, whichever of the channel's homes it is.
+        /// Claims of a home begin at zero, whatever its epoch.
         StaleEpoch = "stale-epoch",
-        /// A half that is fenced goes on waiting.
+        /// A fenced half keeps waiting.
         FencedIgnored = "fenced-ignored",
-        /// The owner of a choice that asks for its reservation back takes it as given back.
+        /// The owner of a choice that revokes a grant considers it aborted at once.
         OwnersClock = "owners-clock",
-        /// Of the halves whose home is lost only one is told.
+        /// Only one of the halves whose home is lost is notified.
         WakeOne = "wake-one",
-        /// A node that hears of a later life of itself ends only the connection with who has said so.
+        /// A node that learns of a later life of itself ends only the connection with the reporting node.
         ReplacedGoesOn = "replaced-goes-on",
-        /// A home that is retired admits no half, not even one of which it has heard.
+        /// A retired home admits no half, not even an attached one.
         RetiredRefuses = "retired-refuses",
-        /// A home that is retired does not hear that its sender is lost.
+        /// A retired home is not notified that its sender is lost.
         RetiredUntold = "retired-untold",
-        /// A connection that is resumed has the whole grace period again.
+        /// A resumed connection has the whole grace period again.
         GraceRestarted = "grace-restarted",
-        /// The dialled side goes on as soon as it has answered, whether its answer arrives or not.
+        /// The dialled side proceeds as soon as it has answered, whether its answer arrives or not.
         UnconfirmedResumed = "unconfirmed-resumed",
-        /// The dialled side believes any signature of the dialler's.
+        /// The dialled side accepts any signature of the dialler.
         ConfirmUnchecked = "confirm-unchecked",
-        /// A `Hello` is answered whoever has signed it.
+        /// A `Hello` is answered without a check of its signature.
         HelloUnchecked = "hello-unchecked",
-        /// The dialler believes any signature of the dialled side's.
+        /// The dialler accepts any signature of the dialled side.
         WelcomeUnchecked = "welcome-unchecked",
-        /// A connection that this node has forgotten goes on where its dialler stands.
+        /// A connection that this node has forgotten resumes at its dialler's state.
         ForgottenResumes = "forgotten-resumes",
-        /// A node is taken for dead when one dial is refused where it listens.
+        /// A node counts as dead after one refused dial where it listens.
         OneRefusal = "one-refusal",
-        /// For a socket too many the oldest without a handshake makes room, whatever its source.
+        /// One socket too many displaces the oldest without a handshake, whatever its source.
         OldestOut = "oldest-out",
-        /// What was reserved for a value that is withdrawn stays reserved.
+        /// The reservation for a withdrawn value stays.
         RecantKept = "recant-kept",
-        /// What has left a buffer is not given back to its sender's account.
+        /// Values that have left a buffer stay charged to their sender.
         DrainedKept = "drained-kept",
     }
 
@@ -181,7 +181,7 @@ mod chosen {
         static AWAKE: Cell<Option<Bug>> = const { Cell::new(None) };
     }
 
-    /// Wakes this bug, and no other, in all machines of this thread.
+    /// Activates this bug, and no other, in all machines of this thread.
     pub fn choose(bug: Option<Bug>) {
         AWAKE.set(bug);
     }

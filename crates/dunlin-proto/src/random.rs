@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::id::ConnectionId;
 
-/// SplitMix64 (Steele, Lea and Flood 2014). Not for secrets: it spreads out attempts to dial, and tells
-/// connections apart.
+/// SplitMix64 (Steele, Lea and Flood 2014). Not for secrets: it spreads out attempts to dial, and draws the
+/// ids of connections.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
@@ -22,7 +22,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// The name of a new connection.
+    /// The id of a new connection.
     pub(crate) fn connection(&mut self) -> ConnectionId {
         loop {
             let id = ConnectionId(u128::from(self.next()) << 64 | u128::from(self.next()));

@@ -1,15 +1,15 @@
-//! What most records of a kind never need takes one word of them until they do.
+//! Parts that most records of a kind never need, and that take one word until they do.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-/// A part of a record that in most of them is as at first: until it is changed it takes one word.
+/// A part of a record that stays in its first state in most records: until it is changed it takes one word.
 ///
-/// Read, it is the [first state](First::first) of its kind. Who has it to be changed has it made.
+/// A read returns the [first state](First::first) until then. A mutable borrow allocates the part.
 #[derive(Clone)]
 pub struct Seldom<T>(Option<Box<T>>);
 
-/// What has a first state, which all share that are in it.
+/// A type with a first state, which all unchanged values share.
 pub trait First: Default + 'static {
     /// That state.
     fn first() -> &'static Self;
@@ -38,7 +38,7 @@ impl<T: First> DerefMut for Seldom<T> {
 }
 
 impl<T> Seldom<T> {
-    /// If it has been changed: to be changed further, or looked at.
+    /// The part, if it has been changed.
     #[inline]
     pub fn changed(&mut self) -> Option<&mut T> {
         self.0.as_deref_mut()

@@ -1,17 +1,17 @@
-//! Where sockets come from, and how a table that is full shares its places between sources.
+//! The sources of sockets, and how a full table shares its places between sources.
 //!
-//! Ids of nodes cost nothing, so a limit for each node would be none. An address, or a user of this host, can
-//! be had less easily: those are counted, and what comes by relays of one of them apart. While there is room,
-//! no share binds. When the table of sockets that have not shaken hands is full, the place for a newcomer
-//! comes from the source that has most. Registrations (names, guests, relayed sockets) and connections are
-//! never taken back: there the last quarter of the table is for sources that have little ([`has_place`]).
+//! Ids of nodes cost nothing, so a limit for each node would limit nothing. An address, or a user of this
+//! host, is harder to get: those are counted, and sockets that one of them relays are counted apart. While
+//! there is room, no share binds. When the table of sockets without a handshake is full, the source that has
+//! most makes room for a newcomer. Registrations (names, guests, relayed sockets) and connections are never
+//! taken back: there the last quarter of the table is for sources that have little ([`has_place`]).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::id::SocketId;
 
-/// Where a socket comes from, as far as that can be counted.
+/// The source of a socket, as far as it can be counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Source {
@@ -24,15 +24,14 @@ pub enum Source {
     V6([u8; 8]),
     /// A user of this host, by number.
     User(u32),
-    /// All nodes of that source which relay: ids of nodes cost nothing, so none of them is a source of its
+    /// All relaying nodes of that source: ids of nodes cost nothing, so a single relay is not a source of its
     /// own.
     Relay(RelaySource),
-    /// The socket alone: it comes through something that is known to stand for many hosts, a load balancer or
-    /// a router.
+    /// The socket alone: it comes through a load balancer or a router that is known to stand for many hosts.
     Socket(SocketId),
 }
 
-/// Where the connection with a relay comes from: a [`Source`] that is not relayed.
+/// The source of the connection with a relay: a [`Source`] that is not relayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum RelaySource {
@@ -49,7 +48,7 @@ pub enum RelaySource {
 }
 
 impl Source {
-    /// Of a socket that a node relays which comes from there.
+    /// The source of a socket that a node of this source relays.
     pub fn relays(self) -> Self {
         Self::Relay(match self {
             Self::Unknown => RelaySource::Unknown,
@@ -57,12 +56,12 @@ impl Source {
             Self::V6(network) => RelaySource::V6(network),
             Self::User(user) => RelaySource::User(user),
             Self::Socket(socket) => RelaySource::Socket(socket),
-            // No relay is relayed itself.
+            // A relay is never relayed itself.
             Self::Relay(carrier) => carrier,
         })
     }
 
-    /// Of a host with this address. An IPv4 address that is written as IPv6 counts as IPv4.
+    /// The source of a host with this address. An IPv4 address that is written as IPv6 counts as IPv4.
     ///
     /// # Examples
     /// ```
@@ -84,9 +83,9 @@ impl Source {
     }
 }
 
-/// Whether a table of registrations, of which `taken` of `max` places are taken, has one for a source that
-/// has `held` of them: three quarters of the table are anybody's, the last quarter is for sources with less
-/// than a 64th of it ([`share`]).
+/// Whether a table of registrations, with `taken` of `max` places taken, has one for a source that has `held`
+/// of them. Three quarters of the table are for any source, the last quarter is for sources with less than a
+/// 64th of it ([`share`]).
 ///
 /// # Examples
 /// ```
@@ -101,13 +100,13 @@ pub fn has_place(max: usize, taken: usize, held: usize) -> bool {
     taken < max - max / 4 || (taken < max && held < share(max))
 }
 
-/// So many places of a table of `max` may a source have, once three quarters of it are taken.
+/// How many places of a table of `max` a source may have, once three quarters of it are taken.
 pub fn share(max: usize) -> usize {
     (max / 64).max(1)
 }
 
-/// Of these, which begin with the latest, the oldest one of the source that has most; of several such
-/// sources, of the one that is first.
+/// The oldest entry of the source that has most; `sources` begins with the latest. Of several such sources,
+/// the one that comes first.
 pub(crate) fn most_frequent(sources: &[Source]) -> usize {
     let times = |source: &Source| sources.iter().filter(|other| *other == source).count();
     let most =
@@ -119,10 +118,10 @@ pub(crate) fn most_frequent(sources: &[Source]) -> usize {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shares {
     places: BTreeMap<Source, Share>,
-    /// By how many they have, and of those with equally many, the one that has had places longest comes last.
+    /// By the number of places; of sources with equally many, the one that has had places longest comes last.
     order: BTreeSet<(usize, Reverse<u64>, Source)>,
     sum: usize,
-    /// How many sources have come.
+    /// How many sources have been added.
     arrivals: u64,
 }
 
@@ -165,7 +164,7 @@ impl Shares {
         self.sum += 1;
     }
 
-    /// A source gives back a place that it has.
+    /// A source gives back one of its places.
     pub(crate) fn give_back(&mut self, source: Source) {
         let Some(share) = self.places.get_mut(&source) else { return };
         self.order.remove(&(share.places, Reverse(share.arrival), source));
@@ -206,7 +205,7 @@ mod tests {
         assert_eq!((shares.greatest(), shares.taken()), (Some(host(2)), 4));
         shares.give_back(host(2));
         assert_eq!(shares.greatest(), Some(host(1)));
-        // It comes back, and is the youngest.
+        // It returns, and is the youngest.
         shares.give_back(host(1));
         shares.take(host(1));
         assert_eq!(shares.greatest(), Some(host(2)));
@@ -223,7 +222,7 @@ mod tests {
             shares.take(host(1));
         }
         assert_eq!(shares.taken(), 192);
-        // Each of the others has a 64th at most, and the table is never more than full.
+        // Each of the others has at most a 64th, and the table is never more than full.
         let mut others = 2..;
         while shares.taken() < max {
             let other = host(others.next().expect("there are enough of them"));

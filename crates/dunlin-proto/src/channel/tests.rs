@@ -1,4 +1,4 @@
-//! A home and a sending half, each with peers that only record what they are told: no handshake, no socket.
+//! A home and a sending half, each with peers that only record their calls: no handshake, no socket.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,14 +18,14 @@ const HOME: NodeId = NodeId(1);
 const SENDER: NodeId = NodeId(2);
 const TERMS: Terms = Terms { window: 2, credits: 0, value_max: 100 };
 
-/// Peers that do nothing but remember.
+/// Peers that only record.
 struct Recorder {
     config: Config,
     here: NodeId,
     said: Vec<(NodeId, Frame)>,
     heard: Vec<Action>,
     lost: BTreeSet<NodeId>,
-    /// Whether what was said has been written, and cannot be recalled.
+    /// Whether sent frames are written at once, and cannot be recalled.
     writes: bool,
     /// How many more bytes of values may be queued.
     room: u64,
@@ -186,19 +186,19 @@ impl Node {
         Self { channels: Channels::default(), peers }
     }
 
-    /// What the driver of the home has heard.
+    /// The events of the home's driver.
     fn home_heard(&mut self) -> Vec<HomeHears> {
         let heard = std::mem::take(&mut self.peers.heard).into_iter();
         heard.map(|action| if let Action::Home(_, _, heard) = action { heard } else { panic!("{action:?}") }).collect()
     }
 
-    /// What the driver of the sending half has heard.
+    /// The events of the sending half's driver.
     fn sender_heard(&mut self) -> Vec<ProxyHears> {
         let heard = std::mem::take(&mut self.peers.heard).into_iter();
         heard.map(|action| if let Action::Proxy(_, heard) = action { heard } else { panic!("{action:?}") }).collect()
     }
 
-    /// What was said on the channel, and to which node.
+    /// The frames sent on the channel, and the node that each is for.
     fn said(&mut self) -> Vec<(NodeId, Frame)> {
         std::mem::take(&mut self.peers.said)
     }
@@ -225,7 +225,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// The half is attached, and each driver has heard of that.
+    /// The half is attached, and each driver has had that event.
     fn attached(terms: Terms) -> Self {
         let mut pair = Self { home: Node::new(HOME), sender: Node::new(SENDER) };
         pair.home.channels.open_home(&mut pair.home.peers, CHANNEL, terms, declared(Face::Receiver), false).unwrap();
@@ -236,7 +236,7 @@ impl Pair {
         pair
     }
 
-    /// Each hears what the other has said, until neither says more.
+    /// Delivers frames in both directions until neither side sends more.
     fn carry(&mut self) {
         while !(self.home.peers.said.is_empty() && self.sender.peers.said.is_empty()) {
             for (to, frame) in self.sender.said() {
@@ -254,7 +254,7 @@ impl Pair {
         self.sender.channels.offer(&mut self.sender.peers, CHANNEL, ticket, value.into());
     }
 
-    /// Offers what a choice sends, and has it reserved under that number.
+    /// Makes an offer of a choice, and reserves it under that number.
     fn reserve(&mut self, ticket: Ticket, request: Request) {
         self.sender.channels.offer_choice(&mut self.sender.peers, CHANNEL, ticket, 99);
         self.carry();
@@ -568,8 +568,8 @@ fn words_of_a_channel_that_is_not_here_change_nothing() {
     assert_eq!((node.peers.nothing, node.said(), node.peers.heard.len()), (2, vec![], 0));
 }
 
-/// What an attached half says, with one credit and a window of two, and what its home answers to the last
-/// word.
+/// Passes the frames of an attached half, with one credit and a window of two, to its home. Returns the
+/// result of the last frame.
 fn judged_at_home(said: &[ToHome]) -> Result<(), PeerMisbehaved> {
     let mut pair = Pair::attached(Terms { credits: 1, ..TERMS });
     let (last, before) = said.split_last().unwrap();
@@ -605,7 +605,7 @@ fn sending_half_that_breaks_a_rule_is_found_out() {
     for (why, said) in cases {
         assert_eq!(judged_at_home(said), Err(*why), "{said:?}");
     }
-    // A value that is offered has not been judged by its sender, which may not have known the terms.
+    // The sender of an offered value has not checked it, since it may not have known the terms.
     assert_eq!(judged_at_home(&[value(Head::Offer(1), 101)]), Ok(()));
 }
 
@@ -638,7 +638,7 @@ fn home_that_breaks_a_rule_is_found_out() {
     assert_eq!(pair.sender.hear(NodeId(3), Frame::FromHome(CHANNEL, FromHome::Taken(1))), Err(NotTheHome));
 }
 
-/// A half has one credit left of those of its home before, which moves to another node.
+/// A half has one credit left of its previous home, which moves to another node.
 #[test]
 fn new_home_takes_no_credits_back() {
     let mut pair = Pair::attached(Terms { credits: 1, ..TERMS });
@@ -651,7 +651,7 @@ fn new_home_takes_no_credits_back() {
     let why = PeerMisbehaved::CreditsTakenBack { credits: 0, had: 1 };
     assert_eq!(pair.sender.hear(to, is_home(0)), Err(why));
     assert_eq!(pair.sender.hear(to, is_home(2)), Ok(()));
-    // One more is not worth a word as long as there is one.
+    // One more is not worth an event while there is one.
     assert_eq!(pair.sender.sender_heard(), [ProxyHears::Home(to, Terms { credits: 2, ..TERMS }, 0)]);
     assert!(pair.send("a") && pair.send("b") && !pair.send("c"));
 }
