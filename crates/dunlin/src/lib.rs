@@ -36,8 +36,8 @@
 //! - [`blocks`]: small processes and shapes that programs are made of: delta, merge, tap, pipeline, ring,
 //!   farm;
 //! - [`Deadline`]: `.within(duration)`, `.by(instant)` on every operation, and `.wait()` for threads;
-//!   [`sleep`], [`Timer`], [`interval`]. [`send_to_any`] is no operation of one end and has none of these: it
-//!   is a branch of an [`alt!`] beside a [`sleep`];
+//!   [`sleep`], [`Timer`], [`interval`]. [`send_to_any`] is not an operation of one end and has none of
+//!   these: use it as a branch of an [`alt!`] beside a [`sleep`];
 //! - [`net`]: what connections between nodes run over: TCP, unix sockets, memory, or a network of your own;
 //! - [`config`]: `dunlin.toml` and variables of the environment, and where each value came from;
 //! - [`laws!`]: the laws of channels as tests of a policy or a network of your own;
@@ -45,7 +45,7 @@
 //! - [`prelude`]: what most programs need.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-// What the macros make names this crate so.
+// Code that the macros generate refers to this crate by this name.
 #[cfg(feature = "net")]
 extern crate self as dunlin;
 
@@ -123,8 +123,8 @@ pub use world::future;
 /// dunlin::laws! {
 ///     mod shed_load;
 ///     policy: ShedLoad { high: 3 },
-///     room: 3,                       // it keeps so many values that are not received,
-///     full: DropsOldest,             // and this is what it does with one more
+///     room: 3,                       // how many unreceived values it keeps,
+///     full: DropsOldest,             // and what it does with one more
 /// }
 ///
 /// dunlin::laws! {

@@ -22,11 +22,11 @@ pub type Instant = tokio::time::Instant;
 
 /// Deadlines for operations, and their blocking form.
 pub trait Deadline: Operation {
-    /// Does this operation for at most `patience`: then it ends with a timeout error that is exact,
-    /// and a send has its value back.
+    /// Runs this operation for at most `patience`. Then it fails with an exact timeout error, and a send
+    /// returns its value.
     ///
     /// A patience of zero still gives a receiver that is already waiting the chance to take the value: until
-    /// it has been polled, or for a millisecond; for up to 5 ms where threads wait for a processor.
+    /// the receiver has been polled, or for a millisecond; for up to 5 ms where threads wait for a processor.
     ///
     /// # Panics
     /// When polled outside a tokio runtime with time.
@@ -52,12 +52,12 @@ pub trait Deadline: Operation {
         self.until(Sleep { watched: None, ..sleep(patience) })
     }
 
-    /// Does this operation until `instant`: as [`within`](Self::within).
+    /// Runs this operation until `instant`: as [`within`](Self::within).
     fn by(self, instant: Instant) -> Until<Self, Sleep> {
         self.until(Sleep { watched: None, ..sleep_until(instant) })
     }
 
-    /// Does this operation, blocking the calling thread: for threads outside the runtime, and the bodies of
+    /// Runs this operation, blocking the calling thread: for threads outside the runtime, and the bodies of
     /// blocking calls.
     ///
     /// # Panics
@@ -80,18 +80,18 @@ pub trait Deadline: Operation {
 impl<O: Operation> Deadline for O {}
 
 /// How long receivers at other nodes have for their answers when the [bound](CompleteWithin) of a broadcast
-/// has passed: some round trips of a connection that works.
+/// has passed: several round trips of a working connection.
 const ANSWERS: Duration = Duration::from_millis(250);
 
 /// Runs a future on this thread, which sleeps while it waits.
 #[track_caller]
 fn block_thread_on<F: Future>(future: F) -> F::Output {
     keep_ticking();
-    // Within a runtime its handle knows which threads may block, and panics with advice on the others.
+    // Within a runtime, its handle knows which threads may block, and panics with advice on the others.
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         return runtime.block_on(future);
     }
-    // Elsewhere a small one for each thread that asks: the wait may have a deadline, and that needs a timer.
+    // Elsewhere each thread gets a small runtime: the wait may have a deadline, which needs a timer.
     thread_local! {
         static TIMER: tokio::runtime::Runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
@@ -109,9 +109,9 @@ pub trait CompleteWithin: Sized {
     /// Waits for at most `patience`, from when the value has been offered to all receivers, for those that
     /// have not received it.
     ///
-    /// Then the value is withdrawn from them. Of receivers at other nodes it is asked whether they have
-    /// received it, and their answers are awaited for 250 ms: so the send ends at the latest that long after
-    /// `patience`, whether a node is silent or not. All stay joined, and the next value goes to them too.
+    /// Then the value is withdrawn from them. The send asks receivers at other nodes whether they have
+    /// received it, and waits 250 ms for their answers: it ends at the latest that long after `patience`,
+    /// even if a node is silent. All receivers stay joined, and the next value goes to them too.
     ///
     /// The wait for [enough receivers](crate::Broadcast::at_least) comes before, and is bounded by
     /// [`within`](Deadline::within) behind this one.
@@ -172,7 +172,7 @@ enum When {
 }
 
 impl When {
-    /// Whether it needs no timer. Tokio's are rounded up to the next millisecond.
+    /// Whether it has passed and needs no timer. Tokio rounds timers up to the next millisecond.
     fn is_past(self) -> bool {
         match self {
             Self::After(duration) => duration.is_zero(),
@@ -255,16 +255,16 @@ impl Future for Sleep {
     }
 }
 
-/// Tokio's own panic would name a line of this file. So does this one, since a poll has no line of the
-/// user's, which the text begins with.
+/// Tokio's own panic would name a line of this file. So does this one, since a poll has no line of the user's
+/// code; so the text begins with that line.
 #[cold]
 fn no_timers(made: Option<&'static Location<'static>>) -> ! {
     let which = made.map_or_else(|| "a deadline".to_owned(), |made| format!("{made}: the timer that is made here"));
     panic!("{which} was polled outside of a tokio runtime: use `#[dunlin::main]` or `dunlin::block_on`");
 }
 
-/// Ready, but like any timer it takes from the budget that tokio gives the task: otherwise a loop of such
-/// would never end its poll.
+/// Ready, but it consumes the task's tokio budget as any timer does: otherwise a loop over such timers would
+/// never end its poll.
 fn poll_at_once(cx: &mut Context<'_>) -> Poll<()> {
     std::task::ready!(world::poll_budget(cx));
     tokio::task::coop::poll_proceed(cx).map(|proceeded| proceeded.made_progress())
@@ -446,13 +446,13 @@ impl Interval {
         self.timer.reset_at(next);
     }
 
-    /// A tick was taken.
+    /// Records that a tick was taken.
     fn advance(&mut self) {
         let now = world::now();
         let late = now.saturating_duration_since(self.next.unwrap_or(now));
-        // What is past of this period: `late` may be many periods.
+        // The elapsed part of the current period: `late` may be many periods.
         let past = Duration::from_nanos((late.as_nanos() % self.period.as_nanos()) as u64);
-        // As tokio does for what no clock reaches.
+        // As tokio does for an instant beyond the clock's range.
         self.set((now - past).checked_add(self.period).unwrap_or(now + FAR));
     }
 }
@@ -509,15 +509,15 @@ impl Branch for Tick<'_> {
 
 const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
-/// How often the wait records' clock moves. It also bounds how late a claim that was offered in vain moves
-/// on.
+/// How often the wait records' clock moves. It also bounds how late a claim passes on from a waiter that does
+/// not take it.
 const TICK: Duration = Duration::from_millis(5);
 
-/// Starts the thread that moves the clock of the wait records, and of patience with waiters that were offered
-/// a claim and do not take it, once in a program.
+/// Starts the thread that moves the clock of the wait records, and that limits the patience with waiters that
+/// do not take a claim offered to them. A program has one such thread.
 ///
-/// [`spawn`](crate::spawn()), [`block_on`](crate::block_on), [`sleep`] and [`Deadline`] do that. Call it in a
-/// program that uses none of them, only channels on a runtime of its own.
+/// [`spawn`](crate::spawn()), [`block_on`](crate::block_on), [`sleep`] and [`Deadline`] call this. Call it in
+/// a program that uses none of them, only channels on a runtime of its own.
 pub fn start_clock() {
     keep_ticking();
 }
@@ -533,8 +533,8 @@ pub(crate) fn keep_ticking() {
         dunlin_core::__rt::set_turn_timer(end_turn_later);
         TICKER.runs.store(true, Ordering::Release);
         let ticker = std::thread::Builder::new().name("dunlin-tick".into()).spawn(|| TICKER.run());
-        // Without the thread everything works but the ages in the wait records, and patience with sleeping
-        // claimers.
+        // Without the thread, only the ages in the wait records and the patience with sleeping claimers do
+        // not work.
         if let Err(error) = ticker {
             TICKER.stopped();
             eprintln!("dunlin: no thread for the clock of the wait records: {error}");
@@ -548,21 +548,21 @@ const TURN: Duration = Duration::from_millis(1);
 /// How long it waits at most where the threads wait for a processor.
 const TURN_MAX: Duration = Duration::from_millis(5);
 
-/// Ends a turn of the core's later. `false`: here that cannot be done.
+/// Ends a turn of the core's later. `false`: that is not possible here.
 fn end_turn_later(number: u32) -> bool {
     if world::is_simulated() {
         world::end_turn_after(TURN, number);
         return true;
     }
-    // On another executor nothing is known of time: its order of polls may be all it goes by.
+    // Another executor may have no notion of time, only an order of polls.
     tokio::runtime::Handle::try_current().is_ok() && TICKER.end_turn(number)
 }
 
 static TICKER: Ticker =
     Ticker { runs: AtomicBool::new(false), turns: Mutex::new(VecDeque::new()), begun: Condvar::new() };
 
-/// The thread that keeps the coarse time, ends turns, and looks for deadlocks. It needs no runtime, and no
-/// clock that a test has paused holds it up.
+/// The thread that keeps the coarse time, ends turns, and looks for deadlocks. It needs no runtime, and a
+/// paused test clock does not stop it.
 struct Ticker {
     runs: AtomicBool,
     /// When turns end, in this order.
@@ -570,15 +570,15 @@ struct Ticker {
     begun: Condvar,
 }
 
-/// A turn that ends.
+/// A turn that is due to end.
 struct Due {
     at: std::time::Instant,
     number: u32,
     began: std::time::Instant,
 }
 
-/// The thread is so late only where threads wait for a processor. Those of the receivers do too then, so the
-/// turns continue, but not beyond [`TURN_MAX`].
+/// The thread is this late only where threads wait for a processor. Then the receivers' threads wait too, so
+/// the turns continue, but not beyond [`TURN_MAX`].
 const LATE: Duration = Duration::from_micros(200);
 
 impl Due {
@@ -591,8 +591,8 @@ impl Due {
     }
 }
 
-/// Ends a turn. Its waker is the code of some runtime: its panic, which the hook has reported, ends neither
-/// the thread nor other turns.
+/// Ends a turn. The waker belongs to some runtime: if it panics, the panic hook reports that, and neither the
+/// thread nor other turns end.
 fn end_turn_of(due: Due) {
     let _ = catch_unwind(AssertUnwindSafe(|| end_turn(due.number)));
 }
@@ -607,7 +607,7 @@ impl Drop for Running<'_> {
 }
 
 impl Ticker {
-    /// The thread is not there: turns end by a number of polls, and those that have begun end now.
+    /// The thread has stopped: turns end by a number of polls, and those that have begun end now.
     fn stopped(&self) {
         let mut turns = self.lock();
         self.runs.store(false, Ordering::Release);
@@ -641,7 +641,7 @@ impl Ticker {
         }
     }
 
-    /// `false`: the thread is not there.
+    /// `false`: the thread is not running.
     fn end_turn(&self, number: u32) -> bool {
         let mut turns = self.lock();
         let runs = self.runs.load(Ordering::Acquire);

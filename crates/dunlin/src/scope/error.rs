@@ -98,7 +98,7 @@ pub enum ScopeError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FinishError {
-    /// These had not ended when the deadline passed. They run on.
+    /// Processes had not ended when the deadline passed. They run on.
     Stragglers {
         /// The processes, in the order in which they were forked.
         stragglers: Vec<Straggler>,
@@ -107,14 +107,14 @@ pub enum FinishError {
         /// What else went wrong.
         failure: Option<Box<Self>>,
     },
-    /// All have ended, and of those that panicked this was the first.
+    /// All have ended; this one was the first to panic.
     Panicked(Exit),
-    /// All have ended, and of those that could not join their ends this was the first.
+    /// All have ended; this one was the first that could not join its ends.
     NotStarted(Exit),
 }
 
 impl FinishError {
-    /// Those that had not ended.
+    /// The processes that had not ended.
     pub fn stragglers(&self) -> &[Straggler] {
         match self {
             Self::Stragglers { stragglers, .. } => stragglers,
@@ -155,7 +155,7 @@ pub struct Straggler {
     pub name: Option<String>,
     /// Where it was forked.
     pub made: At,
-    /// What it, or a branch of a `par!` in it, waits on. Empty: it runs, or waits for what keeps no record.
+    /// What it, or a branch of a `par!` in it, waits on. Empty: it runs, or its wait has no record.
     pub waits: Vec<Wait>,
 }
 

@@ -31,7 +31,7 @@ struct State {
     /// In the order in which they were forked.
     live: BTreeMap<u64, Arc<Fork>>,
     finished: bool,
-    /// They were waited for in vain: forgetting the scope does not let them run on.
+    /// A `finish` has timed out: dropping the scope's last handle cancels them.
     overdue: bool,
     failure: Option<FinishError>,
     waiting: Vec<Waker>,
@@ -48,7 +48,7 @@ pub(super) struct Fork {
 }
 
 impl Fork {
-    /// It is this process.
+    /// Records the process of this fork.
     pub(super) fn is<T>(&self, process: Process<T>) -> Process<T> {
         let set = self.task.set((process.pid(), process.canceller()));
         debug_assert!(set.is_ok(), "a fork starts once");
@@ -70,7 +70,7 @@ impl Fork {
         self.task.get().map_or(Pid::OUTSIDE, |(pid, _)| *pid)
     }
 
-    /// Of the process that is being polled.
+    /// The exit of the process that is being polled.
     fn exit(&self, reason: ExitReason) -> Exit {
         Exit { pid: Pid::current(), name: self.name.as_deref().map(Arc::from), reason }
     }
@@ -99,12 +99,12 @@ impl Forks {
         Arc::new(Self { around: Some(around.clone()), state: Mutex::default() })
     }
 
-    /// This scope's, and those around it.
+    /// The lists of this scope, and of those around it.
     fn levels(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |forks| forks.around.as_deref())
     }
 
-    /// Nothing is forked here any more.
+    /// Whether the scope is closed to forks.
     pub(super) fn is_finished(&self) -> bool {
         self.levels().any(|forks| lock(&forks.state).finished)
     }
@@ -122,7 +122,7 @@ impl Forks {
             not_started: NotStarted::default(),
         };
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        // Dropped on the way, it takes back what has been entered.
+        // If this returns early, its drop removes what has been entered.
         let enrolled = Enrolled { forks: self.clone(), number, fork: Arc::new(fork) };
         for forks in self.levels() {
             let mut state = lock(&forks.state);
@@ -134,7 +134,7 @@ impl Forks {
         Ok(enrolled)
     }
 
-    /// One that could not even be enrolled: its process only reports why.
+    /// A fork that could not be enrolled: its process only reports why.
     pub(super) fn refused(self: &Arc<Self>, name: Option<String>, made: At, why: ScopeError) -> Enrolled {
         let fork = Fork {
             name,
@@ -176,7 +176,7 @@ impl Forks {
     }
 }
 
-/// That a process is in its scopes' lists; dropped when it has ended and let go of all it held.
+/// A process's entry in its scopes' lists; dropped when the process has ended and released all it held.
 pub(super) struct Enrolled {
     forks: Arc<Forks>,
     number: u64,
@@ -193,8 +193,8 @@ impl Enrolled {
         self.forks.fails(&FinishError::Panicked(self.fork.exit(reason)));
     }
 
-    /// It cannot begin, and ends at this await. The scope is not notified of a refused one: it was
-    /// finished before.
+    /// The process cannot begin, and ends at this await. A refused process does not notify the scope, which
+    /// was finished before.
     pub(super) fn give_up(&self, why: ScopeError) {
         if self.fork.not_started.set(why.clone()).is_ok() {
             self.forks.fails(&FinishError::NotStarted(self.fork.exit(ExitReason::NotStarted(why.into()))));
@@ -215,12 +215,12 @@ impl Drop for Enrolled {
             drop(state);
             drop(gone);
         }
-        // When all levels know of it: a waker may panic.
+        // After all levels are updated: a waker may panic.
         wake_all(woken);
     }
 }
 
-/// Waits for all that were forked.
+/// Waits for all forked processes.
 pub(super) struct Finishing {
     pub(super) forks: Arc<Forks>,
     pub(super) patience: Duration,

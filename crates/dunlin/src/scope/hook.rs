@@ -1,8 +1,8 @@
 //! Names that a rule gives to a node.
 //!
-//! A name's type is known where it is joined, and whether it can leave the program is known only there. So a
-//! join of an end that may come from a node declares that it is portable, and so includes how a node is asked
-//! for it ([`Ask`](super::names::Ask)).
+//! A name's type, and whether it can leave the program, is known only where the name is joined. So a join of
+//! an end that may come from a node declares that it is portable, and includes how to request it from a node
+//! ([`Ask`](super::names::Ask)).
 
 #[cfg(feature = "net")]
 pub use rule::Askable;
@@ -19,20 +19,20 @@ mod rule {
     use crate::node::Node;
     use crate::scope::names::{AsClient, AsReceiver, AsSender, AsServer, Ask};
 
-    /// Which names are asked of which node.
+    /// Which names are requested from which node.
     #[derive(Clone)]
     pub(in crate::scope) struct Rule {
         pub(in crate::scope) node: Node,
         pub(in crate::scope) fits: Arc<dyn Fn(&str) -> bool + Send + Sync>,
     }
 
-    /// An end that a node can be asked for.
+    /// An end that can be requested from a node.
     #[diagnostic::on_unimplemented(
         message = "`{Self}` cannot be asked of a node",
         note = "what it carries must be `Portable` to leave the program"
     )]
     pub trait Askable<K>: Sized {
-        /// How.
+        /// How to request it.
         #[doc(hidden)]
         const ASK: Ask<Self>;
     }

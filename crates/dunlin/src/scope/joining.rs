@@ -29,8 +29,8 @@ impl<E: FromScope<K>, K: 'static> Join<E, K> {
         Self { scope: scope.clone(), wanted, ask: None, kind: PhantomData }
     }
 
-    /// The end may come from another program: the name may be one that the scope's [rule](Scope::network)
-    /// gives to a node.
+    /// Allows the end to come from another program: a [rule](Scope::network) of the scope may give the name
+    /// to a node.
     #[cfg(feature = "net")]
     pub fn portable(self) -> Self
     where
@@ -39,8 +39,8 @@ impl<E: FromScope<K>, K: 'static> Join<E, K> {
         Self { ask: Some(super::hook::Askable::ASK), ..self }
     }
 
-    /// Many may join this end: each gets a handle of it, and it is left when all have left. All must declare
-    /// it.
+    /// Shares this end: each process that joins it gets a handle, and it is left when all have left. All of
+    /// them must declare it.
     pub fn shared(self) -> Join<Shared<E>, K>
     where
         E: End,
@@ -61,7 +61,7 @@ macro_rules! policy_of {
     ($($end:ty, $kind:ty;)*) => { $(
         impl<T: Send + 'static> Join<$end, $kind> {
             /// The channel's policy, if it was not declared with the name. It may be declared with either
-            /// end, and in one place only. Of a name that is on the network only the receiver's counts.
+            /// end, and in one place only. For a name on the network only the receiver's policy counts.
             #[track_caller]
             pub fn policy(mut self, policy: impl Into<Policy>) -> Self {
                 self.wanted.policy = Some((policy.into(), Location::caller()));
@@ -90,7 +90,7 @@ impl<E: FromScope<K>, K: 'static> IntoFuture for Join<E, K> {
                 Joined::Here(end) => return Ok(end),
                 Joined::There(asking) => asking,
             };
-            // The scope is not kept while a node is asked.
+            // A wait for a node does not keep the scope.
             drop((self.scope, self.wanted));
             asking.await
         })

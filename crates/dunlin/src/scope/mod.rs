@@ -1,16 +1,16 @@
 //! Scopes: named channels, the processes that join them, and waiting for those to end.
 //!
-//! - [`Scope`]: names that several processes join, and forks that are waited for;
-//! - [`Wired`], [`wired`]: what is forked; `#[process]` makes one of a function;
-//! - [`Place`]: where what is forked runs;
-//! - [`Join`]: an end that is to be joined by hand; [`FromScope`]: what can be;
+//! - [`Scope`]: names that several processes join, and the processes forked there, which it waits for;
+//! - [`Wired`], [`wired`]: what can be forked; `#[process]` makes one from a function;
+//! - [`Place`]: where forked processes run;
+//! - [`Join`]: an end that is joined by hand; [`FromScope`]: what can be joined;
 //! - [`ScopeError`], [`FinishError`], [`Straggler`], [`WaitingName`]: what can go wrong, and which processes
 //!   wait.
 //!
 //! In the folder: `names.rs` has the table of names, `joining.rs` an end that is to be joined, `starting.rs`
 //! how processes are forked, `wired.rs` what a fork does before and after its body, `forks.rs` which
-//! processes have not ended, `place.rs` where they run, `hook.rs` how a node is asked for names that a rule
-//! gives to it.
+//! processes have not ended, `place.rs` where they run, `hook.rs` how a name that a rule gives to a node is
+//! requested from it.
 
 mod error;
 mod forks;
@@ -45,23 +45,23 @@ use place::Site;
 pub use starting::Siblings;
 pub use wired::{Wired, wired};
 
-/// Names that processes join, and the processes that were forked among them.
+/// Names that processes join, and the processes forked among them.
 ///
-/// A *name* stands for a channel, or for a bundle. Joining a face of it gives an end, in any order: until the
-/// other face is joined, operations wait, visibly ([`waiting`](Self::waiting)). A face is joined once, or by
-/// many that all take it [shared](Join::shared); it is left when what was joined is dropped, so at the latest
-/// when its process ends, and for good.
+/// A *name* stands for a channel or a bundle. Joining a face of it gives an end. Faces are joined in any
+/// order: until the other face is joined, operations wait, visibly ([`waiting`](Self::waiting)). A face is
+/// joined once, or by many processes that all take it [shared](Join::shared). It is left for good when the
+/// joined end is dropped, at the latest when its process ends.
 ///
-/// A [`child`](Self::child) looks up the names that it does not have in the scope around it; an
-/// [`isolated`](Self::isolated) one does not. What is not declared is made in the scope where it is joined
-/// first: declare what several scopes are to share in the one around them.
+/// A [`child`](Self::child) looks up names that it does not have in the scope around it; an
+/// [`isolated`](Self::isolated) scope does not. An undeclared name is made in the scope where it is first
+/// joined: declare names that several scopes share in the scope around them.
 ///
 /// *Forking* starts a process that joins its ends in the scope and then runs. [`finish`](Self::finish) waits
-/// for all of them, and for those of the scopes within, and names those that do not end in time.
+/// for all forked processes, and for those of the scopes within, and names those that do not end in time.
 ///
-/// Cloning gives another handle of the same scope. Dropping the last one detaches the processes, which run
-/// on; but those for which a `finish` has waited in vain are cancelled. The unjoined ends are dropped with
-/// it, so an operation that waits for them sees the channel's end.
+/// Cloning gives another handle of the same scope. Dropping the last handle detaches the processes, which run
+/// on; but processes for which a `finish` has timed out are cancelled. The unjoined ends are dropped with the
+/// scope, so an operation that waits for them sees the channel's end.
 ///
 /// # Examples
 /// ```
@@ -147,14 +147,14 @@ impl Scope {
         self.within(true, self.inner.site.clone())
     }
 
-    /// A scope within this one with its own names only, and no [rule](Self::network) from here. What is
-    /// forked there is still waited for by [`finish`](Self::finish) here.
+    /// A scope within this one with its own names only, and no [rule](Self::network) from here.
+    /// [`finish`](Self::finish) here still waits for the processes forked there.
     pub fn isolated(&self) -> Self {
         self.within(false, self.inner.site.clone())
     }
 
-    /// A [`child`](Self::child) whose processes, and those of the scopes within it, run at this place. What
-    /// they [`spawn`](crate::spawn()) runs there too, and ends with the place.
+    /// A [`child`](Self::child) whose processes, and those of the scopes within it, run at this place.
+    /// Processes that they [`spawn`](crate::spawn()) run there too, and end with the place.
     ///
     /// # Panics
     /// [`Place::current`] outside a tokio runtime; [`Place::workers`] if the operating system gives no
@@ -189,11 +189,10 @@ impl Scope {
 
     // ---- names
 
-    /// Says that a name stands, in this scope and those that inherit from it, for a channel of `T` with this
-    /// policy.
+    /// Declares a name as a channel of `T` with this policy, in this scope and those that inherit from it.
     ///
-    /// Names need not be declared, but then are made where they are first joined, as rendezvous unless one of
-    /// the ends has a policy.
+    /// An undeclared name is made where it is first joined, as a rendezvous unless one of the ends has a
+    /// policy.
     ///
     /// # Panics
     /// If the name stands for something else here, or has a policy from another place, or was in use without
@@ -203,7 +202,7 @@ impl Scope {
         self.declare(name, What::channel::<T>(), Some(policy.into()))
     }
 
-    /// Says that a name stands, in this scope and those that inherit from it, for a bundle.
+    /// Declares a name as a bundle, in this scope and those that inherit from it.
     ///
     /// # Panics
     /// If the name stands for something else here.
@@ -224,8 +223,8 @@ impl Scope {
     /// The sending end of the channel of this name.
     ///
     /// # Errors
-    /// [`ScopeError`], when it is awaited: the name stands for something else, the end was joined, the scope
-    /// is finished.
+    /// [`ScopeError`], when it is awaited: the name stands for something else, the end was already joined, or
+    /// the scope is finished.
     ///
     /// # Examples
     /// ```
@@ -287,14 +286,14 @@ impl Scope {
         Join::new(self, name, Location::caller())
     }
 
-    /// Puts the names that `rule` is true of on the network: their ends are asked of `node`, from now on, in
-    /// this scope and those that inherit from it.
+    /// Puts the names for which `rule` returns true on the network: from now on this scope, and those that
+    /// inherit from it, request their ends from `node`.
     ///
-    /// Processes do not notice: what was joined in the program is then joined in the application. But what
-    /// such a name carries must be [`Portable`](crate::Portable), and the join declares it: an annotation
-    /// with the word `portable`, a call with [`.portable()`](Join::portable). Where no rule holds that
-    /// declaration nothing. A shared end is asked for once, and shared by all that join it by this rule;
-    /// whether other programs may hold it too is up to the node: see
+    /// Processes do not notice: ends that were joined in the program are then joined in the application. But
+    /// what such a name carries must be [`Portable`](crate::Portable), and the join declares it: an
+    /// annotation with the word `portable`, a call with [`.portable()`](Join::portable). Where no rule holds,
+    /// that declaration has no effect. A shared end is requested once, and shared by all processes that join
+    /// it by this rule. Whether other programs may hold it too is up to the node: see
     /// [`Naming::shared`](crate::node::Naming::shared).
     ///
     /// # Examples
@@ -369,7 +368,7 @@ impl Scope {
     }
 
     /// The names of this scope of which one end has been joined here, and the other not: every wait is
-    /// visible. Those of the scopes around and within it, and those on the network, are not among them.
+    /// visible. Names of the scopes around and within it, and names on the network, are not included.
     pub fn waiting(&self) -> Vec<WaitingName> {
         lock(&self.inner.names).waiting()
     }
@@ -380,20 +379,20 @@ impl Scope {
         self.inner.forks.cancel();
     }
 
-    /// From now on nothing forks or joins, here or in a scope within; then waits, for at most `patience`, for
-    /// all that were forked.
+    /// Closes this scope, and those within, to forks and joins; then waits, for at most `patience`, for all
+    /// forked processes.
     ///
     /// Unjoined ends are dropped: a process that waits for the other end of a name sees the channel's end.
     ///
     /// # Errors
-    /// [`Error::Finish`](crate::Error::Finish). [`FinishError::Stragglers`] names those that have not ended,
-    /// and what each waits on. They run on; to wait longer, finish again, [`cancel`](Self::cancel) ends them,
-    /// and so does dropping the last handle of the scope. If all have ended, [`FinishError::Panicked`] or
-    /// [`FinishError::NotStarted`] reports what went wrong first. What processes return goes to the code that
-    /// awaits them.
+    /// [`Error::Finish`](crate::Error::Finish). [`FinishError::Stragglers`] names the processes that have not
+    /// ended, and what each waits on. They run on: finish again to wait longer, or end them by
+    /// [`cancel`](Self::cancel) or by dropping the last handle of the scope. If all have ended,
+    /// [`FinishError::Panicked`] or [`FinishError::NotStarted`] reports the first failure. What processes
+    /// return goes to the code that awaits them.
     ///
     /// # Cancel safety
-    /// Can be asked again. Once it has been polled the scope is finished.
+    /// It can be called again. Once it has been polled the scope is finished.
     ///
     /// # Examples
     /// ```
@@ -421,7 +420,7 @@ impl Scope {
 }
 
 impl Inner {
-    /// Nothing joins any more, here or within.
+    /// Closes this scope, and those within, to joins.
     fn close(&self) {
         let unjoined = lock(&self.names).close();
         drop(unjoined);

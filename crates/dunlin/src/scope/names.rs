@@ -160,8 +160,8 @@ impl Entry {
         })
     }
 
-    /// `false`: there is one from elsewhere. The same place may declare it often: each of several processes
-    /// does.
+    /// `false`: the policy was set elsewhere. The same place may declare it often, as each of several
+    /// processes does.
     fn set_policy(&mut self, policy: &(Policy, At)) -> Result<bool, At> {
         match &self.policy {
             None => {
@@ -174,7 +174,7 @@ impl Entry {
     }
 }
 
-/// What others can be made of an end that a node gave; locked while the node is asked.
+/// From this, further handles of an end that a node gave are made. Locked while the node is asked.
 #[cfg(feature = "net")]
 type AskedSeat = tokio::sync::Mutex<Option<Box<dyn Any + Send>>>;
 
@@ -182,7 +182,7 @@ type AskedSeat = tokio::sync::Mutex<Option<Box<dyn Any + Send>>>;
 #[derive(Default)]
 pub(super) struct Names {
     entries: HashMap<String, Entry>,
-    /// The ends that a node gave and several share here, by their names and faces.
+    /// The ends that a node gave and several share here, by name and face.
     #[cfg(feature = "net")]
     asked: HashMap<(String, &'static str), Arc<AskedSeat>>,
     closed: bool,
@@ -193,7 +193,7 @@ impl Names {
         self.entries.contains_key(name)
     }
 
-    /// Says what a name stands for. It is made when it is first joined.
+    /// Declares what a name stands for. The channel or bundle is made when it is first joined.
     pub(super) fn declare(&mut self, name: &str, what: What, policy: Option<Policy>, at: At) -> Result<(), ScopeError> {
         let entry = self.entries.entry(name.to_owned()).or_insert_with(|| Entry::new(what.clone(), at));
         entry.check(name, &what, at)?;
@@ -255,7 +255,7 @@ impl Names {
         declared.or(wanted.policy.as_ref()).map_or_else(Policy::default, |(policy, _)| policy.clone())
     }
 
-    /// Asks a node for an end. Of one that is shared here it is asked once.
+    /// Requests an end from a node. A shared end is requested once.
     #[cfg(feature = "net")]
     pub(super) fn ask<E: FromScope<K>, K>(
         &mut self,
@@ -279,13 +279,13 @@ impl Names {
         })
     }
 
-    /// What a node is asked for must be what was declared here.
+    /// What is requested from a node must be what was declared here.
     #[cfg(feature = "net")]
     pub(super) fn check(&self, wanted: &Wanted, what: &What) -> Result<(), ScopeError> {
         self.entries.get(&wanted.name).map_or(Ok(()), |entry| entry.check(&wanted.name, what, wanted.at))
     }
 
-    /// Nothing joins any more. The unjoined ends are to be dropped, outside the lock.
+    /// Closes the table to joins. The caller drops the unjoined ends, outside the lock.
     pub(super) fn close(&mut self) -> Vec<Box<dyn Any + Send>> {
         self.closed = true;
         self.entries.values_mut().filter_map(|entry| entry.faces.as_mut()).map(|faces| faces.close()).collect()
@@ -411,20 +411,20 @@ pub trait FromScope<K>: Sized + Send + 'static {
     fn seat(faces: &mut FacesOf<Self::Of>) -> &mut Seat<Self::End>;
     #[doc(hidden)]
     fn take(seat: &mut Seat<Self::End>, at: At) -> Result<Self, Refusal>;
-    /// Of an end that a node gave.
+    /// Makes it of an end that a node gave.
     #[doc(hidden)]
     fn of(end: Self::End) -> Self;
-    /// If it is shared: what others can be made of while it is there.
+    /// If the end is shared: a weak handle from which others are made.
     #[doc(hidden)]
     fn weak(&self) -> Option<Box<dyn Any + Send>> {
         None
     }
-    /// Another one, unless all have gone.
+    /// Another handle, unless all holders have left.
     #[doc(hidden)]
     fn again(_weak: &(dyn Any + Send)) -> Option<Self> {
         None
     }
-    /// The policy becomes known after the other face was joined.
+    /// Sets a policy that becomes known after the other face was joined.
     #[doc(hidden)]
     fn set_policy(_end: &Self::End, _policy: &Policy) -> bool {
         false

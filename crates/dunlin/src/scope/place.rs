@@ -6,7 +6,7 @@ use tokio::runtime::{Builder, EnterGuard, Handle, Runtime};
 
 use crate::world;
 
-/// Where, and with how many worker threads, what is forked in a scope runs: see
+/// Where, and with how many worker threads, processes forked in a scope run: see
 /// [`Scope::on`](crate::Scope::on).
 ///
 /// In a simulation all places are the simulation's one thread.
@@ -33,7 +33,7 @@ impl Place {
         Self(Kind::Workers { count, name: "dunlin-scope".to_owned() })
     }
 
-    /// The worker threads of a [`workers`](Self::workers) get this name. Other places have their names
+    /// Names the worker threads of a [`workers`](Self::workers) place. Threads of other places have names
     /// already.
     pub fn named(self, name: &str) -> Self {
         match self.0 {
@@ -42,18 +42,18 @@ impl Place {
         }
     }
 
-    /// A tokio runtime that is there. Its owner shuts it down.
+    /// An existing tokio runtime. Its owner shuts it down.
     pub fn handle(runtime: Handle) -> Self {
         Self(Kind::Handle(runtime))
     }
 
-    /// The tokio runtime in which [`Scope::on`](crate::Scope::on) is called: what is forked from elsewhere
-    /// goes there too.
+    /// The tokio runtime in which [`Scope::on`](crate::Scope::on) is called: processes forked from elsewhere
+    /// run there too.
     pub fn current() -> Self {
         Self(Kind::Current)
     }
 
-    /// `None`: wherever one forks.
+    /// `None`: a process runs in the runtime from which it is forked.
     #[track_caller]
     pub(super) fn open(self) -> Option<Site> {
         if world::is_simulated() {
@@ -88,7 +88,7 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         if let Some(runtime) = self.own.take() {
-            // Perhaps by the last process that ran here: its own thread cannot be waited for.
+            // The last process that ran here may drop this: its own thread cannot be waited for.
             runtime.shutdown_background();
         }
     }

@@ -10,15 +10,15 @@ use crate::Process;
 impl Scope {
     /// Starts a process in this scope: first it joins its ends, then it runs.
     ///
-    /// Ends of this program are joined within this call, so those of two forks are joined in their order;
-    /// only a [node](Self::network) is waited for by the process itself. The handle need not be kept.
+    /// Ends of this program are joined within this call, so two forks join theirs in order; the process
+    /// itself waits only for a [node](Self::network). The handle need not be kept.
     ///
     /// If it cannot join an end, or the scope is finished, the process does not run: its exit, and
     /// [`finish`](Self::finish), report [`NotStarted`](crate::ExitReason::NotStarted).
     ///
     /// # Panics
-    /// As [`spawn`](crate::spawn()), unless the scope has a [place](Self::on); and if what is evaluated to
-    /// join panics, such as a policy.
+    /// As [`spawn`](crate::spawn()), unless the scope has a [place](Self::on); and if an expression evaluated
+    /// to join panics, such as a policy.
     #[track_caller]
     pub fn fork<W: Wired>(&self, process: W) -> Process<W::Output> {
         self.start_alone(None, process, Location::caller())
@@ -32,8 +32,8 @@ impl Scope {
     }
 
     /// [`fork`](Self::fork) in an [isolated](Self::isolated) scope of its own: the process sees no name of
-    /// this one, and no other process sees its. An end of such a name is over at once, unless the process
-    /// keeps its `#[scope]` and joins the other.
+    /// this scope, and no other process sees its names. The channel of such a name ends at once, unless the
+    /// process keeps its `#[scope]` and joins the other end.
     #[track_caller]
     pub fn fork_isolated<W: Wired>(&self, process: W) -> Process<W::Output> {
         self.isolated().start_alone(None, process, Location::caller())
@@ -45,7 +45,7 @@ impl Scope {
     }
 
     /// [`fork`](Self::fork)s several processes, none of which runs before all have joined their ends: so none
-    /// can leave a shared end, and end its channel, before the others have come. If one cannot join an end,
+    /// can leave a shared end, and end its channel, before the others have joined. If one cannot join an end,
     /// none of them runs.
     ///
     /// Takes a tuple of up to eight, an array or a `Vec`, and gives their handles in the same form.

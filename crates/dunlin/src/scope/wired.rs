@@ -1,4 +1,4 @@
-//! Processes that join their ends by themselves: what `#[process]` makes, and what runs it.
+//! Processes that join their ends by themselves: what `#[process]` makes, and the code that runs it.
 
 use std::any::Any;
 use std::fmt;
@@ -54,8 +54,7 @@ impl<F: Future<Output: Send + 'static> + Send + 'static> Wired for F {
 
 /// A process wired by hand: `join` joins the ends it needs and gives the process's body.
 ///
-/// What `join` does until it gives the body is done before the process, or one that was forked together with
-/// it, runs.
+/// `join` completes before the process, or one that was forked together with it, runs.
 ///
 /// # Examples
 /// ```
@@ -144,7 +143,7 @@ impl Gate {
     }
 }
 
-/// One of the siblings awaited at the gate. Dropped before it has come, none goes through.
+/// A sibling's ticket for the gate. If it is dropped before the sibling arrives, no sibling passes.
 struct Ticket(Option<Arc<Gate>>);
 
 impl Ticket {
@@ -190,7 +189,7 @@ impl<W: Wired> Prepared<W> {
             Err(error) => (scope.forks().refused(name.clone(), at, error.clone()), refuse(error)),
             Ok(enrolled) => {
                 let mut wiring = wired.wire(scope);
-                // Ends of this program are there at once: then all have joined before any process is started.
+                // Ends of this program are joined in this first poll: all of them before any process starts.
                 let stage = match wiring.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                     Poll::Ready(Ok(body)) => {
                         ticket.come(Ok(()));
@@ -227,7 +226,7 @@ pin_project_lite::pin_project! {
 }
 
 pin_project_lite::pin_project! {
-    /// A process of a scope. What it holds is dropped in the order written here.
+    /// A process of a scope. Its fields are dropped in the order written here.
     struct Running<B> {
         #[pin]
         stage: Stage<B>,
@@ -287,7 +286,7 @@ impl<B: Future> Future for Running<B> {
     }
 }
 
-/// What `#[process(propagate)]` makes of a body: how it ends, its channels end.
+/// What `#[process(propagate)]` makes of a body: its channels end as the body ends.
 #[doc(hidden)]
 pub async fn propagating<T: Propagates>(name: &str, tethers: Vec<Tether>, body: impl Future<Output = T>) -> T {
     let mut body = pin!(body);
