@@ -9,8 +9,8 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 
 /// What went wrong, without the value that was not sent.
 ///
-/// Every error of an operation converts into it with `?`. Keep the operation's own error where the value is
-/// wanted back.
+/// Every error of an operation converts into it with `?`. Keep the operation's own error to get the value
+/// back.
 ///
 /// # Examples
 /// ```
@@ -46,7 +46,7 @@ pub enum Error {
     /// A process ended otherwise than by returning.
     #[cfg(feature = "rt")]
     Exit(crate::Exit),
-    /// A blocking call was not taken. It can be had back.
+    /// A blocking call was not taken. The error gives it back.
     #[cfg(feature = "rt")]
     Refused(crate::blocking::Refused),
     /// An end of a scope's name could not be joined.

@@ -1,5 +1,4 @@
-//! How a program ends whose `main` has returned an error, or a test that has: its text and its causes, for
-//! people.
+//! Prints the error of a `main` or a test that returned one: its text and its causes.
 
 use std::cell::Cell;
 use std::error::Error;
@@ -11,7 +10,7 @@ use std::process::{ExitCode, Termination};
 pub struct Outcome<T>(Cell<Option<T>>);
 
 impl<T> Outcome<T> {
-    /// It.
+    /// Wraps an outcome.
     pub fn new(outcome: T) -> Self {
         Self(Cell::new(Some(outcome)))
     }
@@ -99,8 +98,7 @@ impl<T> ReportOther for Outcome<T> {
 
 /// Prints the text, and the causes behind it.
 pub(crate) fn failure(text: &str, cause: Option<&(dyn Error + 'static)>) -> ExitCode {
-    // Printed by the standard library: where a test's output is captured, and without a panic if it cannot be
-    // written.
+    // The standard library prints it, so that a test's output is captured, and a failed write does not panic.
     Err::<(), _>(Told(told(text, cause))).report()
 }
 
@@ -176,7 +174,7 @@ mod tests {
         assert_eq!(code!(Err::<(), Box<dyn Error + Send + Sync>>("x".into())), failed);
         assert_eq!(code!(Err::<(), String>("x".into())), failed);
         assert_eq!(code!(Err::<(), &str>("x")), failed);
-        // Of which only `Debug` is known.
+        // A type with `Debug` only.
         assert_eq!(code!(Err::<(), u8>(1)), failed);
         assert_eq!(code!(Ok::<ExitCode, crate::Error>(ExitCode::from(7))), format!("{:?}", ExitCode::from(7)));
         assert_eq!(code!(()), format!("{:?}", ExitCode::SUCCESS));

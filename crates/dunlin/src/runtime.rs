@@ -68,12 +68,12 @@ const NO_RUNTIME: &str = "the operating system gives no threads, or no files, fo
 /// Runs `future` to its end on a new runtime with a worker for each core. When it returns, processes that
 /// still run are cancelled.
 ///
-/// Before that, each node that has joined an application in this runtime and has not left leaves, also if
+/// Before that, each node in this runtime that has joined an application and has not left leaves, also if
 /// `future` panics: first the other nodes acknowledge what its ends have sent. All nodes together may take 1
-/// second; a warning (of `tracing`, or on standard error if the program has no subscriber) counts the values
-/// that were not acknowledged by then.
+/// second; then a warning (of `tracing`, or on standard error if the program has no subscriber) counts the
+/// unacknowledged values.
 ///
-/// Then [blocking calls](mod@crate::blocking) that run are asked to stop, and may take 5 seconds; those that
+/// Then running [blocking calls](mod@crate::blocking) are asked to stop, and may take 5 seconds; calls that
 /// run on are named on standard error.
 ///
 /// While it runs, SIGQUIT prints what the program waits for, and dev builds warn of suspected deadlocks: see
@@ -121,7 +121,7 @@ fn try_block_on<F: Future>(workers: Option<usize>, future: F) -> io::Result<F::O
     Ok(output.expect("a future that has not panicked has ended"))
 }
 
-/// Waits for the threads of a pool that was closed, and says which calls do not return.
+/// Waits for the threads of a closed pool, and names the calls that do not return.
 fn name_those_that_run_on(pool: &Pool) {
     let calls = pool.wait_for_threads();
     if calls.is_empty() {
@@ -165,7 +165,7 @@ fn run(workers: Option<usize>, future: Pin<Box<dyn Future<Output = ()> + '_>>) -
         runtime.block_on(nodes.leave());
     }
     pool.close();
-    // First the processes: calls may wait for their ends.
+    // Processes first: calls may wait for their ends.
     drop(runtime);
     name_those_that_run_on(&pool);
     outcome.unwrap_or_else(|panic| resume_unwind(panic));

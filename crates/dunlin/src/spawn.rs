@@ -14,8 +14,8 @@ use dunlin_core::waits::{Doing, Identities, Pid, Watch};
 use crate::scope::ScopeError;
 use crate::world::{self, Canceller, NoOutput};
 
-/// Starts a process: `future` runs on the worker threads of the tokio runtime this is called in, from now on
-/// and whether or not the handle is awaited.
+/// Starts a process: `future` runs on the worker threads of the current tokio runtime, from now on and
+/// whether or not the handle is awaited.
 ///
 /// # Panics
 /// Outside a tokio runtime: call it from within [`#[dunlin::main]`](macro@crate::main),
@@ -86,7 +86,7 @@ pub struct Process<T> {
     who: Who,
     made: &'static Location<'static>,
     watch: Watch,
-    /// Of a process of a scope: why its body was never begun, if it was not.
+    /// For a process of a scope: why its body never began, if it did not.
     not_started: Option<NotStarted>,
 }
 
@@ -163,7 +163,7 @@ impl<T> Branch for Process<T> {
     }
 }
 
-/// That a process ended otherwise than by returning.
+/// How a process ended otherwise than by returning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Exit {

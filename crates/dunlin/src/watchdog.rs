@@ -100,14 +100,14 @@ mod signal {
         let signal = signal_hook::consts::SIGQUIT;
         let default = signal_hook::flag::register_conditional_default(signal, flags.default.clone());
         let asked = default.and_then(|_| signal_hook::flag::register(signal, flags.asked.clone()));
-        // Without it everything works but this.
+        // If it fails, only this feature is missing.
         if let Err(error) = asked {
             print(format!("dunlin: no handler for SIGQUIT: {error}\n"));
         }
         flags
     }
 
-    /// Whether SIGQUIT is the watchdog's from now on.
+    /// Sets whether the watchdog handles SIGQUIT.
     pub(super) fn listen(listen: bool) {
         if SETTING.is_some() {
             FLAGS.get_or_init(register).default.store(!listen, Ordering::Relaxed);
@@ -122,11 +122,11 @@ mod signal {
 /// Texts that have not been printed; `None` while no thread prints.
 static TEXTS: Mutex<Option<VecDeque<String>>> = Mutex::new(None);
 
-/// More texts than this do not wait for a stderr that takes none.
+/// How many texts may wait while stderr takes none.
 const TEXTS_MAX: usize = 16;
 
-/// Prints on stderr, in a thread that ends once all is printed: the clock must not wait for a pipe that is
-/// full. What cannot be written is lost.
+/// Prints on stderr, in a thread that ends once all is printed: the clock must not wait for a full pipe. Text
+/// that cannot be written is lost.
 fn print(text: String) {
     let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(waiting) = &mut *texts {
@@ -162,7 +162,7 @@ impl Watchdog {
         Self { last: None, still: 0, warned: false }
     }
 
-    /// Called once a `tick`. That counts ticks, not time: of a program that was stopped, none has passed.
+    /// Called once a `tick`. It counts ticks, not time: while the program is stopped, no tick passes.
     pub(crate) fn look(&mut self, tick: Duration) {
         #[cfg(unix)]
         if signal::was_asked() {
@@ -184,13 +184,14 @@ impl Watchdog {
     }
 }
 
-/// What there is to warn of in a program that has stood still since `activity`, for longer than `patience`.
+/// The warning for a program that has stood still since `activity`, for longer than `patience`, if there is
+/// one.
 fn suspicion(activity: Activity, patience: Duration) -> Option<String> {
     let runtime = match runtimes().as_slice() {
         [(_, runtime)] => runtime.metrics(),
         _ => return None,
     };
-    // This thread, and the one that drives `main`; and threads for blocking calls that have none.
+    // This thread, the one that drives `main`, and idle threads for blocking calls.
     let threads = runtime.num_workers() + 2 + idle_threads();
     if activity.foreign > 0 || runtime.num_alive_tasks() != activity.processes || self::threads() != Some(threads) {
         return None;
@@ -228,8 +229,7 @@ fn all_waits() -> String {
     text
 }
 
-/// The waits, by process, and below those of a process what it is; also the processes without a wait, of
-/// which `others` is printed.
+/// Writes the waits by process, each followed by what the process is. A process without a wait gets `others`.
 fn tell(text: &mut String, waits: Vec<Wait>, processes: &[Known], others: &str) {
     let mut by_process = BTreeMap::<Pid, Vec<Wait>>::new();
     for wait in waits {

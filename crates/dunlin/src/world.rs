@@ -66,8 +66,8 @@ fn is_tokio_spent() -> bool {
     !tokio::task::coop::has_budget_remaining()
 }
 
-/// Has the task give way if tokio's budget is spent: a choice that polls something of tokio's would otherwise
-/// take it for not ready.
+/// Makes the task yield if tokio's budget is spent: otherwise a choice would see a ready tokio future as not
+/// ready.
 pub(crate) fn poll_budget(cx: &Context<'_>) -> Poll<()> {
     if is_tokio_spent() {
         give_way_to_runtime(cx);
@@ -76,7 +76,7 @@ pub(crate) fn poll_budget(cx: &Context<'_>) -> Poll<()> {
     Poll::Ready(())
 }
 
-/// Wakes a task that gives way once its neighbours have been polled, and what timers and sockets woke.
+/// Wakes a yielding task once its neighbours, and the tasks that timers and sockets woke, have been polled.
 pub(crate) fn wake_later(task: &Waker) {
     if is_simulated() {
         return task.wake_by_ref();
@@ -115,7 +115,7 @@ impl<F: Future> Future for Budgeted<F> {
         std::task::ready!(poll_budget(cx));
         let polled = self.project().future.poll(cx);
         if polled.is_pending() && is_tokio_spent() {
-            // It may have spent the rest, and wait for nothing else.
+            // The future may have spent the rest of the budget, and wait for nothing else.
             give_way_to_runtime(cx);
         }
         polled
@@ -124,10 +124,10 @@ impl<F: Future> Future for Budgeted<F> {
 
 /// Makes any future a branch of a choice.
 ///
-/// The word marks the one kind of branch whose side effects a choice cannot undo: a future that was polled
-/// and not chosen is dropped, with whatever it had begun. While it waits, its line in the
-/// [wait records](crate::waits) shows "a future", and where it was named; what it waits for itself may have
-/// lines of its own.
+/// The name marks the one kind of branch whose side effects a choice cannot undo: a future that was polled
+/// and not chosen is dropped, with whatever it had begun. While it waits, its line in the [wait
+/// records](crate::waits) shows "a future", and where it was named; operations within it may have lines of
+/// their own.
 ///
 /// # Examples
 /// ```
@@ -255,7 +255,7 @@ impl<T> Task<T> {
         match self {
             Self::Tokio(task) => {
                 std::task::ready!(poll_budget(cx));
-                // Of one that awaits its end, tokio keeps the waker.
+                // Tokio keeps the waker of a task that awaits its end.
                 keeping(|| Pin::new(task).poll(cx)).map_err(NoOutput::from)
             }
             Self::Simulated(task) => {
@@ -297,7 +297,7 @@ where
 /// Tokio's own panic does not name the remedy.
 #[track_caller]
 pub(crate) fn needs_runtime(what: &str) {
-    // (In a task it is cheaper to see that it is one.)
+    // (Within a task this check is cheaper.)
     if tokio::task::try_id().is_none() && tokio::runtime::Handle::try_current().is_err() {
         panic!("{what} outside of a tokio runtime: use `#[dunlin::main]` or `dunlin::block_on`");
     }
@@ -306,7 +306,7 @@ pub(crate) fn needs_runtime(what: &str) {
 #[cfg(feature = "net")]
 pub(crate) use node::*;
 
-/// What only nodes need.
+/// What only nodes use.
 #[cfg(feature = "net")]
 mod node {
     use std::future::Future;
@@ -331,7 +331,7 @@ mod node {
     }
 
     impl Clock {
-        /// It begins now, or did so when the simulation began.
+        /// Starts now, or in a simulation at its beginning.
         pub(crate) fn new() -> Self {
             #[cfg(feature = "sim")]
             if let Some(sim) = sim::current() {
@@ -357,7 +357,7 @@ mod node {
         }
     }
 
-    /// A task of a node's own, which can be ended.
+    /// A task of a node's own, which can be aborted.
     pub(crate) enum Own {
         Tokio(tokio::task::JoinHandle<()>),
         #[cfg(feature = "sim")]
@@ -365,7 +365,7 @@ mod node {
     }
 
     impl Own {
-        /// Of a task that was aborted: it has let go of what it had.
+        /// Waits until an aborted task has released what it held.
         pub(crate) async fn ended(self) {
             match self {
                 Self::Tokio(task) => {
@@ -385,7 +385,7 @@ mod node {
         }
     }
 
-    /// Starts a task of a node's own. In a simulation its panic is the simulation's.
+    /// Starts a task of a node's own. In a simulation its panic fails the simulation.
     pub(crate) fn spawn_own(future: impl Future<Output = ()> + Send + 'static) -> Own {
         #[cfg(feature = "sim")]
         if let Some(sim) = sim::current() {
@@ -394,11 +394,11 @@ mod node {
         Own::Tokio(tokio::spawn(future))
     }
 
-    /// What was woken last may run on any thread. Tokio keeps it for the thread that woke it, until that has
-    /// done what it does, and lets no other steal it; but of two only the last.
+    /// Lets any thread run the task that was woken last. Tokio reserves that task for the thread that woke
+    /// it, until that thread's poll ends, and no other thread can steal it; of two it reserves only the last.
     pub(crate) fn let_anybody_run_it() {
         if super::is_simulated() {
-            // It has one thread.
+            // A simulation has one thread.
             return;
         }
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
@@ -406,18 +406,18 @@ mod node {
         }
     }
 
-    /// Does what may take long where it holds up no task.
+    /// Runs `work`, which may take long, where it holds up no task.
     pub(crate) fn apart(work: impl FnOnce() + Send + 'static) {
         #[cfg(feature = "sim")]
         if sim::current().is_some() {
-            // There nothing takes long.
+            // In a simulation nothing takes long.
             spawn_own(async move { work() });
             return;
         }
         tokio::task::spawn_blocking(work);
     }
 
-    /// `None`: it was not done in time.
+    /// `None`: it timed out.
     pub(crate) async fn within<F: Future>(limit: Duration, future: F) -> Option<F::Output> {
         let mut future = std::pin::pin!(future);
         let mut timer = std::pin::pin!(Timer::after(limit));
@@ -428,7 +428,7 @@ mod node {
         .await
     }
 
-    /// Of a node that begins now: one that is started later is a later life.
+    /// The incarnation of a node that starts now: that of a node that starts later is higher.
     pub(crate) fn incarnation() -> u64 {
         #[cfg(feature = "sim")]
         if let Some(sim) = sim::current() {
@@ -445,13 +445,12 @@ mod node {
             return sim.random();
         }
         let mut bytes = [0; 16];
-        // Without a source of randomness two channels could be taken for each other: nothing sensible can go
-        // on.
+        // Without randomness two channels could get the same number, so the program cannot continue.
         getrandom::fill(&mut bytes).expect("the system has no source of randomness");
         u128::from_ne_bytes(bytes)
     }
 
-    /// The networks of a new node, and what a simulation calls it.
+    /// The networks of a new node, and its host number in a simulation.
     pub(crate) fn networks(own: Networks) -> (Networks, u64) {
         #[cfg(feature = "sim")]
         if let Some(sim) = sim::current() {

@@ -7,7 +7,7 @@ use std::task::Poll;
 use super::error::{BlockError, Poison, pass_on};
 use crate::{Receiver, SendError, Sender};
 
-/// Sends each value to two outputs, in whichever order they take it.
+/// Sends each value to two outputs, in whichever order they receive it.
 ///
 /// ```text
 ///         ┌───────┐─▶ 1 2 3
@@ -15,7 +15,7 @@ use crate::{Receiver, SendError, Sender};
 ///         └───────┘─▶ 1 2 3
 /// ```
 ///
-/// It receives the next value when both have the last one.
+/// It receives the next value when both outputs have received the last one.
 ///
 /// # Errors
 /// As [all blocks](super#how-they-end). When one output has ended in order, the other still gets the value in
@@ -76,7 +76,7 @@ async fn send_both<T: Clone>(one: &mut Sender<T>, other: &mut Sender<T>, value: 
     .await
 }
 
-/// Passes on what it receives, and shows each value to `watcher` first, while its sender waits.
+/// Passes on what it receives, and sends each value to `watcher` first, while its sender waits.
 ///
 /// ```text
 ///         ┌─────┐
@@ -86,15 +86,15 @@ async fn send_both<T: Clone>(one: &mut Sender<T>, other: &mut Sender<T>, value: 
 ///          1 2 3
 /// ```
 ///
-/// The receive is [extended](crate::Receiver::recv_extended): a send into the tap ends when what comes out of
-/// it was received. So a rendezvous through a tap is a rendezvous still, and only the time that the watcher
-/// takes shows that it is there.
+/// The receive is [extended](crate::Receiver::recv_extended): a send into the tap ends when the tap's output
+/// has been received. So a rendezvous through a tap is still a rendezvous; only the watcher's time is
+/// visible.
 ///
-/// A watcher that leaves is not missed: the tap continues without it.
+/// When the watcher leaves, the tap continues without it.
 ///
 /// # Errors
-/// As [all blocks](super#how-they-end). A send whose value the tap had in hand has been received, by the tap:
-/// it was `Ok`, and the value is in this error.
+/// As [all blocks](super#how-they-end). The send of a value that the tap had in hand returned `Ok`, since the
+/// tap has received it; the value is in this error.
 ///
 /// # Cancel safety
 /// Dropped, it leaves its channels; a value in hand is dropped.

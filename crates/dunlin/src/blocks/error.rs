@@ -1,4 +1,4 @@
-//! How a block stops before the end of its input, and how others learn of it.
+//! How a block stops before the end of its input, and how its neighbours are notified.
 
 use std::fmt;
 
@@ -48,7 +48,7 @@ impl<T> BlockError<T> {
         }
     }
 
-    /// The same without the value.
+    /// The same error without the value.
     fn to_error(&self) -> Error {
         match self {
             Self::Recv(error) => Error::Recv(error.clone()),
@@ -111,7 +111,8 @@ impl<T> Poison for Receiver<T> {
     }
 }
 
-/// With what a block that stops like this poisons its channels; `None`: one of them has ended in order.
+/// The reason with which a block that stops like this poisons its channels; `None`: one of them has ended in
+/// order.
 pub(super) fn reason(error: &Error) -> Option<Reason> {
     match error {
         Error::Recv(RecvError::Poisoned(reason)) | Error::NotTaken(Why::Poisoned(reason)) => Some(reason.clone()),
@@ -126,7 +127,7 @@ pub(super) fn poison_all<'a>(reason: &Reason, ends: impl IntoIterator<Item = &'a
     }
 }
 
-/// Before a block returns: poisons all that it holds, unless it has ended in order.
+/// Called before a block returns: poisons all that it holds, unless it has ended in order.
 pub(super) fn pass_on<'a, T>(
     ended: Result<(), BlockError<T>>,
     ends: impl IntoIterator<Item = &'a dyn Poison>,

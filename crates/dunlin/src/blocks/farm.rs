@@ -12,8 +12,8 @@ use crate::{
     spawn,
 };
 
-/// This many results for each worker may wait to be received, or for an earlier one to be sent; then the farm
-/// takes no more jobs.
+/// How many results for each worker may wait to be received, or for an earlier one to be sent. At this limit
+/// the farm takes no more jobs.
 const WAITING_PER_WORKER: usize = 2;
 
 /// Does `work` on each of `jobs`, on at most `workers` at once, and sends what it makes to `results`.
@@ -27,10 +27,10 @@ const WAITING_PER_WORKER: usize = 2;
 ///                               progress
 /// ```
 ///
-/// Each job is done by a process of its own ([`spawn`](crate::spawn)), so on all of the runtime's threads;
-/// the farm itself is where the returned [`Farm`] is awaited or spawned. Results come as they are ready, or
-/// [in the order of the jobs](Farm::in_order). A job is taken when a worker is free for it; if the results
-/// are not received, no more than two for each worker are kept before the farm takes no more jobs.
+/// A process of its own does each job ([`spawn`](crate::spawn)), so the jobs use all of the runtime's
+/// threads; the farm itself runs where the returned [`Farm`] is awaited or spawned. Results come as they are
+/// ready, or [in the order of the jobs](Farm::in_order). The farm takes a job when a worker is free for it.
+/// If the results are not received, it keeps at most two for each worker before it takes no more jobs.
 ///
 /// When the jobs have ended in order and all results are sent, it returns `Ok`.
 ///
@@ -42,14 +42,14 @@ const WAITING_PER_WORKER: usize = 2;
 /// - `work` panicked: both are poisoned, and [`FarmError::error`] is the [`Exit`](crate::Exit) of its
 ///   process. Its job is lost with it.
 ///
-/// The channels end as soon as the farm does. It returns when the jobs that were being done have
-/// ended, so that no other result is lost.
+/// The channels end as soon as the farm does. It returns when the running jobs have ended, so that no other
+/// result is lost.
 ///
 /// # Cancel safety
-/// Dropped, it leaves its channels and cancels the jobs that are being done.
+/// Dropped, it leaves its channels and cancels the running jobs.
 ///
 /// # Panics
-/// If `workers` is 0: then no job could ever be done. Outside of a tokio runtime.
+/// If `workers` is 0: then no job could ever run. Outside of a tokio runtime.
 ///
 /// # Examples
 /// ```
@@ -88,7 +88,7 @@ where
 pub struct Progress {
     /// How many jobs are done. Their results may still wait to be received.
     pub done: u64,
-    /// How many are being done.
+    /// How many jobs are running.
     pub busy: usize,
     /// How many there are in all: known when the jobs have ended.
     pub total: Option<u64>,
@@ -108,14 +108,14 @@ pub struct Farm<J, R, W> {
 impl<J, R, W> Farm<J, R, W> {
     /// Sends the results in the order of the jobs.
     ///
-    /// One slow job then holds up the results behind it, and, when two for each worker are kept, the jobs.
+    /// One slow job then holds up the results behind it and, when two for each worker are kept, the jobs.
     pub fn in_order(mut self) -> Self {
         self.in_order = true;
         self
     }
 
-    /// Gives a receiver of how far the farm has come: always the newest, whatever was missed. The farm does
-    /// not wait for a slow watches. It ends with the farm.
+    /// Gives a receiver of the farm's progress: always the newest value, even if some were missed. The farm
+    /// does not wait for a slow receiver. The channel ends with the farm.
     ///
     /// # Examples
     /// ```
@@ -224,7 +224,7 @@ struct Cancelled<T>(Process<T>);
 
 impl<T> Drop for Cancelled<T> {
     fn drop(&mut self) {
-        // Nothing happens if it has ended.
+        // No effect if it has ended.
         self.0.cancel();
     }
 }
@@ -244,7 +244,7 @@ impl<R> Waiting<R> {
         }
     }
 
-    /// The one to send when this many were sent.
+    /// The result to send when this many were sent.
     fn next(&mut self, sent: u64) -> Option<R> {
         match self {
             Self::Ready(results) => results.pop_front(),
@@ -285,7 +285,7 @@ impl<J: Send, R: Send> Farmer<J, R> {
     async fn run(mut self) -> Result<(), FarmError<R>> {
         let mut slot = None;
         let Err(error) = self.work(&mut slot).await else { return Ok(()) };
-        // At once: no other is to wait for the jobs that are being done.
+        // At once: the other channel must not wait for the running jobs.
         match reason(&error) {
             None => self.jobs.retire(),
             Some(reason) => poison_all(&reason, [&self.jobs as &dyn Poison, &self.results]),
@@ -299,7 +299,7 @@ impl<J: Send, R: Send> Farmer<J, R> {
         Err(FarmError { unsent, error })
     }
 
-    /// Until all is done, or something fails. The result that is to be sent next is in `slot`.
+    /// Runs until all jobs are done, or something fails. The result to be sent next is in `slot`.
     async fn work(&mut self, slot: &mut Option<R>) -> Result<(), Error> {
         loop {
             if slot.is_none() {
@@ -326,14 +326,14 @@ impl<J: Send, R: Send> Farmer<J, R> {
         }
     }
 
-    /// Gives a job to a worker: one is idle.
+    /// Gives a job to an idle worker: there is one.
     async fn give(&mut self, job: J) {
         self.todo.send((self.taken, job)).await.expect("the workers end after the farmer");
         self.taken += 1;
         self.progress.busy += 1;
     }
 
-    /// A worker has finished a job.
+    /// Handles a worker's report.
     fn hear(&mut self, finished: Result<Finished<R>, RecvError>) -> Result<(), Exit> {
         let (number, outcome) = finished.expect("the workers end after the farmer");
         self.progress.busy -= 1;

@@ -14,7 +14,7 @@ use crate::{Choice, Receiver, Sender};
 ///         └──────────┘
 /// ```
 ///
-/// Beside its channels it has room for one value, so a row of n of them is a buffer of n.
+/// It has room for one value, so a row of n of them is a buffer of n.
 ///
 /// # Errors
 /// As [all blocks](super#how-they-end).
@@ -56,7 +56,7 @@ async fn relay<T>(from: &mut Receiver<T>, to: &mut Sender<T>) -> Result<(), Bloc
 ///         └──────────┘
 /// ```
 ///
-/// A circle of processes that all wait for a value begins to turn with one.
+/// It starts a circle of processes that all wait for a value.
 ///
 /// # Errors
 /// As [all blocks](super#how-they-end).
@@ -135,10 +135,10 @@ pub async fn successor<T: Add<Output = T> + From<u8>>(
 /// ```
 ///
 /// # Errors
-/// As [all blocks](super#how-they-end). The value in the error is what `f` has made.
+/// As [all blocks](super#how-they-end). The value in the error is a result of `f`.
 ///
 /// # Cancel safety
-/// Dropped, it leaves its channels; what is in `f`, and a value in hand, are dropped.
+/// Dropped, it leaves its channels; the future of `f`, and a value in hand, are dropped.
 ///
 /// # Examples
 /// Stages of different types are `map`s side by side:
@@ -172,7 +172,7 @@ where
     pass_on(ended, [&from as &dyn Poison, &to])
 }
 
-/// Adds each number to the one before it: of n numbers it makes n - 1.
+/// Adds each number to the one before it: n numbers give n - 1 sums.
 ///
 /// ```text
 ///           ┌───────┐
@@ -181,8 +181,8 @@ where
 /// ```
 ///
 /// # Errors
-/// As [all blocks](super#how-they-end). The value in the error is the sum that was not sent; its second half
-/// is also the first half of the next sum, which there will not be.
+/// As [all blocks](super#how-they-end). The value in the error is the sum that was not sent. Its second half
+/// would also have been the first half of the next sum.
 ///
 /// # Panics
 /// Where `+` does: when the sum does not fit, in a build with overflow checks.
@@ -223,8 +223,8 @@ pub async fn pairs<T: Add<Output = T> + Clone>(mut from: Receiver<T>, mut to: Se
     pass_on(ended, [&from as &dyn Poison, &to])
 }
 
-/// Passes on what comes from any of `inputs`, by a fair choice. An input that has ended is left out; when all
-/// have, it returns.
+/// Passes on values from any of `inputs`, by a fair choice. An input that has ended is left out; when all
+/// have ended, it returns.
 ///
 /// ```text
 ///         ┌───────┐
@@ -234,7 +234,7 @@ pub async fn pairs<T: Add<Output = T> + Clone>(mut from: Receiver<T>, mut to: Se
 ///         └───────┘
 /// ```
 ///
-/// Fair: of the inputs that are ready, the one that was taken from least recently.
+/// Fair: it takes from the ready input that it took from least recently.
 ///
 /// # Errors
 /// As [all blocks](super#how-they-end): poison of one input poisons the output and all other inputs.

@@ -9,7 +9,7 @@
 //! | [`pairs`] | adds neighbours |
 //! | [`delta`] | sends each value to two outputs |
 //! | [`merge`] | many inputs, one output, fairly |
-//! | [`tap`] | copies what passes to a watcher |
+//! | [`tap`] | sends a copy of each value to a watcher |
 //!
 //! | skeleton | the processes in it |
 //! |---|---|
@@ -23,14 +23,13 @@
 //! A block owns its ends, and leaves its channels when it returns.
 //!
 //! - When its input has ended in order and all values are passed on, it returns `Ok`.
-//! - When its output has ended in order, it returns [`BlockError::Send`] with the value that it had in hand.
-//!   It notices when it next sends; its input then ends, and a sender there has its own value back. So
-//!   nothing is lost.
-//! - *Poison is passed on*: when a channel of it is poisoned, it poisons all its other channels with the same
-//!   reason, and returns the error. So is any other end that is not in order, such as a lost node, with the
-//!   error's text as the reason: no process takes it for the end of the input.
+//! - When its output has ended in order, it returns [`BlockError::Send`] with the value in hand. It notices
+//!   at its next send. Its input then ends, and a failed send there returns its value. So nothing is lost.
+//! - *Poison is passed on*: when one of its channels is poisoned, it poisons all its other channels with the
+//!   same reason, and returns the error. Any other disorderly end, such as a lost node, does the same with
+//!   the error's text as the reason: no process mistakes it for the end of the input.
 //!
-//! A block that is dropped before it has ended leaves its channels too; a value that it has in hand is
+//! A block that is dropped before it has ended leaves its channels too, and the value in hand is dropped.
 //! dropped with it.
 //!
 //! # Source

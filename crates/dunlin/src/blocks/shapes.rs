@@ -1,4 +1,4 @@
-//! Skeletons that only connect: what the processes in them do is the caller's.
+//! Skeletons that only connect: the caller supplies the processes in them.
 
 use std::future::Future;
 
@@ -12,19 +12,19 @@ use crate::{Par, Receiver, Sender, channel};
 ///         └─────────┘   └─────────┘   └─────────┘
 /// ```
 ///
-/// `process` is called once for each stage, in order, with its two ends. Await the [`Par`]: it runs them side
-/// by side in this task, and gives what each has returned. For stages that compute, have `process` give
-/// `spawn(..)`, and they run on all workers.
+/// `process` is called once for each stage, in order, with its two ends. Await the [`Par`]: it runs the
+/// stages side by side in this task, and gives what each has returned. For stages that compute, let `process`
+/// return `spawn(..)`, so that they run on all workers.
 ///
-/// The channels between the stages have no buffer. When the input ends, the stages end in order, one after
-/// the other; when the output ends, each stage finds its own output closed, and has the value that it was
-/// about to send.
+/// The channels between the stages have no buffer. When the input ends, the stages end one after the other,
+/// in order. When the output ends, each stage finds its own output closed, and its failed send returns the
+/// value.
 ///
 /// # Panics
 /// Without stages nothing would connect `from` and `to`. Use [`identity`](super::identity) for that.
 ///
 /// # Examples
-/// What neither 2 nor 3 nor 5 divides:
+/// Keeps the numbers that neither 2 nor 3 nor 5 divides:
 /// ```
 /// use dunlin::blocks::pipeline;
 /// use dunlin::prelude::*;
@@ -90,13 +90,13 @@ pub fn pipeline<T, S, F: Future>(
 ///  └────────────────────────────────────────────┘
 /// ```
 ///
-/// `process` is called once for each member, in order, with its two ends. Await the [`Par`]: it runs them
-/// side by side in this task, and gives what each has returned. For members that compute, have `process` give
-/// `spawn(..)`.
+/// `process` is called once for each member, in order, with its two ends. Await the [`Par`]: it runs the
+/// members side by side in this task, and gives what each has returned. For members that compute, let
+/// `process` return `spawn(..)`.
 ///
-/// The channels have no buffer: members that all send first wait for each other for ever. Let one of them
-/// begin, or let each do both at once, `par!(to.send(..), from.recv())`. The ring ends when one member
-/// leaves: its neighbours find their channels closed, and so on round.
+/// The channels have no buffer: members that all send first wait for each other for ever. Let only one of
+/// them send first, or let each do both at once, `par!(to.send(..), from.recv())`. The ring ends when one
+/// member leaves: its neighbours find their channels closed, and so on around the ring.
 ///
 /// One member has itself for a neighbour.
 ///
