@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use super::origin::Origin;
 
-/// Why there is no configuration. Its text has the place, and what is accepted there.
+/// Why there is no configuration. The text names the place, and what is accepted there.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// A file cannot be read, or one that was named is not there.
+    /// A file cannot be read, or a named file does not exist.
     #[error("cannot read the configuration {}: {error}; {}", path.display(), match error.kind() {
         io::ErrorKind::NotFound => "write it, or name the file that there is",
         io::ErrorKind::IsADirectory => "name the file in it",
@@ -23,7 +23,7 @@ pub enum ConfigError {
         #[source]
         error: io::Error,
     },
-    /// It is a folder, a pipe or a device: to read one may take for ever.
+    /// It is a folder, a pipe or a device: reading one may take for ever.
     #[error(
         "the configuration {} is not a regular file: name one, or `-` to read it from standard input", path.display()
     )]
@@ -41,7 +41,7 @@ pub enum ConfigError {
         path: PathBuf,
         /// The file, or its folder.
         which: PathBuf,
-        /// What is wrong with that.
+        /// What is wrong with it.
         why: &'static str,
     },
     /// It is larger than a configuration may be.

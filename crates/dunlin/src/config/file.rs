@@ -34,7 +34,7 @@ struct Entry {
     line: usize,
 }
 
-/// A file of settings that are all known, and of a form that is accepted.
+/// A file whose settings are all known, and have an accepted form.
 #[derive(Debug)]
 pub(super) struct File {
     pub(super) path: PathBuf,
@@ -45,14 +45,14 @@ pub(super) struct File {
     nodes: Vec<Section>,
 }
 
-/// How a file came to be read.
+/// How a file was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Chosen {
-    /// The program, the command or a variable names it: it has to be there.
+    /// The program, the command or a variable names it: it must exist.
     Named,
     /// It is in the folder of the user's configuration.
     Users,
-    /// It is in the working directory, which may be a folder that others write into: see [`distrust`].
+    /// It is in the working directory, which may be a folder that other users can write: see [`distrust`].
     Here,
 }
 
@@ -62,14 +62,14 @@ const STDIN: &str = "-";
 /// The most bytes of a configuration.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// Why a configuration that lies in the working directory is not to be read: another user has put it there,
-/// or could have. It decides which names this node believes and where it listens.
+/// Why a configuration in the working directory must not be read: another user has put it there, or could
+/// have. It decides which names this node trusts and where it listens.
 #[cfg(unix)]
 pub(super) fn distrust(me: Owner, owner: Owner, mode: u32) -> Option<&'static str> {
     if owner.user != me.user && owner.user != 0 {
         return Some("it belongs to another user");
     }
-    // Many systems give each user a group, and let it write what the user makes.
+    // Many systems give each user a group, and let it write the user's files.
     let is_shared = mode & 0o002 != 0 || mode & 0o020 != 0 && owner.group != me.group && owner.group != 0;
     is_shared.then_some("other users can write it")
 }
@@ -82,7 +82,7 @@ pub(super) struct Owner {
     pub(super) group: u32,
 }
 
-/// The same of the file and of the folder that it lies in.
+/// Applies [`distrust`] to the file and to its folder.
 #[cfg(unix)]
 fn distrust_found(path: &Path, file: &std::fs::File) -> Result<(), ConfigError> {
     use std::os::unix::fs::MetadataExt;
@@ -99,7 +99,7 @@ fn distrust_found(path: &Path, file: &std::fs::File) -> Result<(), ConfigError> 
     Ok(())
 }
 
-/// All that a regular file has, or what comes in. (What is no regular file might not end, or not begin.)
+/// Reads all of a regular file or of standard input. (Anything else might not end, or not begin.)
 fn read(path: &Path, chosen: Chosen) -> Result<Vec<u8>, ConfigError> {
     let unreadable = |error| ConfigError::Unreadable { path: path.to_owned(), error };
     let mut bytes = Vec::new();
@@ -127,7 +127,7 @@ fn read(path: &Path, chosen: Chosen) -> Result<Vec<u8>, ConfigError> {
     Ok(bytes)
 }
 
-/// Without waiting for a writer of a pipe.
+/// Opens it without waiting for a pipe's writer.
 fn open(path: &Path) -> io::Result<std::fs::File> {
     let mut options = OpenOptions::new();
     #[cfg(unix)]
@@ -136,7 +136,7 @@ fn open(path: &Path) -> io::Result<std::fs::File> {
 }
 
 impl File {
-    /// `None`: there is none, which is no error unless it was named.
+    /// `None`: there is no file, which is no error unless it was named.
     pub(super) fn open(path: &Path, chosen: Chosen) -> Result<Option<Self>, ConfigError> {
         match read(path, chosen) {
             Ok(bytes) => match std::str::from_utf8(&bytes) {
@@ -175,7 +175,7 @@ impl File {
         Ok(file)
     }
 
-    /// Its value of a setting, in this section.
+    /// The value of a setting in this section.
     pub(super) fn find(&self, section: &Section, channel: Option<&str>, key: &'static str) -> Option<(&Raw, Origin)> {
         let at = At { section: section.clone(), channel: channel.map(str::to_owned), key };
         let entry = &self.entries[*self.places.get(&at)?];
@@ -188,7 +188,7 @@ impl File {
         here.filter_map(|entry| entry.at.channel.as_deref())
     }
 
-    /// The nodes that it concerns: one for each setting.
+    /// The section of each setting.
     pub(super) fn sections(&self) -> impl Iterator<Item = &Section> {
         self.entries.iter().map(|entry| &entry.at.section)
     }
@@ -222,8 +222,8 @@ impl Reading<'_> {
         1 + self.ends.partition_point(|end| *end < at)
     }
 
-    /// How the key is written that the line there begins with. `None`: not of a string that is to be a
-    /// string; only its characters are wrong, or its end is missing.
+    /// The form of the key that begins the line there. `None`: the value is a string, as it should be; only
+    /// its characters are wrong, or its closing quote is missing.
     fn form_at(&self, at: usize) -> Option<&'static str> {
         let (key, value) = self.text.lines().nth(self.line(at) - 1)?.split_once('=')?;
         let form = keys::all().find(|known| known.name() == key.trim()).map(|known| known.form())?;
@@ -237,7 +237,7 @@ impl Reading<'_> {
     }
 
     fn section(&mut self, table: &DeTable<'_>, section: &Section) -> Result<(), ConfigError> {
-        // Which keys there are depends on what the section is for.
+        // Which keys exist depends on what the section is for.
         let mut known: Vec<&'static dyn AnyKey> = keys::SETTINGS.to_vec();
         let mut tables = vec!["channels"];
         if section.application.is_none() {

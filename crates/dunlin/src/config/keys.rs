@@ -1,4 +1,4 @@
-//! The settings that there are: their names, what they accept, and how that is read.
+//! All settings: their names, what they accept, and how their values are read.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -8,16 +8,16 @@ use ipnet::IpNet;
 
 use crate::node::Role;
 
-/// What stands in a file or in a variable, not yet read as a setting.
+/// The text of a file or a variable, not yet read as a setting.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Raw {
-    /// Of a variable: any kind of setting may be meant.
+    /// From a variable: it may be of any kind of setting.
     Word(String),
     Text(String),
     Number(String),
     Flag(bool),
     List(Vec<Self>),
-    /// What no setting is, in words.
+    /// A value that no setting accepts, in words.
     Other(&'static str),
 }
 
@@ -86,7 +86,7 @@ pub(super) const NAMES: Key<String> = Key {
     name: "names",
     variable: Some("DUNLIN_NAMES"),
     form: r#"names = "tcp://names.example:7411": the address of the name service, "host:port", "unix:/path", "memory:name" or "default-route:7400""#,
-    // No node could find them at just any free port.
+    // Other nodes could not find the name service at an arbitrary free port.
     read: |raw| {
         let is_place = |address: &String| is_address(address) || default_route(address).is_some();
         text(raw).filter(|address| is_place(address) && !address.ends_with(":0"))
@@ -198,7 +198,7 @@ pub(super) const ROLE: Key<Option<Role>> = Key {
     },
 };
 
-/// Of a node's section only: what `dunlin node` runs.
+/// In a node's section only: what `dunlin node` runs.
 pub(super) const RUN: Key<String> =
     Key { name: "run", variable: None, form: r#"run = "names": what `dunlin node` runs as this node"#, read: text };
 
@@ -257,7 +257,7 @@ const BYTES_MAX: u64 = 1 << 40;
 pub(super) const ADDRESSES_MAX: usize = 8;
 const ADDRESS_MAX: usize = 255;
 
-/// Whether an application can be called so: by 1 to 64 bytes, without control characters.
+/// Whether it is a valid application name: 1 to 64 bytes, without control characters.
 pub fn is_application(name: &str) -> bool {
     (1..=64).contains(&name.len()) && !name.contains(char::is_control)
 }
@@ -274,7 +274,7 @@ fn network(text: &str) -> Option<IpNet> {
     text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
 }
 
-/// A list, or one: of a variable, with commas between them.
+/// A list, or a single text: in a variable, separated by commas.
 fn texts(raw: &Raw, is_one: fn(&str) -> bool) -> Option<Vec<String>> {
     let texts: Vec<String> = match raw {
         Raw::Word(word) => word.split(',').map(|text| text.trim().to_owned()).collect(),
@@ -330,12 +330,12 @@ fn policy(text: &str) -> Option<Policy> {
         "drop_newest" => drop_newest,
         _ => return None,
     };
-    // 0 is no size: making it would panic.
+    // 0 is not a size: constructing one would panic.
     let size: u32 = size.trim().parse().ok().filter(|size| *size > 0)?;
     usize::try_from(size).ok().map(make)
 }
 
-/// Whether it can be an address: also of a network that only the program knows, by a prefix of letters.
+/// Whether it can be an address: also of a network that only the program knows, with a prefix of letters.
 fn is_address(address: &str) -> bool {
     let is_free_of_space = !address.contains(char::is_whitespace);
     let Some((scheme, rest)) = address.split_once(':') else { return false };
@@ -347,7 +347,7 @@ fn is_address(address: &str) -> bool {
         return true;
     }
     let is_scheme = scheme.len() > 1 && scheme.bytes().all(|byte| byte.is_ascii_lowercase());
-    // `localhost:75000` is not of a network `localhost`.
+    // `localhost:75000` is not an address of a network `localhost`.
     let is_port = |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit());
     let is_tcp = crate::net::is_tcp(address);
     is_free_of_space && (is_tcp || (is_scheme && scheme != "tcp" && !rest.is_empty() && !is_port(rest)))
@@ -361,13 +361,13 @@ pub(crate) fn default_route(address: &str) -> Option<Option<u16>> {
     }
 }
 
-/// The one of these that is most like what was written, if any is.
+/// The known name that is most like the written one, if any is similar.
 pub(super) fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let (distance, nearest) = known.map(|known| (distance(written, known), known)).min_by_key(|(d, _)| *d)?;
     (distance <= ((nearest.len() + 1) / 3).max(1)).then_some(nearest)
 }
 
-/// How many letters have to be changed, put in or taken out (Levenshtein).
+/// How many letters must be changed, inserted or removed (Levenshtein).
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

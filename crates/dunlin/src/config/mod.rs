@@ -1,7 +1,7 @@
-//! The configuration of nodes: files, variables of the environment, and where each value came from.
+//! The configuration of nodes: files, environment variables, and where each value came from.
 //!
 //! A [`Node`](crate::node::Node) that joins reads it for every setting that the program has not set. From the
-//! strongest to the weakest:
+//! strongest source to the weakest:
 //!
 //! 1. the program: [`NodeBuilder`](crate::node::NodeBuilder);
 //! 2. variables: `DUNLIN_NAMES`, `DUNLIN_LISTEN`, ... (an empty one is ignored);
@@ -10,10 +10,9 @@
 //!    `~/.config/dunlin/`; on Windows `%APPDATA%\dunlin\`;
 //! 5. defaults.
 //!
-//! `DUNLIN_CONFIG=path`, or [`NodeBuilder::config`](crate::node::NodeBuilder::config), names one file in the
-//! place of 3 and 4. Within a file, the section of a node within an application is stronger than that
-//! of the node, that than the one of the application, and that than the settings for all. In a
-//! simulation nothing is read.
+//! `DUNLIN_CONFIG=path`, or [`NodeBuilder::config`](crate::node::NodeBuilder::config), names one file instead
+//! of 3 and 4. Within a file, the strongest section is that of a node within an application, then that of the
+//! node, then that of the application, then the settings for all. In a simulation nothing is read.
 //!
 //! ```toml
 //! app = "weather"
@@ -58,8 +57,8 @@ use crate::node::Role;
 /// The bytes of a channel's values that may stay at its receiver's node, by default.
 pub(crate) const BUFFERED_MAX: u64 = 16 << 20;
 
-/// Values of this many bytes or more are offered unread, by default: smaller ones are
-/// through the keeper before they would be asked for.
+/// Values of this many bytes or more are offered unread, by default: smaller ones pass through the keeper
+/// before they could be requested.
 pub(crate) const STRAIGHT_MIN: u64 = 64 << 10;
 
 /// The file's name, in the working directory and in the user's folder.
@@ -79,47 +78,47 @@ pub struct ChannelConfig {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// The application's name. Empty: it is not set.
+    /// The application's name. Empty: not set.
     pub app: Setting<String>,
-    /// Which node's section counts.
+    /// Which node's section applies.
     pub node: Setting<Option<String>>,
     /// Where the name service is. `None`: at the first of [`NAMES_PORTS`](crate::node::NAMES_PORTS) on
-    /// loopback that has this application's.
+    /// loopback that serves this application.
     pub names: Setting<Option<String>>,
     /// Where the node listens. Empty: at the first free of [`LISTEN_PORTS`](crate::node::LISTEN_PORTS) on
     /// loopback.
     pub listen: Setting<Vec<String>>,
-    /// The addresses that others dial. Empty: where it listens.
+    /// The addresses that other nodes dial. Empty: where it listens.
     pub advertise: Setting<Vec<String>>,
-    /// How long a connection may be without a socket.
+    /// How long a disconnected peer may take to reconnect.
     pub grace: Setting<Duration>,
-    /// So far apart two refusals at an address of the node's own have to be, until others take it for dead.
+    /// The minimum time between two refusals at an address of this node before other nodes take it for dead.
     pub refused: Setting<Duration>,
     /// The interval between heartbeats.
     pub heartbeat: Setting<Duration>,
-    /// The largest encoded message that it accepts.
+    /// The largest encoded message that the node accepts.
     pub message_max_bytes: Setting<u64>,
     /// The bytes that the buffer of a channel may take here.
     pub buffered_max_bytes: Setting<u64>,
     /// The bytes that it keeps for all other nodes. `None`: a quarter of the machine's memory.
     pub held_max_bytes: Setting<Option<u64>>,
-    /// Values of this many bytes or more do not come through here to receivers elsewhere.
+    /// Values of this many bytes or more bypass this node on their way to receivers elsewhere.
     pub straight_min_bytes: Setting<u64>,
-    /// Whether it relays for others.
+    /// Whether it relays for other nodes.
     pub relay: Setting<bool>,
     /// Whether to dial addresses of this host that peers sent over a network.
     pub dial_local: Setting<bool>,
-    /// Whether a relay on its own host may let nodes of other hosts come to it.
+    /// Whether a relay on its own host may connect nodes of other hosts to it.
     pub relayed: Setting<bool>,
     /// Each socket from these addresses counts as a source of its own: they are routers or load balancers,
-    /// which stand for many hosts.
+    /// which represent many hosts.
     pub trusted_sources: Setting<Vec<IpNet>>,
-    /// What it is in its application.
+    /// Its role in the application.
     pub role: Setting<Option<Role>>,
     /// What `dunlin node` runs as this node.
     pub run: Setting<Option<String>>,
-    /// The node that is to serve the application's names: the first whose section has `run = "names"`. The
-    /// others then leave them to it.
+    /// The node that serves the application's names: the first whose section has `run = "names"`. The other
+    /// nodes then leave the names to it.
     pub names_node: Option<String>,
     /// The settings of channels, by their names.
     pub channels: BTreeMap<String, ChannelConfig>,
@@ -160,7 +159,7 @@ impl Default for Config {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Value {
-    /// Not set: what that means, in words.
+    /// Not set: the meaning of that, in words.
     Unset(&'static str),
     /// Text; a time is text too.
     Text(String),
@@ -185,7 +184,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// The settings that have to fit each other.
+/// The settings that depend on each other.
 struct Together {
     message_max_bytes: Setting<u64>,
     held_max_bytes: Setting<Option<u64>>,
@@ -220,13 +219,13 @@ impl Together {
     }
 }
 
-/// The least `held_max_bytes` for messages of up to this many bytes.
+/// The minimum of `held_max_bytes` for messages of up to this many bytes.
 fn held_least(message_max_bytes: u64) -> u64 {
     message_max_bytes.saturating_mul(4)
 }
 
 impl Config {
-    /// Checks the settings that depend on each other. `NodeBuilder::join` does, with the settings of the
+    /// Checks the settings that depend on each other. `NodeBuilder::join` calls this with the settings of the
     /// program.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         Together {
@@ -238,8 +237,7 @@ impl Config {
         .check()
     }
 
-    /// `held_max_bytes`, or its default for a node of this machine: a quarter of the
-    /// memory.
+    /// `held_max_bytes`, or the default for a node of this machine: a quarter of the memory.
     pub(crate) fn held_max(&self) -> u64 {
         let of_memory = || held_least(self.message_max_bytes.value).max(crate::node::memory_here() / 4);
         self.held_max_bytes.value.unwrap_or_else(of_memory)
@@ -347,15 +345,15 @@ fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name)
 }
 
-/// The surroundings of this process.
+/// The environment of this process.
 fn surroundings() -> Places<'static> {
-    // (A relative path: so it is shown.)
+    // (The path is relative, so it is shown as such.)
     Places { variable: &variable, here: PathBuf::from(FILE), user: users_file(variable) }
 }
 
 /// The file in the folder of the user's configuration, where the system has them.
 fn users_file(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    // A relative one is to be ignored (XDG Base Directory Specification).
+    // The specification ignores a relative path (XDG Base Directory Specification).
     let folder = |name: &str| variable(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
     let folder = if cfg!(windows) {
         folder("APPDATA")
@@ -370,16 +368,16 @@ impl Sources {
     /// `dunlin.toml` in the working directory and in the user's folder.
     ///
     /// # Errors
-    /// [`ConfigError`]. Only the file that `DUNLIN_CONFIG` names has to be there. On unix, one in the working
+    /// [`ConfigError`]. Only the file that `DUNLIN_CONFIG` names must exist. On unix, a file in the working
     /// directory is refused if another user but root owns it or its folder, or can write them.
     pub fn search() -> Result<Self, ConfigError> {
         Self::search_in(&surroundings())
     }
 
-    /// Reads the variables, and this file in the place of those that are searched for.
+    /// Reads the variables, and this file instead of the standard ones.
     ///
     /// # Errors
-    /// [`ConfigError`]: also if there is no such file.
+    /// [`ConfigError`], also if the file does not exist.
     pub fn file(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let files = File::open(path.as_ref(), Chosen::Named)?.into_iter().collect();
         Ok(Self { files, variables: variables(&surroundings())? })
@@ -408,14 +406,14 @@ impl Sources {
         names.into_iter().collect()
     }
 
-    /// What nodes run by the files (`run = "..."`), and where: for a program that knows what can be run.
+    /// What the files let nodes run (`run = "..."`), and where: for a program that knows what can be run.
     pub fn runs(&self) -> Vec<Setting<String>> {
         let said = self.files.iter().flat_map(File::runs);
         said.filter_map(|(raw, origin)| Some(Setting { value: (keys::RUN.read)(raw)?, origin })).collect()
     }
 
-    /// The variables of the environment that begin as those of `dunlin` and are none of them: slips, perhaps.
-    /// With the one that is nearest, if one is near.
+    /// Environment variables with `dunlin`'s prefix that name no setting: perhaps misspelt. Each comes with
+    /// the nearest known variable, if one is near.
     pub fn unknown_variables() -> Vec<(String, Option<&'static str>)> {
         let known = || keys::variables().chain([NODE, CONFIG, crate::watchdog::VARIABLE]);
         let all = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
@@ -423,9 +421,9 @@ impl Sources {
         unknown.map(|name| (nearest(&name, known()), name)).map(|(near, name)| (name, near)).collect()
     }
 
-    /// Checks what each section comes to with those that are weaker, as a node does when it joins:
-    /// `held_max_bytes` against `message_max_bytes`, and the number of addresses that others get. A node's
-    /// section belongs to the application that it or the file names.
+    /// Checks the result of each section together with the weaker ones, as a node does when it joins:
+    /// `held_max_bytes` against `message_max_bytes`, and the number of addresses that other nodes get. A
+    /// node's section belongs to the application that the section or the file names.
     ///
     /// # Errors
     /// [`ConfigError::Invalid`].
@@ -454,7 +452,7 @@ impl Sources {
         Ok(())
     }
 
-    /// The configuration of a node: of this application, and of this name, if the program has them.
+    /// The configuration of a node: of this application and with this name, if the program sets them.
     ///
     /// # Errors
     /// [`ConfigError::Invalid`], if a variable has a value that is not accepted.
@@ -551,10 +549,10 @@ impl Sources {
     }
 }
 
-/// What a node runs that serves the names.
+/// The value of `run` for a node that serves the names.
 pub(crate) const NAMES: &str = "names";
 
-/// The sections that concern a node, from the strongest to the weakest.
+/// The sections that apply to a node, from the strongest to the weakest.
 fn sections(app: &str, node: Option<&str>) -> Vec<Section> {
     let of = |application: Option<&str>, node: Option<&str>| Section {
         application: application.map(str::to_owned),

@@ -47,7 +47,7 @@ impl<T> Setting<T> {
         Self { value, origin: Origin::Default }
     }
 
-    /// The program has set it, if it has.
+    /// Replaces it with the program's value, if the program has set one.
     pub(crate) fn overridden(&mut self, said: Option<impl Into<T>>) {
         if let Some(said) = said {
             *self = Self { value: said.into(), origin: Origin::Code };

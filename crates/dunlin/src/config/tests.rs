@@ -1,6 +1,6 @@
 use super::*;
 
-/// What a search finds, with these variables and files: of the working directory, and of the user's folder.
+/// The result of a search with these variables and files, in the working directory and the user's folder.
 fn search(variables: &[(&str, &str)], here: Option<&str>, user: Option<&str>) -> Result<Sources, ConfigError> {
     let folder = Folder::new();
     let write = |name: &str, text: Option<&str>| {
@@ -199,10 +199,10 @@ fn more_specific_sections_are_stronger() {
     // The node's section sets its application.
     let ship = of(None, Some("ship"));
     assert_eq!((ship.app.value.as_str(), seconds(&ship)), ("sea", 10));
-    // One that no file knows has the settings of all.
+    // A node that no file knows has the settings of all.
     assert_eq!(seconds(&of(None, Some("boat"))), 2);
     assert_eq!(sources.nodes("weather"), ["ship", "station"]);
-    // The server of the names follows from all sections, whichever node asks.
+    // The node that serves the names follows from all sections, whichever node asks.
     assert_eq!(of(None, Some("boat")).names_node.as_deref(), Some("station"));
     assert_eq!(of(Some("other"), None).names_node, None);
 
@@ -274,7 +274,7 @@ fn an_unknown_key_is_reported_with_its_line() {
         refused("[nodes.a]\nrun = 'x'"),
         "dunlin.toml:1: there is no key \"nodes\" here; \"node\" is the nearest. Write a section, [node.worker]"
     );
-    // Only a node's section sets what runs, and an application's does not set its name.
+    // Only a node's section sets `run`, and an application's section does not set its name.
     assert!(refused("run = 'names'").starts_with(r#"dunlin.toml:1: there is no key "run" here; there are: app, "#));
     assert!(
         refused("[application.a]\napp = 'b'")
@@ -334,7 +334,7 @@ fn a_rejected_value_is_reported_with_its_line() {
     }
 }
 
-/// What `docs/config.md` documents holds.
+/// The statements of `docs/config.md` hold.
 #[test]
 fn the_document_is_right() {
     let document = include_str!("../../../../docs/config.md");
@@ -348,7 +348,7 @@ fn the_document_is_right() {
         (alarms.policy.value.as_ref().unwrap().0.as_str(), alarms.message_max_bytes.value),
         ("overwrite_oldest(8)", Some(1024))
     );
-    // The example has every key, and so has the table, with its variable.
+    // The example has every key, and the table has every key with its variable.
     let said = sources.resolve(None, Some("hub")).unwrap().rows();
     let defaults: Vec<_> = said.iter().filter(|(_, _, origin)| *origin == Origin::Default).collect();
     assert!(defaults.is_empty(), "{defaults:?}");
@@ -359,7 +359,7 @@ fn the_document_is_right() {
             .unwrap_or_else(|| panic!("{}", key.name()));
         assert!(row.ends_with(&format!("| `{}` |", key.variable().unwrap())), "{row}");
     }
-    // The errors that it shows are these.
+    // These are the errors that it shows.
     let slip = refused("\n\ngraec = '20s'");
     assert!(document.contains(&slip), "{slip}");
     let slip = search(&[("DUNLIN_RELAY", "yes")], None, None).unwrap().resolve(None, None).unwrap_err().to_string();
@@ -377,14 +377,14 @@ fn invalid_toml_is_reported_with_its_line() {
     assert_eq!(error, "dunlin.toml:2: this is no TOML: duplicate key `app`");
     let error = refused("[channels.a]\nfail_fast = true\n[channels.a]\n");
     assert_eq!(error, "dunlin.toml:3: this is no TOML: duplicate key `a`");
-    // A string that does not end is a mistake of writing, not of what may be written.
+    // An unterminated string is a mistake of syntax, not a value that is not accepted.
     let error = refused("grace = '20s\n");
     assert!(error.starts_with("dunlin.toml:1: this is no TOML: ") && !error.contains("Write"), "{error}");
     let error = refused("grace = \"20\\s\"\n");
     assert!(error.starts_with("dunlin.toml:1: this is no TOML: ") && !error.contains("Write"), "{error}");
 }
 
-/// Whatever is no regular file is refused at once: a pipe without a writer would hang, and a device never
+/// Anything but a regular file is refused at once: a pipe without a writer would hang, and a device never
 /// ends.
 #[cfg(unix)]
 #[test]
@@ -400,7 +400,7 @@ fn only_regular_files_are_read() {
     }
 }
 
-/// What lies in the working directory may be another user's: /tmp, or a folder that was unpacked.
+/// A file in the working directory may be another user's: /tmp, or an unpacked folder.
 #[cfg(unix)]
 #[test]
 fn a_found_configuration_that_others_can_write_is_refused() {
@@ -428,7 +428,7 @@ fn a_found_configuration_that_others_can_write_is_refused() {
                 "{error}"
             );
         }
-        // A file that is named is read, whichever users may write it.
+        // A named file is read, whichever users may write it.
         assert_eq!(refused(Chosen::Named), None);
         assert_eq!(refused(Chosen::Users), None);
     }
@@ -464,7 +464,7 @@ fn only_what_this_user_or_root_alone_can_write_is_trusted() {
     ] {
         let owner = Owner { user, group };
         assert_eq!(distrust(ME, owner, mode), expected, "{owner:?} {mode:o}");
-        // Root takes no other user's file either.
+        // Root does not accept another user's file either.
         let for_root = distrust(Owner { user: 0, group: 0 }, owner, mode);
         assert_eq!(for_root.is_some(), user != 0 || for_root == OPEN, "{owner:?} {mode:o} for root");
     }
@@ -482,9 +482,9 @@ fn files_of_more_than_a_mebibyte_are_refused() {
     assert!(error.contains("large.toml") && error.contains("1 MiB"), "{error}");
 }
 
-/// Four times as many sections take about four times as long to read, to check, and to resolve for a node:
-/// sixteen times if each step walked over all of them. (Of three runs the fastest: other processes take
-/// turns, too.)
+/// Four times as many sections take about four times as long to read, check and resolve for a node; it would
+/// be sixteen times if each step iterated over all of them. (The fastest of three runs counts, since other
+/// processes take turns too.)
 #[test]
 fn many_sections_take_no_longer_each() {
     let few = (1..=3).map(|_| read_sections(3_000)).min().unwrap();

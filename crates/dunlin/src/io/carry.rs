@@ -21,11 +21,11 @@ pub(super) trait Sink {
     fn end(&mut self) -> impl Future<Output = io::Result<()>> + Send;
 }
 
-/// Pieces that are on their way in each direction, so that a receiver elsewhere does not wait a round trip
-/// for each.
+/// How many pieces are in flight in each direction, so that a remote receiver does not wait a round trip for
+/// each.
 pub(super) const PIECES: usize = 4;
 
-/// Larger reads gain little: this is more than most systems have ready at once.
+/// Larger reads gain little: most systems have less than this ready at once.
 pub(super) const PIECE_MAX: usize = 64 << 10;
 
 /// From the source to the channel, which is dropped at the end.

@@ -13,8 +13,8 @@ use super::stream::Stream;
 
 /// A stream of bytes from and to a peer: a TCP or unix socket.
 ///
-/// It is a value, without a channel or a process. It has no buffer either: while nothing comes it costs no
-/// memory beyond its socket, and small writes are sent as they are. Dropping it closes it, at once.
+/// It is a value, without a channel or a process. It has no buffer either: while idle it costs no memory
+/// beyond its socket, and small writes are sent as they are. Dropping it closes it, at once.
 ///
 /// # Examples
 /// ```
@@ -45,7 +45,8 @@ impl Connection {
         Self { stream }
     }
 
-    /// Reads one piece of at most `max` bytes: what there is, or an empty one when the peer has ended.
+    /// Reads one piece of at most `max` bytes: the bytes available, or an empty piece when the peer has
+    /// ended.
     ///
     /// # Errors
     /// Those of the system, and [`TimedOut`](io::ErrorKind::TimedOut) at a deadline.
@@ -60,8 +61,8 @@ impl Connection {
         read(&self.stream, max)
     }
 
-    /// Writes as much of `bytes` as the system takes at once, takes that from `bytes`, and gives its length.
-    /// Empty ones are written at once: `0`.
+    /// Writes as much of `bytes` as the system takes at once, removes that from `bytes`, and returns its
+    /// length. Empty `bytes` return `0` at once.
     ///
     /// # Errors
     /// Those of the system, and [`TimedOut`](io::ErrorKind::TimedOut) at a deadline.
@@ -76,10 +77,10 @@ impl Connection {
     /// Writes all of `bytes`, piece by piece.
     ///
     /// # Errors
-    /// Those of the system. What was not written is in `bytes`.
+    /// Those of the system. The unwritten rest is in `bytes`.
     ///
     /// # Cancel safety
-    /// Dropped, it has written what is gone from `bytes`. To bound it in time, bound each
+    /// Dropped, it has written what it removed from `bytes`. To bound it in time, bound each
     /// [`write`](Self::write).
     #[track_caller]
     pub fn write_all<'a>(&'a mut self, bytes: &'a mut Bytes) -> impl Future<Output = io::Result<()>> + 'a {
@@ -101,26 +102,27 @@ impl Connection {
         IoOperation::new(AwaitingRoom { stream: &self.stream })
     }
 
-    /// Sends the end of what this side writes. The peer may go on writing, and this side reading. Does not
+    /// Sends the end of this side's output. The peer may continue to write, and this side to read. Does not
     /// wait.
     ///
     /// # Errors
-    /// Those of the system. A connection that is no more has none.
+    /// Those of the system. A connection that has ended gives none.
     pub fn finish(&mut self) -> io::Result<()> {
         self.stream.finish()
     }
 
-    /// Ends what this side writes and waits until the peer has ended, too. What still comes until then is
+    /// Ends this side's output and waits until the peer has ended too. Bytes that arrive until then are
     /// discarded, and counted.
     ///
-    /// A socket that is closed while bytes come is reset, and the peer may lose the last bytes that were
-    /// written to it. This does not happen after a close. A peer may never end: give it a deadline.
+    /// Closing a socket while bytes arrive resets it, and the peer may lose the last bytes written to it.
+    /// This does not happen with `close`. A peer may never end: set a deadline.
     ///
     /// # Errors
     /// Those of the system, and [`TimedOut`](io::ErrorKind::TimedOut) at a deadline.
     ///
     /// # Cancel safety
-    /// Once polled, the end was sent, also if it is not chosen or its deadline passes. It can be done again.
+    /// Once polled, it has sent the end, also if it is not chosen or its deadline passes. It can be called
+    /// again.
     #[track_caller]
     pub fn close(&mut self) -> Close<'_> {
         IoOperation::new(Closing { stream: &self.stream, ended: false, discarded: 0 })
@@ -159,7 +161,7 @@ impl std::os::fd::AsFd for Connection {
     }
 }
 
-/// What a [connection](Connection::split) reads.
+/// The reading side of a [connection](Connection::split).
 #[derive(Debug)]
 pub struct Reader<'a> {
     stream: &'a Stream,
@@ -176,7 +178,7 @@ impl Reader<'_> {
     }
 }
 
-/// What a [connection](Connection::split) writes.
+/// The writing side of a [connection](Connection::split).
 #[derive(Debug)]
 pub struct Writer<'a> {
     stream: &'a Stream,
@@ -297,7 +299,7 @@ pub struct Closing<'a> {
     discarded: u64,
 }
 
-/// What is discarded is read in pieces of this many bytes.
+/// The size of the pieces in which discarded bytes are read.
 const DISCARDED_MAX: usize = 16 << 10;
 
 impl Action for Closing<'_> {
@@ -307,7 +309,7 @@ impl Action for Closing<'_> {
         if !std::mem::replace(&mut self.ended, true) {
             self.stream.finish()?;
         }
-        // Each piece takes from the task's budget, so a peer that floods does not hold it up.
+        // Each piece takes from the task's budget, so a flooding peer does not hold it up.
         loop {
             let piece = ready!(self.stream.poll_read(DISCARDED_MAX, cx))?;
             if piece.is_empty() {

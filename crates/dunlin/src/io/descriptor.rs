@@ -1,4 +1,4 @@
-//! A descriptor that does not block, and of which the system tells when it is ready. Unix only.
+//! A non-blocking descriptor that the system reports as ready. Unix only.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,22 +16,22 @@ use tokio::io::unix::AsyncFd;
 pub(super) struct Descriptor {
     fd: AsyncFd<OwnedFd>,
     manner: Manner,
-    /// Nothing is known of its readiness yet. A FIFO without a writer is at its end, but never called ready.
+    /// Its readiness is not known yet. A FIFO without a writer is at its end, but is never reported as ready.
     fresh: bool,
 }
 
-/// How one operation is kept from blocking.
+/// How an operation avoids blocking.
 #[derive(Clone, Copy, Debug)]
 enum Manner {
     /// The descriptor is non-blocking.
     Set,
-    /// Each operation on the socket says so, since other programs share the descriptor.
+    /// Each operation on the socket sets the flag, since other programs share the descriptor.
     #[cfg(target_os = "linux")]
     Said,
 }
 
 impl Descriptor {
-    /// Sets `fd` non-blocking, for all that share it.
+    /// Sets `fd` non-blocking, for all its holders.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -43,7 +43,7 @@ impl Descriptor {
         Ok(Self { fd: register(fd, interest)?, manner: Manner::Set, fresh: true })
     }
 
-    /// Leaves a socket as it is.
+    /// Leaves the socket's flags as they are.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -52,7 +52,7 @@ impl Descriptor {
         Ok(Self { fd: register(fd, interest)?, manner: Manner::Said, fresh: true })
     }
 
-    /// Reads one piece of 1 to `max` bytes, or none at the end. No memory is taken before there is something.
+    /// Reads one piece of 1 to `max` bytes, or none at the end. It allocates only once bytes are ready.
     pub(super) fn poll_read(&mut self, max: usize, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         if self.fresh {
             match read(self.fd.get_ref(), self.manner, max) {
@@ -68,7 +68,7 @@ impl Descriptor {
         }
     }
 
-    /// Writes as much as the system takes at once, and takes that from `bytes`.
+    /// Writes as much as the system takes at once, and removes that from `bytes`.
     pub(super) fn poll_write(&mut self, bytes: &mut Bytes, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if bytes.is_empty() {
             return Poll::Ready(Ok(0));
@@ -84,7 +84,7 @@ impl Descriptor {
     }
 }
 
-/// Has the system tell when `fd` is ready.
+/// Registers `fd` with the system for readiness.
 ///
 /// # Panics
 /// Outside a tokio runtime.
@@ -127,7 +127,7 @@ fn write(fd: &OwnedFd, manner: Manner, bytes: &[u8]) -> io::Result<usize> {
     }
 }
 
-/// A piece for which room of `max` bytes was made, and which does not keep much more than itself alive.
+/// A piece that was read into room for `max` bytes, without keeping much more than itself alive.
 pub(super) fn whole(piece: Vec<u8>, max: usize) -> Bytes {
     if piece.len() < max / 2 { Bytes::copy_from_slice(&piece) } else { piece.into() }
 }

@@ -15,9 +15,9 @@ use crate::{Process, spawn};
 /// The ends of a [connection](Connection::into_ends).
 #[derive(Debug)]
 pub struct Ends {
-    /// What is sent here goes to the peer.
+    /// Values sent here go to the peer.
     pub outgoing: Sender<Bytes>,
-    /// What the peer sends is received here.
+    /// Bytes from the peer are received here.
     pub incoming: Receiver<Bytes>,
     /// The process between them and the connection. Dropped, it runs on.
     pub process: Process<io::Result<()>>,
@@ -26,17 +26,17 @@ pub struct Ends {
 impl Connection {
     /// Makes ordinary ends of it, and a process that serves them.
     ///
-    /// What the peer sends can be received in pieces of 1 byte to 64 KiB, and what is sent goes to the peer.
-    /// The ends may go to another node; the process and the descriptor stay.
+    /// Bytes from the peer are received in pieces of 1 byte to 64 KiB, and pieces sent go to the peer. The
+    /// ends may go to another node; the process and the descriptor stay.
     ///
-    /// - When the peer has ended, [`incoming`](Ends::incoming) ends after what has come. When `outgoing` is
-    ///   dropped, the peer gets the end after what was sent.
-    /// - An error of the connection poisons the end that is concerned, with its text.
+    /// - When the peer has ended, [`incoming`](Ends::incoming) ends after the bytes that have arrived. When
+    ///   `outgoing` is dropped, the peer gets the end after the bytes that were sent.
+    /// - An error of the connection poisons the affected end, with its text.
     /// - Poison of `outgoing` poisons `incoming`, and resets the connection.
     /// - When `incoming` is dropped, nothing more is read.
-    /// - The process ends when both directions have, with the first error.
+    /// - The process ends when both directions have ended, with the first error.
     ///
-    /// Each direction has up to 4 pieces on their way.
+    /// Each direction has up to 4 pieces in flight.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -78,7 +78,7 @@ async fn carry(mut connection: Connection, tx: Sender<Bytes>, rx: Receiver<Bytes
             if written.is_none()
                 && let Poll::Ready(done) = outward.as_mut().poll(cx)
             {
-                // Poison ends the other direction, too.
+                // Poison also ends the other direction.
                 written = Some(done?);
             }
             match (&read, &written) {

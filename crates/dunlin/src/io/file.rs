@@ -1,7 +1,7 @@
 //! Files, read and written by blocking calls.
 //!
 //! Nothing can interrupt a read from a disk, so a call whose handle is dropped runs on, and occupies a thread
-//! of the [pool](mod@crate::blocking), until the system answers. What such a read returns is dropped; such a
+//! of the [pool](mod@crate::blocking), until the system answers. The result of such a read is dropped; such a
 //! write may have been done.
 
 use std::fs;
@@ -19,7 +19,8 @@ use dunlin_core::{Receiver, Sender, channel};
 use crate::blocking::{Blocking, blocking};
 use crate::{Process, spawn};
 
-/// An open file. Its operations name the place in the file, so handles can be cloned and used at once.
+/// An open file. Its operations name the place in the file, so handles can be cloned and used at the same
+/// time.
 ///
 /// Each operation is a [blocking call](crate::blocking::Blocking): awaited, a branch of a choice (`&mut`
 /// handle), or terminated. It starts at once, whether or not it is awaited.
@@ -53,7 +54,7 @@ pub fn open(path: impl Into<PathBuf>) -> Blocking<io::Result<File>> {
     open_with(fs::OpenOptions::new().read(true).clone(), path)
 }
 
-/// Makes a file, or empties the one that is there, to write and read it.
+/// Creates a file, or empties an existing one, to write and read it.
 ///
 /// # Errors
 /// As of [`open`].
@@ -62,7 +63,7 @@ pub fn create(path: impl Into<PathBuf>) -> Blocking<io::Result<File>> {
     open_with(fs::OpenOptions::new().read(true).write(true).create(true).truncate(true).clone(), path)
 }
 
-/// Opens a file with options of the standard library's.
+/// Opens a file with options of the standard library.
 ///
 /// # Errors
 /// As of [`open`].
@@ -79,14 +80,15 @@ impl From<fs::File> for File {
 }
 
 impl File {
-    /// Reads at most `max` bytes from the place `at`: fewer near the end, and none from there on.
+    /// Reads at most `max` bytes from the place `at`: fewer near the end, and none from the end on.
     #[track_caller]
     pub fn read_at(&self, at: u64, max: usize) -> Blocking<io::Result<Bytes>> {
         let file = self.0.clone();
         blocking(move |_| read(&file, at, max))
     }
 
-    /// Writes all of `bytes` to the place `at`. If it fails, or the program ends, a part may be written.
+    /// Writes all of `bytes` to the place `at`. If it fails, or the program ends, a part may have been
+    /// written.
     #[track_caller]
     pub fn write_at(&self, at: u64, bytes: impl Into<Bytes>) -> Blocking<io::Result<()>> {
         let (file, bytes) = (self.0.clone(), bytes.into());
@@ -100,15 +102,15 @@ impl File {
         blocking(move |_| file.metadata().map(|metadata| metadata.len()))
     }
 
-    /// Waits until what was written is on the disk.
+    /// Waits until the written bytes are on the disk.
     #[track_caller]
     pub fn sync(&self) -> Blocking<io::Result<()>> {
         let file = self.0.clone();
         blocking(move |_| file.sync_all())
     }
 
-    /// Makes a receiver of what is in it from the place `at` to its end, and a process that reads one piece
-    /// of up to 64 KiB ahead. An error poisons the channel, with its text.
+    /// Makes a receiver of its content from the place `at` to the end, and a process that reads one piece of
+    /// up to 64 KiB ahead. An error poisons the channel, with its text.
     ///
     /// # Examples
     /// ```
@@ -145,9 +147,9 @@ impl File {
         rx
     }
 
-    /// Makes a sender of it, and a process that writes what is sent, from the place `at` on.
+    /// Makes a sender, and a process that writes the pieces sent, from the place `at` on.
     ///
-    /// The process ends when the sender has been dropped and all is written. It gives the place behind the
+    /// The process ends when the sender has been dropped and all is written. It returns the place behind the
     /// last byte. An error poisons the channel, with its text.
     pub fn into_sender(self, at: u64) -> (Sender<Bytes>, Process<io::Result<u64>>) {
         let (tx, mut rx) = channel::<Bytes>();
@@ -171,10 +173,10 @@ impl File {
     }
 }
 
-/// A call is worth its hand-over to a thread from some KiB on.
+/// From some KiB on, a call is worth the hand-over to a thread.
 const PIECE_MAX: usize = 64 << 10;
 
-/// Does a call when the pool has room for it.
+/// Runs a call when the pool has room for it.
 async fn in_turn<R: Send + 'static>(call: impl FnOnce() -> io::Result<R> + Send + 'static) -> io::Result<R> {
     let place = crate::blocking::room().await;
     place.blocking(move |_| call()).await.unwrap_or_else(|error| Err(io::Error::other(error.to_string())))

@@ -59,7 +59,7 @@ impl Listener {
 
     /// Accepts the next connection.
     ///
-    /// A client that leaves before it is accepted is passed over. While the program, or the system, has no
+    /// A client that leaves before it is accepted is skipped. While the program, or the system, has no
     /// descriptor or memory left, this tries again every 100 ms.
     ///
     /// # Errors
@@ -72,10 +72,10 @@ impl Listener {
         IoOperation::new(Accepting { socket: &self.0, pause: None })
     }
 
-    /// Makes an ordinary receiver of it, and a process that accepts: so that several processes can share it,
-    /// or for blocks and farms.
+    /// Makes an ordinary receiver of it, and a process that accepts: for several processes that share it, or
+    /// for blocks and farms.
     ///
-    /// The process accepts one connection ahead. It ends when the receiver has gone. An error of the listener
+    /// The process accepts one connection ahead. It ends when the receiver is gone. An error of the listener
     /// poisons the channel, with its text.
     ///
     /// # Panics
@@ -125,7 +125,7 @@ pub struct Accepting<'a> {
     pause: Option<Pin<Box<Sleep>>>,
 }
 
-/// The system tells when a connection comes, not when a descriptor becomes free.
+/// The system reports when a connection comes, but not when a descriptor becomes free.
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Action for Accepting<'_> {
@@ -151,7 +151,7 @@ impl Socket {
     fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Stream>> {
         match self {
             Self::Tcp(socket) => socket.poll_accept(cx).map_ok(|(stream, _)| {
-                // A connection that was reset meanwhile has no options.
+                // A connection that has been reset meanwhile has no options.
                 let _ = stream.set_nodelay(true);
                 Stream::Tcp(stream)
             }),
@@ -161,7 +161,7 @@ impl Socket {
     }
 }
 
-/// Whether it concerns the connection that would have come, which is no more.
+/// Whether the error concerns only the connection to be accepted, which has ended.
 fn is_of_the_client(error: &io::Error) -> bool {
     use io::ErrorKind::{
         ConnectionAborted, ConnectionReset, HostUnreachable, Interrupted, NetworkDown, NetworkUnreachable,
@@ -172,7 +172,7 @@ fn is_of_the_client(error: &io::Error) -> bool {
     )
 }
 
-/// Whether it goes by when something is freed, here or in another program.
+/// Whether the error passes when something is freed, here or in another program.
 #[cfg(unix)]
 fn is_scarce(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))

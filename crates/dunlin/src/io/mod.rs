@@ -1,13 +1,13 @@
 //! Sockets, pipes, files, programs and the standard streams: values whose operations are awaited, have
 //! deadlines, and are branches of a choice.
 //!
-//! A [`Connection`] reads, writes and closes, without a channel or a process, so an idle one costs what its
-//! socket costs. A [`Listener`] receives connections. Where channels fit better, [`Connection::into_ends`]
-//! and [`Listener::into_receiver`] make ordinary ends and a process that serves them. Such ends may go to
-//! other nodes; the descriptor stays.
+//! A [`Connection`] reads, writes and closes, without a channel or a process, so an idle one costs only its
+//! socket. A [`Listener`] receives connections. Where channels fit better, [`Connection::into_ends`] and
+//! [`Listener::into_receiver`] make ordinary ends and a process that serves them. Such ends may go to other
+//! nodes; the descriptor stays.
 //!
-//! A read that was not chosen in a choice, or whose deadline has passed, has taken no byte; a write has
-//! written none; an accept has taken no connection.
+//! A read that a choice did not choose, or whose deadline has passed, has taken no byte; such a write has
+//! written none; such an accept has taken no connection.
 //!
 //! # Which means are used
 //!
@@ -23,10 +23,10 @@
 //! | standard stream: file | `standard` (Unix) | blocking calls | as files |
 //! | files | [`file`](mod@file) | [blocking calls](mod@crate::blocking) | files are always "ready", and wait for the disk |
 //!
-//! Names of hosts are looked up on tokio's own pool of threads.
+//! Host names are looked up on tokio's own thread pool.
 //!
 //! # Examples
-//! An echo server, with a deadline for each client that is silent:
+//! An echo server, with a deadline for each silent client:
 //! ```no_run
 //! use dunlin::io::{Connection, tcp};
 //! use dunlin::prelude::*;

@@ -1,4 +1,4 @@
-//! What all operations on descriptors share: they are futures, branches, and have deadlines and lines in the
+//! What all operations on descriptors share: they are futures and branches, with deadlines and lines in the
 //! wait records.
 
 use std::fmt;
@@ -17,10 +17,10 @@ use crate::world;
 /// One step with the operating system, which waits or has its whole effect in one poll.
 #[doc(hidden)]
 pub trait Action: Unpin {
-    /// What it gives when it does not fail.
+    /// The output on success.
     type Output;
 
-    /// Does it, or registers the waker and has had no effect.
+    /// Performs the operation, or registers the waker and has no effect.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Self::Output>>;
 }
 

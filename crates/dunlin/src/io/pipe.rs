@@ -16,7 +16,7 @@ use super::descriptor::Descriptor;
 use super::operation::{Action, IoOperation};
 use crate::{Process, spawn};
 
-/// Makes a pipe: what is written at one end is read at the other one.
+/// Makes a pipe: bytes written at one end are read at the other.
 ///
 /// # Errors
 /// Those of the system: for one, that no descriptor is left.
@@ -41,13 +41,12 @@ pub fn pair() -> io::Result<(ReadEnd, WriteEnd)> {
     Ok((ReadEnd::new(read.into())?, WriteEnd::new(write.into())?))
 }
 
-/// The end of a pipe from which bytes are read. It has no buffer. Dropping it closes it; writes at the other
-/// end then fail.
+/// The reading end of a pipe. It has no buffer. Dropping it closes it; writes at the other end then fail.
 #[derive(Debug)]
 pub struct ReadEnd(Descriptor);
 
-/// The end of a pipe to which bytes are written. It has no buffer. Dropping it closes it, which is the end
-/// for the reader: after what was written.
+/// The writing end of a pipe. It has no buffer. Dropping it closes it, and the reader gets the end after the
+/// bytes that were written.
 #[derive(Debug)]
 pub struct WriteEnd(Descriptor);
 
@@ -56,7 +55,8 @@ impl ReadEnd {
         Descriptor::new(fd, Interest::READABLE).map(Self)
     }
 
-    /// Reads one piece of at most `max` bytes: what there is, or an empty one when all write ends are closed.
+    /// Reads one piece of at most `max` bytes: the bytes available, or an empty piece when all write ends are
+    /// closed.
     ///
     /// # Errors
     /// Those of the system, and [`TimedOut`](io::ErrorKind::TimedOut) at a deadline.
@@ -74,9 +74,9 @@ impl ReadEnd {
 
     /// Makes an ordinary receiver of it, and a process that reads.
     ///
-    /// Up to 4 pieces of 1 byte to 64 KiB are read ahead. The receiver ends after what was written, when all
-    /// write ends are closed. An error poisons it, with its text. The process ends, and the pipe is closed,
-    /// when the receiver is dropped.
+    /// Up to 4 pieces of 1 byte to 64 KiB are read ahead. When all write ends are closed, the receiver ends
+    /// after the bytes that were written. An error poisons it, with its text. When the receiver is dropped,
+    /// the process ends and the pipe is closed.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -109,8 +109,8 @@ impl WriteEnd {
         Descriptor::new(fd, Interest::WRITABLE).map(Self)
     }
 
-    /// Writes as much of `bytes` as the pipe has room for, takes that from `bytes`, and gives its length.
-    /// Empty ones are written at once: `0`.
+    /// Writes as much of `bytes` as the pipe has room for, removes that from `bytes`, and returns its length.
+    /// Empty `bytes` return `0` at once.
     ///
     /// # Errors
     /// [`BrokenPipe`](io::ErrorKind::BrokenPipe) when all read ends are closed, other errors of the system,
@@ -126,10 +126,10 @@ impl WriteEnd {
     /// Writes all of `bytes`, piece by piece.
     ///
     /// # Errors
-    /// As of [`write`](Self::write). What was not written is in `bytes`.
+    /// As of [`write`](Self::write). The unwritten rest is in `bytes`.
     ///
     /// # Cancel safety
-    /// Dropped, it has written what is gone from `bytes`. To bound it in time, bound each
+    /// Dropped, it has written what it removed from `bytes`. To bound it in time, bound each
     /// [`write`](Self::write).
     #[track_caller]
     pub fn write_all<'a>(&'a mut self, bytes: &'a mut Bytes) -> impl Future<Output = io::Result<()>> + Send + 'a {
@@ -143,11 +143,11 @@ impl WriteEnd {
         }
     }
 
-    /// Makes an ordinary sender of it, and a process that writes what is sent.
+    /// Makes an ordinary sender of it, and a process that writes the pieces sent.
     ///
-    /// Up to 4 pieces are on their way. When the sender is dropped, the pipe is closed after what was sent,
-    /// and the process ends. An error poisons the sender, with its text, and is what the process gives;
-    /// so does poison of the sender.
+    /// Up to 4 pieces are in flight. When the sender is dropped, the pipe is closed after the bytes that were
+    /// sent, and the process ends. An error poisons the sender, with its text, and the process returns it;
+    /// poison of the sender also ends the process with an error.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -161,7 +161,7 @@ impl WriteEnd {
     }
 }
 
-/// Of a pipe, or of a FIFO in the file system. It is set non-blocking, for each holder of it.
+/// Takes an end of a pipe, or of a FIFO in the file system. It is set non-blocking, for all its holders.
 ///
 /// # Errors
 /// [`InvalidInput`](io::ErrorKind::InvalidInput) if it is no pipe, or cannot be read. Others are the system's.
@@ -174,7 +174,7 @@ impl TryFrom<OwnedFd> for ReadEnd {
     }
 }
 
-/// Of a pipe, or of a FIFO in the file system. It is set non-blocking, for each holder of it.
+/// Takes an end of a pipe, or of a FIFO in the file system. It is set non-blocking, for all its holders.
 ///
 /// # Errors
 /// [`InvalidInput`](io::ErrorKind::InvalidInput) if it is no pipe, or cannot be written. Others are the

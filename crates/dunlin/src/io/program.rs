@@ -1,7 +1,7 @@
 //! Programs: processes of the operating system, with their streams as values. Linux only.
 //!
-//! A [`Program`] is killed with its group when it is dropped. It is reaped by its own number, and not before
-//! its group has been killed, so neither a child of other code nor another group is touched.
+//! A [`Program`] is killed with its group when it is dropped. It is reaped by its own number, and only after
+//! its group has been killed, so no child of other code and no other group is affected.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -27,15 +27,15 @@ use crate::{Process, spawn};
 
 /// Starts a program, in a process group of its own.
 ///
-/// Its streams are those that `command` says. A stream that is [piped](std::process::Stdio::piped) is an end
-/// of the [`Program`]. The system is called on a thread of the [pool](mod@crate::blocking), since it may read
-/// the program from a disk.
+/// `command` sets its streams. A stream that is [piped](std::process::Stdio::piped) is an end of the
+/// [`Program`]. A thread of the [pool](mod@crate::blocking) calls the system, which may read the program from
+/// a disk.
 ///
 /// # Errors
 /// Those of the system: [`NotFound`](io::ErrorKind::NotFound) if there is no such program.
 ///
 /// # Cancel safety
-/// Dropped, it has started nothing, or what it started is killed.
+/// Dropped, it has started nothing, or it kills the program that it has started.
 ///
 /// # Panics
 /// Outside a tokio runtime.
@@ -63,14 +63,14 @@ pub async fn start(mut command: Command) -> io::Result<Program> {
     Program::new(started, pidfd)
 }
 
-/// A program that [`start`] has started. Dropped before its [exit](Self::exit) was awaited, it is killed with
-/// its group, and reaped.
+/// A program started by [`start`]. Dropped before its [exit](Self::exit) was awaited, it is killed with its
+/// group, and reaped.
 ///
-/// A program of its group that has made a session or a group of its own (`setsid`) is not killed. Nor is one
-/// that still runs when the exit has been awaited.
+/// A program of its group that has made a session or a group of its own (`setsid`) is not killed. Nor is a
+/// program that still runs after the exit has been awaited.
 ///
 /// # Examples
-/// A deadline for a program and for all that it has started:
+/// A deadline for a program and for all programs that it has started:
 /// ```
 /// use dunlin::blocking::ChildEnd;
 /// use dunlin::io::program;
@@ -90,11 +90,11 @@ pub async fn start(mut command: Command) -> io::Result<Program> {
 /// ```
 #[derive(Debug)]
 pub struct Program {
-    /// Its standard input, if the command said that it is piped.
+    /// Its standard input, if the command pipes it.
     pub stdin: Option<WriteEnd>,
-    /// Its standard output, if the command said that it is piped.
+    /// Its standard output, if the command pipes it.
     pub stdout: Option<ReadEnd>,
-    /// Its standard error, if the command said that it is piped.
+    /// Its standard error, if the command pipes it.
     pub stderr: Option<ReadEnd>,
     leader: Watched,
 }
@@ -116,7 +116,7 @@ impl Program {
         self.leader.id
     }
 
-    /// Waits until the program has ended, and reaps it. Again, it gives the same end at once.
+    /// Waits until the program has ended, and reaps it. Later calls return the same result at once.
     ///
     /// The standard input stays open: a program that reads it to its end waits until
     /// [`stdin`](Self::stdin) is dropped.
@@ -136,12 +136,12 @@ impl Program {
     ///
     /// # Errors
     /// Those of the system: `PermissionDenied` if the program has another user's rights. And
-    /// [`TimedOut`](io::ErrorKind::TimedOut) at a deadline: a program that waits for a disk ends when that
-    /// answers.
+    /// [`TimedOut`](io::ErrorKind::TimedOut) at a deadline: a program that waits for a disk ends only when
+    /// the disk answers.
     ///
     /// # Cancel safety
     /// Once polled, it has killed the program, also if it is not chosen or its deadline passes. It can be
-    /// done again.
+    /// called again.
     #[track_caller]
     pub fn terminate(&mut self) -> Exit<'_> {
         IoOperation::new(Exiting { leader: &mut self.leader, kills: true })
@@ -151,15 +151,15 @@ impl Program {
     ///
     /// The ends may go to another node; the program stays.
     ///
-    /// - When `stdin` is dropped, the program gets the end of its input after what was sent. When the program
-    ///   ends its output, `stdout` ends after what it has written; likewise `stderr`.
-    /// - An error of a stream poisons its end, with its text: for one, that the program reads no more.
+    /// - When `stdin` is dropped, the program gets the end of its input after the bytes that were sent. When
+    ///   the program ends its output, `stdout` ends after the bytes that it has written; likewise `stderr`.
+    /// - An error of a stream poisons its end, with its text: for example, when the program no longer reads.
     /// - Poison of `stdin` kills the program, and poisons `stdout` and `stderr`.
-    /// - When `stdout` is dropped, nothing more is read, and a program that writes on gets `SIGPIPE`.
-    /// - The process gives how the program ended, when both outputs have ended too; `stdin` is closed then.
+    /// - When `stdout` is dropped, nothing more is read, and a program that still writes gets `SIGPIPE`.
+    /// - The process returns how the program ended, when both outputs have ended too; `stdin` is closed then.
     ///   Cancelled, it kills the program.
     ///
-    /// Each stream has up to 4 pieces on their way.
+    /// Each stream has up to 4 pieces in flight.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -193,7 +193,7 @@ impl Program {
 /// The ends of a [program's streams](Program::into_ends).
 #[derive(Debug)]
 pub struct Ends {
-    /// What is sent here is its standard input, if that is piped.
+    /// The sender to its standard input, if that is piped.
     pub stdin: Option<Sender<Bytes>>,
     /// Its standard output, if that is piped.
     pub stdout: Option<Receiver<Bytes>>,
@@ -203,7 +203,7 @@ pub struct Ends {
     pub process: Process<io::Result<ChildEnd>>,
 }
 
-/// A stream of the program, and where it goes.
+/// A stream of the program, and its destination.
 type Output = Option<(ReadEnd, Sender<Bytes>)>;
 
 fn outgoing(stream: Option<ReadEnd>) -> (Option<Receiver<Bytes>>, Output) {
@@ -214,7 +214,7 @@ fn outgoing(stream: Option<ReadEnd>) -> (Option<Receiver<Bytes>>, Output) {
     ends.unzip()
 }
 
-/// Carries a stream to its channel; it is closed when it, or the channel, has ended.
+/// Carries a stream to its channel. The stream is closed when it, or the channel, has ended.
 async fn output(stream: Option<ReadEnd>, tx: &mut Option<Sender<Bytes>>) {
     if let Some(mut stream) = stream {
         // An error has poisoned the channel.
@@ -233,7 +233,7 @@ async fn serve(
         let mut stderr = pin!(output(stderr, &mut to_stderr));
         let mut input = pin!(async {
             match input {
-                // An error has poisoned the sender. How the program ends is another matter.
+                // The error has poisoned the sender. It says nothing about how the program ends.
                 Some((mut stream, rx)) => outward(&mut stream, rx).await.map(|_| ()),
                 None => Ok(()),
             }
@@ -296,8 +296,8 @@ impl Action for Exiting<'_> {
     }
 }
 
-/// The leader of a group. Dropped before it was reaped, it is killed with the group and reaped, which waits
-/// for its death.
+/// The leader of a group. Dropped before it was reaped, it kills the group, waits for the leader's death, and
+/// reaps it.
 struct Started {
     child: std::process::Child,
     pid: Pid,
@@ -315,22 +315,22 @@ impl Started {
             return Err(io::Error::other("the system gave a program no number"));
         };
         let started = Self { child, pid, was_killed: false, was_reaped: false };
-        // Before Linux 5.10 there is no such flag.
+        // Before Linux 5.10 this flag does not exist.
         let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::NONBLOCK)
             .or_else(|_| rustix::process::pidfd_open(pid, PidfdFlags::empty()))?;
         Ok((started, pidfd))
     }
 
-    /// Kills the group, once, as long as its leader is there.
+    /// Kills the group, once, while its leader exists.
     fn kill(&mut self) -> io::Result<()> {
         if !self.was_killed {
-            // If other code has reaped the leader, the system tells so when this does.
+            // If other code has reaped the leader, the system reports that when this reaps it.
             self.was_killed = kill_group(self.pid)?;
         }
         Ok(())
     }
 
-    /// Waits for the leader, on this thread: for one that has ended, or was killed.
+    /// Waits for the leader on this thread: it must have ended, or been killed.
     fn reap(&mut self) -> io::Result<ChildEnd> {
         self.was_reaped = true;
         match self.child.wait() {
@@ -344,7 +344,7 @@ impl Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        // One with another user's rights cannot be killed, and may run for ever.
+        // A program with another user's rights cannot be killed, and may run for ever.
         if !self.was_reaped && self.kill().is_ok() {
             let _ = self.reap();
         }
@@ -357,7 +357,7 @@ impl fmt::Debug for Started {
     }
 }
 
-/// The leader of a group, and when it ends. Dropped, it holds up no process: a task reaps it.
+/// The leader of a group, and when it ends. Its drop does not block: a task reaps it.
 #[derive(Debug)]
 struct Watched {
     id: u32,
@@ -366,7 +366,7 @@ struct Watched {
 
 #[derive(Debug)]
 enum State {
-    /// The descriptor is readable from when the leader has ended.
+    /// The descriptor becomes readable when the leader has ended.
     Started(Started, AsyncFd<OwnedFd>),
     Over(ChildEnd),
 }
@@ -388,7 +388,7 @@ impl Watched {
         let end = match &mut self.state {
             State::Over(end) => return Poll::Ready(Ok(*end)),
             State::Started(started, pidfd) => {
-                // It stays readable.
+                // The descriptor stays readable.
                 let _ = ready!(pidfd.poll_read_ready(cx))?;
                 started.reap()?
             }

@@ -1,6 +1,6 @@
 //! The standard streams of this program. Unix only.
 //!
-//! What a stream is decides how an operation waits:
+//! The kind of the stream decides how an operation waits:
 //!
 //! | the stream is | waits by | an operation that is given up |
 //! |---|---|---|
@@ -11,13 +11,13 @@
 //!
 //! The streams themselves are never set non-blocking, since the shell and other programs share them.
 //!
-//! A read by a call that is not chosen leaves what it reads in the [`Input`], for the next read. A write by a
-//! call is over when the bytes have been handed over; the next write, or a [`flush`](Output::flush), waits
-//! until they are written and tells if that failed. So an operation that is given up has taken, or written,
-//! nothing here either.
+//! A read by a call that was not chosen leaves its bytes in the [`Input`], for the next read. A write by a
+//! call returns when the bytes have been handed over; the next write, or a [`flush`](Output::flush), waits
+//! until they are written and reports whether that failed. So an operation that is given up has taken, or
+//! written, nothing here either.
 //!
-//! `std::io::stdin` and `std::io::stdout` have buffers. What a program reads or prints through them is not
-//! in order with what it reads or writes here.
+//! `std::io::stdin` and `std::io::stdout` have buffers. Reads and writes through them are not in order with
+//! those made here.
 
 use std::future::Future;
 use std::io;
@@ -40,16 +40,16 @@ use crate::{Process, spawn};
 
 /// Opens the standard input.
 ///
-/// Take it once, and keep it: dropped while a [call](self) reads, it loses what that call has read.
+/// Take it once, and keep it: dropped while a [call](self) reads, it loses the bytes that the call has read.
 ///
 /// # Errors
-/// Those of the system: for one, that the stream is closed.
+/// Those of the system, for example if the stream is closed.
 ///
 /// # Panics
 /// Outside a tokio runtime, as all functions of this module.
 ///
 /// # Examples
-/// A program that ends with its input, or on a word from elsewhere:
+/// A program that ends with its input, or when a channel stops it:
 /// ```
 /// use dunlin::io::standard;
 /// use dunlin::prelude::*;
@@ -76,7 +76,7 @@ pub fn input() -> io::Result<Input> {
 /// Opens the standard output.
 ///
 /// # Errors
-/// Those of the system: for one, that the stream is closed.
+/// Those of the system, for example if the stream is closed.
 ///
 /// # Examples
 /// ```
@@ -93,7 +93,7 @@ pub fn output() -> io::Result<Output> {
 /// Opens the standard error.
 ///
 /// # Errors
-/// Those of the system: for one, that the stream is closed.
+/// Those of the system, for example if the stream is closed.
 pub fn error() -> io::Result<Output> {
     Output::of(io::stderr().as_fd())
 }
@@ -108,13 +108,13 @@ enum ReadMeans {
     Calls {
         fd: Arc<OwnedFd>,
         work: Work<Bytes>,
-        /// What a call has read and no operation has taken.
+        /// Bytes that a call has read and no operation has taken.
         rest: Bytes,
     },
 }
 
 impl Input {
-    /// Reads a descriptor as it would the standard input: without changing it.
+    /// Reads a descriptor as it does the standard input: without changing it.
     ///
     /// # Errors
     /// Those of the system.
@@ -127,8 +127,8 @@ impl Input {
         }))
     }
 
-    /// Reads one piece of at most `max` bytes: what there is, or an empty one at the end. A terminal gives
-    /// a line at a time, and may go on after an end.
+    /// Reads one piece of at most `max` bytes: the bytes available, or an empty piece at the end. A terminal
+    /// gives a line at a time, and may continue after an end.
     ///
     /// # Errors
     /// Those of the system, and [`TimedOut`](io::ErrorKind::TimedOut) at a deadline.
@@ -150,7 +150,7 @@ impl Input {
     /// dropped.
     pub fn into_receiver(mut self) -> Receiver<Bytes> {
         let (tx, rx) = channel_with(fifo(PIECES));
-        // An error has poisoned the channel.
+        // The error has poisoned the channel.
         drop(spawn(async move { inward(&mut self, &mut Some(tx)).await }));
         rx
     }
@@ -158,8 +158,8 @@ impl Input {
 
 /// The [standard output](output), or another descriptor that other programs share.
 ///
-/// Dropped before a [`flush`](Self::flush), it may lose what was handed to a [call](self). Dropping it does
-/// not end the stream, which the program holds until it ends itself.
+/// Dropped before a [`flush`](Self::flush), it may lose bytes that were handed to a [call](self). Dropping it
+/// does not end the stream, which the program holds until it ends.
 #[derive(Debug)]
 pub struct Output(WriteMeans);
 
@@ -170,7 +170,7 @@ enum WriteMeans {
 }
 
 impl Output {
-    /// Writes to a descriptor as it would to the standard output: without changing it.
+    /// Writes to a descriptor as it does to the standard output: without changing it.
     ///
     /// # Errors
     /// Those of the system.
@@ -181,8 +181,8 @@ impl Output {
         }))
     }
 
-    /// Writes, or [hands over](self), as much of `bytes` as is possible at once, takes that from `bytes`, and
-    /// gives its length. Empty ones are written at once: `0`.
+    /// Writes, or [hands over](self), as much of `bytes` as is possible at once, removes that from `bytes`,
+    /// and returns its length. Empty `bytes` return `0` at once.
     ///
     /// # Errors
     /// Those of the system, also of an earlier write; and [`TimedOut`](io::ErrorKind::TimedOut) at a
@@ -195,7 +195,7 @@ impl Output {
         IoOperation::new(Writing { means: &mut self.0, bytes })
     }
 
-    /// Waits until all that was handed over is written. At once where writes do not go by calls.
+    /// Waits until all handed-over bytes are written. Returns at once where writes do not use calls.
     ///
     /// # Errors
     /// Those of the earlier writes, and [`TimedOut`](io::ErrorKind::TimedOut) at a deadline.
@@ -210,10 +210,10 @@ impl Output {
     /// Writes all of `bytes`, piece by piece, and flushes.
     ///
     /// # Errors
-    /// Those of the system. What was not handed over is in `bytes`.
+    /// Those of the system. Bytes that were not handed over are in `bytes`.
     ///
     /// # Cancel safety
-    /// Dropped, it has written, or handed over, what is gone from `bytes`.
+    /// Dropped, it has written, or handed over, what it removed from `bytes`.
     #[track_caller]
     pub fn write_all<'a>(&'a mut self, bytes: &'a mut Bytes) -> impl Future<Output = io::Result<()>> + Send + 'a {
         // An `async fn` does not know its caller.
@@ -226,11 +226,11 @@ impl Output {
         }
     }
 
-    /// Makes an ordinary sender of it, and a process that writes what is sent: it ends when the sender has
-    /// been dropped and all is written.
+    /// Makes an ordinary sender of it, and a process that writes the pieces sent: the process ends when the
+    /// sender has been dropped and all is written.
     ///
-    /// Up to 4 pieces are on their way. An error poisons the sender, with its text, and is what the process
-    /// gives; so does poison of the sender.
+    /// Up to 4 pieces are in flight. An error poisons the sender, with its text, and the process returns it;
+    /// poison of the sender also ends the process with an error.
     pub fn into_sender(mut self) -> (Sender<Bytes>, Process<io::Result<()>>) {
         let (tx, rx) = channel_with(fifo(PIECES));
         let process = spawn(async move {
@@ -260,7 +260,7 @@ impl Sink for Output {
     }
 }
 
-/// A descriptor of this program's own for the same stream; `None` where the stream has to go by calls.
+/// A descriptor of this program's own for the same stream; `None` where the stream needs calls.
 #[cfg(target_os = "linux")]
 fn non_blocking(fd: BorrowedFd<'_>, interest: Interest) -> io::Result<Option<Descriptor>> {
     use rustix::fs::{Mode, OFlags, open};
@@ -268,7 +268,7 @@ fn non_blocking(fd: BorrowedFd<'_>, interest: Interest) -> io::Result<Option<Des
     let direction = if interest.is_readable() { OFlags::RDONLY } else { OFlags::WRONLY };
     let made = match kind {
         FileType::Fifo | FileType::CharacterDevice => {
-            // What was opened again has flags of its own.
+            // The reopened stream has flags of its own.
             let flags = direction | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
             let again = open(format!("/proc/self/fd/{}", fd.as_raw_fd()), flags, Mode::empty());
             again.map_err(io::Error::from).and_then(|fd| Descriptor::new(fd, interest))
@@ -276,7 +276,8 @@ fn non_blocking(fd: BorrowedFd<'_>, interest: Interest) -> io::Result<Option<Des
         FileType::Socket => fd.try_clone_to_owned().and_then(|fd| Descriptor::of_shared_socket(fd, interest)),
         _ => return Ok(None),
     };
-    // Of another user, without `/proc`, or a device like `/dev/null`, which is never called ready.
+    // A stream of another user, one without `/proc`, or a device like `/dev/null`, which is never reported as
+    // ready.
     Ok(made.ok())
 }
 
@@ -296,7 +297,7 @@ enum Work<R> {
 }
 
 impl<R: Send + 'static> Work<R> {
-    /// Waits for the call, if there is one. It is told once what it gave.
+    /// Waits for the call, if there is one, and returns its result once.
     fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<R>>> {
         let Self::Call(call) = self else {
             return Poll::Ready(Ok(None));
@@ -323,7 +324,7 @@ impl<R: Send + 'static> Work<R> {
     }
 }
 
-/// Reads what there is, when there is something.
+/// Reads the available bytes, once there are any.
 fn read(stop: &Stop, fd: &OwnedFd, max: usize) -> io::Result<Bytes> {
     if waits(fd)? && stop.wait_for(fd.as_fd(), For::Read)? == Readiness::Asked {
         // The stream was dropped.
@@ -351,7 +352,7 @@ fn write(fd: &OwnedFd, mut bytes: Bytes) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the system tells when there is something to read.
+/// Whether the system reports when there is something to read.
 fn waits(fd: &OwnedFd) -> io::Result<bool> {
     let kind = FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode);
     Ok(!matches!(kind, FileType::RegularFile | FileType::Directory | FileType::BlockDevice))

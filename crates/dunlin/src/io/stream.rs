@@ -13,7 +13,7 @@ use tokio::net::UnixStream;
 
 use super::address::Address;
 
-/// All of its methods take `&self`, since the system lets one side read while the other one writes.
+/// All of its methods take `&self`, since the system lets one side read while the other writes.
 #[derive(Debug)]
 pub(super) enum Stream {
     Tcp(TcpStream),
@@ -33,24 +33,24 @@ macro_rules! each {
 }
 
 impl Stream {
-    /// Reads one piece of 1 to `max` bytes, or none at the end. No memory is taken before there is something.
+    /// Reads one piece of 1 to `max` bytes, or none at the end. It allocates only once bytes are ready.
     pub(super) fn poll_read(&self, max: usize, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         loop {
             ready!(each!(self, socket => socket.poll_read_ready(cx)))?;
             let mut piece = BytesMut::with_capacity(max);
             let mut room = (&mut piece).limit(max);
             match each!(self, socket => socket.try_read_buf(&mut room)) {
-                // It would keep all of its room alive.
+                // A short piece would keep the whole buffer alive.
                 Ok(read) if read < max / 2 => return Poll::Ready(Ok(Bytes::copy_from_slice(&piece))),
                 Ok(_) => return Poll::Ready(Ok(piece.freeze())),
-                // Another reader was faster, or it was ready before.
+                // Another reader was faster, or the readiness was stale.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
     }
 
-    /// Writes as much as the system takes at once, and takes that from `bytes`.
+    /// Writes as much as the system takes at once, and removes that from `bytes`.
     pub(super) fn poll_write(&self, bytes: &mut Bytes, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if bytes.is_empty() {
             return Poll::Ready(Ok(0));
@@ -69,8 +69,8 @@ impl Stream {
         }
     }
 
-    /// Ready when the system takes bytes. It looks, since tokio does not learn of writes by other system
-    /// calls.
+    /// Ready when the system takes bytes. It polls the socket, since tokio is not notified of writes by other
+    /// system calls.
     #[cfg(unix)]
     pub(super) fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -94,7 +94,7 @@ impl Stream {
         each!(self, socket => socket.as_fd())
     }
 
-    /// Sends the end of what this side writes.
+    /// Sends the end of this side's output.
     pub(super) fn finish(&self) -> io::Result<()> {
         match each!(self, socket => SockRef::from(socket).shutdown(Shutdown::Write)) {
             // The connection has been reset, or closed by both sides: the peer awaits nothing.
@@ -103,8 +103,8 @@ impl Stream {
         }
     }
 
-    /// Has the connection reset, not closed, when this is dropped: the peer does not take it for an end. Unix
-    /// sockets know no reset.
+    /// Lets the drop reset the connection instead of closing it: the peer does not take that for an end. Unix
+    /// sockets have no reset.
     pub(super) fn reset(self) {
         match &self {
             Self::Tcp(socket) => {

@@ -8,8 +8,8 @@ use super::connection::Connection;
 use super::listener::{Listener, Socket};
 use super::stream::Stream;
 
-/// Listens at an address of this machine: `host:port`, or a [`SocketAddr`](std::net::SocketAddr). Port 0 is
-/// any free one, which [`Listener::address`] gives.
+/// Listens at an address of this machine: `host:port`, or a [`SocketAddr`](std::net::SocketAddr). Port 0
+/// selects a free one, which [`Listener::address`] returns.
 ///
 /// # Errors
 /// Those of the system: [`AddrInUse`](io::ErrorKind::AddrInUse) if the port is taken.
@@ -20,8 +20,8 @@ pub async fn listen(address: impl ToSocketAddrs) -> io::Result<Listener> {
     crate::listen::listen(address).await.map(|listener| Listener::new(Socket::Tcp(listener)))
 }
 
-/// Connects to `host:port`, or to a [`SocketAddr`](std::net::SocketAddr). Of several addresses of a host the
-/// first one that answers is taken.
+/// Connects to `host:port`, or to a [`SocketAddr`](std::net::SocketAddr). If a host has several addresses,
+/// the first one that answers is used.
 ///
 /// It has no deadline but the system's, of minutes: make it a branch with [`future`](crate::future) beside a
 /// [`sleep`](crate::sleep()).
@@ -36,7 +36,7 @@ pub async fn listen(address: impl ToSocketAddrs) -> io::Result<Listener> {
 /// Outside a tokio runtime.
 pub async fn connect(address: impl ToSocketAddrs) -> io::Result<Connection> {
     let stream = TcpStream::connect(address).await?;
-    // A connection has no buffer, so what is written is whole: it need not wait for more.
+    // A connection has no buffer, so each write is complete: it need not wait for more.
     stream.set_nodelay(true)?;
     Ok(Connection::new(Stream::Tcp(stream)))
 }

@@ -10,7 +10,7 @@ use tokio::net::{ToSocketAddrs, UdpSocket};
 
 use super::operation::{Action, IoOperation};
 
-/// Sends and receives datagrams. Some get lost, come twice, or in another order.
+/// Sends and receives datagrams. Datagrams may get lost, arrive twice, or out of order.
 ///
 /// # Examples
 /// ```
@@ -26,7 +26,8 @@ use super::operation::{Action, IoOperation};
 #[derive(Debug)]
 pub struct Socket(UdpSocket);
 
-/// Binds a socket to an address of this machine. Port 0 is any free one, which [`Socket::address`] gives.
+/// Binds a socket to an address of this machine. Port 0 selects a free one, which [`Socket::address`]
+/// returns.
 ///
 /// # Errors
 /// Those of the system: [`AddrInUse`](io::ErrorKind::AddrInUse) if the port is taken.
@@ -41,8 +42,8 @@ impl Socket {
     /// Sends one datagram, whole.
     ///
     /// # Errors
-    /// Those of the system: for one, that it is too large. Of earlier datagrams it may tell that they were
-    /// refused. [`TimedOut`](io::ErrorKind::TimedOut) at a deadline.
+    /// Those of the system: for example, that it is too large, or that earlier datagrams were refused.
+    /// [`TimedOut`](io::ErrorKind::TimedOut) at a deadline.
     ///
     /// # Cancel safety
     /// Dropped, not chosen, or after its deadline, it has sent nothing.
@@ -51,7 +52,7 @@ impl Socket {
         IoOperation::new(Sending { socket: &self.0, datagram, to })
     }
 
-    /// Receives one datagram, of which at most `max` bytes are kept, and gives from where it comes.
+    /// Receives one datagram, keeps at most `max` bytes of it, and returns the sender's address.
     ///
     /// # Errors
     /// Those of the system. [`TimedOut`](io::ErrorKind::TimedOut) at a deadline.
@@ -105,7 +106,7 @@ impl Action for Receiving<'_> {
     type Output = (Bytes, SocketAddr);
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<(Bytes, SocketAddr)>> {
-        // No memory is taken before there is something.
+        // It allocates only once a datagram is ready.
         ready!(self.socket.poll_recv_ready(cx))?;
         let mut room = vec![0; self.max];
         let mut read = ReadBuf::new(&mut room);

@@ -12,7 +12,7 @@ use super::stream::Stream;
 /// Listens at a path, where it makes a socket. The file stays when the listener is dropped.
 ///
 /// # Errors
-/// Those of the system: [`AddrInUse`](io::ErrorKind::AddrInUse) if there is a file, though nothing may listen
+/// Those of the system: [`AddrInUse`](io::ErrorKind::AddrInUse) if the file exists, even if nothing listens
 /// there any more.
 ///
 /// # Panics
