@@ -1,19 +1,19 @@
-//! What a question to stop touches: bells, sockets that are shut down, and groups of processes that are
-//! killed. Unix only.
+//! What a stop request acts on: bells, sockets that are shut down, and groups of processes that are killed.
+//! Unix only.
 //!
-//! A bell becomes readable when the call is asked, and stays so. A wait for a descriptor polls both, so it
-//! ends with whichever comes first.
+//! A bell becomes readable when the call is asked to stop, and stays so. A wait for a descriptor polls both,
+//! so it ends with whichever comes first.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// The descriptors that a question to stop touches.
+/// The descriptors that a stop request acts on.
 #[derive(Default)]
 pub(super) struct Bells {
     bell: Option<Arc<Bell>>,
     sockets: Vec<(u64, OwnedFd)>,
-    /// Leaders of groups. None of them is reaped before it is taken out.
+    /// Leaders of groups. A leader is reaped only after it was taken out.
     #[cfg(target_os = "linux")]
     groups: Vec<rustix::process::Pid>,
     next_ticket: u64,
@@ -21,7 +21,7 @@ pub(super) struct Bells {
 }
 
 impl Bells {
-    /// Rings, shuts sockets down, and kills. None of it blocks.
+    /// Rings, shuts sockets down, and kills. Does not block.
     pub(super) fn ring(&mut self) {
         self.rung = true;
         if let Some(bell) = &self.bell {
@@ -49,7 +49,7 @@ impl Bells {
         self.groups.retain(|other| *other != leader);
     }
 
-    /// The bell. After a question it may be silent: the call looks before it waits.
+    /// The bell. After a stop request it may be silent: the call checks the request before it waits.
     pub(super) fn bell(&mut self) -> io::Result<Arc<Bell>> {
         if let Some(bell) = &self.bell {
             return Ok(bell.clone());
@@ -73,7 +73,7 @@ impl Bells {
 }
 
 /// Kills a group whose leader has not been reaped. `Ok(false)`: other code has reaped it, so the number may
-/// be another's.
+/// belong to another process.
 #[cfg(target_os = "linux")]
 pub(crate) fn kill_group(leader: rustix::process::Pid) -> io::Result<bool> {
     use rustix::process::{Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -90,7 +90,8 @@ pub(crate) fn kill_group(leader: rustix::process::Pid) -> io::Result<bool> {
 }
 
 fn shut_down(socket: &OwnedFd) {
-    // One that is not connected, or no socket at all, is left as it is: the call then looks by itself.
+    // A descriptor that is not connected, or no socket at all, is left as it is: the call then checks by
+    // itself.
     let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
 }
 

@@ -1,7 +1,8 @@
 //! A blocking call: what its handle, its thread and the pool share.
 //!
-//! The [phase](super::phase) says who may take the body: the thread that starts the call, or the party that
-//! keeps it from starting. What the call returned lies in the cell, from its end until the handle takes it.
+//! The [phase](super::phase) decides which party may take the body: the thread that starts the call, or the
+//! party that keeps it from starting. The result lies in the cell, from the call's end until the handle takes
+//! it.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
@@ -39,16 +40,16 @@ pub(super) struct Call<R> {
 struct Cell<R> {
     stage: Stage<R>,
     waker: Option<Waker>,
-    /// The handle has gone.
+    /// The handle was dropped.
     detached: bool,
 }
 
 enum Stage<R> {
-    /// Not begun. Whoever moves the phase out of `Queued` takes what is in it.
+    /// Not begun. The party that moves the phase out of `Queued` takes the start.
     Waiting(Start<R>),
     Running,
     Over(Outcome<R>),
-    /// Nothing more will come of it.
+    /// The result was taken, or will never come.
     Taken,
 }
 
@@ -56,12 +57,12 @@ struct Start<R> {
     body: Body<R>,
     identities: Identities,
     runtime: Handle,
-    /// The line of a call that is in the queue.
+    /// The wait record of a queued call.
     queued: Watch,
 }
 
 pub(super) enum Outcome<R> {
-    /// With the phase in which it returned.
+    /// The result, with the phase in which it returned.
     Returned(R, Phase),
     Panicked(ExitReason),
     /// `None`: its runtime has ended.
@@ -104,12 +105,12 @@ impl<R> Call<R> {
         matches!(lock(&self.cell).stage, Stage::Over(_))
     }
 
-    /// A deadline of its termination has passed.
+    /// Lists the call as abandoned: a deadline of its termination has passed.
     pub(super) fn list_as_abandoned(&self) {
         self.abandoned.store(true, Ordering::Relaxed);
     }
 
-    /// It did not find a free thread: its wait is shown.
+    /// Records the wait of a call that found no free thread.
     fn is_queued(&self) {
         let mut cell = lock(&self.cell);
         // Unless a thread has become free meanwhile.
@@ -119,7 +120,7 @@ impl<R> Call<R> {
         }
     }
 
-    /// Takes what there is to begin with: only for the party that has moved the phase out of `Queued`.
+    /// Takes the start: only for the party that has moved the phase out of `Queued`.
     fn take_start(&self, then: Stage<R>) -> Option<Start<R>> {
         match std::mem::replace(&mut lock(&self.cell).stage, then) {
             Stage::Waiting(start) => Some(start),
@@ -137,7 +138,7 @@ impl<R> Call<R> {
         };
         for clean_up in clean_ups.into_iter().rev() {
             let done = catch_unwind(AssertUnwindSafe(move || if was_cut { clean_up() } else { drop(clean_up) }));
-            // The first panic is the one that is told.
+            // Only the first panic is reported.
             if let Err(panic) = done
                 && !matches!(outcome, Outcome::Panicked(_))
             {
@@ -148,7 +149,7 @@ impl<R> Call<R> {
         outcome
     }
 
-    /// Gives the outcome to the handle, if that is still there.
+    /// Gives the outcome to the handle, if the handle still exists.
     fn publish(&self, outcome: Outcome<R>) {
         let mut cell = lock(&self.cell);
         if cell.detached {
@@ -164,9 +165,9 @@ impl<R> Call<R> {
 
     pub(super) fn poll_taken(&self, cx: &mut Context<'_>) -> Poll<Outcome<R>> {
         std::task::ready!(world::poll_budget(cx));
-        // As what is tokio's: it takes from the budget that tokio gives the task.
+        // Like tokio's own futures, it takes from the budget that tokio gives the task.
         let coop = std::task::ready!(tokio::task::coop::poll_proceed(cx));
-        // Cloned before the lock is taken, and dropped after: a waker is a user's code.
+        // Cloned before the lock is taken, and dropped after: a waker is user code.
         let waker = cx.waker().clone();
         let mut cell = lock(&self.cell);
         match std::mem::replace(&mut cell.stage, Stage::Taken) {
@@ -187,7 +188,7 @@ impl<R> Call<R> {
     }
 
     pub(super) fn ask(&self) -> Asked {
-        // Taken before the question: the call may have returned by the time that this thread goes on.
+        // The time before the stop request: the call may have returned before this thread continues.
         let at = profile::now();
         let asked = self.stop.ask();
         match asked {
@@ -199,7 +200,7 @@ impl<R> Call<R> {
             Asked::NotStarted => {
                 let start = self.take_start(Stage::Taken);
                 self.pool.forget(std::ptr::from_ref(self).cast());
-                // Dropped here and now, with the ends that it may hold.
+                // Drops the body at once, with the ends that it may hold.
                 drop(start);
             }
             Asked::Again | Asked::Finishing => {}
@@ -207,7 +208,7 @@ impl<R> Call<R> {
         asked
     }
 
-    /// The handle goes.
+    /// Abandons the call: its handle was dropped.
     pub(super) fn abandon(&self) {
         let _ = self.ask();
         self.abandoned.store(true, Ordering::Relaxed);
@@ -279,10 +280,10 @@ impl<R> Outcome<R> {
     }
 }
 
-/// Runs what may panic where a panic would end a thread of the pool. The hook for panics has reported it.
+/// Runs code whose panic would end a thread of the pool. The panic hook has reported it.
 fn quietly(f: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(f)) {
-        // What was thrown may panic when it is dropped.
+        // The payload may panic when it is dropped.
         std::mem::forget(panic);
     }
 }

@@ -1,8 +1,9 @@
-//! Operating system processes that a call starts: killed with their group, and reaped, when the call is cut.
-//! Linux only.
+//! Operating system processes that a call starts: they are killed with their group, and reaped, when the call
+//! is cut. Linux only.
 //!
-//! The leader of a group is not reaped before its group has been killed, so the group's number cannot be
-//! another's. It is reaped by its own number, never by "any child", so no child of other code is taken.
+//! The leader of a group is reaped only after its group has been killed, so the group's number cannot belong
+//! to another group. It is reaped by its own number, never by "any child", so no child of other code is
+//! taken.
 
 use std::fmt;
 use std::io;
@@ -22,10 +23,10 @@ impl Stop {
     /// [`wait`](Child::wait) waits for its end. When the call is asked to stop, the group is killed: the
     /// program, and the programs that it has started. So a read of its output ends, too. A child that is
     /// dropped before it has ended, also by a panic, is killed and reaped. A program of the group that has
-    /// made a session or a group of its own (`setsid`) is not reached.
+    /// made a session or a group of its own (`setsid`) is not killed.
     ///
     /// # Errors
-    /// Those of the system, when it starts the program.
+    /// Those of the system when it starts the program.
     ///
     /// # Examples
     /// ```
@@ -44,7 +45,7 @@ impl Stop {
         let mut child = command.process_group(0).spawn()?;
         let parts = i32::try_from(child.id()).ok().and_then(Pid::from_raw).map(|pid| {
             let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::NONBLOCK);
-            // Before Linux 5.10 there is no such flag.
+            // Before Linux 5.10 this flag does not exist.
             (pid, pidfd.or_else(|_| rustix::process::pidfd_open(pid, PidfdFlags::empty())))
         });
         let Some((pid, Ok(pidfd))) = parts else {
@@ -62,11 +63,11 @@ impl Stop {
 /// group.
 pub struct Child<'a> {
     stop: &'a Stop,
-    /// Its standard input, if the command said that it is piped.
+    /// Its standard input, if the command pipes it.
     pub stdin: Option<ChildStdin>,
-    /// Its standard output, if the command said that it is piped.
+    /// Its standard output, if the command pipes it.
     pub stdout: Option<ChildStdout>,
-    /// Its standard error, if the command said that it is piped.
+    /// Its standard error, if the command pipes it.
     pub stderr: Option<ChildStderr>,
     child: std::process::Child,
     pid: Pid,
@@ -74,11 +75,11 @@ pub struct Child<'a> {
     over: Option<ChildEnd>,
 }
 
-/// How a program ended that a call, or [`program::start`](crate::io::program::start), has started.
+/// How a program ended that was started by a call or by [`program::start`](crate::io::program::start).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChildEnd {
-    /// By itself, or by a signal of someone else's.
+    /// By itself, or by a signal from other code.
     Exited(ExitStatus),
     /// It was killed with its group, since the call was asked to stop, or the program was terminated.
     Killed,
@@ -87,7 +88,7 @@ pub enum ChildEnd {
 }
 
 impl ChildEnd {
-    /// Whether it ended by itself, with the status of success.
+    /// Whether it ended by itself, with a success status.
     pub fn is_success(self) -> bool {
         matches!(self, Self::Exited(status) if status.success())
     }
@@ -117,7 +118,7 @@ impl Child<'_> {
         Ok(end)
     }
 
-    /// Kills the group, as long as its leader is there, and reaps the leader.
+    /// Kills the group, while its leader exists, and reaps the leader.
     fn kill(&mut self) -> io::Result<ChildEnd> {
         if !kill_group(self.pid)? {
             return Ok(ChildEnd::Unknown);

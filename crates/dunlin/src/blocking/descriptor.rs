@@ -1,5 +1,5 @@
-//! Waits for descriptors that end when the call is asked to stop, and sockets that are shut down by it. Unix
-//! only.
+//! Waits for descriptors that end when the call is asked to stop, and sockets that the request shuts down.
+//! Unix only.
 
 use std::fmt;
 use std::io;
@@ -14,7 +14,7 @@ use rustix::fs::{FileType, OFlags};
 use super::bell::Bells;
 use super::stop::Stop;
 
-/// For what a call waits at a [descriptor](Stop::ready).
+/// What a call waits for at a [descriptor](Stop::ready).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Interest {
@@ -28,8 +28,8 @@ pub enum Interest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Readiness {
-    /// The descriptor is ready, or its other end has closed, or it has an error: the operation will say
-    /// which.
+    /// The descriptor is ready, or its other end has closed, or it has an error: the operation tells them
+    /// apart.
     Ready,
     /// The call was asked to stop, and counts as having seen that.
     Asked,
@@ -41,14 +41,14 @@ impl Stop {
     ///
     /// Ready is a hint: another thread or program may have been faster. So the descriptor must be
     /// non-blocking, and a caller whose read, write or accept gives [`WouldBlock`](io::ErrorKind::WouldBlock)
-    /// asks again.
+    /// waits again.
     ///
     /// The first use in a call opens a descriptor, which is closed when the call returns.
     ///
     /// # Errors
     /// [`InvalidInput`](io::ErrorKind::InvalidInput), at once, for a regular file, a directory or a block
-    /// device, which the system always calls ready, though a read may wait for the disk; and for a descriptor
-    /// that is not non-blocking. Other errors are the system's.
+    /// device, which the system always reports as ready, though a read may wait for the disk; and for a
+    /// descriptor that is not non-blocking. Other errors are the system's.
     ///
     /// # Waits
     /// The call has a line in the [wait records](crate::waits).
@@ -102,7 +102,7 @@ impl Stop {
             Interest::Write => PollFlags::OUT,
         };
         loop {
-            // The bell was there before this look, so a question after it rings.
+            // The bell existed before this check, so a later stop request rings it.
             if self.asked() {
                 return Ok(Readiness::Asked);
             }
@@ -121,15 +121,15 @@ impl Stop {
         }
     }
 
-    /// Has a socket shut down, both ways, when the call is asked to stop: until what this returns is dropped.
+    /// Shuts a socket down, both ways, when the call is asked to stop, until the returned guard is dropped.
     /// Unix only.
     ///
     /// It is for a thread that blocks in a read, a write or an accept of that socket. The operation then ends
-    /// as if the peer had closed the connection, or with an error; [`asked`](Self::asked) tells which it was.
-    /// Linux wakes an accept of a listening socket too; other systems need not.
+    /// as if the peer had closed the connection, or with an error; [`asked`](Self::asked) tells the cases
+    /// apart. Linux wakes an accept of a listening socket too; other systems may not.
     ///
     /// The socket is shut down for *every* holder of it, in other programs as well, and stays so. If the call
-    /// has been asked before, it is shut down at once.
+    /// has already been asked, it is shut down at once.
     ///
     /// # Errors
     /// Those of the system, when it duplicates the descriptor.
@@ -162,7 +162,7 @@ impl Stop {
     }
 }
 
-/// Whether readiness means something there, and an operation on it does not block after all.
+/// Whether readiness is meaningful there, and an operation on it does not block.
 fn check(descriptor: BorrowedFd<'_>) -> io::Result<()> {
     let kind = FileType::from_raw_mode(rustix::fs::fstat(descriptor)?.st_mode);
     if matches!(kind, FileType::RegularFile | FileType::Directory | FileType::BlockDevice) {
@@ -176,7 +176,7 @@ fn check(descriptor: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// A socket is shut down when the call is asked to stop, until this is dropped: made by [`Stop::shuts_down`].
+/// Shuts a socket down when the call is asked to stop, until this is dropped: made by [`Stop::shuts_down`].
 #[must_use = "dropped, it does nothing any more"]
 pub struct ShutDown<'a> {
     stop: &'a Stop,

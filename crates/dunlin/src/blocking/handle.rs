@@ -1,4 +1,4 @@
-//! The handle of a blocking call, and what becomes of a call that is terminated.
+//! The handle of a blocking call, and the outcome of a call that is terminated.
 
 use std::fmt;
 use std::future::Future;
@@ -30,17 +30,17 @@ pub(super) fn start<R: Send + 'static>(
     Blocking { call, pid, made, watch: Watch::default() }
 }
 
-/// A blocking call that was begun by [`blocking`](super::blocking()): await it for what it returns.
+/// A blocking call that was begun by [`blocking`](super::blocking()): await it for its result.
 ///
 /// Dropping the handle asks the call to stop and abandons it: if it has not started it never will. If it runs
-/// on, what it returns is dropped, and [`calls`](super::calls) lists it until then.
+/// on, its result is dropped, and [`calls`](super::calls) lists it until then.
 ///
 /// # Errors
-/// [`Error::Exit`], with the panic's text, if the call panicked; or that it was cancelled, if the runtime
-/// ended before it started. [`Error::Refused`], with the call, if it was not taken.
+/// [`Error::Exit`], with the panic's text if the call panicked, or as cancelled if the runtime ended before
+/// the call started. [`Error::Refused`], with the call, if it was not taken.
 ///
 /// # Cancel safety
-/// Awaiting through `&mut` loses nothing: what the call returns stays until it is taken.
+/// Awaiting through `&mut` loses nothing: the result stays until it is taken.
 ///
 /// # Panics
 /// When polled again after it was ready.
@@ -56,17 +56,18 @@ pub struct Blocking<R> {
     watch: Watch,
 }
 
-/// What became of a blocking call that was [terminated](Blocking::terminate).
+/// The outcome of a blocking call that was [terminated](Blocking::terminate).
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Ended<R> {
     /// It had returned before it was asked to stop.
     AlreadyFinished(R),
-    /// It was asked, saw that, and then returned: what it returned may be a part of its work.
+    /// It was asked, saw that, and then returned: the result may be a part of its work.
     Terminated(R),
-    /// It was asked, but returned without having seen that: this is all of its work.
+    /// It was asked, but returned without having seen that: the result is all of its work.
     JustFinished(R),
-    /// It said before it was asked that it was [finishing](super::Stop::finishing). Await it for its output.
+    /// Before it was asked it had declared that it is [finishing](super::Stop::finishing). Await it for its
+    /// output.
     Finishing(Blocking<R>),
     /// It had not started, and now it never will.
     NeverStarted,
@@ -78,24 +79,24 @@ pub enum Ended<R> {
 }
 
 impl<R> Blocking<R> {
-    /// Asks the call to stop and waits for what becomes of that.
+    /// Asks the call to stop and waits for the outcome.
     ///
-    /// A call that neither looks nor returns keeps this waiting. With a deadline (`.within(duration)`), it is
-    /// then given back as [`Ended::Abandoned`].
+    /// A call that neither checks nor returns keeps this waiting. With a deadline (`.within(duration)`), the
+    /// call is then returned as [`Ended::Abandoned`].
     ///
     /// # Cancel safety
     /// Once polled, the call has been asked. Awaiting through `&mut`, or a choice over `&mut`, loses nothing.
     /// Dropped, the call is abandoned, as by dropping the handle.
     ///
     /// # Panics
-    /// If what the call returned has been taken.
+    /// If the result has been taken.
     ///
     /// # Examples
     /// ```
     /// use dunlin::prelude::*;
     /// # dunlin::block_on(async {
     /// let (mut tx, mut rx) = channel::<u8>();
-    /// let stubborn = blocking(move |_| rx.recv().wait()); // it never looks
+    /// let stubborn = blocking(move |_| rx.recv().wait()); // it never checks
     /// # while !dunlin::waits::snapshot().iter().any(|wait| wait.channel == Some(tx.id())) {}
     /// let ended = stubborn.terminate().within(Duration::from_millis(1)).await;
     /// let Ended::Abandoned(stubborn) = ended else { panic!() };
@@ -133,7 +134,7 @@ impl<R> Blocking<R> {
         self.call.is_over()
     }
 
-    /// For an operation that has a line in the wait records itself, and may leave this one waiting.
+    /// For an operation that has a wait record itself, and may leave this one waiting.
     #[cfg(all(unix, feature = "io"))]
     pub(crate) fn poll_unseen(&mut self, cx: &mut Context<'_>) -> Poll<Result<R, Error>> {
         self.call.poll_taken(cx).map(|outcome| self.result(outcome))
@@ -193,12 +194,12 @@ impl<R> fmt::Debug for Blocking<R> {
 /// The operation of [`Blocking::terminate`].
 #[must_use = "nothing is asked until it is awaited"]
 pub struct Terminating<R> {
-    /// `None` once it is known what became of it.
+    /// `None` once the outcome is known.
     job: Option<Blocking<R>>,
     asked: bool,
 }
 
-// What the call returns is never pinned.
+// The call's result is never pinned.
 impl<R> Unpin for Terminating<R> {}
 
 impl<R> Terminating<R> {

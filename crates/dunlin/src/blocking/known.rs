@@ -15,7 +15,7 @@ pub enum CallState {
     Running,
     /// It runs, and has been asked to stop.
     Asked,
-    /// It said that it goes to its [end](super::Stop::finishing).
+    /// It has declared that it goes to its [end](super::Stop::finishing).
     Finishing,
     /// It runs on after its handle was dropped, or a deadline of its termination has passed.
     Abandoned,

@@ -26,20 +26,19 @@ pub struct Limits {
     pub(super) patience: Duration,
 }
 
-/// So many threads keep small programs from starting one for each call.
+/// This many threads keep small programs from starting one for each call.
 const THREADS_MIN: usize = 3;
 
-/// A thread that blocks costs its stack. More than these rarely do more: what they wait for is the
-/// bottleneck.
+/// A blocked thread costs its stack. More threads rarely do more: the bottleneck is what they wait for.
 const THREADS_MAX: usize = 256;
 
-/// Sixteen calls for each thread: what is more than that waits for room.
+/// Sixteen calls for each thread: further calls wait for room.
 const QUEUE_MAX: usize = 4096;
 
 /// An idle thread ends after this time.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// How long a runtime that ends waits for the calls that it has asked to stop.
+/// How long an ending runtime waits for the calls that it has asked to stop.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Default for Limits {
@@ -55,8 +54,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// At most this many calls run at once: 256, unless it is set. The pool keeps no more threads than this
-    /// either.
+    /// At most this many calls run at once: 256 by default. The pool keeps no more threads than this either.
     ///
     /// # Panics
     /// If it is zero.
@@ -66,20 +64,20 @@ impl Limits {
         Self { threads_max: threads, threads_min: self.threads_min.min(threads), ..self }
     }
 
-    /// At most this many calls wait for a thread: 4,096, unless it is set. One more is
+    /// At most this many calls wait for a thread: 4,096 by default. A further call is
     /// [refused](super::Refused).
     pub fn queue_max(self, calls: usize) -> Self {
         Self { queue_max: calls, ..self }
     }
 
-    /// A thread beyond the three that are kept ends when it had no call for this long: 10 seconds, unless it
-    /// is set.
+    /// A thread beyond the three that are kept ends when it has been idle for this long: 10 seconds by
+    /// default.
     pub fn idle(self, idle: Duration) -> Self {
         Self { idle, ..self }
     }
 
-    /// How long the runtime waits at its end for calls that it has asked to stop: 5 seconds, unless it is
-    /// set. A call that runs on after that is named on standard error and left to itself.
+    /// How long the runtime waits at its end for calls that it has asked to stop: 5 seconds by default. A
+    /// call that runs on after that is named on standard error and left running.
     pub fn patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
     }

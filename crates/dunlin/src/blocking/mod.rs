@@ -1,15 +1,16 @@
-//! Blocking calls: what would hold up a process worker runs on threads of its own, and can be asked to stop.
+//! Blocking calls: code that would hold up a process worker runs on threads of its own, and can be asked to
+//! stop.
 //!
 //! [`blocking`](blocking()) starts a call and gives its handle, which is awaited or is a branch of a choice.
 //! Each runtime of dunlin's own ([`block_on`](crate::block_on), `#[dunlin::main]`) has a pool of threads for
 //! its calls, and all other runtimes of a program share one. A pool has three threads from its first call on,
 //! keeps one free, grows up to 256, and shrinks when threads have been idle for 10 seconds. Up to 4,096 calls
-//! wait for a thread. What comes after these is [refused](Refused), and the closure is given back; [`room`]
-//! waits for a place first. [`limit`] sets other bounds, and [`calls`] lists the calls that are not over.
+//! wait for a thread. A further call is [refused](Refused), and the closure is given back; [`room`] waits for
+//! a place first. [`limit`] sets other bounds, and [`calls`] lists the calls that have not ended.
 //!
 //! # How a call is stopped
 //! Nothing can stop a thread from outside, so a call is *asked* to stop ([`Blocking::terminate`], or by
-//! dropping the handle), and what became of that is known exactly:
+//! dropping the handle), and the outcome is known exactly:
 //!
 //! ```text
 //!              begins           asks             looks            returns
@@ -20,9 +21,10 @@
 //!                           └ says that it is finishing, and is asked then ▶ Finishing(handle)
 //! ```
 //!
-//! Besides, a call may panic (`Panicked`), and a deadline of the termination may pass (`Abandoned(handle)`).
+//! In addition, a call may panic (`Panicked`), and a deadline of the termination may pass
+//! (`Abandoned(handle)`).
 //!
-//! The means by which a call can hear the question, in the order in which to try them:
+//! The means by which a call can notice the request, in the order in which to try them:
 //!
 //! | what the call does | means | where |
 //! |---|---|---|
@@ -32,16 +34,16 @@
 //! | blocks in a read, write or accept of a socket | [`Stop::shuts_down`] | Unix; accept: Linux |
 //! | waits for a program | [`Stop::command`] | Linux |
 //! | blocks in another system call | [`Stop::interrupting`] | Linux |
-//! | runs foreign code, or cannot look | `blocking_process`: a process that is killed | Linux, with `net` |
+//! | runs foreign code, or cannot check | `blocking_process`: a process that is killed | Linux, with `net` |
 //! | reads a file | none: the call is abandoned at the deadline | |
 //!
 //! [`Stop::on_cut`] cleans up after a call that was cut.
 //!
 //! # At the end of a runtime
-//! Calls that wait for a thread are cancelled, those that run are asked to stop, and the runtime waits for
-//! them for 5 seconds. The calls that run on are named on standard error and left to themselves. This holds
-//! for the runtimes of dunlin's own; the pool of the others lives as long as the program, and calls outlive
-//! their runtime there.
+//! Calls that wait for a thread are cancelled, running calls are asked to stop, and the runtime waits for
+//! them for 5 seconds. Calls that run on are named on standard error and left running. This holds for the
+//! runtimes of dunlin's own; the pool of the others lives as long as the program, and calls outlive their
+//! runtime there.
 //!
 //! # Source
 //! Blocking system calls of KRoC for Linux (Barnes, 2000).
@@ -92,12 +94,12 @@ pub use stop::{Requested, Stop};
 /// Runs `call`, which may block, on a thread where it holds up no process.
 ///
 /// It starts at once, or when a thread of the pool is free, whether or not the handle is awaited. The handle
-/// gives what the call returns, can be a branch of a choice (`&mut handle`), and can
-/// [`terminate`](Blocking::terminate) the call, if that looks at its [`Stop`]. Within the call, operations on
-/// ends have their blocking form, [`Deadline::wait`](crate::Deadline::wait). If all threads are busy and the
-/// queue is full, the handle gives [`Error::Refused`](crate::Error::Refused), with the call.
+/// gives the call's result, can be a branch of a choice (`&mut handle`), and can
+/// [`terminate`](Blocking::terminate) the call, if the call checks its [`Stop`]. Within the call, operations
+/// on ends have their blocking form, [`Deadline::wait`](crate::Deadline::wait). If all threads are busy and
+/// the queue is full, the handle gives [`Error::Refused`](crate::Error::Refused), with the call.
 ///
-/// The [module](self) describes the pool, the outcomes, and how a call hears that it should stop.
+/// The [module](self) describes the pool, the outcomes, and how a call notices a stop request.
 ///
 /// # Panics
 /// Outside a tokio runtime.
@@ -114,7 +116,7 @@ pub use stop::{Requested, Stop};
 /// # });
 /// ```
 ///
-/// One that can be stopped:
+/// A call that can be stopped:
 /// ```
 /// use dunlin::prelude::*;
 /// # dunlin::block_on(async {
@@ -140,8 +142,8 @@ where
     handle::start(Box::new(call), pool::Pool::current(), None, Location::caller())
 }
 
-/// Sets the bounds of the pool to which calls of this thread go: that of the runtime, if it is one of
-/// dunlin's own, else that of the program. Threads beyond a lower bound end when they have been idle.
+/// Sets the bounds of the pool that runs this thread's calls: the runtime's, if it is one of dunlin's own,
+/// else the program's. Threads beyond a lower bound end when they have been idle.
 pub fn limit(limits: Limits) {
     pool::Pool::current().set_limits(limits);
 }

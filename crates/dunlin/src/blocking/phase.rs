@@ -1,4 +1,4 @@
-//! How far a blocking call is: one atomic word. The start, the question to stop, each look and the return are
+//! The state of a blocking call: one atomic word. The start, the stop request, each check and the return are
 //! steps of it, so each call has exactly one outcome.
 //!
 //! ```text
@@ -22,24 +22,24 @@ pub(crate) enum Phase {
     /// No thread ever will.
     Never,
     Running,
-    /// It was asked to stop, and has not looked since.
+    /// It was asked to stop, and has not checked since.
     Asked,
-    /// It was asked, and has seen the question.
+    /// It was asked, and has seen the request.
     Heeded,
-    /// It said that it goes to its end before it was asked.
+    /// It declared that it goes to its end before it was asked.
     Finishing,
     /// It has returned.
     Over,
 }
 
-/// What a question to stop found.
+/// What a stop request found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// No thread had begun the call, and this question has kept it from starting: the caller drops its body.
+    /// No thread had begun the call, and this request has kept it from starting: the caller drops its body.
     NotStarted,
-    /// The call runs, and this is the first question.
+    /// The call runs, and this is the first request.
     First,
-    /// Another question came first, or the call has returned: its return is, or was, the answer.
+    /// Another request came first, or the call has returned: its return is, or was, the answer.
     Again,
     /// The call is finishing, and is not asked.
     Finishing,
@@ -53,13 +53,13 @@ impl Word {
         Self(AtomicU8::new(Phase::Queued as u8))
     }
 
-    /// The call begins, on the thread that calls this, unless it may not.
+    /// Begins the call, on the thread that calls this. `false`: it must not begin.
     #[must_use]
     pub(crate) fn start(&self) -> bool {
         self.step(Phase::Queued, Phase::Running)
     }
 
-    /// The call will never start, if it has not. Then its body is the caller's.
+    /// Keeps the call from starting, if it has not started. `true`: its body is the caller's.
     #[must_use]
     pub(crate) fn refuse(&self) -> bool {
         self.step(Phase::Queued, Phase::Never)
@@ -82,16 +82,16 @@ impl Word {
 
     /// Whether the call has been asked. Once this is true, the call counts as having seen it.
     pub(crate) fn heed(&self) -> bool {
-        // The load first: it is what a call that looks in a loop pays.
+        // The load first: it is the whole cost for a call that checks in a loop.
         self.step(Phase::Asked, Phase::Heeded) || self.get() == Phase::Heeded
     }
 
-    /// Closes the call to questions. `false`: it has been asked before, and has seen it now.
+    /// Closes the call to stop requests. `false`: it has been asked before, and has seen that now.
     pub(crate) fn finish(&self) -> bool {
         self.step(Phase::Running, Phase::Finishing) || !self.heed()
     }
 
-    /// The call has returned. In which phase?
+    /// Records that the call has returned. Gives the phase in which it did.
     pub(crate) fn over(&self) -> Phase {
         Self::phase(self.0.swap(Phase::Over as u8, Ordering::AcqRel))
     }

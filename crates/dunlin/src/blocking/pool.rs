@@ -1,12 +1,12 @@
 //! The threads that run blocking calls, and the queue before them.
 //!
 //! A pool has no thread until its first call. Then it has three, keeps one free as long as the bound allows,
-//! grows up to 256, and shrinks to three again when threads have been idle for 10 seconds. A free thread is
-//! given its call directly; of several the one that was idle last is woken, whose caches are warm. What finds
-//! no free thread is queued, up to 4,096 calls, and refused beyond that.
+//! grows up to 256, and shrinks to three again when threads have been idle for 10 seconds. A free thread gets
+//! its call directly; of several the one that became idle last is woken, whose caches are warm. A call that
+//! finds no free thread is queued, up to 4,096 calls, and refused beyond that.
 //!
-//! Each runtime of dunlin's own has a pool, which ends with it. All other runtimes share one, of the whole
-//! program.
+//! Each runtime of dunlin's own has a pool, which ends with it. All other runtimes share one pool, of the
+//! whole program.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -21,8 +21,8 @@ use super::limits::Limits;
 use super::state::{Handed, Job, NotRun, State, Worker};
 use crate::lock::lock;
 
-/// All blocking calls of this program that are not over: those that run, and those that wait for a thread. A
-/// call that was abandoned is among them, and occupies its thread, until it returns.
+/// All blocking calls of this program that have not ended: those that run, and those that wait for a thread.
+/// An abandoned call is included, and occupies its thread, until it returns.
 ///
 /// # Examples
 /// ```
@@ -41,7 +41,7 @@ pub fn calls() -> Vec<KnownCall> {
     pools.iter().flat_map(|pool| pool.calls()).collect()
 }
 
-/// How many threads of all pools have nothing to do: they hold no end, and can end no wait.
+/// How many threads of all pools are idle: they hold no end, and can end no wait.
 pub(crate) fn idle_threads() -> usize {
     lock(&POOLS).iter().filter_map(Weak::upgrade).map(|pool| lock(&pool.state).idle.len()).sum()
 }
@@ -63,7 +63,7 @@ pub(crate) fn this_thread() -> Option<usize> {
     NUMBER.get()
 }
 
-/// From now on this thread's calls go to `pool`; gives the one to which they went before.
+/// From now on this thread's calls go to `pool`; returns the previous pool.
 pub(crate) fn calls_go_to(pool: Option<Arc<Pool>>) -> Option<Arc<Pool>> {
     OWN.replace(pool)
 }
@@ -77,7 +77,7 @@ pub(crate) struct Pool {
     on_start: Box<dyn Fn() + Send + Sync>,
 }
 
-/// A place in the queue that was waited for: given back if it is not used.
+/// A place in the queue, from a wait for room: given back if it is not used.
 pub(crate) struct Seat(Option<Arc<Pool>>);
 
 impl Pool {
@@ -125,7 +125,7 @@ impl Pool {
     /// Has a thread run `job`, now or when one is free. `Ok(true)`: it is queued.
     ///
     /// # Errors
-    /// Why it will not run. The caller cancels it.
+    /// The reason why it will not run. The caller cancels it.
     pub(crate) fn submit(self: &Arc<Self>, job: &Arc<dyn Job>, seat: Option<Seat>) -> Result<bool, NotRun> {
         let mut state = lock(&self.state);
         if let Some(mut seat) = seat
@@ -155,10 +155,10 @@ impl Pool {
         Ok(queued)
     }
 
-    /// Starts the thread of this number, of which the state knows already.
+    /// Starts the thread of this number, which the state already counts.
     ///
     /// # Errors
-    /// That no thread could be started, and that there is none.
+    /// If the thread could not be started, and the pool has no other.
     fn start(self: &Arc<Self>, number: usize) -> Result<(), NotRun> {
         let worker = Arc::new(Worker { number, thread: OnceLock::new(), handed: Mutex::default() });
         let pool = self.clone();
@@ -166,7 +166,7 @@ impl Pool {
         let mut state = lock(&self.state);
         match thread {
             Ok(thread) => {
-                // One that has ended already, at any time but at the end of the runtime, is not joined.
+                // A thread that has already ended is not joined, except at the end of the runtime.
                 if state.slots[number].taken || state.closed {
                     state.slots[number].thread = Some(thread);
                 }
@@ -178,14 +178,14 @@ impl Pool {
                 let stranded = if state.threads == 0 { std::mem::take(&mut state.queue) } else { VecDeque::new() };
                 let alone = state.threads == 0;
                 drop(state);
-                // The caller's own is among them: it is cancelled for the same reason, and hears it twice.
+                // The caller's own call is included: it is cancelled for the same reason, and notified twice.
                 stranded.iter().for_each(|job| job.cancel(NotRun::NoThread));
                 if alone { Err(NotRun::NoThread) } else { Ok(()) }
             }
         }
     }
 
-    /// What a thread of the pool does.
+    /// The loop of a thread of the pool.
     fn work(self: Arc<Self>, worker: &Arc<Worker>) {
         let _ = worker.thread.set(std::thread::current());
         drop(calls_go_to(Some(self.clone())));
@@ -218,7 +218,7 @@ impl Pool {
             state = lock(&self.state);
             let done = state.slots[number].running.take();
             if done.is_some() {
-                // It may be the last to know the call: that is dropped where nothing is locked.
+                // This may be the last reference to the call: it is dropped where nothing is locked.
                 drop(state);
                 drop(done);
                 state = lock(&self.state);
@@ -229,7 +229,7 @@ impl Pool {
         }
     }
 
-    /// Waits for work; `None` once the thread was idle for too long, and is not needed.
+    /// Waits for work; `None` once the thread has been idle for too long, and is not needed.
     fn wait(&self, worker: &Arc<Worker>, idle: Duration) -> Option<Handed> {
         let mut until = Some(Instant::now() + idle);
         loop {
@@ -247,7 +247,7 @@ impl Pool {
                             state.idle.remove(place);
                             return None;
                         }
-                        // One of those that are kept; or it has been given something meanwhile.
+                        // The thread is one of those kept, or it has been given work meanwhile.
                         _ => until = None,
                     }
                 }
@@ -263,7 +263,7 @@ impl Pool {
         wake(woken);
     }
 
-    /// Takes the call at this address out of the queue, which was kept from starting.
+    /// Removes the call at this address, which was kept from starting, from the queue.
     pub(crate) fn forget(&self, job: *const ()) {
         let mut state = lock(&self.state);
         let place = state.queue.iter().position(|queued| Arc::as_ptr(queued).cast() == job);
@@ -274,14 +274,14 @@ impl Pool {
         wake(woken);
     }
 
-    /// Gives a place in the queue when there is one. `ticket`: that of the place in the line of waits for
+    /// Gives a place in the queue when one is free. `ticket`: the caller's place in the line of waits for
     /// room.
     pub(crate) fn poll_seat(self: &Arc<Self>, ticket: &mut Option<u64>, cx: &Context<'_>) -> Poll<Seat> {
-        // Cloned before the lock is taken, and dropped after: a waker is a user's code.
+        // Cloned before the lock is taken, and dropped after: a waker is user code.
         let waker = cx.waker().clone();
         let mut state = lock(&self.state);
         let waits = ticket.is_some();
-        // A newcomer leaves room to what has waited.
+        // A newcomer leaves room to earlier waits.
         let needed = if waits { 0 } else { state.line.len() };
         if state.closed {
             let gone = state.leave_line(ticket);
@@ -309,7 +309,7 @@ impl Pool {
         Poll::Pending
     }
 
-    /// A wait for room is over.
+    /// Ends a wait for room.
     pub(crate) fn leave_line(&self, ticket: &mut Option<u64>) {
         let mut state = lock(&self.state);
         let gone = state.leave_line(ticket);
@@ -319,7 +319,7 @@ impl Pool {
         wake(woken);
     }
 
-    /// Does something with the thread of this number, if it is known yet.
+    /// Uses the thread of this number, if it is known yet.
     #[cfg(target_os = "linux")]
     pub(crate) fn with_thread(&self, number: usize, f: impl FnOnce(&JoinHandle<()>)) {
         if let Some(thread) = &lock(&self.state).slots[number].thread {
@@ -335,7 +335,7 @@ impl Pool {
         jobs.iter().filter_map(|job| job.known()).collect()
     }
 
-    /// No call starts from now on. Those that run are asked to stop.
+    /// Lets no call start from now on. Running calls are asked to stop.
     pub(crate) fn close(&self) {
         let mut state = lock(&self.state);
         state.closed = true;
@@ -350,7 +350,7 @@ impl Pool {
         wake(line.into_iter().filter_map(|(_, waker)| waker));
     }
 
-    /// Waits for the threads of a pool that was closed; gives the calls that run on after its patience.
+    /// Waits for the threads of a closed pool; returns the calls that run on after its patience.
     pub(crate) fn wait_for_threads(&self) -> Vec<KnownCall> {
         let mut state = lock(&self.state);
         let until = Instant::now() + state.limits.patience;
@@ -364,8 +364,7 @@ impl Pool {
         let ended: Vec<_> =
             state.slots.iter_mut().filter(|slot| !slot.taken).filter_map(|slot| slot.thread.take()).collect();
         drop(state);
-        // They have nothing left to do but to end. (It is asked of tasks of the runtime, too, that were
-        // dropped with it.)
+        // They are about to end. (Tasks that were dropped with the runtime call this too.)
         ended.into_iter().filter(|thread| thread.thread().id() != std::thread::current().id()).for_each(|thread| {
             let _ = thread.join();
         });

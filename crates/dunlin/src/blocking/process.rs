@@ -1,9 +1,9 @@
 //! A function in a process of the operating system, which can always be ended: it is killed. Linux only.
 //!
-//! The process is the program's own executable again. It is told by a variable what to do, and gets a socket
-//! as its standard input; `#[dunlin::main(remote = [..])]` looks for both before anything else, and finds the
-//! function in its list. The arguments go through the socket and the output comes back. The process kills its
-//! group when the socket closes: so it ends with the program that has started it, however that ends.
+//! The process runs the program's own executable again. A variable names its function, and its standard input
+//! is a socket; `#[dunlin::main(remote = [..])]` checks both before anything else, and finds the function in
+//! its list. The arguments go through the socket and the output comes back. The process kills its group when
+//! the socket closes: so it ends with the program that started it, however that ends.
 
 use std::any::Any;
 use std::fmt;
@@ -26,10 +26,10 @@ use super::handle::{Blocking, start};
 use super::pool::Pool;
 use super::stop::Stop;
 
-/// The number of the process that has started this one, a colon, and the name of a function.
+/// The number of the parent process, a colon, and the name of a function.
 const VARIABLE: &str = "DUNLIN_REMOTE";
 
-/// A call of a `#[dunlin::remote]` function: a value, of which nothing has run yet.
+/// A call of a `#[dunlin::remote]` function: a value; nothing has run yet.
 #[must_use = "nothing has run yet"]
 pub struct Remote<R> {
     name: &'static str,
@@ -103,12 +103,12 @@ impl From<ProcessError> for crate::Error {
 /// Runs a `#[dunlin::remote]` function in a process of its own, which is killed when it is asked to stop.
 /// Linux only.
 ///
-/// This is for calls that nothing else ends: foreign code, a computation that does not look. A termination
-/// has the outcome `Terminated(Err(ProcessError::Killed))`. The process is the leader of a group, and what it
-/// has started is killed with it, but for what has made a group of its own. It ends, too, when this program
-/// does.
+/// This is for calls that nothing else ends: foreign code, or a computation that does not check. A
+/// termination has the outcome `Terminated(Err(ProcessError::Killed))`. The process is the leader of a group.
+/// Programs that it has started are killed with it, except those that have made a group of their own. It also
+/// ends when this program does.
 ///
-/// `#[dunlin::main(remote = [..])]` lists the functions that the program may run so. The function finds
+/// `#[dunlin::main(remote = [..])]` lists the functions that the program may run this way. The function sees
 /// nothing of this program's state; its standard input is empty, output and error are the program's. A thread
 /// waits for it, as for any blocking call.
 ///
@@ -147,7 +147,7 @@ pub fn blocking_process<R: DeserializeOwned + Send + 'static>(call: Remote<R>) -
 }
 
 fn run<R: DeserializeOwned>(stop: &Stop, call: Remote<R>) -> Result<R, ProcessError> {
-    // A program that does not serve the function would run its `main` again, and that would start a process.
+    // A program that does not serve the function would run its `main` again, which would start a process.
     if find(call.name).is_none() {
         return Err(ProcessError::NotListed(call.name));
     }
@@ -160,12 +160,12 @@ fn run<R: DeserializeOwned>(stop: &Stop, call: Remote<R>) -> Result<R, ProcessEr
     }
     command.env(VARIABLE, format!("{}:{}", std::process::id(), call.name)).stdin(OwnedFd::from(there));
     let mut child = stop.command(&mut command)?;
-    // It holds the other end, which is closed when the child ends.
+    // The command holds the other end, which must close when the child ends.
     drop(command);
     let answer = match exchange(stop, &here, &arguments) {
         Ok(answer) => answer,
         Err(error) if error.kind() == ErrorKind::Interrupted => None,
-        // It has gone: its status says why.
+        // The process has gone: its status gives the reason.
         Err(_) => None,
     };
     let end = child.wait()?;
@@ -183,7 +183,7 @@ fn run<R: DeserializeOwned>(stop: &Stop, call: Remote<R>) -> Result<R, ProcessEr
     }
 }
 
-/// Of an answer: what it is.
+/// The first byte of an answer: its kind.
 const OK: u8 = 0;
 const PANICKED: u8 = 1;
 const WRONG: u8 = 2;
@@ -241,8 +241,8 @@ fn asked() -> Option<(String, bool)> {
     Some((name.to_owned(), is_there))
 }
 
-/// Serves the call for which this process was started, and ends it. In any other process, calls may start
-/// these functions from now on.
+/// Serves the call for which this process was started, and ends the process. In any other process, calls may
+/// start these functions from now on.
 #[doc(hidden)]
 pub fn serve_processes(functions: &'static [RemoteEntry]) {
     let _ = LISTED.set(functions);
@@ -250,7 +250,7 @@ pub fn serve_processes(functions: &'static [RemoteEntry]) {
     let is_socket = rustix::fs::fstat(io::stdin().as_fd())
         .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Socket);
     if !is_socket {
-        // The variable was inherited from a process that serves a call.
+        // This process inherited the variable from a process that serves a call.
         return;
     }
     let served = if parent_is_there { serve(&name) } else { Err(ErrorKind::BrokenPipe.into()) };
@@ -258,7 +258,7 @@ pub fn serve_processes(functions: &'static [RemoteEntry]) {
 }
 
 fn serve(name: &str) -> io::Result<()> {
-    // What it starts itself does not get the socket.
+    // Programs that this process starts do not get the socket.
     let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
     let mut length = [0; 8];

@@ -1,7 +1,7 @@
 //! The profile of blocking calls: when each was dispatched, triggered, killed and finished.
 //!
-//! It is off unless `DUNLIN_PROFILE` names a file, or [`start`] was called; then it costs one relaxed load
-//! for each stamp that is not taken.
+//! It is off unless `DUNLIN_PROFILE` names a file, or [`start`] was called. While off, it costs one relaxed
+//! load per stamp.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -17,7 +17,7 @@ use crate::lock::lock;
 /// The variable that names the file to which a program writes its profile.
 pub(crate) const VARIABLE: &str = "DUNLIN_PROFILE";
 
-/// More stamps than this are not kept: the oldest go first, and are counted.
+/// The maximum number of stamps. The oldest are dropped first, and counted.
 const STAMPS_MAX: usize = 65_536;
 
 /// What a stamp marks.
@@ -43,7 +43,7 @@ struct Stamp {
 struct Ring {
     began: Instant,
     stamps: Vec<Stamp>,
-    /// Where the oldest lies, once all places are taken.
+    /// The index of the oldest stamp, once all places are taken.
     oldest: usize,
     dropped: u64,
 }
@@ -94,7 +94,7 @@ impl Ring {
         writeln!(to, "dropped {}", self.dropped)?;
         let (newer, older) = self.stamps.split_at(self.oldest);
         let mut stamps: Vec<_> = older.iter().chain(newer).collect();
-        // A question is kept after it was asked, with the time before that.
+        // The stamp of a stop request is kept after the request, with the time before it.
         stamps.sort_by_key(|stamp| stamp.nanoseconds);
         for Stamp { nanoseconds, call, event, thread } in stamps {
             write!(to, "{nanoseconds} {event} {call}")?;
@@ -121,13 +121,13 @@ impl fmt::Display for Event {
     }
 }
 
-/// Begins a profile of all blocking calls of the program. One that was begun before is begun anew.
+/// Begins a profile of all blocking calls of the program. It replaces one that was begun before.
 ///
-/// Of each call it keeps when it was dispatched, when a thread triggered it, when it was asked to stop, and
-/// when it had finished: 65,536 such stamps, of which the oldest go first. The command `dunlin profile` reads
-/// what [`write`](Profile::write) has written.
+/// For each call it keeps when it was dispatched, when a thread triggered it, when it was asked to stop, and
+/// when it had finished: 65,536 such stamps, of which the oldest are dropped first. The command `dunlin
+/// profile` reads the output of [`write`](Profile::write).
 ///
-/// A program that runs under [`block_on`](crate::block_on) or `#[dunlin::main]` needs no call of this: if the
+/// A program that runs under [`block_on`](crate::block_on) or `#[dunlin::main]` need not call this: if the
 /// variable `DUNLIN_PROFILE` names a file, the profile begins with the runtime and is written at its end.
 ///
 /// # Examples
@@ -177,7 +177,7 @@ impl Drop for Profile {
     }
 }
 
-/// The profile of a program that the variable asks for, until this is dropped.
+/// The profile requested by the variable, until this is dropped.
 pub(crate) struct Asked(Option<(Profile, PathBuf)>);
 
 /// Begins it, with the first runtime of the program.

@@ -1,4 +1,4 @@
-//! That a call was not taken, and the call itself.
+//! The error of a call that was not taken, with the call itself.
 
 use std::any::Any;
 use std::fmt;
@@ -7,13 +7,13 @@ use std::sync::{Mutex, PoisonError};
 use super::state::NotRun;
 use super::stop::Stop;
 
-/// The body of a blocking call, whichever closure it was: [`blocking`](super::blocking()) takes it as it does
-/// the closure.
+/// The body of a blocking call, whichever closure it was: [`blocking`](super::blocking()) accepts it like the
+/// closure.
 pub type Body<R> = Box<dyn FnOnce(&Stop) -> R + Send>;
 
 /// A blocking call was not taken: all threads are busy and the queue is full, or the system gives no thread.
 ///
-/// It comes as [`Error::Refused`](crate::Error::Refused) from the handle. [`room`](super::room) waits until a
+/// The handle returns it as [`Error::Refused`](crate::Error::Refused). [`room`](super::room) waits until a
 /// call can be taken.
 ///
 /// # Examples
@@ -31,7 +31,7 @@ pub type Body<R> = Box<dyn FnOnce(&Stop) -> R + Send>;
 /// ```
 pub struct Refused {
     why: NotRun,
-    // In a lock only to be `Sync`, as errors are.
+    // In a lock only to be `Sync`, as errors must be.
     call: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
@@ -40,7 +40,7 @@ impl Refused {
         Self { why, call: Mutex::new(Some(Box::new(body))) }
     }
 
-    /// The call, to be started later. `None` if it does not return an `R`.
+    /// The call, to start later. `None` if it does not return an `R`.
     pub fn into_call<R: 'static>(self) -> Option<Body<R>> {
         let call = self.call.into_inner().unwrap_or_else(PoisonError::into_inner)?;
         call.downcast::<Body<R>>().ok().map(|body| *body)

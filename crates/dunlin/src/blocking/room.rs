@@ -15,7 +15,8 @@ use super::handle::{Blocking, start};
 use super::pool::{Pool, Seat};
 use super::stop::Stop;
 
-/// Waits until a call can be taken, and keeps its place: a thread, or one of the 4,096 places in the queue.
+/// Waits until the pool can take a call, and keeps its place: a thread, or one of the 4,096 places in the
+/// queue.
 ///
 /// Waits are served in the order in which they began. It can be a branch of a choice.
 ///
@@ -51,7 +52,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// For an operation that has a line in the wait records itself, and may leave this one waiting.
+    /// For an operation that has a wait record itself, and may leave this one waiting.
     pub(crate) fn poll_unseen(&mut self, cx: &Context<'_>) -> Poll<Reserved> {
         self.pool.poll_seat(&mut self.ticket, cx).map(|seat| Reserved { pool: self.pool.clone(), seat })
     }
@@ -101,7 +102,7 @@ pub struct Reserved {
 }
 
 impl Reserved {
-    /// Starts a call as [`blocking`](super::blocking()) does. It is not refused for want of room.
+    /// Starts a call as [`blocking`](super::blocking()) does. It is not refused for lack of room.
     ///
     /// # Panics
     /// Outside a tokio runtime.

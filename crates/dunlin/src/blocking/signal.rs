@@ -1,8 +1,8 @@
 //! A signal to the thread of a call that blocks in a system call. Linux only, and only where a call asks for
 //! it.
 //!
-//! The signal's handler does nothing: it is there so that the system call ends with `EINTR`. A signal that
-//! arrives before the system call has begun is lost on it, so it is sent again until the call has left it. It
+//! The signal's handler does nothing: it exists so that the system call ends with `EINTR`. A signal that
+//! arrives before the system call has begun has no effect, so it is sent again until the call has left it. It
 //! is sent under a lock that the call takes when it leaves, so no other code of that thread is ever
 //! interrupted.
 
@@ -19,7 +19,7 @@ use super::pool::{Pool, this_thread};
 use super::stop::Stop;
 use crate::lock::lock;
 
-/// Real-time signals below this one are used by others more often.
+/// Other programs use real-time signals below this one more often.
 const ABOVE_MIN: i32 = 5;
 
 /// How long until the signal is sent again, at first and at most.
@@ -28,12 +28,13 @@ const AGAIN_MAX: Duration = Duration::from_millis(100);
 
 static SIGNAL: OnceLock<Result<i32, i32>> = OnceLock::new();
 
-/// Has [`Stop::interrupting`] use this real-time signal of the program's, from `SIGRTMIN` to `SIGRTMAX`,
-/// instead of `SIGRTMIN + 5`. Its handler is replaced, now and for good. Linux only.
+/// Makes [`Stop::interrupting`] use this real-time signal, from `SIGRTMIN` to `SIGRTMAX`, instead of
+/// `SIGRTMIN + 5`. Its handler is replaced, now and for good. Linux only.
 ///
 /// # Errors
-/// [`InvalidInput`](io::ErrorKind::InvalidInput), if it is no real-time signal;
-/// [`AlreadyExists`](io::ErrorKind::AlreadyExists), if another one is in use. Other errors are the system's.
+/// [`InvalidInput`](io::ErrorKind::InvalidInput), if it is not a real-time signal;
+/// [`AlreadyExists`](io::ErrorKind::AlreadyExists), if another signal is in use. Other errors are the
+/// system's.
 ///
 /// # Examples
 /// ```
@@ -50,14 +51,14 @@ pub fn set_interrupt_signal(signal: i32) -> io::Result<()> {
     }
 }
 
-/// The signal in use, which is this one if there was none.
+/// The signal in use, which is this one if none was.
 fn signal_or(signal: i32) -> io::Result<i32> {
     SIGNAL.get_or_init(|| install(signal).map(|()| signal)).map_err(io::Error::from_raw_os_error)
 }
 
 extern "C" fn nothing(_: i32) {}
 
-/// Has the signal do nothing, but for ending the system call that it interrupts.
+/// Makes the signal do nothing except end the system call that it interrupts.
 fn install(signal: i32) -> Result<(), i32> {
     // SAFETY: zeros are a `sigaction` with an empty mask and no flags, so without SA_RESTART.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -89,18 +90,17 @@ fn kill(thread: &JoinHandle<()>, signal: i32) {
 }
 
 impl Stop {
-    /// Does `raw`, one system call that may block, and interrupts it by a signal if the call is asked to
-    /// stop: then this gives [`Interrupted`](io::ErrorKind::Interrupted), and the call counts as having seen
-    /// the question. Linux only.
+    /// Runs `raw`, one system call that may block, and interrupts it by a signal if the call is asked to
+    /// stop. Then this returns [`Interrupted`](io::ErrorKind::Interrupted), and the call counts as having
+    /// seen the request. Linux only.
     ///
-    /// This is the last means, for system calls on which nothing else has an effect: a read or write of a
+    /// This is the last resort, for system calls on which nothing else has an effect: a read or write of a
     /// pipe or terminal that must stay blocking, a lock of a file, the opening of a FIFO, a wait for a child.
-    /// It needs system calls as they are: functions of the standard library that try again after `EINTR`
-    /// (`read_exact`, `File::open`, `accept`) block on. It does not end a read from a disk or a network file
-    /// system.
+    /// It needs plain system calls: functions of the standard library that retry after `EINTR` (`read_exact`,
+    /// `File::open`, `accept`) block on. It does not end a read from a disk or a network file system.
     ///
-    /// A system call that is interrupted by any other signal is done again. The program has a handler for the
-    /// signal [in use](set_interrupt_signal) from the first call of this on.
+    /// A system call that any other signal interrupts is repeated. From the first use of this function on,
+    /// the program has a handler for the signal [in use](set_interrupt_signal).
     ///
     /// # Errors
     /// Those of `raw`. [`Unsupported`](io::ErrorKind::Unsupported), if this is not the call's own thread.
@@ -114,7 +114,7 @@ impl Stop {
     /// let (mut pipe, _writer) = std::io::pipe().unwrap();
     /// let reading = blocking(move |stop| {
     ///     let mut piece = [0; 4096];
-    ///     stop.interrupting(|| pipe.read(&mut piece)) // a single read is not tried again
+    ///     stop.interrupting(|| pipe.read(&mut piece)) // a single read is not repeated
     /// });
     /// # while !dunlin::blocking::calls().iter().any(|call| call.pid == reading.pid()
     /// #     && call.state == dunlin::blocking::CallState::Running) {}
@@ -142,7 +142,7 @@ impl Stop {
         }
     }
 
-    /// From now on a question interrupts; `None`: it has come before.
+    /// From now on a stop request interrupts. `None`: the request has come before.
     fn enter_raw<'a>(&'a self, inside: &'a Arc<Raw>) -> Option<Leaves<'a>> {
         let entered = self.with_interrupt(|asked, place| {
             if asked {
@@ -159,7 +159,7 @@ impl Stop {
 struct Leaves<'a> {
     stop: &'a Stop,
     inside: &'a Raw,
-    /// What a question did before: of a system call that is made within another one.
+    /// The interrupt that was set before, when a system call is made within another one.
     outer: Option<Box<dyn Fn() + Send>>,
 }
 
@@ -175,7 +175,7 @@ impl Drop for Leaves<'_> {
 
 /// A system call in which a thread may be.
 struct Raw {
-    /// `None` once it has left it.
+    /// `None` once the thread has left it.
     target: Mutex<Option<Target>>,
     left: Condvar,
 }
@@ -187,7 +187,7 @@ struct Target {
 }
 
 impl Raw {
-    /// Interrupts it until it has left.
+    /// Interrupts the thread until it has left.
     fn begin(self: &Arc<Self>) {
         let inside = self.clone();
         let sends = std::thread::Builder::new().name("dunlin-signal".to_owned()).spawn(move || inside.repeat());
@@ -206,7 +206,7 @@ impl Raw {
         }
     }
 
-    /// With the lock held that the thread takes when it leaves.
+    /// The caller holds the lock that the thread takes when it leaves.
     fn send(&self, target: Option<&Target>) {
         if let Some(Target { pool, number, signal }) = target {
             // A thread that has just been started is not known yet: next time.

@@ -11,16 +11,16 @@ use crate::lock::lock;
 
 /// What a pool runs.
 pub(crate) trait Job: Send + Sync {
-    /// Does the call, on a thread of the pool. Does not panic.
+    /// Runs the call, on a thread of the pool. Does not panic.
     fn run(&self, thread: usize);
 
-    /// The call will never start, since its runtime has ended or the system gives no thread.
+    /// Cancels the call, which never starts, since its runtime has ended or the system gives no thread.
     fn cancel(&self, why: NotRun);
 
     /// Asks the call to stop.
     fn ask(&self);
 
-    /// What is known of it; `None` once it is over.
+    /// What is known of it; `None` once it has ended.
     fn known(&self) -> Option<KnownCall>;
 }
 
@@ -29,7 +29,7 @@ pub(crate) trait Job: Send + Sync {
 pub(crate) enum NotRun {
     /// The queue has this bound, and is full.
     Full { queue_max: usize },
-    /// The operating system gives the pool not a single thread.
+    /// The operating system gives the pool no thread at all.
     NoThread,
     /// The runtime of the pool has ended.
     Ended,
@@ -40,18 +40,18 @@ const SPARE: usize = 1;
 
 pub(super) struct State {
     pub(super) limits: Limits,
-    /// Calls that wait, the next one first.
+    /// Waiting calls, the next one first.
     pub(super) queue: VecDeque<Arc<dyn Job>>,
-    /// Places that were given to waits for room, and have not been used.
+    /// Places that were given to waits for room, and are not used yet.
     pub(super) reserved: usize,
     /// The waits for room, the first one first. One that was woken has no waker until it is polled again.
     pub(super) line: VecDeque<(u64, Option<Waker>)>,
     pub(super) next_ticket: u64,
-    /// Threads that have nothing to do. The last one is woken first.
+    /// Idle threads. The last one is woken first.
     pub(super) idle: Vec<Arc<Worker>>,
-    /// What each thread runs, by its number, and how it is joined. A number is used again.
+    /// What each thread runs, by its number, and how it is joined. A number is reused.
     pub(super) slots: Vec<Slot>,
-    /// How many threads there are, with those that have not begun.
+    /// How many threads exist, including those that have not begun.
     pub(super) threads: usize,
     /// Threads that have not begun.
     pub(super) starting: usize,
@@ -65,7 +65,7 @@ pub(super) struct Slot {
     pub(super) thread: Option<JoinHandle<()>>,
 }
 
-/// A thread of the pool, as what gives it work knows it.
+/// A thread of the pool, as seen by the code that gives it work.
 pub(super) struct Worker {
     pub(super) number: usize,
     pub(super) thread: OnceLock<Thread>,
@@ -93,7 +93,7 @@ impl State {
         self.free() > 0
     }
 
-    /// The threads that are to begin, which are counted from now on.
+    /// Counts the threads that are to begin, and returns their numbers.
     pub(super) fn begin(&mut self) -> Vec<usize> {
         let needed = (self.queue.len() + SPARE).saturating_sub(self.idle.len() + self.starting);
         let fewest = self.limits.threads_min.saturating_sub(self.threads);
@@ -113,7 +113,7 @@ impl State {
         number
     }
 
-    /// A thread ends.
+    /// Releases the number of a thread that ends.
     pub(super) fn release(&mut self, number: usize) {
         self.threads -= 1;
         let closed = self.closed;
@@ -131,7 +131,7 @@ impl State {
         self.line.remove(place)
     }
 
-    /// The wakers of the waits that may look for room again: as many as there is room for.
+    /// The wakers of the waits that may check for room again: as many as there is room for.
     pub(super) fn take_woken(&mut self) -> Vec<Waker> {
         if self.line.is_empty() {
             return Vec::new();

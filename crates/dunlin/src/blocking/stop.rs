@@ -1,9 +1,9 @@
-//! How a blocking call hears that it should stop. It can look ([`Stop::asked`]), wait for the question
-//! ([`Stop::requested`]), wait for a descriptor or the question ([`Stop::ready`], Unix only), or have a
-//! socket shut down by it ([`Stop::shuts_down`], Unix only).
+//! How a blocking call notices that it should stop. It can check ([`Stop::asked`]), wait for the request
+//! ([`Stop::requested`]), wait for a descriptor or the request ([`Stop::ready`], Unix only), or let the
+//! request shut a socket down ([`Stop::shuts_down`], Unix only).
 //!
-//! Nothing else wakes a thread that blocks in a system call. Closing its descriptor does not, on Linux, and
-//! nothing jumps out of a call from outside.
+//! Nothing else wakes a thread that blocks in a system call. On Linux, closing its descriptor does not, and
+//! nothing can leave a call from outside.
 
 use std::fmt;
 use std::future::Future;
@@ -21,7 +21,7 @@ use super::bell::Bells;
 use super::phase::{Asked, Phase, Word};
 use crate::lock::lock;
 
-/// Tells a blocking call whether it should stop. Threads that the call starts may look too.
+/// Tells a blocking call whether it should stop. Threads that the call starts may check too.
 pub struct Stop {
     /// It becomes `Asked` under the lock of `waiting`.
     pub(super) word: Word,
@@ -32,7 +32,7 @@ pub struct Stop {
 struct Waiting {
     next_ticket: u64,
     wakers: Vec<(u64, Waker)>,
-    /// What runs if the call is cut, the last one first.
+    /// Runs if the call is cut, the last one first.
     clean_ups: Vec<Box<dyn FnOnce() + Send>>,
     #[cfg(unix)]
     bells: Bells,
@@ -52,8 +52,8 @@ impl Stop {
         self.word.heed()
     }
 
-    /// Waits until the call is asked to stop: `true`, and it counts as seen. `false`: only with a deadline,
-    /// that it has passed.
+    /// Waits until the call is asked to stop: `true`, and the request counts as seen. `false`, only with a
+    /// deadline: the deadline has passed.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it has seen nothing.
@@ -93,7 +93,7 @@ impl Stop {
     /// let writing = blocking(move |stop| {
     ///     let committed = stop.finishing();
     ///     began.send(committed).wait().unwrap();
-    ///     rx.recv().wait().unwrap() // what must not be cut off
+    ///     rx.recv().wait().unwrap() // must not be cut off
     /// });
     /// assert!(has_begun.recv().await.unwrap());
     /// let Ended::Finishing(writing) = writing.terminate().await else { panic!() };
@@ -105,16 +105,16 @@ impl Stop {
         self.word.finish()
     }
 
-    /// Has `clean_up` run if the call is cut: if it has seen that it should stop by the time it returns or
+    /// Runs `clean_up` if the call is cut: if it has seen that it should stop by the time it returns or
     /// panics.
     ///
-    /// It runs once, on the thread of the call, after the call has returned and before its outcome is known
-    /// to the handle. Of several the last one given runs first. Otherwise `state` is dropped, with all that
-    /// the call held. If a clean-up panics, the outcome is [`Ended::Panicked`](super::Ended::Panicked); the
-    /// others run all the same.
+    /// It runs once, on the thread of the call, after the call has returned and before the handle gets the
+    /// outcome. Of several clean-ups the last one given runs first. Otherwise `state` is dropped, with all
+    /// that the call held. If a clean-up panics, the outcome is [`Ended::Panicked`](super::Ended::Panicked);
+    /// the others still run.
     ///
     /// # Examples
-    /// A file that was written in part is removed:
+    /// Removes a partly written file:
     /// ```
     /// use dunlin::prelude::*;
     /// # let path = std::env::temp_dir().join(format!("dunlin-on-cut-{}", std::process::id()));
@@ -123,7 +123,7 @@ impl Stop {
     /// let writing = blocking(move |stop| {
     ///     stop.on_cut(part.clone(), |part| std::fs::remove_file(part).unwrap());
     ///     std::fs::write(&part, "the first half")?;
-    ///     stop.requested().wait(); // what takes long
+    ///     stop.requested().wait(); // a long step
     ///     std::io::Result::Ok(())
     /// });
     /// # while !path.exists() {}
@@ -135,14 +135,14 @@ impl Stop {
         lock(&self.waiting).clean_ups.push(Box::new(move || clean_up(state)));
     }
 
-    /// Asks, and wakes all that wait for the question.
+    /// Asks the call to stop, and wakes all that wait for the request.
     pub(super) fn ask(&self) -> Asked {
         let mut waiting = lock(&self.waiting);
         let asked = self.word.ask();
         if asked != Asked::First {
             return asked;
         }
-        // Under the lock: what the call has taken back is not touched any more.
+        // Under the lock: what the call has taken back is no longer touched.
         #[cfg(unix)]
         waiting.bells.ring();
         #[cfg(target_os = "linux")]
@@ -155,14 +155,14 @@ impl Stop {
         asked
     }
 
-    /// The call has returned. In which phase, and what is to be done if it was cut?
+    /// Records that the call has returned. Gives its phase then, and the clean-ups to run if it was cut.
     pub(super) fn over(&self) -> (Phase, Vec<Box<dyn FnOnce() + Send>>) {
         let phase = self.word.over();
         let waiting = std::mem::take(&mut *lock(&self.waiting));
         (phase, waiting.clean_ups)
     }
 
-    /// Whether the question has been seen, and what it will interrupt.
+    /// Whether the request has been seen, and what it will interrupt.
     #[cfg(target_os = "linux")]
     pub(super) fn with_interrupt<R>(&self, f: impl FnOnce(bool, &mut Option<Box<dyn Fn() + Send>>) -> R) -> R {
         let mut waiting = lock(&self.waiting);
@@ -192,7 +192,7 @@ pub struct Requested<'a> {
 
 impl Requested<'_> {
     fn poll_asked(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
-        // Cloned before the lock is taken, and dropped after: a waker is a user's code.
+        // Cloned before the lock is taken, and dropped after: a waker is user code.
         let waker = cx.waker().clone();
         let mut waiting = lock(&self.stop.waiting);
         if self.stop.asked() {

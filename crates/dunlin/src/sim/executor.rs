@@ -29,14 +29,14 @@ pub(crate) fn current() -> Option<Arc<Shared>> {
     CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
 }
 
-/// Held by the simulation that runs. The core has one coarse time and one list of those whose patience runs
-/// for the whole process: another simulation on another thread would move the one, and take the other away
-/// while it looks.
+/// Held by the running simulation. The whole process shares the core's coarse time and its list of waiters
+/// with limited patience: another simulation on another thread would advance the time, and take waiters from
+/// the list while this one reads it.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// `shared` runs on this thread until the guard is dropped. Waits until no other thread's does.
+/// `shared` runs on this thread until the guard is dropped. Waits until no other thread runs a simulation.
 pub(super) fn enter(shared: &Arc<Shared>) -> Running {
-    // One within another has its turn already.
+    // A simulation within another one has its turn already.
     let turn = current().is_none().then(|| ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner));
     Running { before: CURRENT.with(|current| current.replace(Some(shared.clone()))), _turn: turn }
 }
@@ -66,11 +66,11 @@ impl Random {
     }
 }
 
-/// A simulation, as all that runs in it knows it.
+/// A simulation, shared with everything that runs in it.
 pub(crate) struct Shared {
     /// Virtual microseconds.
     now: AtomicU64,
-    /// The moment that is the virtual time zero.
+    /// The real moment of virtual time zero.
     epoch: Instant,
     random: Mutex<Random>,
     tasks: Mutex<Tasks>,
@@ -93,7 +93,7 @@ struct Tasks {
 #[derive(Default)]
 struct Ready {
     tasks: Mutex<Vec<u64>>,
-    /// Another executor has the simulation among its tasks.
+    /// Another executor drives the simulation as one of its tasks.
     outside: Mutex<Option<Waker>>,
 }
 
@@ -122,7 +122,7 @@ impl Wake for Flag {
     }
 }
 
-/// Wakes the future that is run.
+/// Wakes the main future.
 pub(super) struct Main(AtomicBool);
 
 impl Main {
@@ -209,18 +209,18 @@ impl Shared {
         Task { sim: Arc::downgrade(self), number, ending: shared }
     }
 
-    /// Runs a task of a node: if it panics, so does the simulation.
+    /// Runs a task of a node: its panic fails the simulation.
     pub(crate) fn spawn_own(self: &Arc<Self>, future: impl Future<Output = ()> + Send + 'static) -> Own {
         Own { sim: Arc::downgrade(self), number: self.add(Box::pin(future)) }
     }
 
     fn abort(&self, number: u64) {
-        // Dropped outside the lock: it may wake others, or end them.
+        // Dropped outside the lock: its drop may wake or end other tasks.
         let dropped = lock(&self.tasks).futures.remove(&number);
         drop(dropped);
     }
 
-    /// Polls one task that was woken, if there is one.
+    /// Polls one woken task, if there is one.
     pub(super) fn poll_one(&self) -> bool {
         loop {
             let number = {
@@ -232,10 +232,10 @@ impl Shared {
                 ready.swap_remove(index)
             };
             let taken = lock(&self.tasks).futures.get_mut(&number).map(|(future, flag)| (future.take(), flag.clone()));
-            // It has ended meanwhile.
+            // The task has ended meanwhile.
             let Some((Some(mut future), flag)) = taken else { continue };
             flag.woken.store(false, Ordering::Release);
-            // What the thread did before has no influence on what happens in a simulation.
+            // Earlier work of this thread must not influence the simulation.
             dunlin_core::__rt::renew();
             let polled = future.as_mut().poll(&mut Context::from_waker(&flag.into()));
             let mut tasks = lock(&self.tasks);
@@ -252,7 +252,7 @@ impl Shared {
         }
     }
 
-    /// No task can go on: time passes to the next timer. `false`: there is none, or it is farther away than
+    /// Advances time to the next timer when no task can run. `false`: there is no timer, or it is beyond
     /// `horizon`.
     pub(super) fn pass_time(&self, horizon: Duration) -> bool {
         let due: Vec<Waker> = {
@@ -329,7 +329,7 @@ struct Ending<T> {
     waker: Option<Waker>,
 }
 
-/// A task that reports how it ended, also if it panicked or was dropped.
+/// A task that reports how it ended, even if it panicked or was dropped.
 struct Guarded<F: Future> {
     future: Pin<Box<F>>,
     ending: Arc<Mutex<Ending<F::Output>>>,
@@ -353,7 +353,7 @@ impl<F: Future> Future for Guarded<F> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        // As tokio does: an awaiting task gets its panic.
+        // As tokio does: a task that awaits it gets its panic.
         match catch_unwind(AssertUnwindSafe(|| self.future.as_mut().poll(cx))) {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(output)) => self.end(Ok(output)),

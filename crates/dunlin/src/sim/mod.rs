@@ -3,12 +3,12 @@
 //!
 //! Within [`Sim::run`] a program runs on one thread. [`spawn`](crate::spawn()), [`sleep`](crate::sleep()),
 //! deadlines and [`Node`](crate::node::Node)s are used as ever; none of them touches tokio, the clock or a
-//! real network. Time stands still while any task can go on, and then jumps to the next timer. Which task
-//! goes on first, how long bytes are under way, and where they are split, follows from the seed: a run that
-//! has failed is run again with its seed.
+//! real network. Time stands still while any task can run, and then jumps to the next timer. The seed decides
+//! which task runs first, how long bytes are in flight, and where they are split: a failed run is repeated
+//! with its seed.
 //!
 //! # Examples
-//! A connection is cut while a send is under way, and no process notices; then it stays away:
+//! A connection is cut during a send, and no process notices; then the receiver takes nothing more:
 //! ```
 //! use dunlin::prelude::*;
 //! use dunlin::sim::Sim;
@@ -24,12 +24,12 @@
 //!         let eats = spawn(async move {
 //!             assert_eq!(penguin.recv().await?, "first");
 //!             assert_eq!(penguin.recv().await?, "second");
-//!             penguin.closed().await; // it has had enough
+//!             penguin.closed().await; // it receives no more
 //!             Result::<()>::Ok(())
 //!         });
 //!         feeder.send("first".to_owned()).await?;
 //!         let (sent, ()) = par!(feeder.send("second".to_owned()), async { sim.cut(&here, &there) });
-//!         sent?; // the connection has come back: nothing was lost or doubled
+//!         sent?; // the connection was restored: nothing was lost or doubled
 //!
 //!         let patience = Duration::from_secs(60); // of virtual time: it passes at once
 //!         let error = feeder.send("third".to_owned()).within(patience).await.unwrap_err();
@@ -48,8 +48,8 @@
 //!   tokio runtime.
 //! - Threads: all of a simulation is on one.
 //! - `Instant::now()`: it is real. Use [`Sim::now`] with [`sleep_until`](crate::sleep_until) and `by`.
-//! - [Claims](crate::Claim) of a sleeping process move on with the virtual time, which is the whole
-//!   program's: a second simulation at the same time in another thread moves it too.
+//! - [Claims](crate::Claim) of a sleeping process pass on with the virtual time, which is the whole
+//!   program's: a second simulation at the same time in another thread advances it too.
 
 mod executor;
 mod network;
@@ -74,8 +74,8 @@ pub struct Sim {
     limit: Duration,
 }
 
-/// A virtual hour: no test of a program takes longer, but one that hangs does, since nodes always have
-/// something to wait for.
+/// A virtual hour: no test of a program takes longer, but a hanging test does, since nodes always have a
+/// timer to wait for.
 const LIMIT: Duration = Duration::from_secs(3600);
 
 impl Sim {
@@ -90,12 +90,12 @@ impl Sim {
         self
     }
 
-    /// Runs `future` to its end, and with it what it spawns. Spawned tasks that still run, continue in the
-    /// next `run` of the same simulation, or is dropped with it.
+    /// Runs `future` to its end, together with the tasks that it spawns. Spawned tasks that still run
+    /// continue in the next `run` of the same simulation, or are dropped with it.
     ///
     /// # Panics
-    /// If no task can go on any more, or virtual time has passed the [limit](Self::limit): the text lists
-    /// each waiting process. If a task of a node panics: what a process of yours panics of is in its
+    /// If no task can run any more, or virtual time has passed the [limit](Self::limit): the text lists each
+    /// waiting process. If a task of a node panics. A panic of a process of yours is in its
     /// [`Exit`](crate::Exit).
     pub fn run<F: Future>(&self, future: F) -> F::Output {
         let _running = executor::enter(&self.shared);
@@ -126,8 +126,8 @@ impl Sim {
         format!("the simulation hangs, at {:?} of virtual time; waiting:{}", self.elapsed(), lines.concat())
     }
 
-    /// A plain socket to a node's address in the simulation that runs, from a host of its own: for peers that
-    /// are not dunlin's, and send anything. It is cut and parted from nothing.
+    /// A plain socket to a node's address in the running simulation, from a host of its own: for peers that
+    /// do not run dunlin, and send anything. No cut or partition affects it.
     ///
     /// # Errors
     /// No process listens there.
@@ -150,13 +150,13 @@ impl Sim {
         self.shared.instant()
     }
 
-    /// From now on bytes, and attempts to dial, are under way for a time between these two. Default: 0.1 to 2
+    /// From now on bytes, and attempts to dial, are in flight for a time between these two. Default: 0.1 to 2
     /// ms.
     pub fn delay(&self, min: Duration, max: Duration) {
         self.shared.network().delay(min, max);
     }
 
-    /// What parts and cuts nodes.
+    /// Partitions and cuts nodes.
     pub(crate) fn network(&self) -> Control<'_> {
         self.shared.network()
     }
@@ -166,8 +166,8 @@ impl Sim {
         self.shared.below(n)
     }
 
-    /// For another executor that has this simulation among its tasks: takes one step, if there is one to take
-    /// before `horizon` of virtual time has passed. `false`: there is none, and `cx` will be woken.
+    /// For another executor that drives this simulation as one of its tasks: takes one step, if one is due
+    /// before `horizon` of virtual time has passed. `false`: none is due, and `cx` will be woken.
     #[doc(hidden)]
     pub fn step(&self, cx: &Context<'_>, horizon: Duration) -> bool {
         let _running = executor::enter(&self.shared);
@@ -185,7 +185,7 @@ impl fmt::Debug for Sim {
 }
 
 impl Drop for Sim {
-    /// What still runs is dropped now, as if within the simulation.
+    /// Drops the remaining tasks now, as if within the simulation.
     fn drop(&mut self) {
         let _running = executor::enter(&self.shared);
         self.shared.drop_tasks();

@@ -14,7 +14,7 @@ use super::wires::{Backlog, Host, Pipe, Pipes, pair, wake};
 use crate::lock::lock;
 use crate::net::{self, BoxFuture, Listener, Socket};
 
-/// The bytes that may be under way in one direction of a socket.
+/// How many bytes may be in flight in one direction of a socket.
 const PIPE_BYTES: usize = 64 << 10;
 
 /// What a simulation's owner can do to its network.
@@ -40,7 +40,7 @@ impl Control<'_> {
         };
         for pipe in pipes {
             let mut pipe = lock(&pipe);
-            // Some of it still arrives.
+            // A part of the bytes still arrives.
             let mut left = self.0.below(pipe.bytes as u64 + 1) as usize;
             pipe.bytes = left;
             for (_, piece) in &mut pipe.pieces {
@@ -80,7 +80,7 @@ pub(crate) struct Simulated {
 }
 
 impl Simulated {
-    /// For a new node.
+    /// The network of a new node.
     pub(crate) fn new(sim: Arc<Shared>) -> Self {
         let mut state = lock(&sim.wires().0);
         state.next_host += 1;
@@ -114,7 +114,7 @@ fn error(kind: io::ErrorKind, text: String) -> io::Error {
 }
 
 impl net::Network for Simulated {
-    /// An address without a prefix that is known is TCP's: so all are this network's.
+    /// The networks treat an address without a known prefix as TCP's: so all addresses are this network's.
     fn scheme(&self) -> &'static str {
         net::Tcp::SCHEME
     }
@@ -160,7 +160,7 @@ impl net::Network for Simulated {
     fn listen<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
         Box::pin(async move {
             let mut state = lock(&self.sim.wires().0);
-            // A port, or a name, that is free.
+            // A free port, or a free name.
             let free =
                 address.strip_suffix(":0").or_else(|| address.strip_suffix(':')).or(address.is_empty().then_some(""));
             let address = match free {
@@ -226,7 +226,7 @@ impl Drop for Listening {
 struct End {
     pipes: Pipes,
     sim: Arc<Shared>,
-    /// Until the next piece arrives.
+    /// Runs until the next piece arrives.
     timer: Option<Timer>,
 }
 
@@ -256,7 +256,7 @@ impl AsyncRead for End {
             pipe.reader = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        // Often all of it, and otherwise a part: of one byte, or of any number.
+        // Often the whole piece, otherwise a part: one byte, or any number.
         let most = piece.len().min(buf.remaining());
         let count = match this.sim.below(4) {
             0 => 1 + this.sim.below(most as u64) as usize,

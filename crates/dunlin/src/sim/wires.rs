@@ -1,4 +1,4 @@
-//! What lies between the nodes of a simulation: listeners, blocked pairs, and what is under way.
+//! What lies between the nodes of a simulation: listeners, blocked pairs, and bytes in flight.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
@@ -11,7 +11,7 @@ use crate::lock::lock;
 /// A node, as the network knows it.
 pub(crate) type Host = u64;
 
-/// All that is under way.
+/// Everything in flight.
 #[derive(Default)]
 pub(super) struct Wires(pub(super) Mutex<State>);
 
@@ -48,7 +48,7 @@ pub(super) fn pair(one: Host, other: Host) -> Pair {
     (one.min(other), one.max(other))
 }
 
-/// Where a node listens, and what has been dialled and waits there.
+/// Where a node listens, and the dialled sockets that wait there.
 pub(super) struct Backlog {
     pub(super) host: Host,
     pub(super) sockets: VecDeque<Pipes>,
@@ -63,7 +63,7 @@ pub(super) struct Pipe {
     pub(super) bytes: usize,
     /// No more is written.
     pub(super) closed: bool,
-    /// What was under way ends in the midst.
+    /// The bytes in flight end early.
     pub(super) cut: bool,
     pub(super) reader: Option<Waker>,
     pub(super) writer: Option<Waker>,
