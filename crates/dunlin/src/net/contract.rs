@@ -1,10 +1,10 @@
-//! What holds for every kind of network. Each of this crate's own tests itself by it, and so can yours:
-//! `dunlin::laws!` does.
+//! Tests that every kind of network must pass. Each of this crate's networks runs them, and `dunlin::laws!`
+//! runs them for a network of yours.
 //!
-//! `address` is one at which a listener can be made, without the prefix.
+//! `address` is an address at which a listener can be made, without the prefix.
 //!
 //! # Panics
-//! All of these, if it does not hold.
+//! Each function panics if its property does not hold.
 
 use std::io;
 
@@ -15,7 +15,7 @@ use super::Network;
 /// More than any network buffers, so that writing waits for reading.
 const MANY: usize = 16 << 20;
 
-/// Three sockets of one listener, open together, each carry their own bytes both ways, and their end. Gives
+/// Three sockets of one listener, open together, each carry their own bytes both ways, and their end. Returns
 /// the listener's address.
 pub async fn echoes(network: &dyn Network, address: &str) -> String {
     let mut listener = network.listen(address).await.unwrap();
@@ -53,12 +53,12 @@ pub async fn echoes(network: &dyn Network, address: &str) -> String {
     address
 }
 
-/// A second listener at the address is refused, and the first goes on. Gives the error's text.
+/// A second listener at the address is refused, and the first continues. Returns the error's text.
 pub async fn is_in_use(network: &dyn Network, address: &str) -> String {
     let mut listener = network.listen(address).await.unwrap();
     let error = network.listen(&listener.address()).await.err().unwrap();
     assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
-    // Whether somebody answers may have been asked by dialling: that socket ends at once.
+    // The second listener may have dialled to find out whether the first answers: that socket ends at once.
     let mut here = network.dial(&listener.address()).await.unwrap();
     here.write_all(b"x").await.unwrap();
     loop {
@@ -71,7 +71,7 @@ pub async fn is_in_use(network: &dyn Network, address: &str) -> String {
     error.to_string()
 }
 
-/// Nobody can dial a listener that is gone, and what it had not accepted ends.
+/// Dialling a dropped listener fails, and the sockets that it had not accepted end.
 pub async fn refuses_when_dropped(network: &dyn Network, address: &str) {
     let listener = network.listen(address).await.unwrap();
     let address = listener.address();

@@ -17,13 +17,13 @@ const PIPE_BYTES: usize = 64 * 1024;
 /// Dialled sockets that wait to be accepted.
 const BACKLOG: usize = 128;
 
-/// Who listens in this program.
+/// The listeners of this program.
 static LISTENING: LazyLock<Mutex<HashMap<String, mpsc::Sender<DuplexStream>>>> = LazyLock::new(Mutex::default);
 
 /// Memory: for tests, and for several nodes in one program. An address is any name; all of the program's
 /// nodes share them.
 ///
-/// The empty name takes a free one. A pipe holds 64 KiB in each direction; a writer waits while it is full.
+/// The empty name selects a free one. A pipe holds 64 KiB in each direction; a writer waits while it is full.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Memory;
 
@@ -89,7 +89,7 @@ struct MemoryListener {
 impl Listener for MemoryListener {
     fn accept<'a>(&'a mut self) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
         Box::pin(async move {
-            // The other half is in the table as long as this is here.
+            // The other half is in the table while this one exists.
             let Some(stream) = self.dialled.recv().await else { return Err(io::ErrorKind::NotConnected.into()) };
             self.accepted += 1;
             let peer = format!("memory:{}#{}", self.name, self.accepted);
@@ -110,7 +110,7 @@ impl Drop for MemoryListener {
 }
 
 fn listening() -> MutexGuard<'static, HashMap<String, mpsc::Sender<DuplexStream>>> {
-    // No code that can panic half-way runs under it.
+    // No code that can panic half-way runs under this lock.
     LISTENING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,6 +1,6 @@
-//! What connections run over: a [`Network`] dials and listens, and gives [`Socket`]s.
+//! The networks that connections use: a [`Network`] dials and listens, and returns [`Socket`]s.
 //!
-//! An address says by its prefix which network it belongs to. [`Networks`] holds the kinds that a node knows:
+//! The prefix of an address names its network. [`Networks`] holds the kinds that a node knows:
 //!
 //! | address | network |
 //! |---|---|
@@ -35,33 +35,33 @@ pub use unix::Unix;
 /// A future whose type is not named.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A future whose code is compiled with this crate, if what calls this is not generic. The code of an
-/// `async fn` is compiled with the crate that polls it, and with it what it calls: all of the node in every
-/// user's program.
+/// A future whose code is compiled with this crate, if the function that calls this is not generic. The code
+/// of an `async fn` is compiled with the crate that polls it, together with everything it calls: all of the
+/// node in every user's program.
 pub(crate) fn compiled_here<'a, T>(future: impl Future<Output = T> + Send + 'a) -> BoxFuture<'a, T> {
     Box::pin(future)
 }
 
 /// A kind of network.
 ///
-/// Addresses are given and returned without the prefix: that is for [`Networks`] to take off and to put on.
+/// Addresses are passed and returned without the prefix: [`Networks`] removes and adds it.
 pub trait Network: Send + Sync + 'static {
     /// The prefix of this network's addresses, without the colon.
     fn scheme(&self) -> &'static str;
 
-    /// Opens a socket to whoever listens at `address`.
+    /// Opens a socket to the listener at `address`.
     ///
     /// # Errors
-    /// Those of the system; their text names the address. [`io::ErrorKind::InvalidInput`] if it is none of
-    /// this network's.
+    /// Those of the system; their text names the address. [`io::ErrorKind::InvalidInput`] if it is not an
+    /// address of this network.
     ///
     /// # Cancel safety
-    /// Dropped, it leaves nothing behind, but the other side may have accepted a socket that ends at once.
+    /// Dropped, it leaves nothing behind, but the listener may have accepted a socket that ends at once.
     fn dial<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Socket>>>;
 
-    /// The same, unless that would be on this host: of an address that this node was only told, over a
-    /// network. Default: dials what is not [local](Self::is_local). A network where a name can stand for this
-    /// host looks at what it stands for.
+    /// As [`dial`](Self::dial), but refuses to dial this host: for an address that this node has received
+    /// over a network. Default: dials addresses that are not [local](Self::is_local). A network where a name
+    /// can stand for this host must check the addresses behind the name.
     ///
     /// # Errors
     /// [`io::ErrorKind::PermissionDenied`] if it is on this host; else those of [`dial`](Self::dial).
@@ -75,10 +75,9 @@ pub trait Network: Send + Sync + 'static {
         self.dial(address)
     }
 
-    /// Whether `address` is on this host, or in this program, whatever host it is used on. A refusal there is
-    /// the word of this host: two of them in succession say that the node that listened there has ended,
-    /// while elsewhere some time has to lie between ([`refused`](crate::node::NodeBuilder::refused)).
-    /// Default: no.
+    /// Whether `address` is on this host, or in this program, whatever host it is used on. This host itself
+    /// reports a refusal there: two in succession show that the node that listened there has ended. Elsewhere
+    /// some time must lie between them ([`refused`](crate::node::NodeBuilder::refused)). Default: no.
     fn is_local(&self, address: &str) -> bool {
         let _ = address;
         false
@@ -88,7 +87,7 @@ pub trait Network: Send + Sync + 'static {
     ///
     /// # Errors
     /// Those of the system; their text names the address and says what to do. [`io::ErrorKind::AddrInUse`] if
-    /// somebody listens there; [`io::ErrorKind::InvalidInput`] if the address is none of this network's.
+    /// another listener is there; [`io::ErrorKind::InvalidInput`] if it is not an address of this network.
     ///
     /// # Cancel safety
     /// Dropped, it does not listen.
@@ -100,19 +99,19 @@ pub trait Listener: Send {
     /// Waits for the next socket.
     ///
     /// # Errors
-    /// As the system gives them. [`is_transient`] says after which of them to call again.
+    /// Those of the system. [`is_transient`] tells after which of them to call this again.
     ///
     /// # Cancel safety
     /// Dropped before it is ready, it has accepted nothing.
     fn accept<'a>(&'a mut self) -> BoxFuture<'a, io::Result<Box<dyn Socket>>>;
 
-    /// The address that others dial: with the port that was chosen, if a free one was asked for.
+    /// The address that other nodes dial: with the chosen port, if a free one was requested.
     fn address(&self) -> String;
 }
 
 /// A stream of bytes in both directions.
 pub trait Socket: AsyncRead + AsyncWrite + Send + Unpin {
-    /// Who is at the other end, for people to read. Not to be dialled.
+    /// The address of the other end, for display. It cannot be dialled.
     fn peer(&self) -> String;
 
     /// Whether the other end is on this host, or in this program. Default: no.
@@ -120,46 +119,46 @@ pub trait Socket: AsyncRead + AsyncWrite + Send + Unpin {
         false
     }
 
-    /// The host at the other end, as it is written in an address: a node that this one asks for a dial-back
-    /// in the name of the other end dials there. Default: unknown, as in a network without hosts.
+    /// The host at the other end, as written in an address: a node that this one asks to dial back for the
+    /// other end dials there. Default: unknown, as in a network without hosts.
     fn host(&self) -> Option<String> {
         None
     }
 
-    /// What the network itself knows for certain of whoever is at the other end, for the node's
+    /// What the network itself has verified about the other end, for the node's
     /// [`authorize`](crate::node::NodeBuilder::authorize). Default: nothing.
     fn identity(&self) -> Option<PeerIdentity> {
         None
     }
 
-    /// What a node counts the socket for, when one of its tables is full: see [`Source`]. Default: unknown,
-    /// and all such sockets are one source.
+    /// The source that a node counts the socket for, when one of its tables is full: see [`Source`]. Default:
+    /// unknown, and all such sockets are one source.
     fn source(&self) -> Source {
         Source::Unknown
     }
 }
 
-/// What a network has verified of the other end of a socket, by its own means: not what that end says of
+/// What a network has verified of the other end of a socket, by its own means: not a claim by that end
 /// itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PeerIdentity {
-    /// A process of this host, as the kernel says (`SO_PEERCRED`): of a unix socket.
+    /// A process of this host, as reported by the kernel (`SO_PEERCRED`): of a unix socket.
     Process {
         /// The effective user of the process.
         uid: u32,
         /// Its effective group.
         gid: u32,
-        /// Its number. `None`: the system does not tell.
+        /// Its number. `None`: the system does not report it.
         pid: Option<i32>,
     },
-    /// A name that the other end has proved, such as the subject of its certificate: of a network with keys
+    /// A name that the other end has proved, such as the subject of its certificate: in a network with keys
     /// of its own, such as one over TLS.
     Name(String),
 }
 
-/// Whether a socket's source is in this network. Of an IPv6 host the source has the first 64 bits: one that
-/// is trusted stands for all that have these.
+/// Whether a socket's source is in this network. The source of an IPv6 host is its first 64 bits: a trusted
+/// host stands for all hosts that share them.
 pub(crate) fn is_in(source: Source, network: &IpNet) -> bool {
     match source {
         Source::V4(address) => network.contains(&IpAddr::from(address)),
@@ -173,12 +172,12 @@ pub(crate) fn is_in(source: Source, network: &IpNet) -> bool {
     }
 }
 
-/// Whether a listener whose `accept` failed like this is worth keeping.
+/// Whether a listener is still usable after `accept` failed with this error.
 ///
-/// Some of these errors belong to the one socket that was to be accepted: it ended too early, or a firewall
-/// dropped it. Others say that the system is out of something (open files, memory) until somebody gives it
-/// back. So wait a moment, some ten milliseconds, before the next `accept`: the socket still waits, and a
-/// loop without a pause would spin. After any other error the listener is of no more use.
+/// Some of these errors concern only the socket that was to be accepted: it ended too early, or a firewall
+/// dropped it. Others mean that the system has run out of something (open files, memory) until it is
+/// released. So wait some ten milliseconds before the next `accept`: the socket still waits, and a loop
+/// without a pause would spin. After any other error the listener is of no more use.
 ///
 /// # Examples
 /// ```
@@ -191,8 +190,7 @@ pub(crate) fn is_in(source: Source, network: &IpNet) -> bool {
 /// assert!(is_transient(&io::Error::from_raw_os_error(24))); // EMFILE: too many open files
 /// ```
 pub fn is_transient(error: &io::Error) -> bool {
-    // Linux's accept also reports what befell the new socket on the network: the codes of accept(2), "Error
-    // handling".
+    // Linux's accept also reports network errors of the new socket: the codes of accept(2), "Error handling".
     #[cfg(unix)]
     const CODES: &[i32] = &[
         libc::EMFILE,
@@ -224,9 +222,9 @@ pub fn is_transient(error: &io::Error) -> bool {
     ) || error.raw_os_error().is_some_and(|code| CODES.contains(&code))
 }
 
-/// The kinds of networks that a node knows, told apart by the prefix of an address.
+/// The kinds of networks that a node knows, distinguished by the prefix of an address.
 ///
-/// An address without one of their prefixes is TCP's.
+/// An address without one of their prefixes belongs to TCP.
 ///
 /// # Examples
 /// ```
@@ -252,7 +250,7 @@ pub struct Networks {
 }
 
 impl Networks {
-    /// Adds a kind of network, in place of the one with the same prefix if there is one.
+    /// Adds a kind of network, replacing one with the same prefix.
     #[must_use]
     pub fn with(mut self, network: impl Network) -> Self {
         self.known.retain(|known| known.scheme() != network.scheme());
@@ -260,13 +258,13 @@ impl Networks {
         self
     }
 
-    /// This one and no other, as a simulation has it: for all addresses, if its prefix is TCP's.
+    /// Only this network, as in a simulation: for all addresses, if its prefix is TCP's.
     #[cfg(feature = "sim")]
     pub(crate) fn only(network: impl Network) -> Self {
         Self { known: vec![Arc::new(network)] }
     }
 
-    /// Opens a socket to whoever listens at `address`: see [`Network::dial`].
+    /// Opens a socket to the listener at `address`: see [`Network::dial`].
     ///
     /// # Errors
     /// See there.
@@ -277,7 +275,7 @@ impl Networks {
         })
     }
 
-    /// The same, but not to this host: see [`Network::dial_elsewhere`].
+    /// As [`dial`](Self::dial), but refuses to dial this host: see [`Network::dial_elsewhere`].
     ///
     /// # Errors
     /// See there.
@@ -288,7 +286,7 @@ impl Networks {
         })
     }
 
-    /// Whether the address is on this host: see [`Network::is_local`]. One of no network that is known is
+    /// Whether the address is on this host: see [`Network::is_local`]. An address of an unknown network is
     /// not.
     pub fn is_local(&self, address: &str) -> bool {
         self.pick(address).is_ok_and(|(network, rest)| network.is_local(rest))
@@ -302,7 +300,7 @@ impl Networks {
         Box::pin(async move {
             let (network, rest) = self.pick(address)?;
             let listener = network.listen(rest).await?;
-            // Only TCP's addresses go without.
+            // Only TCP's addresses have no prefix.
             let scheme = network.scheme();
             Ok(if scheme == Tcp::SCHEME {
                 listener
@@ -320,14 +318,14 @@ impl Networks {
         {
             return Ok((&**network, rest));
         }
-        // `default` knows it, and `with` only replaces.
+        // `default` includes it, and `with` only replaces.
         find(Tcp::SCHEME).map(|network| (&**network, address)).ok_or_else(|| {
             io::Error::new(io::ErrorKind::Unsupported, format!("no network is known for the address `{address}`"))
         })
     }
 }
 
-/// All kinds that this crate has and the system knows.
+/// All kinds that this crate has and the system supports.
 impl Default for Networks {
     fn default() -> Self {
         let networks = Self { known: Vec::new() }.with(Tcp).with(Memory);
@@ -359,7 +357,7 @@ impl Listener for Prefixed {
     }
 }
 
-/// A socket of tokio's, and who is at its other end.
+/// A tokio socket, with the address of its other end.
 struct Named<S> {
     stream: S,
     peer: String,
@@ -401,7 +399,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Named<S> {
     }
 }
 
-/// All of it is passed on: vectored writes above all, which spare the node a copy.
+/// Forwards all methods: vectored writes above all, which save the node a copy.
 impl<S: AsyncWrite + Unpin> AsyncWrite for Named<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
@@ -432,7 +430,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Named<S> {
     }
 }
 
-/// An address that was told over a network leads to no other host than the one that dials it.
+/// An address received over a network must not lead to the host that dials it.
 fn is_here(address: &str) -> io::Error {
     let what = format!(
         "`{address}` leads to this host wherever it is dialled, and was told over a network. If the node that listens \
@@ -442,7 +440,7 @@ fn is_here(address: &str) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, what)
 }
 
-/// The error with what was tried before it; its kind stays.
+/// The error, with the operation that failed; its kind stays.
 fn explain(error: &io::Error, tried: impl fmt::Display) -> io::Error {
     io::Error::new(error.kind(), format!("{tried}: {error}"))
 }
@@ -516,7 +514,7 @@ mod tests {
     #[test]
     fn a_source_is_in_the_networks_that_have_its_address() {
         let v4 = Source::V4([10, 1, 2, 3]);
-        // Of an IPv6 host the source is its /64.
+        // The source of an IPv6 host is its /64.
         let v6 = Source::V6([0x20, 0x01, 0x0d, 0xb8, 0, 1, 0, 2]);
         for (source, network, is_inside) in [
             (v4, "10.1.2.3/32", true),

@@ -9,24 +9,24 @@ use tokio::sync::Semaphore;
 use super::{BoxFuture, Listener, Named, Network, Socket, Source, explain};
 use crate::listen::listen;
 
-/// How much the kernel takes that it has not sent yet.
+/// The most bytes that the kernel takes before it has sent them.
 ///
-/// What the kernel has cannot be overtaken: a heartbeat or an ack written now leaves behind all of it. Left
-/// alone, the kernel takes megabytes when the network is slow. This bounds only what is *not sent*: what is
-/// under way is as much as the network carries, so nothing is lost in throughput as long as the node writes
+/// Bytes in the kernel cannot be overtaken: a heartbeat or an ack written now queues behind all of them. By
+/// default, the kernel takes megabytes when the network is slow. This bounds only bytes *not sent*: the
+/// network carries as much in flight as it can, so throughput does not suffer as long as the node writes
 /// again while this much is being sent (1 ms at 1 Gbit/s).
 #[cfg(any(target_os = "android", target_os = "linux"))]
 const UNSENT_BYTES_MAX: u32 = 128 * 1024;
 
 /// TCP: addresses are `host:port`, with an IPv6 address in brackets: `[::1]:7500`.
 ///
-/// Listening at `:port` listens on loopback, where only this machine reaches it; anything wider has to be
-/// asked for, by an address of this machine or by `0.0.0.0:port` or `[::]:port`, which mean all of them.
-/// Those two are also what the listener then gives as its address, and nobody elsewhere can dial it: tell
-/// others an address of this machine. Port 0 is any free one.
+/// Listening at `:port` listens on loopback, where only this machine reaches it. A wider range must be
+/// requested, by an address of this machine or by `0.0.0.0:port` or `[::]:port`, which mean all of them. The
+/// listener then also returns one of these two as its address, which no other machine can dial: advertise an
+/// address of this machine. Port 0 selects a free one.
 ///
 /// Small writes are sent at once (`TCP_NODELAY`). On Linux the kernel takes at most 128 KiB that it has not
-/// sent (`TCP_NOTSENT_LOWAT`), so that what is urgent does not queue behind megabytes.
+/// sent (`TCP_NOTSENT_LOWAT`), so that urgent frames do not queue behind megabytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tcp;
 
@@ -101,36 +101,35 @@ impl Listener for TcpListener {
     fn accept<'a>(&'a mut self) -> BoxFuture<'a, io::Result<Box<dyn Socket>>> {
         Box::pin(async move {
             let (stream, peer) = Self::accept(self).await?;
-            // A socket that ended while it waited can refuse its options. That says nothing about the
-            // listener.
+            // A socket that ended while it waited can refuse its options. The listener itself is not
+            // affected.
             socket(stream, peer).map_err(|error| io::Error::new(io::ErrorKind::ConnectionAborted, error))
         })
     }
 
     fn address(&self) -> String {
-        // A socket that is bound has an address.
+        // A bound socket has an address.
         self.local_addr().map_or_else(|error| error.to_string(), |address| address.to_string())
     }
 }
 
-/// Names that others have told are looked up by so many tasks at once: a lookup may take a thread for
-/// seconds.
+/// How many tasks at once look up names received from other nodes: a lookup may occupy a thread for seconds.
 const LOOKUPS_MAX: usize = 4;
 static LOOKUPS: Semaphore = Semaphore::const_new(LOOKUPS_MAX);
 
-/// Looks a name up once it has its turn.
+/// Looks up a name once it has its turn.
 async fn in_turn<T>(turns: &Semaphore, lookup: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     let _turn = turns.acquire().await.map_err(io::Error::other)?;
     lookup.await
 }
 
-/// What is not specified is dialled on this host.
+/// An unspecified address is dialled on this host.
 fn is_here(ip: IpAddr) -> bool {
     let ip = ip.to_canonical();
     ip.is_loopback() || ip.is_unspecified()
 }
 
-/// Whether it is an address of TCP's.
+/// Whether it is a TCP address.
 pub(crate) fn is_tcp(address: &str) -> bool {
     let prefixed = address.split_once(':').filter(|(scheme, _)| *scheme == Tcp::SCHEME);
     parse(prefixed.map_or(address, |(_, rest)| rest)).is_ok()
@@ -203,7 +202,7 @@ mod tests {
         let mut poll = |lookups: &mut Vec<Lookup<'_>>| lookups.retain_mut(|it| it.as_mut().poll(&mut cx).is_pending());
         poll(&mut lookups);
         assert_eq!((begun.get(), lookups.len()), (4, 10));
-        // Each that is answered lets another one begin.
+        // Each answered lookup lets another one begin.
         for answered in 1..=10 {
             answers.add_permits(1);
             poll(&mut lookups);
@@ -281,7 +280,7 @@ mod tests {
         assert_eq!(parse("[fe80::1]:1").unwrap(), ("fe80::1", 1));
     }
 
-    /// The kernel's figures vary; that the bound is one of them does not.
+    /// The kernel's figures vary; the test checks that the bound is one of them.
     #[cfg(target_os = "linux")]
     #[test]
     fn the_kernel_takes_little_that_it_cannot_send() {
@@ -311,7 +310,7 @@ mod tests {
                     std::task::Poll::Pending => break,
                 }
             }
-            // Once read, writing goes on: the wake-up was not lost.
+            // After the read, writing continues: the wake-up was not lost.
             let drain = tokio::spawn(async move {
                 let mut all = Vec::new();
                 there.read_to_end(&mut all).await.unwrap();

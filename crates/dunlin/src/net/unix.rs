@@ -13,12 +13,12 @@ use super::{BoxFuture, Listener, Named, Network, PeerIdentity, Socket, Source, e
 
 /// Unix sockets: an address is the path of the socket's file.
 ///
-/// Only the user who listens can dial it (permissions 0600). The file goes with the listener. If a program
-/// died and left its file behind, it is replaced; a file at which somebody still answers, or that is no
+/// Only the listening user can dial it (permissions 0600). The file is removed with the listener. A file left
+/// behind by a program that died is replaced; a file at which a listener still answers, or that is not a
 /// socket, is not.
 ///
-/// Listening needs a file system with hard links, and a path some twenty bytes below the system's bound of
-/// about a hundred.
+/// Listening needs a file system with hard links, and a path some twenty bytes shorter than the system's
+/// limit of about a hundred.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unix;
 
@@ -70,7 +70,7 @@ impl Network for Unix {
 }
 
 struct Bound {
-    // Goes first: as long as somebody listens nobody else touches the file.
+    // Dropped first: while the listener exists no other program touches the file.
     file: OwnedFile,
     listener: UnixListener,
 }
@@ -97,7 +97,7 @@ impl Listener for Bound {
     }
 }
 
-/// The file of a socket of ours. Dropped, it is removed, unless there is another under its name by now.
+/// The file of a socket of ours. Its drop removes the file, unless the name belongs to another file by then.
 struct OwnedFile {
     path: PathBuf,
     identity: (u64, u64),
@@ -119,8 +119,8 @@ impl Drop for OwnedFile {
     }
 }
 
-/// Under its own name a socket's file appears at once as it should be, listening and with its permissions: it
-/// is made under another, and linked, which never replaces a file. So of any number of programs that start
+/// A socket's file appears under its own name complete, listening and with its permissions: it is made under
+/// another name and then linked, which never replaces a file. So of any number of programs that start
 /// together one listens, and the others find it.
 async fn bind(path: &Path) -> io::Result<Bound> {
     let made = beside(path);
@@ -136,24 +136,24 @@ async fn bind(path: &Path) -> io::Result<Bound> {
     }
 }
 
-/// Removes the file of a listener that is dead. One that is gone by itself is as good. `made`: a socket of
-/// ours, listening.
+/// Removes the file of a dead listener. If the file is already gone, that is fine. `made`: a listening socket
+/// of ours.
 ///
 /// # Errors
-/// `AddrInUse` if somebody listens, or is about to; `AlreadyExists` if it is no socket.
+/// `AddrInUse` if another program listens, or is about to; `AlreadyExists` if it is not a socket.
 async fn clear(path: &Path, made: &OwnedFile) -> io::Result<()> {
     if is_dead(path).await? { remove(path, made).await } else { Ok(()) }
 }
 
-/// The same of one that was dead just now: between that look and this another may have come in its place. So
-/// only who has the *claim* removes a file, and looks again before: a second name of its own socket, which
-/// nobody else can make meanwhile, and which says whether who made it still lives.
+/// Removes a file that was dead just now: another may have taken its place since. So only the holder of the
+/// *claim* removes a file, and checks it again first. The claim is a second name of the holder's own socket:
+/// no other program can make it meanwhile, and it shows whether its maker still lives.
 async fn remove(path: &Path, made: &OwnedFile) -> io::Result<()> {
     let claim = suffixed(path, ".claim");
     match fs::hard_link(&made.path, &claim) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            // Whoever has it listens in a moment, or has found somebody who does.
+            // The claim's holder listens in a moment, or has found another listener.
             return if is_dead(&claim).await? { remove_abandoned(&claim).await } else { Ok(()) };
         }
         Err(error) => return Err(error),
@@ -163,8 +163,8 @@ async fn remove(path: &Path, made: &OwnedFile) -> io::Result<()> {
     if is_dead(path).await? { fs::remove_file(path) } else { Ok(()) }
 }
 
-/// Removes the claim of a program that has died while it had it. Another may have done so meanwhile, and have
-/// one of its own there: renamed, the file is ours alone, and can be asked again.
+/// Removes the claim of a program that died while it held it. Another program may have done so meanwhile, and
+/// have its own claim there: once renamed, the file is ours alone, and can be checked again.
 async fn remove_abandoned(claim: &Path) -> io::Result<()> {
     let aside = beside(claim);
     match fs::rename(claim, &aside) {
@@ -173,17 +173,17 @@ async fn remove_abandoned(claim: &Path) -> io::Result<()> {
     }
     let dead = is_dead(&aside).await;
     if dead.is_err() {
-        // If there is yet another by now, that one stays.
+        // If yet another claim exists by now, that one stays.
         let _ = fs::hard_link(&aside, claim);
     }
     fs::remove_file(&aside)?;
     dead.map(drop)
 }
 
-/// Whether a listener that is dead has left this file. `false`: nothing is there.
+/// Whether a dead listener has left this file. `false`: the file does not exist.
 ///
 /// # Errors
-/// `AddrInUse` if somebody answers; `AlreadyExists` if it is no socket.
+/// `AddrInUse` if a listener answers; `AlreadyExists` if it is not a socket.
 async fn is_dead(path: &Path) -> io::Result<bool> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -193,12 +193,12 @@ async fn is_dead(path: &Path) -> io::Result<bool> {
     match UnixStream::connect(path).await.map_err(|error| error.kind()) {
         Err(io::ErrorKind::ConnectionRefused) => Ok(true),
         Err(io::ErrorKind::NotFound) => Ok(false),
-        // Only a refusal says that nobody listens: a full backlog, or a lack of rights, does not.
+        // Only a refusal shows that no listener exists: a full backlog, or a lack of rights, does not.
         _ => Err(io::ErrorKind::AddrInUse.into()),
     }
 }
 
-/// A name in the same folder that nobody else uses.
+/// An unused name in the same folder.
 fn beside(path: &Path) -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     suffixed(path, &format!(".{}.{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)))
@@ -210,7 +210,7 @@ fn suffixed(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// What the kernel says of the process at the other end.
+/// The kernel's information on the process at the other end.
 fn process(peer: &UCred) -> PeerIdentity {
     PeerIdentity::Process { uid: peer.uid(), gid: peer.gid(), pid: peer.pid() }
 }
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(folder.files(), 1);
     }
 
-    /// All sockets of one user are one source, whichever process has them; what is dialled has none.
+    /// All sockets of one user are one source, whichever process has them; a dialled socket has none.
     #[test]
     fn an_accepted_socket_counts_for_the_user_who_dialled_it() {
         let folder = Folder::new("user");
@@ -384,7 +384,7 @@ mod tests {
         assert_eq!(folder.files(), 0);
     }
 
-    /// Somebody has seen a dead listener's file, and comes to remove it when another is there.
+    /// A program has seen a dead listener's file, and comes to remove it when another listener is there.
     #[test]
     fn a_latecomer_that_replaces_a_dead_listener_does_not_touch_its_successor() {
         let folder = Folder::new("late");
@@ -394,7 +394,7 @@ mod tests {
             let made = folder.0.join("made");
             let listener = UnixListener::bind(&made).unwrap();
             let made = OwnedFile::new(made).unwrap();
-            // As long as the successor's file is in its place nobody can make another of that name.
+            // While the successor's file is in its place, no link of that name can be made.
             let done = Arc::new(AtomicBool::new(false));
             let (link, place, end) = (made.path.clone(), path.clone(), done.clone());
             let watches = std::thread::spawn(move || {
@@ -416,7 +416,7 @@ mod tests {
         assert_eq!(folder.files(), 0);
     }
 
-    /// It was killed while it replaced one that had been killed.
+    /// A program was killed while it replaced a listener that had been killed.
     #[test]
     fn a_claim_that_a_dead_program_has_left_is_replaced() {
         let folder = Folder::new("claim");

@@ -11,7 +11,7 @@ use crate::node::state::Driver;
 use crate::world;
 
 impl Roles {
-    /// Before a node leaves: takes at most this long. Gives those whom it has waited for in vain.
+    /// Called before a node leaves; takes at most this long. Returns the members that have not left by then.
     pub(in crate::node) async fn close(&self, driver: &Arc<Driver>, patience: Duration) -> Vec<Member> {
         match self.role {
             None => Vec::new(),
@@ -43,10 +43,11 @@ impl Roles {
     }
 }
 
-/// Tells the members that the application closes, and waits until they have left. Gives those that have not.
+/// Notifies the members that the application closes, and waits until they have left. Returns those that have
+/// not.
 async fn close(roles: &Roles, driver: &Arc<Driver>, patience: Duration) -> Vec<Member> {
     let within = roles.shutdown.min(patience);
-    // A `leave` that was given up has told them already.
+    // A cancelled `leave` has already notified them.
     if roles.closing.send_replace(Some(within)).is_none() {
         driver.with_hub_now(|hub, _| hub.closing(within));
         roles.members.send_modify(|members| {

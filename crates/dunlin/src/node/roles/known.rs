@@ -12,16 +12,16 @@ use super::words::Notice;
 use crate::node::peer::Peer;
 use crate::node::role::Role;
 
-/// What a node knows of its role, and of those of others.
+/// What a node knows of its own role, and of the roles of other nodes.
 pub(crate) struct Roles {
     pub(super) role: Option<Role>,
     pub(super) name: String,
     pub(super) shutdown: Duration,
-    /// The application closes: so long the main node waits.
+    /// Set when the application closes: how long the main node waits.
     pub(super) closing: watch::Sender<Option<Duration>>,
-    /// A member's way out.
+    /// A member's progress in leaving.
     pub(super) leave: watch::Sender<Leave>,
-    /// Those of a main node.
+    /// The members of a main node.
     pub(super) members: watch::Sender<BTreeMap<Peer, Enrolled>>,
 }
 
@@ -30,12 +30,12 @@ pub(crate) struct Roles {
 pub(super) enum Leave {
     No,
     Asked,
-    /// The main node has heard it, or there is none.
+    /// The main node has received the notice, or there is no main node.
     Said,
 }
 
-/// So long a member may take to tell the main node that it leaves; and so long a main node whose last handle
-/// was dropped waits for its members.
+/// How long a member may take to notify the main node that it leaves, and how long a main node whose last
+/// handle was dropped waits for its members.
 pub(in crate::node) const SAY_LEAVING: Duration = Duration::from_secs(1);
 
 impl Roles {
@@ -66,7 +66,7 @@ impl Roles {
 
 /// A member.
 pub(crate) struct Enrolled {
-    /// Which guest it was: it may have come again.
+    /// The number of the guest: a member may enrol again.
     pub(super) guest: u64,
     pub(super) name: String,
     pub(super) host: String,
@@ -77,7 +77,7 @@ pub(crate) struct Enrolled {
 }
 
 impl Enrolled {
-    /// A member that hears nothing any more is on its way out.
+    /// A member that receives no notices any more is leaving.
     pub(super) fn tell(&mut self, notice: Notice) {
         let _ = self.notices.try_send(notice);
     }

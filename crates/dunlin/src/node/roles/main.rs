@@ -1,4 +1,4 @@
-//! The main node: it admits members, tells them of one another, and waits for them before it leaves.
+//! The main node: it admits members, sends them notices of one another, and waits for them before it leaves.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -13,13 +13,13 @@ use crate::node::state::Driver;
 use crate::node::{Acceptor, Guest, NameError, Naming, NodeError, Peer};
 use crate::world::{self, Own, Timer};
 
-/// So often a main node that has lost its name tries to have it back.
+/// The interval at which a main node that has lost its name tries to declare it again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// So many notices are kept for a member that does not receive them.
+/// How many notices are kept for a member that does not receive them.
 const NOTICES: usize = 1024;
 
-/// What a member calls itself may have so many characters; the rest is cut off.
+/// The most characters of a member's name; the rest is cut off.
 const NAME_MAX: usize = 255;
 
 type Guests = Receiver<Guest<MembershipServer>>;
@@ -44,7 +44,7 @@ async fn declare(driver: &Arc<Driver>) -> Result<Guests, NameError> {
     Naming::<Acceptor<Membership>>::new(driver, MAIN, Face::Acceptor).reserved().await
 }
 
-/// Receives members, for as long as the node lives.
+/// Receives members while the node lives.
 async fn receive(roles: Arc<Roles>, driver: Arc<Driver>, me: Peer, mut guests: Guests) {
     let mut number = 0;
     loop {
@@ -52,8 +52,8 @@ async fn receive(roles: Arc<Roles>, driver: Arc<Driver>, me: Peer, mut guests: G
             number += 1;
             world::spawn_own(attend(roles.clone(), Arc::downgrade(&driver), me, number, guest));
         }
-        // Two parts of a network have met, and each had a main node: the name is the other's, until that is
-        // gone. Who has enrolled here stays.
+        // Two parts of a network have met, and each had a main node: the other one holds the name until it is
+        // gone. Members enrolled here stay.
         guests = loop {
             match declare(&driver).await {
                 Ok(guests) => break guests,
@@ -64,7 +64,7 @@ async fn receive(roles: Arc<Roles>, driver: Arc<Driver>, me: Peer, mut guests: G
     }
 }
 
-/// Admits a member, and tells it what it is to know until it is gone.
+/// Admits a member, and sends it notices until it is gone.
 async fn attend(roles: Arc<Roles>, driver: Weak<Driver>, me: Peer, number: u64, guest: Guest<MembershipServer>) {
     let peer = guest.peer();
     let MembershipServer { mut enrol, notices: mut tells, mut leaves } = guest.into_face();
@@ -78,7 +78,7 @@ async fn attend(roles: Arc<Roles>, driver: Weak<Driver>, me: Peer, number: u64, 
         let member = Enrolled { guest: number, name, host, process, since, leaves: false, notices };
         roles.admit(&driver, me, peer, member)
     };
-    // If this one closes, the next main node will admit it.
+    // If this main node is closing, the next one will admit the member.
     let Some(admitted) = driver.upgrade().and_then(enrol) else { return };
     let _ = reply.send(admitted);
     loop {
@@ -102,7 +102,7 @@ async fn attend(roles: Arc<Roles>, driver: Weak<Driver>, me: Peer, number: u64, 
     }
 }
 
-/// What another node calls itself, fit for people to read.
+/// Another node's name, made fit to display.
 fn tidy(name: &str) -> String {
     name.chars().filter(|c| !c.is_control()).take(NAME_MAX).collect()
 }
@@ -140,8 +140,8 @@ impl Roles {
 
     fn gone(&self, driver: &Arc<Driver>, peer: Peer, guest: u64) {
         let mut gone = None;
-        // Who waits for the last to be gone hears of it once the event has been told: the node may leave
-        // then.
+        // A task that waits for the last member is notified only after the event has been sent, since the
+        // node may then leave.
         self.members.send_if_modified(|members| {
             if members.get(&peer).is_none_or(|member| member.guest != guest) {
                 return false;

@@ -1,4 +1,4 @@
-//! A member: it enrols with the main node, hears from it, and says when it leaves.
+//! A member: it enrols with the main node, receives its notices, and notifies it when leaving.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -17,12 +17,12 @@ use crate::node::state::Driver;
 use crate::node::{Client, NameError, Naming, NodeError, Peer};
 use crate::world::{self, Own, Timer};
 
-/// So often a member that waits asks anew for the main node. It may have been told of one that is lost, which
-/// it would hear of itself only after the grace period.
+/// How often a waiting member looks for the main node again. Its present one may be lost, which the member
+/// would notice only after the grace period.
 const RENEWED: Duration = Duration::from_secs(5);
 
-/// Begins to enrol with the main node. The task ends with the node, and not with the wait for the answer: the
-/// main node may have taken the call by then, and has to be told that this node leaves.
+/// Begins to enrol with the main node. The task ends with the node, not with the wait for the answer: the
+/// main node may already have taken the call, and must be notified that this node leaves.
 pub(super) fn enter(roles: &Arc<Roles>, driver: &Arc<Driver>) -> (Own, impl Future<Output = Result<(), NodeError>>) {
     let (entered, answer) = oneshot::channel();
     let task = world::spawn_own(belong(roles.clone(), driver.clone(), entered));
@@ -35,12 +35,12 @@ struct Enrolment {
     leaves: Sender<Leaving>,
 }
 
-/// What became of a call to the main node.
+/// The outcome of a call to the main node.
 enum Answer {
     Admitted(Admitted, Enrolment),
-    /// The main node has it, and the answer has not come in time.
+    /// The main node has taken the call, and the answer has not come in time.
     Taken(Enrolment),
-    /// The main node does not have it, or does not want it.
+    /// The main node has not taken the call, or has refused it.
     NotTaken {
         in_time: bool,
     },
@@ -48,16 +48,17 @@ enum Answer {
 
 type Calls = Vec<Pin<Box<dyn Future<Output = Answer> + Send>>>;
 
-/// How waiting for a main node has ended.
+/// The outcome of a wait for a main node.
 enum Entry {
     Admitted(Admitted, Enrolment),
-    /// The node has been asked to leave. Main nodes may have taken these calls, and count it as a member.
+    /// The node has been asked to leave. Main nodes may have taken these calls, and count the node as a
+    /// member.
     Leaves(Vec<Enrolment>),
 }
 
-/// Belongs to one main node after the other, until the node leaves.
+/// Enrols with one main node after the other, until the node leaves.
 async fn belong(roles: Arc<Roles>, driver: Arc<Driver>, entered: oneshot::Sender<Result<(), NameError>>) {
-    // The main node is to see this one go with its connection, and not before.
+    // The main node must see this member go with its connection, and not before.
     let _kept = belong_until_asked(&roles, &driver, entered).await;
     roles.leave.send_replace(Leave::Said);
     std::future::pending().await
@@ -111,7 +112,7 @@ async fn belong_until_asked(
         }
         roles.closing.send_replace(None);
         driver.with_hub_now(|hub, _| hub.main_lost(main));
-        // The name service may hear of it a little later.
+        // The name service may notice the loss a little later.
         alt! {
             () = future(Timer::after(AGAIN)) => {}
             () = future(asked.as_mut()) => return Vec::new(),
@@ -126,7 +127,7 @@ async fn asked(roles: Arc<Roles>) {
 }
 
 impl Enrolment {
-    /// Tells the main node. That may be telling this one something meanwhile.
+    /// Notifies the main node, and handles the notices that it sends meanwhile.
     async fn say_leaving(&mut self, roles: &Roles, driver: &Arc<Driver>) {
         let mut slot = Some(Leaving);
         while slot.is_some() {
@@ -152,9 +153,9 @@ async fn enrol(roles: &Arc<Roles>, driver: &Arc<Driver>) -> Result<Entry, NameEr
         Answered(Answer),
     }
 
-    // While a main node that is lost does not say what became of a call, the next call is on its way.
+    // While the outcome of a call to a lost main node is unknown, the next call is already made.
     let mut calls = Calls::new();
-    // Kept until the next call is answered: without it the main node would count this one as lost.
+    // Kept until the next call is answered: without it the main node would count this member as lost.
     let mut taken = Vec::new();
     let mut wait = Duration::ZERO;
     let mut asked = pin!(asked(roles.clone()));
@@ -182,7 +183,7 @@ async fn enrol(roles: &Arc<Roles>, driver: &Arc<Driver>) -> Result<Entry, NameEr
                 wait = if calls.is_empty() { Duration::ZERO } else { wait };
             }
             Step::Answered(Answer::NotTaken { in_time }) if calls.is_empty() => {
-                // It is gone again, or closes.
+                // The main node is gone again, or is closing.
                 wait = if in_time { AGAIN } else { Duration::ZERO };
             }
             Step::Answered(Answer::NotTaken { .. }) => {}
@@ -198,8 +199,8 @@ async fn enrol(roles: &Arc<Roles>, driver: &Arc<Driver>) -> Result<Entry, NameEr
     Ok(Entry::Leaves(taken))
 }
 
-/// Calls the main node, until the node is to leave, or the call is to be made anew. What then became of it is
-/// the truth: a call that is dropped might have been taken.
+/// Calls the main node, until the node is to leave or the call must be repeated. The call's own outcome then
+/// decides: a call that is dropped might have been taken.
 async fn call(roles: Arc<Roles>, face: MembershipClient) -> Answer {
     let MembershipClient { mut enrol, notices, leaves } = face;
     let enrolment = Enrolment { notices, leaves };
@@ -213,7 +214,7 @@ async fn call(roles: Arc<Roles>, face: MembershipClient) -> Answer {
     }
 }
 
-/// The first answer that comes.
+/// The first answer that arrives.
 async fn first(calls: &mut Calls) -> Answer {
     poll_fn(|cx| {
         for (at, call) in calls.iter_mut().enumerate() {
@@ -238,7 +239,7 @@ fn hear(roles: &Roles, driver: &Arc<Driver>, notice: Notice) {
     }
 }
 
-/// What this host is called, as far as that is known.
+/// This host's name, as far as it is known.
 fn host() -> String {
     let told = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let told = told.or_else(|| std::env::var("COMPUTERNAME").ok()).or_else(|| std::env::var("HOSTNAME").ok());

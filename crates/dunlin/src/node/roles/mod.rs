@@ -1,15 +1,15 @@
 //! Roles: a main node, and members that belong to it.
 //!
-//! An application can do without: then its nodes are equals, and [`Node::leave`] asks nobody. With roles one
-//! node is the [main](Role::Main) one and others are its [members](Role::Member); nodes without a role are
-//! guests, which the main node neither knows nor waits for.
+//! An application can do without roles: then its nodes are equals, and [`Node::leave`] asks no other node.
+//! With roles one node is the [main](Role::Main) node and others are its [members](Role::Member); nodes
+//! without a role are guests, which the main node neither knows nor waits for.
 //!
 //! ```
 //! use dunlin::node::{NodeEvent, Role};
 //! use dunlin::prelude::*;
 //!
 //! # dunlin::block_on(async {
-//! // Two programs, usually. The member may be started first: it waits for the main node, and says so.
+//! // Two programs, usually. The member may be started first: it waits for the main node, and reports that.
 //! let builder = |role| Node::builder().app("farm").names("memory:farm").listen("memory:").role(role);
 //! let worker = spawn(async move {
 //!     let node = builder(Role::Member).named("worker-1").join().await?;
@@ -33,20 +33,20 @@
 //! - **Joining.** A member's [`join`](super::NodeBuilder::join) returns once the main node has admitted it.
 //!   Until then it waits, as [`waits::snapshot`](crate::waits::snapshot), a `tracing` event and
 //!   [`NodeBuilder::on_wait`](super::NodeBuilder::on_wait) show;
-//!   [`NodeBuilder::wait_for_main`](super::NodeBuilder::wait_for_main) bounds that.
-//! - **One main node.** A second one is [`NodeError::SecondMain`]. When the main node is lost, another may be
-//!   started as soon as that is noticed, and the name service's lease of 3 s is over. The death of a process
-//!   on the same host is noticed at once, otherwise at the latest after
-//!   [`NodeBuilder::grace`](super::NodeBuilder::grace). Its members are told
-//!   [`NodeEvent::MainLost`](super::NodeEvent::MainLost), go on, and belong to the next main node when it
-//!   comes. What holds of names in a network that is split holds of the main node's: each part may have one.
-//! - **Shutdown.** [`Node::leave`] of the main node tells its members, which hear it by [`Node::closing`] and
-//!   as [`NodeEvent::Closing`](super::NodeEvent::Closing), and waits until all have left, or are lost; but
-//!   not for longer than [`NodeBuilder::shutdown`](super::NodeBuilder::shutdown). Then it leaves itself, and
-//!   with it, if it serves them, go the names. Who has not left is in [`NodeError::Stragglers`].
+//!   [`NodeBuilder::wait_for_main`](super::NodeBuilder::wait_for_main) bounds the wait.
+//! - **One main node.** A second one gets [`NodeError::SecondMain`]. When the main node is lost, another may
+//!   be started as soon as the loss is noticed and the name service's lease of 3 s has expired. The death of
+//!   a process on the same host is noticed at once, otherwise at the latest after
+//!   [`NodeBuilder::grace`](super::NodeBuilder::grace). Its members get
+//!   [`NodeEvent::MainLost`](super::NodeEvent::MainLost), run on, and join the next main node when it comes.
+//!   In a split network the main node's name behaves as any name: each part may have one main node.
+//! - **Shutdown.** [`Node::leave`] of the main node notifies its members through [`Node::closing`] and
+//!   [`NodeEvent::Closing`](super::NodeEvent::Closing), and waits until all have left or are lost, but not
+//!   longer than [`NodeBuilder::shutdown`](super::NodeBuilder::shutdown). Then it leaves itself; if it serves
+//!   the names, they go with it. [`NodeError::Stragglers`] lists the members that have not left.
 //!
-//! All of this goes over channels of a bundle, as those of programs do: the main node has an acceptor of the
-//! name `dunlin.main`, and its members are the clients.
+//! All of this uses channels of a bundle, as programs do: the main node has an acceptor of the name
+//! `dunlin.main`, and its members are the clients.
 
 mod closing;
 mod known;
@@ -72,33 +72,33 @@ use super::{NameError, Node, NodeError, Peer};
 use crate::lock::lock;
 use crate::world::{self, Timer};
 
-/// Where the main node is found.
+/// The name of the main node's acceptor.
 const MAIN: &str = "dunlin.main";
 
-/// So long the main node waits for its members, unless a setting says otherwise. They need up to 5 s to leave
+/// How long the main node waits for its members, unless a setting overrides it. They need up to 5 s to leave
 /// themselves.
 const SHUTDOWN: Duration = Duration::from_secs(10);
 
-/// After so long `join` says that it waits, ...
+/// How long `join` waits before it first reports that it waits, ...
 const FIRST_SAID: Duration = Duration::from_millis(250);
-/// ... and then again so often.
+/// ... and the interval between later reports.
 const SAID_AGAIN: Duration = Duration::from_secs(5);
 
-/// After so long a member tries again to enrol.
+/// The delay before a member tries again to enrol.
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// What [`NodeBuilder::join`](super::NodeBuilder::join) waits for: told to
+/// What [`NodeBuilder::join`](super::NodeBuilder::join) waits for: passed to
 /// [`NodeBuilder::on_wait`](super::NodeBuilder::on_wait).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JoinWait {
     /// The application.
     pub application: String,
-    /// What this node is to be.
+    /// The role that this node joins in.
     pub role: Role,
-    /// For how long it has waited.
+    /// How long it has waited.
     pub waited: Duration,
-    /// Why no name service is reached. `None`: one is, so that only the main node is missing.
+    /// Why no name service is reached. `None`: one is reached, and only the main node is missing.
     pub without_names: Option<String>,
 }
 
@@ -127,7 +127,7 @@ impl fmt::Display for JoinWait {
 
 type OnWait = Box<dyn FnMut(&JoinWait) + Send>;
 
-/// What the builder was told.
+/// The builder's settings for the role.
 #[derive(Default)]
 pub(super) struct Settings {
     pub(super) role: Option<(Role, &'static Location<'static>)>,
@@ -138,7 +138,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// What the node knows of its role at first.
+    /// The initial state of the node's role.
     pub(super) fn roles(&self, me: Peer) -> Arc<Roles> {
         let name = self.name.clone().unwrap_or_else(|| me.to_string());
         Roles::new(self.role(), name, self.shutdown.unwrap_or(SHUTDOWN))
@@ -148,13 +148,13 @@ impl Settings {
         Some(self.role?.0)
     }
 
-    /// What the configuration says, and what was said in the program, which comes first.
+    /// Merges the configuration's values with the program's, which take precedence.
     pub(super) fn settle(&mut self, role: Option<Role>, name: Option<String>) {
         self.role = self.role.or_else(|| Some((role?, Location::caller())));
         self.name = name;
     }
 
-    /// Waits, and says so, for what lets this node in.
+    /// Waits until this node is admitted, and reports the wait.
     async fn patiently<T>(
         &mut self,
         driver: &Arc<Driver>,
@@ -201,7 +201,7 @@ impl Settings {
 }
 
 impl From<JoinWait> for NodeError {
-    /// It was waited for too long.
+    /// The wait has timed out.
     fn from(wait: JoinWait) -> Self {
         let JoinWait { application, role, waited, without_names } = wait;
         match role {
@@ -211,7 +211,7 @@ impl From<JoinWait> for NodeError {
     }
 }
 
-/// The node takes up its role. Once this returns, it has it.
+/// Lets the node take up its role. It has the role once this returns.
 pub(super) async fn enter(node: Node, mut settings: Settings) -> Result<Node, NodeError> {
     let entered = {
         let inner = &node.inner;
@@ -235,8 +235,8 @@ pub(super) async fn enter(node: Node, mut settings: Settings) -> Result<Node, No
     match entered {
         Ok(()) => Ok(node),
         Err(why) => {
-            // It gives up its addresses. If that takes longer, it goes on without this call: a main node may
-            // have admitted it meanwhile, and has to be told.
+            // The node gives up its addresses. If that takes longer, it continues without this call: a main
+            // node may have admitted the node meanwhile, and must be notified.
             let _ = world::within(AGAIN, node.leave()).await;
             Err(why)
         }
@@ -244,26 +244,26 @@ pub(super) async fn enter(node: Node, mut settings: Settings) -> Result<Node, No
 }
 
 impl Node {
-    /// What this node is in its application, if it has a [role](super::roles).
+    /// This node's role in its application, if it has a [role](super::roles).
     pub fn role(&self) -> Option<Role> {
         self.inner.roles.role
     }
 
-    /// How this node calls itself: see [`NodeBuilder::named`](super::NodeBuilder::named).
+    /// This node's own name: see [`NodeBuilder::named`](super::NodeBuilder::named).
     pub fn name(&self) -> &str {
         &self.inner.roles.name
     }
 
-    /// The members that a main node has. At other nodes: nobody.
+    /// The members of a main node. Empty at other nodes.
     pub fn members(&self) -> Vec<Member> {
         self.inner.roles.members(&self.inner.driver)
     }
 
-    /// Waits until the application closes: [`leave`](Self::leave) of its main node has been called. Gives how
-    /// long that waits for this one. Once this node has left itself, it gives zero.
+    /// Waits until the application closes: its main node has called [`leave`](Self::leave). Returns how long
+    /// the main node waits for this one. Once this node has left, it returns zero.
     ///
-    /// A program should come to an end then, and leave. The future can be a branch of a choice, and is the
-    /// program's own: it may outlive the node.
+    /// A program should then finish and leave. The future can be a branch of a choice, and belongs to the
+    /// program: it may outlive the node.
     ///
     /// # Examples
     /// See [`roles`](super::roles).
@@ -273,7 +273,7 @@ impl Node {
     }
 }
 
-/// Of a name that only nodes declare.
+/// The error for a name that only nodes declare.
 fn unusable(name: NameError) -> NodeError {
     NodeError::Enrol(name)
 }

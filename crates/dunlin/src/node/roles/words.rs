@@ -1,4 +1,4 @@
-//! What a member and the main node say to each other.
+//! The messages between a member and the main node.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::node::peer::Peer;
 
-/// Between a member and the main node.
+/// The bundle between a member and the main node.
 #[derive(Bundle)]
 pub(crate) struct Membership {
     pub(super) enrol: Call<Hello, Admitted>,
@@ -30,11 +30,11 @@ pub(crate) struct Hello {
 pub(crate) struct Admitted {
     pub(super) main: WireLife,
     pub(super) name: String,
-    /// The others that are there.
+    /// The other members.
     pub(super) members: Vec<(WireLife, String)>,
 }
 
-/// What the main node tells its members.
+/// A notice from the main node to its members.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Notice {
     Joined(WireLife, String),
