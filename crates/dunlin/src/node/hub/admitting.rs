@@ -10,10 +10,10 @@ use crate::node::events::{Limit, NodeEvent};
 use crate::node::peer::Peer;
 use crate::node::state::Locked;
 
-/// What answers a client, in the place of the acceptor, if that is not there any more, or has no room.
+/// Answers a client in place of an acceptor that no longer exists, or has no room.
 const NOT_THERE: ChannelId = ChannelId(0);
 
-/// Dropped where nothing is locked: the receivers of these senders' client were turned away.
+/// The senders of a refused client. Dropped where nothing is locked.
 struct TurnedAway {
     outlets: Outlets,
     why: String,
@@ -26,7 +26,7 @@ impl Drop for TurnedAway {
 }
 
 impl Hub {
-    /// What a client was to be joined to is not there any more, or has no room for it: its ends are poisoned,
+    /// The acceptor or server of a client no longer exists, or has no room. The client's ends are poisoned,
     /// since without a reason the client would take this for an orderly end.
     fn turned_away(&mut self, cx: &mut Locked<'_>, number: u64, outlets: Outlets) {
         let name = self.ends.get(number).map(|end| end.name.to_string()).unwrap_or_default();
@@ -78,7 +78,7 @@ impl Hub {
         let (options, declaration) = (end.options, end.declaration.clone());
         let (number, outlets) = match &mut end.role {
             Role::Acceptor(accept) => {
-                // The number came from elsewhere: it must not take the place of what is here.
+                // Another node chose the number: it must not replace an existing channel here.
                 if cx.state.machine.knows_any(guest, BUNDLE_ENDS_MAX as u128) {
                     cx.state.machine.hears_nothing(cx.now, from.node);
                     let _ = cx.state.machine.say_names(cx.now, from.node, not_there);
@@ -146,7 +146,7 @@ mod tests {
         let driver = far::driver();
         driver.with_hub_now(|hub, cx| {
             for n in 0..ENDS {
-                // Nobody there: the acceptor ends with its first client.
+                // No receiver exists: the acceptor ends with its first client.
                 let gone = Acceptance::unwatched(Box::new(|_, _, _| None), 1);
                 let options = Options { face: Face::Acceptor, ..Options::default() };
                 let _ = hub.declare(cx, &format!("krill {n}"), options, Default::default(), Half::Acceptor(gone));
@@ -159,7 +159,7 @@ mod tests {
             }
             assert_eq!(hub.ends.visited(), before, "guests of nothing");
             assert_eq!(hub.ends.iter().count(), ENDS);
-            // The twin: guests of acceptors that are there find them.
+            // The twin: guests find the existing acceptors.
             let before = hub.ends.visited();
             for (n, channel) in channels.into_iter().enumerate() {
                 hub.guest(cx, from, channel, ChannelId(10_000 + n as u128 * 1_000));
@@ -169,7 +169,7 @@ mod tests {
         });
     }
 
-    /// A driver with an acceptor that lets nobody in, its channel, and a node that has joined it.
+    /// A driver with an acceptor that admits no client, its channel, and a node that has joined it.
     fn accepting() -> (Arc<crate::node::state::Driver>, ChannelId, Life) {
         let driver = far::driver();
         let far = far::joins(&driver);
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn a_guest_whose_channels_may_be_others_is_turned_away() {
         let (driver, acceptor, from) = accepting();
-        // The last of them may be the first of all numbers.
+        // The last of the bundle's numbers may wrap around to the first of all numbers.
         for first in [ChannelId(1000), ChannelId(u128::MAX - 100)] {
             let channel = |nth: u128| ChannelId(first.0.wrapping_add(nth));
             for (nth, is_admitted) in [(0, false), (100, false), (101, false), (255, false), (256, true)] {
@@ -227,7 +227,7 @@ mod tests {
                     open(cx, channel(nth));
                     let before = hub.refusals().guests;
                     hub.guest(cx, from, acceptor, first);
-                    // There is no room for it, which is looked at next.
+                    // The acceptor has no room for it, which is checked next.
                     assert_eq!(hub.refusals().guests - before, u64::from(is_admitted), "{first} + {nth}");
                     cx.state.machine.end_home(cx.now, channel(nth), End::Gone);
                 });

@@ -1,39 +1,39 @@
-//! Which channels are which end's.
+//! Which channels belong to which end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use dunlin_proto::id::ChannelId;
 
-/// Which end a stretched channel belongs to, and all channels of an end that may have several. A node may
-/// have very many of both, so nothing looks at all of them.
+/// The end that a stretched channel belongs to, and all channels of an end that may have several. A node may
+/// have very many of both, so no operation iterates over all of them.
 #[derive(Default)]
 pub(super) struct Channels {
     ends: BTreeMap<ChannelId, u64>,
-    /// Those of bundles.
+    /// The channels of bundles.
     of: BTreeSet<(u64, ChannelId)>,
 }
 
 impl Channels {
-    /// The channel is that bundle's from now on.
+    /// Adds the channel to that bundle.
     pub(super) fn insert(&mut self, channel: ChannelId, number: u64) {
         self.insert_alone(channel, number);
         self.of.insert((number, channel));
     }
 
-    /// The channel is that end's, which has no other: it is over with it, and not [listed](Self::of).
+    /// Adds the only channel of that end: the end is over with it, and the channel is not [listed](Self::of).
     pub(super) fn insert_alone(&mut self, channel: ChannelId, number: u64) {
         self.remove(channel);
         self.ends.insert(channel, number);
     }
 
-    /// Gives whose it was.
+    /// Returns the end that it belonged to.
     pub(super) fn remove(&mut self, channel: ChannelId) -> Option<u64> {
         let number = self.ends.remove(&channel)?;
         self.of.remove(&(number, channel));
         Some(number)
     }
 
-    /// Whose it is.
+    /// The end that it belongs to.
     pub(super) fn end_of(&self, channel: ChannelId) -> Option<u64> {
         self.ends.get(&channel).copied()
     }
@@ -42,7 +42,7 @@ impl Channels {
         self.ends.len()
     }
 
-    /// All that a bundle has.
+    /// All channels of a bundle.
     pub(super) fn of(&self, number: u64) -> impl Iterator<Item = ChannelId> + '_ {
         let all = (number, ChannelId(u128::MIN))..=(number, ChannelId(u128::MAX));
         self.of.range(all).map(|(_, channel)| *channel)

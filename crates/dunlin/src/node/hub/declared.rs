@@ -1,4 +1,4 @@
-//! What is declared here, and what becomes of it.
+//! Declares ends, and handles what becomes of them.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -88,7 +88,7 @@ impl Hub {
         (number, answer)
     }
 
-    /// The same in one place for ends that are declared one after the other, and are alike.
+    /// Shares the memory of equal declarations made one after the other.
     fn share(&mut self, declaration: Declaration) -> Arc<Declaration> {
         match &self.declared {
             Some(shared) if **shared == declaration => shared.clone(),
@@ -96,7 +96,7 @@ impl Hub {
         }
     }
 
-    /// A node that has dialled this one asks for a name: the ends of this node that have it are declared
+    /// A node that has dialled this one asks for a name: the ends of this node with that name are declared
     /// here, before that node's.
     pub(super) fn asked_for(&mut self, cx: &mut Locked<'_>, name: &str) {
         loop {
@@ -117,7 +117,7 @@ impl Hub {
         }
     }
 
-    /// Declares the end under this number where its name is asked.
+    /// Declares the end under this number where its name belongs.
     pub(super) fn list(&mut self, cx: &mut Locked<'_>, number: u64, end: Box<DeclaredEnd>) {
         let (name, declaration, channel) = (end.name.clone(), end.declaration.clone(), end.channel);
         match end.at() {
@@ -135,8 +135,8 @@ impl Hub {
         self.look_at_client(cx, number);
     }
 
-    /// The channel is this end's: when the last of its channels is over, the end is. A guest's channels are
-    /// nobody's: the acceptor goes on.
+    /// Assigns the channel to this end, which ends with the last of its channels. A guest's channels belong
+    /// to no end: the acceptor stays.
     fn belongs(&mut self, channel: ChannelId, number: Option<u64>, face: Face) {
         match (number, face) {
             (None, _) => {}
@@ -145,8 +145,8 @@ impl Hub {
         }
     }
 
-    /// Opens the homes among a bundle's channels; `from`: the node of the other face, once it is known. Gives
-    /// the other channels, which have their homes elsewhere.
+    /// Opens the homes among a bundle's channels; `from`: the node of the other face, once it is known.
+    /// Returns the other channels, which have their homes elsewhere.
     pub(super) fn open_homes(
         &mut self,
         cx: &mut Locked<'_>,
@@ -203,7 +203,7 @@ impl Hub {
         options: Kept,
         declaration: &Declaration,
     ) {
-        // The schema is of all of them: it is said once.
+        // All of them share the schema, which is sent once.
         let mut said = declaration.clone();
         for (channel, outlet) in outlets {
             let bridge = SendingBridge::new(outlet, Some(home), options.encoding, options.fail_fast);
@@ -213,7 +213,7 @@ impl Hub {
     }
 
     pub(crate) fn undeclare(&mut self, cx: &mut Locked<'_>, number: u64) {
-        // Its home, if it has one, ends with the end itself, which its bridge sees to.
+        // Its home, if it has one, ends with the end itself, by its bridge.
         self.rouse(cx, number);
         self.own.undeclare(number);
         let end = self.ends.remove(number);
@@ -223,7 +223,7 @@ impl Hub {
         self.unlist(number, end.as_ref().and_then(|end| end.at()));
     }
 
-    /// Takes the declaration under this number back where the name was asked: at this address, or of the
+    /// Withdraws the declaration under this number where it was made: at this address, or at the
     /// application's name service.
     pub(super) fn unlist(&mut self, number: u64, at: Option<&str>) {
         let directory = match at {
@@ -253,7 +253,7 @@ impl Hub {
         self.channels.end_of(channel).and_then(|number| self.ends.get(number)).map(|end| end.name.to_string())
     }
 
-    /// The bridge of a channel is over.
+    /// The bridge of a channel has ended.
     pub(crate) fn over(&mut self, cx: &mut Locked<'_>, channel: ChannelId) {
         if let Some(number) = self.channels.remove(channel)
             && self.channels.of(number).next().is_none()
@@ -262,7 +262,7 @@ impl Hub {
         }
     }
 
-    /// Resolves when the end is declared no more.
+    /// Resolves when the end is no longer declared.
     pub(crate) fn when_over(&mut self, number: u64) -> oneshot::Receiver<()> {
         let (tell, over) = oneshot::channel();
         if let Some(end) = self.ends.get_mut(number) {
@@ -275,12 +275,13 @@ impl Hub {
         if let Some(answer) = self.ends.get_mut(number).and_then(|end| end.answer.take())
             && answer.send(Ok(())).is_err()
         {
-            // Whoever asked has given up.
+            // The caller has given up.
             self.undeclare(cx, number);
         }
     }
 
-    /// Something has come of what `node` has declared, as this name service has said, if it is not this node.
+    /// Reports an event of a declaration by `node`. `service`: the name service that reported it, if it is
+    /// not this node.
     fn tell_from(&mut self, cx: &Locked<'_>, event: NodeEvent, node: NodeId, service: Option<NodeId>) {
         let machine = &cx.state.machine;
         match [Some(node), service].into_iter().flatten().find(|node| machine.carried_by(*node).is_some()) {
@@ -290,13 +291,13 @@ impl Hub {
         }
     }
 
-    /// The declaration is over.
+    /// The declaration has failed.
     pub(super) fn fail(&mut self, cx: &mut Locked<'_>, number: u64, error: NameError) {
         let Some(end) = self.ends.get_mut(number) else { return };
         let text = error.to_string();
         let told = end.answer.take().is_some_and(|answer| answer.send(Err(error)).is_ok());
         if !told {
-            // The end has been given out already: its operations fail with this.
+            // The caller already has the end: its operations fail with this error.
             self.rouse(cx, number);
             let Some(end) = self.ends.get_mut(number) else { return };
             let channel = end.channel;
@@ -313,9 +314,9 @@ impl Hub {
         self.undeclare(cx, number);
     }
 
-    /// `service`: the name service that has said so, if it is another node.
+    /// `service`: the name service that sent the event, if it is another node.
     pub(super) fn event(&mut self, cx: &mut Locked<'_>, service: Option<NodeId>, event: DirectoryEvent) {
-        // Counted as what the name service has brought about.
+        // The comparison counts against the name service, which caused it.
         let compare = |cx: &mut Locked<'_>, mine: &Declaration, other: &Declaration| match service {
             Some(service) => cx.state.machine.difference(cx.now, service, mine, other),
             None => difference(mine, other),
@@ -418,15 +419,15 @@ impl Hub {
         }
     }
 
-    /// What a deadline at this end says. `None`: nothing is missing, or who asks for the end says that itself
-    /// (a handle of a shared end, or the main node).
+    /// The reason that a deadline at this end gives. `None`: nothing is missing, or the end's user gives the
+    /// reason itself (a handle of a shared end, or the main node).
     pub(super) fn what_is_missing(&self, cx: &Locked<'_>, number: u64) -> Option<Reason> {
         let end = self.ends.get(number).filter(|end| !end.options.reserved)?;
         let directory = match end.at() {
             Some(address) => self.others.get(address)?,
             None => &self.directory,
         };
-        // An acceptor is not among those that wait: it knows by itself whether a client has come.
+        // An acceptor is not in the list of waiting ends: it knows by itself whether a client has come.
         if !matches!(end.role, Role::Acceptor(_)) && !directory.end(number).is_some_and(|end| end.waits) {
             return None;
         }
@@ -456,7 +457,7 @@ impl Hub {
         Some(text.as_str().into())
     }
 
-    /// What is before an end that the name service has not admitted, though it is reached.
+    /// What blocks an end that a reached name service has not admitted.
     fn what_is_before(&self, cx: &Locked<'_>, number: u64) -> Option<Box<str>> {
         let end = self.ends.get(number).filter(|end| end.at().is_none())?;
         let service = self.directory.server()?;
@@ -468,7 +469,7 @@ impl Hub {
             let why = "it has just begun, or the node of an end that was there before has lost its connection and may come back";
             return Some(format!("{reached}: {why}").into());
         }
-        // The name service tells nobody but those whom it asks to wait; it may be this node.
+        // The name service notifies only the ends that it asks to wait; it may be this node.
         let known = self.registry.entries_from(&end.name).take_while(|known| *known.name == *end.name);
         let mut clients =
             known.filter(|known| known.face.face == Face::Client && known.state != EntryState::Unadmitted);
@@ -490,7 +491,7 @@ impl Hub {
         Some(format!("{reached}: {before}. {next}").into())
     }
 
-    /// The other face of this end is found: deadlines say no more that it is missing.
+    /// The other face of this end is found: deadlines no longer report it as missing.
     fn is_matched(&mut self, cx: &mut Locked<'_>, number: u64) {
         self.rouse(cx, number);
         let Some(end) = self.ends.get(number) else { return };
@@ -508,7 +509,7 @@ impl Hub {
     }
 }
 
-/// Opens the home of a channel whose receiver is here. Gives what its bridge begins with.
+/// Opens the home of a channel whose receiver is here. Returns its bridge's initial budget and credits.
 fn open_home(
     cx: &mut Locked<'_>,
     channel: ChannelId,
@@ -518,7 +519,7 @@ fn open_home(
 ) -> (Budget, u32) {
     let budget = Budget::of(inlet, cx.state.buffered_max);
     let value_max = cx.state.machine.value_max().min(options.message_max.saturating_add(OVERHEAD));
-    // Anew: a client that is declared again has promised places to a server that is lost.
+    // Anew: a client that is declared again has promised places to a lost server.
     let terms = Terms { window: WINDOW, credits: inlet.credits_anew(0), value_max };
     let opened = cx.state.machine.open_home(channel, terms, declaration.clone(), false);
     debug_assert!(opened.is_ok(), "the schema is short");
@@ -553,7 +554,7 @@ fn poison(agent: &Agent, text: &str) {
 }
 
 impl Driver {
-    /// Declares an end, and waits until it is admitted. Gives its number.
+    /// Declares an end, and waits until it is admitted. Returns its number.
     pub(crate) fn declare<'a>(
         self: &'a Arc<Self>,
         name: &'a str,
@@ -576,7 +577,7 @@ impl Driver {
         }
         let (number, answer) =
             self.with_hub_now(|hub, cx| Some(hub.declare(cx, name, options, schema, half))).ok_or(NameError::Left)?;
-        /// Dropped while it waits, the end is taken back.
+        /// Withdraws the end if it is dropped while it waits.
         struct Guard<'a>(&'a Arc<Driver>, Option<u64>);
         impl Drop for Guard<'_> {
             fn drop(&mut self) {

@@ -1,4 +1,4 @@
-//! A declared end: how it is declared, and what is kept of it.
+//! A declared end: how it is declared, and its state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,9 +24,9 @@ pub(crate) struct Options {
     pub(crate) fail_fast: bool,
     /// The name is one of the node's own.
     pub(crate) reserved: bool,
-    /// Each node has this name: it is declared to those who dial this one only.
+    /// Each node has this name: it is declared only to nodes that dial this one.
     pub(crate) own: bool,
-    /// So long it may take until the end is admitted.
+    /// How long the end may take to be admitted.
     pub(crate) patience: Option<Duration>,
     /// The largest message of its homes, in bytes, if that is less than the node's.
     pub(crate) message_max: Option<u64>,
@@ -49,7 +49,7 @@ impl Default for Options {
     }
 }
 
-/// What of its [`Options`] an end needs once it is declared.
+/// The part of its [`Options`] that an end needs once it is declared.
 #[derive(Clone, Copy)]
 pub(super) struct Kept {
     /// The largest message of its homes, in bytes.
@@ -76,14 +76,14 @@ pub(crate) enum Half {
     Acceptor(Acceptance),
 }
 
-/// What of a declared end waits for the other one.
+/// The part of a declared end that waits for the other end.
 pub(super) enum Role {
-    /// Its agent, until the end is used or its receiver is found. `None`: its bridge is there, and waits,
+    /// Its agent, until the end is used or its receiver is found. `None`: its bridge exists and waits,
     /// stretched to nowhere, under the end's own channel number.
     Sender(Option<AnyOutlet>),
-    /// Its home is open. Its agent, until the end is used or a sender is found. `None`: its bridge is there.
+    /// Its home is open. Its agent, until the end is used or a sender is found. `None`: its bridge exists.
     Receiver(Option<AnyInlet>),
-    /// By their places in the bundle; an end that is over has none. `None`: the server has been found.
+    /// By place in the bundle; an ended end has no agent. `None`: the server has been found.
     Client(Option<Vec<Option<Agent>>>),
     /// Its homes are open; these are its senders. `None`: its client has come.
     Server(Option<Outlets>),
@@ -101,13 +101,13 @@ pub(super) struct DeclaredEnd {
     pub(super) role: Role,
     /// The channel of a home, or the first of a bundle's; of a sender, a number of its own.
     pub(super) channel: ChannelId,
-    /// Told once the end is admitted, or is not.
+    /// Resolved once the end is admitted or refused.
     pub(super) answer: Option<oneshot::Sender<Result<(), NameError>>>,
-    /// `None`: most ends have nothing of it.
+    /// `None`: most ends need none of this.
     pub(super) more: Option<Box<More>>,
 }
 
-/// What few declared ends have.
+/// The state that few declared ends have.
 #[derive(Default)]
 pub(super) struct More {
     /// The address of the node that was asked. `None`: the application's name service was.
@@ -118,7 +118,7 @@ pub(super) struct More {
     pub(super) unfit: Option<String>,
     /// Dropped with the end, whose holder waits for that.
     pub(super) over: Option<oneshot::Sender<()>>,
-    /// A client: it has introduced itself to its server, and nothing has come from there yet.
+    /// A client: it has introduced itself to its server, and the server has not answered yet.
     pub(super) unanswered: bool,
 }
 
@@ -139,7 +139,7 @@ impl DeclaredEnd {
         self.more.as_ref().is_some_and(|more| more.unanswered)
     }
 
-    /// Its server has answered, or its home is attached to.
+    /// Its server has answered, or a sending half has attached to its home.
     pub(super) fn is_answered(&mut self) {
         if let Some(more) = &mut self.more {
             more.unanswered = false;
@@ -147,7 +147,7 @@ impl DeclaredEnd {
     }
 }
 
-/// A client that has introduced itself and waits for the server's word.
+/// A client that has introduced itself and waits for the server's answer.
 pub(super) struct Introduction {
     pub(super) server: NodeId,
     pub(super) number: u64,
@@ -158,13 +158,13 @@ pub(super) struct Introduction {
     pub(super) declaration: Arc<Declaration>,
 }
 
-/// The agents of a client that is to be declared anew, by their places in its bundle.
+/// The agents of a client that is to be declared anew, by place in its bundle.
 pub(crate) struct Reclaimed {
     pub(super) number: u64,
     pub(super) agents: Vec<Option<Agent>>,
 }
 
-/// If nothing declares them, their node has left.
+/// If they are not declared, their node has left.
 impl Drop for Reclaimed {
     fn drop(&mut self) {
         self.agents.drain(..).flatten().for_each(down);

@@ -9,14 +9,14 @@ use dunlin_proto::id::ChannelId;
 use super::end::{DeclaredEnd, Role};
 
 /// The declared ends. A peer may call any channel as often as it likes, and a node may have very many ends:
-/// tests count what looks at all of them.
+/// tests count the ends visited by searches.
 #[derive(Default)]
 pub(super) struct Ends {
-    // Boxed: a node of a B-tree is about half empty where numbers ascend.
+    // Boxed: with ascending numbers a node of a B-tree is about half empty.
     all: BTreeMap<u64, Box<DeclaredEnd>>,
     /// Acceptors and servers, by the channel that their clients call.
     called: BTreeMap<ChannelId, u64>,
-    /// How many ends were looked at in search of others.
+    /// How many ends were visited in search of others.
     #[cfg(test)]
     visited: Cell<usize>,
 }
@@ -57,7 +57,7 @@ impl Ends {
         })
     }
 
-    /// They are declared no more.
+    /// Removes all of them.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = DeclaredEnd> + use<> {
         self.called.clear();
         std::mem::take(&mut self.all).into_values().map(|end| *end)

@@ -1,4 +1,4 @@
-//! What an acceptor gives the clients that come to it: fresh bundles, and places where they wait.
+//! What an acceptor gives its clients: fresh bundles, and places where they wait.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,24 +16,24 @@ use crate::node::codec;
 use crate::node::error::NameError;
 use crate::node::peer::Peer;
 
-/// So many guests may wait to be received; others are turned away. Sources share these places: see
+/// How many guests may wait to be received; further guests are refused. Sources share these places: see
 /// [`has_place`].
 pub(crate) const GUESTS_MAX: usize = 1024;
 
-/// So many ends may a bundle have that others reach by name.
+/// How many ends a bundle may have that other nodes reach by name.
 pub(super) const BUNDLE_ENDS_MAX: usize = 256;
 
-/// Makes a fresh bundle for a guest, and hands it over. `None`: the acceptor is gone. What is dropped of it
-/// then, is so later.
+/// Makes a fresh bundle for a guest, and delivers it. `None`: the acceptor is gone. Values to be dropped are
+/// collected, and dropped later.
 type Accept = Box<dyn FnMut(Life, Source, &mut Vec<Box<dyn Send>>) -> Option<Accepted> + Send>;
 
-/// Has the deadlines of the receiver of guests ask this.
+/// Sets what the deadlines of the receiver of guests ask for their reason.
 type Unmatched = Box<dyn Fn(Option<Arc<dyn Missing>>) + Send>;
 
-/// What answers the clients of an acceptor.
+/// Answers the clients of an acceptor.
 pub(crate) struct Acceptance {
     accept: Accept,
-    /// So many ends a guest has.
+    /// How many ends a guest has.
     ends: usize,
     /// `None`: a client has come.
     unmatched: Option<Unmatched>,
@@ -44,7 +44,7 @@ impl Acceptance {
         Self { accept, ends, unmatched: Some(unmatched) }
     }
 
-    /// For clients that nothing receives by a deadline.
+    /// For clients that are not received with a deadline.
     pub(super) fn unwatched(accept: Accept, ends: usize) -> Self {
         Self { accept, ends, unmatched: None }
     }
@@ -62,7 +62,7 @@ impl Acceptance {
         (self.accept)(from, source, garbage)
     }
 
-    /// What a deadline says until the first client comes.
+    /// Sets the reason that a deadline gives until the first client comes.
     pub(super) fn unmatched(&self, missing: Option<Arc<dyn Missing>>) {
         if let Some(unmatched) = &self.unmatched {
             unmatched(missing);
@@ -70,17 +70,17 @@ impl Acceptance {
     }
 }
 
-/// Where the guests come from that wait to be received, the latest last.
+/// The sources of the guests that wait to be received, the latest last.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     sources: VecDeque<Source>,
 }
 
 impl Waiting {
-    /// A place for a guest from there, now that so many wait.
+    /// Takes a place for a guest from this source, with this many guests waiting.
     ///
     /// # Errors
-    /// There is none: how many places there are for a source like this one.
+    /// No place is free: how many places a source like this one has.
     pub(crate) fn admit(&mut self, source: Source, waiting: usize) -> Result<(), usize> {
         // Guests are received in the order in which they came.
         self.sources.drain(..self.sources.len().saturating_sub(waiting));
@@ -96,7 +96,7 @@ impl Waiting {
 /// A guest's side of a fresh bundle.
 pub(crate) struct Accepted {
     pub(crate) agents: Vec<Agent>,
-    /// There is no room for the guest: there are so many places. Then there are no agents.
+    /// How many places there are, if none is free for the guest. Then `agents` is empty.
     pub(crate) full: Option<usize>,
 }
 
@@ -116,12 +116,12 @@ fn take_apart<F: Write>(face: F, agents: &mut Vec<Agent>) -> Result<(), NameErro
         return Err(refused(format!("number of ends above {BUNDLE_ENDS_MAX}")));
     }
     for end in sealed.commit(face).map_err(|error| refused(error.to_string()))? {
-        // The other node has a face of its own, with handles of its own: this one, which nobody else has,
-        // only leads to the channels.
+        // The other node has a face of its own, with handles of its own: this face is the only holder here,
+        // and only leads to the channels.
         match end.unshared() {
             Ok(end) => take_apart(end, agents)?,
             Err(end) => match (end.kind(), end.into_agent()) {
-                // It has several, and is reached by no name.
+                // It has several agents, and no name can reach it.
                 (kind, Agent::Several(_)) => return Err(refused(kind.to_string())),
                 (_, agent) => agents.push(agent),
             },
@@ -130,7 +130,7 @@ fn take_apart<F: Write>(face: F, agents: &mut Vec<Agent>) -> Result<(), NameErro
     Ok(())
 }
 
-/// A guest: a fresh server's face, and who is at the other end of it. It can be used as the face itself.
+/// A guest: a fresh server's face, with the peer at its other end. It can be used as the face itself.
 pub struct Guest<S> {
     face: S,
     peer: Peer,
@@ -141,7 +141,7 @@ impl<S> Guest<S> {
         Self { face, peer }
     }
 
-    /// Who it is.
+    /// The peer at the other end.
     pub fn peer(&self) -> Peer {
         self.peer
     }

@@ -1,4 +1,4 @@
-//! What the hub hears, and what it says when it has.
+//! The hub's events, and the messages that it sends in answer.
 
 use dunlin_proto::id::NodeId;
 use dunlin_proto::names::DirectoryEvent;
@@ -18,7 +18,7 @@ impl Hub {
         }
     }
 
-    /// Lets names and directories speak until they are quiet.
+    /// Sends and handles messages of names and directories until none is left.
     pub(crate) fn settle(&mut self, cx: &mut Locked<'_>) {
         self.forget_declared(cx);
         let now = cx.now;
@@ -50,7 +50,7 @@ impl Hub {
                 }
             }
             while let Some(event) = self.own.poll() {
-                // Whether a home is admitted says the application's name service; here it is only found.
+                // The application's name service decides whether a home is admitted; here it is only found.
                 if matches!(event, DirectoryEvent::Found { .. } | DirectoryEvent::Unfit { .. }) {
                     events.push((None, event));
                 }
@@ -62,8 +62,8 @@ impl Hub {
                 if to == self.me.node {
                     self.local.push_back(message);
                 } else if !cx.state.machine.is_idle(to) {
-                    // (Else that it is lost has only not been heard of here: it must not be dialled for
-                    // this.) What can be declared is checked where it is declared.
+                    // (An idle node is lost, which is not noticed here yet: it must not be dialled for this.)
+                    // Whether an end can be declared is checked where it is declared.
                     if matches!(message, Names::Declare { .. }) {
                         self.has_declared_to(to);
                     }

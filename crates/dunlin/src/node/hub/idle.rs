@@ -1,6 +1,6 @@
-//! Ends that wait under a name, and of which nothing is made yet but their agent: no bridge, no record of
-//! one, no waker of theirs. They get these when their other end is found, when a sending half attaches, when
-//! they are used, or when they leave in a message ([`Hub::rouse`]).
+//! Ends that wait under a name, and have only their agents yet: no bridge, no record of one, and no waker.
+//! They get these when their other end is found, when a sending half attaches, when they are used, or when
+//! they leave in a message ([`Hub::rouse`]).
 
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
@@ -18,7 +18,7 @@ use crate::node::budget::Budget;
 use crate::node::state::{Bridge, Driver, Locked};
 
 /// A declared end, as the channels of its agents know it: they wake it when their ends are used, and ask it
-/// what a deadline says.
+/// for the reason of a deadline.
 pub(super) struct Unmet {
     driver: Weak<Driver>,
     number: u64,
@@ -49,7 +49,7 @@ impl Missing for Unmet {
 
     fn leaves(&self) {
         if let Some(driver) = self.driver.upgrade() {
-            // What follows is not done here: this is called while a message is encoded.
+            // Deferred: this is called while a message is encoded.
             driver.speak(|locked| {
                 driver.with_hub(locked.state, locked.now, |hub, cx| hub.rouse(cx, self.number));
             });
@@ -58,7 +58,7 @@ impl Missing for Unmet {
 }
 
 impl Role {
-    /// The agent of an end that has no bridge yet: it gets one.
+    /// Takes the agent of an end that has no bridge yet, to give it one.
     fn take_agent(&mut self) -> Option<Agent> {
         match self {
             Self::Sender(outlet) => outlet.take().map(Agent::Outlet),
@@ -69,8 +69,8 @@ impl Role {
 }
 
 impl Hub {
-    /// Until the other face of an end is found, its agents ask this end what a deadline says, and a sender or
-    /// receiver is woken when it is used. `Ready`: it has been used.
+    /// Until the other face of an end is found, its agents ask this end for the reason of a deadline, and a
+    /// sender or receiver is woken when it is used. `Ready`: it has been used.
     pub(super) fn waits(&self, cx: &Locked<'_>, number: u64, options: Kept, half: &Half) -> Poll<()> {
         let unmet = Unmet::new(cx.driver, number);
         let waker = Waker::from(unmet.clone());
@@ -97,8 +97,7 @@ impl Hub {
         }
     }
 
-    /// Something has come up at a waiting end: a sender or a receiver gets its bridge, and a client may be
-    /// gone.
+    /// A waiting end was woken: a sender or a receiver gets its bridge, and a client may be gone.
     pub(crate) fn stirs(&mut self, cx: &mut Locked<'_>, number: u64) {
         self.rouse(cx, number);
         self.look_at_client(cx, number);
@@ -123,14 +122,14 @@ impl Hub {
         cx.driver.stretch(cx.state, channel, None, bridge);
     }
 
-    /// The same, by the channel of a home.
+    /// As [`rouse`](Self::rouse), by the channel of a home.
     pub(crate) fn rouse_home(&mut self, cx: &mut Locked<'_>, channel: ChannelId) {
         if let Some(number) = self.channels.end_of(channel) {
             self.rouse(cx, number);
         }
     }
 
-    /// This node has left, or its driver is gone: the ends that have no bridge end with it.
+    /// This node has left, or its driver is gone: the ends without a bridge end with it.
     pub(super) fn end_all(&mut self) {
         for mut end in self.ends.take_all() {
             end.role.take_agent().into_iter().for_each(down);

@@ -1,4 +1,4 @@
-//! What this node answers by itself to those who ask it, under a name that every node has.
+//! The node's own answers to inquiries, under a name that every node has.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -21,15 +21,15 @@ use crate::node::state::Locked;
 use crate::world;
 
 impl Hub {
-    /// Ends that were declared here, their channels, and names that are kept here.
+    /// The numbers of ends declared here, of their channels, and of names kept here.
     pub(in crate::node) fn records(&self) -> [usize; 3] {
         let declared = self.ends.iter().filter(|(_, end)| !end.options.own).count() + self.introductions.len();
         let names = self.registry.entries().filter(|entry| entry.name != NAME).count();
         [declared, self.channels.len(), names + self.unasked.len()]
     }
 
-    /// Declares the acceptor of those who ask, to those who dial this node only: the application's name
-    /// service has each name once. (If it serves that, its own is the application's.)
+    /// Declares the acceptor of inquiries, only to nodes that dial this one: the application's name service
+    /// has each name once. (If this node serves the names, its acceptor is the application's.)
     pub(crate) fn answer_inquiries(&mut self, cx: &mut Locked<'_>, listening: &[String]) {
         let driver = Arc::downgrade(cx.driver);
         let (me, listening): (String, Arc<[String]>) = (self.me.node.to_string(), listening.into());
@@ -47,17 +47,17 @@ impl Hub {
             Some(Accepted { agents, full: None })
         });
         let options = Options { face: Face::Acceptor, reserved: true, own: true, ..Options::default() };
-        // Nobody waits until it is admitted.
+        // No caller waits until it is admitted.
         let schema = schema::of_messages::<InquiryClient>(options.encoding);
         let ends = agents_of(Inquiry::pair().0).map_or(0, |agents| agents.len());
         let _ = self.declare(cx, NAME, options, schema, Half::Acceptor(Acceptance::unwatched(accept, ends)));
     }
 
-    /// What is declared to this node, and what is as soon as somebody asks for it, by name from this one on.
+    /// The entries declared to this node, and those declared on request, by name from this one on.
     fn entries_from(&self, first: &str) -> impl Iterator<Item = NameEntry<'_>> {
         let mut there = self.registry.entries_from(first).peekable();
         let unasked = self.unasked.range((Bound::Included((Arc::from(first), 0)), Bound::Unbounded));
-        // Where this node serves the application's names, its own are among them.
+        // Where this node serves the application's names, its own are included.
         let unasked = unasked.filter(|_| !self.serves).filter_map(|(name, number)| {
             let (end, stands) = (self.ends.get(*number)?, self.directory.end(*number)?);
             let state = match end.declaration.face {
@@ -79,8 +79,7 @@ impl Hub {
         })
     }
 
-    /// What is declared to this node, from the bookmark on, as much as goes on a page; and where the next one
-    /// begins.
+    /// A page of what is declared to this node, from the bookmark on, and where the next page begins.
     pub(crate) fn page_of_names(&self, now: Time, listening: &[String], from: &Bookmark) -> (Page, Option<Bookmark>) {
         let (mut ends, mut bytes, mut next) = (Vec::new(), 0, None);
         let mut place = Bookmark { name: from.name.clone(), ends: 0 };
@@ -129,7 +128,7 @@ fn named_end(now: Time, entry: &NameEntry<'_>) -> NamedEnd {
     }
 }
 
-/// About so many bytes an entry takes beside its name and addresses.
+/// The approximate size of an entry, without its name and addresses.
 const ENTRY_BYTES: usize = 192;
 
 #[cfg(test)]
@@ -144,8 +143,8 @@ mod tests {
 
     const ENDS: u64 = 5_000;
 
-    /// Those of nodes with no address, with the most and longest there may be, and with any in between; so
-    /// with names.
+    /// Declares ends of nodes with no address, with the most and longest addresses allowed, and with any in
+    /// between; likewise for names.
     fn declare_many(hub: &mut Hub) {
         let face =
             Declaration { face: Face::Acceptor, shared: false, expects: Expected::Unknown, schema: Bytes::new() };

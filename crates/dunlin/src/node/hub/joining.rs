@@ -1,4 +1,4 @@
-//! Ends that have found each other.
+//! Joins ends that have found each other.
 
 use std::sync::{Arc, Weak};
 
@@ -14,8 +14,8 @@ use crate::node::events::NodeEvent;
 use crate::node::id;
 use crate::node::state::{Bridge, Driver, Locked};
 
-/// Where a node can be dialled that a name was found at, and the node that has said so: it can help, if the
-/// two cannot dial each other.
+/// Where to dial a node at which a name was found, and the node that reported it: it can help, if the two
+/// cannot dial each other.
 pub(super) struct Addresses {
     pub(super) by: NodeId,
     pub(super) addresses: Vec<String>,
@@ -57,7 +57,7 @@ impl Hub {
                 end.more().unanswered = true;
                 let guest = if face.face == Face::Acceptor { id::channel() } else { channel };
                 let server = partner.node;
-                // It is told of the guest at once.
+                // The server is notified of the guest at once.
                 cx.state.machine.introduced(server, addresses.by, &addresses.addresses);
                 let places = agents.len();
                 let agents = numbered(guest, agents).filter_map(|(channel, agent)| Some((channel, agent?)));
@@ -67,12 +67,12 @@ impl Hub {
                 let said = Names::Guest { acceptor: channel, guest };
                 let _ = cx.state.machine.say_names(cx.now, server, said);
             }
-            // A home waits for whoever comes.
+            // A home waits for any sender.
             Role::Receiver(_) | Role::Server(_) | Role::Acceptor(_) => {}
         }
     }
 
-    /// The receiver of a sender that waited is on this node as well.
+    /// The receiver of a waiting sender is on this node as well.
     fn sender_is_here(&mut self, cx: &mut Locked<'_>, number: u64, channel: ChannelId, outlet: &mut Option<AnyOutlet>) {
         let Some(end) = self.ends.get(number) else { return };
         self.channels.remove(end.channel);
@@ -82,7 +82,7 @@ impl Hub {
         }
     }
 
-    /// The receiver of a sender that waited is on that node.
+    /// The receiver of a waiting sender is on that node.
     fn sender_is_away(
         &mut self,
         cx: &mut Locked<'_>,
@@ -100,7 +100,7 @@ impl Hub {
         }
     }
 
-    /// Whose declaration a home here is.
+    /// The declaration that a home here belongs to.
     fn belonging(&self, channel: ChannelId) -> Option<u64> {
         self.ends.iter().find(|(_, end)| end.channel == channel).map(|(number, _)| number)
     }
@@ -147,7 +147,7 @@ impl Hub {
                 let mut outlets = outlets.take().unwrap_or_default();
                 for (channel, agent) in numbered(channel, client) {
                     match agent {
-                        // The end is over: so is the server's.
+                        // The end has ended: so has the server's.
                         None => {
                             outlets.retain(|(other, _)| *other != channel);
                             cx.state.take_bridge((channel, Which::Receiver), |_, bridge| drop(bridge.into_home()));
@@ -164,7 +164,7 @@ impl Hub {
                         Some(Agent::Several(_)) => debug_assert!(false, "`agents_of` refuses it"),
                     }
                 }
-                // It may have no channel that has its home at the server.
+                // The bundle may have no channel with its home at the server.
                 self.directory.attached(home);
                 self.own.attached(home);
             }
@@ -173,8 +173,8 @@ impl Hub {
     }
 }
 
-/// Ends of this node that are joined with each other. When the last of their channels is over, so are they,
-/// and their names are free.
+/// Ends of this node that are joined with each other. They end with the last of their channels, which frees
+/// their names.
 struct Joined {
     driver: Weak<Driver>,
     numbers: Vec<u64>,
@@ -185,7 +185,7 @@ impl Joined {
         Arc::new(Self { driver: Arc::downgrade(cx.driver), numbers })
     }
 
-    /// Their messages are not of one type.
+    /// Reports that their message types differ.
     fn mismatch(&self, difference: String) {
         let Some(driver) = self.driver.upgrade() else { return };
         driver.with_hub_now(|hub, _| {
@@ -218,7 +218,7 @@ fn join(outlet: AnyOutlet, inlet: AnyInlet, credits: u32, joined: &Arc<Joined>) 
             outlet.poison(text.as_str().into());
             inlet.poison(text.as_str().into());
             let joined = joined.clone();
-            // Not here: the node may be locked.
+            // Deferred: the node may be locked here.
             crate::world::spawn_own(async move { joined.mismatch(text) });
         }
     }

@@ -1,11 +1,10 @@
-//! What a node knows beside its channels: names, the ends that were declared, guests, and who wants to hear
-//! of connections.
+//! A node's state beside its channels: names, declared ends, guests, and the watchers of connections.
 //!
-//! The [`Hub`] and what it keeps are here (`end.rs`: a declared end, `ends.rs`: all of them, `guests.rs`:
-//! what an acceptor gives its clients, `channels.rs`: which channels are whose); what it does is in the
-//! folder: `declared.rs` declares ends and hears what becomes of them, `served.rs` finds or serves the names,
-//! `idle.rs` has the ends that wait and have no bridge yet, `joining.rs` joins what has found each other,
-//! `admitting.rs` admits the clients of acceptors and servers, `watchers.rs` tells those who want to hear of
+//! The [`Hub`] and its parts are here (`end.rs`: a declared end, `ends.rs`: all of them, `guests.rs`: what an
+//! acceptor gives its clients, `channels.rs`: which channels belong to which end). Its actions are in the
+//! folder: `declared.rs` declares ends and handles the outcome, `served.rs` finds or serves the names,
+//! `idle.rs` has the ends that wait and have no bridge yet, `joining.rs` joins ends that have found each
+//! other, `admitting.rs` admits the clients of acceptors and servers, `watchers.rs` notifies watchers of
 //! connections and conflicts, `reclaiming.rs` declares clients anew whose server is lost before it has
 //! answered.
 
@@ -52,16 +51,16 @@ pub(crate) use guests::{Acceptance, Accepted, GUESTS_MAX, Waiting, agents_of};
 pub struct WaitingEnd {
     /// Its name.
     pub name: String,
-    /// What it is: "sender", "server", ...
+    /// Its kind: "sender", "server", ...
     pub what: String,
-    /// For how long it has waited.
+    /// How long it has waited.
     pub waited: Duration,
     /// The last declaration of another node that was refused because it does not fit this end: which node,
     /// and what differs.
     pub refused: Option<String>,
 }
 
-/// What a [`Hub`] hears.
+/// An event for a [`Hub`].
 #[derive(Debug)]
 pub(crate) enum Heard {
     Connection(NodeId, State),
@@ -69,42 +68,43 @@ pub(crate) enum Heard {
     Introduced(String, Result<NodeId, String>),
 }
 
-/// What watchers are to hear. That a connection is over, once its ends have ended; but not later than then.
+/// An event for the watchers. The end of a connection is sent once its ends have ended, or when the time has
+/// come.
 struct News {
     event: NodeEvent,
     ended: Option<(oneshot::Receiver<()>, Time)>,
-    /// Of a refusal, and of what else another node has brought about: where it comes from.
+    /// For a refusal, and for what another node has caused: the source of its socket.
     source: Option<Source>,
-    /// How much it concerns people.
+    /// How much it concerns users.
     level: Level,
-    /// People have been told of it by other words.
+    /// Another message has already reported it to users.
     is_said: bool,
 }
 
 pub(crate) struct Hub {
     me: Life,
-    /// The names that this node serves: the application's, or its own for those who dial it.
+    /// The names that this node serves: the application's, or its own for nodes that dial it.
     registry: Registry,
     serves: bool,
     /// The address at which the application's names were found, or are served here.
     names_at: Option<String>,
-    /// It has served them, and left that to another node.
+    /// It has served them, and ceded that to another node.
     ceded: bool,
-    /// This node looks for nobody any more.
+    /// This node is leaving, and dials no other node.
     leaving: bool,
     /// What is declared to the application's name service.
     directory: Directory,
-    /// What is declared to this node, for those who dial it.
+    /// What is declared to this node, for nodes that dial it.
     own: Directory,
-    /// What is declared to a node that a name has told.
+    /// What is declared to a node whose address a name contains.
     others: BTreeMap<String, Directory>,
-    /// Addresses that did not answer, and for which ends here wait: when they are asked again.
+    /// When to ask again at addresses that did not answer, and for which ends here wait.
     ask_again: BTreeMap<String, Time>,
     ends: Ends,
-    /// Homes of the application's names that are not declared to this node itself, by name: they are as soon
-    /// as a node that dials this one asks for the name.
+    /// Homes of the application's names that are not declared to this node itself, by name. They are declared
+    /// as soon as a node that dials this one asks for the name.
     unasked: BTreeSet<(Arc<str>, u64)>,
-    /// The last that was declared: ends of one type share it.
+    /// The last declaration: ends of one type share it.
     declared: Option<Arc<Declaration>>,
     channels: Channels,
     introductions: BTreeMap<ChannelId, Introduction>,
@@ -113,26 +113,26 @@ pub(crate) struct Hub {
     news: VecDeque<News>,
     refusals: Refusals,
     throttle: Throttle,
-    /// The node whose connection is about to be ended for what it said, and where its socket comes from.
+    /// The node whose connection is about to end for a violation, and the source of its socket.
     violator: Option<(NodeId, Source)>,
-    /// This node has a role: who is there is told by membership.
+    /// This node has a role: membership reports which nodes are present.
     has_role: bool,
-    /// Who is there, and how they call themselves.
+    /// The nodes that are present, with their names.
     there: BTreeMap<Peer, String>,
-    /// The application closes, and so long the main node waits.
+    /// Set when the application closes: how long the main node waits.
     closing: Option<Duration>,
-    /// Where this node was turned away, and why.
+    /// Where this node was refused, and why.
     unwelcome: BTreeMap<String, String>,
     /// Nodes of other applications that have dialled this one.
     strangers: BTreeSet<NodeId>,
-    /// Where nobody answered for the name service, and why, if that was so when it was last looked for.
+    /// Where the last search for the name service got no answer, and why.
     unreached: BTreeMap<String, String>,
-    /// Of the nodes that there are connections to.
+    /// The lives of the connected nodes.
     lives: BTreeMap<NodeId, Life>,
     asked: Vec<(String, oneshot::Sender<Result<NodeId, String>>)>,
-    /// The nodes to which something was declared last, the latest last: only they may answer.
+    /// The nodes that ends were last declared to, the latest last: only they may answer.
     declared_to: VecDeque<NodeId>,
-    /// The name service is lost: somebody has to find or serve another.
+    /// The name service is lost: a node has to find or serve another.
     pub(crate) names_lost: Arc<Notify>,
     /// Messages of this node to itself.
     local: VecDeque<Names>,
@@ -143,8 +143,8 @@ impl Hub {
         let mut own = Directory::new();
         own.server_is(me.node);
         let mut names = RegistryConfig::default();
-        // A home has one sending half. Of a shared end the others have handles, from who keeps it
-        // (`sharing.rs`).
+        // A home has one sending half. The other holders of a shared end have handles, from the node that
+        // keeps it (`sharing.rs`).
         names.several_holders = false;
         Self {
             me,
@@ -193,7 +193,7 @@ impl Hub {
         waiting.collect()
     }
 
-    /// This node leaves. A connection that was made from now on would only carry its goodbye.
+    /// This node leaves. A connection made from now on would only carry its goodbye.
     pub(crate) fn leave(&mut self) {
         self.leaving = true;
     }

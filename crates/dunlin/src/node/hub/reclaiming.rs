@@ -1,4 +1,4 @@
-//! Clients that wait: whose server is lost before it has answered their introduction, and that are dropped
+//! Waiting clients: those whose server is lost before it has answered their introduction, and those dropped
 //! before a server comes.
 
 use std::sync::{Arc, Mutex, Weak};
@@ -14,14 +14,14 @@ use super::idle::Unmet;
 use crate::lock::lock;
 use crate::node::state::{Driver, Locked};
 
-/// Collects the agents of one client: each of its homes gives up its own when its bridge is next worked on.
+/// Collects the agents of one client: each of its homes releases its own when its bridge is next processed.
 struct Reclaiming {
     driver: Weak<Driver>,
     number: u64,
     agents: Mutex<Vec<Option<Agent>>>,
 }
 
-/// The last bridge has given up its agent, or was over before.
+/// The last bridge has released its agent, or had ended before.
 impl Drop for Reclaiming {
     fn drop(&mut self) {
         let reclaimed = Reclaimed { number: self.number, agents: std::mem::take(&mut lock(&self.agents)) };
@@ -31,7 +31,7 @@ impl Drop for Reclaiming {
     }
 }
 
-/// Dropped where nothing is locked: these senders' server is lost.
+/// The senders of a lost server's client. Dropped where nothing is locked.
 struct Lost(Outlets);
 
 impl Drop for Lost {
@@ -41,12 +41,12 @@ impl Drop for Lost {
 }
 
 impl Hub {
-    /// A client that waits for a server is declared no more once all its ends have been dropped.
+    /// Withdraws a client that waits for a server once all its ends have been dropped.
     pub(crate) fn look_at_client(&mut self, cx: &mut Locked<'_>, number: u64) {
         let Some(Role::Client(Some(agents))) = self.ends.get(number).map(|end| &end.role) else { return };
         let waker = Waker::from(Unmet::new(cx.driver, number));
         let cx_of_agents = Context::from_waker(&waker);
-        // The first end that is still there is looked at again when it stirs.
+        // The first end that still exists is checked again when it is woken.
         let is_gone = |agent: &Agent| match agent {
             Agent::Outlet(outlet) => outlet.poll_gone(&cx_of_agents).is_ready(),
             Agent::Inlet(inlet) => inlet.poll_gone(&cx_of_agents).is_ready(),
@@ -61,9 +61,9 @@ impl Hub {
         self.undeclare(cx, number);
     }
 
-    /// This node is lost, and has not answered the clients that had introduced themselves to it. Nothing has
-    /// used those ends yet, so the clients are declared anew; but if the server has attached to one, its ends
-    /// end. Their homes have heard of it from the machine.
+    /// This node is lost, and has not answered the clients that had introduced themselves to it. Those ends
+    /// are unused so far, so the clients are declared anew. If the server has attached to one, its ends end:
+    /// the machine has notified their homes.
     pub(super) fn reclaim(&mut self, cx: &mut Locked<'_>, server: NodeId) {
         let waits = std::mem::take(&mut self.introductions).into_iter();
         let (lost, stays): (Vec<_>, Vec<_>) = waits.partition(|(_, client)| client.server == server);
@@ -112,10 +112,10 @@ impl Hub {
         }
     }
 
-    /// The agents of a client are together again: it waits for the next server.
+    /// All agents of a client are collected: it waits for the next server.
     pub(crate) fn declare_anew(&mut self, cx: &mut Locked<'_>, reclaimed: &mut Reclaimed) {
         let agents = std::mem::take(&mut reclaimed.agents);
-        // Another number: what the names still have to say of the former declaration is not of this one.
+        // A new number: later events of the former declaration do not concern this one.
         let ended = self.ends.remove(reclaimed.number).filter(|_| agents.iter().any(Option::is_some));
         let Some(mut end) = ended else { return cx.state.garbage.push(Box::new(agents)) };
         end.role = Role::Client(Some(agents));

@@ -1,4 +1,4 @@
-//! Whose names this node uses, and those that it serves.
+//! The name service that this node uses, and the names that it serves.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,11 +11,10 @@ use super::Hub;
 use crate::node::error::{NameError, is_busy};
 use crate::node::state::Locked;
 
-/// So long a node waits before it asks again at an address where nobody is.
+/// How long a node waits before it asks again at an address where no node answers.
 pub(super) const ASK_AGAIN: Duration = Duration::from_millis(250);
 
-/// So many nodes are remembered to which something was declared. Those that are used now may answer in any
-/// case.
+/// How many nodes are remembered that ends were declared to. Nodes in use may answer in any case.
 const DECLARED_TO_MAX: usize = 64;
 
 impl Hub {
@@ -28,7 +27,7 @@ impl Hub {
         self.names_at = Some(address);
     }
 
-    /// Which node is at this address?
+    /// Asks which node is at this address.
     pub(crate) fn ask(&mut self, cx: &mut Locked<'_>, address: String) -> oneshot::Receiver<Result<NodeId, String>> {
         let (asked, answer) = oneshot::channel();
         self.asked.push((address.clone(), asked));
@@ -36,10 +35,10 @@ impl Hub {
         answer
     }
 
-    /// This node serves the application's names from now on. `again`: after another one.
+    /// This node serves the application's names from now on. `again`: another node did before.
     pub(crate) fn serve(&mut self, cx: &mut Locked<'_>, again: bool) {
-        // What others have declared to this node because they dialled it, perhaps for its names already, is
-        // the application's now.
+        // Declarations that other nodes made because they dialled this one, perhaps for its names already,
+        // are the application's now.
         if again {
             self.registry.take_over(cx.now);
         }
@@ -52,15 +51,15 @@ impl Hub {
         self.directory.server_is(self.me.node);
     }
 
-    /// Another node serves the application's names, at an address that comes before this node's: all who used
-    /// this one go there.
+    /// Another node serves the application's names, at an address that comes before this node's: all users of
+    /// this node's service go there.
     pub(crate) fn cede(&mut self, cx: &mut Locked<'_>, to: NodeId) {
         (self.serves, self.ceded) = (false, true);
         let nodes: Vec<NodeId> = self.lives.keys().copied().collect();
         nodes.into_iter().for_each(|node| self.tell_elsewhere(cx, node));
         self.directory.leave_server();
-        // What this node's own ends have declared here for those who dial it stays, and is taken back with
-        // the rest: so it is said again.
+        // Declarations of this node's own ends for nodes that dial it stay, but are withdrawn with the rest:
+        // so they are made again.
         self.own.server_lost();
         self.own.server_is(self.me.node);
         self.use_names_of(cx, to);
@@ -79,7 +78,7 @@ impl Hub {
         cx.state.machine.connect(cx.now, node);
     }
 
-    /// How far this node is from a name service, for people: `None` if it has one.
+    /// How far this node is from a name service, for display: `None` if it has one.
     pub(crate) fn without_names(&self) -> Option<String> {
         if self.directory.server().is_some() {
             return None;
@@ -114,7 +113,8 @@ impl Hub {
         }
     }
 
-    /// Ends that wait for an answer from that address fail. What was admitted there waits for a node there.
+    /// Ends that wait for an answer from that address fail. Ends that were admitted there wait for a node
+    /// there.
     pub(super) fn unreachable(&mut self, cx: &mut Locked<'_>, address: &str, why: &str) {
         let waits = self.ends.iter().filter(|(_, end)| end.at() == Some(address) && end.answer.is_some());
         let waits: Vec<u64> = waits.map(|(number, _)| number).collect();
@@ -127,7 +127,7 @@ impl Hub {
         }
     }
 
-    /// Something is declared to that node.
+    /// Records that an end is declared to that node.
     pub(super) fn has_declared_to(&mut self, node: NodeId) {
         if self.declared_to.back() != Some(&node) {
             self.declared_to.retain(|other| *other != node);
@@ -138,20 +138,20 @@ impl Hub {
         }
     }
 
-    /// Whether something was declared to that node. What it answers may cross this node's going to another
-    /// one.
+    /// Whether an end was declared to that node. Its answer may arrive after this node has changed to another
+    /// name service.
     fn may_answer(&self, node: NodeId) -> bool {
         let mut directories = std::iter::once(&self.directory).chain(self.others.values());
         self.declared_to.contains(&node) || directories.any(|directory| directory.server() == Some(node))
     }
 
-    /// What that node has declared here takes more or less than before.
+    /// That node's declarations here take more or less memory than before.
     pub(super) fn count_declared(&self, cx: &mut Locked<'_>, node: NodeId) {
-        // There was room for what the registry has admitted.
+        // The registry admitted them, so the memory suffices.
         let _ = cx.state.machine.keep_declared(node, self.registry.cost_of(node));
     }
 
-    /// Leases end: what nodes had declared that are gone is not kept any more.
+    /// Leases expire: declarations of lost nodes are released.
     pub(super) fn forget_declared(&mut self, cx: &mut Locked<'_>) {
         let due = self.registry.next_tick().is_some_and(|due| due <= cx.now);
         self.registry.tick(cx.now);
@@ -197,8 +197,8 @@ impl Hub {
     }
 }
 
-/// Each address with its own reason. Addresses of one reason stand together, and where there are fewest of
-/// them that comes first: one port that is busy or silent says more than fifteen at which nothing is.
+/// Each address with its own reason. Addresses with the same reason are grouped, and the smallest group comes
+/// first: one port that is busy or silent is more informative than fifteen without a listener.
 fn reasons(why: &BTreeMap<String, String>) -> Option<String> {
     let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
     let addresses: Vec<&String> = why.keys().collect();

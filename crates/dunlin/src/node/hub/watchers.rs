@@ -1,4 +1,4 @@
-//! Who wants to hear of what happens to the node.
+//! The watchers of the node's events.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::node::log::{Line, Throttle};
 use crate::node::peer::{ConnectionState, Peer, Route};
 use crate::node::state::Locked;
 
-/// So long the news that a connection is over may wait for its ends, which code of users may hold up.
+/// How long the event that a connection is over may wait for its ends, which user code may delay.
 const ENDED: Duration = Duration::from_secs(1);
 
-/// So many addresses are known at which this node was turned away.
+/// How many addresses are remembered that refused this node.
 const UNWELCOME_MAX: usize = 1024;
 
-/// So many nodes of other applications are known.
+/// How many nodes of other applications are remembered.
 const STRANGERS_MAX: usize = 1024;
 
 impl Hub {
@@ -39,7 +39,7 @@ impl Hub {
         self.watchers.push(watcher);
     }
 
-    /// What whoever begins to watch has missed, and is still so.
+    /// The events that a new watcher has missed and that still hold.
     pub(crate) fn present(&self) -> Vec<NodeEvent> {
         let joined = |(peer, name): (&Peer, &String)| NodeEvent::Joined { peer: *peer, name: name.clone() };
         let more = self.ends.iter().filter_map(|(_, end)| end.more.as_ref());
@@ -48,33 +48,33 @@ impl Hub {
         self.there.iter().map(joined).chain(conflicts).chain(closing).collect()
     }
 
-    /// Those who watch are told, after what they are still to be told.
+    /// Sends an event to the watchers, behind the pending ones.
     pub(crate) fn tell(&mut self, event: NodeEvent) {
         let level = event.level();
         self.news.push_back(News { event, ended: None, source: None, level, is_said: false });
     }
 
-    /// The same, of what another node has brought about, over a socket from there: people are told of it as
-    /// of refusals.
+    /// As [`tell`](Self::tell), for an event that another node has caused, over a socket from there: it is
+    /// reported to users as refusals are.
     pub(crate) fn tell_of(&mut self, event: NodeEvent, source: Source) {
         let level = event.level();
         self.news.push_back(News { event, ended: None, source: Some(source), level, is_said: false });
     }
 
-    /// A socket, or what a node wants, is refused.
+    /// Reports that a socket, or a request of a node, is refused.
     pub(crate) fn refuse(&mut self, event: NodeEvent, source: Source) {
         self.refusals.count(&event);
         self.tell_of(event, source);
     }
 
-    /// This node will not relay for that one.
+    /// This node refuses to relay for that one.
     pub(crate) fn refuse_relay(&mut self, node: NodeId, source: Source) {
         if let Some(life) = self.lives.get(&node) {
             self.refuse(NodeEvent::Limit(Limit::Relays { peer: Peer(*life) }), source);
         }
     }
 
-    /// That node was not given what it asked for.
+    /// Reports that the request of that node was declined.
     pub(crate) fn decline(&mut self, node: NodeId, source: Source, what: Declined) {
         let Some(life) = self.lives.get(&node) else { return };
         let peer = Peer(*life);
@@ -90,7 +90,7 @@ impl Hub {
         self.refuse(NodeEvent::Limit(limit), source);
     }
 
-    /// The connection with this node will be refused for what it said, over a socket from there.
+    /// The connection with this node is about to be refused for a violation, over a socket from there.
     pub(crate) fn came_from(&mut self, node: NodeId, source: Source) {
         self.violator = Some((node, source));
     }
@@ -99,7 +99,7 @@ impl Hub {
         self.refusals
     }
 
-    /// Whoever listens there will not have this node. It will dial again: that is told once.
+    /// The listener there refuses this node. This node will dial again, so the event is sent once.
     pub(crate) fn unwelcome(&mut self, at: String, why: String) {
         if self.unwelcome.len() >= UNWELCOME_MAX {
             self.unwelcome.clear();
@@ -109,35 +109,35 @@ impl Hub {
         }
     }
 
-    /// A node of another application has dialled this one, and will again while it looks for its own: that is
-    /// told once.
+    /// A node of another application has dialled this one, and will again while it looks for its own, so the
+    /// event is sent once.
     pub(crate) fn stranger(&mut self, node: NodeId, source: Source, from: String, why: String) {
         if self.strangers.len() >= STRANGERS_MAX {
             self.strangers.clear();
         }
         self.refusals.strangers += 1;
         if self.strangers.insert(node) {
-            // Where applications share a host, their nodes ask each other's name services for their own: that
-            // is nothing unusual.
+            // This is usual where applications share a host: their nodes ask each other's name services for
+            // their own.
             let (event, level) = (NodeEvent::Stranger { from, why }, Level::DEBUG);
             self.news.push_back(News { event, ended: None, source: Some(source), level, is_said: false });
         }
     }
 
-    /// A node is there, as far as roles go: see [`roles`](crate::node::roles).
+    /// A node is present, as far as roles go: see [`roles`](crate::node::roles).
     pub(crate) fn joined(&mut self, peer: Peer, name: &str) {
         self.there.insert(peer, name.to_owned());
         self.tell(NodeEvent::Joined { peer, name: name.to_owned() });
     }
 
-    /// A node that was there is so no more.
+    /// A node is no longer present.
     pub(crate) fn left(&mut self, peer: Peer, in_order: bool) {
         if let Some(name) = self.there.remove(&peer) {
             self.tell(NodeEvent::Left { peer, name, in_order });
         }
     }
 
-    /// The main node is gone, and with it what it told of others.
+    /// The main node is lost, and with it its information on other nodes.
     pub(crate) fn main_lost(&mut self, peer: Peer) {
         if let Some(name) = self.there.remove(&peer) {
             self.there.clear();
@@ -153,7 +153,7 @@ impl Hub {
         }
     }
 
-    /// This node has left: its connections are over, and who watches them hears it before the channel ends.
+    /// This node has left: its connections end, and their watchers get that event before the channel ends.
     pub(crate) fn farewell(mut self: Box<Self>, lines: &mut Vec<Line>) {
         self.end_all();
         for life in std::mem::take(&mut self.lives).into_values() {
@@ -173,7 +173,7 @@ impl Hub {
                 return self.news.push_front(next);
             }
             let is_of_interest = next.event.is_of_interest(next.level) && !next.is_said;
-            // What concerns the whole application is told in any case, and happens once.
+            // Events of the whole application are always reported, and happen once.
             let is_written = |throttle: &mut Throttle| match (next.source, &next.event) {
                 (Some(source), _) => throttle.admits(now, source),
                 (None, NodeEvent::Closing { .. } | NodeEvent::MainLost { .. }) => true,
@@ -193,7 +193,7 @@ impl Hub {
                 self.lives.insert(node, life);
                 self.registry.met(life, cx.state.machine.addresses_of(node));
                 self.registry.comes_from(life, cx.state.machine.source_of(node));
-                // A former life of it may have declared more.
+                // A former life of the node may have declared more.
                 self.count_declared(cx, node);
                 if self.ceded {
                     // It may have found this node when that still served the names.
@@ -205,7 +205,7 @@ impl Hub {
             State::Resumed => ConnectionState::Resumed,
             State::Relayed(relay) => match self.lives.get(&relay) {
                 Some(life) => ConnectionState::Relayed(Peer(*life)),
-                // It is lost already, which is still to be heard.
+                // The relay is already lost, which will be reported.
                 None => return,
             },
             State::Down(why) => {
@@ -227,7 +227,7 @@ impl Hub {
         if let Some(life) = self.lives.get(&node).or(tells_why.then_some(&never_met)) {
             let peer = Peer(*life);
             let state = match state {
-                // One of the two was first; to who hears it, it is this node that ends.
+                // One of the two left first; to its watchers, it is this node that leaves.
                 ConnectionState::Down(Down::Left) if self.leaving => ConnectionState::Down(Down::Leaving),
                 state => state,
             };
@@ -246,7 +246,8 @@ impl Hub {
                 let refused = NodeEvent::Limit(Limit::Peer { peer, why: why.clone() });
                 self.refuse(refused, source.unwrap_or_default());
             }
-            // With roles, membership tells who is there. And of a node that leaves all connections end.
+            // With roles, membership reports which nodes are present. When this node leaves, all its
+            // connections end.
             match why {
                 _ if self.has_role || self.leaving => {}
                 Some(why) => {
@@ -266,7 +267,7 @@ impl Hub {
         }
     }
 
-    /// That node may have served names at addresses that ends were found by.
+    /// That node may have served names at addresses where ends were found.
     fn server_lost_elsewhere(&mut self, cx: &mut Locked<'_>, node: NodeId, why: &Down) {
         let mut served = Vec::new();
         for (address, directory) in &mut self.others {
@@ -277,10 +278,10 @@ impl Hub {
         }
         for (address, is_used) in served {
             if matches!(why, Down::Refused(_) | Down::Unauthorized) {
-                // It would be said again.
+                // The node would refuse again.
                 self.unreachable(cx, &address, &why.to_string());
             } else if is_used && !self.leaving {
-                // Not at once: whoever is there may end each connection as soon as it is up.
+                // Not at once: the node there may end each connection as soon as it is up.
                 self.ask_again.insert(address, cx.now + ASK_AGAIN);
             }
         }
