@@ -1,4 +1,4 @@
-//! Settings of a node, and how it comes to be.
+//! Settings of a node, and how it joins.
 
 use std::panic::Location;
 use std::path::Path;
@@ -50,7 +50,7 @@ pub struct NodeBuilder {
     pub(super) roles: Settings,
 }
 
-/// Where the configuration is.
+/// Where the configuration comes from.
 #[derive(Debug, Default)]
 enum Source {
     #[default]
@@ -67,16 +67,17 @@ impl NodeBuilder {
         self
     }
 
-    /// How this node calls itself: in [events](Node::events), and among those who have [not
-    /// left](NodeError::Stragglers). And which section of the configuration is its: `[node.NAME]`, if there
-    /// is one. Default: what `DUNLIN_NODE` says; without that its [`Peer`] as text, and no section.
+    /// This node's own name: it appears in [events](Node::events), and among the nodes that have [not
+    /// left](NodeError::Stragglers). It also selects this node's section of the configuration, `[node.NAME]`,
+    /// if there is one. Default: the value of `DUNLIN_NODE`; without that its [`Peer`] as text, and no
+    /// section.
     pub fn named(mut self, name: &str) -> Self {
         self.named = Some(name.to_owned());
         self
     }
 
-    /// Reads this file in the place of the `dunlin.toml` that are [searched for](crate::config), and of the
-    /// one that `DUNLIN_CONFIG` names. In a simulation nothing is read.
+    /// Reads this file in place of the `dunlin.toml` files that are [searched for](crate::config), and of the
+    /// file that `DUNLIN_CONFIG` names. In a simulation nothing is read.
     ///
     /// # Errors
     /// [`NodeError::Config`]: also if there is no such file.
@@ -84,9 +85,9 @@ impl NodeBuilder {
         if world::is_simulated() { Ok(self) } else { Ok(self.sources(Sources::file(path)?)) }
     }
 
-    /// Takes this configuration in the place of all that is [searched for](crate::config): for a program that
-    /// has read it already, perhaps from standard input, which can be read once. In a simulation nothing is
-    /// read.
+    /// Uses this configuration in place of everything that is [searched for](crate::config): for a program
+    /// that has read it already, perhaps from standard input, which can be read once. In a simulation nothing
+    /// is read.
     ///
     /// # Examples
     /// ```
@@ -114,65 +115,66 @@ impl NodeBuilder {
 
     /// Where others can dial this node. Default: 127.0.0.1, at the first free port from 7500. `default-route`
     /// is the address of this machine that its default route begins at, with the first free port;
-    /// `default-route:7510` has a port of its own. Can be said several times.
+    /// `default-route:7510` sets the port. Each call adds an address.
     pub fn listen(mut self, address: &str) -> Self {
         self.listen.push(address.to_owned());
         self
     }
 
-    /// What the others are told to dial, if that is another address than the one this node listens at: of a
-    /// forwarded port, or of a host that others know by another name. Can be said several times. Default:
+    /// The address that other nodes are given to dial, if it differs from the one this node listens at: of a
+    /// forwarded port, or of a host that others know by another name. Each call adds an address. Default:
     /// where it listens.
     pub fn advertise(mut self, address: &str) -> Self {
         self.advertise.push(address.to_owned());
         self
     }
 
-    /// Where the application's name service is. The node that this address leads to serves it. Default: the
-    /// first port from 7400 of 127.0.0.1 that has this application's; on loopback (or `memory:`, `unix:`) a
-    /// node that finds none there serves it itself. `default-route` is the address of this machine that its
-    /// default route begins at, with port 7400 if none is said (`default-route:7410`); a node that listens
-    /// there serves it. What names guarantee: [names](super#names).
+    /// Where the application's name service is. The node that this address leads to serves the names.
+    /// Default: the first port from 7400 of 127.0.0.1 that has this application's service; on loopback (or
+    /// `memory:`, `unix:`) a node that finds none there serves the names itself. `default-route` is the
+    /// address of this machine that its default route begins at, with port 7400 unless another is given
+    /// (`default-route:7410`); a node that listens there serves the names. What names guarantee:
+    /// [names](super#names).
     pub fn names(mut self, address: &str) -> Self {
         self.names = Some(address.to_owned());
         self
     }
 
-    /// Whether this node may serve the names if it finds nobody who does. Default: it may, on loopback (or
-    /// `memory:`, `unix:`), unless the configuration has another node for that (`run = "names"`). One that
-    /// may not waits until there is a service: so programs can be started before it, and one that only
-    /// visits, to look at something, is not missed when it goes. The node that listens at the address of the
-    /// names serves them in any case.
+    /// Whether this node may serve the names if it finds no service. Default: it may, on loopback (or
+    /// `memory:`, `unix:`), unless the configuration gives that to another node (`run = "names"`). A node
+    /// that may not serve them waits for a service: so programs can be started before it, and a short-lived
+    /// visitor, such as an inspection tool, takes no service away when it leaves. The node that listens at
+    /// the address of the names serves them in any case.
     pub fn serve_names(mut self, may: bool) -> Self {
         self.serves_names = Some(may);
         self
     }
 
-    /// Another kind of network, beside TCP, unix sockets and memory.
+    /// Adds another kind of network, beside TCP, unix sockets and memory.
     pub fn network(mut self, network: impl Network) -> Self {
         self.networks = self.networks.with(network);
         self
     }
 
-    /// How long a connection may be without a socket before it counts as dead, since it was lost after
-    /// something last came through; see also [`refused`](Self::refused). Default: 15 s.
+    /// How long a disconnected peer may take to reconnect before the connection counts as dead, from the loss
+    /// of the last socket on which something arrived; see also [`refused`](Self::refused). Default: 15 s.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = Some(grace);
         self
     }
 
-    /// When this process dies without a word, no process listens any more where this node did: dials there
-    /// are refused. Other nodes take that for its death, before their [`grace`](Self::grace) is over, if
-    /// dials are refused twice, so far apart, at all addresses at which this node listens itself (not those
-    /// that it only [advertises](Self::advertise)) and at which they have reached it. On the same host
-    /// (loopback, unix sockets, memory) the second refusal counts at once. Default: 1 s. Zero: at once
-    /// everywhere. A time that is longer than their grace: never, but on the same host. Say a longer time if
-    /// something on the way to this node's own addresses may refuse dials while the node lives, such as a
-    /// firewall that is configured anew.
+    /// How far apart two refused dials must be before other nodes take this node for dead, although their
+    /// [`grace`](Self::grace) is not over. When this process dies without a goodbye, no process listens at
+    /// its addresses any more, and dials there are refused. The refusals count only if they come from all
+    /// addresses at which this node listens itself (not those that it only [advertises](Self::advertise)) and
+    /// at which the others have reached it. On the same host (loopback, unix sockets, memory) the second
+    /// refusal counts at once. Default: 1 s. Zero: at once everywhere. A time longer than their grace: never,
+    /// except on the same host. Set a longer time if something on the way to this node's own addresses may
+    /// refuse dials while the node lives, such as a firewall that is being reconfigured.
     ///
-    /// Windows says only after about 2 s that a dial was refused, so death is heard after about 4 s there. On
-    /// BSD and macOS a unix socket whose accept queue is full refuses too: there a node that lives, and is
-    /// stalled for so long that its queue is full, may be taken for dead.
+    /// Windows reports a refused dial only after about 2 s, so a death is detected after about 4 s there. On
+    /// BSD and macOS a unix socket whose accept queue is full refuses too: there a live node that is stalled
+    /// until its queue is full may be taken for dead.
     ///
     /// # Examples
     /// ```
@@ -189,9 +191,9 @@ impl NodeBuilder {
         self
     }
 
-    /// How often this node says that it lives when it has nothing else to say. A socket on which nothing
-    /// arrived for 3.5 times as long counts as lost. Default: 1 s. All nodes of an application should say the
-    /// same.
+    /// How often this node sends a heartbeat when it has nothing else to send. A socket on which nothing
+    /// arrives for 3.5 times as long counts as lost. Default: 1 s. All nodes of an application should use the
+    /// same value.
     pub fn heartbeat(mut self, heartbeat: Duration) -> Self {
         self.heartbeat = Some(heartbeat);
         self
@@ -203,78 +205,79 @@ impl NodeBuilder {
         self
     }
 
-    /// So much of what was sent into a buffer (a FIFO, or an unbounded one) of a channel may lie at this
-    /// node, where its receiver is, in bytes, for each channel whose sender is at another node. Above that
-    /// the buffer counts as full, whatever its policy: sends wait until enough was received. One message
-    /// there may be in any case. Default: 16 MiB.
+    /// The most bytes of each channel that may be buffered at this node, where its receiver is, if its sender
+    /// is at another node and sends into a buffer (a FIFO, or an unbounded one). Above that the buffer counts
+    /// as full, whatever its policy: sends wait until enough was received. One message is allowed in any
+    /// case. Default: 16 MiB.
     ///
-    /// A message counts with its encoded bytes, twice the size of its type (a buffer that grows doubles), and
+    /// A message counts as its encoded bytes, twice the size of its type (a buffer that grows doubles), and
     /// 40 bytes.
     ///
-    /// The receiver's node promises places by how large the last messages were, and before the first one as
-    /// if they had 1 MiB if they own memory: when they become larger, what had been promised to the sender
-    /// before that still comes (at most 1024, and as many as the FIFO has places). Channels whose two ends
-    /// are at one node are not counted: nothing of them is encoded. (A channel without a buffer is [bounded
-    /// otherwise](Self::held_max_bytes).)
+    /// The receiver's node promises places according to the sizes of the last messages. Before the first one
+    /// it assumes 1 MiB for a message that owns memory. When messages become larger, those promised to the
+    /// sender before that still arrive (at most 1024, and no more than the FIFO has places). Channels whose
+    /// two ends are at one node are not counted: nothing of them is encoded. (A channel without a buffer is
+    /// [bounded otherwise](Self::held_max_bytes).)
     pub fn buffered_max_bytes(mut self, bytes: u64) -> Self {
         self.buffered_max = Some(bytes);
         self
     }
 
-    /// So many bytes this node keeps for other nodes in all: messages that have come and have not been
-    /// received, or are coming, and what is kept for each sender that is attached. Beside that there are 256
-    /// KiB for each other node. Default: a quarter of the machine's memory, or of what its control group may
-    /// use, and at least four times [`message_max_bytes`](Self::message_max_bytes), which is what it has to
-    /// be.
+    /// The most bytes that this node keeps for other nodes in all: messages that have arrived and have not
+    /// been received, messages that are arriving, and the records of each attached sender. In addition each
+    /// other node has 256 KiB. Default: a quarter of the machine's memory, or of its control group's limit,
+    /// and at least four times [`message_max_bytes`](Self::message_max_bytes), which is the minimum.
     ///
-    /// Small messages come without a question, up to 8 MiB from each other node that have not been received.
-    /// A message beyond that is announced, and waits at its sender's node until there is room for all of it
-    /// here; no node can take all the room that is left, nor can all nodes of one host or network. A message
+    /// Small messages are sent unasked, up to 8 MiB from each other node that have not been received. A
+    /// message beyond that is announced, and waits at its sender's node until this node has room for all of
+    /// it. No node can take all the room that is left, nor can all nodes of one host or network. A message
     /// for which a receive waits has room beside those that are not received. On a channel without a buffer
-    /// one message, or 64 KiB, comes before somebody receives.
+    /// one message, or 64 KiB, is sent before a receive asks for it.
     pub fn held_max_bytes(mut self, bytes: u64) -> Self {
         self.held_max = Some(bytes);
         self
     }
 
-    /// Where a receiver is shared over nodes, what is sent to it from another node meets its receiver at the
-    /// node that keeps it. If this node keeps it, values of so many bytes or more do not come here for that:
-    /// they wait at their sender's node, and go straight from there to the node that receives them. Smaller
-    /// ones come here, and go on: they are there before the word would have gone round. Default: 64 KiB.
+    /// The size in bytes from which values bypass this node, if it keeps a receiver that is shared over
+    /// nodes. The keeper's node matches each value from another node with its receiver. Values of this size
+    /// or more wait at their sender's node meanwhile, and go straight from there to the node that receives
+    /// them. Smaller values come here and are forwarded: they arrive sooner than the messages that a direct
+    /// transfer needs. Default: 64 KiB.
     pub fn straight_min_bytes(mut self, bytes: u64) -> Self {
         self.straight_min = Some(bytes.max(1));
         self
     }
 
-    /// Whether this node relays what other nodes say that cannot dial each other, for at most 64 pairs at
-    /// once. Default: it does. If nobody does, and two nodes cannot dial each other, their connection fails
-    /// with [`Down::Unrelayed`](super::Down::Unrelayed) after the grace period.
+    /// Whether this node relays between other nodes that cannot dial each other, for at most 64 pairs at
+    /// once. Default: it does. If no node relays, and two nodes cannot dial each other, their connection
+    /// fails with [`Down::Unrelayed`](super::Down::Unrelayed) after the grace period.
     pub fn relay(mut self, relay: bool) -> Self {
         self.relay = Some(relay);
         self
     }
 
-    /// Whether this node dials addresses of its own host (loopback, unix sockets) that others have told it
+    /// Whether this node dials addresses of its own host (loopback, unix sockets) that others have sent it
     /// over a network. Default: it does not, and a dial that is not made is an event
-    /// ([`NodeEvent::Unwelcome`](super::NodeEvent::Unwelcome)): others could have it speak to programs that
-    /// trust this host. What was told over a socket of this host, or by this node's program, is dialled in
-    /// any case. Say `true` where nodes of one host have a name service elsewhere, and listen on loopback.
+    /// ([`NodeEvent::Unwelcome`](super::NodeEvent::Unwelcome)): others could have it connect to programs that
+    /// trust this host. Addresses from a socket of this host, or from this node's program, are dialled in any
+    /// case. Set `true` where nodes of one host have a name service elsewhere, and listen on loopback.
     pub fn dial_local(mut self, dial: bool) -> Self {
         self.dial_local = Some(dial);
         self
     }
 
-    /// Whether nodes of other hosts may come to this one through a relay on its own host. A node that is
-    /// reached only over loopback or a unix socket is shut to other hosts; a relay beside it, such as the
-    /// name service, lets them in only if this is set. A relay that this node reaches over a network lets
-    /// them in anyway. Default: no.
+    /// Whether nodes of other hosts may reach this one through a relay on its own host. A node that is
+    /// reached only over loopback or a unix socket is closed to other hosts; a relay on the same host, such
+    /// as the name service, lets them in only if this is set. A relay that this node reaches over a network
+    /// lets them in anyway. Default: no.
     pub fn relayed(mut self, relayed: bool) -> Self {
         self.relayed = Some(relayed);
         self
     }
 
-    /// Addresses of routers and load balancers, each of whose sockets counts as a source of its own: where a
-    /// table is full, and in the log, all that come from one address count as one otherwise. Default: none.
+    /// Addresses of routers and load balancers, each of whose sockets counts as a source of its own.
+    /// Otherwise all sockets from one address count as one source, where a table is full and in the log.
+    /// Default: none.
     ///
     /// # Examples
     /// ```
@@ -293,16 +296,16 @@ impl NodeBuilder {
         self
     }
 
-    /// Which nodes may have connections with this one. `admits` is called in each handshake, also when a
-    /// connection comes back that had lost its socket, and in tasks of the node, so it should not take long.
-    /// A node of this application that it does not admit is told so, and has no connection: its own side
-    /// fails with [`Down::Refused`](super::Down::Refused), this one, if it has dialled, with
+    /// Which nodes may have connections with this one. Tasks of the node call `admits` in each handshake,
+    /// also when a connection that had lost its socket resumes, so it should not take long. A node of this
+    /// application that is not admitted is notified, and has no connection: its own side fails with
+    /// [`Down::Refused`](super::Down::Refused), this one, if it has dialled, with
     /// [`Down::Unauthorized`](super::Down::Unauthorized); here it is an event
     /// ([`NodeEvent::Stranger`](super::NodeEvent::Stranger),
     /// [`NodeEvent::Unwelcome`](super::NodeEvent::Unwelcome)). Default: all are admitted.
     ///
-    /// An id is drawn anew whenever a node starts, so what to look at is mostly what the
-    /// [network has verified](Applicant::identity), or where the node comes from.
+    /// A node draws a new id whenever it starts, so a decision mostly rests on what the [network has
+    /// verified](Applicant::identity), or on where the node comes from.
     ///
     /// # Examples
     /// Only processes of this user, by unix sockets:
@@ -321,7 +324,7 @@ impl NodeBuilder {
         self
     }
 
-    /// All settings: what was said here, and what the configuration says of the rest.
+    /// All settings: those that were made here, and the configuration for the rest.
     fn settle(&mut self) -> Result<Config, NodeError> {
         let (app, name) = (self.application.as_deref(), self.named.as_deref());
         let searched = |app, name| Sources::search()?.resolve(app, name);
@@ -363,17 +366,18 @@ impl NodeBuilder {
         Ok(config)
     }
 
-    /// Joins the application, with the [configuration](crate::config) for all that was not said here.
+    /// Joins the application, with the [configuration](crate::config) for all that was not set here.
     ///
-    /// Returns once the node listens. The name service is found in the background: until then, ends that are
-    /// declared wait. With a [role](Self::role) it returns once the node has that: a member waits for the
-    /// main node.
+    /// Returns once the node listens. The node finds the name service in the background; ends that are
+    /// declared wait until then. With a [role](Self::role) it returns once the node has taken it: a member
+    /// waits for the main node.
     ///
     /// # Errors
-    /// [`NodeError::Config`], [`NodeError::Setting`], [`NodeError::Listen`]; with a role [`NodeError::SecondMain`], [`NodeError::NoMain`], [`NodeError::NoNames`].
+    /// [`NodeError::Config`], [`NodeError::Setting`], [`NodeError::Listen`]; with a role
+    /// [`NodeError::SecondMain`], [`NodeError::NoMain`], [`NodeError::NoNames`].
     ///
     /// # Cancel safety
-    /// Dropped, the node has not joined, or says goodbye.
+    /// If the future is dropped, the node has not joined, or sends a goodbye.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -381,7 +385,7 @@ impl NodeBuilder {
     pub fn join(self) -> impl Future<Output = Result<Node, NodeError>> + Send {
         let called = Location::caller();
         compiled_here(async move {
-            // (A poll has no line of the user's.)
+            // The message gives `called`: a poll has no line of the user's.
             assert!(
                 world::is_simulated() || tokio::runtime::Handle::try_current().is_ok(),
                 "{called}: a node joins here, and is polled outside of a tokio runtime: use `#[dunlin::main]` or \
@@ -409,7 +413,7 @@ impl NodeBuilder {
         if settings.heartbeat.origin != Origin::Default {
             config.heartbeat = settings.heartbeat.value;
             config.silence = config.heartbeat.mul_f32(3.5);
-            // Who does not answer a handshake is as silent as who says nothing later.
+            // A peer that does not answer a handshake is as silent as one that stops sending later.
             config.handshake = config.handshake.min(config.silence);
         }
         config.value_max = usize::try_from(settings.message_max_bytes.value).unwrap_or(usize::MAX);
@@ -422,13 +426,13 @@ impl NodeBuilder {
         config.authorizes = self.authorize.is_some();
         config.held_max = settings.held_max().max((config.value_max as u64).saturating_mul(4));
         files::share(&mut config);
-        // Each draws its own, below.
+        // Each node draws its own id, below.
         config.keeps_id = false;
         config.check().map_err(|why| NodeError::Setting(why.to_string()))?;
         let addresses = config.addresses.clone();
         let key = Key::draw();
         let me = Life { node: key.node(), incarnation: Incarnation(world::incarnation()) };
-        // The first node of a process says it for all: one order of choices is all that is needed.
+        // The first node of a process sets the origin for all: one order of choices is all that is needed.
         let _ = agent::set_origin(id::seed());
         let dial_max = config.handshake;
         let roles = self.roles.roles(Peer(me));
@@ -449,7 +453,7 @@ impl NodeBuilder {
         for listener in listeners {
             tasks.push(world::spawn_own(serve::accept(Arc::downgrade(&driver), listener)));
         }
-        // Else whoever comes first takes the address of the node that is to serve them.
+        // Otherwise the first node to come takes the address of the node that is to serve the names.
         let leaves_them = settings.names_node.is_some() && settings.run.value.as_deref() != Some(crate::config::NAMES);
         let service = serve::Service {
             address: names,
@@ -464,32 +468,32 @@ impl NodeBuilder {
     }
 }
 
-/// Of its role.
+/// Settings of the node's role.
 impl NodeBuilder {
-    /// What this node is in its application: see [`roles`](super::roles). Default: it has no role.
+    /// This node's role in its application: see [`roles`](super::roles). Default: it has no role.
     #[track_caller]
     pub fn role(mut self, role: Role) -> Self {
         self.roles.role = Some((role, Location::caller()));
         self
     }
 
-    /// So long [`join`](Self::join) waits for the main node, if this one is a member: then it is
-    /// [`NodeError::NoMain`]. A main node waits as long for a name service: [`NodeError::NoNames`]. Default:
-    /// for ever.
+    /// How long [`join`](Self::join) waits for the main node, if this node is a member. After that it fails
+    /// with [`NodeError::NoMain`]. A main node waits as long for a name service, and fails with
+    /// [`NodeError::NoNames`]. Default: for ever.
     pub fn wait_for_main(mut self, patience: Duration) -> Self {
         self.roles.patience = Some(patience);
         self
     }
 
-    /// Called by [`join`](Self::join) while it waits for the main node: after a quarter of a second, and then
-    /// every 5 seconds. So that a program can show it: the text of a [`JoinWait`] says what to do.
+    /// [`join`](Self::join) calls this while it waits for the main node: after a quarter of a second, and
+    /// then every 5 seconds. A program can show the wait: the text of a [`JoinWait`] advises what to do.
     pub fn on_wait(mut self, told: impl FnMut(&JoinWait) + Send + 'static) -> Self {
         self.roles.on_wait = Some(Box::new(told));
         self
     }
 
-    /// So long [`leave`](Node::leave) of this node waits for its members, if it is the main one. A member
-    /// needs up to 5 s to leave, after what its program still does. Default: 10 s.
+    /// How long [`leave`](Node::leave) of this node waits for its members, if this node is the main one. A
+    /// member needs up to 5 s to leave, once its program has finished. Default: 10 s.
     pub fn shutdown(mut self, within: Duration) -> Self {
         self.roles.shutdown = Some(within);
         self

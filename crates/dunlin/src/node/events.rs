@@ -1,6 +1,6 @@
-//! What happens to a node, as a channel of [`NodeEvent`]s. `log.rs` writes it for people.
+//! What happens to a node, as a channel of [`NodeEvent`]s. `log.rs` writes the events for people.
 //!
-//! Events are told under the node's lock, in their order.
+//! Events are reported under the node's lock, in their order.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,35 +12,35 @@ use super::peer::{ConnectionState, NameConflict, Peer};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeEvent {
-    /// Another node is there. With a [role](super::roles): it is the main node, or was admitted by it.
-    /// Without: this one has a connection with it.
+    /// Another node has joined. With a [role](super::roles): it is the main node, or was admitted by it.
+    /// Without: this node has a connection with it.
     Joined {
-        /// Who.
+        /// The node.
         peer: Peer,
-        /// How it [calls itself](super::NodeBuilder::named). Without a role: its [`Peer`] as text.
+        /// Its [own name](super::NodeBuilder::named). Without a role: its [`Peer`] as text.
         name: String,
     },
-    /// It is there no more.
+    /// Another node has left, or is lost.
     Left {
-        /// Who.
+        /// The node.
         peer: Peer,
-        /// How it called itself.
+        /// Its own name.
         name: String,
-        /// It said that it leaves, rather than being lost.
+        /// It announced that it leaves, rather than being lost.
         in_order: bool,
     },
-    /// What happens to the connection with a node.
+    /// The state of the connection with a node has changed.
     Connection(Peer, ConnectionState),
     /// An end of this node was refused: when it was declared, or later, when its name service met another
     /// one.
     Refused {
-        /// Its name.
+        /// The name of the end.
         name: String,
-        /// Why, and what there is instead.
+        /// The reason, and what has the name instead.
         why: NameError,
     },
-    /// Two ends of a name, or of a message, do not agree on what goes over their channel. Of a name the end
-    /// that was declared first stands, and its node hears of this, once for each node; the other one is
+    /// The messages of two ends of a name, or of an end in a message, do not fit each other. Of a name the
+    /// end that was declared first stands, and its node gets this event, once for each node; the other end is
     /// refused.
     Mismatch {
         /// The name. `None`: of an end that came in a message.
@@ -48,38 +48,37 @@ pub enum NodeEvent {
         /// What differs.
         difference: String,
     },
-    /// Somebody dialled this node and was turned away: something that is no node, a node that says that it is
-    /// another one, or a node of another application. Such a node does that while it looks for its own name
-    /// service; it is told once.
+    /// A dial to this node was turned away: from something that is no node, from a node that claims the
+    /// identity of another one, or from a node of another application. A node of another application dials
+    /// here while it looks for its own name service; it is reported once.
     Stranger {
-        /// Who, as their socket says it.
+        /// The address of its socket.
         from: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// This node was turned away by whoever listens there. Told anew when the reason changes.
+    /// The listener at this address turned this node away. Reported anew when the reason changes.
     Unwelcome {
-        /// Where it dialled.
+        /// The address that was dialled.
         at: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// A limit was reached.
     Limit(Limit),
-    /// An end of this node is joined, and its name is also somebody else's.
+    /// An end of this node is joined, and another node has an end of the same name.
     Conflict(NameConflict),
     /// The main node leaves, or this one does: programs should come to an end. See
     /// [`Node::closing`](super::Node::closing).
     Closing {
-        /// So long the main node waits for this one.
+        /// How long the main node waits for this one.
         within: Duration,
     },
-    /// To a member: the main node is gone. Who else is there will be told by the next, which this node waits
-    /// for.
+    /// To a member: the main node is lost. This node waits for the next one, which announces the other nodes.
     MainLost {
-        /// Who it was.
+        /// The main node.
         peer: Peer,
-        /// How it called itself.
+        /// Its own name.
         name: String,
     },
 }
@@ -88,7 +87,7 @@ pub enum NodeEvent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Limit {
-    /// A message of this node is larger than the receiver's node takes
+    /// A message of this node is larger than the receiver's node accepts
     /// ([`NodeBuilder::message_max_bytes`](super::NodeBuilder::message_max_bytes)): it was not sent.
     Message {
         /// The channel's name. `None`: its ends came in messages.
@@ -100,108 +99,108 @@ pub enum Limit {
     },
     /// The name service has no room for an end of this node.
     Names {
-        /// Its name.
+        /// The name of the end.
         name: String,
-        /// Of what there are too many.
+        /// What there are too many of.
         what: &'static str,
-        /// How many there may be.
+        /// How many are allowed.
         max: u64,
     },
-    /// More clients came to an acceptor of this node than it keeps until they are received, in all or from
-    /// one source: this one was turned away.
+    /// More clients arrived at an acceptor of this node than it keeps until they are received, in all or from
+    /// one source: this client was turned away.
     Guests {
         /// The acceptor's name.
         name: String,
-        /// Who came.
+        /// The client's node.
         peer: Peer,
         /// How many are kept.
         max: usize,
     },
-    /// A client came to an acceptor of this node, which had no room for its ends in what it keeps for others
+    /// An acceptor of this node had no room for a client's ends in what the node keeps for others
     /// ([`NodeBuilder::held_max_bytes`](super::NodeBuilder::held_max_bytes)), in all or from one source: this
-    /// one was turned away.
+    /// client was turned away.
     Memory {
         /// The acceptor's name.
         name: String,
-        /// Who came.
+        /// The client's node.
         peer: Peer,
         /// How many bytes are kept.
         max: u64,
     },
-    /// This node serves names, and had no room for a registration of another node, which has been told so.
+    /// This node serves names, and had no room for a registration of another node, which has been notified.
     Registrations {
-        /// Who wanted to register.
+        /// The node that tried to register.
         peer: Peer,
-        /// Of what there are too many.
+        /// What there are too many of.
         what: &'static str,
-        /// How many there may be.
+        /// How many are allowed.
         max: u64,
     },
-    /// Another node, which cannot dial a third one, asked this one to relay, and was refused: it relays as
-    /// many sockets as it may, in all or for one source.
+    /// Another node, which cannot dial a third one, asked this one to relay, and was refused: this node
+    /// already relays as many sockets as it may, in all or for one source.
     Relays {
-        /// Who asked.
+        /// The node that asked.
         peer: Peer,
     },
-    /// As many pages of names as may be are under way to those who ask this node for its names. This one's
-    /// waited to be received, and gave way to one of a source with fewer.
+    /// This node has as many pages of its names in transit to inquirers as it may. This inquirer's page was
+    /// not received yet, and gave way to one of a source with fewer.
     Lists {
-        /// Who asked.
+        /// The inquirer's node.
         peer: Peer,
-        /// How many pages may be under way.
+        /// How many pages may be in transit.
         max: usize,
     },
-    /// Another node wanted to attach to a channel of this one, and was refused: there is no room for more of
-    /// its ends.
+    /// Another node tried to attach to a channel of this one, and was refused: this node has no room for more
+    /// of its ends.
     Halves {
-        /// Who.
+        /// The other node.
         peer: Peer,
         /// The channel's name. `None`: its ends came in messages.
         name: Option<String>,
     },
-    /// Another node asked to be dialled back by this one, and was refused: this one dials as many in the name
+    /// Another node asked this one to dial back, and was refused: this node already dials as many on behalf
     /// of others as it may.
     DialBacks {
-        /// Who asked.
+        /// The node that asked.
         peer: Peer,
     },
-    /// A node of another host asked this one for a way to a node of this host, which has not set
+    /// A node of another host asked this one for a route to a node of this host that has not set
     /// [`relayed`](super::NodeBuilder::relayed), and was refused.
     Admittance {
-        /// Who asked.
+        /// The node that asked.
         peer: Peer,
-        /// For which node.
+        /// The node to be reached.
         to: Peer,
     },
-    /// This process, or this host, has as many files open as it may: sockets that come to this node wait, or
-    /// are lost. Told anew when some could be accepted meanwhile.
+    /// This process, or this host, has as many files open as it may: new sockets to this node wait, or are
+    /// lost. Reported anew if some could be accepted meanwhile.
     Files {
-        /// Where they come.
+        /// The address they arrive at.
         at: String,
-        /// What the system says, and which limit it is.
+        /// The system's error, and which limit it is.
         why: String,
     },
-    /// Another node kept to the protocol, or one of its limits, no more, and the connection was ended.
+    /// Another node broke the protocol, or exceeded one of its limits, and the connection was ended.
     Peer {
-        /// Who.
+        /// The other node.
         peer: Peer,
         /// What it did.
         why: String,
     },
-    /// So many sockets were waiting for their handshake that this one was refused as busy.
+    /// A socket was refused as busy, since too many were waiting for their handshake.
     Handshakes {
-        /// Whose, as the socket says it.
+        /// The address of the socket's other side.
         from: String,
     },
-    /// This node has as many connections as it may have, in all or from one source, or is replaced by a later
-    /// one with its id: this socket was refused as busy.
+    /// A socket was refused as busy: this node has as many connections as it may have, in all or from one
+    /// source, or is replaced by a later one with its id.
     Connections {
-        /// Whose, as the socket says it.
+        /// The address of the socket's other side.
         from: String,
     },
 }
 
-/// How often a node has refused others, since it joined: see [`Node::refusals`](super::Node::refusals).
+/// How often a node has refused others since it joined: see [`Node::refusals`](super::Node::refusals).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refusals {
@@ -209,13 +208,13 @@ pub struct Refusals {
     pub handshakes: u64,
     /// Sockets, since there were too many connections ([`Limit::Connections`]).
     pub connections: u64,
-    /// Sockets of what is no node, speaks another version, or belongs to another application
+    /// Sockets from something that is no node, speaks another version, or belongs to another application
     /// ([`NodeEvent::Stranger`]).
     pub strangers: u64,
-    /// Connections, since the other node did not keep to the protocol ([`Limit::Peer`]).
+    /// Connections, since the other node broke the protocol ([`Limit::Peer`]).
     pub peers: u64,
-    /// Clients of acceptors that had as many already as they keep ([`Limit::Guests`]), or at a node that had
-    /// no room for their ends ([`Limit::Memory`]).
+    /// Clients of acceptors that already had as many as they keep ([`Limit::Guests`]), or at a node without
+    /// room for their ends ([`Limit::Memory`]).
     pub guests: u64,
     /// Names and other registrations ([`Limit::Registrations`]).
     pub registrations: u64,
@@ -223,19 +222,19 @@ pub struct Refusals {
     pub relays: u64,
     /// Lists of names that gave way to others ([`Limit::Lists`]).
     pub lists: u64,
-    /// Ends that wanted to attach to channels ([`Limit::Halves`]).
+    /// Ends that tried to attach to channels ([`Limit::Halves`]).
     pub halves: u64,
     /// Dial-backs ([`Limit::DialBacks`]).
     pub dial_backs: u64,
-    /// Ways to nodes of this host that have not set `relayed` ([`Limit::Admittance`]).
+    /// Routes to nodes of this host that have not set `relayed` ([`Limit::Admittance`]).
     pub admittances: u64,
-    /// Spells in which the limit of open files kept this node from accepting ([`Limit::Files`]): a spell ends
-    /// with the next socket that is accepted, however many tries lie between.
+    /// Periods in which the limit of open files kept this node from accepting ([`Limit::Files`]): a period
+    /// ends with the next socket that is accepted, however many attempts lie between.
     pub files: u64,
 }
 
 impl Refusals {
-    /// Counts it, if it is one.
+    /// Counts the event, if it is a refusal.
     pub(super) fn count(&mut self, event: &NodeEvent) {
         let count = match event {
             NodeEvent::Limit(Limit::Handshakes { .. }) => &mut self.handshakes,
@@ -358,5 +357,5 @@ impl fmt::Display for Limit {
     }
 }
 
-/// Whoever is told of events. `false`: it wants to hear no more.
+/// A receiver of events. `false`: it takes no more.
 pub(crate) type Watcher = Box<dyn FnMut(&NodeEvent) -> bool + Send>;

@@ -22,64 +22,66 @@
 //!
 //! # Names
 //!
-//! A name service joins the ends of a name, whichever is declared first; after that it is not needed: the two
-//! nodes have a connection of their own. An end of a name has one holder, and who declares it second is
-//! refused ([`NameError::Refused`]); unless both say that it is [shared](Naming::shared): then each of them
-//! has a handle of it.
+//! A name service joins the two ends of a name, whichever is declared first. It is not needed afterwards: the
+//! two nodes have a connection of their own. An end of a name has one holder, and a second declaration of it
+//! is refused ([`NameError::Refused`]), unless both declare it as [shared](Naming::shared): then each holds a
+//! handle of it.
 //!
-//! That holds among the nodes that reach the same name service, and no further:
+//! These rules hold only among the nodes that reach the same name service:
 //!
-//! - **One address** (with [`NodeBuilder::names`]): the node that it leads to serves the names. Where it
-//!   cannot be reached nobody is admitted: who declares an end waits, as [`Node::waiting`] shows. So a split
-//!   network has no name twice. (A service that is restarted knows nothing of before until the others have
-//!   come back: who declares an end in that moment may come first.)
+//! - **One address** (with [`NodeBuilder::names`]): the node at that address serves the names. While it
+//!   cannot be reached, no end is admitted: a declaration waits, as [`Node::waiting`] shows. So a split
+//!   network never joins a name twice. (A restarted service knows no earlier declaration until the other
+//!   nodes have reconnected: an end that is declared in that interval may be admitted first.)
 //! - **Several addresses** (the default, on loopback): where no service answers, the next free address gets
-//!   one. It lets 3 seconds pass before it admits anybody, in which those come back who were joined or
-//!   admitted before. But two services that do not hear of each other, since the network is split or one was
-//!   held up for longer than the grace period, both admit. So a name may be joined twice, once in each part.
-//! - **When they meet**, the service at the later address gives way: it looks every 5 seconds whether there
-//!   is one before it. All who used it declare their ends anew, and the earlier service's are believed. Of
-//!   those that come second, an end that is not joined is refused: its operations fail, poisoned with the
-//!   reason. A pair that is joined goes on beside the other, and both its nodes are told:
-//!   [`Node::conflicts`]. New ends of the name have to fit the first pair; when that is gone, the second has
-//!   the name.
+//!   one. The new service waits for 3 seconds before it admits new ends; ends that were joined or admitted
+//!   before return in that time. But two services that cannot reach each other both admit ends, because the
+//!   network is split or one was stalled for longer than the grace period. So a name may be joined twice,
+//!   once in each part.
+//! - **When the services meet**, the one at the later address gives way: every 5 seconds it looks for a
+//!   service at an earlier address. All its users declare their ends anew, and the earlier service's ends
+//!   take precedence. Of the ends that come second, an unjoined one is refused: its operations fail, poisoned
+//!   with the reason. A joined pair continues beside the other, and both its nodes are notified by
+//!   [`Node::conflicts`]. New ends of the name have to fit the first pair; when that pair ends, the name
+//!   belongs to the second.
 //!
-//! A service lists a server until it has given up the server's node itself. A client that is led to one that
-//! is dead by then waits for it for its own whole [grace period](NodeBuilder::grace), and is only then
-//! declared anew.
+//! A service lists a server until the service itself has given up the server's node. A client that is led to
+//! a dead server waits for its own whole [grace period](NodeBuilder::grace), and is only then declared anew.
 //!
 //! # Programs of different age
 //!
 //! When an end is declared, its messages are compared with those of the other end: kinds, and names of fields
-//! and variants, also of what ends in them carry. What one side writes has to be what the other one can read;
-//! [`Encoding`] says what may differ. If it is not, who comes second is refused with the first difference
-//! ([`NameError::Mismatch`]): "`Order.items[].price`: u32 there, text here". The end that was declared first
-//! stands, and its node hears which node was refused and why: [`NodeEvent::Mismatch`], [`Node::waiting`], and
-//! the text of a deadline that passes at that end ([`Why::Unmatched`](dunlin_core::Why::Unmatched)). What a
-//! type looks like is found out from its `Deserialize`, which is called for that, once, without anything to
-//! be read; so a type has to write what it reads. What has to look at the bytes (`untagged`, internally and
-//! adjacently tagged enums, `flatten`) cannot be looked into: it has to be called the same.
+//! and variants, including those of ends that messages carry. What one side writes must be readable by the
+//! other; [`Encoding`] lists the differences that are allowed. Otherwise the end that comes second is
+//! refused with the first difference ([`NameError::Mismatch`]): "`Order.items[].price`: u32 there, text
+//! here". The end that was declared first stands. Its node learns which node was refused, and why, from
+//! [`NodeEvent::Mismatch`], [`Node::waiting`], and the text of a deadline that passes at that end
+//! ([`Why::Unmatched`](dunlin_core::Why::Unmatched)). The shape of a type is derived from its `Deserialize`,
+//! which is called once for that purpose, without data; so a type has to write what it reads. A type that
+//! depends on the bytes (`untagged`, internally and adjacently tagged enums, `flatten`) cannot be analysed:
+//! it must have the same name at both ends.
 //!
 //! # Nodes that cannot dial each other
 //!
-//! A firewall, or a translator of addresses, may let a node dial out and nobody in. It is enough that each
-//! node can dial one that others have a connection with, such as the one that serves the names. If a node
-//! cannot dial another, who has told it of that (by a name, or by an end in a message) asks the other to dial
-//! back; if that fails, it *relays*: all that the two say goes through it, which is slower, and it could read
-//! it. [`Node::peers`] and [`Node::connections`] say which connections are relayed, and by whom. When the
-//! relay is lost, others that both are connected with are asked; if there is none within the grace period,
-//! the connection is over, as if the other node were. A node that is not to relay says so:
-//! [`NodeBuilder::relay`].
+//! A firewall or an address translator may let a node dial out, and block all dials to it. It is enough that
+//! each node can dial one that others have a connection with, such as the one that serves the names. If a
+//! node cannot dial another, the node that introduced them (by a name, or by an end in a message) asks the
+//! other to dial back. If that fails, the introducer *relays*: all traffic between the two goes through it,
+//! which is slower, and the relay could read it. [`Node::peers`] and [`Node::connections`] show which
+//! connections are relayed, and by which node. When the relay is lost, others that both are connected
+//! with are asked. If none relays within the grace period, the connection ends, as if the other node were
+//! lost. [`NodeBuilder::relay`] stops a node from relaying.
 //!
 //! # Roles, and leaving in order
 //!
-//! Nodes are equals, unless they are told otherwise: [`roles`] has a main node and members, which wait for it
-//! when they join, and for which it waits when it leaves. A program may join several applications, as a node
-//! of each; an end of the one does not go over the other. What the program itself keeps it keeps for both:
-//! handles of a shared end, enrolments on a barrier, and joiners of a broadcast go over either, each by the
-//! node of its application. Where they came to they go on over the application by which they came (an
-//! enrolment over either). A shared face goes to who claims it first, and is then of that application; who
-//! claims it in the other one uses it through this program, and whatever can go over both goes over it.
+//! Nodes are equals unless they are given roles: [`roles`] has a main node and members, which wait for it
+//! when they join, and for which it waits when it leaves. A program may join several applications, with a
+//! node of each; an end of one application does not go over the other. State that the program itself keeps
+//! serves both: handles of a shared end, enrolments on a barrier, and joiners of a broadcast go over either,
+//! each through the node of its application. From the node that receives them they go on over the application
+//! by which they came (an enrolment over either). A shared face belongs to the application in which it is
+//! claimed first. A claimant in the other application uses it through this program, and whatever can go over
+//! both goes over it.
 //!
 //! # How a node ends
 //!
@@ -87,20 +89,20 @@
 //!   returns an error with those that have not.
 //! - **`main` returns.** Under `#[dunlin::main]`, `#[dunlin::test]` and [`block_on`](crate::block_on), each
 //!   node that has not left leaves then, whether `main` returns `Ok` or an error, or panics. All nodes
-//!   together may take 1 second; of that a [main node](roles) gives its members 0.3 seconds. A warning
-//!   counts the values that were not acknowledged by then. It is an event of `tracing`; a program that has no
-//!   subscriber has it on its standard error.
-//! - **The last handle of a node is dropped** while its runtime goes on: the node leaves in the background,
-//!   as `leave` does; but a main node gives its members 1 second. Ends of it that are still held end. The
-//!   same warning counts what was not acknowledged after 5 seconds.
+//!   together may take 1 second; of that a [main node](roles) gives its members 0.3 seconds. A warning counts
+//!   the values that were not acknowledged by then. It is a `tracing` event; a program without a subscriber
+//!   gets it on its standard error.
+//! - **The last handle of a node is dropped** while its runtime continues: the node leaves in the background,
+//!   as `leave` does; but a main node gives its members 1 second. Ends of the node that are still held end.
+//!   The same warning counts what was not acknowledged after 5 seconds.
 //! - **The runtime ends first**, such as one of `#[tokio::main]`: the node sends nothing more. The warning
 //!   counts the values that were not acknowledged; await `leave` before the runtime ends.
 //! - **The process exits** by `std::process::exit` or a signal: the same, without a warning.
 //!
 //! # What `Ok` means
 //!
-//! This is about sends to a receiver at another node. If both ends are at one node, nothing is on its way,
-//! and `Ok` means what the policy says.
+//! This section is about sends to a receiver at another node. If both ends are at one node, no value is in
+//! transit, and `Ok` has the meaning that the policy gives it.
 //!
 //! | the receiver's channel | a send returns `Ok` when | after `Ok` the value is lost if |
 //! |---|---|---|
@@ -111,8 +113,8 @@
 //! | a [call](crate::call()) | the reply is there | never |
 //! | a [broadcast](crate::broadcast()) | each receiver has received it | never |
 //!
-//! A [posted](crate::Sender::send_nowait) value is as one whose send has not returned: its handle has the
-//! outcome. A [reply](crate::Reply) to a call is given without waiting; the outcome is the caller's.
+//! A [posted](crate::Sender::send_nowait) value counts as one whose send has not returned: its handle has the
+//! outcome. A [reply](crate::Reply) to a call does not wait; the caller has the outcome.
 //!
 //! | event | a value in a FIFO or unbounded buffer whose send has returned `Ok` |
 //! |---|---|
@@ -127,15 +129,15 @@
 //! | the channel is poisoned, from either end | is destroyed if it is not received yet |
 //! | the value turns out to be [too large](NodeBuilder::message_max_bytes), or cannot be encoded | is lost; the channel is poisoned, and the next `flush` or `leave` of this node fails with [`NodeError::Unwritten`] |
 //!
-//! None of these means that the receiving program has done its work on a value. For that use a call: the
-//! server replies when the work is done.
+//! None of these means that the receiving program has processed a value. For that use a call: the server
+//! replies when the work is done.
 //!
 //! # What happens to a node
 //!
-//! [`Node::events`] is a channel of it: who joins and leaves, how connections are, who was refused and why, which limit was reached, that the application
-//! closes. For people the same are `tracing` events, of the target `dunlin::node`, with the fields
-//! `application` and `peer`; and with them where a node listens and dials, and who serves the names. Nothing
-//! is written for a value.
+//! [`Node::events`] is a channel of the node's events: nodes that join and leave, states of connections,
+//! refusals and their reasons, limits that were reached, and the closing of the application. `tracing` has
+//! the same events for people, under the target `dunlin::node`, with the fields `application` and `peer`; it
+//! also has where a node listens and dials, and which node serves the names. No event is written for a value.
 //!
 //! # What there is
 //!
@@ -144,16 +146,15 @@
 //! - [`roles`], [`Role`]: a main node and members;
 //! - [`NodeEvent`], [`Limit`]: what happens to a node;
 //! - [`Naming`]: how an end is declared: shared or not, what it expects of the other end, how its messages
-//!   are written;
+//!   are encoded;
 //! - [`Guest`]: a client of an acceptor;
-//! - [`Peer`], [`ConnectionState`], [`Route`], [`Down`]: the other nodes, how the connections to them are,
-//!   and why one is over; [`Traffic`]: what they have carried;
-//! - [`Encoding`]: how messages are written;
+//! - [`Peer`], [`ConnectionState`], [`Route`], [`Down`]: the other nodes, the states of the connections to
+//!   them, and why one ended; [`Traffic`]: what they have carried;
+//! - [`Encoding`]: how messages are encoded;
 //!
 //! In the folder: `driver.rs` drives the protocol machine of `dunlin-proto`, `carrier.rs` one socket,
-//! `bridge/` stands between it and the channels of the core, `message.rs` and `codec` turn values into bytes,
-//! `hub/` knows names, `events.rs` tells what happens, `leaving.rs` and
-//! `ending.rs` end a node.
+//! `bridge/` connects it with the channels of the core, `message.rs` and `codec` turn values into bytes,
+//! `hub/` handles names, `events.rs` reports events, `leaving.rs` and `ending.rs` end a node.
 
 mod applicant;
 mod bell;
@@ -247,12 +248,12 @@ use crate::world::{self, Own};
 
 /// One program's membership in an application. Cloning gives another handle of the same node.
 ///
-/// Its messages are written, read and dropped in tasks of the node (so by their `Serialize`, `Deserialize`
-/// and `Drop`). One for which that takes long, or which waits for something, holds up its own channel only;
-/// but it keeps a thread of the runtime meanwhile. One that panics poisons its channel.
+/// Tasks of the node encode, decode and drop its messages (and so run their `Serialize`, `Deserialize` and
+/// `Drop`). A message for which that takes long, or which waits for something, delays only its own channel;
+/// but it occupies a thread of the runtime meanwhile. A message that panics poisons its channel.
 ///
-/// A node stays in its program: it is not [`Portable`], alone or in a message; what goes to another program
-/// are ends.
+/// A node stays in its program: it is not [`Portable`], alone or in a message; only ends go to another
+/// program.
 /// ```compile_fail,E0277
 /// # use dunlin::prelude::*;
 /// fn portable<T: Portable>() {}
@@ -273,20 +274,20 @@ struct Inner {
     addresses: Vec<String>,
     listening: Vec<String>,
     roles: Arc<Roles>,
-    /// They listen, look for names, and keep to the node's role.
+    /// Tasks that listen, look for the name service, and maintain the node's role.
     tasks: Mutex<Vec<Own>>,
-    /// What a simulation calls it.
+    /// The node's host in a simulation.
     #[cfg_attr(not(feature = "sim"), expect(dead_code, reason = "nothing is ever simulated"))]
     host: u64,
 }
 
 impl Node {
-    /// Joins an application as its [configuration](crate::config) says. Without one: over TCP on loopback,
-    /// with the name service at port 7400, which this node serves itself if nobody does. If another
-    /// application has that port, or who has it does not answer, at the next, up to 7415.
+    /// Joins an application as its [configuration](crate::config) specifies. Without one: over TCP on
+    /// loopback, with the name service at port 7400, which this node serves itself if no other node does. If
+    /// another application has that port, or its owner does not answer, the next one is tried, up to 7415.
     ///
-    /// One pair has a name, as long as the nodes reach one name service; what holds if they do not,
-    /// [names](self#names) has.
+    /// A name belongs to one pair while the nodes reach one name service; [names](self#names) describes what
+    /// holds otherwise.
     ///
     /// # Errors
     /// See [`NodeBuilder::join`].
@@ -303,7 +304,7 @@ impl Node {
         NodeBuilder::default()
     }
 
-    /// Who this node is, for logs.
+    /// This node's identity, for logs.
     pub fn me(&self) -> Peer {
         Peer(self.inner.me)
     }
@@ -318,25 +319,26 @@ impl Node {
         &self.inner.config
     }
 
-    /// What others are told to dial: see [`NodeBuilder::advertise`].
+    /// The addresses that other nodes dial: see [`NodeBuilder::advertise`].
     pub fn addresses(&self) -> &[String] {
         &self.inner.addresses
     }
 
-    /// Where this node listens: with the ports that were chosen, if free ones were asked for.
+    /// Where this node listens, with the chosen ports where it asked for free ones.
     pub fn listening(&self) -> &[String] {
         &self.inner.listening
     }
 
-    /// The sending end of the channel of this name; `host:port/name` asks the node that is there instead of
+    /// The sending end of the channel of this name; `host:port/name` asks the node at that address instead of
     /// the name service.
     ///
-    /// It is there at once: until a node has the receiver, sends wait. A [deadline](crate::Deadline) that
-    /// passes meanwhile says that no receiver has declared the name
+    /// It can be used before a node has the receiver: sends wait until then. A [deadline](crate::Deadline)
+    /// that passes meanwhile reports that no receiver has declared the name
     /// ([`Why::Unmatched`](dunlin_core::Why::Unmatched)).
     ///
     /// # Errors
-    /// [`NameError`], when the builder is awaited. What goes wrong later (a receiver that does not fit) poisons the channel.
+    /// [`NameError`], when the builder is awaited. A later failure (a receiver that does not fit) poisons the
+    /// channel.
     #[track_caller]
     pub fn sender<T: Portable>(&self, name: &str) -> Naming<'_, Sender<T>> {
         self.naming(name, Face::Sender)
@@ -377,11 +379,11 @@ impl Node {
         self.naming(name, Face::Server)
     }
 
-    /// A receiver of guests: of a fresh server's face for each client of this name. A client cannot tell it
-    /// from a server.
+    /// A receiver of guests: of a fresh server's face for each client of this name. A client cannot
+    /// distinguish an acceptor from a server.
     ///
-    /// A [deadline](crate::Deadline) of its `recv` that passes before the first client comes says that no
-    /// client has declared the name ([`RecvError::Unmatched`](dunlin_core::RecvError::Unmatched)).
+    /// A [deadline](crate::Deadline) of its `recv` that passes before the first client arrives reports that
+    /// no client has declared the name ([`RecvError::Unmatched`](dunlin_core::RecvError::Unmatched)).
     ///
     /// # Errors
     /// [`NameError`], when the builder is awaited.
@@ -394,28 +396,28 @@ impl Node {
         self.naming(name, Face::Acceptor)
     }
 
-    /// What it holds for channels.
+    /// The records that the node holds for channels.
     #[doc(hidden)]
     pub fn records(&self) -> Records {
         self.inner.driver.with(|state, _| Records::of(state, state.hub.as_deref()))
     }
 
-    /// How much other nodes have said to it: while that does not grow, nothing does.
+    /// How many numbered frames this node has received: while it does not grow, other nodes send it nothing.
     #[doc(hidden)]
     pub fn heard(&self) -> u64 {
         self.inner.driver.with(|state, _| state.machine.census().heard)
     }
 
-    /// Whether what it has heard, or what its ends have said, is still being worked on, perhaps on a thread
-    /// of its own.
+    /// Whether the node is still processing what it has received or what its ends have sent, perhaps on a
+    /// separate thread.
     #[doc(hidden)]
     pub fn is_at_work(&self) -> bool {
-        // First ends get their bridges that wait under a name and have been used.
+        // First ends that wait under a name and have been used get their bridges now.
         self.inner.driver.with(|_, _| ());
         self.inner.driver.with(|state, _| state.is_at_work())
     }
 
-    /// What its simulation calls it.
+    /// The node's host in its simulation.
     #[cfg(feature = "sim")]
     pub(crate) fn host(&self) -> u64 {
         self.inner.host
@@ -431,32 +433,33 @@ impl Node {
         Naming { options, policy: policy.unwrap_or_default(), ..naming }
     }
 
-    /// The nodes that this one has connections with, and how each is carried now: also that it is relayed,
-    /// and by whom (see [`NodeBuilder::relay`]).
+    /// The nodes that this one has connections with, and the current route of each: also whether it is
+    /// relayed, and by which node (see [`NodeBuilder::relay`]).
     pub fn peers(&self) -> Vec<(Peer, Route)> {
         self.inner.driver.with_hub_now(|hub, cx| hub.peers(cx))
     }
 
-    /// What this node and each other have carried between them, in all connections that the two have had: of
-    /// the nodes that this one is connected with, and of the last 64 others. What a node relays counts at its
-    /// connections with both; what is relayed for this node, at the connection with the relay too.
+    /// What this node and each other one have carried between them, over all their connections. It covers the
+    /// nodes that this one is connected with, and the last 64 others. Traffic that a node relays counts at
+    /// its connections with both; traffic that is relayed for this node counts at the connection with the
+    /// relay too.
     pub fn traffic(&self) -> Vec<(Peer, Traffic)> {
         self.inner
             .driver
             .with(|state, _| state.machine.traffic().map(|(life, traffic)| (Peer(life), traffic)).collect())
     }
 
-    /// The ends of this node that have not found their other end, and what was refused because it does not
-    /// fit them: every wait is visible.
+    /// The ends of this node that wait for their other end, and what was refused because it does not fit
+    /// them.
     pub fn waiting(&self) -> Vec<WaitingEnd> {
         self.inner.driver.with_hub_now(|hub, cx| hub.waiting(cx.now))
     }
 
-    /// Asks the node at this address, or without one the node that serves the application's names, which
-    /// answer by themselves: for pings, and for the names that it knows.
+    /// Asks the node at this address for pings, and for the names that it knows. Without an address it asks
+    /// the node that serves the application's names. Every node answers these questions by itself.
     ///
     /// # Errors
-    /// [`NameError::Unreachable`]; [`NameError::TimedOut`], if nobody answered within `patience`.
+    /// [`NameError::Unreachable`]; [`NameError::TimedOut`], if no node answered within `patience`.
     pub fn inquire<'a>(
         &'a self,
         address: Option<&'a str>,
@@ -480,10 +483,9 @@ impl Inner {
 }
 
 impl Drop for Inner {
-    /// A node that was not told to leave does so now, in a task of its own.
+    /// A node on which `leave` was not called leaves now, in a task of its own.
     fn drop(&mut self) {
-        // A node with a role has its tasks until it has left, as in `leave`: the other nodes hear of it by
-        // them.
+        // A node with a role keeps its tasks until it has left, as in `leave`: they inform the other nodes.
         let tasks = match self.roles.role() {
             Some(_) => std::mem::take(&mut *lock(&self.tasks)),
             None => {
@@ -491,7 +493,7 @@ impl Drop for Inner {
                 Vec::new()
             }
         };
-        // Not here: a message may have had the last handle, and be dropped where the node is locked.
+        // Leaving is deferred: a message may own the last handle, and be dropped under the node's lock.
         self.driver.abandon(Abandoned { roles: self.roles.clone(), tasks });
     }
 }
@@ -511,8 +513,8 @@ pub type Server<B> = ServerOf<B, <B as Pairing>::Server>;
 /// Stands for a receiver of guests in [`Naming`].
 pub type Acceptor<B> = AcceptorOf<B, <B as Pairing>::Server>;
 
-// What these resolve with is the second parameter, and asks nothing of `B`: where that is no bundle, the
-// compiler says so of `client::<B>`, and nothing more of its `.await`.
+// The second parameter is the type that these resolve with, and does not depend on `B`: if `B` is no bundle,
+// the compiler reports that of `client::<B>`, and nothing more of its `.await`.
 /// See [`Client`].
 #[doc(hidden)]
 #[derive(Debug)]
@@ -531,20 +533,20 @@ pub struct AcceptorOf<B, Face>(PhantomData<(B, Face)>);
 /// An end that is to be declared: await it.
 ///
 /// # Cancel safety
-/// Dropped while it is awaited, the end is taken back.
+/// If it is dropped while it is awaited, the declaration is withdrawn.
 #[must_use = "await it to declare the end"]
 pub struct Naming<'a, E: Kind> {
     driver: &'a Arc<Driver>,
     name: String,
     options: hub::Options,
     policy: Policy,
-    /// Where it was asked for: the wait records say that its channels were made there.
+    /// Where the end was requested: the wait records name this as the place where its channels were made.
     made: &'static Location<'static>,
     declare: Declare<'a, E>,
 }
 
-/// Declares an end, and gives its number too. It is chosen where the end is asked for, so an end that cannot
-/// be declared is an error there, and not once more at the `.await`.
+/// Declares an end, and returns its number too. It is chosen where the end is requested, so an end that
+/// cannot be declared is an error there, and not once more at the `.await`.
 type Declare<'a, E> = fn(Naming<'a, E>) -> Named<'a, (<E as Kind>::End, u64)>;
 
 impl<'a, E: Kind> Naming<'a, E> {
@@ -569,20 +571,20 @@ impl<'a, E: Kind> Naming<'a, E> {
         self
     }
 
-    /// What this end expects of the other one. If it is not so, whoever comes second is refused.
+    /// What this end expects of the other one. If the two do not fit, the end that comes second is refused.
     pub fn expects(mut self, expects: Expects) -> Self {
         self.options.expects = expects.into();
         self
     }
 
-    /// How messages are written. Both ends must say the same.
+    /// How messages are encoded. Both ends must agree.
     pub fn encoding(mut self, encoding: Encoding) -> Self {
         self.options.encoding = encoding;
         self
     }
 
-    /// So long it may take until the end is admitted: then it is [`NameError::TimedOut`], and the end is
-    /// taken back. Without this it waits for as long as no name service can be reached, and [`Node::waiting`]
+    /// How long the end may wait to be admitted. After that it fails with [`NameError::TimedOut`], and the
+    /// declaration is withdrawn. Default: it waits until a name service can be reached, and [`Node::waiting`]
     /// lists it.
     pub fn within(mut self, patience: Duration) -> Self {
         self.options.patience = Some(patience);
@@ -590,16 +592,16 @@ impl<'a, E: Kind> Naming<'a, E> {
     }
 
     /// The largest encoded message that this node accepts under this name, in bytes, if that is less than
-    /// [the node's](NodeBuilder::message_max_bytes). A larger one is not sent: its sender hears
-    /// [`Why::TooLarge`](dunlin_core::Why::TooLarge). Default: what the [configuration](crate::config) says
-    /// of a channel of this name. It counts where messages are received at this node from another one, and
-    /// goes with no receiver that is handed on.
+    /// [the node's](NodeBuilder::message_max_bytes). A larger one is not sent: its send fails with
+    /// [`Why::TooLarge`](dunlin_core::Why::TooLarge). Default: the limit in the
+    /// [configuration](crate::config) for a channel of this name. It applies to messages that this node
+    /// receives from another one, and does not go with a receiver that is handed on.
     pub fn message_max_bytes(mut self, bytes: u64) -> Self {
         self.options.message_max = Some(bytes);
         self
     }
 
-    /// If the connection loses its socket, operations fail at once instead of waiting for it to come back.
+    /// If the connection loses its socket, operations fail at once instead of waiting for it to resume.
     pub fn fail_fast(mut self) -> Self {
         self.options.fail_fast = true;
         self
@@ -607,9 +609,9 @@ impl<'a, E: Kind> Naming<'a, E> {
 }
 
 impl<T> Naming<'_, Receiver<T>> {
-    /// The channel's policy. Default: what the [configuration](crate::config) says of a channel of this name,
-    /// or else rendezvous. From another node a buffer is also full when its values take more than so many
-    /// bytes: [`NodeBuilder::buffered_max_bytes`].
+    /// The channel's policy. Default: the policy in the [configuration](crate::config) for a channel of this
+    /// name, or else rendezvous. For values from another node a buffer is also full when they exceed
+    /// [`NodeBuilder::buffered_max_bytes`].
     pub fn policy(mut self, policy: impl Into<Policy>) -> Self {
         self.policy = policy.into();
         self
@@ -625,8 +627,8 @@ impl<E: Kind> fmt::Debug for Naming<'_, E> {
 /// What a [`Naming`] resolves with.
 pub type Named<'a, E> = Pin<Box<dyn Future<Output = Result<E, NameError>> + Send + 'a>>;
 
-/// What a [`Naming`] can be of: a [`Sender`], a [`Receiver`], a [`Client`], a [`Server`], an [`Acceptor`], or
-/// [`Many`].
+/// What a [`Naming`] can declare: a [`Sender`], a [`Receiver`], a [`Client`], a [`Server`], an [`Acceptor`],
+/// or [`Many`].
 pub trait Kind: Sized {
     /// What it resolves with.
     type End;
@@ -635,7 +637,7 @@ pub trait Kind: Sized {
 /// What can be declared.
 #[doc(hidden)]
 pub trait Declared: Kind {
-    /// Declares it; gives also its number.
+    /// Declares it, and returns its number too.
     fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self::End, u64)>;
 }
 
@@ -733,7 +735,7 @@ where
 {
     fn declare(naming: Naming<'_, Self>) -> Named<'_, (Self::End, u64)> {
         Box::pin(async move {
-            // A bundle that cannot be stretched is refused now, not when the first guest comes.
+            // A bundle that cannot be stretched is refused now, not when the first guest arrives.
             let factory = naming.factory();
             let (client, _server) = B::pair(&factory);
             let ends = hub::agents_of(client)?.len();
@@ -778,7 +780,7 @@ where
     }
 }
 
-/// `None`: nobody receives guests any more, or there will be none.
+/// `None`: the receiver of guests has ended, or no more guests can arrive.
 async fn next_guest<S>(
     door: &mut Sender<Guest<S>>,
     queue: &mut tokio::sync::mpsc::Receiver<Guest<S>>,
