@@ -14,28 +14,28 @@ use crate::config::{ConfigError, Origin};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NodeError {
-    /// A setting that cannot be.
+    /// A setting is not valid.
     #[error("{0}")]
     Setting(String),
     /// The configuration is not accepted, or cannot be read.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The node cannot listen there.
+    /// The node cannot listen at an address.
     #[error("{error}{}", match .origin {
         Origin::Code | Origin::Default => String::new(),
         said => format!(" (listen = {address:?} is said at {said})"),
     })]
     Listen {
-        /// Where, as it was said.
+        /// The address, as the setting gives it.
         address: String,
-        /// Who said it.
+        /// Where the setting comes from.
         origin: Origin,
-        /// Why not.
+        /// The cause.
         #[source]
         error: io::Error,
     },
-    /// These nodes have not acknowledged everything that was sent to them: leaving, within 5 seconds; of a
-    /// [flush](super::Node::flush), before the connection with them ended.
+    /// These nodes have not acknowledged everything that was sent to them: for [`leave`](super::Node::leave),
+    /// within 5 seconds; for [`flush`](super::Node::flush), before the connection with them ended.
     #[error(
         "not everything that this node sent was acknowledged{}; it may be lost. Check that the other nodes run and can be reached, and await \
          `Node::flush`, which waits for longer, before the node leaves",
@@ -46,7 +46,7 @@ pub enum NodeError {
         peers: Vec<Unacknowledged>,
     },
     /// Values that could not be written when their turn came, though their sends had returned `Ok`: a place
-    /// in a buffer was promised to them. Told once, by [`flush`](super::Node::flush) or
+    /// in a buffer was promised to them. Reported once, by [`flush`](super::Node::flush) or
     /// [`leave`](super::Node::leave).
     #[error(
         "{count} value{} could not be written, though the send had returned `Ok`, and {} lost: {}. The channel{} poisoned. \
@@ -63,14 +63,14 @@ pub enum NodeError {
         /// The last of them, eight at most.
         values: Vec<Unwritten>,
     },
-    /// Ends that this node had handed on were not in use elsewhere within 4 seconds. Until they are, the node
-    /// that they left answers for them: so they are lost.
+    /// Ends that this node had handed on were not in use elsewhere within 4 seconds. The node that they left
+    /// answers for them until they are in use, so they are lost.
     #[error("left, and with it are lost: {}", some(.ends, ", "))]
     Unsettled {
         /// Those ends.
         ends: Vec<UnsettledEnd>,
     },
-    /// This node was to be the [main](super::Role::Main) one, and there is one already.
+    /// This node was to be the [main](super::Role::Main) one, and the application has one already.
     #[error(
         "the application {application:?} has a main node already: node {}. Join as a member (role = \"member\", in a program `Role::Member`), or end \
          that one; if it has died, its place is free once that is noticed: on one host at once, and otherwise at \
@@ -82,10 +82,10 @@ pub enum NodeError {
         application: String,
         /// Which node it is.
         holder: String,
-        /// Where that node can be dialled, if it is known.
+        /// Where that node can be dialled, if known.
         address: Option<Box<str>>,
     },
-    /// This node was to be a member, and no main node came within the time that it was
+    /// This node was to be a member, and no main node appeared within the time that it was
     /// [given](super::NodeBuilder::wait_for_main).
     #[error(
         "no main node of the application {application:?} within {waited:.1?}{}. Start it (role = \"main\", in a program `.role(Role::Main)`) with \
@@ -95,12 +95,12 @@ pub enum NodeError {
     NoMain {
         /// The application.
         application: String,
-        /// For how long it was waited for.
+        /// How long it waited.
         waited: Duration,
         /// Why no name service was reached. `None`: one was, and knows of no main node.
         without_names: Option<String>,
     },
-    /// This node was to be the main one, and no name service could say in
+    /// This node was to be the main one, and no name service confirmed in
     /// [time](super::NodeBuilder::wait_for_main) that it is the only one.
     #[error(
         "no name service of the application {application:?} within {waited:.1?}{}. Start the node that serves it, or \
@@ -111,15 +111,15 @@ pub enum NodeError {
     NoNames {
         /// The application.
         application: String,
-        /// For how long it was waited for.
+        /// How long it waited.
         waited: Duration,
         /// Why it was not reached. `None`: it was, and has not answered.
         without_names: Option<String>,
     },
-    /// The name by which the main node and its members find each other could not be declared.
+    /// The name under which the main node and its members find each other could not be declared.
     #[error("the node cannot take up its role: {0}")]
     Enrol(#[source] NameError),
-    /// The main node has left, and these members had not, within the time that they were
+    /// The main node has left, and these members had not left within the time that they were
     /// [given](super::NodeBuilder::shutdown).
     #[error(
         "the main node has left without waiting any longer for: {}. End them (Ctrl-C); programs of members should end when \
@@ -132,7 +132,7 @@ pub enum NodeError {
     },
 }
 
-/// A text names so many at most: there may be hundreds, and the error has them all.
+/// How many a text names at most: there may be hundreds, and the error has them all.
 const NAMED_MAX: usize = 8;
 
 /// The first of these, and how many more there are.
@@ -155,11 +155,11 @@ pub(super) fn at(node: &str, address: Option<&str>) -> String {
 pub struct Unacknowledged {
     /// The node.
     pub peer: Peer,
-    /// Where it can be dialled, as far as is known.
+    /// Where it can be dialled, if known.
     pub addresses: Vec<String>,
     /// How many values of sends that returned `Ok` it has not acknowledged. 0 if only other frames are
-    /// missing, such as the goodbye; also of [`Node::flush`](super::Node::flush), where the number is not
-    /// known any more.
+    /// missing, such as the goodbye; also for [`Node::flush`](super::Node::flush), which no longer knows the
+    /// number.
     pub values: u64,
 }
 
@@ -167,7 +167,7 @@ impl fmt::Display for Unacknowledged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "node {}", self.peer)?;
         if let Some(address) = self.addresses.first() {
-            // The node has said it itself: a terminal must not take it for commands.
+            // The node has sent the address itself: a terminal must not take it for commands.
             write!(f, " at {}", address.escape_debug())?;
         }
         match self.values {
@@ -184,7 +184,7 @@ impl fmt::Display for Unacknowledged {
 pub struct Unwritten {
     /// The channel's name. `None`: its ends came in messages.
     pub name: Option<String>,
-    /// Why not.
+    /// The cause.
     pub why: String,
 }
 
@@ -203,7 +203,7 @@ impl fmt::Display for Unwritten {
 pub struct UnsettledEnd {
     /// What it is: "sender" or "receiver". A caller is a sender here, and so is a place for a reply.
     pub what: &'static str,
-    /// Who took it. `None`: the message with it has not been taken.
+    /// The node that took it. `None`: the message with it has not been received.
     pub holder: Option<Peer>,
 }
 
@@ -222,7 +222,7 @@ impl fmt::Display for UnsettledEnd {
 pub enum Advice {
     /// One of the two is an end of a channel, the other a face of a bundle.
     OneKind,
-    /// The two differ in what is shared.
+    /// The two ends declare different sharing.
     SameSharing,
     /// Another node has the same end of the channel.
     Share,
@@ -258,8 +258,8 @@ pub(super) const NO_ROOM_NEXT: &str = "Drop ends with names that are not in use,
      channels, or send ends in messages in the place of declaring each";
 
 impl NameError {
-    /// Whether the node that was asked is there, and refuses connections now: it has as many as it may have,
-    /// or is leaving. To be tried again.
+    /// Whether the node that was asked exists and refuses connections now: it has as many as it may have, or
+    /// is leaving. The caller may try again.
     pub fn is_busy(&self) -> bool {
         match self {
             Self::Unreachable { why, .. } | Self::TimedOut { without_names: Some(why), .. } => is_busy(why),
@@ -268,7 +268,7 @@ impl NameError {
     }
 }
 
-/// Whether a dial has failed for this.
+/// Whether a dial failed for this reason.
 pub(super) fn is_busy(why: &str) -> bool {
     why.contains(&Refusal::Busy.to_string())
 }
@@ -277,30 +277,30 @@ pub(super) fn is_busy(why: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {
-    /// The name is not one.
+    /// The name is not valid.
     #[error("{0:?} is no name: 1 to 255 printable ASCII characters without '/' are")]
     BadName(String),
-    /// The name is one of those that nodes keep for themselves.
+    /// The name is reserved for the nodes themselves.
     #[error("{0:?}: names that begin with \"dunlin.\" are the nodes' own; choose another")]
     Reserved(String),
-    /// It does not fit what is there under this name.
+    /// The end does not fit what has this name already.
     #[error("{name:?} is taken: node {} has {theirs}, and {mine} does not fit beside it. {next}", at(.holder, .address.as_deref()))]
     Refused {
         /// The name.
         name: String,
         /// What was declared here.
         mine: Box<str>,
-        /// What is there.
+        /// What has the name.
         theirs: Box<str>,
-        /// The node that has it.
+        /// The node that has the name.
         holder: String,
-        /// Where that node can be dialled, if it is known.
+        /// Where that node can be dialled, if known.
         address: Option<Box<str>>,
         /// What to do.
         next: Advice,
     },
-    /// The messages of the two ends are not the same: one side would write what the other cannot read. What
-    /// may differ says [`Encoding`](super::Encoding).
+    /// The messages of the two ends do not fit: one side would write what the other cannot read.
+    /// [`Encoding`](super::Encoding) lists the differences that are allowed.
     #[error(
         "{name:?}: the messages of node {} do not fit: {difference}. Use the same type at both ends, or choose another name",
         at(.holder, .address.as_deref())
@@ -312,10 +312,10 @@ pub enum NameError {
         difference: Box<Difference>,
         /// The node that has the other end.
         holder: String,
-        /// Where that node can be dialled, if it is known.
+        /// Where that node can be dialled, if known.
         address: Option<Box<str>>,
     },
-    /// The face is there already, shared as this one would be. One node has it.
+    /// The name has this face already, shared as the new one would be. Only one node can have it.
     #[error(
         "{name:?} has a shared {what} already, {}",
         if *.here {
@@ -331,11 +331,11 @@ pub enum NameError {
     Shared {
         /// The name.
         name: String,
-        /// What it is: "sender", "server", ...
+        /// The face: "sender", "server", ...
         what: &'static str,
-        /// The node that has it.
+        /// The node that has the face.
         holder: String,
-        /// Where that node can be dialled, if it is known.
+        /// Where that node can be dialled, if known.
         address: Option<Box<str>>,
         /// Whether that is this node.
         here: bool,
@@ -345,23 +345,23 @@ pub enum NameError {
     Full {
         /// The name.
         name: String,
-        /// Of what there are too many.
+        /// What there are too many of.
         what: &'static str,
-        /// How many there may be.
+        /// How many are allowed.
         max: u64,
     },
     /// An end of the bundle cannot reach another node in this version.
     #[error("the bundle has a {0}, which cannot reach another node yet")]
     Unstretchable(String),
-    /// The node that the name says cannot be reached.
+    /// The node that the name gives cannot be reached.
     #[error("no node can be reached at {address}: {why}")]
     Unreachable {
-        /// Where.
+        /// Its address.
         address: String,
-        /// Why not.
+        /// The cause.
         why: String,
     },
-    /// It was not admitted in the time that it was [given](super::Naming::within).
+    /// The end was not admitted within the time that it was [given](super::Naming::within).
     #[error(
         "{name:?} was not admitted within {patience:?}: {}",
         .without_names.as_ref().map_or_else(
@@ -372,11 +372,11 @@ pub enum NameError {
     TimedOut {
         /// The name.
         name: String,
-        /// How long it was waited for.
+        /// How long it waited.
         patience: Duration,
         /// Why no name service was reached. `None`: one was, or another node was asked.
         without_names: Option<String>,
-        /// What is before it, if the name service is reached and waits for that.
+        /// What is ahead of it, if the name service is reached and waits for that.
         before: Option<Box<str>>,
     },
     /// This node has left.

@@ -1,4 +1,4 @@
-//! Another node, how the connection to it is, and what it has that is declared here too.
+//! Other nodes, the connections to them, and names that are joined elsewhere too.
 
 use std::fmt;
 
@@ -21,34 +21,34 @@ impl fmt::Debug for Peer {
     }
 }
 
-/// How a connection to another node is.
+/// The state of a connection to another node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectionState {
-    /// It carries.
+    /// It carries channels.
     Up,
-    /// Its socket is gone. Channels do not notice, unless it stays away.
+    /// Its socket is lost. Channels notice nothing, unless it is not replaced.
     Lost,
-    /// It carries again; nothing was lost.
+    /// It carries channels again; nothing was lost.
     Resumed,
-    /// Follows on `Up` or `Resumed`: the two nodes cannot dial each other, and this one relays what they say,
-    /// until the connection is lost or over.
+    /// Follows `Up` or `Resumed`: the two nodes cannot dial each other, and this node relays their traffic,
+    /// until the connection is lost or ends.
     Relayed(Peer),
-    /// It is over: the ends that reached over it have ended. Of a node that could never be reached only
-    /// [`Down::Unrelayed`] is told; which life of it that would be is not known, so this [`Peer`] is equal to
-    /// no other, and only its text says which node.
+    /// It has ended, and so have the ends that reached over it. A node that could never be reached only
+    /// yields [`Down::Unrelayed`]. Its life is unknown then, so this [`Peer`] is equal to no other, and only
+    /// its text names the node.
     Down(Down),
 }
 
-/// How the connection to another node is carried now.
+/// What carries the connection to another node now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Route {
-    /// By a socket between the two.
+    /// A socket between the two.
     Direct,
-    /// The two cannot dial each other, and this node relays what they say. It can read it.
+    /// The two cannot dial each other, and this node relays their traffic. It can read it.
     Relayed(Peer),
-    /// By nothing: it is lost, and may come back.
+    /// Nothing: the connection is lost, and may resume.
     Lost,
 }
 
@@ -62,8 +62,8 @@ impl fmt::Display for Route {
     }
 }
 
-/// An end of this node that is joined, and whose name is somebody else's where the nodes meet: see
-/// [`Node::conflicts`](crate::node::Node::conflicts).
+/// An end of this node that is joined, and whose name turned out to be another node's when two name services
+/// met: see [`Node::conflicts`](crate::node::Node::conflicts).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NameConflict {
@@ -71,8 +71,8 @@ pub struct NameConflict {
     pub name: String,
     /// What is declared here.
     pub mine: String,
-    /// What the name service had already.
+    /// What the name service had registered already.
     pub theirs: String,
-    /// Who has that.
+    /// The node that has that end.
     pub holder: Peer,
 }

@@ -1,10 +1,10 @@
-//! What a node holds for channels: for tests that nothing is left of those that are over.
+//! What a node holds for channels: tests check that nothing is left of channels that have ended.
 
 use super::hub::Hub;
 use super::state::State;
 
-/// How many there are of each. At rest, when nobody at this node has an end of a channel that reaches another
-/// one: none.
+/// How many there are of each. At rest there are none, if no program holds an end here of a channel that
+/// reaches another node.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -15,36 +15,36 @@ pub struct Records {
     pub attached: usize,
     /// Sending halves whose home is elsewhere.
     pub proxies: usize,
-    /// Offers that are not settled, at both.
+    /// Offers that are not settled, at homes and at sending halves.
     pub offers: usize,
-    /// Receivers that have come here and are not used.
+    /// Receivers that have arrived here and are not used.
     pub visitors: usize,
     /// Ends in messages that go through this node.
     pub passing: usize,
-    /// Values of which pieces are still to come.
+    /// Values with pieces still to come.
     pub unfinished: usize,
     /// Halves that have a bridge here, or wait for one.
     pub bridges: usize,
-    /// Of them, those that are found by their channels in the core.
+    /// Of them, those that can be found by their channels in the core.
     pub by_core: usize,
-    /// Ends in messages for the first time, of which it is not known whether they have gone.
+    /// Ends that are in a message for the first time, and may have left already.
     pub first: usize,
-    /// Channels whose ends messages wait for.
+    /// Channels with ends that messages wait for.
     pub awaited: usize,
-    /// Ends in messages that are here, and perhaps received.
+    /// Ends of messages that are here, and perhaps received.
     pub arriving: usize,
-    /// Messages with ends in them, or unread, that are here and may go on.
+    /// Messages that are here, unread or with ends in them, and may be forwarded.
     pub messages: usize,
-    /// Receivers that are back before it is known that they had gone.
+    /// Receivers that returned before this node knew that they had left.
     pub returned: usize,
-    /// Shared ends of this node that have a handle yet, and of which handles have gone to others.
+    /// Shared ends of this node that still have a handle, and whose handles have gone to other nodes.
     pub shared: usize,
-    /// Values that can be read here by others.
+    /// Values that other nodes can read here.
     pub shelved: usize,
-    /// Homes that are over, and have not been noticed to be.
+    /// Homes that have ended, and whose senders have not noticed it.
     pub late: usize,
-    /// Ends that were declared here, but for those that every node has; clients that wait for their server's
-    /// word among them.
+    /// Ends that were declared here, except those that every node has; including clients that wait for their
+    /// server's answer.
     pub declared: usize,
     /// Their channels.
     pub channels: usize,
@@ -53,7 +53,7 @@ pub struct Records {
 }
 
 impl Records {
-    /// `hub`: while somebody speaks to that there is none.
+    /// `hub`: `None` while it is in use.
     pub(super) fn of(state: &State, hub: Option<&Hub>) -> Self {
         let census = state.machine.census();
         let [declared, channels, names] = hub.map_or([0; 3], Hub::records);

@@ -1,16 +1,16 @@
-//! What a node is in its application, and a member as its main node knows it.
+//! The role of a node in its application, and a member as its main node knows it.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::peer::Peer;
 
-/// What a node is in its application: see the [module](super::roles).
+/// The role of a node in its application: see the [module](super::roles).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// The one that the others belong to.
+    /// The node that the members belong to.
     Main,
-    /// One that belongs to the main node.
+    /// A node that belongs to the main node.
     Member,
 }
 
@@ -27,18 +27,18 @@ impl fmt::Display for Role {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Member {
-    /// Who.
+    /// The member's node.
     pub peer: Peer,
-    /// How it [calls itself](super::NodeBuilder::named). Two may have the same name: one of them after the
-    /// other, or both.
+    /// Its [own name](super::NodeBuilder::named). Two members may have the same name, one after the other or
+    /// at the same time.
     pub name: String,
-    /// The host it runs on, as far as that is known.
+    /// The host it runs on, if known.
     pub host: String,
-    /// The number of its process there.
+    /// Its process id there.
     pub process: u32,
-    /// For how long it has been a member.
+    /// How long it has been a member.
     pub since: Duration,
-    /// Whether it has said that it leaves.
+    /// Whether it has announced that it leaves.
     pub leaves: bool,
 }
 
