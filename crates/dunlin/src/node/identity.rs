@@ -1,4 +1,4 @@
-//! Who a node is: an ed25519 key that it draws when it joins, and never writes anywhere.
+//! A node's identity: an ed25519 key that it draws when it joins, and never writes anywhere.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use crate::world;
 pub(crate) struct Key(SigningKey);
 
 impl Key {
-    /// A new one.
+    /// Draws a new key.
     pub(crate) fn draw() -> Self {
         let mut seed = [0; 32];
         seed[..16].copy_from_slice(&world::random().to_ne_bytes());
@@ -22,7 +22,7 @@ impl Key {
         Self(SigningKey::from_bytes(&seed))
     }
 
-    /// The id of the node that has it.
+    /// The id of the node with this key.
     pub(crate) fn node(&self) -> NodeId {
         id_of(self.0.verifying_key().as_bytes())
     }
@@ -55,7 +55,7 @@ impl Identity for Key {
     fn check(&self, key: &[u8], bytes: &[u8], signature: &[u8]) -> bool {
         let Some(key) = key.try_into().ok().and_then(|key| VerifyingKey::from_bytes(key).ok()) else { return false };
         let Ok(signature) = Signature::from_slice(signature) else { return false };
-        // Keys of small order, for which many messages have one signature, are none.
+        // Keys of small order are not accepted: many messages have the same signature under them.
         key.verify_strict(bytes, &signature).is_ok()
     }
 }

@@ -1,8 +1,8 @@
-//! What every node answers by itself: pings, and the names that it knows.
+//! What every node answers by itself: pings, and queries for the names that it knows.
 //!
-//! It is an acceptor of every node's own, under the name `dunlin.node`, and all of it is channels.
-//! `dunlin ping` and `dunlin names list` ask it. Names go in pages over a rendezvous, so a page is made when
-//! the one before it has been received: a node keeps one page for each that asks, and no more than 32 in all.
+//! Each node has an acceptor of its own for this, under the name `dunlin.node`, and all of it is channels.
+//! `dunlin ping` and `dunlin names list` use it. Names go in pages over a rendezvous, so a page is made when
+//! the one before it has been received: a node keeps one page for each inquirer, and no more than 32 in all.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,10 +26,10 @@ use crate::lock::lock;
 use crate::net::compiled_here;
 use crate::{Deadline, Instant};
 
-/// The name of this acceptor, of every node.
+/// The name of this acceptor, the same at every node.
 pub(super) const NAME: &str = "dunlin.node";
 
-/// Between a node and who asks it.
+/// Between a node and an inquirer.
 #[derive(Bundle)]
 pub(super) struct Inquiry {
     ping: Call<(), String>,
@@ -40,45 +40,46 @@ pub(super) struct Inquiry {
 /// A part of the names that a node knows.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Page {
-    /// What is said of the node is in each page.
+    /// The node's own fields are repeated in each page.
     pub(super) list: NameList,
     /// Another page follows.
     pub(super) more: bool,
 }
 
-/// Where a page begins: at a name, behind so many of its ends.
+/// Where a page begins: at a name, after this many of its ends.
 #[derive(Debug, Default)]
 pub(super) struct Bookmark {
     pub(super) name: String,
     pub(super) ends: usize,
 }
 
-/// A page ends where its entries take so many bytes: about as many as they are written in.
+/// The size at which a page ends, in bytes of its entries: about as many as they are encoded in.
 pub(super) const PAGE_BYTES: usize = 256 << 10;
 
-/// So many pages are under way at once.
+/// How many pages may be in transit at once.
 pub(super) const PAGES_MAX: usize = 32;
 
-/// So many may ask at once. Sources share these places: see [`has_place`](dunlin_proto::source::has_place).
+/// How many inquirers a node serves at once. Sources share these places: see
+/// [`has_place`](dunlin_proto::source::has_place).
 pub(super) const INQUIRERS_MAX: usize = 256;
 
-/// So long a page waits to be received.
+/// How long a page waits to be received.
 const PAGE_WAITS: Duration = Duration::from_secs(10);
 
 /// The names that a node knows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NameList {
-    /// Which node.
+    /// The node that answered.
     pub node: String,
     /// Where it listens.
     pub listening: Vec<String>,
-    /// The address at which it serves the application's names, or finds them; `None`: nowhere yet.
+    /// The address at which it serves the application's names, or finds them; `None`: it has found none yet.
     pub address: Option<String>,
-    /// Whether these are the application's names. Else they are those that were declared to this node, by
-    /// those who dial it for them.
+    /// Whether these are the application's names. Otherwise they are the names that were declared to this
+    /// node by nodes that dial it for them.
     pub serves: bool,
-    /// What was declared, by name, and each name's in the order in which they came.
+    /// The declared ends, by name, and those of each name in the order of their declarations.
     pub ends: Vec<NamedEnd>,
 }
 
@@ -92,15 +93,15 @@ pub struct NamedEnd {
     pub face: String,
     /// Whether it is shared.
     pub shared: bool,
-    /// How its messages are written.
+    /// How its messages are encoded.
     pub encoding: String,
-    /// Which node has it.
+    /// The node that has it.
     pub node: String,
     /// Where that node can be dialled.
     pub addresses: Vec<String>,
-    /// What has become of it.
+    /// Its state.
     pub state: State,
-    /// For how long it has been declared here.
+    /// How long it has been declared here.
     pub since: Duration,
 }
 
@@ -119,21 +120,21 @@ impl NamedEnd {
     }
 }
 
-/// What has become of an end that was declared.
+/// The state of an end that was declared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum State {
-    /// It waits to be admitted: the node that serves the names has just taken over, or what is in its way may
-    /// be gone.
+    /// It waits to be admitted: the node that serves the names has just taken over, or the obstacle may be
+    /// gone.
     Unadmitted,
     /// It waits for its other end.
     Waiting,
     /// It is joined.
     Joined,
-    /// It takes guests.
+    /// It accepts guests.
     Accepting,
-    /// The connection to its node is dead; for a moment it keeps its place.
+    /// The connection to its node is dead; the end keeps its place for a moment.
     Away,
 }
 
@@ -149,7 +150,7 @@ impl fmt::Display for State {
     }
 }
 
-/// Asks one node: see [`Node::inquire`].
+/// Queries one node: see [`Node::inquire`].
 ///
 /// # Examples
 /// ```
@@ -187,12 +188,12 @@ impl Inquirer {
         Ok(Self { client })
     }
 
-    /// One round trip to the node: which it is, and how long that took. The first may make the connection.
+    /// One round trip to the node: its identity, and how long that took. The first may make the connection.
     ///
     /// # Errors
-    /// As of a call: also if no answer came within `patience`. If the connection is lost meanwhile, that is
-    /// only told once the connection is back or dead ([`grace`](super::NodeBuilder::grace)): until then
-    /// nobody can know whether the node has heard the question.
+    /// As of a call: also if no answer came within `patience`. If the connection is lost meanwhile, the error
+    /// comes only once the connection is back or dead ([`grace`](super::NodeBuilder::grace)): until then this
+    /// node cannot know whether the question was received.
     pub fn ping(&mut self, patience: Duration) -> impl Future<Output = crate::Result<(String, Duration)>> + Send {
         compiled_here(self.pinged(patience))
     }
@@ -203,11 +204,11 @@ impl Inquirer {
         Ok((node, asked.elapsed()))
     }
 
-    /// The names that the node knows. They come in pages, and what is declared or taken back meanwhile may be
-    /// missing, or be there twice.
+    /// The names that the node knows. They come in pages. An end that is declared or withdrawn meanwhile may
+    /// be missing, or appear twice.
     ///
     /// # Errors
-    /// As of [`ping`](Self::ping). After an error the inquirer is of no more use.
+    /// As of [`ping`](Self::ping). After an error the inquirer cannot be used again.
     pub fn names(&mut self, patience: Duration) -> impl Future<Output = crate::Result<NameList>> + Send {
         compiled_here(self.listed(patience))
     }
@@ -230,15 +231,15 @@ impl Inquirer {
     }
 }
 
-/// Those who ask at present.
+/// The present inquirers.
 #[derive(Debug, Default)]
 pub(super) struct Inquirers(BTreeMap<Source, Arc<()>>);
 
-/// One of them is there for as long as this is.
+/// An inquirer's place, for as long as this exists.
 pub(super) type Place = Arc<()>;
 
 impl Inquirers {
-    /// A place for one from there, if there is one.
+    /// A place for an inquirer from this source, if one is free.
     pub(super) fn place(&mut self, source: Source) -> Option<Place> {
         // The map has one itself.
         let held = |place: &Place| Arc::strong_count(place) - 1;
@@ -249,8 +250,8 @@ impl Inquirers {
     }
 }
 
-/// The pages that are under way. If there are as many as may be, those of the source that has most make room
-/// for those of a source with fewer; else one waits until another has been received.
+/// The pages in transit. If there are as many as may be, those of the source with most make room for those of
+/// a source with fewer; otherwise a page waits until another has been received.
 #[derive(Debug)]
 pub(super) struct Pages {
     places: Arc<Semaphore>,
@@ -259,23 +260,23 @@ pub(super) struct Pages {
 
 #[derive(Debug, Default)]
 struct UnderWay {
-    /// The oldest first.
+    /// By age, the oldest first.
     pages: BTreeMap<u64, (Source, Held)>,
     next: u64,
 }
 
-/// A page's place. Its owner hears when it is dropped.
+/// A page's place. Its drop notifies the owner.
 #[derive(Debug)]
 struct Held {
     place: OwnedSemaphorePermit,
     _owner: oneshot::Sender<()>,
 }
 
-/// A page may be under way for as long as this is there ...
+/// A page may be in transit for as long as this exists ...
 struct Turn<'a> {
     pages: &'a Pages,
     number: u64,
-    /// ... and until then.
+    /// ... and until this resolves.
     gives_way: oneshot::Receiver<()>,
 }
 
@@ -309,8 +310,8 @@ impl Pages {
 }
 
 impl UnderWay {
-    /// The place of the oldest page of the source that has most, if this one has fewer, and still has no more
-    /// with it.
+    /// The place of the oldest page of the source with most pages, if this source has fewer, and still has no
+    /// more with that place.
     fn take_from_greatest(&mut self, source: Source) -> Option<OwnedSemaphorePermit> {
         let mut shares: BTreeMap<Source, usize> = BTreeMap::new();
         self.pages.values().for_each(|(source, _)| *shares.entry(*source).or_default() += 1);
@@ -323,14 +324,14 @@ impl UnderWay {
     }
 }
 
-/// One who asks.
+/// An inquirer.
 pub(super) struct Asker {
     pub(super) peer: Peer,
     pub(super) source: Source,
     pub(super) _place: Place,
 }
 
-/// Answers one who asks, until they are gone.
+/// Answers an inquirer until it is gone.
 pub(super) async fn answer(
     mut server: InquiryServer,
     me: String,
@@ -355,7 +356,7 @@ pub(super) async fn answer(
     }
 }
 
-/// Sends all names, page by page. `None`: nobody receives them, or the node has left.
+/// Sends all names, page by page. `None`: the inquirer does not receive them, or the node has left.
 async fn list(
     to: &mut Sender<Page>,
     driver: &Weak<Driver>,
@@ -403,7 +404,7 @@ mod tests {
             let closed = turns.iter_mut().map(|turn| turn.gives_way.try_recv());
             closed.filter(|heard| *heard == Err(oneshot::error::TryRecvError::Closed)).count()
         };
-        // Of its own pages none gives way.
+        // None of its own pages gives way.
         let mut next = std::pin::pin!(pages.turn(one));
         assert!(polled(next.as_mut()).is_none());
         // Another source gets half of the places at once, those of the oldest pages.
@@ -414,7 +415,7 @@ mod tests {
         assert_eq!(gave_way(&mut flood[..PAGES_MAX / 2]), PAGES_MAX / 2);
         assert_eq!((gave_way(&mut flood[PAGES_MAX / 2..]), gave_way(&mut others)), (0, 0));
         assert!(polled(std::pin::pin!(pages.turn(other))).is_none());
-        // Who has given way has no place to give back; who has not makes room for who waits.
+        // A turn that gave way has no place to return; one that did not makes room for the waiting page.
         flood.drain(..PAGES_MAX / 2);
         assert!(polled(next.as_mut()).is_none());
         flood.pop();
@@ -441,7 +442,7 @@ mod tests {
         assert_eq!((PAGE_WAITS, pages.places.available_permits()), (Duration::from_secs(10), PAGES_MAX));
     }
 
-    /// What it is after one poll.
+    /// The output after one poll.
     fn polled<F: Future>(future: std::pin::Pin<&mut F>) -> Option<F::Output> {
         match future.poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
             std::task::Poll::Ready(output) => Some(output),
@@ -457,7 +458,7 @@ mod tests {
         assert_eq!(many.len(), INQUIRERS_MAX / 4 * 3);
         let few: Vec<Place> = std::iter::from_fn(|| inquirers.place(other)).collect();
         assert_eq!(few.len(), 4);
-        // Who leaves makes room.
+        // An inquirer that leaves makes room.
         many.truncate(10);
         assert!(inquirers.place(one).is_some());
         drop((many, few));

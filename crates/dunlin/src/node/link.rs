@@ -1,12 +1,12 @@
-//! A connection of its own lock, with the channels that it carries: the slice of the redesign, beside the
-//! nodes.
+//! A connection with a lock of its own, and the channels that it carries: the first part of the redesign,
+//! separate from the nodes.
 //!
 //! [`Link`] joins `dunlin_proto::link::Link` with the halves of channels in the core. It has one lock, which
 //! is taken for each word that a half sends, and once for each turn of the task that [serves](Link::serve)
 //! its socket. Under the lock a word becomes a frame in the outbox, or a frame becomes a word in a list.
-//! Halves receive the words of that list, and tasks are woken, where nothing is locked.
+//! Outside of the lock, halves receive the words of that list, and tasks are woken.
 //!
-//! There are no names: both sides make a channel by the same number, and one of them has its sender.
+//! Channels have no names here: both sides make a channel by the same number, and one of them has its sender.
 //!
 //! ```no_run
 //! # async fn joined(here: tokio::net::TcpStream) -> Result<(), Box<dyn std::error::Error>> {
@@ -41,20 +41,20 @@ use crate::lock::lock;
 use crate::net::{BoxFuture, compiled_here};
 use crate::world::{Clock, Timer};
 
-/// What is read goes into buffers of this size...
+/// The size of the buffers for reading ...
 const READ: usize = 256 << 10;
-/// ... and so much is read at once.
+/// ... and how much is read at once.
 const READ_AT_ONCE: usize = 64 << 10;
-/// With less room than this, a new buffer is taken...
+/// With less room than this, a new buffer is allocated ...
 const READ_MIN: usize = 4 << 10;
-/// ... and with less than this if no frame has begun in the old one: what is large should be in one piece.
+/// ... and with less than this if no frame has begun in the old one: a large frame should be in one piece.
 const READ_EMPTY_MIN: usize = READ / 2;
-/// So much is taken from the link for one write.
+/// How much is taken from the link for one write.
 const WRITE: usize = 64 << 10;
-/// So much is carried before other tasks of the worker have their turn.
+/// How much is carried before other tasks of the worker have their turn.
 const TURN: usize = 128 << 10;
 
-/// Why a link does not go on over a socket.
+/// Why serving a link over a socket ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkError {
@@ -87,11 +87,11 @@ struct State {
     halves: Vec<Option<Arc<dyn Half>>>,
     /// Halves that are done. They are dropped where nothing is locked.
     done: Vec<Arc<dyn Half>>,
-    /// The task that writes...
+    /// The task that writes ...
     waker: Option<Waker>,
-    /// ... and whether it sleeps, so that it has to be woken.
+    /// ... and whether it sleeps and has to be woken.
     asleep: bool,
-    /// Nothing goes over the link any more.
+    /// The link has ended, and carries nothing more.
     over: bool,
 }
 
@@ -100,7 +100,7 @@ struct State {
 pub struct LinkConfig {
     /// How values are encoded.
     pub format: Format,
-    /// The largest encoded value, in bytes. It is the same at both sides.
+    /// The largest encoded value, in bytes. Both sides must agree.
     pub value_max: usize,
 }
 
@@ -141,7 +141,7 @@ impl Link {
         self.receiver_with(number, Policy::default())
     }
 
-    /// The same with a policy of the channel.
+    /// As [`receiver`](Self::receiver), with a policy of the channel.
     pub fn receiver_with<T: Portable>(&self, number: u64, policy: impl Into<Policy>) -> Receiver<T> {
         let (sender, receiver) = channel_with(policy.into());
         let place = Place::open(&self.shared, Which::Receiver, number);
@@ -150,8 +150,8 @@ impl Link {
         receiver
     }
 
-    /// Carries the link over a socket until that is lost, or the peer breaks the protocol. After a socket is
-    /// lost, another one may follow.
+    /// Carries the link over a socket until the socket is lost, or the peer breaks the protocol. After a
+    /// socket is lost, another one may follow.
     pub fn serve(
         &self,
         socket: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -189,8 +189,8 @@ impl Link {
         self.shared.end();
     }
 
-    /// Whether the other side has acknowledged all that this one had to send, and knows that all it sent was
-    /// read.
+    /// Whether the other side has acknowledged everything that this one had to send, and knows that this one
+    /// has read everything that it sent.
     pub fn is_quiet(&self) -> bool {
         lock(&self.shared.state).link.is_quiet()
     }
@@ -227,7 +227,7 @@ impl Place {
         Arc::new(Self { shared: shared.clone(), alias, which })
     }
 
-    /// The half is there: the other side may be told.
+    /// The half exists now: the other side may learn of the channel.
     fn attach(&self, half: Arc<dyn Half>) {
         let mut state = lock(&self.shared.state);
         if state.over {
@@ -336,20 +336,20 @@ fn from_wire(word: proto::Word) -> Word {
 /// A link's side of a wire.
 pub struct Wire {
     shared: Arc<Shared>,
-    /// What has arrived and is no whole frame.
+    /// What has arrived and is not a whole frame.
     buffer: BytesMut,
-    /// Empty, but for its room.
+    /// Empty between exchanges: only its room is kept.
     words: Vec<(Arc<dyn Half>, Word)>,
 }
 
-/// What an exchange has come to.
+/// The outcome of an exchange.
 #[derive(Clone, Copy)]
 struct Exchanged {
-    /// So many bytes were taken from the link.
+    /// How many bytes were taken from the link.
     filled: usize,
-    /// So many bytes are missing at least of the frame that has begun to arrive.
+    /// How many bytes, at least, are missing of the frame that has begun to arrive.
     missing: usize,
-    /// The link has to be asked again then.
+    /// When the link has to be polled again.
     due: Option<Time>,
 }
 
@@ -368,8 +368,8 @@ impl Wire {
         Ok(())
     }
 
-    /// What is to be written now. `Pending`: nothing, and the task is woken when there may be something.
-    /// Acknowledgements that wait for something to go along with are due [then](Self::due).
+    /// What is to be written now. `Pending`: nothing, and the task is woken when there may be something. An
+    /// acknowledgement that waits to ride on another frame is due [then](Self::due).
     ///
     /// # Errors
     /// As [`input`](Self::input).
@@ -391,7 +391,7 @@ impl Wire {
         lock(&self.shared.state).link.due_at().map(|at| Duration::from_micros(at.0))
     }
 
-    /// The wire is cut: what was on its way is lost.
+    /// The wire is cut: what was in transit is lost.
     pub fn cut(&mut self) {
         self.buffer.clear();
         let mut state = lock(&self.shared.state);
@@ -404,10 +404,10 @@ impl Wire {
         lock(&self.shared.state).link.seen()
     }
 
-    /// Goes on over a new wire: the other side has seen so many frames of this one.
+    /// Continues over a new wire: the other side has seen this many frames of this one.
     ///
     /// # Errors
-    /// It cannot have seen so many: all channels of the link have ended.
+    /// It cannot have seen that many: all channels of the link have ended.
     pub fn resume(&mut self, seen: u64) -> Result<(), LinkError> {
         let resumed = lock(&self.shared.state).link.resume(seen);
         resumed.map_err(|why| {
@@ -416,10 +416,10 @@ impl Wire {
         })
     }
 
-    /// Takes what is to be written, if `out` is given, and gives the halves what has arrived. What a half
-    /// sends from then on wakes `waker`.
+    /// Takes what is to be written, if `out` is given, and gives the halves what has arrived. A half that
+    /// sends something afterwards wakes `waker`.
     ///
-    /// A half seldom answers at once, so that what it answers is not waited for: it wakes the task, too.
+    /// A half seldom answers at once, so this does not wait for its answer: the answer wakes the task, too.
     fn exchange(
         &mut self,
         now: Time,
@@ -463,19 +463,19 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 struct Pump {
     wire: Wire,
     socket: Box<dyn Stream>,
-    /// So much of the frame that has begun to arrive is missing at least.
+    /// How much, at least, is missing of the frame that has begun to arrive.
     missing: usize,
-    /// What the link has given and the socket has not taken.
+    /// What was taken from the link, and not yet by the socket.
     out: Vec<Bytes>,
-    /// It wakes the task for an acknowledgement. It may be earlier than that is due.
+    /// Wakes the task for an acknowledgement. It may fire before the acknowledgement is due.
     timer: Option<(Time, Waker, Pin<Box<Timer>>)>,
     is_flushing: bool,
 }
 
 impl Pump {
-    /// Tells the other side how far this one has come, and hears the same of it.
+    /// Exchanges with the other side how many frames each has seen.
     async fn resume(&mut self) -> Result<(), LinkError> {
-        // The task of the socket before may have been dropped.
+        // The task of the previous socket may have been dropped.
         self.wire.cut();
         self.socket.write_u64(self.wire.seen()).await?;
         self.socket.flush().await?;
@@ -530,13 +530,13 @@ impl Pump {
         Poll::Ready(if bytes == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(bytes) })
     }
 
-    /// `Ready`: all is written.
+    /// `Ready`: everything is written.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         poll_write_all(&mut *self.socket, &mut self.out, &mut self.is_flushing, cx)
     }
 
-    /// The link is due then. A timer that is set stays, and most acknowledgements go with something else
-    /// before it ends.
+    /// Sets a timer for when the link is due. A timer that is set stays: most acknowledgements ride on
+    /// another frame before it fires.
     fn set_timer(&mut self, now: Time, due: Option<Time>, cx: &mut Context<'_>) {
         self.timer.take_if(|(at, waker, _)| now >= *at || !waker.will_wake(cx.waker()));
         if let (Some(at), None) = (due, &self.timer) {
