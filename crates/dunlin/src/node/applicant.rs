@@ -1,4 +1,4 @@
-//! Which nodes may have connections with this one: the program says so in each handshake.
+//! Which nodes may have connections with this one: the program decides in each handshake.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::codec::catch;
 use super::peer::Peer;
 use crate::net::PeerIdentity;
 
-/// A node that this one is about to have a connection with: see
+/// A node that is about to have a connection with this one: see
 /// [`NodeBuilder::authorize`](super::NodeBuilder::authorize).
 #[derive(Clone, Debug)]
 pub struct Applicant {
@@ -18,12 +18,12 @@ pub struct Applicant {
 }
 
 impl Applicant {
-    /// The node. It has proved that this is its id before anything is said on the connection.
+    /// The node. It has proved its id before the connection carries anything.
     pub fn peer(&self) -> Peer {
         self.peer
     }
 
-    /// What its socket says of it, for people to read: of TCP, the address that it comes from.
+    /// What its socket reports of it, for people to read: over TCP, the address that it comes from.
     pub fn from(&self) -> &str {
         &self.from
     }
@@ -54,7 +54,7 @@ impl Authorize {
     }
 
     pub(super) fn admits(&self, applicant: &Applicant) -> bool {
-        // One that panics has not said yes.
+        // A check that panics does not admit the node.
         catch(|| (self.0)(applicant)).unwrap_or(false)
     }
 }

@@ -1,7 +1,7 @@
 //! How values become bytes, and bytes values.
 //!
-//! Nothing here trusts anybody: not the bytes, which come from the network, and not the `Serialize` and
-//! `Deserialize` of messages, which are a user's code. Whatever these do, the answer is a value or a typed
+//! Nothing here is trusted: neither the bytes, which come from the network, nor the `Serialize` and
+//! `Deserialize` of messages, which are a user's code. Whatever these do, the result is a value or a typed
 //! error.
 
 #[cfg(test)]
@@ -11,23 +11,23 @@ use bytes::Bytes;
 pub(super) use dunlin_core::carrier::catch;
 use dunlin_core::carrier::{DEPTH_MAX, Failure, Format, Scratch, Shape, Sink, Value, Write, kept};
 
-/// How the messages of a channel are written.
+/// How the messages of a channel are encoded.
 ///
-/// Both nest at most 256 levels deep: one for each struct, tuple, sequence, map, `Some`, and enum variant
-/// with content. (A type so large that fewer levels fill a megabyte of the stack may nest less deep: that
-/// happens in debug builds, from about a kilobyte up.) A byte string, such as a field of type `bytes::Bytes`
-/// or one with `#[serde(with = "serde_bytes")]`, is written as it is, in one piece. A message that *is* a
-/// [`Bytes`] is not encoded at all, and not copied if it is of 2 KiB or more: what is kept of it then keeps
-/// the buffer of up to 256 KiB that it arrived in. One that is a `Vec<u8>` travels as its bytes, so either
-/// may be at either end.
+/// Both encodings nest at most 256 levels deep: one for each struct, tuple, sequence, map, `Some`, and enum
+/// variant with content. (A type so large that fewer levels fill a megabyte of the stack may nest less deep:
+/// that happens in debug builds, from about a kilobyte up.) A byte string, such as a field of type
+/// `bytes::Bytes` or one with `#[serde(with = "serde_bytes")]`, is written as it is, in one piece. A message
+/// that *is* a [`Bytes`] is not encoded at all, and not copied if it is of 2 KiB or more: whatever is kept of
+/// it then keeps the buffer of up to 256 KiB in which it arrived. A message that is a `Vec<u8>` travels as
+/// its bytes, so either end may use either type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Encoding {
     /// CBOR (RFC 8949), with the names of fields and variants.
     ///
-    /// Programs of different age understand each other: a field that the reader does not know is passed over,
-    /// and one that the writer did not know may be missing if it is an `Option` or has `#[serde(default)]`. A
-    /// number may become wider, and a value an `Option` of it. Anything else that changes is
+    /// Programs of different age understand each other: the reader skips a field that it does not know, and a
+    /// field that the writer did not know may be missing if it is an `Option` or has `#[serde(default)]`. A
+    /// number may become wider, and a value an `Option` of it. Any other change is
     /// [refused](super::NameError::Mismatch) when the second end is declared. An `Option<Option<T>>` loses a
     /// level: `Some(None)` arrives as `None`, and so does `Some(N(None))` of a newtype
     /// `struct N(Option<u8>)`. [`Compact`](Self::Compact) keeps it.
@@ -36,15 +36,15 @@ pub enum Encoding {
     /// postcard: values only, without names. Smaller, and faster.
     ///
     /// Both sides must have the same type, with fields of the same names and kinds in the same order: any
-    /// difference is [refused](super::NameError::Mismatch) when the second end is declared. What has to look
-    /// at the bytes to know what they are does not work: `untagged` and internally tagged enums, `flatten`,
-    /// `skip_serializing_if`, `serde_json::Value`. A message may hold at most about 65,000 elements of
-    /// sequences and maps that have no content, such as those of a `Vec<()>`.
+    /// difference is [refused](super::NameError::Mismatch) when the second end is declared. Types that must
+    /// inspect the bytes to know what they are do not work: `untagged` and internally tagged enums,
+    /// `flatten`, `skip_serializing_if`, `serde_json::Value`. A message may hold at most about 65,000
+    /// elements of sequences and maps that have no content, such as those of a `Vec<()>`.
     Compact,
 }
 
 impl Encoding {
-    /// How it is named between nodes.
+    /// The number that stands for it between nodes.
     pub(super) fn code(self) -> u8 {
         match self {
             Self::Cbor => 0,
@@ -68,13 +68,13 @@ impl Encoding {
     }
 }
 
-/// Why a value was not encoded. It is as it was.
+/// Why a value was not encoded. The value is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EncodeError {
     /// The message is larger than the limit.
     #[error("the message is {bytes} bytes, and the limit is {bytes_max}")]
     TooLarge {
-        /// What it would take.
+        /// The size that the message would take.
         bytes: u64,
         /// The limit.
         bytes_max: u64,
@@ -82,7 +82,7 @@ pub(crate) enum EncodeError {
     /// The message nests too deep.
     #[error("the message nests too deep: {DEPTH_MAX} levels at most, and a megabyte of stack")]
     TooDeep,
-    /// Its `Serialize`, or the encoding, said no.
+    /// Its `Serialize`, or the encoding, failed.
     #[error("the message cannot be written: {0}")]
     Failed(String),
     /// Its `Serialize` panicked.
@@ -99,7 +99,7 @@ pub(crate) enum DecodeError {
         /// How many bytes had been read.
         at: usize,
     },
-    /// The bytes are no value of the type.
+    /// The bytes are not a value of the type.
     #[error("the message cannot be read at byte {at}: {text}")]
     Invalid {
         /// How many bytes had been read.
@@ -107,7 +107,7 @@ pub(crate) enum DecodeError {
         /// What is wrong there.
         text: String,
     },
-    /// There is a value, and then something else.
+    /// More bytes follow the value.
     #[error("the message ends at byte {at}, and {bytes} more follow")]
     Trailing {
         /// Where the value ends.
@@ -115,12 +115,12 @@ pub(crate) enum DecodeError {
         /// How many bytes follow.
         bytes: usize,
     },
-    /// The type's `Deserialize`, or the drop of a value that was not wanted, panicked.
+    /// The type's `Deserialize`, or the drop of a value that was discarded, panicked.
     #[error("reading the message panicked: {0}")]
     Panicked(String),
 }
 
-/// The bytes alone: the last message in a buffer that sockets are read into would take that along.
+/// Only the bytes: the last message in a read buffer of sockets would otherwise keep that buffer.
 fn owned(bytes: Bytes) -> Vec<u8> {
     let mut bytes = Vec::from(bytes);
     if bytes.capacity() > bytes.len() + bytes.len() / 8 {
@@ -129,14 +129,14 @@ fn owned(bytes: Bytes) -> Vec<u8> {
     bytes
 }
 
-/// Whether messages of this shape are bytes, which are not encoded. Serde would write a `Vec<u8>` number by
+/// Whether messages of this shape are bytes, which are not encoded. Serde would encode a `Vec<u8>` number by
 /// number.
 pub(crate) fn is_raw(shape: Shape) -> bool {
     shape.is::<Bytes>() || shape.is::<Vec<u8>>()
 }
 
-/// Writes a message. [`Bytes`] are passed on as they are, a `Vec<u8>` as its bytes; anything else gets a byte
-/// before it, zero, which says that it has no ends.
+/// Encodes a message. [`Bytes`] are passed on as they are, a `Vec<u8>` as its bytes; anything else is
+/// preceded by a zero byte, which marks it as having no ends.
 ///
 /// # Errors
 /// See [`EncodeError`]. A value that is too large is measured to its end, but not stored.
@@ -155,12 +155,12 @@ pub(crate) fn encode(value: &Value, encoding: Encoding, bytes_max: u64) -> Resul
     Ok(buffer.into_bytes())
 }
 
-/// Writes a value for nothing but what that brings to light: the ends in it.
+/// Encodes a value only to find the ends in it.
 pub(crate) fn survey(value: &impl Write) -> Result<(), EncodeError> {
     encode_into(&mut Scratch::take(), value, Encoding::Compact, u64::MAX)
 }
 
-/// In how many bytes a value is written, beside the one before it.
+/// How many bytes a value is encoded in, without the byte before it.
 #[cfg(test)]
 pub(super) fn length(value: &impl Write, encoding: Encoding) -> usize {
     let mut buffer = Scratch::take();
@@ -168,8 +168,8 @@ pub(super) fn length(value: &impl Write, encoding: Encoding) -> usize {
     buffer.len()
 }
 
-/// Reads a message of this shape, from all of the bytes. [`Bytes`] are [passed on](kept) as they are, if they
-/// are not short; of anything else the first byte is passed over.
+/// Decodes a message of this shape, from all of the bytes. [`Bytes`] are [passed on](kept) as they are, if
+/// they are not short; of anything else the first byte is skipped.
 ///
 /// # Errors
 /// See [`DecodeError`].
@@ -209,13 +209,13 @@ fn write(value: &impl Write, encoding: Encoding, sink: &mut Sink<'_>) -> Result<
     }
 }
 
-/// Reads what is all of the bytes, by a function that says how many it has left.
+/// Decodes a value that takes all of the bytes, by a function that returns how many it has left.
 fn read_all<T>(
     read: impl FnOnce(Format, &[u8]) -> (Result<T, Failure>, usize),
     bytes: &[u8],
     encoding: Encoding,
 ) -> Result<T, DecodeError> {
-    // What is dropped because it is not wanted is the user's as well.
+    // A discarded value is the user's as well, so it is dropped within `catch`.
     let read = || {
         let (value, rest) = read(encoding.format(), bytes);
         let at = bytes.len() - rest;

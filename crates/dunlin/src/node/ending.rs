@@ -48,7 +48,8 @@ impl Node {
     /// # Errors
     /// [`NodeError::Stragglers`]: members that had not left. [`NodeError::Unsettled`]: ends that were sent on
     /// are lost. [`NodeError::NotFlushed`]: nodes that have not acknowledged everything in time.
-    /// [`NodeError::Unwritten`]: values that could not be written, and no `flush` has said so. The node has left all the same.
+    /// [`NodeError::Unwritten`]: values that could not be written, and that no `flush` has reported. The node
+    /// has left all the same.
     pub fn leave(self) -> impl Future<Output = crate::Result> + Send {
         compiled_here(self.depart())
     }
@@ -80,12 +81,12 @@ impl Node {
     ///
     /// # Errors
     /// [`NodeError::NotFlushed`] names the nodes whose connections ended before everything was acknowledged.
-    /// It knows nothing of values that were lost with a connection before the call. [`NodeError::Unwritten`]:
-    /// values could not be written though their sends had returned `Ok`, since the last `flush` that said so.
-    /// [`NameError::Left`]: this node has left.
+    /// It does not cover values that were lost with a connection before the call. [`NodeError::Unwritten`]:
+    /// values could not be written though their sends had returned `Ok`, since the last `flush` that reported
+    /// some. [`NameError::Left`]: this node has left.
     ///
     /// # Cancel safety
-    /// Dropped before it is ready, it has had no effect.
+    /// If it is dropped before it is ready, it has had no effect.
     ///
     /// # Examples
     /// ```
@@ -113,7 +114,7 @@ impl Node {
 
     async fn flushed(&self) -> crate::Result {
         let driver = &self.inner.driver;
-        // What one flush tells, another that has begun before tells, too.
+        // A flush that began earlier also reports what another one reports meanwhile.
         let first = driver.speak(|locked| locked.state.unwritten.told);
         driver.all_said().await;
         let (told, flushed) = oneshot::channel();
@@ -139,7 +140,7 @@ impl Node {
     async fn end(&self, patience: Patience) -> Departed {
         let departed = self.inner.driver.depart(patience).await;
         for task in self.inner.stop() {
-            // Once it has ended, its address is free.
+            // Once the task has ended, its address is free.
             task.ended().await;
         }
         self.inner.roles.over();

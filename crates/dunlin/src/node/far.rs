@@ -1,5 +1,5 @@
-//! Another node, for unit tests: a machine whose one socket leads to a driver here, and no further than the
-//! test carries its bytes.
+//! Another node, for unit tests: a machine with one socket to a driver here. The test carries the bytes of
+//! that socket.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(super) fn driver() -> Arc<Driver> {
     Driver::new(machine, Networks::default(), Duration::from_secs(1), hub, Log::default())
 }
 
-/// A node that has joined this driver's.
+/// A node that has joined this driver's node.
 pub(super) fn joins(driver: &Arc<Driver>) -> Machine {
     let (mut far, here) = (machine(), driver.me());
     driver.with(|state, now| {

@@ -4,9 +4,9 @@ use std::io;
 
 use dunlin_proto::Config;
 
-/// Leaves room for others: one host could else take all files of this process with sockets that wait, or with
-/// connections. Three quarters are for connections and an eighth for handshakes, which sources share; the
-/// rest is for sockets that are dialled, and the program's own.
+/// Leaves room for others: otherwise one host could take all files of this process with sockets that wait, or
+/// with connections. Three quarters are for connections and an eighth for handshakes, which sources share;
+/// the rest is for sockets that are dialled, and the program's own.
 pub(super) fn share(config: &mut Config) {
     if let Some(files) = allowed() {
         config.peers_max = config.peers_max.min(files - files / 4).max(1);
@@ -14,7 +14,7 @@ pub(super) fn share(config: &mut Config) {
     }
 }
 
-/// So many files this process may have open.
+/// How many files this process may have open.
 #[cfg(unix)]
 fn allowed() -> Option<usize> {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
@@ -26,7 +26,7 @@ fn allowed() -> Option<usize> {
     None
 }
 
-/// If this error says that no more files can be open: which limit that is, and what to do.
+/// If this error means that no more files can be open: which limit that is, and what to do.
 #[cfg(unix)]
 pub(super) fn out_of(error: &io::Error) -> Option<String> {
     match error.raw_os_error()? {

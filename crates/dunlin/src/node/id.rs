@@ -1,9 +1,9 @@
-//! What channels are called: random identities, and halves.
+//! Identities of channels, drawn at random, and their halves.
 
 use dunlin_proto::id::ChannelId;
 use dunlin_proto::wire::Which;
 
-/// A channel's half at this node: its sending one, or its home. When its ends meet here, both are.
+/// A channel's half at this node: its sending half, or its home. If both its ends are here, both halves are.
 pub(crate) type Half = (ChannelId, Which);
 
 fn random() -> u128 {

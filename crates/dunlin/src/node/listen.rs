@@ -1,5 +1,5 @@
-//! Where a node listens that has not been told an address and a port: the first free port from 7500, on
-//! loopback or at the address of the default route.
+//! Where a node listens without a configured address and port: the first free port from 7500, on loopback or
+//! at the address of the default route.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -13,12 +13,12 @@ use crate::world;
 /// The default ports of name services, on loopback: each application takes the first that no other has.
 pub const NAMES_PORTS: Range<u16> = 7400..7416;
 
-/// The ports of nodes that were told none: each takes the first that is free.
+/// The ports of nodes without a configured one: each takes the first that is free.
 pub const LISTEN_PORTS: Range<u16> = 7500..8500;
 
 pub(super) type BoxListener = Box<dyn Listener>;
 
-/// Listens at these addresses; at none: at the first free port of loopback.
+/// Listens at these addresses; if there are none, at the first free port of loopback.
 pub(super) async fn listen(networks: &Networks, said: &Setting<Vec<String>>) -> Result<Vec<BoxListener>, NodeError> {
     let failed =
         |address: &str, error| NodeError::Listen { address: address.to_owned(), origin: said.origin.clone(), error };
@@ -42,8 +42,8 @@ pub(super) async fn listen(networks: &Networks, said: &Setting<Vec<String>>) -> 
     Ok(listeners)
 }
 
-/// The address of the name service, where it was said to be that of the default route: with the first port of
-/// name services, if none was said.
+/// The address of the name service, if it is set to that of the default route: with the first port of name
+/// services, unless a port is set.
 pub(super) fn names(said: Option<String>) -> io::Result<Option<String>> {
     match said.as_deref().and_then(default_route) {
         Some(port) if !world::is_simulated() => {
@@ -55,7 +55,7 @@ pub(super) fn names(said: Option<String>) -> io::Result<Option<String>> {
 }
 
 async fn first_free(networks: &Networks, host: IpAddr) -> io::Result<BoxListener> {
-    // There every node has ports of its own, and a free one costs nothing to find.
+    // In a simulation every node has ports of its own, and finding a free one costs nothing.
     if world::is_simulated() {
         return networks.listen(&SocketAddr::new(host, 0).to_string()).await;
     }
@@ -72,7 +72,7 @@ async fn first_free(networks: &Networks, host: IpAddr) -> io::Result<BoxListener
     Err(io::Error::new(io::ErrorKind::AddrInUse, what))
 }
 
-/// The address of this machine that the default route begins at: IPv4's if there is one, else IPv6's.
+/// The address of this machine that the default route begins at: IPv4's if there is one, otherwise IPv6's.
 fn default_address() -> io::Result<IpAddr> {
     // Addresses for documentation. Connecting a UDP socket sends nothing: the system only picks the route.
     let far = [
@@ -104,7 +104,7 @@ mod tests {
     use crate::config::Origin;
     use crate::net::{BoxFuture, Listener, Memory, Network, Socket};
 
-    /// A machine of which so many ports are taken, from the first on.
+    /// A machine with this many ports taken, from the first on.
     struct Machine {
         taken: usize,
         asked: AtomicUsize,

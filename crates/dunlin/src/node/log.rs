@@ -1,5 +1,5 @@
-//! What people read of what happens to a node, through `tracing`: which events, how important each is, and
-//! how many refusals.
+//! What people read of a node's events, through `tracing`: which events, at which level, and how many
+//! refusals.
 //!
 //! Lines are written where nothing is locked ([`Log`]): a subscriber is users' code.
 
@@ -19,14 +19,14 @@ use super::{ConnectionState, Down, Peer};
 use crate::lock::lock;
 use crate::world;
 
-/// Events that people are still to be told.
+/// Events that are still to be written for people.
 #[derive(Default)]
 pub(crate) struct Log {
     application: String,
-    /// The node is one of a runtime of dunlin's own, which says what nothing else hears of.
+    /// The node is one of a runtime of dunlin's own, which prints events that nothing else would show.
     in_own_runtime: bool,
     lines: Mutex<VecDeque<Line>>,
-    /// Held by whoever writes: one at a time, so that they stay in order.
+    /// Held by the writing thread: one at a time, so that lines stay in order.
     writing: Mutex<()>,
 }
 
@@ -35,20 +35,20 @@ impl Log {
         Self { application, in_own_runtime, ..Self::default() }
     }
 
-    /// Whose log it is.
+    /// The application of the log's node.
     pub(crate) fn application(&self) -> &str {
         &self.application
     }
 
-    /// These are to be written, after those that are here.
+    /// Adds lines to be written after those that are here.
     pub(crate) fn keep(&self, lines: Vec<Line>) {
         lock(&self.lines).extend(lines);
     }
 
-    /// Writes what is to be told. Not to be called where the node is locked.
+    /// Writes all lines. Must not be called where the node is locked.
     pub(crate) fn write(&self) {
         while !lock(&self.lines).is_empty() {
-            // Whoever is at it writes these as well.
+            // The thread that is writing takes these lines as well.
             let Ok(_writing) = self.writing.try_lock() else { return };
             loop {
                 let next = lock(&self.lines).pop_front();
@@ -75,18 +75,18 @@ impl Log {
     }
 }
 
-/// Whether the program has no subscriber of `tracing`: what has to be told goes to its standard error.
+/// Whether the program has no subscriber of `tracing`: important lines then go to its standard error.
 pub(super) fn nobody_reads() -> bool {
     !tracing::dispatcher::has_been_set() && !world::is_simulated()
 }
 
-/// Writes to standard error. That it is closed is no reason to panic.
+/// Writes to standard error. A closed one is no reason to panic.
 pub(super) fn tell(application: &str, what: fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "dunlin: application {application:?}: {what}");
 }
 
 fn write(application: &str, level: Level, event: &NodeEvent) {
-    // A level is part of where an event is written: it cannot be chosen there.
+    // A level is part of the call site of an event: it cannot be chosen at run time.
     macro_rules! write_at {
         ($level:expr) => {
             match event.peer() {
@@ -102,31 +102,30 @@ fn write(application: &str, level: Level, event: &NodeEvent) {
     }
 }
 
-/// What people read.
+/// A line for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
     Event(Level, NodeEvent),
-    /// So many refusals were not written in the minute that is over.
+    /// How many refusals were not written in the minute that is over.
     Unwritten(u64),
-    /// The same, of what is no refusal.
+    /// The same for events that are not refusals.
     UnwrittenEvents(u64),
 }
 
-/// So many refusals are written in a minute, of as many sources.
+/// How many refusals are written in a minute, of as many sources.
 const LINES_MAX: usize = 10;
 
-/// So many events are written in a minute that are no refusals: others bring most of them about, too, by
-/// coming and going.
+/// How many other events are written in a minute: other nodes cause most of these too, by joining and
+/// leaving.
 const EVENTS_MAX: usize = 1_000;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Keeps the log from being the flood that it tells of: of what a peer is told about or refused, in a minute
-/// one is written for each source, and [`LINES_MAX`] in all; of other events [`EVENTS_MAX`]. The rest are
-/// counted.
+/// Keeps the log from becoming a flood itself. Of the refusals in a minute it writes one for each source, and
+/// [`LINES_MAX`] in all; of other events [`EVENTS_MAX`]. The rest are counted.
 #[derive(Debug, Default)]
 pub(super) struct Throttle {
-    /// When the present minute is over. `None`: nothing has been refused lately.
+    /// When the present minute ends. `None`: nothing has been refused lately.
     until: Option<Time>,
     /// The sources of which a refusal was written.
     sources: Vec<Source>,
@@ -161,12 +160,12 @@ impl Throttle {
         is_written
     }
 
-    /// When to look for what is [over](Self::over), if anything waits for that.
+    /// When to ask what is [over](Self::over), if anything waits for that.
     pub(super) fn due(&self) -> Option<Time> {
         self.until.filter(|_| self.unwritten > 0 || self.unwritten_events > 0)
     }
 
-    /// Once the minute is over: what was not written in it, if anything.
+    /// After the minute: what was not written in it, if anything.
     pub(super) fn over(&mut self, now: Time) -> impl Iterator<Item = Line> + use<> {
         let is_over = self.until.is_some_and(|until| now >= until);
         let last = if is_over { std::mem::take(self) } else { Self::default() };
@@ -177,7 +176,7 @@ impl Throttle {
 }
 
 impl NodeEvent {
-    /// How much it concerns people.
+    /// The level of the event in the log.
     pub(super) fn level(&self) -> Level {
         match self {
             Self::Connection(_, ConnectionState::Lost) => Level::WARN,
@@ -186,7 +185,7 @@ impl NodeEvent {
             {
                 Level::WARN
             }
-            // They are told as joined, as having left, and as a limit.
+            // They are logged as joined, as having left, and as a limit.
             Self::Connection(_, ConnectionState::Up | ConnectionState::Down(_)) => Level::DEBUG,
             Self::Joined { .. } | Self::Connection(..) | Self::Closing { .. } => Level::INFO,
             Self::Left { in_order, .. } => {
@@ -196,7 +195,7 @@ impl NodeEvent {
                     Level::WARN
                 }
             }
-            // While this node looks for its name service, that is nothing unusual.
+            // This is normal while this node looks for its name service.
             Self::Unwelcome { .. } => Level::DEBUG,
             Self::Refused { .. }
             | Self::Stranger { .. }
@@ -207,18 +206,18 @@ impl NodeEvent {
         }
     }
 
-    /// Whether it may be read, if it concerns people so much.
+    /// Whether the event is written anywhere at this level.
     pub(super) fn is_of_interest(&self, level: Level) -> bool {
         level <= LevelFilter::current() || self.is_for_stderr()
     }
 
     /// Whether it goes to standard error under a runtime of dunlin's own: a mismatch, if the program has no
-    /// subscriber of `tracing`. The end that was declared first would only wait, without a word.
+    /// subscriber of `tracing`. Otherwise the end that was declared first would only wait, without a message.
     fn is_for_stderr(&self) -> bool {
         matches!(self, Self::Mismatch { .. }) && nobody_reads()
     }
 
-    /// Whom it is about.
+    /// The node that it is about.
     fn peer(&self) -> Option<Peer> {
         match self {
             Self::Joined { peer, .. }

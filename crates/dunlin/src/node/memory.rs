@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// If the system does not say.
+/// The memory that is assumed if the system does not report it.
 const UNKNOWN: u64 = 4 << 30;
 
 /// The memory that this process may use, in bytes: the machine's, or less if its control group or one around
@@ -12,7 +12,7 @@ pub(crate) fn memory_here() -> u64 {
     in_tree(Path::new("/"))
 }
 
-/// What `/proc` and `/sys/fs/cgroup` say under this folder.
+/// The memory according to `/proc` and `/sys/fs/cgroup` under this folder.
 fn in_tree(root: &Path) -> u64 {
     let machine = fs::read_to_string(root.join("proc/meminfo")).ok().and_then(|text| total(&text));
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
@@ -20,13 +20,13 @@ fn in_tree(root: &Path) -> u64 {
     groups.chain([machine.unwrap_or(UNKNOWN)]).min().unwrap_or(UNKNOWN)
 }
 
-/// What `/proc/meminfo` says.
+/// The machine's memory according to `/proc/meminfo`.
 fn total(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The smallest limit of a group and of those around it. A line of `/proc/self/cgroup` is
+/// The smallest limit of a group and its ancestors. A line of `/proc/self/cgroup` is
 /// `number:controllers:path`, and version 2 has no controllers there.
 fn limit(mounted: &Path, line: &str) -> Option<u64> {
     let (_, line) = line.split_once(':')?;
@@ -36,8 +36,8 @@ fn limit(mounted: &Path, line: &str) -> Option<u64> {
         named if named.split(',').any(|one| one == "memory") => (mounted.join("memory"), "memory.limit_in_bytes"),
         _ => return None,
     };
-    // Seen from a container, a group of the host may be `/..`, or have a path that is not there: then the top
-    // is the container's own.
+    // In a container, a group of the host may be `/..`, or have a path that does not exist: then the top is
+    // the container's own.
     let parts: Vec<_> = Path::new(group).components().filter(|part| *part != Component::RootDir).collect();
     let is_below = parts.iter().all(|part| matches!(part, Component::Normal(_)));
     let groups =
@@ -56,7 +56,7 @@ mod tests {
         assert_eq!(total("MemTotal: much\n"), None);
     }
 
-    /// What a made-up system says: its groups, and the limits of some folders under `/sys/fs/cgroup`.
+    /// The memory on a made-up system: its groups, and the limits of some folders under `/sys/fs/cgroup`.
     fn limited(groups: &str, limits: &[(&str, &str)]) -> u64 {
         let root = std::env::temp_dir().join(format!("dunlin-memory-{:032x}", crate::world::random()));
         let write = |path: &str, text: &str| {
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(limited(service, &[(own, "5000\n")]), 5000);
         assert_eq!(limited(service, &[(own, "max\n"), (slice, "4000\n")]), 4000);
         assert_eq!(limited(service, &[(own, "5000\n"), (slice, "4000\n"), ("memory.max", "4500\n")]), 4000);
-        // Another group's limit is none of this process.
+        // Another group's limit does not apply to this process.
         assert_eq!(limited(service, &[("user.slice/memory.max", "1000\n")]), MACHINE);
     }
 
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(limited("4:memory,hugetlb:/a\n", &[("memory/a/memory.limit_in_bytes", "3000\n")]), 3000);
     }
 
-    /// A container sees its own group at the top, and may be told the path that the group has on the host.
+    /// A container sees its own group at the top, and may be given the path that the group has on the host.
     #[test]
     fn in_a_container_the_limit_is_at_the_top() {
         for groups in ["0::/\n", "0::/docker/0123\n", "0::/../../elsewhere\n"] {

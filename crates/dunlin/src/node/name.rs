@@ -1,9 +1,9 @@
-//! Names and what is declared under them, in words.
+//! Names and their declarations, in words.
 
 use dunlin_proto::wire::{Declaration, Expected, Face};
 use dunlin_schema::{Coding, Schema};
 
-/// Names that begin so are the nodes' own.
+/// Names with this prefix are the nodes' own.
 pub(crate) const RESERVED: &str = "dunlin.";
 
 /// What an end expects of the other one.
@@ -12,9 +12,9 @@ pub enum Expects {
     /// Nothing.
     #[default]
     Any,
-    /// That one holds it.
+    /// That one node holds it.
     Unshared,
-    /// That many may hold it.
+    /// That many nodes may hold it.
     Shared,
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn describe(declared: &Declaration) -> String {
     format!("{held} {face}{encoding}{expects}")
 }
 
-/// How its messages are written. Empty: it does not say so.
+/// How its messages are encoded. Empty: the declaration does not specify it.
 pub(crate) fn encoding(declared: &Declaration) -> &'static str {
     match Schema::decode(&declared.schema).ok().flatten().map(|schema| schema.coding()) {
         Some(Coding::Bytes) => "bytes",
@@ -64,7 +64,7 @@ pub(crate) fn encoding(declared: &Declaration) -> &'static str {
     }
 }
 
-/// Splits `host:port/name`. No address: the name service is asked.
+/// Splits `host:port/name`. Without an address, the name service is asked.
 pub(crate) fn split(name: &str) -> (Option<&str>, &str) {
     match name.rsplit_once('/') {
         Some((address, name)) => (Some(address), name),

@@ -1,7 +1,7 @@
 //! A socket's carrier, and the task that serves it.
 //!
 //! That task also works on channels, and code of users may keep it there. The carrier is not locked
-//! meanwhile, and if it takes too long, the node's own task gives it to another one.
+//! meanwhile, and if it takes too long, the node's own task gives the carrier to another task.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,8 +18,7 @@ use super::work::{LONG, QuickJob};
 use crate::lock::lock;
 use crate::world;
 
-/// If the works of a time have taken long together, those of so many times that follow are measured one by
-/// one.
+/// If the works of one turn took long together, those of this many turns that follow are measured one by one.
 const TIMED: u32 = 64;
 
 pub(crate) struct Post {
@@ -32,9 +31,9 @@ pub(crate) struct Post {
 
 struct Desk {
     carrier: Carrier,
-    /// Which task it is that serves: they are counted.
+    /// The number of the task that serves the socket.
     shift: u64,
-    /// So many times it is measured how long the work on each channel takes.
+    /// In how many more turns each work on a channel is measured by itself.
     timed: u32,
 }
 
@@ -48,7 +47,7 @@ impl Post {
         })
     }
 
-    /// Serves the socket for as long as it is there, or until another task has taken it over.
+    /// Serves the socket for as long as it exists, or until another task has taken it over.
     pub(super) async fn serve(self: Arc<Self>, shift: u64) {
         poll_fn(|cx| self.poll(cx, shift)).await;
     }
@@ -98,7 +97,7 @@ impl Serves for Post {
             return Some(until);
         }
         let mut desk = lock(&self.desk);
-        // (Else it has come back just now.)
+        // (Otherwise the task has come back just now.)
         if self.since.compare_exchange(since, 0, Ordering::AcqRel, Ordering::Acquire).is_ok() {
             desk.shift += 1;
             world::spawn_own(self.clone().serve(desk.shift));

@@ -1,8 +1,8 @@
 //! Ends of a name that are shared by several nodes.
 //!
-//! Who declares such an end first keeps it, and hands out its handles: under a name beside it, over channels
-//! like all others. Who comes later is refused by the name service, and then asks there. What handles at
-//! several nodes do is in `docs/claim.md`.
+//! The node that declares such an end first keeps it, and hands out its handles under a second name, over
+//! ordinary channels. The name service refuses later declarations, and their nodes then ask under that name.
+//! `docs/claim.md` describes handles at several nodes.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -19,25 +19,25 @@ use super::state::Driver;
 use super::{Acceptor, Client, Declared, Guest, Kind, Named, Naming, Server};
 use crate::world::{self, Timer};
 
-/// So long who asks for a handle waits before it looks whether there is still somebody who has the end.
+/// How long a request for a handle waits before it checks whether a node still has the end.
 const ASK: Duration = Duration::from_secs(1);
 
-/// The name beside it may be taken for a moment, by who kept the end before.
+/// The previous keeper of the end may hold the second name for a moment.
 const AGAIN: Duration = Duration::from_millis(50);
 const TRIES: u32 = 40;
 
-/// Stands for an end that many nodes have a handle of, in [`Naming`].
+/// Stands for an end with handles at many nodes, in [`Naming`].
 #[derive(Debug)]
 pub struct Many<E>(PhantomData<E>);
 
 macro_rules! shared {
     ($many:ident: $($end:ident),*; $once:ident: $($face:ident),*) => {
         $(impl<'a, T> Naming<'a, $end<T>> {
-            /// The end is shared: whoever declares it so, here or at another node, gets a handle, a
-            /// [`Shared`] end. The other end may [insist](Self::expects) on that.
+            /// The end is shared: each node that declares it so gets a handle, a [`Shared`] end. The other
+            /// end may [require](Self::expects) that.
             ///
-            /// The end itself stays with the node that declared it first, also when that has dropped its
-            /// handle. If that node leaves or is lost, the handles elsewhere fail with
+            /// The end itself stays with the node that declared it first, also after that node has dropped
+            /// its handle. If that node leaves or is lost, the handles elsewhere fail with
             /// [`NodeLost`](dunlin_core::Why::NodeLost), and the end can be declared anew.
             pub fn $many(self) -> Naming<'a, Many<$end<T>>>
             where
@@ -48,10 +48,10 @@ macro_rules! shared {
             }
         })*
         $(impl<B: Pairing> Naming<'_, $face<B>> {
-            /// The face is to be shared: the other side may [insist](Self::expects) on that. It is declared
-            /// once, since a face goes to whoever claims it, and its name does not go along; its handles are
-            /// made where it is ([`End::share`]), and may go anywhere in messages. A second declaration is
-            /// [`NameError::Shared`]. For clients at several nodes there are
+            /// The face is to be shared: the other side may [require](Self::expects) that. It is declared
+            /// once, since a face moves to the node that claims it, and its name does not move along. Its
+            /// handles are made where it is ([`End::share`]), and may go anywhere in messages. A second
+            /// declaration fails with [`NameError::Shared`]. For clients at several nodes there are
             /// [acceptors](super::Node::acceptor).
             pub fn $once(self) -> Self {
                 self.shared_here()
@@ -63,7 +63,7 @@ macro_rules! shared {
 shared!(shared: Sender, Receiver; shared: Client, Server);
 
 impl<E: Kind> Naming<'_, E> {
-    /// For who shares it by itself.
+    /// For a caller that shares the end by itself.
     pub(crate) fn shared_here(mut self) -> Self {
         self.options.shared = true;
         self
@@ -97,7 +97,7 @@ where
                     Err(error) => return Err(error),
                 }
                 let asked = ask(driver, &handles).await.map_err(|error| match error {
-                    // Of the name that was asked for, not of the one beside it.
+                    // The error names the end that was declared, not the second name.
                     NameError::Mismatch { difference, holder, address, .. } => {
                         NameError::Mismatch { name: name.clone(), difference, holder, address }
                     }
@@ -111,7 +111,7 @@ where
     }
 }
 
-/// The name under which handles are handed out.
+/// The second name, under which handles are handed out.
 fn beside(name: &str, what: &str) -> String {
     let (address, bare) = split(name);
     let handles = format!("dunlin.handles.{what}.{bare}");
@@ -129,7 +129,7 @@ where
     WeakShared<E>: Send,
 {
     let over = driver.with_hub_now(|hub, _| Some(hub.when_over(number))).ok_or(NameError::Left)?;
-    // It is this node's, whoever was asked for the name.
+    // The second name is declared at this node, even if another node was asked for the first one.
     let bare = split(&handles).1.to_owned();
     let mut tries = 0;
     let guests = loop {
@@ -141,7 +141,7 @@ where
             guests => break guests?,
         }
     };
-    // It ends with the end, or with the node.
+    // The task ends with the end, or with the node.
     world::spawn_own(hand_out(guests, handle, over));
     Ok(())
 }
@@ -164,14 +164,14 @@ async fn hand_out<E>(
         let mut callee = guest.into_face();
         world::spawn_own(async move {
             if let Ok(asked) = callee.accept().await {
-                // Who asked may have gone: then the handle is dropped.
+                // The asking node may be gone: then the handle is dropped.
                 let _ = asked.reply(handle);
             }
         });
     }
 }
 
-/// A handle, from whoever has the end. `None`: nobody answers, so the end may be had now.
+/// Asks the keeper of the end for a handle. `None`: no node answers, so the end may be free now.
 async fn ask<E>(driver: &Arc<Driver>, handles: &str) -> Result<Option<Shared<E>>, NameError>
 where
     E: End + Send + 'static,

@@ -1,10 +1,10 @@
-//! What a simulation does to nodes.
+//! Faults that a simulation injects into nodes.
 
 use super::Node;
 use crate::sim::Sim;
 
 impl Sim {
-    /// Ends the sockets between two nodes, in the midst of what is under way on them. They may dial again.
+    /// Ends the sockets between two nodes, with bytes in transit. They may dial again.
     pub fn cut(&self, one: &Node, other: &Node) {
         self.network().cut(one.host(), other.host());
     }
@@ -21,8 +21,8 @@ impl Sim {
         self.network().heal(one.host(), other.host());
     }
 
-    /// A firewall: `from` cannot dial `to` until that is [allowed](Self::unblock). It is told so at once, or
-    /// has no answer at all, as the seed says. Sockets that there are go on.
+    /// A firewall: `from` cannot dial `to` until that is [allowed](Self::unblock). The seed decides whether a
+    /// dial is refused at once or gets no answer. Existing sockets stay.
     pub fn block(&self, from: &Node, to: &Node) {
         self.network().block(from.host(), to.host());
     }

@@ -1,15 +1,15 @@
-//! Gives memory back to the system when many connections have gone, or much of what was kept for other nodes
-//! has.
+//! Returns memory to the system when many connections have ended, or much of what was kept for other nodes is
+//! gone.
 //!
-//! What a connection takes is many small pieces, and so is what lies here for others. The allocator of glibc
-//! keeps the pages of those that are freed, unless they are the last ones: of 5,000 idle connections 10 KB
-//! each stay in the process when they have closed, and 0.8 KB after this.
+//! A connection consists of many small pieces of memory, and so does what is kept for other nodes. The
+//! allocator of glibc keeps the pages of freed pieces, unless they are the last ones: of 5,000 idle
+//! connections that have closed, 10 KB each stay in the process, and 0.8 KB after this.
 
 use std::time::Duration;
 
 use dunlin_proto::time::Time;
 
-/// Fewer sockets than this are not worth the while...
+/// Fewer sockets than this are not worth a trim ...
 const SOCKETS_MIN: u64 = 256;
 
 /// ... nor are fewer bytes.
@@ -18,7 +18,7 @@ const BYTES_MIN: u64 = 64 << 20;
 /// How long to wait after most of it has gone: more may follow, and tasks have to end.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// When it is time.
+/// When to trim.
 #[derive(Debug, Default)]
 pub(super) struct Trim {
     sockets: Peak,
@@ -26,12 +26,12 @@ pub(super) struct Trim {
     due: Option<Time>,
 }
 
-/// The most there was since memory was last given back.
+/// The most there was since the last trim.
 #[derive(Debug, Default)]
 struct Peak(u64);
 
 impl Peak {
-    /// There is so much now: whether most of much has gone.
+    /// Records the present amount, and returns whether most of a large amount is gone.
     fn sees(&mut self, now: u64, min: u64) -> bool {
         self.0 = self.0.max(now);
         self.0 >= min && now <= self.0 / 4
@@ -39,7 +39,7 @@ impl Peak {
 }
 
 impl Trim {
-    /// There are so many sockets, and so many bytes are kept for other nodes.
+    /// Records the number of sockets, and of bytes that are kept for other nodes.
     pub(super) fn sees(&mut self, now: Time, sockets: usize, bytes: u64) {
         let sockets = self.sockets.sees(sockets as u64, SOCKETS_MIN);
         if (self.bytes.sees(bytes, BYTES_MIN) || sockets) && self.due.is_none() {
@@ -51,7 +51,7 @@ impl Trim {
         self.due
     }
 
-    /// Whether it is time now. What is there then is the most there was.
+    /// Whether it is time now. The present amounts are the new peaks then.
     pub(super) fn is_time(&mut self, now: Time) -> bool {
         let is_time = self.due.is_some_and(|due| due <= now);
         if is_time {
@@ -61,8 +61,7 @@ impl Trim {
     }
 }
 
-/// Gives back whole pages that nothing uses. It takes some milliseconds, in which others may have to wait for
-/// memory.
+/// Returns unused whole pages. It takes some milliseconds, in which others may have to wait for memory.
 pub(super) fn trim() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: a function of the C library that may be called at any time, from any thread; it takes the

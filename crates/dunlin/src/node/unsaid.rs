@@ -1,5 +1,5 @@
-//! What a node owes to those who end it: flushes that wait, values that could not be written, and what is
-//! left of it when its last handle is dropped.
+//! What a node owes to the callers that end it: waiting flushes, values that could not be written, and what
+//! remains of it when its last handle is dropped.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::world::Own;
 /// A node without handles, until it has left.
 pub(super) struct Abandoned {
     pub(super) roles: Arc<Roles>,
-    /// Those of a node with a role, which end with it.
+    /// The tasks of a node with a role, which end with it.
     pub(super) tasks: Vec<Own>,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Abandoned {
 #[derive(Default)]
 pub(super) struct Losses {
     count: u64,
-    /// So many of them have been told.
+    /// How many of them have been reported.
     pub(super) told: u64,
     last: VecDeque<Unwritten>,
 }
@@ -41,7 +41,7 @@ impl Losses {
         }
     }
 
-    /// Tells of those behind the first so many.
+    /// Reports those after the first `first`.
     pub(super) fn tell(&mut self, first: u64) -> Result<(), NodeError> {
         let count = self.count - first;
         if count == 0 {
@@ -57,7 +57,7 @@ impl Losses {
 pub(super) struct Flush {
     /// Halves with messages whose sends are complete, and which wait for an end in them to be at rest.
     pub(super) owing: BTreeSet<Half>,
-    /// Channels whose values wait until the home is known, and the node that it is said to be.
+    /// Channels whose values wait until the home is known, and the node that is believed to have it.
     pub(super) detained: BTreeMap<ChannelId, Option<NodeId>>,
     /// Set once these two are empty.
     pub(super) mark: Option<Mark>,

@@ -6,17 +6,18 @@ use super::Node;
 use super::events::{NodeEvent, Refusals};
 use super::peer::{ConnectionState, NameConflict, Peer};
 
-/// So many events are kept for who does not receive them.
+/// How many events are kept until they are received.
 const KEPT: usize = 1024;
 
 impl Node {
-    /// What happens to this node, from now on: a channel that can be chosen over. First come those who [are
-    /// there](NodeEvent::Joined) already, the [conflicts](NodeEvent::Conflict) that there are, and that the
-    /// application [closes](NodeEvent::Closing), if it does. What nobody receives is kept up to 1024 events;
-    /// then the oldest go. It ends when the node has left.
+    /// What happens to this node, from now on: a channel that can be chosen over. It begins with the nodes
+    /// that have [joined](NodeEvent::Joined) already, the present [conflicts](NodeEvent::Conflict), and the
+    /// [closing](NodeEvent::Closing) of the application, if it closes. It keeps up to 1024 events until they
+    /// are received, and then drops the oldest. It ends when the node has left.
     ///
-    /// The same are `tracing` events with the target `dunlin::node`. Under `#[dunlin::main]` and `block_on`,
-    /// in a program without a subscriber, a [mismatch](NodeEvent::Mismatch) is printed to standard error.
+    /// The same events go to `tracing`, with the target `dunlin::node`. Under `#[dunlin::main]` and
+    /// `block_on`, in a program without a subscriber, a [mismatch](NodeEvent::Mismatch) is printed to
+    /// standard error.
     ///
     /// # Examples
     /// ```
@@ -48,14 +49,14 @@ impl Node {
         rx
     }
 
-    /// How often this node has refused others, since it joined. Each of them was an [event](Self::events);
-    /// the log has one line for each [source](crate::net::Source) in a minute, ten in all, and then how
-    /// many more there were.
+    /// How often this node has refused others since it joined. Each refusal was an [event](Self::events). The
+    /// log has one line a minute for each [source](crate::net::Source), ten in all, and then the number
+    /// of the others.
     pub fn refusals(&self) -> Refusals {
         self.inner.driver.with_hub_now(|hub, _| hub.refusals())
     }
 
-    /// What happens to this node's connections, from now on: of the [events](Self::events) those.
+    /// What happens to this node's connections, from now on: a subset of the [events](Self::events).
     pub fn connections(&self) -> Receiver<(Peer, ConnectionState)> {
         let (mut tx, rx) = channel_with(overwrite_oldest(KEPT));
         let watcher = move |event: &NodeEvent| match event {
@@ -66,12 +67,12 @@ impl Node {
         rx
     }
 
-    /// The ends of this node that are joined, and whose name somebody else has too: of the
-    /// [events](Self::events) those, and first the conflicts that there are.
+    /// The joined ends of this node whose name another node has too: a subset of the [events](Self::events),
+    /// which begins with the present conflicts.
     ///
-    /// That happens when two parts of a network, in which the same name was joined, meet again: see
-    /// [names](super#names). Each pair goes on; this node is told if what it has came second, and so is the
-    /// node at the other end.
+    /// A conflict arises when two parts of a network, in which the same name was joined, meet again: see
+    /// [names](super#names). Both pairs continue. This node and the node at the other end are notified if
+    /// their pair came second.
     pub fn conflicts(&self) -> Receiver<NameConflict> {
         let (mut tx, rx) = channel_with(overwrite_oldest(KEPT));
         let mut watcher = move |event: &NodeEvent| match event {
