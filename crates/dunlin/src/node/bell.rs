@@ -1,4 +1,4 @@
-//! How tasks of a node are woken, and learn which channels there is something to do for.
+//! How tasks of a node are woken, and learn which channels need work.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,26 +16,26 @@ pub(crate) struct Bell {
     rung: AtomicBool,
     waker: Mutex<Option<Waker>>,
     stirred: Mutex<Stirred>,
-    /// Who is woken must not wait until whoever rings has done what it does.
+    /// The woken task must not wait until the thread that rings has finished its work.
     for_anybody: bool,
 }
 
 #[derive(Default)]
 struct Stirred {
     channels: VecDeque<Half>,
-    /// Nobody will look any more.
+    /// No task looks here any more.
     closed: bool,
 }
 
 impl Bell {
-    /// Of a task that looks after others, and so after those who ring: users' code may hold them up.
+    /// The bell of a task that watches others, among them those that ring: users' code may hold them up.
     pub(super) fn of_who_looks() -> Self {
         Self { for_anybody: true, ..Self::default() }
     }
 
     pub(crate) fn ring(&self) {
         if !self.rung.swap(true, Ordering::AcqRel) {
-            // Not within the lock: who is woken may want to wait again at once.
+            // Not within the lock: the woken task may wait again at once.
             let waker = lock(&self.waker).take();
             if let Some(waker) = waker {
                 waker.wake();
@@ -46,7 +46,7 @@ impl Bell {
         }
     }
 
-    /// Whether it was rung since it was last asked; if not, the task will be woken.
+    /// Whether the bell has rung since the last call; if not, the task will be woken.
     pub(super) fn poll_rung(&self, cx: &Context<'_>) -> bool {
         if self.rung.swap(false, Ordering::AcqRel) {
             return true;
@@ -59,18 +59,18 @@ impl Bell {
         self.rung.swap(false, Ordering::AcqRel)
     }
 
-    /// The task is here, and looks at everything once more before it waits: nobody has to wake it until
+    /// The task is running, and looks at everything once more before it waits: it needs no waking until
     /// [`depart`](Self::depart).
     pub(super) fn attend(&self) {
         self.rung.store(true, Ordering::Release);
     }
 
-    /// What is heard from now on, wakes. The task still has to look at what it was not woken for.
+    /// Whatever arrives from now on wakes the task. The task still has to look at what did not wake it.
     pub(super) fn depart(&self) {
         self.rung.swap(false, Ordering::AcqRel);
     }
 
-    /// There is something to do for this channel. `false`: not here any more. The bell is to be rung then.
+    /// This channel needs work. `false`: not here any more. The caller then has to ring the bell.
     fn stir(&self, half: Half) -> bool {
         let mut stirred = lock(&self.stirred);
         if !stirred.closed {
@@ -79,12 +79,12 @@ impl Bell {
         !stirred.closed
     }
 
-    /// How many channels there is something to do for.
+    /// How many channels need work.
     pub(super) fn stirred(&self) -> usize {
         lock(&self.stirred).channels.len()
     }
 
-    /// Takes those out for which this says so.
+    /// Takes out those for which `take` returns true.
     pub(super) fn take_if(&self, mut take: impl FnMut(Half) -> bool) {
         lock(&self.stirred).channels.retain(|half| !take(*half));
     }
@@ -94,7 +94,7 @@ impl Bell {
         lock(&self.stirred).channels.pop_front()
     }
 
-    /// Nobody looks here any more. Gives the channels that are left.
+    /// No task looks here any more. Returns the channels that are left.
     pub(super) fn close(&self) -> VecDeque<Half> {
         let mut stirred = lock(&self.stirred);
         stirred.closed = true;
@@ -102,12 +102,12 @@ impl Bell {
     }
 }
 
-/// How an end, and what is heard for it, finds whoever works on its channel.
+/// How an end, and what arrives for it, finds the task that works on its channel.
 pub(crate) struct EndWaker {
     half: Half,
-    /// Of the task that looks after what no socket carries.
+    /// The bell of the task that works on channels that no socket carries.
     common: Weak<Bell>,
-    /// Somebody is going to work on it.
+    /// A task is going to work on it.
     stirred: AtomicBool,
     /// The task of the socket that carries the end's connection.
     carrier: Mutex<Option<Arc<Bell>>>,
@@ -118,22 +118,22 @@ impl EndWaker {
         Arc::new(Self { half, common, stirred: AtomicBool::new(false), carrier: Mutex::new(None) })
     }
 
-    /// Whether somebody is going to work on it.
+    /// Whether a task is going to work on it.
     pub(super) fn is_stirred(&self) -> bool {
         self.stirred.load(Ordering::SeqCst)
     }
 
-    /// Work on it begins: what comes from now on needs more work.
+    /// Work on it begins: whatever arrives from now on needs more work.
     pub(super) fn heed(&self) {
         self.stirred.store(false, Ordering::SeqCst);
     }
 
-    /// From now on it is this socket that carries it.
+    /// From now on this socket carries it.
     pub(super) fn carried_by(&self, bell: Option<Arc<Bell>>) {
         *lock(&self.carrier) = bell;
     }
 
-    /// Wakes the task that carries the end's connection, to do what the machine says.
+    /// Wakes the task that carries the end's connection, to do what the machine requires.
     pub(super) fn wake_carrier(&self) {
         let carrier = lock(&self.carrier).clone().filter(|bell| !lock(&bell.stirred).closed);
         if let Some(bell) = carrier.or_else(|| self.common.upgrade()) {
@@ -141,7 +141,7 @@ impl EndWaker {
         }
     }
 
-    /// Where it was listed nobody looks any more.
+    /// Lists the channel elsewhere: no task looks any more where it was listed.
     pub(super) fn list_anew(&self) {
         if let Some(bell) = lock(&self.carrier).as_ref().filter(|bell| bell.stir(self.half)) {
             return bell.ring();

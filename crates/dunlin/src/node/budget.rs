@@ -1,4 +1,4 @@
-//! How much of a channel may lie at its receiver's node.
+//! How much of a channel may be buffered at its receiver's node.
 
 use std::collections::VecDeque;
 
@@ -6,41 +6,41 @@ use dunlin_core::carrier::{AnyInlet, AnyOutlet};
 
 /// What the heap adds to a value that owns memory, on average: the allocator's header and rounding.
 const HEAP: u64 = 24;
-/// As long as nothing has come, values that may own memory are taken to be as large as this.
+/// The size that values which may own memory are assumed to have until one has arrived.
 const GUESS: u64 = 1 << 20;
 
 /// The bytes of a channel's values that were sent on credits and have not been received, and for how many
 /// values there is room.
 ///
-/// It is told only of what comes. So it says how many values may be there in all, if the next are as large as
-/// the largest of the last ones, and the channel sees to the rest: what is received makes room for as many.
-/// What was promised cannot be taken back: if values grow, there may be more for that long.
+/// A budget learns only of arrivals. So it limits how many values may be here in all, if the next are as
+/// large as the largest of the last ones, and the channel does the rest: each value that is received makes
+/// room for another. A promise cannot be withdrawn: if values grow, there may be more than that for a while.
 pub(super) struct Budget {
     bytes_max: u64,
     /// What each value costs beside its bytes.
     beside: u64,
-    /// What the first value is taken to be.
+    /// The assumed size of the first value.
     guess: u64,
     places: u32,
-    /// `None`: nothing has come yet.
+    /// `None`: no value has arrived yet.
     come: Option<Box<Come>>,
 }
 
-/// What is known of the values that have come.
+/// What is known of the values that have arrived.
 #[derive(Default)]
 struct Come {
-    /// Of the values that were there when the last came.
+    /// The sizes of the values that were here when the last one arrived.
     sizes: VecDeque<u64>,
     bytes: u64,
-    /// Of values that are not there any more, and of which that has not been [said](Self::left): how many,
-    /// and their bytes.
+    /// Values that are not here any more, and that [`left`](Self::left) has not reported: how many, and their
+    /// bytes.
     gone: (u64, u64),
-    /// What the next value is taken to be.
+    /// The assumed size of the next value.
     likely: u64,
 }
 
 impl Budget {
-    /// Of the channel whose half this is, before places of it are promised.
+    /// For the channel of this half, before places of it are promised.
     pub(super) fn of(inlet: &AnyInlet, bytes_max: u64) -> Self {
         let shape = inlet.shape();
         let budget = Self::new(bytes_max, shape.size(), shape.owns_more());
@@ -48,7 +48,7 @@ impl Budget {
         budget
     }
 
-    /// `size`: of a message, beside the memory that it owns, if it owns any.
+    /// `size`: of a message, without the memory that it owns, if any.
     fn new(bytes_max: u64, size: usize, owns_more: bool) -> Self {
         // Its place in the channel's queue and in `sizes`: both double when they are full, so half of each
         // may be empty.
@@ -59,12 +59,12 @@ impl Budget {
         budget
     }
 
-    /// How many values may be there in all.
+    /// How many values may be here in all.
     pub(super) fn places(&self) -> u32 {
         self.places
     }
 
-    /// The same, if so many are there.
+    /// The same, with this many here.
     fn room(&self, buffered: usize) -> u32 {
         let (bytes, likely) = self.come.as_ref().map_or((0, self.guess), |come| (come.bytes, come.likely));
         let places = match self.bytes_max.checked_sub(bytes) {
@@ -74,7 +74,7 @@ impl Budget {
         u32::try_from(places).unwrap_or(u32::MAX).max(1)
     }
 
-    /// So many are there now: how many have gone since that was last said, and of how many bytes they were.
+    /// With this many here now: how many have left since the last report, and their bytes.
     pub(super) fn left(&mut self, buffered: usize) -> (u64, u64) {
         let Some(come) = &mut self.come else { return (0, 0) };
         let (mut values, mut bytes) = std::mem::take(&mut come.gone);
@@ -87,8 +87,8 @@ impl Budget {
         (values, bytes)
     }
 
-    /// A value of this length has come, and so many are there now. Gives how many there may be, if that has
-    /// changed.
+    /// A value of this length has arrived, and this many are here now. Returns how many may be here, if that
+    /// has changed.
     pub(super) fn arrived(&mut self, bytes: usize, buffered: usize) -> Option<u32> {
         let size = bytes as u64 + self.beside;
         let come = self.come.get_or_insert_default();
@@ -104,8 +104,8 @@ impl Budget {
     }
 }
 
-/// How many bytes each message of this channel has, about, if that is known before there is one: it owns no
-/// memory beside itself.
+/// The approximate size of each message of this channel in bytes, if it is known before there is one: the
+/// message owns no memory.
 pub(crate) fn value_bytes(outlet: &AnyOutlet) -> Option<u64> {
     let shape = outlet.shape();
     (!shape.owns_more()).then(|| shape.size() as u64)
@@ -120,22 +120,22 @@ mod tests {
         let new = |bytes_max| Budget::new(bytes_max, 24, true);
         let mut budget = new(16 << 20);
         assert_eq!(budget.places(), 16, "nothing is known of them");
-        // 64 KiB with what is beside them.
+        // 64 KiB, including what is beside them.
         let value = (64 << 10) - budget.beside as usize;
         assert_eq!(budget.arrived(value, 1), Some(256));
         for n in 2..=256 {
             assert_eq!(budget.arrived(value, n), None, "{n}");
         }
-        // They grow: of those that come there is one at a time, once the others are gone.
+        // They grow: one at a time may arrive, once the others are gone.
         assert_eq!(budget.arrived(32 << 20, 256), Some(1));
         assert_eq!(budget.arrived(32 << 20, 1), None);
-        // They are small again: that is believed in time.
+        // They are small again: the budget adapts in time.
         let mut places = 1;
         for _ in 0..200 {
             places = budget.arrived(0, 1).unwrap_or(places);
         }
         assert!(places > 64 << 10, "{places}");
-        // Nothing is there of what was received.
+        // What was received does not count any more.
         let come = budget.come.as_ref().unwrap();
         assert_eq!((come.sizes.len(), come.bytes), (1, budget.beside));
     }
@@ -151,7 +151,7 @@ mod tests {
         }
         let bytes = budget.come.as_ref().unwrap().bytes;
         assert!(bytes <= 1 << 20 && bytes > (1 << 20) - 90, "{bytes}");
-        // Values that own nothing are known before they come.
+        // The size of values that own no memory is known before they arrive.
         assert_eq!(Budget::new(1 << 20, 4, false).places(), (1 << 20) / 24);
     }
 }

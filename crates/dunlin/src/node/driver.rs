@@ -1,9 +1,9 @@
 //! What drives the protocol machine of a node: sockets, time, and the bridges of its channels.
 //!
-//! What it works on is in `state.rs`, behind one lock. Each socket has a task (`carrier.rs`, `post.rs`) that
-//! reads and writes it; an end that has something to say wakes the task of its connection's socket, which
-//! works on its channel, so that a message takes no detour. One more task per node dials, keeps the time, and
-//! has the work done where there is no socket.
+//! Its state is in `state.rs`, behind one lock. Each socket has a task (`carrier.rs`, `post.rs`) that reads
+//! and writes it. An end with something to send wakes the task of its connection's socket, which works on its
+//! channel, so that a message takes no detour. One more task per node dials, keeps the time, and does the
+//! work of channels without a socket.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::{Future, poll_fn};
@@ -41,12 +41,12 @@ use crate::lock::lock;
 use crate::net::{self, Networks, Socket, Source};
 use crate::world::{self, Clock};
 
-/// A receiver that has come and does not go on within this time is not only passed on.
+/// A receiver that has arrived and is not sent on within this time is not only passing through.
 const REST: Duration = Duration::from_millis(10);
 
 impl State {
-    /// What the program may know of the node at the other end of this socket. One that is relayed has no
-    /// socket here.
+    /// What the program may know of the node at the other end of this socket. A relayed node has no socket
+    /// here.
     fn applicant(&self, socket: SocketId, life: Life) -> Applicant {
         let peer = Peer(life);
         match self.sockets.get(&socket) {
@@ -119,7 +119,7 @@ impl Driver {
         })
     }
 
-    /// Speaks to the machine, and does what it says.
+    /// Calls the machine, and carries out its actions.
     pub(crate) fn with<R>(self: &Arc<Self>, f: impl FnOnce(&mut State, Time) -> R) -> R {
         self.now();
         self.speak(|locked| {
@@ -129,12 +129,12 @@ impl Driver {
         })
     }
 
-    /// Does what the machine says, until it is quiet.
+    /// Carries out the machine's actions until there are none.
     pub(super) fn act(self: &Arc<Self>, state: &mut State, now: Time) {
         self.act_beside(state, now, None);
     }
 
-    /// The same. `quick`: works that are to run next, to which those are added that can be.
+    /// The same. `quick`: works that run next; the quick ones of these actions are added to them.
     pub(super) fn act_beside(self: &Arc<Self>, state: &mut State, now: Time, mut quick: Option<&mut Vec<QuickJob>>) {
         loop {
             let errands = std::mem::take(&mut *lock(&self.errands));
@@ -177,7 +177,7 @@ impl Driver {
                 self.bell.ring();
             }
             Action::Authorize(socket, life) => {
-                // The machine asks only a program that has said so.
+                // The machine asks only if the program has configured a check.
                 if let Some(admits) = state.authorize.clone() {
                     let applicant = state.applicant(socket, life);
                     state.applicants.push((admits, socket, applicant));
@@ -203,7 +203,7 @@ impl Driver {
             }
             Action::Connection(node, how) => {
                 state.carried_by(node);
-                // What that node relays goes over its socket.
+                // Connections that the node relays go over its socket.
                 state.machine.relayed_over(node).into_iter().for_each(|peer| state.carried_by(peer));
                 if matches!(how, ConnectionState::Lost(_)) {
                     state.tell_lost(node);
@@ -225,13 +225,13 @@ impl Driver {
             Action::Introduced(address, who) => {
                 self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Introduced(address, who)));
             }
-            // That its connection is over follows, and the client of this home is declared anew.
+            // The end of its connection follows, and the client of this home is declared anew.
             Action::Home(channel, _, HomeHears::Lost(_))
                 if self.with_hub(state, now, |hub, _| hub.is_unanswered(channel)) => {}
             Action::Home(channel, from, heard) => {
                 match heard {
                     HomeHears::Attached => {
-                        // This gives it its bridge, if it has none.
+                        // This gives the home its bridge, if it has none.
                         self.with_hub(state, now, |hub, cx| hub.attached(cx, channel));
                         state.meets((channel, Which::Receiver), from.node);
                     }
@@ -272,15 +272,14 @@ impl Driver {
         }
     }
 
-    /// Why a socket is closed may be worth knowing.
+    /// Reports why a socket is closed, if that is of interest.
     fn tell_closed(self: &Arc<Self>, state: &mut State, now: Time, socket: SocketId, why: &Closed) {
         let Some(Entry { peer, source, dialled, .. }) = state.sockets.get(&socket) else { return };
         let (peer, source, dialled) = (peer.clone(), *source, dialled.clone());
         self.tell_why(state, now, peer, source, dialled, why);
     }
 
-    /// The same of a socket with this at its other end, which comes from there, or was dialled at that
-    /// address.
+    /// The same for a socket with this peer, from this source, or dialled at that address.
     fn tell_why(
         self: &Arc<Self>,
         state: &mut State,
@@ -337,20 +336,20 @@ impl Driver {
         });
     }
 
-    /// A channel will be over as soon as it hears this. Its name is free before: whoever hears it first may
-    /// declare it anew.
+    /// A channel ends as soon as its end hears this. Its name is free earlier: the first party to hear it may
+    /// declare the name anew.
     fn over(self: &Arc<Self>, state: &mut State, now: Time, channel: ChannelId) {
         self.with_hub(state, now, |hub, cx| hub.over(cx, channel));
     }
 
-    /// Speaks to the hub, which speaks to everything else.
+    /// Calls the hub, which calls everything else.
     pub(crate) fn with_hub<R: Default>(
         self: &Arc<Self>,
         state: &mut State,
         now: Time,
         f: impl FnOnce(&mut Hub, &mut Locked<'_>) -> R,
     ) -> R {
-        // Whoever the hub speaks to may have to speak to the hub: what is told then, it hears from its own
+        // The callees of the hub may have to call the hub: it learns what they report then from its own
         // records.
         let Some(mut hub) = state.hub.take() else { return R::default() };
         let mut cx = Locked { driver: self, state, now };
@@ -360,25 +359,26 @@ impl Driver {
         result
     }
 
-    /// Nothing is done, and the default given, if the node has left. What `f` has with it and leaves is
-    /// dropped within the lock then, so users' things have to be lent to it.
+    /// Does nothing, and returns the default, if the node has left. Whatever `f` owns then is dropped within
+    /// the lock, so users' values have to be lent to it.
     pub(crate) fn with_hub_now<R: Default>(self: &Arc<Self>, f: impl FnOnce(&mut Hub, &mut Locked<'_>) -> R) -> R {
         self.with(|state, now| self.with_hub(state, now, f))
     }
 
-    /// Nobody waits for this declaration any more. Can be called from anywhere, also by what a message drops.
+    /// No caller waits for this declaration any more. May be called from anywhere, also by the drop of a
+    /// message.
     pub(crate) fn give_up(&self, number: u64) {
         lock(&self.errands).push(Errand::Undeclare(number));
         self.bell.ring();
     }
 
-    /// A client is to be declared anew. Can be called from anywhere, also within the lock.
+    /// A client is to be declared anew. May be called from anywhere, also within the lock.
     pub(super) fn reclaimed(&self, reclaimed: Reclaimed) {
         lock(&self.errands).push(Errand::DeclareAnew(reclaimed));
         self.bell.ring();
     }
 
-    /// A waiting end of this number has something to say. Can be called from anywhere, also within the lock.
+    /// A waiting end of this number has something to send. May be called from anywhere, also within the lock.
     pub(super) fn end_stirs(&self, number: u64) {
         lock(&self.errands).push(Errand::Stirs(number));
         self.bell.ring();
@@ -395,18 +395,18 @@ impl Driver {
         }
     }
 
-    /// No handle of the node is left: it leaves, in a task of its own. Can be called from anywhere.
+    /// No handle of the node is left: it leaves, in a task of its own. May be called from anywhere.
     pub(super) fn abandon(&self, abandoned: Abandoned) {
         *lock(&self.abandoned) = Some(abandoned);
         self.bell.ring();
     }
 
-    /// Told when the name service is lost.
+    /// Notified when the name service is lost.
     pub(crate) fn names_lost(self: &Arc<Self>) -> Arc<Notify> {
         self.with_hub_now(|hub, _| hub.names_lost.clone())
     }
 
-    /// The clock has to ring then, if not before.
+    /// Has the clock ring at this time at the latest.
     pub(crate) fn alarm(&self, state: &mut State, at: Time) {
         if state.hub_alarm.is_none_or(|alarm| at < alarm) {
             state.hub_alarm = Some(at);
@@ -414,21 +414,21 @@ impl Driver {
         }
     }
 
-    /// All that was said has been heard, or nobody is there to hear it.
+    /// Resolves when everything sent was acknowledged, or no node is left to acknowledge it.
     pub(crate) fn flushed(self: &Arc<Self>) -> oneshot::Receiver<()> {
         let (told, flushed) = oneshot::channel();
         self.with(|state, _| state.flushed.push(told));
         flushed
     }
 
-    /// What this node has handed on does not need it any more.
+    /// Resolves when no end that this node has handed on needs it any more.
     pub(crate) fn settled(self: &Arc<Self>) -> oneshot::Receiver<()> {
         let (told, settled) = oneshot::channel();
         self.with(|state, _| state.settled.push(told));
         settled
     }
 
-    /// The ends that this node has handed on, and that need it.
+    /// The ends that this node has handed on, and that still need it.
     pub(crate) fn unsettled(self: &Arc<Self>) -> Vec<UnsettledEnd> {
         self.speak(|locked| {
             let ends = locked.state.machine.unsettled().map(|end| UnsettledEnd {
@@ -478,12 +478,12 @@ impl Driver {
         self.bell.ring();
     }
 
-    /// Whether it has left, or is given up.
+    /// Whether the node has left, or was given up.
     pub(super) fn has_ended(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// Asks the program whether this node may have connections, in a task of its own: that is code of users.
+    /// Asks the program whether a node may have connections, in a task of its own: that is code of users.
     async fn admit(self: Arc<Self>, admits: Authorize, socket: SocketId, applicant: Applicant) {
         let is_admitted = admits.admits(&applicant);
         self.with(|state, now| state.machine.authorized(now, socket, is_admitted));
@@ -509,14 +509,14 @@ impl Driver {
                 late.retain(|channel, _| machine.has_home(*channel));
                 state.looks_at_memory(now);
                 if state.trim.is_time(now) && !world::is_simulated() {
-                    // Not here: others wait for the lock.
+                    // Not here: other threads wait for the lock.
                     drop(tokio::task::spawn_blocking(trim));
                 }
                 if state.hub_alarm.is_some_and(|at| now >= at) {
                     state.hub_alarm = None;
                     self.with_hub(state, now, |_, _| ());
                 }
-                // Nobody has to ring for what is looked at below.
+                // What is looked at below needs no ring.
                 state.alarm = Some(Time(0));
                 state.clearing += usize::from(!state.garbage.is_empty());
                 let State { dials, applicants, garbage, lines, .. } = state;
@@ -526,7 +526,7 @@ impl Driver {
             self.log.keep(lines);
             if self.bell.stirred() > 0 || !garbage.is_empty() || writes {
                 let driver = self.clone();
-                // Not here: it may be held up.
+                // Not here: the work may be held up.
                 world::spawn_own(async move {
                     driver.work(&driver.bell, true);
                     if !garbage.is_empty() {
@@ -568,7 +568,7 @@ impl Driver {
         }
     }
 
-    /// Who serves the sockets.
+    /// The posts that serve the sockets.
     fn posts(&self) -> Vec<Arc<dyn Serves>> {
         self.locked().sockets.values().filter_map(|entry| entry.post.upgrade()).collect()
     }
@@ -590,7 +590,7 @@ impl Driver {
             Err(why) => tracing::debug!(target: "dunlin::node", application, address, %why, "no node answers"),
         }
         self.with(|state, now| match result {
-            // Nobody is here any more. Whoever closes looks for sockets after it has said so.
+            // The node has ended. `close` sets this before it looks for sockets.
             _ if self.closing.load(Ordering::Acquire) => {}
             Ok(socket) => {
                 let (is_local, host) = (socket.is_local(), socket.host());
@@ -618,7 +618,7 @@ impl Driver {
         });
     }
 
-    /// Somebody has dialled this node.
+    /// A node has dialled this one.
     pub(crate) fn accepted(self: &Arc<Self>, socket: Box<dyn Socket>) {
         self.with(|state, now| {
             if self.closing.load(Ordering::Acquire) {
@@ -636,7 +636,7 @@ impl Driver {
         });
     }
 
-    /// Whether the tasks of many sockets have yet to close them: of more than one in 32.
+    /// Whether the tasks of many sockets, more than one in 32, have yet to close them.
     pub(crate) fn has_many_to_close(&self) -> bool {
         let state = self.locked();
         state.parting.len() * 32 > state.sockets.len()
@@ -665,7 +665,7 @@ impl Driver {
     }
 }
 
-/// Its tasks have ended without closing it, as they do when a runtime is dropped.
+/// The node's tasks have ended without closing it, as they do when a runtime is dropped.
 impl Drop for Driver {
     fn drop(&mut self) {
         let mut state = self.locked();
@@ -691,9 +691,9 @@ impl State {
         self.machine.next_tick().into_iter().chain(self.hub_alarm).chain(resting).chain(self.trim.due()).min()
     }
 
-    /// A receiver has come in a message, or stays here after all. If it does not go on soon its channel
-    /// follows: most are used only when somebody has been told something, and by then it is to need who gave
-    /// it no more.
+    /// A receiver has arrived in a message, or stays here after all. If it is not sent on soon its channel
+    /// follows. Most receivers are used only after their program has been notified of something, and by then
+    /// they must not need the node that sent them.
     pub(super) fn rests(&mut self, now: Time, channel: ChannelId) {
         if self.machine.is_guest(channel, Which::Receiver) {
             self.resting.push_back((now + REST, channel));
@@ -709,7 +709,7 @@ impl State {
         }
     }
 
-    /// Of the task of the socket that carries the connection to this node.
+    /// The bell of the task whose socket carries the connection to this node.
     pub(super) fn bell_of(&self, node: NodeId) -> Option<Arc<Bell>> {
         let entry = self.machine.carried_by(node).and_then(|socket| self.sockets.get(&socket));
         entry.map(|entry| entry.bell.clone())

@@ -1,11 +1,11 @@
 //! Which of the name services at the default ports of this host are this user's.
 //!
-//! Any process of the host may listen at those ports and say that it belongs to an application. A name
-//! service that finds another one of its application at a port before its own leaves the names to that one,
-//! but only if it belongs to the same user. So each of them writes its id, and its application, into a file
-//! that only this user can write. The id is no secret: a node proves that it is the one with that id, and a
-//! file of another user is not believed. By the application a program knows that a service which does not
-//! answer is the one that it looks for.
+//! Any process of the host may listen at those ports and claim to belong to an application. A name service
+//! that finds another one of its application at an earlier port leaves the names to that one, but only if it
+//! belongs to the same user. So each service writes its id, and its application, into a file that only this
+//! user can write. The id is no secret: a node proves that it has that id, and a file of another user is
+//! ignored. The application tells a program that a service which does not answer is the one that it looks
+//! for.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -25,19 +25,19 @@ pub(super) struct Own {
     user: u32,
 }
 
-/// The file of a name service that runs. It goes with it.
+/// The file of a running name service. Dropping the mark removes it.
 #[derive(Debug)]
 pub(super) struct Mark {
     own: Own,
     address: String,
     node: NodeId,
-    /// Locked for as long as the process lives: whatever ends it.
+    /// Locked for as long as the process lives, however it ends.
     _lock: File,
 }
 
 impl Own {
-    /// Those of the user of this process: in `XDG_RUNTIME_DIR`, or in a folder of the user's own where
-    /// temporary files are.
+    /// The files of this process's user: in `XDG_RUNTIME_DIR`, or in a folder of the user's own among the
+    /// temporary files.
     pub(super) fn of_user() -> Self {
         let user = rustix::process::geteuid().as_raw();
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
@@ -53,7 +53,7 @@ impl Own {
         Self { folder: folder.to_owned(), user }
     }
 
-    /// From now on, until the mark is dropped, this node serves names at this address.
+    /// Records that this node serves names at this address, until the mark is dropped.
     pub(super) fn mark(&self, application: &str, address: &str, node: NodeId) -> io::Result<Mark> {
         match std::fs::DirBuilder::new().mode(0o700).create(&self.folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -109,14 +109,14 @@ fn read(file: File) -> io::Result<String> {
     Ok(text)
 }
 
-/// The whole id, which people see the beginning of.
+/// The whole id; texts show only its beginning.
 fn text_of(node: NodeId) -> String {
     format!("{:032x}", node.0)
 }
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        // Another one may have the port by now.
+        // Another service may have the port by now.
         if self.own.has(&self.address, self.node) {
             let _ = std::fs::remove_file(self.own.file(&self.address));
         }
@@ -165,7 +165,7 @@ mod tests {
         assert!(own.has(AT, NodeId(7)) && !own.has(AT, NodeId(8)) && !own.has("127.0.0.1:7404", NodeId(7)));
         assert_eq!(own.application_at(AT).as_deref(), Some("weather"));
         assert_eq!(std::fs::metadata(own.file(AT)).unwrap().permissions().mode() & 0o777, 0o600);
-        // The next one at that port, before the first has noticed.
+        // The next service at that port, before the first has noticed.
         let next = own.mark("weather", AT, NodeId(8)).unwrap();
         drop(mark);
         assert!(own.has(AT, NodeId(8)));
@@ -173,7 +173,7 @@ mod tests {
         assert!(!own.has(AT, NodeId(8)) && own.application_at(AT).is_none());
     }
 
-    /// What was killed leaves its file, without the lock.
+    /// A killed service leaves its file, without the lock.
     #[test]
     fn a_service_that_was_killed_is_known_not_to_run() {
         let folder = Folder::new("killed");
@@ -200,7 +200,7 @@ mod tests {
         }
         let another = Own { user: own.user + 1, ..own.clone() };
         assert!(!another.has(AT, NodeId(7)));
-        // Only root may give away what it has.
+        // Only root may give files away.
         if own.user == 0 {
             for path in [own.file(AT), own.folder.clone()] {
                 std::os::unix::fs::chown(&path, Some(own.user + 1), None).unwrap();

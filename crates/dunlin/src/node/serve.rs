@@ -20,28 +20,28 @@ use super::state::Driver;
 use crate::net::{Networks, is_transient};
 use crate::world::{self, Timer};
 
-/// So long a node waits before it looks for a name service again.
+/// How long a node waits before it looks for a name service again.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// So often a node that serves names looks whether another one does, at an address that comes before its own.
+/// How often a node that serves names looks for another one at an earlier address.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// A name service that was lost sooner than this was of no use: the next search waits, longer each time, up
-/// to as long.
+/// A name service that was lost sooner than this was of no use: the next search waits first, longer each
+/// time, up to this long.
 const BRIEF: Duration = Duration::from_secs(1);
 
 /// The first of those waits.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 
-/// So often a node asks somebody who listens at such an address.
+/// How often a node asks the listener at such an address.
 const ASKS: u32 = 3;
 
-/// So long a listener that the system has refused a socket rests.
+/// How long a listener rests after the system has refused it a socket.
 const REST: Duration = Duration::from_millis(20);
 
 /// Accepts sockets for as long as the node lives.
 pub(crate) async fn accept(driver: Weak<Driver>, mut listener: BoxListener) {
-    // It was said that there are no files for more, and none has been accepted since.
+    // The lack of files was reported, and no socket has been accepted since.
     let mut is_said = false;
     loop {
         let accepted = listener.accept().await;
@@ -72,7 +72,7 @@ pub(crate) async fn accept(driver: Weak<Driver>, mut listener: BoxListener) {
     }
 }
 
-/// Lets the tasks run that have been woken.
+/// Lets the woken tasks run.
 async fn give_way() {
     let mut given = false;
     poll_fn(|cx| {
@@ -85,7 +85,7 @@ async fn give_way() {
     .await;
 }
 
-/// Accepts sockets until `end` is. `None`: the listener is broken, or the node has ended.
+/// Accepts sockets until `end` is ready. `None`: the listener is broken, or the node has ended.
 async fn accept_until<T>(end: impl Future<Output = T>, driver: Weak<Driver>, listener: BoxListener) -> Option<T> {
     let mut end = pin!(end);
     let mut accepting = pin!(accept(driver, listener));
@@ -96,18 +96,18 @@ async fn accept_until<T>(end: impl Future<Output = T>, driver: Weak<Driver>, lis
     .await
 }
 
-/// What a node has been told of the name service.
+/// A node's settings for the name service.
 pub(crate) struct Service {
-    /// Where it is.
+    /// Its address.
     pub(crate) address: Option<String>,
-    /// Whether this node may be it.
+    /// Whether this node may be the service.
     pub(crate) may_serve: bool,
-    /// The node that is to be it.
+    /// The node that is to be the service.
     pub(crate) node: Option<String>,
 }
 
-/// Sees to it that there is a name service, for as long as the node lives; if it may not serve itself, that
-/// one is found.
+/// Keeps a name service available for as long as the node lives: serves the names, or finds a service if this
+/// node may not serve them.
 pub(crate) async fn names(driver: Arc<Driver>, networks: Networks, mut service: Service) {
     let own = OwnServices { looks_at_default_ports: service.address.is_none() && !world::is_simulated() };
     let addresses = match service.address.take() {
@@ -148,7 +148,7 @@ pub(crate) async fn names(driver: Arc<Driver>, networks: Networks, mut service: 
         }
         let since = world::now();
         lost.notified().await;
-        // A service that is found and lost at once would be looked for without a pause.
+        // Without the pause, a service that is found and lost at once would be looked for in a busy loop.
         pause = if world::now() - since < BRIEF { (2 * pause).clamp(PAUSE_MIN, BRIEF) } else { Duration::ZERO };
         if !pause.is_zero() {
             Timer::after(pause).await;
@@ -156,18 +156,18 @@ pub(crate) async fn names(driver: Arc<Driver>, networks: Networks, mut service: 
     }
 }
 
-/// Who serves the names, and at which of the addresses.
+/// The node that serves the names, and at which of the addresses.
 enum Found {
     At(NodeId, usize),
     Here(BoxListener, usize),
 }
 
-/// Where a name service is by default, at one of the ports.
+/// The default address of a name service at one of the ports.
 fn default_address(port: u16) -> String {
     format!("127.0.0.1:{port}")
 }
 
-/// What is known of the name services that run as this user: at the default ports any user's may listen.
+/// The name services that run as this user: at the default ports those of any user may listen.
 #[derive(Clone, Copy)]
 struct OwnServices {
     #[cfg_attr(not(unix), expect(dead_code, reason = "names are left to any service"))]
@@ -176,7 +176,7 @@ struct OwnServices {
 
 #[cfg(unix)]
 impl OwnServices {
-    /// Until the mark is dropped, the user's other name services know that this one is the user's.
+    /// Until the mark is dropped, it identifies this name service as the user's to the user's other ones.
     fn mark(self, application: &str, address: &str, node: NodeId) -> Option<Mark> {
         let is_default = |port| address == default_address(port);
         if world::is_simulated() || !NAMES_PORTS.clone().any(is_default) {
@@ -193,7 +193,7 @@ impl OwnServices {
         marked.ok()
     }
 
-    /// Whether names may be left to this node. At a configured address, to whichever is there.
+    /// Whether names may be left to this node. A configured address is trusted whatever node is there.
     fn trusts(self, address: &str, node: NodeId) -> bool {
         self.trusts_by(&Own::of_user(), address, node)
     }
@@ -202,13 +202,13 @@ impl OwnServices {
         !self.looks_at_default_ports || own.has(address, node)
     }
 
-    /// The application whose name service this user has there, or had when it was killed, if that is known.
+    /// The application of the name service that this user runs at this address, if known.
     fn application_at(self, address: &str) -> Option<String> {
         if self.looks_at_default_ports { Own::of_user().application_at(address) } else { None }
     }
 }
 
-/// Without unix's owners of files names are left to whichever service is there.
+/// Without unix's owners of files names are left to any service.
 #[cfg(not(unix))]
 impl OwnServices {
     fn mark(self, _: &str, _: &str, _: NodeId) -> Option<std::convert::Infallible> {
@@ -225,7 +225,7 @@ impl OwnServices {
 }
 
 /// Waits until another node serves the names at one of these addresses: two parts of a network have met
-/// again, or a server is back that was held up.
+/// again, or a stalled server is back.
 async fn another(driver: &Arc<Driver>, addresses: &[String], own: &OwnServices) -> NodeId {
     if addresses.is_empty() {
         return std::future::pending().await;
@@ -255,7 +255,7 @@ async fn find_or_serve(
         for (at, address) in addresses.iter().enumerate() {
             match ask(driver, address).await {
                 Ok(node) => return Found::At(node, at),
-                // Of several addresses most lead to nobody.
+                // Of several addresses most have no listener.
                 Err(why) if addresses.len() == 1 && !can_serve(address) && why != said => {
                     let next = service.node.as_ref().map_or_else(
                         || "Start the node that serves it, or say where it is: names = \"host:port\"".to_owned(),
@@ -270,16 +270,17 @@ async fn find_or_serve(
                 Err(_) => {}
             }
         }
-        // Two may come this far at once: the first address that is free decides, and the other node asks
-        // there again.
+        // Two nodes may get here at once: the first free address decides, and the other node asks there
+        // again.
         for (at, address) in addresses.iter().enumerate().filter(|(_, address)| can_serve(address)) {
             match listen_or_ask(driver, networks, address).await {
                 Taken::Free(listener) => return Found::Here(listener, at),
                 Taken::By(node) => return Found::At(node, at),
                 Taken::Unusable => {}
                 Taken::Unknown { why, was_busy } => {
-                    // This application's name service, which has no room or is stopped: one more at the next
-                    // port would be another network. Else another application's, or no name service.
+                    // This application's name service, which has no room or is stopped: another one at the
+                    // next port would split the network. Otherwise it is another application's, or no name
+                    // service.
                     let is_here = own.application_at(address).map_or(was_busy, |its| its == application);
                     if !is_here {
                         continue;
@@ -301,13 +302,14 @@ async fn find_or_serve(
     }
 }
 
-/// What has become of an address at which this node may serve the names.
+/// The state of an address at which this node may serve the names.
 enum Taken {
     Free(BoxListener),
     By(NodeId),
     /// No listener can be opened there.
     Unusable,
-    /// Something listens there and says no name: why, and whether it is a node that has no room.
+    /// Something listens there and does not answer as a name service: why, and whether it is a node without
+    /// room.
     Unknown {
         why: String,
         was_busy: bool,
@@ -316,8 +318,8 @@ enum Taken {
 
 async fn listen_or_ask(driver: &Arc<Driver>, networks: &Networks, address: &str) -> Taken {
     let (mut why, mut was_busy) = (String::new(), false);
-    // Once may not do: if its socket was lost just then, two would serve the same names; and it may end
-    // meanwhile.
+    // One attempt may not be enough: if its socket was lost just then, two would serve the same names; and
+    // the listener may end meanwhile.
     for _ in 0..ASKS {
         match networks.listen(address).await {
             Ok(listener) => return Taken::Free(listener),
@@ -330,7 +332,7 @@ async fn listen_or_ask(driver: &Arc<Driver>, networks: &Networks, address: &str)
             Err(refused) => why = refused,
         }
         was_busy |= is_busy(&why);
-        // What has said nothing for so long says nothing the next time either.
+        // A listener that was silent for this long stays silent the next time.
         if world::now() - asked > AGAIN {
             break;
         }
@@ -339,14 +341,14 @@ async fn listen_or_ask(driver: &Arc<Driver>, networks: &Networks, address: &str)
     Taken::Unknown { why, was_busy }
 }
 
-/// Which node is there, or why none is.
+/// The node at this address, or why there is none.
 async fn ask(driver: &Arc<Driver>, address: &str) -> Result<NodeId, String> {
     let left = || "this node has left".to_owned();
     let answer = driver.with_hub_now(|hub, cx| Some(hub.ask(cx, address.to_owned()))).ok_or_else(left)?;
     answer.await.unwrap_or_else(|_| Err(left()))
 }
 
-/// Whether a node may serve the application's names there unasked.
+/// Whether a node may serve the application's names at this address unasked.
 fn is_local(address: &str) -> bool {
     let tcp = address.strip_prefix("tcp://").or_else(|| address.strip_prefix("tcp:")).unwrap_or(address);
     crate::world::is_simulated()

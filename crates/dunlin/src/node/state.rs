@@ -1,9 +1,9 @@
-//! What every part of a node works on: what is behind its lock, the channels that reach other nodes, and the
-//! words that are said to them.
+//! What every part of a node works on: the state behind its lock, the channels that reach other nodes, and
+//! the words that their bridges receive.
 //!
-//! Everything of a node is behind one lock ([`State`]). Nobody waits while holding it, and no code of users
-//! runs then: that does in the work on channels (`work.rs`). What a [`Driver`] does, and how, is above this
-//! file, each in its own: `driver.rs`, `work.rs`, `leaving.rs`, `ending.rs`, `bridge/`, `hub/`.
+//! Everything of a node is behind one lock ([`State`]). No thread waits while holding it, and no code of
+//! users runs then: that runs in the work on channels (`work.rs`). The methods of a [`Driver`] are above this
+//! file, each group in its own: `driver.rs`, `work.rs`, `leaving.rs`, `ending.rs`, `bridge/`, `hub/`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -45,61 +45,61 @@ pub(crate) struct State {
     pub(super) stretched: BTreeMap<Half, Box<Stretched>>,
     /// The halves here, by their channels in the core.
     pub(super) by_core: BTreeMap<CoreId, Half>,
-    /// Channels in the core of which an end is in a message for the first time, and how they are named there.
+    /// Channels in the core with an end in a message for the first time, and their names there.
     pub(super) first: BTreeMap<CoreId, ChannelId>,
-    /// Channels whose ends messages wait for, to be at rest, and the halves that have those messages.
+    /// Channels with ends that messages wait for, to be at rest, and the halves that have those messages.
     pub(super) awaited: BTreeMap<ChannelId, BTreeSet<Half>>,
-    /// Ends in messages that are here and perhaps received, though that is yet to be said; by their channels
+    /// Ends of messages that are here and perhaps received, which has not been announced; by their channels
     /// in the core.
     pub(super) arriving: BTreeMap<CoreId, ChannelId>,
-    /// Receivers that have come back from a message of this node's, and through others, before it was known
-    /// that it had been taken. `None`: nobody wanted it.
+    /// Receivers that left in a message of this node and returned through others before this node knew that
+    /// the message had been taken. `None`: no end took it.
     pub(super) returned: BTreeMap<ChannelId, Option<AnyInlet>>,
-    /// Messages that are here, with ends in them or unread, and not received, and may go on to another node
-    /// as they are.
+    /// Messages that are here and not received, unread or with ends in them, and that may be forwarded as
+    /// they are.
     pub(super) passing: BTreeMap<PassedOn, Passing>,
     pub(crate) kept: Kept,
     pub(crate) shelf: Shelf,
-    /// Homes that are over here, until their senders have noticed, and how messages are written on them: what
-    /// is on its way on credits has gone for those who sent it, and the ends in it are dropped here.
+    /// Homes that have ended here, until their senders have noticed, and how messages on them are encoded.
+    /// Values in transit on credits are lost for their senders, and the ends in them are dropped here.
     pub(super) late: BTreeMap<ChannelId, Encoding>,
     pub(super) sockets: BTreeMap<SocketId, Entry>,
     pub(super) next_socket: u64,
     pub(super) trim: Trim,
-    /// Sockets that are to be closed once what they still have to say is written.
+    /// Sockets that are to be closed once their remaining output is written.
     pub(super) parting: BTreeMap<SocketId, Closed>,
     pub(super) dials: Vec<(DialId, String)>,
     /// Whether other nodes may have connections with this one. `None`: all may.
     pub(super) authorize: Option<Authorize>,
-    /// About whom that is to be asked.
+    /// The nodes to ask that about.
     pub(super) applicants: Vec<(Authorize, SocketId, Applicant)>,
     /// The time that the clock task waits for.
     pub(super) alarm: Option<Time>,
-    /// When the hub wants to be called.
+    /// When the hub has to be called.
     pub(super) hub_alarm: Option<Time>,
-    /// `None` while it is spoken to.
+    /// `None` while it is in use.
     pub(crate) hub: Option<Box<Hub>>,
-    /// So many bytes of a channel's values may lie here.
+    /// The most bytes of a channel's values that may be buffered here.
     pub(crate) buffered_max: u64,
-    /// Values of so many bytes or more, of which receivers are elsewhere, are not sent here.
+    /// Values of this size or more, whose receivers are elsewhere, are not sent here.
     pub(crate) straight_min: u64,
     /// Each socket from these is a source of its own.
     pub(crate) trusted_sources: Vec<IpNet>,
-    /// Want to know when all that was said has been heard.
+    /// Notified when everything sent so far has been acknowledged.
     pub(super) flushed: Vec<oneshot::Sender<()>>,
-    /// Want to know when this node has to answer for nothing that it has handed on.
+    /// Notified when this node answers for nothing more that it has handed on.
     pub(super) settled: Vec<oneshot::Sender<()>>,
-    /// Want to know when what had been said by some moment has been heard.
+    /// Notified when everything sent up to some moment has been acknowledged.
     pub(super) flushes: Vec<Flush>,
     /// What could not be written after its send was complete.
     pub(super) unwritten: Losses,
-    /// What nobody needs any more, and may be users'. It is dropped where nothing is locked.
+    /// Values that are no longer needed, and may be users'. They are dropped where nothing is locked.
     pub(crate) garbage: Vec<Box<dyn Send>>,
-    /// How many heaps of it, and bridges that are over, are being dropped.
+    /// How many batches of garbage, and bridges that have ended, are being dropped.
     pub(super) clearing: usize,
-    /// Receivers that have come and have not been used, and until when they may go on so.
+    /// Receivers that have arrived and have not been used, and how long they may stay so.
     pub(super) resting: VecDeque<(Time, ChannelId)>,
-    /// What people are to read: written where nothing is locked, too.
+    /// Lines for people: they, too, are written where nothing is locked.
     pub(crate) lines: Vec<Line>,
 }
 
@@ -107,7 +107,7 @@ pub(crate) struct State {
 pub(super) struct Entry {
     pub(super) bell: Arc<Bell>,
     pub(super) post: Weak<dyn Serves>,
-    /// Who is at its other end, for people to read.
+    /// What is at its other end, for people to read.
     pub(super) peer: String,
     pub(super) source: Source,
     /// Where it was dialled. `None`: it was accepted.
@@ -117,32 +117,32 @@ pub(super) struct Entry {
 }
 
 pub(crate) struct Driver {
-    /// Which node of this program it is: no two have one number.
+    /// The number of this node in its program: no two have the same.
     pub(super) number: u64,
     pub(super) guarded: Arc<Guarded>,
-    /// What the hub is to do, said where it may be locked.
+    /// The hub's tasks, which can be added where it may be locked.
     pub(super) errands: Mutex<Vec<Errand>>,
-    /// No handle of the node is left: what has to be done for it to leave.
+    /// What has to be done for the node to leave, once no handle of it is left.
     pub(super) abandoned: Mutex<Option<Abandoned>>,
-    /// The runtime ends soon: a node that leaves does not wait for others any more.
+    /// The runtime ends soon: a node that leaves does not wait for others any longer.
     pub(super) hurries: watch::Sender<bool>,
     pub(crate) bell: Arc<Bell>,
     pub(super) watch: Watch,
     pub(super) networks: Networks,
-    /// So long a dial may take: a network that drops what is sent to it answers nothing.
+    /// How long a dial may take: a network that drops packets never answers.
     pub(super) dial_max: Duration,
     pub(super) closing: AtomicBool,
     pub(crate) log: Log,
 }
 
-/// The state of a node and its clock. The links of channels know this part only: one that is the last to let
-/// go of it does so while a channel is locked, so nothing of users, and no end, may be left in it then.
+/// The state of a node and its clock. The links of channels know only this part. A link that drops the last
+/// reference does so while a channel is locked, so no value of users, and no end, may be left in it then.
 pub(super) struct Guarded {
     pub(super) clock: Clock,
     /// When the clock was last read.
     pub(super) read: AtomicU64,
     pub(super) state: Mutex<State>,
-    /// How often it was locked.
+    /// How often the state was locked.
     #[cfg(test)]
     pub(super) locks: AtomicU64,
 }
@@ -168,11 +168,11 @@ impl Machines for Guarded {
     }
 }
 
-/// What the hub is to do about a declaration.
+/// A task of the hub for a declaration.
 pub(super) enum Errand {
-    /// Nothing waits for it any more.
+    /// No caller waits for it any more.
     Undeclare(u64),
-    /// It waits, and has been used, or dropped.
+    /// Its end waits, and has been used, or dropped.
     Stirs(u64),
     /// It is a client whose server was lost: it waits for the next.
     DeclareAnew(Reclaimed),
@@ -186,7 +186,7 @@ pub(crate) struct Locked<'a> {
 }
 
 impl Locked<'_> {
-    /// A message on `carrying` waits until what is garbage now has been dropped. `false`: there is none.
+    /// Makes a message on `carrying` wait until the present garbage has been dropped. `false`: there is none.
     pub(crate) fn wait_for_garbage(&mut self, carrying: Half) -> bool {
         let is_there = self.state.clearing > 0 || !self.state.garbage.is_empty();
         if is_there {
@@ -197,7 +197,7 @@ impl Locked<'_> {
     }
 }
 
-/// Dropped with the garbage: the message that waits for that is written now.
+/// Dropped with the garbage: the waiting message is written then.
 struct Behind {
     driver: Weak<Driver>,
     carrying: Half,
@@ -216,12 +216,12 @@ impl Driver {
         self.guarded.locked()
     }
 
-    /// What the links of this node's channels speak to.
+    /// The part that the links of this node's channels use.
     pub(super) fn guarded(&self) -> &Arc<Guarded> {
         &self.guarded
     }
 
-    /// Which node this is.
+    /// This node's id.
     pub(crate) fn me(&self) -> NodeId {
         self.locked().machine.me().node
     }
@@ -230,14 +230,14 @@ impl Driver {
         self.guarded.now()
     }
 
-    /// When the clock was last read. That is done before each work, and while one goes on as often as
-    /// somebody looks after it: to read it for every word would cost more than the word.
+    /// When the clock was last read. It is read before each work, and during a work as often as the watch
+    /// looks: to read it for every word would cost more than the word.
     pub(super) fn lately(&self) -> Time {
         Time(self.guarded.read.load(Ordering::Relaxed))
     }
 
-    /// Speaks to the machine, with the time of [lately](Self::lately). What it says is done by who
-    /// [acts](Self::act) next.
+    /// Calls the machine, with the time of [lately](Self::lately). The next caller of [`act`](Self::act)
+    /// carries out its actions.
     pub(super) fn speak<R>(self: &Arc<Self>, f: impl FnOnce(&mut Locked<'_>) -> R) -> R {
         let mut state = self.locked();
         let now = self.lately();
@@ -246,7 +246,7 @@ impl Driver {
 }
 
 impl State {
-    /// Tells the bridge of a channel, when nobody works on that.
+    /// Passes this to the bridge of a channel, once no task works on that.
     pub(crate) fn tell(&mut self, half: Half, told: Told) {
         match self.stretched.get_mut(&half) {
             Some(stretched) => stretched.tell(told),
@@ -261,50 +261,50 @@ impl State {
 
 /// What a bridge is told.
 pub(crate) enum Told {
-    /// A sending half has spoken to this home.
+    /// A word from a sending half to this home.
     Home(Contact, HomeHears),
-    /// The home has spoken to this sending half.
+    /// A word from the home to this sending half.
     Proxy(ProxyHears),
-    /// The connection has lost its socket, and may come back.
+    /// The connection has lost its socket, and may resume.
     ConnectionLost,
     /// What it waits for may have happened.
     Retry,
-    /// Its agent is to go on, if it stands by.
+    /// Its agent has to resume, if it stands by.
     Unlink,
     /// Its other end is found.
     Matched,
     /// The receiver of this home has left in a message.
     Lent(CarriedEnd),
-    /// This offer to the home is to go on to another node, and the ends in it cannot.
+    /// This offer to the home is to be forwarded to another node, and the ends in it cannot be.
     Onward(Ticket),
     /// The value under this number has been [read](super::message::read). `None`: it could not be.
     Read(Ticket, Option<Bytes>),
     /// The bridge is needed elsewhere; the channel is over here.
     Take(Taking),
-    /// It is dropped once all has been said that the end has to say now.
+    /// Dropped once the end has sent everything that it has to send now.
     Until(Arc<oneshot::Sender<()>>),
 }
 
-/// What is to be done with a bridge. Nothing is locked then.
+/// What to do with a bridge. Nothing is locked then.
 pub(crate) type Taking = Box<dyn FnOnce(&Arc<Driver>, Box<dyn Bridge>) + Send>;
 
 /// A channel of this node that reaches another one.
 pub(crate) struct Stretched {
-    /// `None`: somebody works on it, or it has not [come yet](State::expect).
+    /// `None`: a task works on it, or it has not [arrived yet](State::expect).
     pub(super) bridge: Option<Box<dyn Bridge>>,
-    /// Its channel in the core, and how messages are written on it.
+    /// Its channel in the core, and how messages on it are encoded.
     pub(super) core: Option<(CoreId, Encoding)>,
     pub(super) waker: Arc<EndWaker>,
     /// The other node, once it is known.
     pub(super) peer: Option<NodeId>,
     pub(super) told: VecDeque<Told>,
-    /// Something came up while somebody was working on it.
+    /// Something new arrived while a task was working on it.
     pub(super) again: bool,
-    /// Its next works are done on a thread of their own.
+    /// How many of its next works run on a thread of their own.
     pub(super) wary: u32,
     /// Its next work is not a [quick](QuickJob) one.
     pub(super) is_slow: bool,
-    /// Where its last quick work was among those that were begun with it.
+    /// The index of its last quick work among those that were begun with it.
     pub(super) quick: usize,
     pub(super) expected: bool,
 }
@@ -312,7 +312,7 @@ pub(crate) struct Stretched {
 impl Stretched {
     pub(super) fn tell(&mut self, told: Told) {
         self.told.push_back(told);
-        // Who works on it looks when that is done.
+        // The task that works on it looks when that is done.
         if self.bridge.is_some() {
             self.waker.wake_by_ref();
         }
@@ -321,25 +321,25 @@ impl Stretched {
 
 /// A channel of this node that reaches another one.
 pub(crate) trait Bridge: Send {
-    /// Of which end of its channel the agent speaks.
+    /// The end of its channel that its agent stands for.
     fn which(&self) -> Which;
-    /// Its channel in the core, and how messages are written on it.
+    /// Its channel in the core, and how messages on it are encoded.
     fn core(&self) -> Option<(CoreId, Encoding)>;
-    /// Whether it has nothing that it has yet to say.
+    /// Whether it has nothing left to send.
     fn rests(&self) -> bool;
-    /// Whether it has yet to say messages for which nobody waits: their sends are complete, or those who made
-    /// them gone.
+    /// Whether it has yet to send messages that no caller waits for: their sends are complete, or their
+    /// senders gone.
     fn owes(&self) -> bool {
         false
     }
-    /// How many values it has yet to say of which the sends are complete.
+    /// How many values with complete sends it has yet to send.
     fn unsaid(&self) -> usize {
         0
     }
-    /// Passes on what the agent has to say. `Ready`: the bridge is over.
+    /// Passes on what the agent has to send. `Ready`: the bridge has ended.
     fn poll(&mut self, cx: &mut Context<'_>, says: &Says<'_>) -> Poll<()>;
-    /// How messages are written whose ends somebody has to answer for also when this bridge is over. `None`:
-    /// there are none.
+    /// How messages are encoded whose ends still need an answer after this bridge has ended. `None`: there
+    /// are none.
     fn late_values(&self) -> Option<Encoding> {
         None
     }
@@ -347,7 +347,7 @@ pub(crate) trait Bridge: Send {
     fn is_quick(&self) -> bool {
         false
     }
-    /// The agent goes on, if it stands by.
+    /// The agent resumes, if it stands by.
     fn unlink(&mut self, _: &Says<'_>) {}
     /// # Errors
     /// What it was told, if that takes longer.
@@ -358,21 +358,22 @@ pub(crate) trait Bridge: Send {
     fn poll_quickly(&mut self, _: &Context<'_>) -> bool {
         false
     }
-    /// The channel's home has spoken to this sending half.
+    /// Handles a word from the channel's home to this sending half.
     fn hear_home(&mut self, heard: ProxyHears, says: &Says<'_>);
-    /// A sending half has spoken to this home.
+    /// Handles a word from a sending half to this home.
     fn hear_sender(&mut self, from: Contact, heard: HomeHears, says: &Says<'_>);
     /// A sender that one of its messages waits for may be at rest.
     fn retry(&mut self, _: &Says<'_>) {}
-    /// Its other end is found: a deadline does not ask any more what is missing.
+    /// Its other end is found: a deadline no longer asks what is missing.
     fn matched(&mut self) {}
     /// The receiver of this home has left in a message.
     fn lent(&mut self, _: CarriedEnd, _: &Says<'_>) {}
-    /// This offer to the home is to go on to another node, and the ends in it cannot: it has to be made anew.
+    /// This offer to the home is to be forwarded to another node, and the ends in it cannot be: it has to be
+    /// made anew.
     fn onward(&mut self, _: Ticket, _: &Says<'_>) {}
     /// The value under this number has been read. `None`: it could not be.
     fn read(&mut self, _: Ticket, _: Option<Bytes>, _: &Says<'_>) {}
-    /// The connection has lost its socket, and may come back.
+    /// The connection has lost its socket, and may resume.
     fn connection_lost(&mut self, says: &Says<'_>);
     /// The sender turns out to be on this node as well: the inlet, and how many credits it has given.
     fn into_home(self: Box<Self>) -> Option<(AnyInlet, u32)> {
@@ -384,12 +385,12 @@ pub(crate) trait Bridge: Send {
     }
     /// The home of this sending half is on that node.
     fn connected(&mut self, _home: NodeId, _declared: Declaration) {}
-    /// How many bytes each message of this sending half has, about, if that is known before there is one: it
-    /// owns no memory beside itself.
+    /// The approximate size of each message of this sending half in bytes, if it is known before there is
+    /// one: the message owns no memory.
     fn value_bytes(&self) -> Option<u64> {
         None
     }
-    /// The sender of this half has left: nothing is heard of it any more.
+    /// The sender of this half has left: nothing more arrives from it.
     fn depart(self: Box<Self>) {}
     /// The end cannot be what its holder has declared.
     fn poison(&mut self, text: &str);
@@ -400,18 +401,18 @@ pub(crate) trait Bridge: Send {
 /// A sender here whose channel reaches another node from now on.
 pub(crate) struct NewSender {
     pub(super) outlet: AnyOutlet,
-    /// Where its receiver is, if that is known.
+    /// Where its receiver is, if known.
     pub(super) home: Option<NodeId>,
     pub(super) encoding: Encoding,
     pub(super) kind: NewSenderKind,
 }
 
 pub(crate) enum NewSenderKind {
-    /// Its channel was of this node alone.
+    /// Its channel did not leave this node before.
     OfThisNode,
-    /// A place for a reply: the home's terms are known without a word.
+    /// A place for a reply: the home's terms are known without asking.
     Reply { value_max: u64 },
-    /// It has come in a message. `granted`: if its home knows it already. `has_retired`: it is back here,
+    /// It arrived in a message. `granted`: if its home knows it already. `has_retired`: it is back here,
     /// where it has retired the channel.
     Arrived { granted: Option<(Terms, u32)>, is_reply: bool, has_retired: bool },
 }
@@ -419,25 +420,25 @@ pub(crate) enum NewSenderKind {
 /// A receiver here whose channel reaches another node from now on.
 pub(crate) struct NewReceiver {
     pub(super) inlet: AnyInlet,
-    /// So many values may come before more are asked for.
+    /// How many values may arrive before more are requested.
     pub(super) credits: u32,
     pub(super) encoding: Encoding,
-    /// Where its sender is, if that is known.
+    /// Where its sender is, if known.
     pub(super) from: Option<NodeId>,
     pub(super) kind: NewReceiverKind,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NewReceiverKind {
-    /// Its channel was of this node alone.
+    /// Its channel did not leave this node before.
     OfThisNode,
     /// A place for a reply.
     Reply,
-    /// It has come in a message. Its channel stays where it is until it is used.
+    /// It arrived in a message. Its channel stays where it is until it is used.
     Visiting,
 }
 
-/// What a bridge speaks to.
+/// The interface of a bridge to its node.
 pub(crate) struct Says<'a> {
     pub(super) driver: &'a Arc<Driver>,
     pub(crate) channel: ChannelId,
@@ -449,25 +450,25 @@ impl Says<'_> {
         (self.channel, self.which)
     }
 
-    /// A link of this half over the machine. `from`: of a home, where its sending half is. `None`: the half
-    /// is over.
+    /// A link of this half over the machine. `from`: for a home, where its sending half is. `None`: the half
+    /// has ended.
     pub(super) fn link(&self, from: Option<NodeId>) -> Option<Arc<MachineLink>> {
         let bridge = self.speak(|locked| locked.state.waker_of(self.half()))?;
         let node = Arc::downgrade(self.driver.guarded());
         Some(MachineLink::new(node, self.half(), bridge, from))
     }
 
-    /// Which node of this program brings what comes over the channel.
+    /// Which node of this program carries the channel's messages here.
     pub(super) fn carrier(&self) -> u64 {
         self.driver.number
     }
 
-    /// Speaks to the machine. Code of users must not run within this.
+    /// Calls the machine. Code of users must not run within this.
     pub(crate) fn speak<R>(&self, f: impl FnOnce(&mut Locked<'_>) -> R) -> R {
         self.driver.speak(f)
     }
 
-    /// Whether this node leaves: what is lost is lost since it ends.
+    /// Whether this node leaves: then its own end is the cause of what is lost.
     pub(super) fn own_node_leaves(&self) -> bool {
         self.speak(|locked| locked.state.machine.is_leaving())
     }
@@ -488,7 +489,7 @@ impl Says<'_> {
         });
     }
 
-    /// A value of which the send is complete could not be written.
+    /// A value with a complete send could not be written.
     pub(super) fn unwritten(&self, why: &Why) {
         let name = self.driver.with_hub_now(|hub, _| hub.name_of(self.channel));
         self.speak(|locked| locked.state.unwritten.push(name, why.to_string()));
@@ -498,7 +499,7 @@ impl Says<'_> {
         self.speak(|locked| locked.state.machine.withdraw(locked.now, self.channel, ticket));
     }
 
-    /// A value that was sent on a credit is not kept, of so many bytes.
+    /// A value of this many bytes that was sent on a credit is not kept.
     pub(super) fn drained(&self, bytes: usize) {
         self.speak(|locked| locked.state.machine.drained(self.channel, 1, bytes as u64));
     }

@@ -1,16 +1,16 @@
-//! The work on channels that reach other nodes: their ends are asked what they have to say, and told what was
-//! heard for them.
+//! The work on channels that reach other nodes: it takes what their ends send, and gives them what arrives
+//! for them.
 //!
-//! Code of users runs in it: messages are written, read and dropped. So nothing of the node is locked
-//! meanwhile. Whoever works on a channel takes its bridge out of the [`State`]; what is heard for the channel
-//! waits until it is back, and the machine is locked for one word at a time ([`Says::speak`]). So the works
-//! of one channel follow one another, and those of different channels do not know of each other.
+//! Code of users runs in it: messages are encoded, decoded and dropped. So nothing of the node is locked
+//! meanwhile. A work takes the bridge of its channel out of the [`State`]; what arrives for the channel waits
+//! until the bridge is back, and the machine is locked for one word at a time ([`Says::speak`]). So the works
+//! of one channel follow one another, and those of different channels are independent.
 //!
-//! If that code panics, its channel is poisoned with what the panic says, and all else goes on.
+//! If that code panics, its channel is poisoned with the panic's text, and everything else continues.
 //!
 //! The task of the socket that carries a channel works on it too, so that a message takes no detour. If the
-//! work takes too long for what waits for the socket, another task takes that over (`post.rs`). A channel
-//! whose works have taken long gets a thread for them.
+//! work delays the socket for too long, another task takes the socket over (`post.rs`). A channel whose works
+//! have taken long gets a thread for them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,12 +31,12 @@ use super::message;
 use super::state::{Bridge, Driver, Locked, Says, State, Stretched, Told};
 use crate::world;
 
-/// A work that takes so long is one for a thread of its own...
+/// A work that takes this long gets a thread of its own ...
 pub(super) const LONG: Duration = Duration::from_millis(1);
-/// ... and so are so many that follow it on its channel.
+/// ... and so do this many that follow it on its channel.
 const WARY: u32 = 16;
 
-/// So many panics may happen in one work; then its channel is dropped.
+/// How many panics one work may have; then its channel is dropped.
 const PANICS_MAX: u32 = 16;
 
 /// One work on a channel.
@@ -51,7 +51,7 @@ struct Job {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
     GoesOn,
-    /// The channel is over.
+    /// The channel has ended.
     Over,
     /// The bridge has been taken away.
     Taken,
@@ -106,19 +106,19 @@ impl Job {
     }
 }
 
-/// A work of a half whose agent stands by. Many are begun and ended together, each in one lock, by the task
-/// of the socket that carries them.
+/// A work of a half whose agent stands by. The task of the socket that carries such halves begins and ends
+/// many works together, each time in one lock.
 pub(super) struct QuickJob {
     half: Half,
     bridge: Box<dyn Bridge>,
     waker: Arc<EndWaker>,
     told: VecDeque<Told>,
-    /// What is left takes longer, or comes to user's code.
+    /// The remaining work takes longer, or involves user's code.
     is_left: bool,
 }
 
 impl QuickJob {
-    /// Nothing is locked.
+    /// Runs the work. Nothing is locked.
     pub(super) fn run(&mut self) {
         let Self { bridge, waker, told, is_left, .. } = self;
         let ran = catch(|| {
@@ -134,14 +134,14 @@ impl QuickJob {
     }
 }
 
-/// Drops what may be a user's.
+/// Drops a value that may be a user's.
 pub(super) fn discard<T>(value: T) {
-    // Who panics in a drop for nobody is not heard by anybody, but for the panic's own message.
+    // A panic in such a drop concerns no caller: only the panic's own message shows it.
     let _ = catch(|| drop(value));
 }
 
 impl Driver {
-    /// Works on the channels that this bell was rung for up to now. `timed`: measures how long each takes.
+    /// Works on the channels that this bell has listed up to now. `timed`: measures how long each takes.
     pub(super) fn work(self: &Arc<Self>, bell: &Bell, timed: bool) {
         for _ in 0..bell.stirred() {
             let Some(half) = bell.next() else { return };
@@ -149,7 +149,7 @@ impl Driver {
         }
     }
 
-    /// Begins all works of this bell that are quick, beside `jobs`, which have not run.
+    /// Begins all quick works of this bell, in addition to `jobs`, which have not run.
     pub(super) fn begin_quick(&self, state: &mut State, bell: &Bell, jobs: &mut Vec<QuickJob>) {
         bell.take_if(|half| {
             let Some(stretched) = state.stretched.get_mut(&half) else { return false };
@@ -161,14 +161,14 @@ impl Driver {
         });
     }
 
-    /// They have run.
+    /// Ends these works, which have run.
     pub(super) fn end_quick(&self, state: &mut State, jobs: &mut Vec<QuickJob>) {
         for job in jobs.drain(..) {
             let channel = job.half.0;
             let stretched = state.stretched.get_mut(&job.half);
             match stretched.filter(|stretched| Arc::ptr_eq(&stretched.waker, &job.waker)) {
                 Some(stretched) => stretched.end_quick(job),
-                // Its place is another's meanwhile.
+                // Another half has its place meanwhile.
                 None => state.garbage.push(Box::new(job)),
             }
             // A message may have found its end at work.
@@ -176,7 +176,7 @@ impl Driver {
         }
     }
 
-    /// `briefly`: it holds somebody up.
+    /// `briefly`: the caller holds something up.
     fn work_on(self: &Arc<Self>, half: Half, briefly: bool, timed: bool) {
         let since = timed.then(|| self.now());
         let job = self.speak(|locked| {
@@ -198,8 +198,8 @@ impl Driver {
                 let took = since.map_or(Duration::ZERO, |since| self.now().since(since));
                 let is_over = turn != Turn::GoesOn;
                 self.speak(|locked| {
-                    // From here on the end is no half's, and until the bridge has been dropped it is not its
-                    // holder's alone either: a message with it waits.
+                    // From here on the end belongs to no half, and until the bridge has been dropped it does
+                    // not belong to its holder alone either: a message with it waits.
                     locked.state.clearing += usize::from(is_over);
                     self.end_work(locked, &mut job, turn, took);
                     self.act(locked.state, locked.now);
@@ -220,7 +220,7 @@ impl Driver {
     fn end_work(self: &Arc<Self>, locked: &mut Locked<'_>, job: &mut Job, turn: Turn, took: Duration) {
         let (state, now) = (&mut *locked.state, locked.now);
         let Some(stretched) = state.stretched.get_mut(&job.half) else { return };
-        // Its place may be another's meanwhile.
+        // Another half may have its place meanwhile.
         if !Arc::ptr_eq(&stretched.waker, &job.waker) {
             return;
         }
@@ -248,7 +248,7 @@ impl Driver {
         }
     }
 
-    /// If nothing of the channel is here any more, its name is free.
+    /// If nothing of the channel is left here, its name is free.
     pub(super) fn half_is_over(self: &Arc<Self>, state: &mut State, now: Time, (channel, which): Half) {
         let other = if which == Which::Sender { Which::Receiver } else { Which::Sender };
         if !state.stretched.contains_key(&(channel, other)) {
@@ -279,7 +279,7 @@ impl Driver {
         }
     }
 
-    /// The bridge of this channel will come: what is heard for it before waits for that.
+    /// The bridge of this channel will come: whatever arrives for it before that waits.
     pub(crate) fn expect(self: &Arc<Self>, state: &mut State, half: Half, peer: Option<NodeId>) {
         let waker = EndWaker::new(half, Arc::downgrade(&self.bell));
         waker.carried_by(peer.and_then(|peer| state.bell_of(peer)));
@@ -299,11 +299,11 @@ impl Driver {
         state.stretched.insert(half, Box::new(expected));
     }
 
-    /// Until all has been said that ends of this node have to say now.
+    /// Waits until the ends of this node have sent everything that they have to send now.
     pub(crate) async fn all_said(self: &Arc<Self>) {
         let (until, said) = oneshot::channel();
         let until = Arc::new(until);
-        // First ends get their bridges that wait under a name and have been used.
+        // First ends that wait under a name and have been used get their bridges now.
         self.with(|_, _| ());
         self.with(|state, _| {
             for stretched in state.stretched.values_mut().filter(|stretched| !stretched.expected) {
@@ -311,11 +311,11 @@ impl Driver {
             }
         });
         drop(until);
-        // Nobody sends anything: the sender is dropped.
+        // No value is sent: the sender is dropped.
         let _ = said.await;
     }
 
-    /// What was heard for the channels is said to them; then they are dropped. Nothing is locked.
+    /// Passes on what had arrived for the channels; then drops them. Nothing is locked.
     pub(super) fn end_all(self: &Arc<Self>, stretched: impl IntoIterator<Item = (Half, Box<Stretched>)>) {
         for (half, mut stretched) in stretched {
             stretched.tell(Told::Take(Box::new(|_, bridge| drop(bridge))));
@@ -329,7 +329,7 @@ impl Driver {
 }
 
 impl Stretched {
-    /// `None`: somebody works on it, who will see that there is more to do.
+    /// `None`: a task works on it, and will see that there is more to do.
     fn begin(&mut self, half: Half) -> Option<Job> {
         let Some(bridge) = self.bridge.take() else {
             self.again = true;
@@ -345,7 +345,7 @@ impl Stretched {
         })
     }
 
-    /// Its quick work among these, which have not run: begun before, or now. `None`: it has none.
+    /// Its quick work among these, which have not run: begun earlier, or now. `None`: it has none.
     fn quick_job<'j>(&mut self, half: Half, jobs: &'j mut Vec<QuickJob>) -> Option<&'j mut QuickJob> {
         if let Some(bridge) = &self.bridge {
             let is_quick = self.wary == 0 && !self.is_slow && bridge.is_quick();
@@ -360,7 +360,7 @@ impl Stretched {
     fn end(&mut self, job: &mut Job) {
         self.bridge = job.bridge.take();
         if self.told.is_empty() {
-            // For its memory.
+            // Keeps the allocation.
             std::mem::swap(&mut self.told, &mut job.told);
         } else {
             self.again = true;
@@ -374,7 +374,7 @@ impl Stretched {
         self.bridge = Some(job.bridge);
         self.is_slow = job.is_left;
         self.again |= job.is_left || !self.told.is_empty();
-        // What is left comes before what has come since.
+        // The remaining words come before those that arrived since.
         job.told.extend(self.told.drain(..));
         self.told = job.told;
         if std::mem::take(&mut self.again) {
@@ -388,17 +388,17 @@ impl Stretched {
 }
 
 impl State {
-    /// The same. `quick`: works that are to run next, to which its own is added if it can be.
+    /// The same. `quick`: works that run next, to which its own is added if possible.
     pub(super) fn tell_beside(&mut self, half: Half, told: Told, quick: Option<&mut Vec<QuickJob>>) {
         let Some(stretched) = self.stretched.get_mut(&half) else { return self.garbage.push(Box::new(told)) };
         match quick.and_then(|jobs| stretched.quick_job(half, jobs)) {
-            // Else it has been told something since its work began, which comes first.
+            // Otherwise it was told something since its work began, which comes first.
             Some(job) if stretched.told.is_empty() => job.told.push_back(told),
             _ => stretched.tell(told),
         }
     }
 
-    /// Does this with the bridge of a channel, which is over.
+    /// Does this with the bridge of a channel that ends here.
     pub(crate) fn take_bridge(
         &mut self,
         half: Half,
@@ -407,8 +407,8 @@ impl State {
         self.tell(half, Told::Take(Box::new(then)));
     }
 
-    /// Its sender is dropped once the ends of channels to this node have heard all that was heard for them
-    /// until now.
+    /// Its sender is dropped once the ends of channels to this node have received everything that has arrived
+    /// for them so far.
     pub(crate) fn said_of(&mut self, node: NodeId) -> oneshot::Receiver<()> {
         let (until, said) = oneshot::channel();
         let until = Arc::new(until);
@@ -419,7 +419,7 @@ impl State {
         said
     }
 
-    /// The half here whose channel in the core this is, and how its messages are written.
+    /// The half here with this channel in the core, and how its messages are encoded.
     pub(super) fn half_of(&self, core: CoreId) -> Option<(Half, Encoding)> {
         let half = *self.by_core.get(&core)?;
         let (_, encoding) = self.stretched.get(&half)?.core?;
@@ -428,7 +428,7 @@ impl State {
 
     fn remove(&mut self, half: Half) {
         let Some(gone) = self.stretched.remove(&half) else { return };
-        // Found by its name, its home has another number, under which it is here already.
+        // A home that was found by its name has another number, under which it is here already.
         if let Some((core, _)) = gone.core
             && self.by_core.get(&core) == Some(&half)
         {
@@ -437,17 +437,17 @@ impl State {
         self.garbage.push(gone);
     }
 
-    /// Whether it has a bridge, or will.
+    /// Whether it has a bridge, or will have one.
     pub(super) fn is_stretched(&self, half: Half) -> bool {
         self.stretched.contains_key(&half)
     }
 
-    /// Whether it is, or was, known where the other half of its channel is.
+    /// Whether the node of the other half of its channel is, or was, known.
     pub(super) fn has_peer(&self, half: Half) -> bool {
         self.stretched.get(&half).is_some_and(|stretched| stretched.peer.is_some())
     }
 
-    /// Whether this half has nothing to say that the machine has not heard.
+    /// Whether the machine has everything that this half has to send.
     pub(super) fn is_quiet(&self, half: Half) -> bool {
         self.stretched.get(&half).is_some_and(|stretched| {
             stretched.bridge.as_ref().is_some_and(|bridge| bridge.rests())
@@ -457,7 +457,7 @@ impl State {
         })
     }
 
-    /// The agent of this half goes on, if it stands by: an end that leaves has no link.
+    /// The agent of this half resumes, if it stands by: an end that leaves has no link.
     pub(super) fn unlink(&mut self, half: Half) {
         if let Some(stretched) = self.stretched.get_mut(&half)
             && stretched.bridge.as_ref().is_some_and(|bridge| bridge.is_quick())
@@ -466,7 +466,7 @@ impl State {
         }
     }
 
-    /// Whether somebody works on a channel, or is going to.
+    /// Whether a task works on a channel, or is going to.
     pub(super) fn is_at_work(&self) -> bool {
         let is_at_work = |stretched: &Stretched| {
             stretched.bridge.is_none() || !stretched.told.is_empty() || stretched.waker.is_stirred()
@@ -474,17 +474,17 @@ impl State {
         self.stretched.values().any(|stretched| !stretched.expected && is_at_work(stretched))
     }
 
-    /// Whether messages for which nobody waits are still to go.
+    /// Whether messages that no caller waits for are still to go.
     pub(super) fn owes(&self) -> bool {
         self.owing().next().is_some()
     }
 
-    /// The halves of which messages are still to go for which nobody waits.
+    /// The halves with messages still to go that no caller waits for.
     pub(super) fn owing(&self) -> impl Iterator<Item = Half> {
         self.stretched.iter().filter(|(_, stretched)| stretched.owes()).map(|(half, _)| *half)
     }
 
-    /// Whether such messages of this half are still to go.
+    /// Whether this half has such messages still to go.
     pub(super) fn owes_of(&self, half: Half) -> bool {
         self.stretched.get(&half).is_some_and(|stretched| stretched.owes())
     }
@@ -494,7 +494,7 @@ impl State {
         self.stretched.get(&half)?.peer
     }
 
-    /// How many values of complete sends the halves here have yet to say, and to which node.
+    /// How many values with complete sends the halves here have yet to send, and to which node.
     pub(super) fn unsaid(&self) -> impl Iterator<Item = (NodeId, u64)> {
         self.stretched.values().filter_map(|stretched| {
             let unsaid = stretched.bridge.as_ref().map_or(0, |bridge| bridge.unsaid());
@@ -507,7 +507,7 @@ impl State {
         self.awaited.entry(channel).or_default().insert(carrying);
     }
 
-    /// Something of this channel has been settled: messages that wait for one of its ends look again.
+    /// Something of this channel has been settled: messages that wait for one of its ends try again.
     pub(super) fn has_settled(&mut self, channel: ChannelId) {
         if self.awaited.is_empty() {
             return;
@@ -547,7 +547,7 @@ impl State {
         }
     }
 
-    /// A socket is gone, which these channels were to be worked on beside.
+    /// A socket has ended: the channels listed at its bell are listed anew.
     pub(super) fn list_anew(&mut self, halves: VecDeque<Half>) {
         for half in halves {
             if let Some(stretched) = self.stretched.get(&half) {
