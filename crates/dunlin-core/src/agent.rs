@@ -620,7 +620,7 @@ impl<T: Send + 'static> Inlet<T> {
     /// call on, and more follow as [`FromReceiver::Credit`]. A FIFO of n gives those of the n that are free,
     /// at most 1024; an unbounded buffer gives 1024; every other policy none, ever.
     ///
-    /// The half of an agent that never asks promises no places, and the agent offers every value.
+    /// An agent that never calls this gets no places, and offers every value.
     pub fn credits(&self) -> u32 {
         if self.lone.is_some() {
             return 0;

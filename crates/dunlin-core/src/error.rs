@@ -341,7 +341,7 @@ pub enum CompleteError<T> {
         /// value when its node processes the withdrawal never will.
         unknown: usize,
     },
-    /// The broadcast had ended or was poisoned: the same error as of a send that waits for all.
+    /// The send had ended before, or was poisoned: the same error as of a send that waits for all.
     Failed(BroadcastError<T>),
 }
 
@@ -479,7 +479,7 @@ pub enum ClaimError {
     /// The node that keeps the shared end has left or was lost, or the node of this handle has left.
     #[error("the node that keeps the shared end has left or was lost, or the node of this handle has left")]
     NodeLost,
-    /// The shared end cannot move to this node, for the given reason. It stays where it is kept, and can be
+    /// The shared face cannot move to this node, for the given reason. It stays where it is kept, and can be
     /// claimed there.
     #[error("the shared face cannot come to this node: {0}")]
     Unsendable(Reason),

@@ -57,7 +57,8 @@ pub(crate) struct Away<E> {
     pub(crate) rest: bool,
     /// The waker of the task that sends the news.
     pub(crate) waker: Option<Waker>,
-    /// The carrier that brought the joiner of this hub: the sending ends of receivers that join travel by it.
+    /// The carrier by which the joiner of this hub came: the sending ends of receivers that join travel by
+    /// it.
     #[cfg_attr(not(feature = "serde"), expect(dead_code, reason = "as `rest`"))]
     pub(crate) carrier: Option<u64>,
 }

@@ -75,8 +75,8 @@ const TURN: u32 = 1 << 22;
 const IMMUNITY: u32 = 0xff << IMMUNITY_SHIFT;
 const IMMUNITY_SHIFT: u32 = 23;
 
-/// How many values that it cannot take one poll decodes at most: a peer that withdraws and offers in turn
-/// must not occupy it for ever.
+/// How many values one poll decodes in vain at most: a peer that withdraws and offers in turn must not
+/// occupy it for ever.
 #[cfg(feature = "link")]
 const READS_MAX: u32 = 16;
 

@@ -78,7 +78,7 @@ pub enum Word {
         /// Which offer.
         ticket: u64,
     },
-    /// To the sending half: the extended receive is over.
+    /// To the sending half: the extended receive has ended.
     Released {
         /// Which offer.
         ticket: u64,
@@ -185,8 +185,7 @@ pub struct Terms {
     pub format: Format,
     /// How large an encoded value may be, in bytes.
     pub value_max: u64,
-    /// A value is a message of a node: [`Bytes`] and `Vec<u8>` are what they are, and anything else has a
-    /// byte before it, zero, which says that no ends come with it. An agent [stands
-    /// by](crate::carrier::AnyOutlet::link).
+    /// A value is a message of a node: [`Bytes`] and `Vec<u8>` travel unchanged, and a zero byte precedes any
+    /// other value, to mark a message without ends. An agent [stands by](crate::carrier::AnyOutlet::link).
     pub is_message: bool,
 }

@@ -8,7 +8,7 @@ pub(crate) struct Lending {
     /// Buffered values and promised places may together take at most this many places, if the policy has
     /// more.
     pub(super) most: u32,
-    /// An agent or link passes promises on.
+    /// An agent or a link takes promises.
     pub(super) on: bool,
     /// The receiver has come from elsewhere, and no places have been promised here: however the channel ends,
     /// the values sent before are on their way.
@@ -16,7 +16,7 @@ pub(crate) struct Lending {
     /// That receiver has not been used; its first use is an event for the agent.
     pub(super) unused: bool,
     pub(super) granted: u32,
-    /// How many of the granted places the agent has not been told of.
+    /// How many of the granted places the agent does not know of.
     pub(super) owed: u32,
     /// Places of values that the agent has, and [brings back](super::Queue::bring_back).
     pub(super) returning: u32,

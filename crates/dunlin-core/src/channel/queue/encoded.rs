@@ -10,8 +10,8 @@ use crate::channel::words::{Link, Terms};
 use crate::choice::decision::{Branching, Reserver};
 use crate::error::Why;
 
-/// Encodes a value into at most so many bytes. Pending: an end in it has an unsettled operation, and wakes
-/// later.
+/// Encodes a value into at most this many bytes. Pending: an end in it has an unsettled operation, and the
+/// waker is woken once that is settled.
 pub(crate) type Encode<T> = fn(&T, Terms, u64, &Waker) -> Poll<Result<Bytes, Why>>;
 
 /// Decodes a value.

@@ -743,7 +743,7 @@ impl<T> Queue<T> {
     }
 
     /// Withdraws the offer of a sender elsewhere. The inner `None`: it had no value yet. `None`: it was taken
-    /// or has failed; an event has told or will tell the agent.
+    /// or has failed; an event reports it to the agent, now or later.
     pub(crate) fn withdraw_from_far(&mut self, of: Handle, number: u64, after: &mut After<T>) -> Option<Option<T>> {
         let index = self.find_far(of, number)?;
         let ticket = self.offers[index].ticket;

@@ -12,7 +12,7 @@ impl<T> Seldom<T> {
         Self(None)
     }
 
-    /// The list, for changes. Reading never allocates it.
+    /// The list, for changes. The first call allocates it.
     pub(crate) fn list(&mut self) -> &mut Vec<T> {
         self.0.get_or_insert_default()
     }

@@ -805,7 +805,7 @@ mod tests {
         group.news();
         assert_eq!(group.remove(3), Due { pass_on: true, patience: true });
         assert_eq!(group.pass_on(), [16]);
-        // One that has looked since, and one that is new and has looked before it waits, are not asked again.
+        // No wake goes to a receiver that has looked since, or to a new one, which looked before it waits.
         group.watch(0);
         group.watch(20);
         assert_eq!([group.pass_on(), group.pass_on(), group.pass_on()].concat(), [17, 18, 19]);
