@@ -85,8 +85,8 @@ impl Reason {
         &self.poison().text
     }
 
-    /// The strength of the poison; full unless another was given. A process that passes this reason on with
-    /// [`poison_with`](crate::Sender::poison_with) stops at the same borders as the original poison.
+    /// The strength of the poison; full unless another was given. If a process passes it on with
+    /// [`poison_with`](crate::Sender::poison_with), the poison stops at the same borders as the original.
     pub fn strength(&self) -> Strength {
         self.poison().strength
     }

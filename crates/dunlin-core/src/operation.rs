@@ -85,8 +85,7 @@ pin_project_lite::pin_project! {
 const TIMED: u32 = 1 << 31;
 
 /// How many polls such an offer waits where no timer ends its turn. One poll is enough within one scheduler.
-/// For a receiver elsewhere the count decides, because the sender cannot know whether that receiver was
-/// polled.
+/// It also waits this long for a receiver elsewhere, because the sender cannot know whether that was polled.
 const TURN_POLLS_MAX: u32 = if cfg!(loom) { 1 } else { 64 };
 
 impl<O: Operation, D: Future> Until<O, D> {

@@ -26,7 +26,7 @@
 //!
 //! # Rules
 //! - The sending end encodes a value in its poll or call, and the receiving end decodes it in its own. One of
-//!   the two drops it: never the task of a socket.
+//!   the two drops it. The task of a socket does none of these.
 //! - The value stays at the sender until its offer is taken, so no value has to be returned.
 //! - Locks are taken in this order: the channel's, then the link's. Neither is held while users' code runs or
 //!   a task is woken.

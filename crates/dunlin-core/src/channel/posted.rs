@@ -89,7 +89,7 @@ impl<T> Posted<T> {
         }
     }
 
-    /// Whether the send has ended: the value was received, admitted by a buffer, or returned by an error.
+    /// Whether the send has ended: the value was received or admitted by a buffer, or the send failed.
     pub fn is_done(&self) -> bool {
         if let State::Out(chan, ticket) = &self.state { chan.is_posted_done(*ticket) } else { true }
     }
