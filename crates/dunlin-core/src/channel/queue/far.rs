@@ -353,8 +353,8 @@ impl<T> Queue<T> {
         owed
     }
 
-    /// Records a claim of the sender. As it goes out, the offers of other handles elsewhere are withdrawn, to
-    /// be held back here. As it comes back, all waiting offers are announced again.
+    /// Records a claim of the sender. As it goes out, offers of its clones that went elsewhere are withdrawn,
+    /// to be held back here. As it comes back, all waiting offers are announced again.
     pub(crate) fn claim_sender(&mut self, out: bool, claimer: Handle, after: &mut After<T>) {
         #[cfg(feature = "link")]
         self.keep_agent(after);

@@ -398,7 +398,7 @@ impl<T> Queue<T> {
         self.has_places() && self.remote.as_ref().is_some_and(|remote| remote.encoded.is_none())
     }
 
-    /// Requests the bytes of a waiting offer, which was made while there were places and so has none.
+    /// Requests the bytes of a waiting offer that was made while there were places: it has none.
     pub(super) fn ask_for_bytes(&mut self, after: &mut After<T>) {
         if self.has_free_place() {
             self.admit_waiting(after);
