@@ -1,4 +1,4 @@
-//! At a home without a receiver.
+//! The bridge of a home without a receiver.
 
 use std::task::{Context, Poll};
 
@@ -10,9 +10,9 @@ use dunlin_proto::{HomeHears, ProxyHears};
 use crate::node::codec::Encoding;
 use crate::node::state::{Bridge, Says};
 
-/// At the home of a channel whose receiver has left in its first message, for any node: it follows the
-/// receiver as soon as that is used. Nothing comes here before that, for the sending half is not told any
-/// terms: what is offered waits there.
+/// At the home of a channel whose receiver has left in its first message, for any node: the home follows the
+/// receiver as soon as that is used. Before that no value arrives here: the sending half gets no terms, so
+/// offers wait there.
 #[derive(Default)]
 pub(crate) struct AwayBridge {
     over: bool,
@@ -42,14 +42,14 @@ impl Bridge for AwayBridge {
                 says.speak(|locked| locked.state.machine.ship(locked.now, says.channel, Vec::new()));
                 self.over = true;
             }
-            // Dropped unused, or lost on its way.
+            // The receiver was dropped unused, or lost on its way.
             HomeHears::Lapsed(how) => {
                 says.end_home(how);
                 self.over = true;
             }
             HomeHears::Failed(_) => self.over = true,
-            // How the sender has ended the channel goes along, and so does where the sender is: nobody is
-            // told of the terms here.
+            // The sender's end of the channel goes along with the home, and so does the sender's place: this
+            // home sends no terms.
             _ => {}
         }
     }

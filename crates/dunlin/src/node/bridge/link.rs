@@ -1,8 +1,8 @@
-//! The link of a half whose agent stands by: what the half says becomes a call of the machine, in the poll
-//! that says it.
+//! The link of a half whose agent stands by: each word of the half becomes a call of the machine, in the same
+//! poll.
 //!
-//! It is called under the lock of a channel and takes the node's: so nothing locks a channel that has a link
-//! while the node is locked.
+//! It is called under the lock of a channel and takes the node's lock: so nothing may lock a channel that has
+//! a link while the node is locked.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Wake, Waker};
@@ -19,8 +19,8 @@ use crate::node::budget::Budget;
 use crate::node::codec::Encoding;
 use crate::node::id::Half;
 
-/// What is tried in vain, or given up again, is not tried for ever: an agent that has had to go on four
-/// times, or could not stand by 64 times, will not.
+/// Bounds the attempts to link, since some fail, or are given up again: an agent that has had to resume four
+/// times, or could not stand by 64 times, is not linked again.
 #[derive(Default)]
 pub(super) struct Tries(u8);
 
@@ -38,28 +38,27 @@ impl Tries {
     }
 }
 
-/// The machine of a node, for what is said to it in the polls of ends.
+/// Access to a node's machine in the polls of ends.
 pub(in crate::node) trait Machines: Send + Sync {
-    /// Speaks to the machine, where only a channel is locked. What comes of it is done by the task that is
-    /// woken next.
+    /// Calls the machine, where only a channel is locked. The task that is woken next handles the results.
     fn speak_now(&self, f: &mut dyn FnMut(&mut Machine, Time));
 }
 
-/// Over the machine of this node.
+/// A link to the machine of this node.
 pub(in crate::node) struct MachineLink {
     node: Weak<dyn Machines>,
     half: Half,
     /// At a home: where the sending half is.
     from: Option<NodeId>,
-    /// Wakes the task that does what the machine says.
+    /// Wakes the task that handles the machine's events.
     waker: Waker,
     /// Wakes the bridge.
     bridge: Arc<EndWaker>,
-    /// Offers whose values the machine has not taken, for another request had come meanwhile: they are to
-    /// hear that they are not reserved any more.
+    /// Offers whose values the machine has not taken, since another request had come meanwhile: they must be
+    /// notified that they are no longer reserved.
     refused: Mutex<Vec<Ticket>>,
-    /// At a home: how much may be buffered. It is locked under the channel's lock alone, so what it is told
-    /// to be buffered is.
+    /// At a home: how much may be buffered. It is locked only under the channel's lock, so the buffered sizes
+    /// that it is given are current.
     budget: Mutex<Option<Budget>>,
 }
 
@@ -75,7 +74,7 @@ impl MachineLink {
         Arc::new(Self { node, half, from, waker, bridge, refused: Mutex::default(), budget: Mutex::default() })
     }
 
-    /// The home's budget is the link's while the agent stands by.
+    /// Sets the home's budget, which belongs to the link while the agent stands by.
     pub(super) fn set_budget(&self, budget: Option<Budget>) {
         *lock(&self.budget) = budget;
     }
@@ -84,13 +83,13 @@ impl MachineLink {
         lock(&self.budget).take()
     }
 
-    /// The next offer that is not reserved any more.
+    /// The next offer that is no longer reserved.
     pub(super) fn next_refused(&self) -> Option<Ticket> {
         lock(&self.refused).pop()
     }
 }
 
-/// How the messages of an end of this encoding go over it, of so many bytes at most.
+/// The terms for messages of an end of this encoding, of at most this many bytes.
 pub(super) fn terms(encoding: Encoding, value_max: u64) -> Terms {
     Terms { format: encoding.format(), value_max, is_message: true }
 }
@@ -101,7 +100,7 @@ impl MachineLink {
         let channel = self.half.0;
         match word {
             Word::Offer { ticket, value } => machine.offer(now, channel, ticket, value),
-            // Without a place for it the channel is over, which is about to be heard.
+            // Without a place for it the channel is over, which is about to be reported.
             Word::Sent { value } => drop(machine.send_on_credit(now, channel, value)),
             Word::OfferChoice { ticket, choice } => machine.offer_choice(now, channel, ticket, choice),
             Word::Grant { ticket, request, value } => {
@@ -173,7 +172,7 @@ impl Link for MachineLink {
     }
 }
 
-/// Of the task that carries an end's connection.
+/// Wakes the task that carries an end's connection.
 struct Task(Arc<EndWaker>);
 
 impl Wake for Task {

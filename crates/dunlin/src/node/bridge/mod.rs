@@ -3,9 +3,9 @@
 //!
 //! A [`SendingBridge`] stands at the sender's half, where the core has an
 //! [`Outlet`](dunlin_core::agent::Outlet) in the receiver's place; a [`ReceivingBridge`] at the receiver's
-//! half, its home, and an [`AwayBridge`] at a home that its receiver has left before anything came there.
-//! Neither keeps any state of the protocol: what is open is the machine's, what is waiting the core's.
-//! Between them are only the values that are on their way, and their ends.
+//! half, its home, and an [`AwayBridge`] at a home that its receiver has left before any value arrived there.
+//! None of them keeps any state of the protocol: the machine keeps the open offers, the core the waiting
+//! ends. Between them are only the values in flight, and their ends.
 
 mod away;
 pub(in crate::node) mod link;
@@ -25,7 +25,7 @@ pub(crate) use receiving::ReceivingBridge;
 pub(crate) use sending::SendingBridge;
 
 impl Driver {
-    /// A sender of this node now reaches `peer`, or will.
+    /// Connects a sender of this node with `peer`, now or later.
     pub(super) fn stretch_sender(
         self: &Arc<Self>,
         state: &mut State,
@@ -43,7 +43,7 @@ impl Driver {
         self.stretch(state, channel, peer, Box::new(bridge));
     }
 
-    /// A receiver of this node now reaches `peer`, or will.
+    /// Connects a receiver of this node with `peer`, now or later.
     pub(super) fn stretch_receiver(
         self: &Arc<Self>,
         state: &mut State,

@@ -1,4 +1,4 @@
-//! At the receiver's half: the channel's home.
+//! The bridge at the receiver's half: the channel's home.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -25,64 +25,65 @@ use crate::node::state::{Bridge, Says, Told};
 pub(crate) struct ReceivingBridge {
     /// `None`: the bridge is over.
     inlet: Option<AnyInlet>,
-    /// How many credits the inlet has given at first.
+    /// How many credits the inlet gave at first.
     credits: u32,
-    /// How much may be here that was sent on credits. `None`: the link has it.
+    /// How many values and bytes may be here that were sent on credits. `None`: the link has it.
     budget: Option<Budget>,
-    /// Places of the buffer are promised. That of a reply is there in any case.
+    /// Places of the buffer are promised to the sender. A reply always has its place.
     lends: bool,
     encoding: Encoding,
     /// Ends may come in its messages.
     carries_ends: bool,
     from: Option<NodeId>,
-    /// `None`: there was no value yet with ends in it, unread, or to go on.
+    /// `None`: so far no value had ends in it, was unread, or was to go on.
     values: Option<Box<Values>>,
-    /// Whether large values are to be offered unread.
+    /// Whether the sender's half must offer large values unread.
     unread: Unread,
-    /// The receiver came in a message, and the channel is still to follow: as soon as the receiver is used.
+    /// The receiver came in a message, and the channel still has to follow: as soon as the receiver is used.
     visits: bool,
-    /// The inlet has been told that the sender has retired the channel: its own word of that is none.
+    /// The inlet was told that the sender has retired the channel: its own event of that is ignored.
     told_retired: bool,
-    /// `None`: neither end has left, nor ended the channel.
+    /// `None`: neither end has left or ended the channel.
     parting: Option<Box<Parting>>,
-    /// The agent stands by, or has gone on and not taken over.
+    /// The agent stands by, or has resumed and this bridge has not taken over.
     link: Option<Arc<MachineLink>>,
     tries: Tries,
-    /// Something has been settled: the agent may stand by.
+    /// An offer has been settled: the agent may stand by.
     has_settled: bool,
 }
 
-/// What is open of values that are more than their bytes.
+/// The open state of values that are more than their bytes.
 #[derive(Default)]
 struct Values {
-    /// The ends in values that are here and not received.
+    /// The ends in values that are here and have not been received.
     arriving: BTreeMap<Ticket, Arriving>,
-    /// Offers that are to be made anew, once they have come back.
+    /// Offers that must be made anew, once they have come back.
     onward: BTreeSet<Ticket>,
-    /// Values that are being read, and for which request. `None`: for whoever receives here.
+    /// Values that are being read, and for which request. `None`: for a receiver here.
     reading: BTreeMap<Ticket, (Option<Request>, Reads)>,
 }
 
-/// How a home ends, or goes to where its receiver is.
+/// How a home ends, or moves to its receiver's node.
 #[derive(Default)]
 struct Parting {
-    /// How the receiver has ended it meanwhile.
+    /// How the receiver has ended it before the home arrived.
     early_ends: Vec<End>,
     /// The receiver, if it has left in a message.
     lent: Option<CarriedEnd>,
     /// That message was taken, and the receiver is gone.
     lapsed: bool,
-    /// Its values are to go there. They do as soon as the receiver is here.
+    /// Where its values must go. They go as soon as the receiver is here.
     ships: Option<Contact>,
-    /// The agent in that receiver's place, what was buffered, and what of it has been written.
+    /// The agent in that receiver's place, the buffered values, and those of them that have been written.
     outlet: Option<AnyOutlet>,
     shipping: VecDeque<Value>,
     shipped: Vec<(Bytes, Leaving, Value)>,
     /// The sender has retired the channel, and the receiver is away.
     retired: bool,
-    /// It has poisoned it meanwhile. Whether that was strong enough is for the receiver's place to say.
+    /// The sender has poisoned it meanwhile. The receiver's place decides whether the poison is strong
+    /// enough.
     poisoned: Option<Poison>,
-    /// There is no sender any more, and why.
+    /// The sender is gone, and why.
     over: Option<End>,
 }
 
@@ -93,7 +94,7 @@ impl Values {
 }
 
 impl Parting {
-    /// Whether the sender has ended the channel, and the receiver has not heard all of that.
+    /// Whether the sender has ended the channel, and the receiver has not been fully notified.
     fn ends(&self) -> bool {
         self.retired || self.poisoned.is_some() || self.over.is_some()
     }
@@ -102,15 +103,15 @@ impl Parting {
 /// Whether the sender's half is to offer large values unread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unread {
-    /// It has not been told, and does not.
+    /// It has not been asked to, and does not.
     Unsaid,
     Said,
-    /// Not any more: somebody receives them here, or cannot read them.
+    /// No longer: a receiver here takes them, or cannot read them.
     Never,
 }
 
 impl ReceivingBridge {
-    /// `from`: if the node of the sender is known already.
+    /// `from`: the node of the sender, if it is already known.
     pub(crate) fn new(inlet: AnyInlet, credits: u32, budget: Budget, encoding: Encoding, from: Option<NodeId>) -> Self {
         Self {
             carries_ends: !codec::is_raw(inlet.shape()),
@@ -131,7 +132,7 @@ impl ReceivingBridge {
         }
     }
 
-    /// Values come without the agent from here on, if that is possible.
+    /// From here on values bypass the agent, if possible.
     fn link(&mut self, says: &Says<'_>) {
         let (Some(inlet), Some(from)) = (&self.inlet, self.from) else { return };
         let is_plain = self.lends && !self.visits && self.unread == Unread::Unsaid && !self.told_retired;
@@ -150,7 +151,7 @@ impl ReceivingBridge {
         }
     }
 
-    /// What has come is this bridge's to offer, if the agent has gone on.
+    /// If the agent has resumed, this bridge offers the values that have come.
     fn take_over(&mut self, says: &Says<'_>) {
         let (Some(returned), Some(from)) = (self.take_returned(), self.from) else { return };
         let giver = says.speak(|locked| locked.state.machine.contact(from));
@@ -167,7 +168,7 @@ impl ReceivingBridge {
         }
     }
 
-    /// If the agent has gone on: what it is to take over.
+    /// What the agent returns, if it has resumed.
     fn take_returned(&mut self) -> Option<Vec<Returned>> {
         let link = self.link.as_ref()?;
         let returned = self.inlet.as_ref()?.take_returned()?;
@@ -176,7 +177,8 @@ impl ReceivingBridge {
         Some(returned)
     }
 
-    /// The send of a value is complete that cannot be decoded, so it cannot be refused: both ends must know.
+    /// A value cannot be decoded, and its send is complete, so it cannot be refused: both ends must be
+    /// notified.
     fn is_unreadable(&self, why: &str, says: &Says<'_>) {
         let reason = format!("a value that arrived could not be read: {why}");
         self.inlet.iter().for_each(|inlet| inlet.poison(reason.as_str().into()));
@@ -186,7 +188,7 @@ impl ReceivingBridge {
         }
     }
 
-    /// The agent goes on.
+    /// Makes the agent resume.
     fn go_on(&mut self, says: &Says<'_>) {
         if self.link.is_some() {
             self.inlet.iter().for_each(AnyInlet::unlink);
@@ -194,8 +196,7 @@ impl ReceivingBridge {
         }
     }
 
-    /// Nothing is said to the machine any more, and what had come is not offered any more. What was buffered
-    /// stays.
+    /// Stops the calls of the machine. Values that had come are no longer offered. Buffered values stay.
     fn end_link(&mut self) {
         if self.link.is_none() {
             return;
@@ -208,11 +209,11 @@ impl ReceivingBridge {
         }
     }
 
-    /// While the agent stands by the queue itself hears of offers.
+    /// While the agent stands by, the queue itself receives the words of offers.
     fn hear_linked(&self, heard: HomeHears) -> Result<(), HomeHears> {
         let Some(inlet) = self.inlet.as_ref().filter(|_| self.link.is_some()) else { return Err(heard) };
         let word = match heard {
-            // Ends may come with it.
+            // Their ends need the agent.
             HomeHears::Offered(_, ref bytes) | HomeHears::Granted(_, _, ref bytes) | HomeHears::Sent(ref bytes)
                 if self.with_ends(bytes).is_some() =>
             {
@@ -263,14 +264,14 @@ impl ReceivingBridge {
         self
     }
 
-    /// Of a place for a reply.
+    /// Marks the bridge of a place for a reply.
     pub(crate) fn of_reply(mut self) -> Self {
         self.lends = false;
         self
     }
 
-    /// Says that the value of this offer was received. If its node does not hear of that, it is lost, and
-    /// with it the homes of the ends in the value: they end.
+    /// Acknowledges that the value of this offer was received. If the sender's node does not get that, it is
+    /// lost, and with it the homes of the ends in the value: they end.
     fn received(
         &mut self,
         ticket: Ticket,
@@ -293,7 +294,7 @@ impl ReceivingBridge {
         });
     }
 
-    /// The message of this offer was not received here.
+    /// Releases the message of this offer, which was not received here.
     fn forget(&mut self, ticket: Ticket, says: &Says<'_>) {
         if let Some(arriving) = self.take_arriving(ticket) {
             says.speak(|locked| arriving.forget(locked));
@@ -309,7 +310,7 @@ impl ReceivingBridge {
         }
     }
 
-    /// The sender is asked to make this offer anew, which nobody here has.
+    /// Asks the sender to make this offer anew; no receiver here has it.
     fn ask_anew(&mut self, ticket: Ticket, from: NodeId, says: &Says<'_>) {
         self.forget(ticket, says);
         if !says.speak(|locked| locked.state.machine.onward(locked.now, says.channel, from, ticket)) {
@@ -318,8 +319,8 @@ impl ReceivingBridge {
         }
     }
 
-    /// If receivers of what is offered here are at other nodes, large values are to stay where they are until
-    /// it is known who receives them.
+    /// If receivers of these offers are at other nodes, asks that large values stay where they are until
+    /// their receiver is known.
     fn say_unread(&mut self, says: &Says<'_>) {
         if self.unread == Unread::Unsaid
             && let Some(from) = self.from
@@ -333,7 +334,7 @@ impl ReceivingBridge {
         }
     }
 
-    /// This value is wanted here, and is read.
+    /// A receiver here takes this value, so it is read.
     fn bring(&mut self, ticket: Ticket, says: &Says<'_>) {
         let reading = self.arriving(ticket).and_then(Arriving::reading);
         let (Some(reading), Some(from)) = (reading, self.from) else { return };
@@ -345,12 +346,12 @@ impl ReceivingBridge {
         self.values().reading.entry(ticket).or_insert_with(read);
     }
 
-    /// A value that was wanted here has been read.
+    /// A value for a receiver here has been read.
     fn brought(&mut self, ticket: Ticket, message: Option<Bytes>, encoding: Encoding, says: &Says<'_>) {
         let (Some(inlet), Some(from)) = (&self.inlet, self.from) else { return };
         let read = message.ok_or_else(|| "it could not be read where it was sent".to_owned());
         match read.and_then(|message| read_whole(inlet, message, encoding, says)) {
-            // It may be with another node, which has read it: then that is heard.
+            // It may be with another node that has read it: then that will be reported.
             Ok(value) => {
                 if inlet.bring(ticket, value).is_ok() {
                     self.forget(ticket, says);
@@ -365,7 +366,7 @@ impl ReceivingBridge {
         }
     }
 
-    /// The value that was asked for is here.
+    /// The requested value is here.
     fn grant(&mut self, ticket: Ticket, request: Request, value: Value, from: NodeId, says: &Says<'_>) {
         let Some(inlet) = &self.inlet else { return };
         if let Err(copy) = inlet.grant(ticket, request, value) {
@@ -384,14 +385,14 @@ impl ReceivingBridge {
         (self.carries_ends && bytes.first().is_some_and(|count| *count > 0)).then(|| bytes.clone())
     }
 
-    /// Nobody can have this value, and its send is complete.
+    /// Drops the ends of a value that cannot be received, and whose send is complete.
     fn drop_ends(&self, bytes: Option<Bytes>, giver: Contact, says: &Says<'_>) {
         if let Some(bytes) = bytes {
             says.speak(|locked| message::drop_ends(bytes, giver, self.encoding, locked));
         }
     }
 
-    /// The channel goes to where its receiver is: what is buffered here, with the ends in it.
+    /// Moves the channel to its receiver's node: the values buffered here, with the ends in them.
     fn ship(&mut self, says: &Says<'_>) {
         let Some(parting) = &mut self.parting else { return };
         let Some(to) = parting.ships else { return };
@@ -407,10 +408,11 @@ impl ReceivingBridge {
         while let Some(value) = parting.shipping.pop_front() {
             match message::leave(&value, self.encoding, bytes_max, Completion::Sent, says) {
                 Ok((bytes, leaving)) => parting.shipped.push((bytes, leaving, value)),
-                // An end in it has come, and has not heard of its home yet.
+                // An end in it has come, and its home is not known here yet.
                 Err(NotNow::Later) => return parting.shipping.push_front(value),
                 Err(NotNow::Never(why)) => {
-                    // The receiver would not know that one is missing: it hears that the channel is over.
+                    // The receiver would not notice that a value is missing: it is notified that the channel
+                    // is over.
                     let shipped = std::mem::take(&mut parting.shipped);
                     shipped.into_iter().for_each(|(_, leaving, _)| leaving.stay(says));
                     says.end_home(full_poison(&format!("a value that was buffered could not be written again: {why}")));
@@ -430,7 +432,7 @@ impl ReceivingBridge {
         self.leave();
     }
 
-    /// All that the receiver's half has to say now.
+    /// Handles all pending events of the receiver's half.
     fn flush(&mut self, says: &Says<'_>) {
         while let Some(inlet) = &mut self.inlet
             && let Poll::Ready(event) = inlet.poll(&mut Context::from_waker(Waker::noop()))
@@ -441,7 +443,7 @@ impl ReceivingBridge {
         }
     }
 
-    /// Both agents go, and nobody here hears of it.
+    /// Drops both agents, without notifying the ends here.
     fn leave(&mut self) {
         if let Some(parting) = &mut self.parting {
             parting.outlet = None;
@@ -470,8 +472,8 @@ impl ReceivingBridge {
         self.finish(says);
     }
 
-    /// The sender has ended the channel, or there is none any more. If the receiver has left, it hears of
-    /// that where it is, behind what is buffered.
+    /// The sender has ended the channel, or is gone. A receiver that has left is notified where it is, behind
+    /// the buffered values.
     fn finish(&mut self, says: &Says<'_>) {
         let Some(parting) = self.parting.as_mut().filter(|parting| parting.ends()) else { return };
         if says.speak(|locked| locked.state.machine.receiver_is_away(says.channel)) {
@@ -487,7 +489,7 @@ impl ReceivingBridge {
             inlet.retire();
         }
         let Some(over) = parting.over.clone() else { return };
-        // A reply has its place in any case, and comes with the word that its sender is gone.
+        // A reply always has its place, and comes with the event that its sender is gone.
         self.flush(says);
         says.end_home(End::Gone);
         let inlet = self.inlet.take();
@@ -498,7 +500,7 @@ impl ReceivingBridge {
         }
     }
 
-    /// The receiver has ended a channel that has not followed it. `false`: it never will.
+    /// The receiver has ended a channel that has not followed it. `false`: the channel never will.
     fn end_early(&mut self, how: End, says: &Says<'_>) -> bool {
         let channel = says.channel;
         let is_over = says.speak(|locked| {
@@ -512,13 +514,13 @@ impl ReceivingBridge {
             is_unused
         });
         if !is_over {
-            // Its home hears of it as soon as that is here.
+            // The home is notified as soon as it is here.
             self.parting().early_ends.push(how);
         }
         !is_over
     }
 
-    /// The sending half has spoken.
+    /// Handles an event from the sending half.
     fn hear_from_sender(&mut self, giver: Contact, heard: HomeHears, says: &Says<'_>) {
         let (channel, from) = (says.channel, giver.node);
         let Some(inlet) = &self.inlet else {
@@ -544,7 +546,7 @@ impl ReceivingBridge {
             },
             HomeHears::GrantedUnread(ticket, request, bytes) => match Reading::parse(bytes.clone()) {
                 Some(reading) => {
-                    // Before it is passed on. It is forgotten if that does not happen.
+                    // Before it is passed on. It is released if that does not happen.
                     self.announce(ticket, Some(Arriving::unread(bytes, self.encoding)), giver, says);
                     if self.inlet.as_ref().is_none_or(|inlet| !inlet.grant_unread(ticket, request)) {
                         self.forget(ticket, says);
@@ -584,16 +586,16 @@ impl ReceivingBridge {
                 let (len, with_ends) = (bytes.len(), self.with_ends(&bytes));
                 match message::arrive(inlet.shape(), bytes, self.encoding, says) {
                     Ok((value, arriving)) => {
-                        // First: its ends are here, whatever becomes of it, and who receives it may send them
-                        // on at once.
+                        // First: its ends are here, whatever becomes of it, and its receiver may send them on
+                        // at once.
                         if let Some(arriving) = arriving {
                             says.speak(|locked| arriving.adopt(giver, self.encoding, locked));
                         }
                         if self.visits {
                             return inlet.restore(value);
                         }
-                        // The machine has counted the credits; but a sender may have sent behind its own last
-                        // word. Nobody waits for that.
+                        // The machine has counted the credits; but a sender may have sent after its own end
+                        // of the channel. No process waits for such a value.
                         let Ok(buffered) = inlet.push(value) else { return says.drained(len) };
                         if let Some(places) = self.budget.as_mut().and_then(|budget| budget.arrived(len, buffered)) {
                             inlet.lend_at_most(places);
@@ -617,7 +619,7 @@ impl ReceivingBridge {
             }
             HomeHears::Revoke(ticket) => {
                 inlet.revoke(ticket);
-                // What has not come yet has not been granted here.
+                // A value that has not come yet has not been granted here.
                 if let Some((Some(request), _)) = self.take_reading(ticket) {
                     says.speak(|locked| locked.state.machine.decline(locked.now, channel, from, ticket, request));
                 }
@@ -633,14 +635,14 @@ impl ReceivingBridge {
                     value_max: says.speak(|locked| locked.state.machine.value_max()),
                 };
                 says.speak(|locked| locked.state.machine.admit(locked.now, channel, from, terms));
-                // It is another half.
+                // This is another sending half.
                 if self.unread == Unread::Said {
                     self.unread = Unread::Unsaid;
                 }
                 self.say_unread(says);
             }
             HomeHears::Leave => {
-                // Nothing is received here; but what was received before has to be said first.
+                // Nothing is received here; but values received before must be acknowledged first.
                 self.flush(says);
                 says.speak(|locked| locked.state.machine.leave_home(locked.now, channel));
             }
@@ -666,7 +668,7 @@ impl ReceivingBridge {
             }
             HomeHears::Lapsed(_) => {
                 self.parting().lapsed = true;
-                // Its receiver is gone, which is heard by its inlet.
+                // Its receiver is gone, which its inlet reports.
                 self.parting().lent = None;
             }
             HomeHears::Failed(how) => {
@@ -688,8 +690,8 @@ impl ReceivingBridge {
     fn hear(&mut self, event: FromReceiver<Value>, says: &Says<'_>) -> bool {
         let channel = says.channel;
         let end = match event {
-            // Its sender, who has retired it, knows; and to the home that it is, it is a channel as any
-            // other: it may go on to another node.
+            // Its sender retired it and knows. To its own home it is a channel like any other: it may go on
+            // to another node.
             FromReceiver::Retired if self.told_retired => return true,
             FromReceiver::Retired => Some(End::Retired),
             FromReceiver::Poisoned(ref reason) => Some(End::Poisoned(poison(reason))),
@@ -711,7 +713,7 @@ impl ReceivingBridge {
             says.speak(|locked| locked.state.machine.awaited(channel));
             return true;
         }
-        // Without a sender elsewhere nothing was offered from there.
+        // Without a sender elsewhere no value was offered from there.
         let Some(from) = self.from else { return true };
         if let FromReceiver::Taken(ticket)
         | FromReceiver::Held(ticket)
@@ -723,8 +725,8 @@ impl ReceivingBridge {
         }
         match event {
             FromReceiver::Taken(ticket) => {
-                // Before the sender offers the next one. Who has received this one may have asked after it
-                // was offered.
+                // Before the sender makes its next offer. The receiver of this value may have requested it
+                // after it was offered.
                 self.say_unread(says);
                 self.received(ticket, from, says, Machine::taken);
             }
@@ -732,7 +734,7 @@ impl ReceivingBridge {
             FromReceiver::Released(ticket) => {
                 says.speak(|locked| locked.state.machine.released(locked.now, channel, from, ticket));
             }
-            // The values here are copies, and nobody has heard of the ends in them.
+            // The values here are copies, and their ends have not been announced.
             FromReceiver::Failed(ticket, copy, why) => {
                 self.forget(ticket, says);
                 says.failed(from, ticket, failure(why));
@@ -756,7 +758,7 @@ impl ReceivingBridge {
                 self.bring(ticket, says);
             }
             FromReceiver::Reserve(ticket, request) => {
-                // It may be on its way, asked for by one who has given that up.
+                // It may be in flight, for a request that has been given up.
                 let reading = self.values.as_mut().and_then(|values| values.reading.get_mut(&ticket));
                 if let Some((wanted, _)) = reading {
                     *wanted = Some(request);
@@ -790,15 +792,15 @@ impl ReceivingBridge {
     }
 }
 
-/// The receiver has ended the channel. `false`: nothing more is heard of it, nor of its sender. Before it is
-/// gone it may poison what it has retired, and release what it holds.
+/// The receiver has ended the channel. `false`: neither the receiver nor the sender will cause another event.
+/// Before it is gone it may poison a channel that it has retired, and release held values.
 fn end_by_receiver(end: End, says: &Says<'_>) -> bool {
     let is_last = matches!(end, End::Gone | End::Lost);
     let is_over = says.speak(|locked| {
         let machine = &mut locked.state.machine;
         let has_sender = !machine.home_is_left(says.channel);
         machine.end_home(locked.now, says.channel, end);
-        // One that was still to come here has been told, and answers nothing.
+        // A sender that was still to come here has been notified, and answers nothing.
         has_sender && !machine.has_home(says.channel)
     });
     !is_last && !is_over
@@ -806,7 +808,7 @@ fn end_by_receiver(end: End, says: &Says<'_>) -> bool {
 
 const NO_PLACE: &str = "what it says of where the message can be read is not dunlin's";
 
-/// What the machine had said, of a word that the queue does not hear by itself.
+/// The machine's event, for a word that the queue does not handle itself.
 fn unheard(word: Word) -> HomeHears {
     match word {
         Word::Offer { ticket, value } => HomeHears::Offered(ticket, value),
@@ -819,7 +821,7 @@ fn unheard(word: Word) -> HomeHears {
     }
 }
 
-/// A message that was [read](message::read), which has no ends.
+/// Decodes a message that was [read](message::read), which has no ends.
 fn read_whole(inlet: &AnyInlet, message: Bytes, encoding: Encoding, says: &Says<'_>) -> Result<Value, String> {
     match message::arrive(inlet.shape(), message, encoding, says)? {
         (value, None) => Ok(value),
@@ -848,8 +850,8 @@ impl Bridge for ReceivingBridge {
     fn lent(&mut self, end: CarriedEnd, says: &Says<'_>) {
         self.go_on(says);
         if self.visits {
-            // It was not used here: there is nothing to follow it. Its agent first, which would hear that it
-            // is gone.
+            // The receiver was not used here: the channel need not follow it. Its agent goes first, which
+            // would otherwise report that it is gone.
             self.leave();
         } else if !self.parting().lapsed {
             self.parting().lent = Some(end);
@@ -942,7 +944,7 @@ impl Bridge for ReceivingBridge {
             return;
         };
         if arriving.is_granted() {
-            // Its reservation is given up by who could not pass it on.
+            // The node that could not pass it on has given up its reservation.
             says.speak(|locked| locked.state.machine.onward(locked.now, says.channel, from, ticket));
         } else if let Some(copy) = inlet.withdraw(ticket) {
             self.ask_anew(ticket, from, says);
@@ -965,7 +967,7 @@ impl Bridge for ReceivingBridge {
     fn into_home(mut self: Box<Self>) -> Option<(AnyInlet, u32)> {
         self.end_link();
         self.inlet.take().map(|inlet| {
-            // What is in this memory needs no bytes.
+            // Values in this memory need no bytes.
             inlet.lend_at_most(u32::MAX);
             (inlet, self.credits)
         })
@@ -995,7 +997,7 @@ fn lose(inlet: AnyInlet, says: &Says<'_>) {
     inlet.down();
 }
 
-/// The node has left, or its driver is gone: receives hear of that, and do not take it for an end in order.
+/// The node has left, or its driver is gone: receives fail with that, and do not take it for an orderly end.
 impl Drop for ReceivingBridge {
     fn drop(&mut self) {
         self.end_link();

@@ -1,4 +1,4 @@
-//! At the sender's half.
+//! The bridge at the sender's half.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -23,14 +23,14 @@ use crate::node::message::{self, Completion, Leaving, NotNow, OVERHEAD, Shelved}
 use crate::node::name::describe;
 use crate::node::state::{Bridge, Locked, Says, Told};
 
-/// A value that was offered elsewhere, kept until it is known what became of it.
+/// A value that was offered elsewhere, kept until its outcome is known.
 struct Kept {
     value: Value,
     /// The ends in it.
     leaving: Leaving,
-    /// How long it is, in bytes.
+    /// Its length in bytes.
     bytes: u64,
-    /// It has gone as a grant.
+    /// It was sent as a grant.
     granted: bool,
     /// It can be read here: it was offered unread.
     _shelved: Option<Shelved>,
@@ -43,7 +43,7 @@ impl Kept {
         self.value
     }
 
-    /// Nobody knows whether it has been taken.
+    /// Whether it has been taken is unknown.
     fn doubtful(self, says: &Says<'_>) -> Value {
         self.leaving.back(says);
         self.value
@@ -56,19 +56,19 @@ enum Early {
     Choice(ChoiceId),
 }
 
-/// Offers from this number on are of values that were in the channel's buffer when its receiver left: their
+/// Offers from this number on have values that were in the channel's buffer when its receiver left: their
 /// sends are complete.
 const WAS_BUFFERED: Ticket = 1 << 63;
 
-/// At the sender's half.
+/// The bridge at the sender's half.
 pub(crate) struct SendingBridge {
     /// `None`: the bridge is over.
     outlet: Option<AnyOutlet>,
     /// `None`: it has not been found.
     home: Option<NodeId>,
-    /// What that was told of this end.
+    /// The declaration of this end that the home was given.
     declared: Option<Box<Declaration>>,
-    /// What was offered before the home had told its terms.
+    /// Offers made before the home had sent its terms.
     early: Vec<(Ticket, Early)>,
     /// How the channel was ended here before the home was known: by poison that may be too weak, and then for
     /// good.
@@ -77,29 +77,29 @@ pub(crate) struct SendingBridge {
     /// The home's limit, once it has answered; until then nothing is fetched from the sender.
     value_max: Option<u64>,
     kept: BTreeMap<Ticket, Kept>,
-    /// The sender is gone, and what it has offered is not settled.
+    /// The sender is gone, and its offers are not settled.
     gone: bool,
-    /// The channel was retired here, which is said behind what was buffered.
+    /// The channel was retired here, which is sent behind the buffered values.
     retires: bool,
-    /// What the sender has said behind a value that cannot go yet, and that value first: an end in it is not
-    /// at rest.
+    /// The sender's events behind a value that cannot go yet, with that value first: an end in it is not at
+    /// rest.
     blocked: VecDeque<Event<Value>>,
-    /// What is to be offered again at a new home, and cannot go yet.
+    /// Values to be offered again at a new home, which cannot go yet.
     anew: Vec<(Ticket, Value)>,
-    /// Reservations that are to be tried again when the choice is not busy any more.
+    /// Reservations to be tried again when the choice is no longer busy.
     later: BTreeMap<Ticket, Request>,
-    /// Ends in values of which the user has been told that nobody knows, though it may yet be heard.
+    /// Ends in values whose outcome was reported to the user as unknown, though it may still arrive.
     unsettled: BTreeMap<Ticket, Leaving>,
-    /// The user wants to hear at once when the connection is lost.
+    /// The user has asked to be notified at once when the connection is lost.
     fail_fast: bool,
-    /// Of a reply: whoever gave it does not wait, and would not hear that it could not go.
+    /// For a reply: its sender does not wait, and would not notice that it could not go.
     is_reply: bool,
-    /// The home passes messages on to other nodes, and the ends in them have to be said so that they can go
+    /// The home passes messages on to other nodes, so the ends in them must be written in a form that can go
     /// on.
     onward: bool,
-    /// Values of so many bytes or more are offered unread. 0: none.
+    /// Values of this many bytes or more are offered unread. 0: none.
     unread_min: u64,
-    /// The agent stands by, or has gone on and not taken over.
+    /// The agent stands by, or has resumed and this bridge has not taken over.
     link: Option<Arc<MachineLink>>,
     tries: Tries,
 }
@@ -130,8 +130,7 @@ impl SendingBridge {
         }
     }
 
-    /// Values go without the agent from here on, if that is possible: to be tried where something has just
-    /// been settled.
+    /// From here on values bypass the agent, if possible. Called where an offer has just been settled.
     fn link(&mut self, says: &Says<'_>) {
         let (Some(outlet), Some(value_max)) = (&self.outlet, self.value_max) else { return };
         let is_plain = !self.is_reply && !self.fail_fast && !self.onward && self.unread_min == 0;
@@ -145,7 +144,7 @@ impl SendingBridge {
         self.link = Some(link).filter(|_| is_linked);
     }
 
-    /// Nothing is said to the machine any more.
+    /// Stops the calls of the machine.
     fn end_link(&mut self) {
         if self.link.is_some() {
             self.outlet.iter().for_each(AnyOutlet::unlink);
@@ -153,14 +152,14 @@ impl SendingBridge {
         }
     }
 
-    /// What is open is this bridge's, if the agent has gone on.
+    /// If the agent has resumed, this bridge takes over its open offers.
     fn take_over(&mut self, says: &Says<'_>) {
         for (ticket, request) in self.take_over_offers() {
             self.reserve(ticket, request, says);
         }
     }
 
-    /// Gives what is asked for.
+    /// Takes over the open offers, and returns the requests for them.
     fn take_over_offers(&mut self) -> Vec<(Ticket, Request)> {
         let open = self.outlet.as_ref().filter(|_| self.link.is_some()).and_then(AnyOutlet::take_over);
         let Some(Open { offers, requests }) = open else { return Vec::new() };
@@ -177,7 +176,7 @@ impl SendingBridge {
         requests
     }
 
-    /// The agent goes on.
+    /// Makes the agent resume.
     fn go_on(&mut self, says: &Says<'_>) {
         if self.link.is_some() {
             self.outlet.iter().for_each(AnyOutlet::unlink);
@@ -185,7 +184,7 @@ impl SendingBridge {
         }
     }
 
-    /// While the agent stands by the queue itself hears of offers.
+    /// While the agent stands by, the queue itself receives the words of offers.
     fn hear_linked(&self, heard: &ProxyHears) -> bool {
         let (Some(outlet), Some(_)) = (&self.outlet, &self.link) else { return false };
         self.hear_refused();
@@ -199,7 +198,7 @@ impl SendingBridge {
             ProxyHears::Reserve(ticket, request) => Word::Reserve { ticket, request },
             ProxyHears::Abort(ticket) => Word::Abort { ticket },
             ProxyHears::Credit(places) => Word::Credit { places },
-            // Of these it hears nothing anyway.
+            // The agent ignores these anyway.
             ProxyHears::Rests | ProxyHears::Departed => return true,
             _ => return false,
         };
@@ -208,17 +207,17 @@ impl SendingBridge {
         is_heard
     }
 
-    /// Whether the agent stands by. If not, it has to be polled.
+    /// Whether the agent stands by. Otherwise it must be polled.
     fn poll_linked(&self, cx: &Context<'_>) -> bool {
         self.hear_refused();
         self.link.is_some() && self.outlet.as_ref().is_some_and(|outlet| outlet.stands_by(cx))
     }
 
-    /// What was promised and not taken is open again.
+    /// Makes offers available again that were reserved and not taken.
     fn hear_refused(&self) {
         let (Some(outlet), Some(link)) = (&self.outlet, &self.link) else { return };
         while let Some(ticket) = link.next_refused() {
-            // (If the agent goes on, it has the value.)
+            // (If the agent resumes, it has the value.)
             let _ = outlet.hear(Word::Abort { ticket });
         }
     }
@@ -228,14 +227,14 @@ impl SendingBridge {
         waits || !self.kept.is_empty() || !self.unsettled.is_empty()
     }
 
-    /// For a reply: the home's terms are known without a word.
+    /// For a reply: the home's terms are known in advance.
     pub(crate) fn for_reply(mut self, value_max: u64) -> Self {
         self.value_max = Some(value_max);
         self.is_reply = true;
         self
     }
 
-    /// Its sender has come in a message. `granted`: if its home knows it already. `has_retired`: it is back
+    /// Its sender has come in a message. `granted`: if its home already knows it. `has_retired`: it is back
     /// here, where it has retired the channel.
     pub(crate) fn arrived(mut self, granted: Option<(Terms, u32)>, is_reply: bool, has_retired: bool) -> Self {
         self.is_reply = is_reply;
@@ -250,7 +249,7 @@ impl SendingBridge {
         self
     }
 
-    /// What was offered early stands as if nobody had heard of it.
+    /// Takes early offers back, as if they had not been made.
     fn give_back_early(&mut self) {
         let Some(outlet) = &self.outlet else { return };
         for (ticket, early) in self.early.drain(..) {
@@ -260,7 +259,7 @@ impl SendingBridge {
         }
     }
 
-    /// Nothing can be offered yet: it waits, and can be taken back.
+    /// Handles events while nothing can be offered yet: offers wait, and can be withdrawn.
     fn hear_early(&mut self, event: Event<Value>, says: &Says<'_>) -> bool {
         if matches!(event, Event::FirmOffer(..) | Event::ChoiceOffer(..) | Event::Watched) {
             // If its sender came in a message, this is its first use.
@@ -292,10 +291,10 @@ impl SendingBridge {
                 self.tell_end(End::Poisoned(poison(&reason)), says)
             }
             Event::Poisoned(reason) => self.end_early(End::Poisoned(poison(&reason)), says),
-            // Whoever gave a reply is gone at once.
+            // The sender of a reply is gone at once.
             Event::Gone | Event::Lost if !self.early.is_empty() => self.blocked.push_back(event),
             Event::Gone | Event::Lost => {
-                // If a home is known, it will answer, and has to know that nobody hears it.
+                // A known home will answer, and must know that this half is gone.
                 says.end_proxy(over(&event));
                 return false;
             }
@@ -305,14 +304,14 @@ impl SendingBridge {
         true
     }
 
-    /// The sender has ended the channel, and its home has not answered: what waits for it has failed.
+    /// The sender has ended the channel, and its home has not answered: waiting offers fail.
     fn end_early(&mut self, how: End, says: &Says<'_>) {
         let Some(outlet) = &self.outlet else { return };
         fail_early(outlet, &mut self.early, &why_ended(&how));
         self.tell_end(how, says);
     }
 
-    /// The home hears of it, as soon as it is known.
+    /// Notifies the home of the end, as soon as it is known.
     fn tell_end(&mut self, how: End, says: &Says<'_>) {
         if self.home.is_some() {
             says.end_proxy(how);
@@ -325,7 +324,8 @@ impl SendingBridge {
         self.watch_size(message::leave(value, self.encoding, self.value_max.unwrap_or(0), completion, says), says)
     }
 
-    /// Of an offer, which may have come from another node itself: then the ends in it are not this node's.
+    /// Encodes an offer, which may itself have come from another node: then the ends in it are not this
+    /// node's.
     fn encode_offer(&self, ticket: Ticket, value: &Value, says: &Says<'_>) -> Result<(Bytes, Leaving), NotNow> {
         let (home, bytes_max) = (self.home, self.value_max.unwrap_or(0));
         if let Some(name) = self.outlet.as_ref().and_then(|outlet| outlet.passed_on(ticket))
@@ -334,14 +334,15 @@ impl SendingBridge {
             return self.watch_size(written, says);
         }
         if value.is_unread() {
-            // This node has not heard where it can be read: it was offered to another node of this program,
+            // This node does not know where it can be read: it was offered to another node of this program,
             // of another application; or its sender is gone meanwhile.
             return Err(NotNow::Later);
         }
         self.encode(value, if self.onward { Completion::TakenAnywhere } else { Completion::Taken }, says)
     }
 
-    /// A large message may stay here: then what is sent says where it can be read. With how long it is.
+    /// Keeps a large message here and returns the place where it can be read, if values are offered unread;
+    /// with the message's length.
     fn shelve(&self, message: Bytes, leaving: &Leaving, says: &Says<'_>) -> (Bytes, Option<Shelved>, u64) {
         let bytes = message.len() as u64;
         if self.unread_min == 0 || bytes < self.unread_min || leaving.has_ends() {
@@ -392,8 +393,8 @@ impl SendingBridge {
                     says.withdraw(ticket);
                 }
                 Err(NotNow::Later) if value.is_unread() => {
-                    // It is read here first, if it can be had at all. (Marked so, it is not what the outlet
-                    // gives next.)
+                    // It is read here first, if that is possible at all. (Marked so, it is not what the
+                    // outlet gives next.)
                     outlet.give_back(ticket, Value::unreadable());
                     self.reserve(ticket, request, says);
                 }
@@ -409,7 +410,7 @@ impl SendingBridge {
         }
     }
 
-    /// What is said while a value cannot go yet waits behind it, but for what takes something back.
+    /// Queues events behind a value that cannot go yet, except those that withdraw something.
     fn hear_in_turn(&mut self, event: Event<Value>, says: &Says<'_>) -> bool {
         let Some(outlet) = &self.outlet else { return false };
         if self.blocked.is_empty() {
@@ -450,7 +451,7 @@ impl SendingBridge {
         true
     }
 
-    /// `false`: the sender has gone, and all that it offered is settled.
+    /// `false`: the sender has gone, and all its offers are settled.
     fn hear(&mut self, event: Event<Value>, says: &Says<'_>) -> bool {
         let Some(outlet) = &self.outlet else { return false };
         match event {
@@ -494,16 +495,16 @@ impl SendingBridge {
                         leaving.hand_over(value, home, says);
                         return true;
                     }
-                    // Its ends go to the home that takes it. If that is not known, the channel moves; if
-                    // there is none any more, they are dropped here.
+                    // Its ends go to the home that takes it. If that is unknown, the channel moves; if the
+                    // home is gone, they are dropped here.
                     leaving.stay(says);
                     if waits {
                         self.blocked.push_front(Event::Sent(value));
                     }
                 }
                 Err(NotNow::Later) => self.blocked.push_front(Event::Sent(value)),
-                // The send is complete: its receiver will not get it, and both must know, and whoever
-                // flushes.
+                // The send is complete, but its receiver will not get the value: both ends must be notified,
+                // and a flush.
                 Err(NotNow::Never(why)) => {
                     says.unwritten(&why);
                     let reason = Reason::from(format!("a value that was sent could not be written: {why}"));
@@ -520,7 +521,7 @@ impl SendingBridge {
                     self.reserve(ticket, request, says);
                 }
             }
-            // It is in use.
+            // The end is in use.
             Event::Watched => {}
             Event::Revoke(ticket) => {
                 says.speak(|locked| locked.state.machine.revoke(locked.now, says.channel, ticket));
@@ -530,7 +531,7 @@ impl SendingBridge {
                 self.say_retired(says);
             }
             Event::Poisoned(reason) => says.end_proxy(End::Poisoned(poison(&reason))),
-            // Whoever gave a reply is gone at once; but the ends in it are handed over when it is taken.
+            // The sender of a reply is gone at once; but the ends in it are handed over when it is taken.
             Event::Gone | Event::Lost if !self.kept.is_empty() => {
                 says.end_proxy(over(&event));
                 self.gone = true;
@@ -543,7 +544,7 @@ impl SendingBridge {
         true
     }
 
-    /// Whether what was sent into the buffer here is still to come into the one at the home.
+    /// Whether values sent into the buffer here must still go into the buffer at the home.
     fn holds_buffered(&self) -> bool {
         let buffered = |ticket: &Ticket| *ticket >= WAS_BUFFERED;
         self.early.iter().any(|(ticket, _)| buffered(ticket))
@@ -551,7 +552,7 @@ impl SendingBridge {
             || self.anew.iter().any(|(ticket, _)| buffered(ticket))
     }
 
-    /// Whether values of complete sends have not gone.
+    /// Whether values of complete sends are still here.
     fn has_sent(&self, outlet: &AnyOutlet) -> bool {
         self.holds_buffered() || self.blocked_sent() + outlet.unsaid() > 0
     }
@@ -560,7 +561,8 @@ impl SendingBridge {
         self.blocked.iter().filter(|event| matches!(event, Event::Sent(_))).count()
     }
 
-    /// Those sends are complete, and a home that has heard of the end admits nothing more.
+    /// Sends the retirement last: the sends before it are complete, and a home that knows of the end admits
+    /// no value.
     fn say_retired(&mut self, says: &Says<'_>) {
         if self.retires && self.blocked.is_empty() && !self.holds_buffered() {
             self.retires = false;
@@ -568,31 +570,32 @@ impl SendingBridge {
         }
     }
 
-    /// The value of this offer has been received: it is the receiver's, and so are the ends in it. Whoever
-    /// has sent it hears it as `received` says.
+    /// The value of this offer has been received: it is the receiver's, and so are the ends in it. `received`
+    /// notifies its sender.
     fn hand_over(&mut self, ticket: Ticket, taker: Contact, received: fn(&AnyOutlet, Ticket), says: &Says<'_>) {
         let kept = self.kept.remove(&ticket);
         let Some(outlet) = &self.outlet else { return };
-        // Also if what is dropped below panics.
+        // Even if a drop below panics.
         let received = Finally(|| received(outlet, ticket));
         let Some(kept) = kept else { return };
         if !kept.leaving.has_ends() {
             drop(received);
             return drop(kept.value);
         }
-        // Once it is heard, the ends are not here any more, and the names by which they were found are free.
+        // Once the sender is notified, the ends are not here any more, and the names by which they were found
+        // are free.
         kept.leaving.hand_over(kept.value, taker, says);
     }
 
-    /// Who is to have the ends is the home that the machine says the message to, and that may be another one
-    /// already than this bridge has heard of: others speak to the machine while the message is written.
+    /// The ends go to the home that the machine sends the message to. It may already be another one than this
+    /// bridge knows: other tasks call the machine while the message is written.
     fn open_homes(leaving: &Leaving, channel: ChannelId, locked: &mut Locked<'_>) -> Option<Contact> {
         let home = locked.state.machine.home_of(channel)?;
         leaving.open_homes(home, locked);
         Some(locked.state.machine.contact(home))
     }
 
-    /// The receiver is gone as far as this half is concerned.
+    /// For this half the receiver is gone.
     fn end(&mut self, how: &End, says: &Says<'_>) {
         let Some(outlet) = &self.outlet else { return };
         for (ticket, kept) in std::mem::take(&mut self.kept) {
@@ -608,10 +611,10 @@ impl SendingBridge {
         self.blocked = behind;
         fail_blocked(outlet, &mut over, &why_ended(how));
         match how {
-            // What has been sent on credits, and is blocked or has not been fetched, still has to go:
-            // `Event::Retired` stands behind it.
+            // Values that were sent on credits, and are blocked or have not been fetched, must still go:
+            // `Event::Retired` stands behind them.
             End::Retired => outlet.retire(),
-            // What is held is released yet.
+            // A held value can still be released.
             End::Poisoned(poison) => outlet.poison(reason(poison)),
             End::Gone => self.outlet = None,
             End::Lost => {
@@ -622,11 +625,11 @@ impl SendingBridge {
         }
     }
 
-    /// The end has heard that the connection is lost; but that comes back, and with it what has become of the
-    /// ends in this half's values.
+    /// The end was notified that the connection is lost. But the connection may be restored, and then the
+    /// outcome of the ends in this half's values arrives.
     fn settle(&mut self, heard: ProxyHears, says: &Says<'_>) {
         match heard {
-            // They have been taken too, and here they stayed.
+            // The ends have been taken with the value, though they stayed here.
             ProxyHears::Taken(ticket, taker) | ProxyHears::Held(ticket, taker) => {
                 if let Some(leaving) = self.unsettled.remove(&ticket) {
                     leaving.end(says, taker.node);
@@ -688,7 +691,7 @@ impl SendingBridge {
                 // home.
                 self.retry(says);
             }
-            // What it says to whom waits for it is the driver's.
+            // The driver notifies the halves that wait for this.
             ProxyHears::Rests | ProxyHears::Departed => {}
             ProxyHears::Rejected(why) => {
                 let end = match why {
@@ -707,7 +710,7 @@ impl SendingBridge {
             }
             ProxyHears::Taken(ticket, taker) => self.hand_over(ticket, taker, AnyOutlet::taken, says),
             ProxyHears::Held(ticket, taker) => self.hand_over(ticket, taker, AnyOutlet::held, says),
-            // What it was has been handed over when it was held.
+            // Its value was handed over when it was held.
             ProxyHears::Released(ticket) => outlet.taken(ticket),
             ProxyHears::Failed(ticket, Failure::Unknown) => {
                 if let Some(kept) = self.kept.remove(&ticket) {
@@ -737,7 +740,7 @@ impl SendingBridge {
                     && let Some(kept) = self.kept.remove(&ticket)
                 {
                     outlet.give_back(ticket, kept.back(says));
-                    // What was granted is given up; a request behind it still stands.
+                    // The grant is withdrawn; a request behind it still stands.
                     if let Some(request) = asked_anew {
                         self.reserve(ticket, request, says);
                     }
@@ -745,7 +748,7 @@ impl SendingBridge {
             }
             ProxyHears::Onward(ticket) => {
                 self.onward = true;
-                // A choice's is asked for anew.
+                // A choice's value is requested anew.
                 if self.kept.get(&ticket).is_some_and(|kept| !kept.granted)
                     && let Some(kept) = self.kept.remove(&ticket)
                 {
@@ -759,7 +762,7 @@ impl SendingBridge {
         }
     }
 
-    /// The home, perhaps a new one, knows this half, and has promised so many places more.
+    /// The home, perhaps a new one, knows this half, and has promised this many more places.
     fn granted(&mut self, terms: Terms, credits: u32, says: &Says<'_>) {
         let Some(outlet) = &self.outlet else { return };
         let is_first = self.value_max.replace(terms.value_max).is_none();
@@ -767,8 +770,8 @@ impl SendingBridge {
             return outlet.credit(credits);
         }
         if credits > 0 {
-            // What waits goes on credits, before all else: given back first, it keeps its place. What the
-            // sender has said behind it is said anew.
+            // Waiting offers go on credits, before all else: given back first, they keep their places. The
+            // sender's later events are sent again.
             self.give_back_early();
             let (is_gone, retires) = (!self.blocked.is_empty(), std::mem::take(&mut self.retires));
             self.blocked.clear();
@@ -798,7 +801,7 @@ impl SendingBridge {
         }
     }
 
-    /// The home has moved, and nothing of these offers was taken: they are made again.
+    /// The home has moved, and none of these offers was taken: they are made again.
     fn offer_again(&mut self, tickets: Vec<Ticket>, says: &Says<'_>) {
         for ticket in tickets {
             let Some(kept) = self.kept.remove(&ticket) else {
@@ -832,7 +835,7 @@ impl SendingBridge {
 
 /// The node has left, or its driver is gone.
 impl Drop for SendingBridge {
-    /// An outlet that is merely dropped has received what it was offered; here nobody has.
+    /// A dropped outlet counts as having received its offers, which is wrong here.
     fn drop(&mut self) {
         self.end_link();
         let Some(outlet) = self.outlet.take() else { return };
@@ -848,7 +851,7 @@ impl Drop for SendingBridge {
     }
 }
 
-/// Does this when it is dropped.
+/// Runs this when it is dropped.
 struct Finally<F: Fn()>(F);
 
 impl<F: Fn()> Drop for Finally<F> {
@@ -857,7 +860,7 @@ impl<F: Fn()> Drop for Finally<F> {
     }
 }
 
-/// What could not go yet will not.
+/// Fails the offers that could not go yet.
 fn fail_blocked(outlet: &AnyOutlet, blocked: &mut VecDeque<Event<Value>>, why: &Why) {
     for event in blocked.drain(..) {
         if let Event::FirmOffer(ticket, value) = event {
@@ -866,7 +869,7 @@ fn fail_blocked(outlet: &AnyOutlet, blocked: &mut VecDeque<Event<Value>>, why: &
     }
 }
 
-/// What was offered before the home had told its terms will not be.
+/// Fails the offers made before the home had sent its terms.
 fn fail_early(outlet: &AnyOutlet, early: &mut Vec<(Ticket, Early)>, why: &Why) {
     for (ticket, early) in early.drain(..) {
         if let Early::Firm(value) = early {
@@ -907,7 +910,7 @@ impl Bridge for SendingBridge {
     }
 
     fn unsaid(&self) -> usize {
-        // The node is locked here, and a channel with a link says everything at once.
+        // The node is locked here, and a channel with a link has nothing unsent.
         let outlet = self.outlet.as_ref().filter(|_| self.link.is_none());
         self.blocked_sent() + outlet.map_or(0, AnyOutlet::unsaid)
     }
@@ -1014,7 +1017,7 @@ impl Bridge for SendingBridge {
 
     fn depart(mut self: Box<Self>) {
         self.end_link();
-        // At rest, it has nothing: so this ends nothing that somebody waits for.
+        // At rest, it has no open offers: so this ends nothing that a process waits for.
         if let Some(outlet) = self.outlet.take() {
             outlet.down();
         }
@@ -1042,7 +1045,7 @@ impl Bridge for SendingBridge {
     }
 
     fn connection_lost(&mut self, says: &Says<'_>) {
-        // (Which has no link.)
+        // (A `fail_fast` channel has no link.)
         if !self.fail_fast {
             return;
         }
@@ -1055,7 +1058,7 @@ impl Bridge for SendingBridge {
     }
 }
 
-/// How the sender has ended the channel, which says that nothing follows.
+/// How the sender has ended the channel, with nothing to follow.
 fn over(event: &Event<Value>) -> End {
     if matches!(event, Event::Lost) { End::Lost } else { End::Gone }
 }

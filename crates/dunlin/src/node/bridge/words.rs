@@ -1,9 +1,9 @@
-//! What the core and the wire each say of how a channel has ended, and why an offer has failed.
+//! Translates how a channel has ended, and why an offer has failed, between the core and the wire.
 
 use dunlin_core::{Reason, Why};
 use dunlin_proto::wire::{End, Failure, Poison};
 
-/// As the wire has it.
+/// In the form of the wire.
 pub(in crate::node) fn poison(reason: &Reason) -> Poison {
     Poison { strength: reason.strength().as_u8(), reason: reason.as_str().to_owned() }
 }
@@ -23,7 +23,7 @@ pub(in crate::node) fn failure(why: Why) -> Failure {
         Why::Expired => Failure::Expired,
         Why::WouldBlock => Failure::WouldBlock,
         Why::OwnChannel => Failure::OwnChannel,
-        // It was to go on from here.
+        // The value was to go on from here.
         Why::TooLarge { bytes_max, .. } => Failure::TooLarge { max: bytes_max },
         Why::Unsendable(text) => Failure::Undecodable(text.as_str().to_owned()),
         _ => Failure::Closed,
@@ -42,7 +42,7 @@ pub(in crate::node) fn why_failed(why: Failure, bytes: u64) -> Why {
         Failure::Undecodable(text) => Why::Unsendable(text.into()),
         // The node that kept the value reports it; without that nothing had been sent.
         Failure::Unknown => Why::NodeLost,
-        // By the receiver that was to read it: others may.
+        // The receiver that was to read it could not; others may.
         Failure::Unread => Why::NodeLost,
     }
 }

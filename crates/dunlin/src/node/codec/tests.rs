@@ -27,7 +27,7 @@ fn decode<T: Portable>(bytes: Bytes, encoding: Encoding) -> Result<T, DecodeErro
     read_all(dunlin_core::carrier::read_value::<T>, &bytes, encoding)
 }
 
-/// For what no limit is asked of.
+/// Encodes where the limit does not matter.
 fn write<T: Portable>(value: &T, encoding: Encoding) -> Bytes {
     encode(value, encoding, u64::MAX).unwrap()
 }
@@ -307,7 +307,7 @@ mod limits {
 
     #[test]
     fn claimed_lengths_take_no_memory() {
-        // 2^40 elements, bytes, entries, and nothing of them.
+        // Lengths of 2^40 elements, bytes and entries, with no content.
         let varint = [0x80, 0x80, 0x80, 0x80, 0x80, 0x20];
         let cbor = |major: u8| {
             let mut bytes = vec![major << 5 | 27];
@@ -395,7 +395,7 @@ mod depth {
         Struct { next: Box<Self> },
     }
 
-    /// No value of it exists, but bytes can ask for one.
+    /// No value of it exists, but bytes can claim one.
     #[derive(Debug, Serialize, Deserialize)]
     struct Never(Box<Self>);
 
@@ -441,12 +441,12 @@ mod depth {
         }
         assert!(matches!(decode::<Untagged>(deep.clone(), Encoding::Cbor), Err(DecodeError::TooDeep { .. })));
 
-        // In a field that nobody reads.
+        // In a field that the type does not have.
         let unread: Bytes = [b"\xa1\x64else", &deep[..]].concat().into();
         assert!(matches!(decode::<Struct>(unread, Encoding::Cbor), Err(DecodeError::TooDeep { .. })));
     }
 
-    /// Levels are counted alike on both sides, and in both encodings.
+    /// Both sides count levels alike, in both encodings.
     #[test]
     fn what_can_be_written_can_be_read() {
         fn check<T: Portable + Debug>(levels_each: usize, leaf: impl Fn() -> T, node: impl Fn(T) -> T) {
@@ -504,7 +504,7 @@ mod failures {
         Nests,
     }
 
-    /// A panic's payload that panics when dropped, with another one.
+    /// A panic payload that panics when dropped, with another such payload.
     struct Bomb(u32);
 
     impl Drop for Bomb {

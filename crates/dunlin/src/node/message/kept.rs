@@ -1,4 +1,4 @@
-//! What a node keeps for messages that are on their way.
+//! What a node keeps for messages in flight.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -12,16 +12,16 @@ use dunlin_proto::{ReceiverPlace, SenderPlace, Trip};
 use crate::lock::lock;
 use crate::node::codec::Encoding;
 
-/// So many nodes may read one value at once. Honestly it is one; another one if the first has given up, and
-/// that is not known yet.
+/// How many nodes may read one value at once. Normally one node reads it, and another one if the first has
+/// given up and that is not known yet.
 pub(super) const READERS_MAX: usize = 16;
 
-/// The shared ends that this node keeps, of which handles have gone to others. A handle that comes home is
-/// one of those here again.
+/// The shared ends that this node keeps and whose handles have gone to other nodes. A handle that comes back
+/// is a handle of one of these again.
 #[derive(Default)]
 pub(crate) struct Kept {
     pub(super) ends: BTreeMap<u128, WeakSharedEnd>,
-    /// How many they may be before it is looked which of them are over.
+    /// At which number the ends that are over are removed.
     ends_max: usize,
 }
 
@@ -34,7 +34,7 @@ impl Kept {
         }
     }
 
-    /// How many of them have a handle yet.
+    /// How many of them still have a handle.
     pub(crate) fn len(&self) -> usize {
         self.ends.values().filter(|end| end.is_there()).count()
     }
@@ -43,14 +43,14 @@ impl Kept {
 /// A message with ends in it, or one that is [unread](super::unread), that has arrived in an offer, and has
 /// not been received here.
 pub(crate) struct Passing {
-    /// Over which channel.
+    /// The channel over which it came.
     pub(super) over: ChannelId,
     pub(super) from: Contact,
     pub(super) bytes: Bytes,
     pub(super) encoding: Encoding,
-    /// The message itself is still where it was sent, and this says where it can be read.
+    /// The message itself is still at its sender's node, and these bytes name the place where it can be read.
     pub(super) is_unread: bool,
-    /// Its giver is being asked to say it anew.
+    /// Its giver is being asked to send it anew.
     pub(super) is_asked_anew: bool,
 }
 
@@ -59,11 +59,11 @@ pub(crate) struct Passing {
 pub(crate) struct Shelf(pub(super) Arc<Mutex<BTreeMap<u128, Arc<Bytes>>>>);
 
 impl Shelf {
-    /// The value under this key, for one more node that reads it. `None`: it is not here, or as many read it
-    /// as may.
+    /// The value under this key, for one more node that reads it. `None`: it is not here, or has the most
+    /// readers allowed.
     pub(super) fn take(&self, key: u128) -> Option<Arc<Bytes>> {
         let on_shelf = lock(&self.0);
-        // One of those who hold it is the shelf.
+        // The shelf itself holds one reference.
         on_shelf.get(&key).filter(|message| Arc::strong_count(message) <= READERS_MAX).cloned()
     }
 
@@ -72,7 +72,7 @@ impl Shelf {
     }
 }
 
-/// Such a value. Dropped, when its offer stands no more, it cannot be read any more.
+/// A shelved value. Dropped when its offer no longer stands; then it cannot be read any more.
 pub(crate) struct Shelved {
     pub(super) shelf: Shelf,
     pub(super) key: u128,
@@ -91,7 +91,7 @@ pub(super) enum Place {
     Receiver(ReceiverPlace),
 }
 
-/// The ends of a message that goes through this node, until it is known what became of it.
+/// The ends of a message that goes through this node, until their outcome is known.
 pub(super) struct Through {
     pub(super) name: PassedOn,
     pub(super) from: Contact,

@@ -1,9 +1,9 @@
-//! Messages that go through this node: a value came in an offer, and goes on in another one before anybody
-//! has received it. That happens where a shared end is kept, between a sender and a receiver at two other
+//! Messages that go through this node: a value came in an offer, and goes on in another one before it has
+//! been received. This happens where a shared end is kept, between a sender and a receiver at two other
 //! nodes.
 //!
-//! The ends in such a value are not this node's. What came is written again as it was, but for the numbers of
-//! the messages (`dunlin-proto/src/channel/travel/through.rs`).
+//! The ends in such a value are not this node's. The message is written again as it came, except for the
+//! numbers of its trips (`dunlin-proto/src/channel/travel/through.rs`).
 
 use bytes::{Bytes, BytesMut};
 use dunlin_core::Why;
@@ -23,7 +23,7 @@ const OWN_NODE: &str = "a value with an end in it cannot come back to the node t
 const OTHER_ENCODING: &str = "a value with an end in it goes on to another node as it was written, and the two channels write their messages differently: \
      send the shared end's handles over channels of the encoding that it was declared with";
 
-/// Writes a message that came under this name for the node `to`. `None`: it has no ends, and is here, and is
+/// Writes a message that came under this name for the node `to`. `None`: it has no ends and is here, and is
 /// written as any other.
 pub(crate) fn pass_on(
     name: PassedOn,
@@ -61,8 +61,8 @@ pub(crate) fn pass_on(
             return never("an end cannot go over its own channel");
         }
         if parts().any(|end| matches!(end.coming, Coming::First)) {
-            // Its giver has said it to this node alone, and is asked to say it anew: once, for whoever waits
-            // looks again after each work on that channel.
+            // Its giver has written it for this node alone, and is asked to write it anew: once, since a
+            // waiting half retries after each event on that channel.
             let passing = locked.state.passing.get_mut(&name)?;
             if !std::mem::replace(&mut passing.is_asked_anew, true) {
                 locked.state.tell((over, Which::Receiver), Told::Onward(name.number()));
@@ -89,12 +89,12 @@ impl Through {
         self.is_unread
     }
 
-    /// The message has not been taken, or nobody knows: what came stays as it is.
+    /// The message has not been taken, or that is unknown: the message that came here stays as it is.
     pub(super) fn stay(&self, locked: &mut Locked<'_>) {
         self.ends.iter().for_each(|(_, _, trip)| locked.state.machine.end_stays(*trip));
     }
 
-    /// The message has been taken by a receiver on that node, and so has the one that came here.
+    /// A receiver on that node has taken the message, and so the message that came here is taken too.
     pub(super) fn hand_over(self, to: Contact, locked: &mut Locked<'_>) {
         locked.state.passing.remove(&self.name);
         let (now, from) = (locked.now, self.from);
@@ -106,8 +106,8 @@ impl Through {
         }
     }
 
-    /// The message has been taken by a receiver on that node, though nobody knew of it: its giver has been
-    /// told so.
+    /// A receiver on that node has taken the message after its giver was notified that the outcome is
+    /// unknown.
     pub(super) fn end(&self, to: NodeId, locked: &mut Locked<'_>) {
         for (channel, place, trip) in &self.ends {
             let which = match place {

@@ -1,15 +1,16 @@
-//! Large values that are offered *unread*: they stay at their sender's node until it is known at which node
-//! they are received, and go there straight.
+//! Large values that are offered *unread*: they stay at their sender's node until it is known which node
+//! receives them, and go there straight.
 //!
-//! That is for a receiver that several nodes share. What is offered to it comes to the node that keeps it,
-//! where it meets a demand of another node. The keeper passes on where the value can be read ([`Reading`]),
-//! and that node reads it from the sender's: over a new channel, as a reply comes. To the offer nothing has
-//! happened by that: whoever has received the value says so by the way that the offer has come, and if nobody
-//! has, others can read it again. If it cannot be read there, the keeper reads it, and passes it on.
+//! This is for a receiver that several nodes share. Its offers come to the node that keeps it, and are
+//! matched there with a request of another node. The keeper passes on the place where the value can be read
+//! ([`Reading`]), and the other node reads it from the sender's node: over a new channel, as a reply comes.
+//! That does not change the offer: the receiver of the value acknowledges it over the path of the offer, and
+//! until then other nodes can read the value again. If it cannot be read there, the keeper reads it, and
+//! passes it on.
 //!
-//! (`docs/claim.md`, *Large values go straight*. The receiver that has been matched asks for the value: so
-//! nothing has to be known of a value whose receiver has gone, and the keeper, which can always reach the
-//! sender, reads in the same way.)
+//! (`docs/claim.md`, *Large values go straight*. The matched receiver requests the value. So the sender keeps
+//! no state for a value whose receiver has gone, and the keeper, which can always reach the sender, reads in
+//! the same way.)
 
 use std::sync::Arc;
 
@@ -28,15 +29,15 @@ use crate::node::id;
 use crate::node::state::{Locked, NewReceiver, NewReceiverKind, NewSender, NewSenderKind, Says, Told};
 use crate::world;
 
-/// What is said of a value in its place.
+/// The message that stands in for a value: where the value can be read.
 pub(crate) struct Reading {
     node: NodeId,
     addresses: Vec<String>,
-    /// Whoever knows it may read the value.
+    /// Any node that knows the key may read the value.
     key: u128,
-    /// How long the value is.
+    /// The length of the value.
     pub(crate) bytes: u64,
-    /// How it is written.
+    /// The encoding of the value.
     pub(crate) encoding: Encoding,
 }
 
@@ -50,7 +51,7 @@ impl Reading {
         out.freeze()
     }
 
-    /// `None`: the bytes are not dunlin's.
+    /// `None`: the bytes are not a reading written by dunlin.
     pub(crate) fn parse(mut bytes: Bytes) -> Option<Self> {
         let (node, addresses) = read_node(&mut bytes)?;
         let key = bytes.try_get_u128().ok()?;
@@ -60,7 +61,7 @@ impl Reading {
     }
 }
 
-/// Puts a message on the shelf. Gives what is offered in its place.
+/// Puts a message on the shelf. Returns the message that is offered in its place.
 pub(crate) fn shelve(message: Bytes, encoding: Encoding, says: &Says<'_>) -> (Bytes, Shelved) {
     let key = id::channel().0;
     says.speak(|locked| {
@@ -73,7 +74,7 @@ pub(crate) fn shelve(message: Bytes, encoding: Encoding, says: &Says<'_>) -> (By
     })
 }
 
-/// Another node reads a value of this one.
+/// Serves a value of this node to another node that reads it.
 pub(crate) fn serve(to: NodeId, channel_id: ChannelId, read: Read, locked: &mut Locked<'_>) {
     let Some(message) = locked.state.shelf.take(read.key) else {
         return locked.state.machine.end_proxy(locked.now, channel_id, End::Gone);
@@ -84,20 +85,20 @@ pub(crate) fn serve(to: NodeId, channel_id: ChannelId, read: Read, locked: &mut 
     let sender = NewSender { outlet, home: Some(to), encoding: Encoding::default(), kind };
     locked.driver.stretch_sender(locked.state, channel_id, Some(to), sender);
     world::spawn_own(async move {
-        // Who does not want it any more has ended the channel.
+        // A reader that no longer needs the value has ended the channel.
         let _ = tx.send(Bytes::clone(&message)).await;
     });
 }
 
-/// A value that is being read. Dropped, nobody wants it any more.
+/// A value that is being read. Dropping it stops the read.
 pub(crate) struct Reads {
-    /// Whose it is when it has come.
+    /// The encoding of the value.
     pub(crate) encoding: Encoding,
     _stop: Option<Sender<()>>,
 }
 
-/// Reads a value: the bridge of this half is [told](Told::Read) under this number. `by`: the node that has
-/// said where it is.
+/// Reads a value: this half's bridge gets it as [`Told::Read`] under this number. `by`: the node that sent
+/// the place.
 pub(crate) fn read(reading: Reading, ticket: Ticket, by: NodeId, says: &Says<'_>) -> Reads {
     let Reading { node, addresses, key, encoding, .. } = reading;
     let half = says.half();
