@@ -22,7 +22,8 @@ pub struct Config {
     /// reached this one there considers it dead when its dials are [refused](Self::refused) at all of them.
     pub bound: Vec<String>,
     /// The minimum time between two refusals at such an address, as declared to other nodes; a node on the
-    /// same host does not wait for it. At least the grace period: only that counts.
+    /// same host does not wait for it. If it is at least the grace period, refusals never count: only that
+    /// period does.
     pub refused: Duration,
     /// A heartbeat is sent after this time without other frames.
     pub heartbeat: Duration,

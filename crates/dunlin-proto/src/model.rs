@@ -70,7 +70,7 @@ impl Machine {
         self.die(NOW, node, Down::Unreachable(std::time::Duration::ZERO, String::new()));
     }
 
-    /// Whether the connection to this node, which is lost, is wanted again.
+    /// Whether the lost connection to this node is to be made again.
     pub fn model_wants(&self, node: NodeId) -> bool {
         self.endpoint.connections.get(node).is_some_and(|connection| matches!(connection.carried, Carried::Lost { .. }))
     }

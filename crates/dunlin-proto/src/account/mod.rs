@@ -252,7 +252,6 @@ impl Account {
             return None;
         }
         let window = pool.target(self.source, self.lent);
-        // What nobody takes goes over to the pool by and by, as if it had been announced: many small values
         // Untaken values move to the pool step by step, as if they had been announced: announcing many small
         // values one by one would be slow.
         let part = window / 4;
@@ -329,7 +328,7 @@ impl Account {
         Ok(())
     }
 
-    /// The value that waits on this channel.
+    /// The announced value that waits on this channel.
     pub(crate) fn waits_on(&self, channel: ChannelId) -> Option<Announced> {
         if self.announced.is_empty() {
             return None;

@@ -214,7 +214,7 @@ pub(crate) enum Waiting {
 }
 
 /// The assumed cost of the first value sent on a credit, unless its driver has set
-/// [one](crate::Machine::expect_values). The estimate is used for about sixteen sends until it has adapted.
+/// [one](crate::Machine::expect_values). About sixteen such values may be sent before the estimate adapts.
 const LIKELY: u64 = 512 << 10;
 
 /// The most credits that the driver gets at once, however many the home grants.

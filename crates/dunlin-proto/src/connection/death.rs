@@ -117,7 +117,7 @@ impl Listeners {
         }
     }
 
-    /// The address that refused, if all addresses at which the node was reached refuse.
+    /// The addresses at which the node was reached, if all of them refuse.
     pub(crate) fn dead_at(&self) -> Option<String> {
         let reached = || self.list.iter().filter(|listener| listener.reached);
         let addresses: Vec<&str> = reached().map(|listener| &*listener.address).collect();

@@ -379,7 +379,7 @@ impl Connection {
         self.resuming &= now < self.carried_at + config.first_heartbeat();
     }
 
-    /// Begins a new life, at least at this side. The queue of the old one is dropped.
+    /// Begins a new life, numbered `run` or above. The queue of the old one is dropped.
     pub(crate) fn begin_life(&mut self, run: u64, lives: u64) {
         self.run = run;
         self.before = Some(Before { lives: self.lives, was_flushed: self.outbox.is_done() });

@@ -225,7 +225,7 @@ of_channels! {
             giver: Contact,
         ) -> Arrival;
 
-        /// The receiver is used here: its home is to be here.
+        /// The receiver is used here, and its home is to move here.
         /// [`HomeHears::Arrived`](crate::HomeHears::Arrived) or
         /// [`HomeHears::Failed`](crate::HomeHears::Failed) follows.
         pub fn use_receiver(&mut self, now: Time, channel: ChannelId);
@@ -441,7 +441,7 @@ of_channels! {
 }
 
 impl Machine {
-    /// The channels and their peers, for something that happens now.
+    /// The channels and their peers, for an event that happens `now`.
     pub(super) fn at(&mut self, now: Time) -> (&mut Channels, &mut Endpoint) {
         self.endpoint.now = now;
         (&mut self.channels, &mut self.endpoint)

@@ -198,7 +198,7 @@ impl Endpoint {
             }
             dialling.running = None;
             if matches!(attempt, Attempt::Hello(socket) if is_relayed(socket)) {
-                // The result of dialling tells more.
+                // The result of dialling is more useful.
                 self.relay_failed(now, node);
                 self.connection(node).dialling.failures.max(1)
             } else {

@@ -132,7 +132,7 @@ impl Machine {
             if self.hear(now, self.endpoint.me.node, frame).is_err()
                 && let Some(channel) = channel
             {
-                // Only what others had said of the channel can have led here: it is lost.
+                // Only a false report of another node about the channel can have led here: the half is lost.
                 let (channels, peers) = self.at(now);
                 channels.lose_proxy(peers, channel);
             }
@@ -388,7 +388,7 @@ impl Machine {
         self.endpoint.connections.iter().all(|(node, connection)| self.endpoint.is_flushed_to(node, connection))
     }
 
-    /// Time has passed.
+    /// Handles the passage of time.
     pub fn tick(&mut self, now: Time) {
         for id in self.endpoint.sockets.late(now) {
             self.close(now, id, Closed::NoHandshake);

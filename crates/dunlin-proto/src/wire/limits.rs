@@ -1,4 +1,4 @@
-//! Limits of what is read from a network, in bytes unless said otherwise.
+//! Limits of what is read from a network, in bytes unless stated otherwise.
 
 /// An application's name.
 pub const APPLICATION: usize = 64;

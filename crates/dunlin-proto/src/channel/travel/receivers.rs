@@ -354,7 +354,7 @@ impl Channels {
         }
     }
 
-    /// A receiver that is not home yet cannot become home.
+    /// Fails a receiver that is not home yet, and cannot become home.
     pub(super) fn fail_visitor(&mut self, peers: &mut impl Peers, channel: ChannelId, how: End) {
         let me = peers.here();
         let Some(visitor) = self.visitors.get(&channel) else { return };
