@@ -91,7 +91,7 @@ pub enum Answer {
     Welcome(Welcome),
     /// The socket will be closed.
     Refused(Refusal),
-    /// The same, with proof of which node answers: for that reason the two have nothing in common any more.
+    /// The same, with proof of which node answers: it ends everything between the two.
     Over(Refusal, Proof),
 }
 
