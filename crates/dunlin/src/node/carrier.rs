@@ -1,4 +1,4 @@
-//! The task of one socket: it reads and writes it, and speaks to the machine about it.
+//! The task of one socket: it reads and writes the socket, and reports to the machine.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -19,56 +19,56 @@ use super::work::QuickJob;
 use crate::net::Socket;
 use crate::world::{self, Timer};
 
-/// What is read goes into buffers of this size...
+/// The size of the buffers for reading ...
 const READ: usize = 256 << 10;
-/// ... or of this one, if nothing but heartbeats has come for [`QUIET`]: there may be thousands of such
+/// ... or this one, if nothing but heartbeats has arrived for [`QUIET`]: there may be thousands of such
 /// sockets.
 const READ_QUIET: usize = 512;
-/// ... and so much is read at once: it is still in the processor's caches when its readers have it, and
-/// others on the same worker hardly wait...
+/// ... and how much is read at once: it is still in the processor's caches when it is processed, and others
+/// on the same worker hardly wait ...
 const READ_AT_ONCE: usize = 64 << 10;
-/// ... or so much, and all that is missing of a frame, if there are no others: see [`Carrier::large`].
+/// ... or this much, and all that is missing of a frame, if there are no others: see [`Carrier::large`].
 const READ_AT_ONCE_ALONE: usize = READ;
-/// ... or so much, if most of what comes says nothing: see
+/// ... or this much, if most of what arrives carries nothing: see
 /// [`Machine::paused_until`](dunlin_proto::Machine::paused_until).
 const READ_CHATTER: usize = 4 << 10;
-/// The machine is asked about that once for so many arrivals.
+/// The machine is asked about that once in this many arrivals.
 const CHATTER_EACH: u32 = 16;
-/// With less room than this, a new buffer is taken...
+/// With less room than this, a new buffer is allocated ...
 const READ_MIN: usize = 4 << 10;
-/// ... and with less than this if no frame has begun in the old one: what is large should be in one piece.
+/// ... and with less than this if no frame has begun in the old one: a large frame should be in one piece.
 const READ_EMPTY_MIN: usize = READ / 2;
-/// So many pieces go in one call to the kernel.
+/// How many pieces go in one call to the kernel.
 const SLICES: usize = 64;
-/// So much is taken from the machine for one write: what has been taken cannot be overtaken.
+/// How much is taken from the machine for one write: later frames cannot overtake it ...
 const WRITE: usize = 64 << 10;
-/// ... and so much if nobody waits to overtake it: see [`Carrier::large`].
+/// ... or this much, if nothing waits to overtake it: see [`Carrier::large`].
 const WRITE_ALONE: usize = 512 << 10;
-/// So much is carried before others on the same worker have their turn.
+/// How much is carried before others on the same worker have their turn ...
 const TURN: usize = 128 << 10;
-/// ... or so much, if this socket is alone: to give way costs a call to the kernel, and often a worker that
+/// ... or this much, if this socket is alone: to give way costs a call to the kernel, and often a worker that
 /// is woken.
 const TURN_ALONE: usize = 1 << 20;
-/// A turn ends after this time, too, unless this socket is alone: little that is carried may take long.
+/// A turn also ends after this time, unless this socket is alone: even a little may take long to carry.
 const TURN_TIME: Duration = Duration::from_micros(200);
 
-/// So long the sockets of a process keep each other's calls to the kernel short, once two of them have
+/// How long the sockets of a process keep each other's calls to the kernel short, once two of them have
 /// carried something.
 const COMPANY: Duration = Duration::from_millis(200);
-/// A socket on which nothing but heartbeats has come for so long gives its buffer back.
+/// A socket that has received nothing but heartbeats for this long gives its buffer back.
 const QUIET: Duration = Duration::from_secs(1);
-/// Heartbeats and acknowledgements that go alone are no longer than this: nobody waits for them.
+/// Lone heartbeats and acknowledgements are no longer than this: nothing waits for them.
 const WORD: usize = 16;
 
-/// So long a socket that is to be closed may take to write what it still has.
+/// How long a socket that is to be closed may take to write its remaining output.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// What whoever polls a [`Carrier`] does next.
+/// What the caller of [`Carrier::poll`] does next.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Work on the channels that its bell has, and then poll again: it is attended.
+    /// Work on the channels that its bell has, and then poll again: the bell is attended.
     Work,
-    /// The socket is gone.
+    /// The socket has ended.
     Over,
 }
 
@@ -78,51 +78,51 @@ pub(super) struct Carrier {
     id: SocketId,
     bell: Arc<Bell>,
     socket: Box<dyn Socket>,
-    /// What has arrived and is no whole frame, and room for what follows.
+    /// What has arrived and is not a whole frame, and room for what follows.
     buffer: BytesMut,
-    /// So much of that frame is missing at least.
+    /// How much of that frame is missing, at least.
     missing: usize,
     /// When it was first left here. `None`: the buffer is as large as the frame, or nothing is left.
     begun: Option<Time>,
-    /// What the machine has given and the socket has not taken.
+    /// What was taken from the machine, and not yet by the socket.
     out: Vec<Bytes>,
     /// Something was written and not flushed.
     flushing: bool,
     /// The machine may have more for this socket than is in `out`.
     more: bool,
     parting: bool,
-    /// The peer says no more.
+    /// The peer sends nothing more.
     ended: bool,
-    /// The work on channels is done: what has come of it is to be written.
+    /// The work on channels is done: its output is to be written.
     worked: bool,
-    /// Works that are to be done, or have been.
+    /// Works to be done, or done.
     quick: Vec<QuickJob>,
-    /// There may be more to read, than was read at once.
+    /// There may be more to read than was read at once.
     unread: bool,
-    /// An end here was told something, ...
+    /// Since the last turn an end here was told something, ...
     told: bool,
     /// ... and it was a receiving one, ...
     told_receiver: bool,
-    /// ... and so many bytes were carried, since others had their turn.
+    /// ... and this many bytes were carried, ...
     carried: usize,
-    /// ... and their turn comes then at the latest. `None`: nothing was carried since.
+    /// ... and the turn ends by then. `None`: nothing was carried since.
     turn_until: Option<Time>,
-    /// What is large waits for what the ends that were told something may say.
+    /// Large values wait for what the ends that were told something may send.
     waits: bool,
     /// How often something has arrived.
     arrivals: u32,
-    /// So much has come that says nothing: less is read...
+    /// Much of what arrived carries nothing: less is read ...
     chatters: bool,
-    /// ... and nothing before then.
+    /// ... and nothing before this time.
     pause: Option<Pin<Box<Timer>>>,
-    /// Until when the last words may take.
+    /// How long the last frames may take.
     linger: Option<Pin<Box<Timer>>>,
     neighbours: Neighbours,
-    /// When something other than a heartbeat came last. `None`: long ago, and the buffer is small.
+    /// When something other than a heartbeat last arrived. `None`: long ago, and the buffer is small.
     heard: Option<Time>,
-    /// Much is read and written at once: nothing but large values of one channel has gone over this socket of
-    /// late, and nothing over others of this process. So there is nobody who would wait for a call to the
-    /// kernel that takes long, and each costs as much as it takes to wake the other side.
+    /// Much is read and written at once: only large values of one channel have lately gone over this socket,
+    /// and nothing over other sockets of this process. So nothing waits behind a long call to the kernel, and
+    /// each call costs as much as waking the other side.
     large: bool,
 }
 
@@ -173,7 +173,7 @@ impl Carrier {
     fn poll_carry(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Step>> {
         // The machine may have something for a socket that is new, or has just become free.
         let mut fetch = true;
-        // Nothing has arrived: what does, wakes.
+        // Nothing has arrived: an arrival wakes the task.
         let mut is_dry = false;
         loop {
             let mut news = std::mem::take(&mut self.worked);
@@ -207,8 +207,8 @@ impl Carrier {
             } else if self.parting {
                 return Pin::new(&mut *self.socket).poll_shutdown(cx).map_ok(|()| Step::Over);
             }
-            // A socket that cannot be written is still read, and the bell heard: else two that wait for each
-            // other would do so for ever.
+            // A socket that cannot be written is still read, and the bell polled: otherwise two that wait for
+            // each other would wait for ever.
             if !news && !fetch {
                 self.turn_is_over();
                 if !self.parting {
@@ -220,19 +220,20 @@ impl Carrier {
             let answers_wait = (self.told_receiver && self.unread) || (self.told && self.more);
             if self.waits || answers_wait || self.is_turn_over() {
                 self.turn_is_over();
-                // In tokio the woken task runs now, and who waits for other sockets before this one goes on.
+                // In tokio the woken task runs now, and tasks that wait for other sockets run before this one
+                // continues.
                 let _ = pin!(tokio::task::yield_now()).poll(cx);
                 return Poll::Pending;
             }
         }
     }
 
-    /// The quick works that are to be done.
+    /// The quick works to be done.
     pub(super) fn quick_jobs(&mut self) -> Vec<QuickJob> {
         std::mem::take(&mut self.quick)
     }
 
-    /// They have been done.
+    /// Takes the works back, which have run.
     pub(super) fn have_run(&mut self, jobs: Vec<QuickJob>) {
         self.quick = jobs;
     }
@@ -241,7 +242,7 @@ impl Carrier {
         (self.told, self.told_receiver, self.carried, self.turn_until) = (false, false, 0, None);
     }
 
-    /// Whether enough was carried, or has taken long enough, as the clock was last read: before the last
+    /// Whether enough was carried, or has taken long enough by the last reading of the clock: before the last
     /// batch, unless that may have taken long by itself.
     fn is_turn_over(&self) -> bool {
         if self.large {
@@ -253,13 +254,13 @@ impl Carrier {
         self.carried >= TURN || self.turn_until.is_some_and(|until| self.driver.lately() >= until)
     }
 
-    /// Whole frames are here that the machine has not read: they are behind one that may have taken long.
+    /// Whether whole frames are here that the machine has not read, behind one that may have taken long.
     fn has_frames(&self) -> bool {
         self.missing == 0 && !self.buffer.is_empty()
     }
 
-    /// Tells the machine what has arrived: so many bytes, behind what is here already. `true`: there is work
-    /// on channels; else what the machine has for this socket has been fetched.
+    /// Gives the machine what has arrived: `arrived` bytes, behind what is here already. `true`: channels
+    /// need work; otherwise the machine's output for this socket has been fetched.
     fn exchange(&mut self, is_read: bool, arrived: usize) -> bool {
         self.bell.attend();
         self.driver.now();
@@ -292,7 +293,7 @@ impl Carrier {
         })
     }
 
-    /// Fetches what the machine has for this socket.
+    /// Fetches the machine's output for this socket.
     fn fill(&mut self, locked: &mut Locked<'_>) {
         self.bell.depart();
         if self.bell.stirred() > 0 {
@@ -301,7 +302,7 @@ impl Carrier {
         self.parting |= locked.state.parting.contains_key(&self.id);
         self.more = true;
         if self.out.is_empty() {
-            // It waits once: what is said then may be for somebody else.
+            // It waits once: the next frames may be for another end.
             self.waits = !self.waits && !self.parting && self.told && locked.state.machine.has_more_of_values(self.id);
             if !self.waits {
                 let room = if self.large { WRITE_ALONE } else { WRITE };
@@ -313,9 +314,8 @@ impl Carrier {
         }
     }
 
-    /// So much has arrived: nothing more is read for a while if there is too much of it that says nothing.
-    /// The machine is asked about much that arrives at once, and about each [`CHATTER_EACH`]th of what is
-    /// little.
+    /// Pauses reading if too much of what arrives carries nothing. The machine is asked about large arrivals,
+    /// and about each [`CHATTER_EACH`]th of the small ones.
     fn rest_from_chatter(&mut self, arrived: usize, locked: &Locked<'_>) {
         self.arrivals = self.arrivals.wrapping_add(1);
         if arrived >= READ_CHATTER || self.chatters || self.arrivals.is_multiple_of(CHATTER_EACH) {
@@ -329,8 +329,8 @@ impl Carrier {
         self.pause = pause.map(|until| Box::pin(Timer::after(until.since(locked.now))));
     }
 
-    /// A frame that takes long has a buffer of its own length. `goes_on`: it is the one of which a part was
-    /// here before.
+    /// Gives a frame that takes long a buffer of its own length. `goes_on`: part of this frame was here
+    /// before.
     fn shrink(&mut self, goes_on: bool, now: Time) {
         if self.missing == 0 || self.buffer.is_empty() {
             self.begun = None;
@@ -344,7 +344,7 @@ impl Carrier {
         }
     }
 
-    /// So much has arrived, and was read: what is left in the buffer is no whole frame.
+    /// `arrived` bytes were read: what is left in the buffer is not a whole frame.
     fn quieten(&mut self, arrived: usize, now: Time) {
         if arrived > WORD {
             self.heard = Some(now);
@@ -354,7 +354,7 @@ impl Carrier {
         }
     }
 
-    /// So much was carried: looks who else does.
+    /// Counts these bytes as carried, and checks whether other sockets carry any.
     fn meet(&mut self, bytes: usize, locked: &Locked<'_>) {
         // In a simulation, time is not that of other tests in this process.
         self.large = !world::is_simulated()
@@ -362,7 +362,7 @@ impl Carrier {
             && locked.state.machine.is_alone(self.id);
     }
 
-    /// How many bytes: some, or none if there are frames here already.
+    /// How many bytes were read; none if there are frames here already.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.ended {
             return Poll::Pending;
@@ -375,7 +375,7 @@ impl Carrier {
             return Poll::Ready(Ok(0));
         }
         let (min, size) = match self.heard {
-            // A long frame takes no more than its length, however slowly it comes.
+            // A long frame takes no more than its length, however slowly it arrives.
             _ if self.missing > 0 && self.begun.is_none() && !self.buffer.is_empty() => (1, self.missing),
             None => (WORD, READ_QUIET),
             Some(_) if self.buffer.is_empty() => (READ_EMPTY_MIN, READ),
@@ -397,18 +397,18 @@ impl Carrier {
         if bytes > 0 {
             return Poll::Ready(Ok(bytes));
         }
-        // It may still read what this side says last: the answer to its goodbye.
+        // The peer may still read this side's last frame: the answer to its goodbye.
         self.ended = self.parting;
         if self.ended { Poll::Pending } else { Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())) }
     }
 
-    /// `Ready`: all is written.
+    /// `Ready`: everything is written.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         poll_write_all(&mut *self.socket, &mut self.out, &mut self.flushing, cx)
     }
 }
 
-/// Writes all pieces, and flushes what has been written. `Ready`: that is done.
+/// Writes all pieces, and flushes them. `Ready`: that is done.
 pub(super) fn poll_write_all(
     socket: &mut (impl AsyncWrite + Unpin + ?Sized),
     out: &mut Vec<Bytes>,
@@ -446,13 +446,13 @@ pub(super) fn poll_write_all(
     Poll::Ready(Ok(()))
 }
 
-/// Which socket of this process has carried something last.
+/// The socket of this process that has carried something last.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-/// What a socket knows of the others of its process, those of other nodes too: their tasks may be on the same
-/// workers.
+/// What a socket knows of the others of its process, including those of other nodes: their tasks may be on
+/// the same workers.
 struct Neighbours {
-    /// In [`LAST`].
+    /// This socket's number in [`LAST`].
     number: u64,
     /// When one of them was seen to have carried something.
     seen: Time,
@@ -466,9 +466,10 @@ impl Default for Neighbours {
 }
 
 impl Neighbours {
-    /// This socket has carried so much. Whether no other one has carried anything of late.
+    /// Counts these bytes as carried by this socket. Returns whether no other one has carried anything
+    /// lately.
     fn are_quiet(&mut self, last: &AtomicU64, now: Time, bytes: usize) -> bool {
-        // All of them say who they are here, one over the other; in most cases it is this one that did.
+        // Each socket overwrites this with its own number; in most cases it already has this one's.
         if bytes > WORD && last.load(Ordering::Relaxed) != self.number {
             last.store(self.number, Ordering::Relaxed);
             self.seen = now;
@@ -488,7 +489,7 @@ mod tests {
     use dunlin_proto::wire::{Frame, codec};
     use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-    /// Takes nothing, and gives one byte; remembers whether somebody waits for more.
+    /// Takes nothing, and gives one byte; remembers whether a reader waits for more.
     struct Stuck {
         byte: Option<u8>,
         awaited: Arc<AtomicBool>,
@@ -562,11 +563,11 @@ mod tests {
         let mut carrier = Carrier::new(far::driver(), SocketId(0), Arc::default(), socket);
         assert!(carrier.poll(&mut Context::from_waker(Waker::noop())).is_pending());
         let bytes = read.load(Ordering::Relaxed);
-        // Ten take as long as a turn may.
+        // Ten reads take as long as a turn may.
         assert!((1..=20).contains(&bytes), "{bytes} bytes in one turn");
     }
 
-    /// Gives these bytes so often, and remembers how many were read.
+    /// Gives these bytes that many times, and remembers how many were read.
     struct Plenty {
         bytes: Vec<u8>,
         times: usize,
@@ -604,7 +605,7 @@ mod tests {
         }
     }
 
-    /// The clock stands still: it is not the time that ends the turn.
+    /// The clock stands still: the time does not end the turn.
     #[tokio::test(start_paused = true)]
     async fn a_turn_ends_after_128_kib_and_what_was_read_last() {
         let read = Arc::<AtomicU64>::default();
@@ -654,7 +655,7 @@ mod tests {
         assert!(awaited.load(Ordering::Relaxed), "else two that both only write would wait for ever");
     }
 
-    /// Has nothing more to give, and takes what it is given once it may.
+    /// Gives nothing more, and takes bytes once it may.
     struct HalfClosed {
         takes: Arc<AtomicBool>,
         taken: Arc<Mutex<Vec<u8>>>,
@@ -697,7 +698,7 @@ mod tests {
         };
         assert!(!carry(0, 0, 1000), "who was there before is not known");
         assert!(carry(0, 200, 1000));
-        // Acknowledgements and heartbeats are nobody's.
+        // Acknowledgements and heartbeats count for no socket.
         carry(1, 210, WORD);
         assert!(carry(0, 220, 1000));
         for at in [300, 310, 700, 710] {
@@ -717,7 +718,7 @@ mod tests {
             carrier.out.push(Bytes::from_static(b"krill"));
             carrier.parting = parting;
             let mut cx = Context::from_waker(Waker::noop());
-            // While there is something to be said to it, it is not over.
+            // The carrier has not ended while output remains.
             assert_eq!(carrier.poll(&mut cx).is_pending(), parting);
             takes.store(true, Ordering::Relaxed);
             if parting {

@@ -1,14 +1,13 @@
-//! Messages on their way between nodes: the value's bytes, and the ends that go beside them.
+//! Messages in transit between nodes: the value's bytes, and the ends that go with them.
 //!
 //! A message begins with the number of its ends (one byte), and for each of them: what it is and how it goes
-//! (one byte), the channel it belongs to, and of one that has been on its way before, where it comes from
-//! ([`Going`]). A handle of a shared end is written as what it is, and then the ends that it consists of
-//! ([`parts`]), which are always new; before those goes the number by which the end is known where it is kept
-//! ([`Kept`]). A channel of [`Bytes`], or of `Vec<u8>`, has no ends and no such byte: its messages are what
-//! they are.
+//! (one byte), its channel, and for one that has travelled before, where it comes from ([`Going`]). A handle
+//! of a shared end is encoded as its kind, followed by the ends that it consists of ([`parts`]), which are
+//! always new. Before those goes the number by which the keeper of the end knows it ([`Kept`]). A channel of
+//! [`Bytes`], or of `Vec<u8>`, has no ends and no such byte: its messages are the bytes themselves.
 //!
-//! Ends travel once they are taken (`docs/laws.md`): until then they are the sending side's, and work. An
-//! unshared end goes anywhere; of a shared one the end stays, and its handles do.
+//! Ends travel once they are taken (`docs/laws.md`): until then they belong to the sending side, and work. An
+//! unshared end goes anywhere; a shared end stays, and its handles go.
 
 pub(in crate::node) mod kept;
 mod through;
@@ -38,15 +37,15 @@ use super::id::{self, Half};
 use super::state::{Locked, NewReceiver, NewReceiverKind, NewSender, NewSenderKind, Says, Told};
 use crate::world;
 
-/// So many offers of one sending half may stand at its home.
+/// How many offers of one sending half may stand at its home.
 pub(crate) const WINDOW: u32 = 32;
 
-/// What a message may take beside its value, in bytes, if none of its ends has been on its way before.
+/// What a message may take beside its value, in bytes, if none of its ends has travelled before.
 pub(crate) const OVERHEAD: u64 = 1 + 17 * u8::MAX as u64;
 
-/// Why a message does not go.
+/// Why a message is not sent.
 pub(crate) enum NotNow {
-    /// It cannot.
+    /// It cannot be.
     Never(Why),
     /// A sender in it is not at rest: the bridge is [told](super::work::Told::Retry) when to try again.
     Later,
@@ -62,28 +61,29 @@ impl From<Why> for NotNow {
 enum Going {
     /// Its channel has both ends on this node, and is named for the message.
     First,
-    /// The same, but its home is open here already, and whoever takes the end asks that. Of a sender in a
-    /// message that is complete when it is sent, for what its home says at once could arrive before it; or in
-    /// one with its receiver. Of any end in a message that goes on from the node that it is sent to.
+    /// The same, but its home is open here already, and the taker of the end asks that home. For a sender in
+    /// a message that is complete when it is sent, since a word from its home could arrive before the
+    /// message; or in one with its receiver. For any end in a message that is forwarded by the node that it
+    /// is sent to.
     Late(Place, Trip),
-    /// Its channel is one between nodes: from where the end goes, and how messages are written on it.
+    /// Its channel is between nodes: where the end comes from, and how messages on the channel are encoded.
     On(Place, Trip, Encoding),
-    /// Its channel is over.
+    /// Its channel has ended.
     Over,
 }
 
 /// An end of a message that leaves.
 struct LeavingEnd {
-    /// Its number in the message, which all parts of a handle of a shared end have.
+    /// Its number in the message, shared by all parts of a handle of a shared end.
     token: u64,
-    /// It is the first part of an end that has several, of this kind.
+    /// It is the first part of an end of this kind, which has several parts.
     handle: Option<EndKind>,
-    /// Of a handle of a shared end: the end's number. Else 0.
+    /// For a handle of a shared end: the end's number. Otherwise 0.
     number: u128,
     channel: ChannelId,
     core: Option<CoreId>,
     kind: EndKind,
-    /// Of an end that receives.
+    /// For an end that receives.
     policy: Option<PolicyNote>,
     going: Going,
 }
@@ -94,11 +94,11 @@ pub(crate) struct Leaving {
     sealed: Option<Sealed>,
     ends: Vec<LeavingEnd>,
     encoding: Encoding,
-    /// Of a message that came from another node itself.
+    /// For a message that itself came from another node.
     through: Option<Through>,
 }
 
-/// How an end has come.
+/// How an end has arrived.
 enum Coming {
     First,
     On(Place, Encoding),
@@ -110,23 +110,23 @@ struct ArrivingEnd {
     channel: ChannelId,
     coming: Coming,
     kind: EndKind,
-    /// `None`: nobody wanted it.
+    /// `None`: it was discarded.
     agent: Option<Agent>,
 }
 
 /// The ends of a message that has arrived, until it has been received.
 pub(crate) struct Arriving {
     ends: Vec<ArrivingEnd>,
-    /// What handles of shared ends need to be run.
+    /// The tasks that handles of shared ends need.
     chores: Vec<Chore>,
-    /// As it was written.
+    /// The message as it was encoded.
     bytes: Bytes,
     encoding: Encoding,
-    /// By which it may go on to another node, once it can be received.
+    /// The name under which it may be forwarded to another node, once it can be received.
     name: Option<PassedOn>,
-    /// It is what a choice offers.
+    /// It is the offer of a choice.
     is_granted: bool,
-    /// It says where the message can be read.
+    /// It names the place where the message can be read.
     is_unread: bool,
 }
 
@@ -135,13 +135,13 @@ pub(crate) struct Arriving {
 pub(crate) enum Completion {
     /// When it has been received.
     Taken,
-    /// The same, and it goes on from the node that it is sent to: any other may take it.
+    /// The same, and the node that it is sent to forwards it: any other node may take it.
     TakenAnywhere,
     /// When it is sent.
     Sent,
 }
 
-/// Writes a message. Its ends stay where they are.
+/// Encodes a message. Its ends stay where they are.
 pub(crate) fn leave(
     value: &Value,
     encoding: Encoding,
@@ -189,7 +189,7 @@ fn write(
         for end in ends.iter_mut().filter(|end| end.handle.is_some_and(has_number)) {
             let Some(shared) = sealed.shared_end(end.token) else { continue };
             end.number = shared.number(|| id::channel().0);
-            // Now: it may be back before this node hears that it has gone.
+            // Now: the end may be back before this node learns that it has left.
             if let Some(kept) = shared.kept() {
                 locked.state.kept.insert(end.number, kept);
             }
@@ -197,7 +197,7 @@ fn write(
         Ok::<_, NotNow>(ends)
     });
     let ends = match ends {
-        // An agent that an end had when it was written may be gone since: the end is its holder's alone now.
+        // An agent that an end had when it was encoded may be gone since: the end is its holder's alone now.
         Err(NotNow::Never(_)) if is_first && staged.iter().any(|end| end.stretched) => {
             return write(value, encoding, bytes_max, completion, false, says);
         }
@@ -218,7 +218,7 @@ fn write(
     Ok((message.freeze(), leaving))
 }
 
-/// Which end of its channel it is.
+/// Which end of its channel this kind is.
 fn which(kind: EndKind) -> Which {
     match kind {
         EndKind::Receiver { .. } | EndKind::Callee => Which::Receiver,
@@ -231,8 +231,8 @@ fn has_policy(kind: EndKind) -> bool {
     which(kind) == Which::Receiver || matches!(kind, EndKind::Broadcast | EndKind::Joiner { .. })
 }
 
-/// Whether it is a handle of a shared end, or an enrolment on a barrier, with which that end's, or barrier's,
-/// number goes.
+/// Whether it is a handle of a shared end, or an enrolment on a barrier: the number of the end or barrier
+/// goes with it.
 fn has_number(kind: EndKind) -> bool {
     matches!(kind, EndKind::Shared | EndKind::SharedSender | EndKind::SharedReceiver | EndKind::Barrier)
 }
@@ -290,13 +290,13 @@ fn pack_end(
     let (core, kind, policy) = (end.channel, end.kind, end.policy);
     let Some((half, encoding)) = core.and_then(|core| locked.state.half_of(core)) else {
         if let Some(channel) = core.and_then(|core| locked.state.arriving.get(&core).copied()) {
-            // Its holder has received it, and is faster than the word of that.
+            // Its holder has received it, before this node was notified of that.
             locked.state.wait_for(channel, carrying);
             return Err(NotNow::Later);
         }
         if end.stretched {
             if locked.wait_for_garbage(carrying) {
-                // Its agent may be in it: it is over then.
+                // Its agent may be in the garbage: then its channel has ended.
                 return Err(NotNow::Later);
             }
             return never(
@@ -305,7 +305,7 @@ fn pack_end(
             );
         }
         if let Some(first) = core.and_then(|core| locked.state.first.get(&core).copied()) {
-            // The other end is on its way, and it is still to be known whether it goes.
+            // The other end is in transit, and may yet stay here.
             locked.state.wait_for(first, carrying);
             return Err(NotNow::Later);
         }
@@ -316,19 +316,19 @@ fn pack_end(
         return never("an end cannot go over its own channel");
     }
     let is_quiet = locked.state.is_quiet(half);
-    // (A home is open from the beginning. An end that was joined, and is unknown now, is over.)
+    // (A home is open from the beginning. An end that was joined, and is unknown now, has ended.)
     if half.1 == Which::Sender && is_quiet && !locked.state.has_peer(half) {
         return never("an end whose name has not found its other end cannot leave its node");
     }
     if half.1 == Which::Receiver && stays_here(carrying, locked) {
         if locked.state.machine.receiver_is_away(carrying.0) {
-            // It moves soon: the bridge tries again when it has.
+            // It moves soon: then the bridge tries again.
             return Err(NotNow::Later);
         }
         return never(STAYS_HERE);
     }
-    // What it has been used for, and the machine has not heard, comes first; and so does what it has not
-    // heard: it may be over.
+    // Words from the end that the machine does not have yet come first, and so do words to the end: its
+    // channel may have ended.
     let leaving = if !is_quiet {
         locked.state.unlink(half);
         dunlin_proto::Leaving::Wait
@@ -373,27 +373,27 @@ const OTHER_NODE: &str = "a handle of a shared end, or a joiner, that has come t
 
 const STAYS_HERE: &str = "a receiver cannot go over a channel that has travelled and has both ends on this node";
 
-/// Whether an end that has not been used here goes on so. If not, it is used here first.
+/// Whether an end that has not been used here may be sent on unused. If not, it is used here first.
 fn goes_unused(place: &Place, completion: Completion, carrying: Half, locked: &Locked<'_>) -> bool {
     match (completion, place) {
-        // What is said of it would overtake the message, and the next node then wait for a giver that has
-        // spoken already.
+        // Words about the end would overtake the message, and the next node would then wait for a giver that
+        // has already reported.
         (Completion::Sent, _) => false,
         (_, Place::Sender(_)) => true,
-        // A receiver does not come home so: what was sent to it there would be in its first channel's memory,
-        // and it has another one now.
+        // A receiver does not return to its home unused: values sent to it there would be in the memory of
+        // its first channel, and it has another one now.
         (Completion::Taken, Place::Receiver(place)) => locked.state.machine.home_of(carrying.0) != Some(place.home),
         (Completion::TakenAnywhere, Place::Receiver(_)) => false,
     }
 }
 
-/// Whether what goes over this channel stays on this node.
+/// Whether messages over this channel stay on this node.
 fn stays_here(carrying: Half, locked: &Locked<'_>) -> bool {
     locked.state.machine.home_of(carrying.0) == Some(locked.state.machine.me().node)
 }
 
-/// An end of a channel that has not been between nodes, and whose other end is in the same message: its home
-/// is here now, and each end leaves that as if it had come here before. What is in the buffer follows the
+/// Packs an end of a channel that has not been between nodes, and whose other end is in the same message. Its
+/// home is here now, and each end leaves as if it had arrived here before. Buffered values follow the
 /// receiver.
 fn pack_paired(
     end: &StagedEnd,
@@ -426,7 +426,7 @@ fn pack_paired(
     Ok(LeavingEnd { token: end.token, handle: None, number: 0, channel, core, kind, policy, going })
 }
 
-/// An end of a channel that has not been between nodes.
+/// Packs an end of a channel that has not been between nodes.
 fn pack_new(
     token: u64,
     core: Option<CoreId>,
@@ -460,9 +460,9 @@ fn pack_new(
     LeavingEnd { token, handle: None, number: 0, channel, core, kind, policy, going }
 }
 
-/// What a handle of a shared end consists of (`Several`): its lone operations, if it has any, what its desk
-/// asks, and what it hears. Of an enrolment on a barrier: what its group says, and what it hears. Of a
-/// broadcast: what it hears of who joins; of a joiner: what it says of that. Of other ends: nothing.
+/// The parts of a handle of a shared end (`Several`): its lone operations, if it has any, the requests of its
+/// desk, and the replies. Of an enrolment on a barrier: the words of its group, and the replies. Of a
+/// broadcast: the announcements of joiners; of a joiner: its announcement. Other ends have none.
 fn parts(kind: EndKind) -> &'static [EndKind] {
     const SENDER: EndKind = EndKind::Sender { may_poison: true };
     const RECEIVER: EndKind = EndKind::Receiver { may_poison: true };
@@ -484,7 +484,7 @@ fn into_place<T>(leaving: dunlin_proto::Leaving<T>, place: fn(T) -> Place) -> du
     }
 }
 
-/// The end stays where it was.
+/// Leaves the end where it was.
 fn unpack(end: &LeavingEnd, locked: &mut Locked<'_>) {
     let channel = end.channel;
     lose_returned(channel, locked);
@@ -514,14 +514,14 @@ fn unpack(end: &LeavingEnd, locked: &mut Locked<'_>) {
     not_first(end, locked);
 }
 
-/// Nobody knows whether this end, in a message for the first time, has gone: it is here, and any other node
-/// that has it has lost it.
+/// It is unknown whether this end, in a message for the first time, has left: it stays here, and any other
+/// node that has it loses it.
 fn unpair(end: &LeavingEnd, locked: &mut Locked<'_>) {
     locked.state.machine.unpair(locked.now, end.channel);
     unpack(end, locked);
 }
 
-/// It is known whether this end, in a message for the first time, has gone.
+/// It is known whether this end, in a message for the first time, has left.
 fn not_first(end: &LeavingEnd, locked: &mut Locked<'_>) {
     if let (Going::First | Going::Late(..), Some(core)) = (&end.going, end.core)
         && locked.state.first.get(&core) == Some(&end.channel)
@@ -531,19 +531,19 @@ fn not_first(end: &LeavingEnd, locked: &mut Locked<'_>) {
     }
 }
 
-/// In a code: the end has been on its way before, and where it comes from follows.
+/// In a code: the end has travelled before, and where it comes from follows.
 const ON: u8 = 0x10;
-/// In a code: its channel is over.
+/// In a code: its channel has ended.
 const OVER: u8 = 0x20;
 
-/// `encoding`: how a new channel's messages are written.
+/// `encoding`: how a new channel's messages are encoded.
 fn write_end(end: &LeavingEnd, encoding: Encoding, out: &mut BytesMut) {
     let mut policy = end.policy;
     if let Some(handle) = end.handle
         && let Some(code) = code(handle)
     {
         out.put_u8(code);
-        // Of a handle's parts none: the reader knows.
+        // The parts of a handle carry no policy: the reader knows it.
         let policy = policy.take();
         if has_policy(handle) {
             write_policy(policy, out);
@@ -584,7 +584,7 @@ fn write_place(place: &Place, encoding: Encoding, out: &mut BytesMut) {
 }
 
 fn write_policy(policy: Option<PolicyNote>, out: &mut BytesMut) {
-    // A few numbers: that cannot fail, nor be long.
+    // A few numbers: their encoding cannot fail, nor be long.
     let policy = policy.map(|policy| postcard::to_allocvec(&policy).unwrap_or_default()).unwrap_or_default();
     out.put_u8(policy.len() as u8);
     out.put_slice(&policy);
@@ -613,7 +613,7 @@ fn write_node(node: NodeId, addresses: &[String], out: &mut BytesMut) {
     out.put_u128(node.0);
     out.put_u8(addresses.len() as u8);
     for address in addresses {
-        // As long as the wire's handshake allows.
+        // At most as long as the wire's handshake allows.
         out.put_u8(address.len() as u8);
         out.put_slice(address.as_bytes());
     }
@@ -633,23 +633,23 @@ fn read_node(bytes: &mut Bytes) -> Option<(NodeId, Vec<String>)> {
     Some((NodeId(node), addresses))
 }
 
-/// What is said of one end.
+/// The description of one end in a message.
 struct ComingEnd {
     channel: ChannelId,
     kind: EndKind,
-    /// If it receives.
+    /// For an end that receives.
     policy: Policy,
     coming: Coming,
-    /// So many bytes of the message were left where its trip is written, if it is.
+    /// How many bytes of the message were left where its trip is encoded, if it is.
     left_at_trip: usize,
 }
 
-/// What is said of an end, or of all parts of a handle of a shared one.
+/// The description of an end, or of all parts of a handle of a shared one.
 struct ComingWhole {
     handle: Option<EndKind>,
-    /// Of a handle that has one.
+    /// For a handle with a policy.
     policy: Policy,
-    /// Of a handle of a shared end.
+    /// For a handle of a shared end.
     number: u128,
     parts: Vec<ComingEnd>,
 }
@@ -686,7 +686,7 @@ fn read_end(bytes: &mut Bytes) -> Option<ComingEnd> {
     Some(ComingEnd { channel, kind, policy, coming, left_at_trip })
 }
 
-/// Reads a message, with ends of channels whose other half is elsewhere. Nothing is heard of them before
+/// Decodes a message, with ends of channels whose other half is elsewhere. The ends receive nothing before
 /// [`Arriving::adopt`].
 pub(crate) fn arrive(
     shape: Shape,
@@ -744,7 +744,7 @@ fn kept(number: u128, says: &Says<'_>) -> Option<SharedEnd> {
     says.speak(|locked| locked.state.kept.ends.get(&number).cloned())?.upgrade()
 }
 
-/// What is said of the ends of a message: all before its value.
+/// Reads the descriptions of a message's ends, which come before its value.
 fn read_ends(bytes: &mut Bytes) -> Option<Vec<ComingWhole>> {
     let count = bytes.try_get_u8().ok()?;
     let mut comings = Vec::with_capacity(count.into());
@@ -772,8 +772,8 @@ fn read_ends(bytes: &mut Bytes) -> Option<Vec<ComingWhole>> {
     Some(comings)
 }
 
-/// Of a message that was complete when it was sent nobody here can have the value: the ends in it are
-/// dropped, so that whoever waits for them hears of that.
+/// Drops the ends of a message that was complete when it was sent, and whose value no receiver here can have,
+/// so that their other ends are notified.
 pub(crate) fn drop_ends(mut bytes: Bytes, from: Contact, encoding: Encoding, locked: &mut Locked<'_>) {
     for end in read_ends(&mut bytes).into_iter().flatten().flat_map(|coming| coming.parts) {
         adopt(end.channel, end.coming, end.kind, None, from, encoding, locked);
@@ -828,18 +828,18 @@ fn kind(code: u8) -> Option<EndKind> {
     })
 }
 
-/// The terms of a place for a reply are known to both sides without a word.
+/// Both sides know the terms of a place for a reply without asking.
 fn terms_of_reply(value_max: u64) -> Terms {
     Terms { window: 1, credits: 0, value_max }
 }
 
-/// What there is to say of the receiver of an end that travels.
+/// The declaration of the receiver of an end that travels.
 fn declaration() -> Declaration {
     Declaration { face: Face::Receiver, shared: false, expects: Expected::Unknown, schema: Bytes::new() }
 }
 
-/// Whoever has adopted this end hears that it is over, and before it the terms, since nothing is heard before
-/// those.
+/// Notifies the node that has adopted this end that its channel has ended, and of the terms first, since the
+/// end accepts nothing before those.
 fn end_first(channel: ChannelId, kind: EndKind, to: NodeId, locked: &mut Locked<'_>) {
     if kind != EndKind::Reply {
         let terms = Terms { window: WINDOW, credits: 0, value_max: locked.state.machine.value_max() };
@@ -860,7 +860,7 @@ fn keep(end: &LeavingEnd, to: NodeId, locked: &mut Locked<'_>) {
         }
         (Going::On(_, trip, _), which) => {
             lose_returned(channel, locked);
-            // Who is first to say that it has the end is believed, and nobody else.
+            // The first node to claim the end has it, and no other.
             let is_here = match which {
                 Which::Sender => locked.state.machine.sender_back(now, channel, *trip),
                 Which::Receiver => locked.state.machine.receiver_back(now, channel, *trip),
@@ -876,12 +876,12 @@ fn keep(end: &LeavingEnd, to: NodeId, locked: &mut Locked<'_>) {
 }
 
 impl Leaving {
-    /// Of a message without ends.
+    /// For a message without ends.
     pub(crate) fn nothing(encoding: Encoding) -> Self {
         Self { sealed: None, ends: Vec::new(), encoding, through: None }
     }
 
-    /// The message goes. As soon as it has been taken, the other ends of its ends' channels are spoken to, if
+    /// The message leaves. As soon as it has been taken, words go to the other ends of its ends' channels, if
     /// those are here.
     pub(crate) fn open_homes(&self, to: NodeId, locked: &mut Locked<'_>) {
         let terms = terms_of_reply(locked.state.machine.value_max());
@@ -916,7 +916,7 @@ impl Leaving {
         }
     }
 
-    /// Nobody knows whether the message was taken: its ends are here, unless somebody else has them.
+    /// It is unknown whether the message was taken: its ends are here, unless another node has them.
     pub(crate) fn back(self, says: &Says<'_>) {
         says.speak(|locked| {
             self.through.iter().for_each(|through| through.stay(locked));
@@ -941,20 +941,20 @@ impl Leaving {
         !self.ends.is_empty() || self.through.is_some()
     }
 
-    /// Whether the message says where a value can be read.
+    /// Whether the message names the place where a value can be read.
     pub(crate) fn is_unread(&self) -> bool {
         self.through.as_ref().is_some_and(Through::is_unread)
     }
 
-    /// The message goes back, but its ends may yet have been taken. `None`: it has none.
+    /// The message is returned, but its ends may yet have been taken. `None`: it has none.
     pub(crate) fn part(&mut self) -> Option<Self> {
         let (ends, through) = (std::mem::take(&mut self.ends), self.through.take());
         let parted = Self { sealed: None, ends, encoding: self.encoding, through };
         parted.has_ends().then_some(parted)
     }
 
-    /// The message has been taken by a receiver on that node, but its ends stayed here: over there they are
-    /// over.
+    /// The message has been taken by a receiver on that node, but its ends stayed here: their channels end
+    /// there.
     pub(crate) fn end(self, says: &Says<'_>, to: NodeId) {
         says.speak(|locked| {
             self.through.iter().for_each(|through| through.end(to, locked));
@@ -965,7 +965,7 @@ impl Leaving {
     /// The message has been taken by a receiver on that node, and so have its ends.
     ///
     /// # Panics
-    /// If the drop of the message does: its ends are gone then.
+    /// If the drop of the message panics: its ends are lost then.
     pub(crate) fn hand_over(self, value: Value, to: Contact, says: &Says<'_>) {
         if let Some(through) = self.through {
             says.speak(|locked| through.hand_over(to, locked));
@@ -1007,7 +1007,7 @@ impl Leaving {
     }
 }
 
-/// An end that was handed over. `None`: it was somebody else's too, who keeps it.
+/// An end that was handed over. `None`: it has another holder too, who keeps it.
 enum Gone {
     First(Option<Agent>),
     On(Option<CarriedEnd>),
@@ -1032,7 +1032,7 @@ fn go(end: LeavingEnd, gone: Gone, taker: Contact, encoding: Encoding, locked: &
             locked.driver.stretch_receiver(locked.state, channel, Some(to), receiver);
         }
         (Going::Late(_, trip), Gone::First(Some(Agent::Inlet(inlet)))) => {
-            // If it comes back here before it has been used, it says nothing of that.
+            // If it returns here before it has been used, it does not announce that.
             let me = locked.state.machine.me().node;
             let receiver = NewReceiver { inlet, credits: 0, encoding, from: Some(me), kind: new_receiver(end.kind) };
             locked.driver.stretch_receiver(locked.state, channel, Some(to), receiver);
@@ -1050,7 +1050,7 @@ fn go(end: LeavingEnd, gone: Gone, taker: Contact, encoding: Encoding, locked: &
             unpack(&end, locked);
         }
         (Going::Late(_, trip), Gone::First(Some(Agent::Outlet(outlet)))) => {
-            // What it offers waits until the receiver is used.
+            // Its offers wait until the receiver is used.
             let home = locked.state.machine.me().node;
             let sender = NewSender { outlet, home: Some(home), encoding, kind: NewSenderKind::OfThisNode };
             locked.driver.stretch_sender(locked.state, channel, Some(to), sender);
@@ -1063,9 +1063,9 @@ fn go(end: LeavingEnd, gone: Gone, taker: Contact, encoding: Encoding, locked: &
                 locked.state.garbage.push(Box::new(carried));
             }
             Which::Sender => {
-                // By which it was found: that is free again, before anybody hears that it has gone.
+                // The name by which it was found is free again before any node learns that it has left.
                 locked.driver.half_is_over(locked.state, locked.now, (channel, Which::Sender));
-                // Its agent first: it would hear that its sender is gone.
+                // Its agent goes first: otherwise the agent would see its sender as gone.
                 locked.state.take_bridge((channel, Which::Sender), move |_, bridge| {
                     bridge.depart();
                     drop(carried);
@@ -1078,7 +1078,7 @@ fn go(end: LeavingEnd, gone: Gone, taker: Contact, encoding: Encoding, locked: &
                 }
             }
             Which::Receiver if !locked.state.machine.receiver_left(locked.now, channel, *trip, taker) => {
-                // As a sender.
+                // As with a sender.
                 locked.state.garbage.push(Box::new(carried));
             }
             Which::Receiver => {
@@ -1092,22 +1092,22 @@ fn go(end: LeavingEnd, gone: Gone, taker: Contact, encoding: Encoding, locked: &
     not_first(&end, locked);
 }
 
-/// A receiver that has gone through other nodes, and come back here before it was known that it had been
-/// taken: what was sent to it here goes on to where it is now, in memory.
+/// A receiver has gone through other nodes, and returned here before it was known that it had been taken.
+/// Values that were sent to it here go on to its present place, in memory.
 fn meet(channel: ChannelId, outlet: AnyOutlet, locked: &mut Locked<'_>) {
     match locked.state.returned.remove(&channel).flatten() {
-        // All that was promised is promised by the half that the receiver has left.
+        // Everything promised was promised by the half that the receiver has left.
         Some(inlet) => match outlet.join(inlet, 0) {
             Ok(joining) => run(joining),
             Err((_, inlet)) => inlet.down(),
         },
-        // Nobody has it.
+        // No end has it.
         None => locked.state.garbage.push(Box::new(outlet)),
     }
 }
 
-/// The message was not taken after all, as far as anybody here knows, and whoever has sent it has the end:
-/// not who has it of the same message.
+/// The message was not taken after all, as far as this node knows. Its sender keeps the end, and the copy
+/// that returned in the same message loses it.
 fn lose_returned(channel: ChannelId, locked: &mut Locked<'_>) {
     if let Some(inlet) = locked.state.returned.remove(&channel).flatten() {
         inlet.down();
@@ -1115,7 +1115,7 @@ fn lose_returned(channel: ChannelId, locked: &mut Locked<'_>) {
 }
 
 impl Arriving {
-    /// Of a message that can be read elsewhere.
+    /// For a message that can be read elsewhere.
     pub(crate) fn unread(bytes: Bytes, encoding: Encoding) -> Self {
         Self { ends: Vec::new(), chores: Vec::new(), bytes, encoding, name: None, is_granted: false, is_unread: true }
     }
@@ -1124,13 +1124,13 @@ impl Arriving {
         self.is_unread
     }
 
-    /// Where it can be read.
+    /// The place where it can be read.
     pub(crate) fn reading(&self) -> Option<Reading> {
         Reading::parse(self.bytes.clone()).filter(|_| self.is_unread)
     }
 
-    /// To be said before the message can be received: who has received it may send its ends on at once. It
-    /// came from that node over this channel, and may go on under this name.
+    /// Must be called before the message can be received: its receiver may send its ends on at once. The
+    /// message came from that node over this channel, and may be forwarded under this name.
     pub(crate) fn announce(&mut self, name: PassedOn, over: ChannelId, from: Contact, locked: &mut Locked<'_>) {
         self.name = Some(name);
         let (bytes, encoding, is_unread) = (self.bytes.clone(), self.encoding, self.is_unread);
@@ -1142,7 +1142,7 @@ impl Arriving {
             .extend(self.ends.iter().filter_map(|end| Some((end.agent.as_ref()?.channel()?, end.channel))));
     }
 
-    /// It came because it was asked for.
+    /// It arrived because it was requested.
     pub(crate) fn granted(&mut self) {
         self.is_granted = true;
     }
@@ -1166,11 +1166,11 @@ impl Arriving {
         }
     }
 
-    /// The message has been received here: its ends are this node's now. To be said together with that: its
-    /// home may speak to them at once.
+    /// The message has been received here: its ends belong to this node now. Must be called together with the
+    /// announcement of that: their homes may send to them at once.
     pub(crate) fn adopt(self, from: Contact, encoding: Encoding, locked: &mut Locked<'_>) {
         if self.name.is_some_and(|name| locked.state.passing.remove(&name).is_none()) {
-            // It has gone on, and was received elsewhere.
+            // It was forwarded, and received elsewhere.
             return self.forget(locked);
         }
         for ArrivingEnd { channel, coming, kind, agent } in self.ends {
@@ -1185,12 +1185,12 @@ impl Arriving {
     }
 }
 
-/// What serves a handle of a shared end: until that, or the other node, is gone.
+/// Runs the task that serves a handle of a shared end, until the handle or the other node is gone.
 fn run(chore: Chore) {
     world::spawn_own(chore);
 }
 
-/// `None`: nobody wants it.
+/// `agent`: `None` if the end was discarded.
 fn adopt(
     channel: ChannelId,
     coming: Coming,
@@ -1203,7 +1203,7 @@ fn adopt(
     match coming {
         Coming::First => adopt_first(channel, kind, agent, from, encoding, locked),
         Coming::On(place, encoding) => adopt_on(channel, kind, agent, place, from, encoding, locked),
-        // Dropped, its agent is a receiver that is gone.
+        // A dropped agent counts as a receiver that is gone.
         Coming::Over => locked.state.garbage.push(Box::new(agent)),
     }
 }
@@ -1218,7 +1218,7 @@ fn adopt_first(
 ) {
     let (machine, other) = (&locked.state.machine, giver.node);
     if machine.is_over(giver) {
-        // Its other end has heard that this one is lost.
+        // Its other end has been notified that this one is lost.
         return drop(living(agent, Arrival::Stale));
     }
     let is_known = match which(kind) {
@@ -1228,8 +1228,8 @@ fn adopt_first(
         Which::Receiver => machine.has_home(channel),
     };
     if is_known {
-        // No honest node gives two ends one number. The end that came is dropped; the channel that is here
-        // goes on.
+        // No honest node gives two ends one number. The end that arrived is dropped; the channel that is here
+        // continues.
         return locked.state.garbage.push(Box::new(agent));
     }
     let value_max = locked.state.machine.value_max();
@@ -1252,7 +1252,7 @@ fn adopt_first(
         return drop(living(agent, Arrival::Stale));
     }
     let Some(Agent::Outlet(outlet)) = agent else {
-        // Nobody here wanted it.
+        // The end was discarded here.
         return locked.state.machine.end_proxy(locked.now, channel, End::Gone);
     };
     let kind = match terms {
@@ -1263,8 +1263,8 @@ fn adopt_first(
     locked.driver.stretch_sender(locked.state, channel, Some(other), sender);
 }
 
-/// The agent of an end that has come. After a message of which nobody knew what became there may be two of
-/// one end: the other one stands, and this one hears that its node is lost.
+/// The agent of an end that has arrived. After a message with an unknown outcome one end may have two: the
+/// other one stands, and this one is told that its node is lost.
 fn living(agent: Option<Agent>, arrival: Arrival) -> Option<Agent> {
     if arrival != Arrival::Stale {
         return agent;
@@ -1278,7 +1278,7 @@ fn living(agent: Option<Agent>, arrival: Arrival) -> Option<Agent> {
     None
 }
 
-/// An end that has been on its way before.
+/// Adopts an end that has travelled before.
 fn adopt_on(
     channel: ChannelId,
     kind: EndKind,
@@ -1294,11 +1294,12 @@ fn adopt_on(
             // It is known where it is used.
             let arrival = locked.state.machine.sender_arrives(now, channel, place, from);
             if arrival == Arrival::Guest && locked.state.is_stretched((channel, Which::Sender)) {
-                // Another one was here: that it is lost is told to its bridge, and not to the one that comes.
+                // Another agent of it was here: its bridge learns that the end is lost, and the new one does
+                // not.
                 locked.driver.act(locked.state, now);
             }
             let Some(Agent::Outlet(outlet)) = living(agent, arrival) else {
-                // Nobody here wanted it, or there is another one of it.
+                // The end was discarded here, or another one of it exists.
                 if arrival == Arrival::Stale {
                     return;
                 }
@@ -1320,11 +1321,12 @@ fn adopt_on(
             if arrival == Arrival::Returned && locked.state.machine.stand(channel).home.is_some() {
                 let inlet = if let Some(Agent::Inlet(inlet)) = agent { Some(inlet) } else { None };
                 if is_packed {
-                    // Whoever has sent that message has the other agent, until it is known that it was taken.
+                    // The sender of that message has the other agent, until it is known that the message was
+                    // taken.
                     locked.state.returned.insert(channel, inlet);
                 } else {
-                    // No honest node sends it home so: see `goes_unused`. The bridge that its receiver has
-                    // left ends with it, and the agent of that.
+                    // No honest node sends it home like this: see `goes_unused`. The bridge that its receiver
+                    // has left ends with it, and so does that bridge's agent.
                     inlet.into_iter().for_each(dunlin_core::carrier::AnyInlet::down);
                     locked.state.machine.end_home(now, channel, End::Lost);
                     locked.state.tell((channel, Which::Receiver), Told::Home(from, HomeHears::Failed(End::Lost)));

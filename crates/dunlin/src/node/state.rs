@@ -53,7 +53,7 @@ pub(crate) struct State {
     /// in the core.
     pub(super) arriving: BTreeMap<CoreId, ChannelId>,
     /// Receivers that left in a message of this node and returned through others before this node knew that
-    /// the message had been taken. `None`: no end took it.
+    /// the message had been taken. `None`: it was discarded.
     pub(super) returned: BTreeMap<ChannelId, Option<AnyInlet>>,
     /// Messages that are here and not received, unread or with ends in them, and that may be forwarded as
     /// they are.
