@@ -26,7 +26,7 @@ const TOGETHER: Duration = Duration::from_secs(1);
 const RESERVE: Duration = Duration::from_millis(50);
 /// The most that a node then waits for its members, and for ends that it has sent on.
 const OTHERS: Duration = Duration::from_millis(300);
-/// The same for a member, which has to tell its main node that it leaves: otherwise it counts as lost.
+/// The same for a member, which has to notify its main node that it leaves: otherwise it counts as lost.
 const SAYING: Duration = Duration::from_millis(600);
 
 impl Node {
@@ -196,7 +196,7 @@ impl Nodes {
         lock(&self.0).is_empty()
     }
 
-    /// Has each node leave that has not left.
+    /// Makes each node leave that has not left.
     pub(crate) fn leave(&self) -> BoxFuture<'_, ()> {
         compiled_here(self.left())
     }

@@ -63,14 +63,14 @@ impl State {
         }
     }
 
-    /// The home of this channel is lost: values that waited for it are not said any more.
+    /// The home of this channel is lost: values that waited for it are not sent any more.
     pub(super) fn lose_detained(&mut self, channel: ChannelId) {
         for flush in &mut self.flushes {
             flush.lost.extend(flush.detained.remove(&channel).flatten());
         }
     }
 
-    /// The same of values that this half has not said.
+    /// The same for values that this half has not sent.
     pub(super) fn lose_owed(&mut self, half: Half) {
         let peer = self.peer_of(half);
         for flush in self.flushes.iter_mut().filter(|flush| flush.owing.contains(&half)) {
@@ -158,7 +158,7 @@ impl Driver {
     }
 }
 
-/// Tells how many values have not been acknowledged, if there are such.
+/// Reports how many values have not been acknowledged, if any.
 pub(super) fn warn(application: &str, unacknowledged: &[Unacknowledged], why: &str) {
     let values: u64 = unacknowledged.iter().map(|peer| peer.values).sum();
     if values > 0 {
@@ -168,7 +168,7 @@ pub(super) fn warn(application: &str, unacknowledged: &[Unacknowledged], why: &s
             "{values} {values_were} sent and not acknowledged when this node ended, since {why}; they may be lost. Await \
              `Node::flush` or `Node::leave` first"
         );
-        // The program's sends have returned `Ok`, and nothing else tells it.
+        // The program's sends have returned `Ok`, and nothing else reports the loss.
         if nobody_reads() {
             log::tell(application, format_args!("{text} (not acknowledged by {peers})"));
         }

@@ -1007,7 +1007,7 @@ impl Leaving {
     }
 }
 
-/// An end that was handed over. `None`: it has another holder too, who keeps it.
+/// An end that was handed over. `None`: it has another holder too, which keeps it.
 enum Gone {
     First(Option<Agent>),
     On(Option<CarriedEnd>),

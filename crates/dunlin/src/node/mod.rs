@@ -78,15 +78,15 @@
 //! when they join, and for which it waits when it leaves. A program may join several applications, with a
 //! node of each; an end of one application does not go over the other. State that the program itself keeps
 //! serves both: handles of a shared end, enrolments on a barrier, and joiners of a broadcast go over either,
-//! each through the node of its application. From the node that receives them they go on over the application
-//! by which they came (an enrolment over either). A shared face belongs to the application in which it is
-//! claimed first. A claimant in the other application uses it through this program, and whatever can go over
-//! both goes over it.
+//! each through the node of its application. From the node that receives them they continue over the
+//! application by which they came (an enrolment over either). A shared face belongs to the application in
+//! which it is claimed first. A claimant in the other application uses it through this program, and whatever
+//! can go over both goes over it.
 //!
 //! # How a node ends
 //!
 //! - **[`Node::leave`]** waits until the other nodes have acknowledged everything, for at most 5 seconds, and
-//!   returns an error with those that have not.
+//!   returns an error that lists those that have not.
 //! - **`main` returns.** Under `#[dunlin::main]`, `#[dunlin::test]` and [`block_on`](crate::block_on), each
 //!   node that has not left leaves then, whether `main` returns `Ok` or an error, or panics. All nodes
 //!   together may take 1 second; of that a [main node](roles) gives its members 0.3 seconds. A warning counts

@@ -279,7 +279,7 @@ pub(crate) enum Told {
     Onward(Ticket),
     /// The value under this number has been [read](super::message::read). `None`: it could not be.
     Read(Ticket, Option<Bytes>),
-    /// The bridge is needed elsewhere; the channel is over here.
+    /// The bridge is needed elsewhere; the channel ends here.
     Take(Taking),
     /// Dropped once the end has sent everything that it has to send now.
     Until(Arc<oneshot::Sender<()>>),
