@@ -251,7 +251,7 @@ impl<T, P> Joiner<T, P> {
     }
 
     /// Makes one more receiver. It gets every value that begins from now on; if the broadcast has ended, its
-    /// receives return how.
+    /// receives fail accordingly.
     #[track_caller]
     pub fn join(&self) -> Receiver<T, P> {
         let chan = Arc::new(Chan::new(&self.hub.policy, Location::caller()));
@@ -395,8 +395,8 @@ impl<T: Clone> Broadcasting<'_, T> {
             };
             match sent {
                 Ok(()) => self.received += 1,
-                // The receiver has left. Its thread may not have told the hub yet, and until then each value
-                // would start with it.
+                // The receiver has left. Its thread may not have notified the hub yet, and until then each
+                // value would start with it.
                 Err(Failed::NotTaken(Why::Closed | Why::NodeLost | Why::OwnNodeLeft) | Failed::Unknown(_)) => {
                     self.broadcast.hub.left(&part.chan, true);
                 }

@@ -101,7 +101,7 @@ where
     }
 }
 
-/// Tells whether `T` is a [`Pairing`], as a constant: `IS_PAIRING` of this type if it is, else that of
+/// Determines whether `T` is a [`Pairing`], as a constant: `IS_PAIRING` of this type if it is, else that of
 /// [`NoPairing`].
 #[doc(hidden)]
 #[derive(Debug)]

@@ -61,7 +61,7 @@ pub trait End: Sized {
     #[doc(hidden)]
     fn handle_gone(_link: &Self::Link, _number: u32) {}
 
-    /// The channel that the handles' waits count for.
+    /// The channel that the handles wait on, for their wait records.
     #[doc(hidden)]
     fn channel(_link: &Self::Link) -> Option<ChannelId> {
         None

@@ -23,7 +23,7 @@
 //! Under `#[dunlin::main]` and `dunlin::block_on`:
 //!
 //! - On Unix, SIGQUIT (`kill -QUIT`, or Ctrl-\ at a terminal) prints all waits and processes to standard
-//!   error, and the program goes on. It does so while all worker threads are busy, too. Once `main` has
+//!   error, and the program continues. It does so while all worker threads are busy, too. Once `main` has
 //!   returned, the signal ends the program as usual.
 //! - In dev builds (`debug_assertions`) on Linux and Android, a *suspected deadlock* is printed, once for
 //!   each: no process has run for 2 s, every process waits, and nothing else could end a wait. Nothing is

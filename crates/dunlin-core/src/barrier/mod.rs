@@ -50,7 +50,7 @@ use crate::waits::Recorded;
 ///         done.set(done.get() + 1);
 ///         phase.sync().await?; // no party begins the next step before all have done this one
 ///     }
-///     Ok(()) // resigns: the others go on without it
+///     Ok(()) // resigns: the others continue without it
 /// }
 /// # dunlin_core::doc::block_on(async {
 /// let (phase, done) = (barrier(), Cell::new(0));

@@ -345,9 +345,9 @@ pin_project_lite::pin_project! {
 ///
 /// The function marks the one kind of branch whose side effects a choice cannot undo. A future that was
 /// polled and not chosen is dropped, with everything that it has begun. A future that does more than 128
-/// operations in a poll counts as waiting after these: a prioritised choice goes on to lower branches, but
-/// not to `skip`. While it waits, its line in the [wait records](crate::waits) reads "a future", with the
-/// location of this call. The operations inside it may have lines of their own.
+/// operations in a poll counts as waiting after these: a prioritised choice tries lower branches, but not
+/// `skip`. While it waits, its line in the [wait records](crate::waits) reads "a future", with the location
+/// of this call. The operations inside it may have lines of their own.
 ///
 /// # Examples
 /// ```

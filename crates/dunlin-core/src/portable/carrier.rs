@@ -120,7 +120,7 @@ pub enum EndKind {
     Broadcast,
     /// A [`Joiner`](crate::Joiner) of a broadcast.
     Joiner {
-        /// Whether those who join have the power to poison.
+        /// Whether the receivers that join have the power to poison.
         may_poison: bool,
     },
     /// A [`Caller`](crate::Caller).
@@ -540,7 +540,7 @@ pub struct StagedEnd {
     /// cannot go together: no party would be left here to report that.
     pub busy: bool,
     /// For a handle of a shared end that is kept elsewhere, and for a joiner of a broadcast that is
-    /// elsewhere: the carrier that brought it ([`Inbox::by`]). When the end has gone on, some of its messages
+    /// elsewhere: the carrier that brought it ([`Inbox::by`]). Once the end is sent on, some of its messages
     /// still have to go where it came from, so another carrier has to refuse it.
     pub carrier: Option<u64>,
 }
@@ -1016,7 +1016,7 @@ impl Inbox {
     }
 
     /// An empty inbox of the carrier that has this number in this program. An end that is
-    /// [expected](Self::expect) in it, and can go on only with that carrier, carries the number
+    /// [expected](Self::expect) in it, and can be sent on only with that carrier, has the number
     /// ([`StagedEnd::carrier`]).
     pub fn by(carrier: u64) -> Self {
         Self { arriving: Arriving { carrier: Some(carrier), ..Arriving::default() } }
@@ -1033,7 +1033,8 @@ impl Inbox {
 
     /// Announces a handle of a shared end with this number ([`SharedEnd::number`]). `kept`: the end, if it is
     /// kept here. Then the reader gets one more handle of it, like a clone, and there is no agent. If it is
-    /// read as another type than it was shared as, it works as if it were kept elsewhere, but cannot go on.
+    /// read as another type than it was shared as, it works as if it were kept elsewhere, but cannot be sent
+    /// on.
     pub fn expect_handle(&mut self, token: u64, kind: EndKind, number: u128, kept: Option<SharedEnd>) {
         let far = Far { kind, policy: rendezvous(), agent: None, number: Some(number), other: None };
         self.expect_far(token, kept.map(|end| end.0.handle(token)), far);
