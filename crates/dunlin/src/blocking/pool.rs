@@ -212,7 +212,7 @@ impl Pool {
                 match self.wait(worker, idle) {
                     Some(Handed::Call(job)) => job.run(number),
                     Some(Handed::Nothing) => {}
-                    None => break self.end(lock(&self.state), number),
+                    None => break,
                 }
             }
             state = lock(&self.state);
@@ -245,6 +245,8 @@ impl Pool {
                     match place {
                         Some(place) if state.threads > state.limits.threads_min => {
                             state.idle.remove(place);
+                            // Under this lock: otherwise two threads could both be the one too many.
+                            self.end(state, worker.number);
                             return None;
                         }
                         // The thread is one of those kept, or it has been given work meanwhile.
