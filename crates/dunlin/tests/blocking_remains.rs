@@ -106,38 +106,39 @@ fn ended_calls_leave_no_descriptor_or_child_while_the_runtime_goes_on() {
 #[test]
 fn pool_begins_with_the_first_call_keeps_one_free_and_shrinks() {
     let _alone = alone();
-    dunlin::block_on(async {
-        blocking::limit(Limits::default().idle(Duration::from_millis(2)));
-        assert_eq!(threads("dunlin-call"), 0);
-        // Several times: when four are left, two of them must not both end.
-        for _ in 0..20 {
-            let barrier = Arc::new(Barrier::new(9));
-            let calls: Vec<_> = (0..8)
-                .map(|_| {
-                    let barrier = barrier.clone();
-                    blocking(move |_| {
-                        barrier.wait();
-                    })
-                })
-                .collect();
-            // All eight have a thread, and the ninth thread is the spare one.
-            while threads("dunlin-call") < 9 {
-                tokio::task::yield_now().await;
-            }
-            assert_eq!(threads("dunlin-call"), 9);
-            barrier.wait();
-            for call in calls {
-                call.await.unwrap();
-            }
-            while threads("dunlin-call") > 3 {
-                tokio::task::yield_now().await;
-            }
-            // These stay, however long they are idle: two of them end only if a call follows that would need
-            // none.
-            assert_eq!(blocking(|_| 7).await.unwrap(), 7);
-            assert_eq!(threads("dunlin-call"), 3);
-        }
-    });
+    // Several times: when four threads are left, two of them must not both end.
+    for _ in 0..20 {
+        dunlin::block_on(begins_keeps_one_free_and_shrinks());
+    }
+}
+
+async fn begins_keeps_one_free_and_shrinks() {
+    assert_eq!(threads("dunlin-call"), 0);
+    let barrier = Arc::new(Barrier::new(9));
+    let calls: Vec<_> = (0..8)
+        .map(|_| {
+            let barrier = barrier.clone();
+            blocking(move |_| {
+                barrier.wait();
+            })
+        })
+        .collect();
+    // All eight have a thread, and the ninth thread is the spare one.
+    while threads("dunlin-call") < 9 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(threads("dunlin-call"), 9);
+    blocking::limit(Limits::default().idle(Duration::from_millis(2)));
+    barrier.wait();
+    for call in calls {
+        call.await.unwrap();
+    }
+    while threads("dunlin-call") > 3 {
+        tokio::task::yield_now().await;
+    }
+    // These stay, however long they are idle: two of them end only if a call follows that would need none.
+    assert_eq!(blocking(|_| 7).await.unwrap(), 7);
+    assert_eq!(threads("dunlin-call"), 3);
 }
 
 /// A call that blocks for ever is named when the runtime has waited for it.
