@@ -14,7 +14,7 @@ use crate::{Choice, Receiver, Sender};
 ///         └──────────┘
 /// ```
 ///
-/// It has room for one value, so a row of n of them is a buffer of n.
+/// Besides its channels it has room for one value, so a row of n of them is a buffer of n.
 ///
 /// # Errors
 /// As [all blocks](super#how-they-end).

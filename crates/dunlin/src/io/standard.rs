@@ -5,9 +5,9 @@
 //! | the stream is | waits by | an operation that is given up |
 //! |---|---|---|
 //! | a terminal, a pipe or a FIFO (Linux) | tokio, at a descriptor of its own that does not block | has done nothing |
-//! | a socket (Linux) | tokio; each operation says that it does not block | has done nothing |
-//! | one of these on another system, or that cannot be opened again | a [blocking call](mod@crate::blocking) | goes on, see below |
-//! | a file, `/dev/null` | a blocking call | goes on, see below |
+//! | a socket (Linux) | tokio; each operation sets the flag not to block | has done nothing |
+//! | one of these on another system, or that cannot be opened again | a [blocking call](mod@crate::blocking) | continues, see below |
+//! | a file, `/dev/null` | a blocking call | continues, see below |
 //!
 //! The streams themselves are never set non-blocking, since the shell and other programs share them.
 //!

@@ -68,8 +68,8 @@ pub(crate) enum Heard {
     Introduced(String, Result<NodeId, String>),
 }
 
-/// An event for the watchers. The end of a connection is sent once its ends have ended, or when the time has
-/// come.
+/// An event for the watchers. The end of a connection is sent once its ends have ended, and no later
+/// than `ended` allows.
 struct News {
     event: NodeEvent,
     ended: Option<(oneshot::Receiver<()>, Time)>,

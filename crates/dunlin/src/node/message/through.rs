@@ -2,8 +2,8 @@
 //! been received. This happens where a shared end is kept, between a sender and a receiver at two other
 //! nodes.
 //!
-//! The ends in such a value are not this node's. The message is written again as it came, except for the
-//! numbers of its trips (`dunlin-proto/src/channel/travel/through.rs`).
+//! The ends in such a value are not this node's. The message is written again as it came, except for its
+//! trip numbers (`dunlin-proto/src/channel/travel/through.rs`).
 
 use bytes::{Bytes, BytesMut};
 use dunlin_core::Why;

@@ -8,9 +8,9 @@
 //! until then other nodes can read the value again. If it cannot be read there, the keeper reads it, and
 //! passes it on.
 //!
-//! (`docs/claim.md`, *Large values go straight*. The matched receiver requests the value. So the sender keeps
-//! no state for a value whose receiver has gone, and the keeper, which can always reach the sender, reads in
-//! the same way.)
+//! (`docs/claim.md`, *Large values go straight*. The matched receiver requests the value. So no node keeps
+//! state for a value whose receiver has gone, and the keeper, which can always reach the sender, reads in the
+//! same way.)
 
 use std::sync::Arc;
 

@@ -17,8 +17,8 @@ use crate::node::state::Driver;
 use crate::node::{Client, NameError, Naming, NodeError, Peer};
 use crate::world::{self, Own, Timer};
 
-/// How often a waiting member looks for the main node again. Its present one may be lost, which the member
-/// would notice only after the grace period.
+/// How often a waiting member looks for the main node again. The one that it was directed to may be lost,
+/// which it would notice only after the grace period.
 const RENEWED: Duration = Duration::from_secs(5);
 
 /// Begins to enrol with the main node. The task ends with the node, not with the wait for the answer: the
