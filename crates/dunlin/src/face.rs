@@ -38,14 +38,14 @@ pub const fn field_name(written: &str) -> &str {
     }
 }
 
-/// Compiles for what can travel.
+/// Compiles for types that can be sent between nodes.
 #[cfg(feature = "serde")]
 pub fn travels<T: crate::Portable>() {}
 
 /// A field of a face: `(&&Written(&field)).write(..)` writes it if serde can. (Autoref: the first of the two
 /// traits that fits.)
 ///
-/// A message that serde cannot write is reported once, by [`travels`], and not again by each mention of its
+/// A message that serde cannot write is reported once, by [`travels`], and not again for each mention of its
 /// ends.
 #[cfg(feature = "serde")]
 #[derive(Debug)]

@@ -101,7 +101,7 @@ pub fn block_on_workers<F: Future>(workers: Option<usize>, future: F) -> F::Outp
     }
 }
 
-/// What `#[dunlin::main]` expands to: a program that gets no runtime prints why and ends.
+/// What `#[dunlin::main]` expands to: a program that gets no runtime prints the reason and exits.
 #[doc(hidden)]
 #[track_caller]
 pub fn main<F: Future>(workers: Option<usize>, future: F) -> F::Output {
@@ -134,10 +134,10 @@ fn name_those_that_run_on(pool: &Pool) {
     }
 }
 
-/// Knows no program's types, so that it is compiled here and not in each program.
+/// Independent of the program's types, so that it is compiled here and not in each program.
 #[track_caller]
 fn run(workers: Option<usize>, future: Pin<Box<dyn Future<Output = ()> + '_>>) -> io::Result<()> {
-    /// While this thread runs `future` it works for that runtime; then for the one that it worked for before.
+    /// While this thread runs `future` it works for that runtime; afterwards for the previous one again.
     struct Back(Option<Arc<Nodes>>, Option<Arc<Pool>>);
     impl Drop for Back {
         fn drop(&mut self) {

@@ -72,7 +72,7 @@ struct Who {
 
 /// A process that was started: await it for its exit.
 ///
-/// Dropping the handle detaches the process, which runs on. Awaiting gives what the process returned, or the
+/// Dropping the handle detaches the process, which runs on. Awaiting returns the process's result, or the
 /// [`Exit`] with the reason why it returned nothing. It can be a branch of a choice, as `&mut process`.
 ///
 /// # Cancel safety
@@ -105,7 +105,7 @@ impl<T> Process<T> {
     }
 
     /// Ends the process at its next await, dropping all it holds. Its exit is [`ExitReason::Cancelled`]
-    /// unless it ends by itself before that. Twice is harmless.
+    /// unless it ends by itself before that. Calling it twice is harmless.
     pub fn cancel(&self) {
         self.task.abort();
     }
@@ -115,7 +115,7 @@ impl<T> Process<T> {
         self.task.is_finished()
     }
 
-    /// What can cancel it without its handle.
+    /// What cancels the process without its handle.
     pub(crate) fn canceller(&self) -> Canceller {
         self.task.canceller()
     }

@@ -385,7 +385,7 @@ impl Branch for Timer {
 /// Ticks once every `period`, the first time at once. It is `Unpin`: `every.tick()` and `&mut every` are
 /// branches of a choice.
 ///
-/// Ticks that are late because nothing awaited them are left out, and the next one keeps the rhythm.
+/// Ticks that are late because nothing awaited them are skipped, and the next one keeps the rhythm.
 ///
 /// # Panics
 /// If `period` is zero.
@@ -435,7 +435,7 @@ impl Interval {
         Tick { interval: self }
     }
 
-    /// Has the next tick `period` from now.
+    /// Moves the next tick to `period` from now.
     pub fn reset(&mut self) {
         let now = world::now();
         self.set(now.checked_add(self.period).unwrap_or(now + FAR));
@@ -545,7 +545,7 @@ pub(crate) fn keep_ticking() {
 /// How long a send that cannot wait waits for the receivers that it has woken to be polled.
 const TURN: Duration = Duration::from_millis(1);
 
-/// How long it waits at most where the threads wait for a processor.
+/// The most that it waits where the threads wait for a processor.
 const TURN_MAX: Duration = Duration::from_millis(5);
 
 /// Ends a turn of the core's later. `false`: that is not possible here.

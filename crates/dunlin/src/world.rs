@@ -1,4 +1,4 @@
-//! What a program has around it: tasks, timers and chance. They are tokio's and the system's, or a
+//! The surroundings of a program: tasks, timers and randomness. They are tokio's and the system's, or a
 //! simulation's.
 
 use std::future::Future;
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 #[cfg(feature = "sim")]
 use crate::sim;
 
-/// Without the feature nothing is ever simulated.
+/// Without the feature there is no simulation.
 #[cfg(not(feature = "sim"))]
 mod sim {
     use std::any::Any;
@@ -60,8 +60,8 @@ mod sim {
     }
 }
 
-/// Whether the budget that tokio gives a task for each poll is spent. Then nothing of tokio's is ready in
-/// this poll, whatever has happened.
+/// Whether the budget that tokio gives a task for each poll is spent. Then every tokio future returns
+/// `Pending` in this poll.
 fn is_tokio_spent() -> bool {
     !tokio::task::coop::has_budget_remaining()
 }
@@ -99,7 +99,7 @@ pub(crate) fn end_turn_after(wait: Duration, number: u32) {
 }
 
 pin_project_lite::pin_project! {
-    /// A future that may have something of tokio's inside.
+    /// A future that may contain tokio futures.
     #[doc(hidden)]
     #[derive(Debug)]
     pub struct Budgeted<F> {

@@ -11,7 +11,8 @@ use tokio::sync::mpsc;
 
 use super::{BoxFuture, Listener, Named, Network, Socket, Source};
 
-/// What is written and not yet read, in each direction: about what a kernel holds of a loopback socket.
+/// The bytes written and not yet read, in each direction: about as many as a kernel holds for a loopback
+/// socket.
 const PIPE_BYTES: usize = 64 * 1024;
 
 /// Dialled sockets that wait to be accepted.

@@ -86,7 +86,7 @@ pub trait Network: Send + Sync + 'static {
     /// Listens at `address`, until the listener is dropped.
     ///
     /// # Errors
-    /// Those of the system; their text names the address and says what to do. [`io::ErrorKind::AddrInUse`] if
+    /// Those of the system; their text names the address and the remedy. [`io::ErrorKind::AddrInUse`] if
     /// another listener is there; [`io::ErrorKind::InvalidInput`] if it is not an address of this network.
     ///
     /// # Cancel safety

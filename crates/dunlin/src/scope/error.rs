@@ -75,8 +75,7 @@ pub enum ScopeError {
     /// A process that was forked together with this one ended before it had joined its ends.
     #[error("a process forked together with this one ended before it had joined its ends")]
     Sibling,
-    /// The scope's rule gives the name to a node, and this end was not declared to carry what can leave the
-    /// program.
+    /// The scope's rule gives the name to a node, but this end was not declared as portable.
     #[error(
         "{name:?} is on the network by the scope's rule, but {carries} (joined at {wanted_at}) was not said to be portable: write `.portable()`, or `#[sender(\"name\", portable)]`"
     )]

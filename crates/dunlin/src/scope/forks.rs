@@ -157,7 +157,7 @@ impl Forks {
         live.iter().for_each(|fork| fork.cancel());
     }
 
-    /// The last handle of the scope is gone.
+    /// Called when the last handle of the scope is dropped.
     pub(super) fn forgotten(&self) {
         if lock(&self.state).overdue {
             self.cancel();

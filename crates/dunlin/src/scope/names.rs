@@ -63,7 +63,7 @@ impl fmt::Debug for What {
     }
 }
 
-/// What becomes of one face of a name.
+/// The state of one face of a name.
 pub enum Seat<E> {
     /// It is not joined.
     Free(E),
@@ -133,7 +133,7 @@ impl<C: Send + 'static, S: Send + 'static> AnyFaces for Faces<C, S> {
     }
 }
 
-/// What is known of one name.
+/// The state of one name.
 struct Entry {
     what: What,
     declared: At,
@@ -385,10 +385,10 @@ impl<E: End<Link: Send + Sync> + Send + 'static> Seat<E> {
     }
 }
 
-/// What can be joined under a name of a scope, as `K`.
+/// An end that can be joined under a name of a scope, as `K`.
 ///
-/// A `Sender<T>`, `Sender<T, NoPoison>` or `Shared<Sender<T>>` as a sender, and the same of receivers; as a
-/// client or server a face of a bundle, or a `Shared` one.
+/// A `Sender<T>`, `Sender<T, NoPoison>` or `Shared<Sender<T>>` can be joined as a sender, and the same of
+/// receivers; a face of a bundle, or a `Shared` one, as a client or server.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be joined here",
     label = "this is not what the attribute gives",
@@ -397,7 +397,7 @@ impl<E: End<Link: Send + Sync> + Send + 'static> Seat<E> {
     note = "what is carried must be `Send` and own what it holds"
 )]
 pub trait FromScope<K>: Sized + Send + 'static {
-    /// What has the two faces.
+    /// The channel or bundle that has the two faces.
     type Of: Pairing<Client: Send + 'static, Server: Send + 'static> + 'static;
     /// The face.
     type End: Send + 'static;
@@ -431,7 +431,7 @@ pub trait FromScope<K>: Sized + Send + 'static {
     }
 }
 
-/// What a shared end has beside.
+/// The items that only a shared end has.
 macro_rules! sharing {
     (false, $raw:ty) => {};
     (true, $raw:ty) => {
@@ -555,7 +555,7 @@ joins_face! {
     ServerFace, AsServer, "server", server, Server, Client;
 }
 
-/// What is to be joined, apart from its type.
+/// A join request, apart from its type.
 pub(super) struct Wanted {
     pub(super) name: String,
     pub(super) policy: Option<(Policy, At)>,
@@ -565,7 +565,7 @@ pub(super) struct Wanted {
 /// What a [`Join`](super::Join) resolves with.
 pub type Joining<E> = Pin<Box<dyn Future<Output = Result<E, ScopeError>> + Send>>;
 
-/// What came of a joining.
+/// The outcome of a join.
 pub(super) enum Joined<E> {
     Here(E),
     #[cfg_attr(not(feature = "net"), expect(dead_code, reason = "there are no nodes"))]

@@ -1,6 +1,6 @@
-//! What of scopes does not compile. Each block is a doc test that must fail with the named error.
+//! Uses of scopes that must not compile. Each block is a doc test that must fail with the named error.
 //!
-//! What they are made of does compile:
+//! Correct uses compile:
 //! ```
 //! # use dunlin::prelude::*;
 //! #[process(propagate)]
@@ -20,13 +20,13 @@
 //! #[process]
 //! async fn f(#[sender("n")] rx: Receiver<u8>) {}
 //! ```
-//! A face where a channel is:
+//! A face in place of a channel:
 //! ```compile_fail,E0277
 //! # use dunlin::prelude::*;
 //! #[process]
 //! async fn f(#[client("n")] tx: Sender<u8>) {}
 //! ```
-//! What is carried must be able to go to another thread:
+//! A carried type must be able to move to another thread:
 //! ```compile_fail,E0277
 //! # use dunlin::prelude::*;
 //! #[process]
@@ -61,7 +61,7 @@
 //!     Ok(())
 //! }
 //! ```
-//! What is wired is not given:
+//! A wired end is not an argument:
 //! ```compile_fail,E0061
 //! # use dunlin::prelude::*;
 //! #[process]
@@ -83,7 +83,7 @@
 //!     scope.fork(async { drop(&text) });
 //! }
 //! ```
-//! What is not portable is not asked of a node:
+//! An end that is not portable cannot be requested from a node:
 //! ```compile_fail,E0277
 //! # use dunlin::prelude::*;
 //! #[process]

@@ -322,7 +322,7 @@ pub enum Ending {
     Poisoned(Reason),
 }
 
-/// What a process may return to end its channels in the same way.
+/// A return value with which a process can end its channels in the same way.
 #[diagnostic::on_unimplemented(
     message = "a `{Self}` does not show how a process ends",
     note = "`#[process(propagate)]` is for functions that return a `Result` whose error is dunlin's: `dunlin::Error`, or one of an operation"

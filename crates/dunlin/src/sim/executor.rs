@@ -183,7 +183,7 @@ impl Shared {
     }
 
     pub(super) fn main(&self) -> Arc<Main> {
-        // It has to be polled for a first time.
+        // The main future needs its first poll.
         self.main.0.store(true, Ordering::Release);
         self.main.clone()
     }

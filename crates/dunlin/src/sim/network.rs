@@ -17,7 +17,7 @@ use crate::net::{self, BoxFuture, Listener, Socket};
 /// How many bytes may be in flight in one direction of a socket.
 const PIPE_BYTES: usize = 64 << 10;
 
-/// What a simulation's owner can do to its network.
+/// Control of a simulation's network, for its owner.
 pub(crate) struct Control<'a>(&'a Arc<Shared>);
 
 impl Shared {

@@ -1,11 +1,11 @@
-//! Between an agent at one of this node's channels and the protocol machine: one bridge for a channel that
+//! Bridges between the agents at this node's channels and the protocol machine: one for each channel that
 //! reaches another node.
 //!
 //! A [`SendingBridge`] stands at the sender's half, where the core has an
 //! [`Outlet`](dunlin_core::agent::Outlet) in the receiver's place; a [`ReceivingBridge`] at the receiver's
 //! half, its home, and an [`AwayBridge`] at a home that its receiver has left before any value arrived there.
 //! None of them keeps any state of the protocol: the machine keeps the open offers, the core the waiting
-//! ends. Between them are only the values in flight, and their ends.
+//! operations. Between them are only the values in flight, and their ends.
 
 mod away;
 pub(in crate::node) mod link;

@@ -21,7 +21,7 @@ use crate::node::codec::{self, Encoding};
 use crate::node::message::{self, Arriving, Completion, Leaving, NotNow, Reading, Reads, WINDOW};
 use crate::node::state::{Bridge, Says, Told};
 
-/// At the receiver's half: the channel's home.
+/// The bridge at the receiver's half: the channel's home.
 pub(crate) struct ReceivingBridge {
     /// `None`: the bridge is over.
     inlet: Option<AnyInlet>,
@@ -100,7 +100,7 @@ impl Parting {
     }
 }
 
-/// Whether the sender's half is to offer large values unread.
+/// Whether the sender's half must offer large values unread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unread {
     /// It has not been asked to, and does not.

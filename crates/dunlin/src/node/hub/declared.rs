@@ -345,7 +345,7 @@ impl Hub {
                         NameError::Refused { name, mine, theirs, holder, address, next }
                     };
                     let (name, why) = (end.name.to_string(), error.clone());
-                    // A main node that tries to have its name back is no news.
+                    // A main node's repeated attempts to regain its name are not reported.
                     if !end.options.reserved || end.answer.is_none() {
                         self.tell(match &why {
                             NameError::Mismatch { difference, .. } => {
@@ -399,7 +399,7 @@ impl Hub {
     }
 }
 
-/// What a name service has no room for.
+/// The kind of room that a name service lacks.
 pub(super) fn room(room: Room) -> &'static str {
     match room {
         Room::Declarations => "declarations of one node",
@@ -526,7 +526,7 @@ fn open_home(
     (budget, terms.credits)
 }
 
-/// A name as programs know it: handles of a shared end are declared beside its own.
+/// A name as the program wrote it: handles of a shared end are declared under names beside its own.
 fn shown(name: &str) -> &str {
     let handles = name.strip_prefix("dunlin.handles.").and_then(|rest| rest.split_once('.'));
     handles.map_or(name, |(_, name)| name)

@@ -67,7 +67,7 @@ impl From<Options> for Kept {
     }
 }
 
-/// What is to be declared: the agents in the place of the other end.
+/// A half to be declared: its agents stand in the place of the other end.
 pub(crate) enum Half {
     Sender(AnyOutlet),
     Receiver(AnyInlet),
@@ -85,7 +85,7 @@ pub(super) enum Role {
     Receiver(Option<AnyInlet>),
     /// By place in the bundle; an ended end has no agent. `None`: the server has been found.
     Client(Option<Vec<Option<Agent>>>),
-    /// Its homes are open; these are its senders. `None`: its client has come.
+    /// Its homes are open; these are its senders. `None`: a client has come.
     Server(Option<Outlets>),
     Acceptor(Box<Acceptance>),
 }
@@ -110,7 +110,7 @@ pub(super) struct DeclaredEnd {
 /// The state that few declared ends have.
 #[derive(Default)]
 pub(super) struct More {
-    /// The address of the node that was asked. `None`: the application's name service was.
+    /// The address of the node that it is declared to. `None`: the application's name service.
     pub(super) at: Option<Box<str>>,
     /// Declarations of other nodes that stand beside this one, and do not fit it.
     pub(super) conflicts: Vec<NameConflict>,

@@ -204,7 +204,7 @@ mod tests {
         let others = (0..2 * GUESTS_MAX).filter(|_| come(host(2), &mut waiting)).count();
         assert_eq!(others, GUESTS_MAX / 64);
         assert!(come(host(3), &mut waiting));
-        // The first of the flood are received: their places are free, and so are those of the last quarter.
+        // The first guests of the flood are received: their places are free, and so is the last quarter.
         waiting -= 100;
         let flood = (0..2 * GUESTS_MAX).filter(|_| come(host(1), &mut waiting)).count();
         assert_eq!(flood, 100 - GUESTS_MAX / 64 - 1);

@@ -25,7 +25,7 @@ pub(crate) struct Roles {
     pub(super) members: watch::Sender<BTreeMap<Peer, Enrolled>>,
 }
 
-/// How far a member is with leaving.
+/// A member's progress in leaving.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leave {
     No,

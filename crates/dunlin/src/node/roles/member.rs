@@ -29,7 +29,7 @@ pub(super) fn enter(roles: &Arc<Roles>, driver: &Arc<Driver>) -> (Own, impl Futu
     (task, async move { answer.await.unwrap_or(Err(NameError::Left)).map_err(unusable) })
 }
 
-/// What a member has of a main node that has taken its call.
+/// The member's ends to a main node that has taken its call.
 struct Enrolment {
     notices: Receiver<Notice>,
     leaves: Sender<Leaving>,
