@@ -7,7 +7,7 @@ use crate::{BroadcastError, CallError, ClaimError, CompleteError, MessageId, Rec
 /// `Result<(), dunlin::Error>` by default.
 pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, without the value that was not sent.
+/// What went wrong, without the unsent value.
 ///
 /// Every error of an operation converts into it with `?`. Keep the operation's own error to get the value
 /// back.
@@ -33,7 +33,7 @@ pub type Result<T = (), E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// A send, or the request of a call, was not taken.
     NotTaken(Why),
-    /// Whether a send, or the request of a call, was taken cannot be known.
+    /// It is unknown whether a send, or the request of a call, was taken.
     Unknown(MessageId),
     /// A receive got nothing.
     Recv(RecvError),
@@ -63,7 +63,7 @@ pub enum Error {
     Node(crate::node::NodeError),
     /// The operating system refused.
     Io(std::io::Error),
-    /// Any other error, of a program's own.
+    /// Any other error, from the program itself.
     Other(Box<dyn std::error::Error + Send + Sync>),
 }
 

@@ -1,7 +1,7 @@
 //! dunlin: one concurrency model inside a program and between programs.
 //!
-//! A *process* is light and owns its state; it talks over *channels*. A channel is synchronous: a send that
-//! returns `Ok` has been received.
+//! A *process* is lightweight and owns its state; processes communicate over *channels*. A channel is
+//! synchronous: when a send returns `Ok`, its value has been received.
 //!
 //! ```
 //! use dunlin::prelude::*;
@@ -39,7 +39,7 @@
 //!   [`sleep`], [`Timer`], [`interval`]. [`send_to_any`] is not an operation of one end and has none of
 //!   these: use it as a branch of an [`alt!`] beside a [`sleep`];
 //! - [`net`]: what connections between nodes run over: TCP, unix sockets, memory, or a network of your own;
-//! - [`config`]: `dunlin.toml` and variables of the environment, and where each value came from;
+//! - [`config`]: `dunlin.toml` and environment variables, and where each value came from;
 //! - [`laws!`]: the laws of channels as tests of a policy or a network of your own;
 //! - [`Error`], [`Result`]: one error that all others convert into;
 //! - [`prelude`]: what most programs need.
@@ -115,7 +115,7 @@ pub use time::{
 #[cfg(feature = "rt")]
 pub use world::future;
 
-/// Runs the laws of dunlin's channels for a policy, or over a network, of your own, as tests of your crate.
+/// Runs the laws of dunlin's channels as tests of your crate, for a policy or a network of your own.
 ///
 /// Needs the crate `dunlin-laws` among the `dev-dependencies`; see its module `users`.
 ///
@@ -163,7 +163,7 @@ pub mod prelude {
     pub use std::time::Duration;
 }
 
-/// What the macros expand to. Not for use by hand.
+/// Support code for the macros. Not for direct use.
 #[doc(hidden)]
 pub mod __rt {
     #[cfg(all(target_os = "linux", feature = "net"))]

@@ -5,8 +5,8 @@ use std::error::Error;
 use std::fmt;
 use std::process::{ExitCode, Termination};
 
-/// What `main`, or a test, has returned: `(&&&&Outcome::new(..)).report()` is the exit code. (Autoref: the
-/// first of the traits that fits.)
+/// The value that `main`, or a test, has returned: `(&&&&Outcome::new(..)).report()` is the exit code.
+/// (Autoref: the first of the traits that fits.)
 pub struct Outcome<T>(Cell<Option<T>>);
 
 impl<T> Outcome<T> {

@@ -1,8 +1,8 @@
-//! The watchdog of a running program: a warning of dev builds when every process waits for another, and all
-//! waits on request (SIGQUIT).
+//! The watchdog of a running program: dev builds warn when every process waits for another, and SIGQUIT
+//! prints all waits.
 //!
-//! It looks from the thread of the coarse clock ([`crate::time`]), so it works while all worker threads are
-//! busy. A false alarm is worse than silence. There is a warning only if for 2 s
+//! It runs on the thread of the coarse clock ([`crate::time`]), so it works while all worker threads are
+//! busy. A false alarm is worse than silence. It warns only if for 2 s
 //! - no process was polled, and none is being polled ([`dunlin_core::waits::activity`] counts that in dev
 //!   builds);
 //! - no code outside of dunlin keeps the waker of a process: no timer (a deadline is one), socket, signal or

@@ -129,7 +129,7 @@ impl<R> Blocking<R> {
         self.pid
     }
 
-    /// Whether the call is over.
+    /// Whether the call has ended.
     pub fn is_finished(&self) -> bool {
         self.call.is_over()
     }

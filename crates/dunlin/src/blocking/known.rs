@@ -33,7 +33,7 @@ impl fmt::Display for CallState {
     }
 }
 
-/// A blocking call that is not over: one line of [`calls`](super::calls).
+/// A blocking call that has not ended: one line of [`calls`](super::calls).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KnownCall {

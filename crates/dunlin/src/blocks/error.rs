@@ -35,7 +35,7 @@ impl<T> BlockError<T> {
         }
     }
 
-    /// Whether an output had ended in order: no more was needed.
+    /// Whether an output had ended in order: its receiver needed no more.
     pub fn is_closed(&self) -> bool {
         matches!(self, Self::Send(error) if error.is_closed())
     }

@@ -16,7 +16,7 @@ use crate::{
 /// the farm takes no more jobs.
 const WAITING_PER_WORKER: usize = 2;
 
-/// Does `work` on each of `jobs`, on at most `workers` at once, and sends what it makes to `results`.
+/// Runs `work` on each of `jobs`, at most `workers` at once, and sends the results to `results`.
 ///
 /// ```text
 ///                   ┌─▶ work ─┐
@@ -199,7 +199,7 @@ where
 /// A worker's report: the job's number, and the outcome.
 type Finished<R> = (u64, Result<R, Exit>);
 
-/// Does one job after the other, each in a process of its own.
+/// Runs jobs one after the other, each in a process of its own.
 async fn worker<J, R, W, F>(
     mut idle: Shared<Receiver<(u64, J)>>,
     mut finished: Shared<Sender<Finished<R>>>,
@@ -219,7 +219,7 @@ async fn worker<J, R, W, F>(
     }
 }
 
-/// A process that is cancelled when it is not awaited any more.
+/// A process that is cancelled when its handle is dropped.
 struct Cancelled<T>(Process<T>);
 
 impl<T> Drop for Cancelled<T> {
@@ -267,7 +267,7 @@ impl<R> Waiting<R> {
     }
 }
 
-/// Takes jobs, gives each to a worker that is idle, and sends the results.
+/// Receives jobs, gives each to an idle worker, and sends the results.
 struct Farmer<J, R> {
     jobs: Receiver<J>,
     results: Sender<R>,

@@ -52,7 +52,7 @@ pub enum ConfigError {
     TooLarge {
         /// Which file. `-`: standard input.
         path: PathBuf,
-        /// How many bytes there may be.
+        /// The most bytes that it may have.
         max: u64,
     },
     /// The value of a file or variable is not accepted.

@@ -68,7 +68,7 @@ const FILE: &str = "dunlin.toml";
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ChannelConfig {
-    /// Its policy, as it is written and as it is; `None`: rendezvous.
+    /// Its policy, as written and as parsed; `None`: rendezvous.
     pub policy: Setting<Option<(String, Policy)>>,
     /// The largest message that its receiver accepts, in bytes; `None`: the node's limit.
     pub message_max_bytes: Setting<Option<u64>>,

@@ -1,4 +1,4 @@
-//! What carries bytes between a descriptor and a channel.
+//! Carries bytes between a descriptor and a channel.
 
 use std::future::Future;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 use bytes::Bytes;
 use dunlin_core::{Branch, Receiver, Sender, alt};
 
-/// What is read piece by piece.
+/// A source that is read piece by piece.
 pub(super) trait Source {
     /// Reads one piece of 1 to `max` bytes, or none at the end. Dropped, it has lost no byte.
     fn piece(&mut self, max: usize) -> impl Branch<Output = io::Result<Bytes>> + Unpin + Send;

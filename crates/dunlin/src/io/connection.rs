@@ -1,4 +1,4 @@
-//! A connection: what it reads, writes, and how it closes.
+//! A connection: its reads, its writes, and its close.
 
 use std::future::Future;
 use std::io;
