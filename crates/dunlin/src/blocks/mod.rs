@@ -30,7 +30,6 @@
 //!   the error's text as the reason: no process mistakes it for the end of the input.
 //!
 //! A block that is dropped before it has ended leaves its channels too, and the value in hand is dropped.
-//! dropped with it.
 //!
 //! # Source
 //! The names are those of the occam course library, JCSP and C++CSP.
