@@ -343,7 +343,7 @@ fn is_address(address: &str) -> bool {
         return false;
     }
     if scheme == "memory" {
-        // Any text is a valid name, and no text stands for a new one.
+        // Any text is a name; an empty text takes a free one.
         return true;
     }
     let is_scheme = scheme.len() > 1 && scheme.bytes().all(|byte| byte.is_ascii_lowercase());
