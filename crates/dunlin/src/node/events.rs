@@ -52,7 +52,7 @@ pub enum NodeEvent {
     /// identity of another one, or from a node of another application. A node of another application dials
     /// here while it looks for its own name service; it is reported once.
     Stranger {
-        /// The address of its socket.
+        /// The other side, as its socket describes it.
         from: String,
         /// The reason.
         why: String,
@@ -189,13 +189,13 @@ pub enum Limit {
     },
     /// A socket was refused as busy, since too many were waiting for their handshake.
     Handshakes {
-        /// The address of the socket's other side.
+        /// The other side, as the socket describes it.
         from: String,
     },
     /// A socket was refused as busy: this node has as many connections as it may have, in all or from one
     /// source, or is replaced by a later one with its id.
     Connections {
-        /// The address of the socket's other side.
+        /// The other side, as the socket describes it.
         from: String,
     },
 }
