@@ -191,6 +191,132 @@ fn failed_write_by_a_call_is_told_by_the_flush() {
 }
 
 #[test]
+fn failed_write_by_a_call_is_told_by_the_next_write_which_hands_over_nothing() {
+    dunlin::block_on(async {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut output = Output::of(full.as_fd()).unwrap();
+        output.write(&mut Bytes::from("krill")).await.unwrap();
+        let mut bytes = Bytes::from("squid");
+        assert_eq!(output.write(&mut bytes).await.unwrap_err().kind(), ErrorKind::StorageFull);
+        assert_eq!(bytes, "squid");
+        output.flush().await.unwrap();
+    });
+}
+
+/// It has handed its last piece to a call when its sender is dropped.
+#[test]
+fn process_of_a_sender_gives_the_error_of_the_last_write() {
+    dunlin::block_on(async {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let (mut tx, process) = Output::of(full.as_fd()).unwrap().into_sender();
+        tx.send(Bytes::from("krill")).await.unwrap();
+        drop(tx);
+        assert_eq!(process.await.unwrap().unwrap_err().kind(), ErrorKind::StorageFull);
+    });
+}
+
+#[test]
+fn failed_read_by_a_call_is_an_error_and_no_end() {
+    dunlin::block_on(async {
+        let directory = std::fs::File::open("/").unwrap();
+        let mut input = Input::of(directory.as_fd()).unwrap();
+        assert_eq!(input.read(4096).await.unwrap_err().kind(), ErrorKind::IsADirectory);
+        let end = input.into_receiver().recv().await.unwrap_err();
+        assert!(end.to_string().contains("directory"), "{end}");
+    });
+}
+
+/// How many descriptors of this program lead to the same counter.
+#[cfg(target_os = "linux")]
+fn copies(counter: &OwnedFd) -> usize {
+    use std::os::fd::AsRawFd;
+    let id = |text: String| text.lines().find(|line| line.starts_with("eventfd-id:")).map(str::to_owned);
+    let own = id(std::fs::read_to_string(format!("/proc/self/fdinfo/{}", counter.as_raw_fd())).unwrap());
+    let all = std::fs::read_dir("/proc/self/fdinfo").unwrap();
+    // Another test may close one meanwhile.
+    let all = all.filter_map(|info| std::fs::read_to_string(info.unwrap().path()).ok());
+    all.filter(|info| id(info.clone()) == own).count()
+}
+
+/// Linux opens no counter again, so it is read by calls, though a read may wait for ever.
+#[cfg(target_os = "linux")]
+#[test]
+fn call_that_waits_goes_on_for_the_next_read_and_ends_with_its_stream() {
+    use dunlin::blocking::{CallState, KnownCall, calls};
+    use rustix::event::{EventfdFlags, eventfd};
+    dunlin::block_on(async {
+        let counter = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        let number = |n: u64| Bytes::copy_from_slice(&n.to_ne_bytes());
+        let mut input = Input::of(counter.as_fd()).unwrap();
+        assert!(poll(&mut input.read(8)).is_pending());
+        Output::of(counter.as_fd()).unwrap().write_all(&mut number(5)).await.unwrap();
+        assert_eq!(input.read(8).await.unwrap(), number(5));
+        assert!(poll(&mut input.read(8)).is_pending());
+        // A call that has not begun would need no end. Those of other tests return at once.
+        let long = |call: &KnownCall| {
+            call.state == CallState::Running
+                && call.made.file().ends_with("standard.rs")
+                && waits::tick().wrapping_sub(call.since) > 20
+        };
+        while !calls().iter().any(long) {
+            tokio::task::yield_now().await;
+        }
+        drop(input);
+        while copies(&counter) > 1 {
+            tokio::task::yield_now().await;
+        }
+    });
+}
+
+/// The system writes what has room, and refuses the rest.
+#[test]
+fn write_by_a_call_that_the_system_cuts_short_is_an_error() {
+    dunlin::block_on(async {
+        let mut file = scratch(b"");
+        // The greatest length of a file here.
+        let (mut length, mut more) = (0, 1_u64 << 63);
+        while more - length > 1 {
+            let middle = length + (more - length) / 2;
+            let fits = file.seek(SeekFrom::Start(middle)).is_ok();
+            (length, more) = if fits { (middle, more) } else { (length, middle) };
+        }
+        file.seek(SeekFrom::Start(length - 3)).unwrap();
+        let mut output = Output::of(file.as_fd()).unwrap();
+        assert!(output.write_all(&mut Bytes::from("krill")).await.is_err());
+    });
+}
+
+/// A pipe that another program holds as well would have no end.
+#[cfg(target_os = "linux")]
+#[test]
+fn programs_do_not_inherit_the_descriptor_of_a_stream() {
+    const CLOSE_ON_EXEC: u32 = 0o2_000_000;
+    dunlin::block_on(async {
+        let (read, write) = std::io::pipe().unwrap();
+        let (pipe, socket) = (rustix::fs::fstat(&read).unwrap().st_ino, UnixStream::pair().unwrap());
+        let socket_inode = rustix::fs::fstat(&socket.0).unwrap().st_ino;
+        let file = scratch(b"");
+        let file_inode = rustix::fs::fstat(&file).unwrap().st_ino;
+        let inputs = [read.as_fd(), socket.0.as_fd(), file.as_fd()].map(|fd| Input::of(fd).unwrap());
+        let outputs = [write.as_fd(), socket.0.as_fd(), file.as_fd()].map(|fd| Output::of(fd).unwrap());
+        let mut seen = 0;
+        for fd in std::fs::read_dir("/proc/self/fdinfo").unwrap() {
+            let Ok(info) = std::fs::read_to_string(fd.unwrap().path()) else { continue };
+            let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+            let inode: Option<u64> = field("ino:").and_then(|inode| inode.parse().ok());
+            if inode.is_some_and(|inode| [pipe, socket_inode, file_inode].contains(&inode)) {
+                let flags = u32::from_str_radix(field("flags:").unwrap(), 8).unwrap();
+                assert!(flags & CLOSE_ON_EXEC != 0, "{info}");
+                seen += 1;
+            }
+        }
+        // Those of the test, and a copy for each stream.
+        assert_eq!(seen, 10);
+        drop((inputs, outputs));
+    });
+}
+
+#[test]
 fn null_device_is_empty_and_takes_all() {
     dunlin::block_on(async {
         let null = std::fs::File::options().read(true).write(true).open("/dev/null").unwrap();
