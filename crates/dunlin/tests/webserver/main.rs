@@ -5,6 +5,9 @@
 
 mod cgi;
 mod client;
+#[allow(dead_code, reason = "the help is for the command line")]
+#[path = "../../../../examples/ob/command.rs"]
+mod command;
 mod farm;
 mod files;
 #[path = "../../../../examples/ob/histogram.rs"]

@@ -3,7 +3,9 @@
 use dunlin::io::{Bytes, Connection, Listener, tcp};
 use dunlin::prelude::*;
 use proptest::prelude::{ProptestConfig, prop_assert, prop_assert_eq, proptest};
+use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 
+use super::command::parse;
 use super::histogram::Histogram;
 use super::load::{Pace, Plan, run};
 use super::with_server;
@@ -146,7 +148,7 @@ fn connection_that_the_server_ends_is_not_used_again() {
         let mut listener = tcp::listen("127.0.0.1:0").await.unwrap();
         let address = listener.address().unwrap().to_string();
         let (report, ()) = par!(run(Plan { keep_alive: true, ..plan(&address, 3, 1, Pace::Flow) }), async {
-            let closes = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nkrill";
+            let closes = "HTTP/1.1 200 OK\r\nconnection: Close\r\nContent-Length: 5\r\n\r\nkrill";
             // Its end is the end of the body.
             let ends = "HTTP/1.1 200 OK\r\n\r\nkrill";
             for response in [closes, ends, closes] {
@@ -175,9 +177,12 @@ fn requests_without_a_whole_response_have_failed() {
                 let mut connection = request(&mut listener).await;
                 connection.write_all(&mut Bytes::from(response)).await.unwrap();
             }
-            drop(listener);
         });
         assert_eq!((report.latencies.count(), report.failed), (0, 5));
+        // A listener that was dropped could go on in a program that another test starts.
+        let nobody = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&nobody, &std::net::SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let address = std::net::SocketAddr::try_from(getsockname(&nobody).unwrap()).unwrap().to_string();
         let report = run(plan(&address, 3, 2, Pace::Flow)).await;
         assert_eq!(report.failed, 3);
         assert!(report.first_failure.unwrap().contains("refused"));
@@ -192,6 +197,59 @@ fn request_without_response_fails_at_its_deadline() {
         let report = run(Plan { patience: Duration::from_millis(20), ..plan(&address, 2, 1, Pace::Flow) }).await;
         assert_eq!(report.failed, 2);
     });
+}
+
+/// A redirection is no success: it was not followed.
+#[test]
+fn status_that_is_not_2xx_is_counted() {
+    dunlin::block_on(async {
+        let mut listener = tcp::listen("127.0.0.1:0").await.unwrap();
+        let address = listener.address().unwrap().to_string();
+        let (report, ()) = par!(run(plan(&address, 6, 1, Pace::Flow)), async {
+            for status in [199, 200, 299, 300, 404, 500] {
+                let mut connection = request(&mut listener).await;
+                let mut response = Bytes::from(format!("HTTP/1.1 {status} x\r\nContent-Length: 0\r\n\r\n"));
+                connection.write_all(&mut response).await.unwrap();
+            }
+        });
+        assert_eq!((report.latencies.count(), report.not_ok, report.failed), (6, 4, 0));
+    });
+}
+
+#[test]
+fn command_line_is_a_plan_or_refused() {
+    let parsed = |line: &str| parse(line.split_whitespace().map(str::to_owned));
+    let (plan, histogram) = parsed("http://krill").unwrap().unwrap();
+    assert_eq!((&*plan.address, &*plan.path, histogram), ("krill:80", "/", false));
+    assert_eq!((plan.requests, plan.in_flight, plan.keep_alive, plan.pace), (1_000, 1, false, Pace::Flow));
+    let line = "-n 7 -c 3 -k --rate 0.5 --timeout 2 --histogram http://[::1]:8080/a/b?c";
+    let (plan, histogram) = parsed(line).unwrap().unwrap();
+    assert_eq!((&*plan.address, &*plan.path, histogram), ("[::1]:8080", "/a/b?c", true));
+    assert_eq!((plan.requests, plan.in_flight, plan.keep_alive, plan.pace), (7, 3, true, Pace::Rate(0.5)));
+    assert_eq!(plan.patience, Duration::from_secs(2));
+    assert_eq!(parsed("http://[::1] --waves").unwrap().unwrap().0.address, "[::1]:80");
+    assert_eq!(parsed("http://h:1/ --waves").unwrap().unwrap().0.pace, Pace::Waves);
+    assert!(parsed("--help").unwrap().is_none());
+    for bad in [
+        "",
+        "-k",
+        "https://h/",
+        "h:80/",
+        "http://h/ -n",
+        "http://h/ -n 0",
+        "http://h/ -n 0.5",
+        "http://h/ -n 1.5",
+        "http://h/ -c 0",
+        "http://h/ -c -1",
+        "http://h/ -c x",
+        "http://h/ --rate 0",
+        "http://h/ --rate inf",
+        "http://h/ --rate nan",
+        "http://h/ --timeout 0",
+        "http://h/ --krill",
+    ] {
+        assert!(parsed(bad).is_err(), "{bad}");
+    }
 }
 
 proptest! {
