@@ -98,6 +98,8 @@ fn continue_is_said_before_the_body_is_read() {
             assert_eq!(client.response(false).await.unwrap().status, 100);
             client.send("krill").await;
             assert_eq!(client.response(false).await.unwrap().text(), "krill");
+            let none = client.request("POST /cgi-bin/cat", "Content-Length: 0\r\nExpect: 100-continue\r\n").await;
+            assert_eq!(none.status, 200, "there is nothing to continue with");
         },
     );
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use dunlin::prelude::*;
 use dunlin::waits::{self, Doing, Pid};
+use rustix::net::{RecvFlags, recv};
 
 use super::web::farm::{NUMBERS, Numbers};
 use super::web::limits::Limits;
@@ -194,6 +195,155 @@ fn farm_turns_connections_beyond_the_limit_away() {
         drop(second);
         assert_eq!(first.get("/x").await.text(), "krill");
         drop(first);
+        server.stop().await.unwrap();
+    });
+}
+
+/// Whether the process with this name waits for a descriptor.
+fn waits_for_a_descriptor(site: &Site, name: &str) -> bool {
+    let waits = waits::snapshot();
+    let processes = site.processes.lock().unwrap();
+    let named: Vec<Pid> = processes.iter().filter(|p| p.name() == Some(name)).map(Process::pid).collect();
+    waits.iter().any(|wait| wait.doing == Doing::Ready && named.contains(&wait.who))
+}
+
+#[test]
+fn process_of_each_kind_that_is_killed_is_replaced() {
+    let scratch = Scratch::new();
+    scratch.file("x", "krill");
+    scratch.program("good", "printf 'Content-Type: a/b\\n\\nsquid'");
+    dunlin::block_on(async {
+        let server = serve_as(&scratch, patient(), Some(FEW)).await;
+        let before = names(&server.site);
+        let is_worker = |name: &str| name != "keeper";
+        for process in server.site.processes.lock().unwrap().iter().filter(|p| is_worker(p.name().unwrap())) {
+            process.cancel();
+        }
+        let killed = before.iter().filter(|(name, _)| is_worker(name));
+        for (name, pid) in killed {
+            let replaced = |process: &(String, Pid)| process.0 == *name && process.1 != *pid;
+            while !names(&server.site).iter().any(replaced) {
+                tokio::task::yield_now().await;
+            }
+        }
+        let mut client = Client::connect(&server.address.to_string()).await;
+        assert_eq!(client.get("/x").await.text(), "krill");
+        assert_eq!(client.get("/cgi-bin/good").await.text(), "squid");
+        drop(client);
+        server.stop().await.unwrap();
+    });
+}
+
+/// The only file worker is busy with a client that reads nothing, and the CGI worker is not.
+#[test]
+fn programs_are_run_by_cgi_workers_and_what_they_lead_to_is_sent_by_file_workers() {
+    let scratch = Scratch::new();
+    scratch.file("large", vec![7; 20_000_000]);
+    scratch.program("good", "printf 'Content-Type: a/b\\n\\nsquid'");
+    scratch.program("bad", "exit 1");
+    let numbers = Numbers { readers: 4, files: 1, programs: 1 };
+    dunlin::block_on(async {
+        let server = serve_as(&scratch, patient(), Some(numbers)).await;
+        let to = server.address.to_string();
+        let mut stuck = Client::connect(&to).await;
+        stuck.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n").await;
+        let first = stuck.connection.read(1).await.unwrap();
+        let (mut bad, mut good) = (Client::connect(&to).await, Client::connect(&to).await);
+        assert_eq!(good.get("/cgi-bin/good").await.text(), "squid");
+        bad.send("GET /cgi-bin/bad HTTP/1.1\r\nHost: h\r\n\r\n").await;
+        while !names(&server.site).iter().any(|(name, pid)| name == "CGI worker 1" && sends(*pid)) {
+            tokio::task::yield_now().await;
+        }
+        let mut byte = [0; 1];
+        let answered = recv(&bad.connection, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        assert_eq!(answered.unwrap_err(), rustix::io::Errno::AGAIN, "a file worker is to answer");
+        stuck.unread(&first);
+        assert_eq!(stuck.response(false).await.unwrap().body.len(), 20_000_000);
+        assert_eq!(bad.response(false).await.unwrap().status, 502);
+        drop((stuck, bad, good));
+        server.stop().await.unwrap();
+    });
+}
+
+/// Whether it waits to send on a channel.
+fn sends(pid: Pid) -> bool {
+    waits::snapshot().iter().any(|wait| wait.who == pid && wait.doing == Doing::Send)
+}
+
+#[test]
+fn malformed_request_is_answered_by_the_farm_and_its_reader_goes_on() {
+    let scratch = Scratch::new();
+    scratch.file("x", "krill");
+    let numbers = Numbers { readers: 1, files: 1, programs: 1 };
+    dunlin::block_on(async {
+        let server = serve_as(&scratch, patient(), Some(numbers)).await;
+        let to = server.address.to_string();
+        let mut client = Client::connect(&to).await;
+        client.send("krill\r\n\r\n").await;
+        let response = client.response(false).await.unwrap();
+        assert_eq!((response.status, response.header("Connection")), (400, Some("close")));
+        assert!(client.is_at_end().await);
+        drop(client);
+        assert_eq!(Client::connect(&to).await.get("/x").await.text(), "krill");
+        server.stop().await.unwrap();
+    });
+}
+
+/// The only reader waits for the rest of a head, so nobody takes the second connection.
+#[test]
+fn stop_does_not_wait_for_a_reader() {
+    let scratch = Scratch::new();
+    scratch.file("x", "krill");
+    let numbers = Numbers { readers: 1, files: 1, programs: 1 };
+    dunlin::block_on(async {
+        let server = serve_as(&scratch, patient(), Some(numbers)).await;
+        let to = server.address.to_string();
+        let mut first = Client::connect(&to).await;
+        first.send("GET /x HTTP/1.1\r\nHost: h\r\n\r\nGET /x HTTP/1.1\r\nHo").await;
+        assert_eq!(first.response(false).await.unwrap().text(), "krill");
+        while !waits_for_a_descriptor(&server.site, "reader 1") {
+            tokio::task::yield_now().await;
+        }
+        let mut second = Client::connect(&to).await;
+        while server.site.stats.accepted.get() < 2 {
+            tokio::task::yield_now().await;
+        }
+        let ((), ()) = par!(async { server.stop().await.unwrap() }, async {
+            assert!(second.is_at_end().await);
+            first.send("st: h\r\n\r\n").await;
+            assert_eq!(first.response(false).await.unwrap().text(), "krill");
+        });
+    });
+}
+
+/// The server lets a client read what was sent before it ends the connection. No worker waits for that.
+#[test]
+fn client_that_does_not_end_its_connection_holds_up_no_worker() {
+    let scratch = Scratch::new();
+    scratch.file("x", "krill");
+    let numbers = Numbers { readers: 2, files: 1, programs: 1 };
+    dunlin::block_on(async {
+        let server = serve_as(&scratch, patient(), Some(numbers)).await;
+        let to = server.address.to_string();
+        // On a busy machine, a second connection may come after the time for which the server waits.
+        let mut attempts = 0;
+        loop {
+            let (mut stays, mut other) = (Client::connect(&to).await, Client::connect(&to).await);
+            while server.site.stats.connections.get() < 2 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(stays.request("GET /x", "Connection: close\r\n").await.text(), "krill");
+            assert_eq!(other.get("/x").await.text(), "krill");
+            if server.site.stats.connections.get() == 2 {
+                break;
+            }
+            attempts += 1;
+            assert!(attempts < 5, "the worker has waited for the end of the connection");
+            drop((stays, other));
+            while server.site.stats.connections.get() > 0 {
+                tokio::task::yield_now().await;
+            }
+        }
         server.stop().await.unwrap();
     });
 }

@@ -3,6 +3,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod body;
 mod cgi;
 mod client;
 #[allow(dead_code, reason = "the help is for the command line")]
@@ -17,6 +18,7 @@ mod load;
 mod misuse;
 mod ob;
 mod pure;
+mod sendfile;
 #[allow(dead_code, reason = "the command line uses the rest")]
 #[path = "../../../../examples/webserver/web/mod.rs"]
 mod web;

@@ -172,7 +172,37 @@ fn lines_and_trailers_of_chunks_are_bounded() {
     let long = [b'0'; 4097];
     assert!(decode(&[&long[..4096]]).is_ok());
     assert!(decode(&[&long]).is_err());
+    let line = [b"0;", &long[..4094], b"\r\n\r\n"].concat();
+    assert_eq!(decode(&[&line]), Ok(true));
+    assert!(decode(&[&[b"0;", &long[..4095], b"\r\n\r\n"].concat()]).is_err(), "also if it comes at once");
     let trailer = [&[b'x'; 1000][..], b"\r\n"].concat();
     assert_eq!(decode(&[b"0\r\n", &trailer.repeat(4), b"\r\n"]), Ok(true));
     assert!(decode(&[b"0\r\n", &trailer.repeat(5)]).is_err());
+}
+
+/// Where two servers find different ends of a body, one of them takes a part of it for a request.
+#[test]
+fn chunks_that_another_server_could_end_elsewhere_are_refused() {
+    for bad in [
+        "5\r\nkrillX\r\n0\r\n\r\n",
+        "5\r\nkrill0\r\n\r\n",
+        "5\r\nkrill\n0\r\n\r\n",
+        "5\nkrill\r\n0\r\n\r\n",
+        "0\n\r\n",
+        "0\r\n\n",
+        "+5\r\nkrill\r\n0\r\n\r\n",
+        "-0\r\n\r\n",
+        " 5\r\nkrill\r\n0\r\n\r\n",
+        "0x5\r\nkrill\r\n0\r\n\r\n",
+        "5 5\r\nkrill\r\n0\r\n\r\n",
+        "\r\n0\r\n\r\n",
+        ";x\r\n\r\n",
+        "10000000000000000\r\n\r\n",
+    ] {
+        assert!(Chunked::default().decode(&mut bad.as_bytes(), |_| {}).is_err(), "{bad:?}");
+    }
+    let mut body = Vec::new();
+    let good = "5 ;x=y\r\nkrill\r\n00\r\n\r\n";
+    assert_eq!(Chunked::default().decode(&mut good.as_bytes(), |data| body.extend_from_slice(data)), Ok(true));
+    assert_eq!(body, b"krill");
 }
