@@ -15,6 +15,8 @@ use super::stats::Stats;
 const LINES_MAX: usize = 4096;
 
 /// Lines of so long are written together: each write is a call of the pool, which costs more than a request.
+/// A request over a kept connection, for 8 bytes, costs 30 us of processor time so, and 55 us with a write
+/// for each line.
 const GATHERED: Duration = Duration::from_millis(10);
 
 /// Bytes that are written at once.
