@@ -12,7 +12,7 @@
 //!   FirmOffer(ticket, value)       ── offer ──▶            Inlet::offer
 //!   ChoiceOffer(ticket, id)        ── offer, no value ──▶  Inlet::offer_choice
 //!   Outlet::reserve      ◀── Reserve ──      value ──▶     Inlet::grant; it may go back: Outlet::give_back
-//!     (Later: kept until Unlocked(ticket), unless AskedBack(ticket) is heard before.
+//!     (Later: kept until Unlocked(ticket), unless AskedBack(ticket) comes first.
 //!     Gone: ── refuse ──▶ Inlet::withdraw, unanswered.)
 //!   Outlet::held         ◀── Held ──
 //!   Outlet::taken        ◀── Taken, Released ──
@@ -23,7 +23,7 @@
 //!   Outlet::retire, Outlet::gone    ◀── Retired, Gone ──
 //!   Retired                        ── retire ──▶           Inlet::retire
 //!   Poisoned, Outlet::poison    ◀── poison ──▶             Poisoned, Inlet::poison
-//!     (Of full strength. Else the receiver's half decides, which knows what the channel is immune to.)
+//!     (Only poison of full strength. The receiver's half decides about the rest: it knows the immunity.)
 //!   Gone                           ── gone ──▶             the inlet is dropped, and then the outlet
 //! ```
 //!

@@ -14,7 +14,7 @@
 //!   a choice's offer               ── OfferChoice ──▶
 //!   reserved                       ◀── Reserve ──        recv().poll
 //!   encoded by its owner           ── Grant(bytes) ──▶   recv().poll: decodes, decides
-//!     (Refuse: what was asked for is not there any more)
+//!     (Refuse: the offer no longer exists)
 //!   confirmed                      ◀── Taken ──
 //!   open again                     ◀── Abort ──
 //!   the send was dropped, or late  ── Withdraw ──▶

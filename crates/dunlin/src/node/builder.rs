@@ -485,8 +485,9 @@ impl NodeBuilder {
         self
     }
 
-    /// [`join`](Self::join) calls this while it waits for the main node: after a quarter of a second, and
-    /// then every 5 seconds. A program can show the wait: the text of a [`JoinWait`] advises what to do.
+    /// [`join`](Self::join) calls this while a member waits for the main node, or a main node for a name
+    /// service: after a quarter of a second, and then every 5 seconds. A program can show the wait: the text
+    /// of a [`JoinWait`] advises what to do.
     pub fn on_wait(mut self, told: impl FnMut(&JoinWait) + Send + 'static) -> Self {
         self.roles.on_wait = Some(Box::new(told));
         self

@@ -48,9 +48,10 @@ pub enum NodeEvent {
         /// What differs.
         difference: String,
     },
-    /// A dial to this node was turned away: from something that is no node, from a node that claims the
-    /// identity of another one, or from a node of another application. A node of another application dials
-    /// here while it looks for its own name service; it is reported once.
+    /// This node refused a dial. The dialler was not a node, speaks no common protocol version, has not
+    /// proved its identity, belongs to another application, or this node's program does not
+    /// [admit](super::NodeBuilder::authorize) it. A node of another application dials here while it looks for
+    /// its own name service; it is reported once.
     Stranger {
         /// The other side, as its socket describes it.
         from: String,
@@ -208,7 +209,7 @@ pub struct Refusals {
     pub handshakes: u64,
     /// Sockets, since there were too many connections ([`Limit::Connections`]).
     pub connections: u64,
-    /// Sockets from something that is no node, speaks another version, or belongs to another application
+    /// Sockets whose dialler is not a node of this application, or was not admitted
     /// ([`NodeEvent::Stranger`]).
     pub strangers: u64,
     /// Connections, since the other node broke the protocol ([`Limit::Peer`]).

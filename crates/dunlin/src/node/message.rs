@@ -1291,7 +1291,6 @@ fn adopt_on(
     let now = locked.now;
     match (place, agent) {
         (Place::Sender(place), agent) => {
-            // It is known where it is used.
             let arrival = locked.state.machine.sender_arrives(now, channel, place, from);
             if arrival == Arrival::Guest && locked.state.is_stretched((channel, Which::Sender)) {
                 // Another agent of it was here: its bridge learns that the end is lost, and the new one does
