@@ -507,7 +507,7 @@ async fn grants(node: &Node, names: &str, bytes: usize) -> (Peer, tokio::sync::w
 
 /// The home of a channel grants a million credits and reads nothing: the sender waits.
 #[test]
-fn what_a_home_that_reads_nothing_is_sent_is_bounded() {
+fn memory_for_values_sent_to_home_that_reads_nothing_is_bounded() {
     run_alone(async {
         for bytes in [1 << 10, 256 << 10] {
             let (node, names) = serve(|builder| builder).await;

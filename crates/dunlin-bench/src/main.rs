@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hidden_subcommand_takes_what_participants_are_started_with() {
+    fn hidden_subcommands_parse_participant_arguments() {
         let args = Args::try_parse_from(["", "one", "kanal(0)", "choice-ready", "7", "1", "--current-thread"]);
         assert!(matches!(args.map(|args| args.command), Ok(Command::One(_))));
         let args = Args::try_parse_from(["", "side", "tokio tcp", "remote-pingpong", "7", "8", "1", "--role", "1"]);

@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn the_judge_sees_a_choice_that_is_not_fair() {
+    fn judge_detects_an_unfair_choice() {
         for how in [How::Par, How::Spawned] {
             let error = judged(how, 2, SMALL, Events::Prioritised).unwrap_err().to_string();
             assert!(error.contains("channel 0 was chosen in decisions"), "{error}");

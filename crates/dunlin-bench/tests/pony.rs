@@ -42,7 +42,7 @@ fn who(rows: &[Value]) -> Vec<&str> {
 }
 
 #[test]
-fn throughput_counts_what_has_arrived_from_each_worker() {
+fn throughput_rows_have_consistent_rates_and_baselines() {
     let svg = folder("throughput").join("nodes.svg");
     let rows = shortly(&["throughput", "--vary", "nodes", "--at", "1,2", "--svg", svg.to_str().expect("it is text")]);
     assert_eq!(rows.len(), 2 * 6);
@@ -111,7 +111,7 @@ fn overhead_counts_every_byte_of_plain_sockets() {
 
 /// Bytes, unlike times, are the same on a busy machine: this is a goal that is judged.
 #[test]
-fn at_100_kilobytes_dunlin_adds_at_most_what_it_may() {
+fn dunlin_overhead_at_100_kilobytes_stays_within_goal() {
     let rows = shortly(&["overhead", "--at", "100000"]);
     let of_dunlin: Vec<&Value> = rows.iter().filter(|row| !row["goal_percent"].is_null()).collect();
     assert_eq!(of_dunlin.iter().map(|row| &row["who"]).collect::<Vec<_>>(), ["dunlin", "dunlin, fifo(16)"]);
@@ -138,7 +138,7 @@ fn processor_time_is_that_of_both_sides() {
 }
 
 #[test]
-fn what_was_printed_can_be_drawn_later_and_the_last_of_the_same_counts() {
+fn plot_uses_last_of_duplicate_rows_and_refuses_other_benchmarks() {
     let folder = folder("plot");
     let row = |who: &str, nodes: usize, value: f64| {
         serde_json::json!({
@@ -209,7 +209,7 @@ fn output_goes_where_it_can() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_before_anything_runs() {
+fn pony_refuses_invalid_arguments_before_it_runs() {
     for (arguments, says) in [
         (&["throughput", "--vary", "nodes", "--at", "0"][..], "there has to be one at least"),
         (&["throughput", "--vary", "nodes", "--at", "5000"], "too much for one machine"),

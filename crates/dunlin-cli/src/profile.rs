@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_profile_says_in_which_line() {
+    fn profile_parse_error_names_the_line() {
         for (text, part) in [
             ("", "line 1"),
             ("dunlin profile 2\n", "another version"),

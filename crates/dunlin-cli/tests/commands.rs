@@ -242,7 +242,7 @@ fn config_of_a_command_can_be_named() {
 
 /// Beside a path: `-` is what comes in.
 #[test]
-fn config_checks_what_comes_in() {
+fn config_check_reads_standard_input() {
     let stage = Stage::new(FILE);
     let checked = |text: &[u8]| {
         let mut command = stage.command(&["config", "--check", "-"]);

@@ -155,7 +155,7 @@ fn path(folder: &TempDir) -> &str {
 }
 
 #[test]
-fn in_any_order_it_does_what_it_does_in_one_process() {
+fn demo_result_does_not_depend_on_start_order() {
     let inside = run(&["--inside"]);
     assert!(inside.status.success());
     assert_eq!(inside.tables().len(), 6);

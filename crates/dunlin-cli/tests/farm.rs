@@ -391,7 +391,7 @@ fn the_picture_goes_where_it_is_to_go() {
 
 /// Of a picture for which there was no room nothing is left, and what was there before is.
 #[test]
-fn a_picture_without_room_leaves_what_was_there() {
+fn failed_picture_write_keeps_the_previous_file() {
     let place = Place::new();
     std::fs::write(place.out(), "another picture").unwrap();
     // As a disk that is full, after half a kilobyte or one.

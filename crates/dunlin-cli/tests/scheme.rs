@@ -81,7 +81,7 @@ fn missing_program_is_an_error_of_the_command_line() {
 }
 
 #[test]
-fn text_that_is_not_utf8_is_an_error_of_the_program() {
+fn scheme_reports_program_with_invalid_utf8() {
     let stage = Stage::new("");
     std::fs::write(stage.path().join("program.scm"), b"(display 1)\n\xff").unwrap();
     let ran = stage.run(&["scheme", "program.scm"]);

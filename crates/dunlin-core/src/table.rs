@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_is_used_again() {
+    fn returned_entry_is_reused() {
         static TABLE: Table<AtomicU32> = Table::new();
         let taken: Vec<_> = (0..200).map(|_| TABLE.take()).collect();
         for (n, entry) in taken.iter().enumerate() {

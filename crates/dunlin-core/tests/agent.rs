@@ -254,7 +254,7 @@ fn a_choice_with_a_credit_is_decided_here() {
 /// Sends that waited for the first credits: they go out on them, and those that get none are not offered any
 /// more.
 #[test]
-fn what_waited_before_the_first_credits_goes_out_on_them() {
+fn waiting_sends_complete_on_the_first_credits() {
     let h = halves(fifo(1));
     let (mut outlet, mut a) = (h.outlet, h.tx.share());
     let mut b = a.clone();
@@ -328,7 +328,7 @@ fn an_unbounded_buffer_gives_credits_back_as_values_come() {
 
 /// An agent may have less promised than the policy has: what is received makes room again.
 #[test]
-fn credits_are_limited_to_what_the_agent_asks() {
+fn lend_at_most_limits_promised_credits() {
     for policy in [unbounded(), fifo(10)] {
         let (mut h, credits) = halves_with_credits(policy);
         assert!(credits >= 10);
@@ -368,7 +368,7 @@ fn credits_are_limited_to_what_the_agent_asks() {
 /// The receiver retires while values are on their way: their sends are complete, so it gets them, and then
 /// the end.
 #[test]
-fn retire_waits_for_what_is_on_its_way() {
+fn retired_receiver_receives_values_in_flight() {
     let (mut h, _) = halves_with_credits(fifo(3));
     for value in 0..3 {
         h.tx.try_send(value).unwrap();
@@ -394,7 +394,7 @@ fn retire_waits_for_what_is_on_its_way() {
 }
 
 #[test]
-fn poison_destroys_what_is_on_its_way() {
+fn poison_drops_values_in_flight() {
     let value = Arc::new(());
     // From the receiver.
     let (mut h, _) = halves_with_credits(fifo(3));
@@ -527,7 +527,7 @@ fn a_forgotten_choice_is_carried_to_its_end() {
 
 /// The receiver is gone before the offer comes: it fails where it comes, and the answer is received.
 #[test]
-fn an_offer_that_meets_the_end_comes_back() {
+fn offer_to_ended_receiver_returns_its_value() {
     type End = fn(Receiver<u8>) -> Option<Receiver<u8>>;
     let retire: End = |rx| {
         rx.retire();
@@ -554,7 +554,7 @@ fn an_offer_that_meets_the_end_comes_back() {
 
 /// What happened to a channel before its ends were apart is reported afterwards.
 #[test]
-fn agents_receive_what_happened_before_they_were_added() {
+fn new_agent_reports_earlier_channel_events() {
     let before = |act: fn(&mut Sender<u8>)| {
         let (mut tx, rx) = channel();
         act(&mut tx);
@@ -756,7 +756,7 @@ fn next<T: Send>(outlet: &mut Outlet<T>) -> Poll<Event<T>> {
 }
 
 #[test]
-fn what_is_buffered_goes_first_under_tickets_of_its_own() {
+fn outlet_offers_buffered_values_first_under_their_own_tickets() {
     let (mut tx, rx) = channel_with(fifo(3));
     for n in 0..3 {
         tx.try_send(n).unwrap();
@@ -793,7 +793,7 @@ fn what_is_buffered_goes_first_under_tickets_of_its_own() {
 /// Values of a buffer whose receiver moved to a half with a buffer of its own: they come first, and no more
 /// are complete than the two may hold.
 #[test]
-fn what_is_buffered_goes_before_what_is_sent_on_credits() {
+fn buffered_values_precede_values_sent_on_credits() {
     for places in 1..6_u32 {
         let (mut tx, rx) = channel_with(fifo(4));
         (0..3_u32).for_each(|n| tx.try_send(n).unwrap());
@@ -869,7 +869,7 @@ fn a_credit_wakes_the_carrier_of_buffered_values() {
 /// A carrier that did not know of the credits yet gives back what it heard before them: it goes on them, and
 /// is not lost.
 #[test]
-fn what_was_offered_before_the_credits_comes_back_and_goes_on_them() {
+fn returned_early_offers_are_sent_on_later_credits() {
     let (mut tx, rx) = channel_with(fifo(2));
     (0..2).for_each(|n| tx.try_send(n).unwrap());
     let mut sending = pin!(tx.send(2));
@@ -929,7 +929,7 @@ fn an_outlet_learns_how_the_channel_ended_before() {
 }
 
 #[test]
-fn what_the_receiver_forgot_is_over_when_an_outlet_takes_its_place() {
+fn new_outlet_releases_forgotten_receives() {
     for policy in [rendezvous(), rendezvous().pending_senders(4, Overflow::Fifo)] {
         // An extended receive holds the sender.
         let (mut tx, mut rx) = channel_with(policy);
@@ -1009,7 +1009,7 @@ fn a_second_request_waits_for_the_first_grant_where_it_is_passed_on() {
 /// A handle of a shared receiver elsewhere: its demand is over before the value that it was given has come
 /// back. (Found by `simulated/shared.rs`: the value was lost, and its sender waited for ever.)
 #[test]
-fn what_comes_back_from_a_demand_that_is_over_is_offered_to_others() {
+fn value_returned_by_withdrawn_demand_is_offered_again() {
     for policy in [rendezvous(), fifo(1)] {
         let (mut tx, rx) = channel_with(policy);
         let mut here = rx.share();
@@ -1119,7 +1119,7 @@ fn keeper() -> (Inlet<u8>, LoneOutlet<u8>, Shared<Receiver<u8>>) {
 
 /// A handle elsewhere has the offer as it is: the value never comes here.
 #[test]
-fn what_is_unread_is_passed_on_without_its_value() {
+fn unread_offer_is_forwarded_without_its_value() {
     let (mut inlet, there, mut here) = keeper();
     inlet.offer_unread(5);
     assert_eq!(show(&all(|cx| inlet.poll(cx))), "");
@@ -1160,7 +1160,7 @@ fn an_unread_value_is_fetched_for_a_receiver_here() {
 
 /// What could not be read elsewhere comes here, and so does all that follows.
 #[test]
-fn what_could_not_be_read_is_brought() {
+fn keeper_fetches_unreadable_value_and_its_successors() {
     let (mut inlet, mut there, _here) = keeper();
     inlet.offer_unread(5);
     assert!(matches!(there.reserve_unread(1), Reserved::Granted(Given::Unread)));
@@ -1223,7 +1223,7 @@ fn a_choice_is_granted_unread_to_a_handle_elsewhere_alone() {
 /// A choice that is granted unread to one handle elsewhere is nothing for another waiting one. (Found by
 /// `dunlin-models unreadable-chosen`: it tried again for ever.)
 #[test]
-fn what_another_handle_is_granted_is_waited_for() {
+fn handle_waits_while_another_handle_holds_the_grant() {
     let (tx, mut agents, _here) = handles_elsewhere::<u8>(rendezvous(), 2);
     let mut inlet = Inlet::new(tx);
     agents.iter_mut().for_each(|agent| drop(all(|cx| agent.poll(cx))));
@@ -1243,7 +1243,7 @@ fn what_another_handle_is_granted_is_waited_for() {
 
 /// What two handles elsewhere were granted out of a buffer, and did not take.
 #[test]
-fn what_comes_back_to_a_buffer_comes_back_in_order() {
+fn values_returned_to_a_buffer_keep_their_order() {
     for first in [0, 1] {
         let (mut tx, agents, mut here) = handles_elsewhere(fifo(3), 2);
         for value in 0..3 {
@@ -1310,7 +1310,7 @@ fn a_receive_gets_the_oldest_value_present() {
 
 /// The channel was poisoned meanwhile: what comes back is destroyed, as what was buffered is.
 #[test]
-fn what_comes_back_to_a_poisoned_buffer_is_dropped() {
+fn value_returned_to_a_poisoned_buffer_is_dropped() {
     let (mut tx, agents, _here) = handles_elsewhere(fifo(1), 1);
     let token = Arc::new(());
     tx.try_send(token.clone()).unwrap();

@@ -336,7 +336,7 @@ fn polls<F: Future>(future: &mut Pin<&mut F>) -> (u32, Option<F::Output>) {
 /// A send lets its receivers be polled before the choice goes on to something else. Where there is nothing to
 /// go on to, the choice is not polled again and again for that: it waits.
 #[test]
-fn a_choice_with_nothing_to_go_on_to_takes_no_turns() {
+fn choice_without_ready_alternative_is_polled_once() {
     for far in [true, false] {
         let (mut tx, mut rx, _agents) = if far {
             halves()

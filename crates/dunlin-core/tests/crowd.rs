@@ -400,7 +400,7 @@ fn below(seed: &mut u64, n: u64) -> u64 {
 /// Receivers of all kinds: some are dropped, some are never polled again, some are in choices. Whenever every
 /// woken task has been polled and a tick has passed, no value waits beside a receiver that would take it.
 #[test]
-fn no_wake_is_lost_whatever_receivers_do() {
+fn no_wake_is_lost_with_random_receivers() {
     let _alone = alone();
     let seeds = if cfg!(miri) { 3 } else { 400 };
     for first in 1..=seeds {

@@ -280,7 +280,7 @@ fn chosen(
 
 /// Each is chosen at least once in n + 1 choices.
 #[test]
-fn send_to_any_at_any_place_and_what_is_beside_it_are_chosen_at_least_once_in_n_plus_1_choices() {
+fn fair_choice_takes_send_to_any_and_receive_within_n_plus_1_choices() {
     for timers in [0, 1, 2, 6] {
         let branches = timers + 2;
         let pairs = (0..branches).flat_map(|send| (0..branches).map(move |receive| (send, receive)));

@@ -203,7 +203,7 @@ impl Flag {
 
 /// A lone operation of an end keeps its offer, or its waker, out of the queue: all that comes after finds it.
 #[test]
-fn lone_operation_is_found_by_what_comes_after_it() {
+fn lone_operation_is_found_by_later_messages() {
     let flag = Arc::new(Flag::default());
     let waker = Waker::from(flag.clone());
     let mut cx = Context::from_waker(&waker);
@@ -323,7 +323,7 @@ fn send_whose_deadline_passes_while_its_value_is_read_answers_the_truth() {
 }
 
 #[test]
-fn unreadable_value_fails_its_send_and_the_receive_goes_on() {
+fn unreadable_value_fails_its_send_but_not_the_receive() {
     let (mut tx, mut rx, halves) = over_a_link::<Own>();
     let bad = tx.send_nowait(own(13));
     let good = tx.send_nowait(own(2));
@@ -353,7 +353,7 @@ impl Drop for Short {
 }
 
 #[test]
-fn panic_of_a_value_that_is_not_wanted_leaves_the_end_as_it_was() {
+fn panicking_drop_of_unreadable_value_leaves_receiver_usable() {
     let (_tx, mut rx, halves) = over_a_link::<Short>();
     // 13, and a byte more.
     halves.home.hear(Word::Offer { ticket: 2, value: vec![13, 0].into() }).unwrap();
@@ -515,7 +515,7 @@ fn end_of_the_channel_while_a_value_is_read_is_in_time() {
 }
 
 #[test]
-fn lost_connection_ends_what_is_out_as_unknown_and_what_is_read_is_not_received() {
+fn connection_loss_during_read_fails_receive_and_leaves_send_unknown() {
     let (mut tx, mut rx, halves) = over_a_link::<Own>();
     let mut send = Box::pin(tx.send(own(1)));
     assert!(poll(send.as_mut()).is_pending());
@@ -573,7 +573,7 @@ fn ends_that_are_dropped_leave_no_half_open() {
 /// What an end has left unsettled is asked for, and the send that carries the end waits for it. (Ends do not
 /// move over a link yet: so it fails then.)
 #[test]
-fn value_with_an_end_that_is_not_at_rest_waits_until_it_is() {
+fn send_waits_until_the_end_in_its_value_is_settled() {
     let (mut inner, _far, inner_halves) = over_a_link::<u32>();
     // Out, and dropped: the answer is on its way.
     {
@@ -668,7 +668,7 @@ fn home_takes_no_value_for_which_it_has_no_place() {
 }
 
 #[test]
-fn what_is_sent_before_the_receiver_retires_the_channel_is_received() {
+fn value_sent_before_receiver_retires_is_received() {
     let (mut tx, mut rx, halves) = not_opened::<Own>(fifo(2));
     halves.carry();
     ready(pin!(tx.send(own(1)))).unwrap();
@@ -783,7 +783,7 @@ fn value_that_has_gone_into_a_place_does_not_come_back_when_its_send_is_dropped(
 }
 
 #[test]
-fn receive_gives_way_where_what_it_reads_is_overwritten_again_and_again() {
+fn receive_returns_pending_while_its_value_keeps_being_overwritten() {
     fn overwrite(home: Arc<dyn Half>, ticket: u64, last: u64) {
         while_it_is_read(move || {
             let value = Bytes::from(vec![0x82, ticket as u8 - 100, 0x80]);
@@ -828,7 +828,7 @@ impl Buffering for Fickle {
 }
 
 #[test]
-fn choice_whose_room_has_gone_meanwhile_goes_on() {
+fn choice_keeps_its_offer_when_buffer_is_full_at_the_grant() {
     let (mut tx, mut rx, halves) = not_opened::<Own>(Fickle(0).into());
     halves.carry();
     let (_other, mut never) = channel::<Own>();

@@ -133,7 +133,7 @@ fn a_choice_is_reserved_and_decided() {
 /// done, and a reservation is asked back when the future needs its turn. It has its turn then, however soon
 /// the receiver asks again: in no order do the two go on asking.
 #[test]
-fn a_reservation_meets_a_foreign_branch() {
+fn reservation_and_foreign_future_in_a_choice_do_not_livelock() {
     model_within(2, || {
         let (mut tx, mut rx, agents) = joined();
         let receiver = spawn(move || block_on(rx.recv()).ok());
@@ -329,7 +329,7 @@ fn two_handles_over_one_agent() {
 /// A claim goes out while the other handle's offer is on its way: the offer is taken before what the claim
 /// sends, or is called back and offered again after it; it never comes between.
 #[test]
-fn a_claim_calls_back_what_is_on_its_way() {
+fn claim_does_not_interleave_with_an_offer_in_flight() {
     model_within(2, || {
         let (tx, mut rx, agents) = joined();
         let receiver = spawn(move || [(); 3].map(|()| block_on(rx.recv()).unwrap()));

@@ -100,7 +100,7 @@ fn three_parties() {
 
 /// A party waits | the other resigns.
 #[test]
-fn a_wait_meets_a_resignation() {
+fn sync_completes_when_the_other_party_resigns() {
     model(|| {
         let mut a = barrier();
         let b = a.enrol();
@@ -112,7 +112,7 @@ fn a_wait_meets_a_resignation() {
 
 /// The same in a choice, whose other branch never happens.
 #[test]
-fn a_choice_meets_a_resignation() {
+fn sync_branch_completes_when_the_other_party_resigns() {
     model(|| {
         let (mut a, (_tx, mut rx)) = (barrier(), channel());
         let b = a.enrol();

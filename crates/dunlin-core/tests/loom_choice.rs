@@ -43,7 +43,7 @@ fn send_or_receive(tx: &mut Sender<u32>, rx: &mut Receiver<u32>, value: u32, rec
 
 /// An offer of a choice is posted (and with it the queue made) | a lone receive looks or watches.
 #[test]
-fn send_branch_meets_lone_receive() {
+fn send_branch_completes_with_lone_receive() {
     model(|| {
         let ((mut tx, mut rx), (_ty, mut ry)) = (channel(), channel());
         let receiver = spawn(move || block_on(rx.recv()));
@@ -54,7 +54,7 @@ fn send_branch_meets_lone_receive() {
 
 /// A lone send in the slot, or in the queue, meets a choice that watches or looks.
 #[test]
-fn receive_branch_meets_lone_send() {
+fn receive_branch_completes_with_lone_send() {
     model(|| {
         let ((mut tx, mut rx), (mut ty, _ry)) = (channel(), channel());
         let sender = spawn(move || block_on(tx.send(7)).unwrap());

@@ -116,7 +116,7 @@ fn a_conditional_holder_excludes() {
 /// What a holder wrote before it set the tag is visible to a thread that sees the tag, without the lock: so a
 /// sender knows by one load that its offer was taken.
 #[test]
-fn a_tag_publishes_what_came_before() {
+fn tag_publishes_earlier_writes() {
     model(|| {
         let shared = Arc::new((Lock::new(()), Plain::new()));
         let other = shared.clone();

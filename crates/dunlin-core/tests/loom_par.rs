@@ -238,7 +238,7 @@ fn a_call_without_a_reply() {
 
 /// The server goes before it accepts | the call is out: the request comes back.
 #[test]
-fn a_call_that_is_not_accepted() {
+fn call_fails_as_not_taken_when_callee_drops() {
     model(|| {
         let (mut caller, callee) = call::<u32, u32>();
         let server = spawn(move || drop(callee));

@@ -17,7 +17,7 @@ fn channels(n: usize) -> (Vec<Sender<u8>>, Vec<Receiver<u8>>) {
 }
 
 #[test]
-fn a_choice_of_many_finds_what_its_neighbours_offer_before_it_registers() {
+fn large_choice_finds_offers_before_it_registers() {
     let ((mut senders, mut receivers), wakes) = (channels(MANY), Arc::<Wakes>::default());
     let mut choice = Choice::fair().all(receivers.iter_mut().map(|rx| rx.recv())).into_future();
     assert!(poll_woken(&mut choice, &wakes).is_none());

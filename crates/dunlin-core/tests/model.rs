@@ -823,7 +823,7 @@ proptest! {
     #![proptest_config(config(1_500))]
 
     #[test]
-    fn unshared_ends_do_what_the_model_does(which in 0_usize..11, ops in exact::ops()) {
+    fn unshared_ends_match_the_model(which in 0_usize..11, ops in exact::ops()) {
         exact::run(which, ops);
     }
 

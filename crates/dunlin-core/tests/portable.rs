@@ -101,7 +101,7 @@ fn both_ends_of_a_channel_in_one_message() {
 }
 
 #[test]
-fn a_caller_and_a_callee_go_on() {
+fn carried_caller_and_callee_exchange_request_and_reply() {
     let (caller, callee) = call::<u32, String>();
     let mut caller: Caller<u32, String> = carry(caller);
     let mut callee: Callee<u32, String> = carry(callee);
@@ -313,7 +313,7 @@ fn a_forgotten_extended_guard_is_released_with_the_moved_receiver() {
 }
 
 #[test]
-fn what_ended_stays_ended() {
+fn ended_channel_stays_ended_when_carried() {
     let (tx, rx) = channel::<u8>();
     rx.poison("salt");
     let mut rx = carry(rx);
@@ -597,7 +597,7 @@ fn a_message_dropped_while_it_is_sealed_ends_its_channels() {
 }
 
 #[test]
-fn a_hand_over_after_the_message_was_dropped_has_only_what_is_shared() {
+fn commit_after_message_drop_keeps_only_shared_ends() {
     let (ends, mut others) = ends();
     let (sealed, json) = encode(&ends);
     drop(ends);
@@ -960,7 +960,7 @@ fn a_message_that_cannot_be_decoded_ends_its_ends() {
 }
 
 #[test]
-fn what_a_failed_decoding_has_let_out_is_not_doubled() {
+fn failed_decoding_does_not_duplicate_taken_ends() {
     let (a, mut other_a) = channel::<u8>();
     let (b, mut other_b) = channel::<u8>();
     let (mut inbox, json) = send_off((a, b));
@@ -1022,7 +1022,7 @@ fn a_panic_in_a_decoding_has_changed_nothing() {
 }
 
 #[test]
-fn what_an_older_reader_does_not_know_ends_in_order() {
+fn ends_unknown_to_an_older_reader_close_in_order() {
     #[derive(Serialize, Deserialize)]
     struct New {
         data: Sender<u8>,
@@ -1046,7 +1046,7 @@ fn what_an_older_reader_does_not_know_ends_in_order() {
 }
 
 #[test]
-fn a_field_that_is_not_written_is_dropped_at_the_hand_over() {
+fn skipped_field_is_dropped_at_commit() {
     #[derive(Serialize, Deserialize)]
     struct Skips {
         data: Sender<u8>,
@@ -1242,7 +1242,7 @@ fn an_end_that_only_a_failed_try_has_read_is_dropped() {
 }
 
 #[test]
-fn what_serde_cannot_represent_is_refused_with_nothing_lost() {
+fn encoding_unsupported_by_serde_is_refused_without_loss() {
     #[derive(Serialize, Deserialize)]
     #[serde(tag = "is")]
     enum Bare {
@@ -1451,7 +1451,7 @@ fn ends_wander_between_threads() {
 }
 
 #[test]
-fn what_carriers_hold_can_be_sent_to_other_threads() {
+fn carrier_types_are_send() {
     fn send<T: Send>() {}
     send::<Outbox>();
     send::<Sealed>();

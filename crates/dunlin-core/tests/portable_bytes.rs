@@ -1038,7 +1038,7 @@ fn a_receiver_that_joins_there_gets_each_value() {
 
 /// A broadcast is not over as long as a joiner is left there.
 #[test]
-fn the_last_joiner_is_over_there() {
+fn broadcast_closes_after_its_last_remote_joiner_drops() {
     let (net, mut tx, mut rx) = Net::with::<Joiner<u8, NoPoison>>();
     block_on(async {
         par!(net.carry(), async {
@@ -1101,7 +1101,7 @@ fn a_broadcast_goes_over() {
 
 /// What ended it before is known over there.
 #[test]
-fn a_broadcast_that_is_over_goes_over() {
+fn ended_broadcast_keeps_its_reason_when_carried() {
     for poison in [false, true] {
         let (net, mut tx, mut rx) = Net::with::<Broadcast<u8>>();
         block_on(async {

@@ -56,7 +56,7 @@ fn a_receiver_that_waits_is_woken_by_a_post() {
 }
 
 #[test]
-fn the_handle_has_what_was_not_sent() {
+fn post_handle_returns_unsent_value() {
     let (mut tx, rx) = channel();
     let (mut before, mut looked_at) = (tx.send_nowait("krill"), tx.send_nowait("squid"));
     drop(rx);
@@ -169,7 +169,7 @@ fn a_deadline_takes_it_back() {
 
 /// A `settle` is for what an operation has left, and takes nothing that was posted.
 #[test]
-fn settle_leaves_what_was_posted() {
+fn settle_does_not_take_posted_values() {
     doc::block_on(async {
         let (mut tx, mut rx) = channel();
         let mut post = tx.send_nowait(1);
@@ -266,7 +266,7 @@ fn a_sink_is_flushed_when_all_is_received() {
 }
 
 #[test]
-fn a_sink_gives_back_what_it_could_not_send() {
+fn sink_returns_value_it_could_not_send() {
     doc::block_on(async {
         let (tx, rx) = channel();
         let mut sink = tx.into_sink();
@@ -291,7 +291,7 @@ fn a_dropped_sink_takes_its_value_back() {
 
 #[test]
 #[should_panic(expected = "`poll_ready` first")]
-fn a_sink_that_is_not_ready_refuses() {
+fn start_send_panics_when_sink_is_not_ready() {
     let (tx, _rx) = channel();
     let mut sink = tx.into_sink();
     Pin::new(&mut sink).start_send(1).unwrap();

@@ -86,7 +86,7 @@ fn values_go_by_the_link_while_the_agents_stand_by() {
 
 /// The offer is out, and its home answers the agent.
 #[test]
-fn an_offer_that_is_out_is_settled_by_the_agent_that_goes_on() {
+fn resumed_agent_settles_an_offer_in_flight() {
     let (mut tx, mut outlet, forth) = sending::<u8>();
     let mut send = pin!(tx.send(7));
     assert!(poll(send.as_mut()).is_pending());
@@ -108,7 +108,7 @@ fn an_offer_that_is_out_is_settled_by_the_agent_that_goes_on() {
 
 /// What has come, and stands at a home, is offered there by its agent under the same number.
 #[test]
-fn what_has_come_is_offered_by_the_agent_that_goes_on() {
+fn resumed_agent_offers_arrived_value_under_its_ticket() {
     let (mut rx, mut inlet, back) = receiving::<u8>(rendezvous());
     inlet.hear(Word::Offer { ticket: 5, value: message(1) }).unwrap();
     assert!(inlet.take_returned().is_none(), "the agent stands by");
@@ -128,7 +128,7 @@ fn what_has_come_is_offered_by_the_agent_that_goes_on() {
 
 /// A value that has come for a choice's offer goes to the agent; the offer stands.
 #[test]
-fn a_grant_is_the_agents_that_goes_on() {
+fn resumed_agent_takes_over_a_grant() {
     let (mut rx, inlet, back) = receiving::<u8>(rendezvous());
     let (_other, mut never) = channel::<u8>();
     inlet.hear(Word::OfferChoice { ticket: 5, choice: 9 }).unwrap();
@@ -147,7 +147,7 @@ fn a_grant_is_the_agents_that_goes_on() {
 
 /// A request for a choice's offer that came before its value was encoded is tried again by the agent.
 #[test]
-fn a_request_is_the_agents_that_goes_on() {
+fn resumed_agent_retries_a_request() {
     let (mut tx, mut outlet, forth) = sending::<Large>();
     let ((mut other, _never), mut slot) = (channel::<Large>(), Some(Large(4000)));
     let mut other_slot = Some(Large(1));
@@ -167,7 +167,7 @@ fn a_request_is_the_agents_that_goes_on() {
 
 /// A choice's value that has gone out is told from a firm offer's: its home may give it back.
 #[test]
-fn a_granted_value_is_the_agents_that_goes_on() {
+fn resumed_agent_distinguishes_granted_value_from_firm_offer() {
     let (mut tx, outlet, forth) = sending::<u8>();
     let ((mut other, _never), mut slot, mut other_slot) = (channel::<u8>(), Some(4), Some(1));
     let choice = Choice::fair().on(tx.send_from(&mut slot), Ok).on(other.send_from(&mut other_slot), Err);
@@ -185,7 +185,7 @@ fn a_granted_value_is_the_agents_that_goes_on() {
 
 /// What waits for a place goes out when its agent hears of one.
 #[test]
-fn a_send_that_waits_for_a_place_goes_on_with_the_agent() {
+fn resumed_agent_sends_waiting_value_on_a_credit() {
     let (mut tx, far) = channel::<u8>();
     let mut outlet = AnyOutlet::from(Outlet::new(far));
     outlet.credit(1);
@@ -338,7 +338,7 @@ fn a_buffered_value_keeps_its_own_bytes_alone() {
 
 /// The link counts what comes, and hears of what is received before there is a place more to promise.
 #[test]
-fn a_link_counts_what_is_buffered() {
+fn link_counts_buffered_values() {
     let (near, mut rx) = channel_with::<u8>(fifo(8));
     let (inlet, way) = (AnyInlet::from(Inlet::new(near)), Arc::new(Counts::default()));
     inlet.lend_at_most(4);
@@ -365,7 +365,7 @@ fn a_link_counts_what_is_buffered() {
 
 /// The buffer's values come back into their places as values, and nothing overtakes them.
 #[test]
-fn what_is_buffered_stays_when_the_agent_goes_on() {
+fn buffered_values_keep_their_order_when_agent_resumes() {
     let (mut rx, mut inlet, back) = receiving::<u8>(fifo(2));
     inlet.hear(Word::Sent { value: message(1) }).unwrap();
     inlet.hear(Word::Sent { value: message(2) }).unwrap();
@@ -439,7 +439,7 @@ impl Drop for Living {
 
 /// Nothing takes the places of what is with the agent.
 #[test]
-fn a_value_that_comes_first_does_not_overtake_what_is_with_the_agent() {
+fn new_value_does_not_overtake_values_held_by_the_agent() {
     let (mut rx, inlet, _) = receiving::<u8>(drop_newest(1));
     inlet.hear(Word::Offer { ticket: 1, value: message(1) }).unwrap();
     inlet.unlink();
@@ -556,7 +556,7 @@ fn an_agent_does_not_stand_by_where_it_is_needed() {
 
 /// The agent hears of the end of the channel as if it had not stood by.
 #[test]
-fn the_agent_says_that_the_channel_has_ended() {
+fn standby_agent_reports_channel_end() {
     let (tx, mut outlet, forth) = sending::<u8>();
     drop(tx);
     assert!(!outlet.stands_by(&cx()));

@@ -68,7 +68,7 @@ fn a_send_before_skip_is_taken_in_its_turn() {
 }
 
 #[test]
-fn a_receiver_that_is_not_polled_ends_no_turn_but_the_timer_does() {
+fn timer_ends_the_turn_when_the_receiver_is_not_polled() {
     let _alone = by_hand();
     let ((mut tx, mut rx), mut slot, wakes) = (channel(), Some(7), Arc::<Wakes>::default());
     let mut receiving = rx.recv();
@@ -155,7 +155,7 @@ fn the_end_of_a_turn_wakes_only_the_sends_that_wait_for_it() {
 
 /// The end of a turn came later, and its waker was that of whatever had the place of the process by then.
 #[test]
-fn a_turn_of_a_send_that_is_over_wakes_nothing() {
+fn turn_of_a_completed_send_wakes_nothing() {
     let _alone = by_hand();
     let ((mut tx, mut rx), wakes) = (channel(), Arc::<Wakes>::default());
     for in_choice in [false, true] {

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn bounds_round_trip_through_text() {
         let text = recorded().text();
         assert_eq!(Bounds::parse(&text).unwrap().text(), text);
         assert!(Bounds::parse("commstime-par instructions many 2 %").is_err());

@@ -42,7 +42,7 @@ fn every_dependency_may_be_used() {
 }
 
 #[test]
-fn what_is_not_allowed_is_found() {
+fn disallowed_licences_are_reported() {
     assert_eq!(complaint(Some("MIT OR GPL-3.0-only")), None);
     assert_eq!(complaint(Some("MIT/Apache-2.0")), None);
     for bad in [Some("GPL-3.0-only"), Some("MIT AND GPL-3.0-only"), Some("my own"), Some("LicenseRef-ours"), None] {
@@ -52,7 +52,7 @@ fn what_is_not_allowed_is_found() {
 
 /// A crate that is published depends on nothing that is not, and has what a registry asks for.
 #[test]
-fn what_is_published_is_whole() {
+fn published_crates_are_ready_for_the_registry() {
     let metadata = MetadataCommand::new()
         .manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml"))
         .no_deps()

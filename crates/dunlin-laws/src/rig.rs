@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_is_dropped() {
+    fn cut_off_drops_its_future_after_the_last_poll() {
         let rig = Rig::new(0);
         assert_eq!(rig.hand(cut_off(3, std::future::pending::<()>())).out(), None);
     }

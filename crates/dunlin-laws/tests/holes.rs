@@ -51,7 +51,7 @@ fn a_policy_that_panics_apart_refuses() {
 /// A channel's immunity is known at its receiver: whether poison was too weak shows there, and in what
 /// follows.
 #[test]
-fn the_senders_half_does_not_know_what_the_channel_is_immune_to() {
+fn sender_does_not_know_the_immunity_of_its_channel() {
     let kind = Kind::new("immune", rendezvous().immunity(3), 0, Full::Waits);
     assert!(Joined.hole(Feature::PoisonVerdict, &kind).is_some());
     let rig = Rig::new(0);

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_import_what_they_like() {
+    fn imports_in_test_modules_form_no_cycle() {
         for tests in ["test", "all(test, not(loom))"] {
             let a = format!("#[cfg({tests})] mod tests {{ use crate::b::B; }} pub struct A;");
             let files = [("lib.rs", "mod a; mod b;"), ("a.rs", &a), ("b.rs", "use crate::a::A; pub struct B;")];

@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_of_what_is_not_a_struct_with_named_fields() {
+    fn bundle_without_named_fields_is_refused() {
         let what = "a bundle is a struct";
         assert_eq!(refusal("enum X { A }"), (what.into(), "enum".into()));
         assert_eq!(refusal("pub union X { a: A }"), (what.into(), "union".into()));

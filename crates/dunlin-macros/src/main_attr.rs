@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_test_returns_is_reported() {
+    fn return_value_of_a_test_is_reported() {
         let expand = |function: &str| {
             let found = expand(Role::Test, TokenStream::new(), function.parse().expect(function)).to_string();
             found.contains("report")
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_main_returns_is_reported() {
+    fn only_a_return_value_of_main_is_reported() {
         for function in
             ["async fn main() {}", "async fn main() -> ! { loop {} }", "async fn run() -> Result { work() }"]
         {

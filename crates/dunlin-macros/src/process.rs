@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_wired_is_an_argument() {
+    fn unwired_parameters_become_arguments() {
         let found = expansion(
             "",
             "#[doc = \"Says.\"]

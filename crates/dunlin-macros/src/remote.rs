@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_run_elsewhere_is_refused() {
+    fn functions_that_cannot_run_remotely_are_refused() {
         let cases = [
             (
                 quote!(),

@@ -66,7 +66,7 @@ fn planted_two_are_granted_the_claim() {
 }
 
 #[test]
-fn planted_a_handle_goes_on_without_notice_to_the_keeper() {
+fn planted_a_handle_moves_without_notice_to_the_keeper() {
     // What would lead to it is dropped, so it hears at least that.
     let what = found("claim-goes-held", Plant::Lost("{\"Another\""));
     assert!(what.contains("the node that keeps the shared end has left or was lost"), "{what}");

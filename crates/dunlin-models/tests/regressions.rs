@@ -414,7 +414,7 @@ fn a_home_that_has_ended_goes_with_its_receiver() {
 /// What was sent on a credit came to a home that had ended, and was dropped in silence: no node answered for
 /// the ends in it.
 #[test]
-fn an_ended_home_receives_what_was_sent_on_credits() {
+fn ended_home_receives_values_sent_on_credits() {
     let mut nodes = Nodes::new(2);
     nodes.move_sender(0, 1);
     nodes.machines[1].use_sender(NOW, CHANNEL);
@@ -454,7 +454,7 @@ fn a_giver_that_answers_for_an_earlier_life_forgets_its_gift() {
 /// A sender's channel was over while it was in a message, and then it came back by another way: its record
 /// stayed.
 #[test]
-fn a_sender_that_returns_to_where_its_channel_is_over_is_lost() {
+fn sender_returning_to_a_node_where_its_channel_ended_is_lost() {
     let mut nodes = Nodes::new(3);
     nodes.move_sender(0, 1);
     nodes.machines[1].use_sender(NOW, CHANNEL);
@@ -472,7 +472,7 @@ fn a_sender_that_returns_to_where_its_channel_is_over_is_lost() {
 
 /// The same of a receiver that was passed on.
 #[test]
-fn a_receiver_that_returns_to_where_its_channel_is_over_is_lost() {
+fn receiver_returning_to_a_node_where_its_channel_ended_is_lost() {
     let mut nodes = Nodes::new(3);
     nodes.move_receiver(0, 1);
     nodes.run();
@@ -835,7 +835,7 @@ impl Nodes {
 /// A new home was retired before its sender had come to it, and what that had sent on credits meanwhile was
 /// lost.
 #[test]
-fn a_new_home_that_is_retired_gets_what_was_sent() {
+fn new_home_retired_before_its_sender_arrives_receives_sent_values() {
     let mut nodes = Nodes::with_credits_and_a_late_take();
     let value = Bytes::from_static(b"k");
     assert!(nodes.machines[2].send_on_credit(NOW, CHANNEL, value.clone()));
@@ -875,7 +875,7 @@ fn a_new_home_that_ends_after_its_retirement_reports_it() {
 /// A sender was not sure that it had its end, and asked its home, which was retired meanwhile: what was sent
 /// on credits until the answer came was lost.
 #[test]
-fn a_home_that_is_retired_gets_what_was_sent_in_doubt() {
+fn retired_home_receives_values_sent_while_its_sender_is_in_doubt() {
     let mut nodes = Nodes::with_credits();
     let (_, trip) = nodes.pack_sender(2);
     assert!(nodes.machines[2].sender_back(NOW, CHANNEL, trip));

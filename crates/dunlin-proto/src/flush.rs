@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_behind_a_mark_is_not_waited_for() {
+    fn mark_does_not_wait_for_values_pushed_after_it() {
         let mut outbox = Outbox::default();
         outbox.grow_credit(1 << 30);
         outbox.push(value(1, Head::Sent, 10));

@@ -407,7 +407,7 @@ proptest! {
 
 /// One channel is full of values as large as can be that are not received: all others go on.
 #[test]
-fn other_channels_go_on_beside_one_that_is_full() {
+fn full_channel_does_not_block_other_channels() {
     let mut world = World::new();
     for _ in 0..32 {
         world.send(0, MB);
@@ -647,7 +647,7 @@ fn nodes_of_one_source_leave_room_to_those_of_others() {
 /// Others hold all that the node has room for. A connection that was there before still sends what its credit
 /// of 256 KiB allows: it announces nothing, and all of it arrives, though none of it is received.
 #[test]
-fn a_connection_keeps_its_credit_whatever_others_hold() {
+fn connection_keeps_its_credit_when_the_pool_is_full() {
     const VALUE: usize = 1000;
     const VALUES: usize = (200 << 10) / VALUE + 1;
     let host = |last: usize| Source::V4([10, 0, (last >> 8) as u8, last as u8]);
@@ -683,7 +683,7 @@ fn a_connection_keeps_its_credit_whatever_others_hold() {
 /// What a guest's channels cost is given back with each of them; a half that attaches to one has that as its
 /// place.
 #[test]
-fn channels_of_guests_count_once_until_they_are_over() {
+fn guest_channel_is_charged_once_until_it_ends() {
     let mut crowd = Crowd::new(MB, HELD_MAX);
     assert!(crowd.join(Source::Unknown));
     let (guest, guests) = (NodeId(2), [id(100), id(101), id(102)]);
@@ -759,7 +759,7 @@ fn a_pause_of_this_node_is_no_stalled_value() {
 /// A home gives as many credits as there are, and reads nothing: its sender's node keeps no more than its
 /// share for each channel, and goes on once it reads.
 #[test]
-fn credits_beyond_what_may_be_queued_wait() {
+fn credits_beyond_a_channels_queue_share_wait() {
     const MANY: u32 = 1 << 20;
     for size in [100, 10_000, MB] {
         let mut config = Config::new("account");

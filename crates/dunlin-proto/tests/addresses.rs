@@ -238,7 +238,7 @@ fn addresses_and_introducers_of_one_source_leave_room_to_those_of_others() {
 /// What has been dialled in vain is not dialled again before what comes later and has not been dialled at
 /// all.
 #[test]
-fn an_address_that_is_new_comes_before_those_that_were_dialled_in_vain() {
+fn new_address_is_dialled_before_failed_addresses() {
     let mut node = Node::new(|config| (config.helpers_max, config.grace) = (0, 60 * SECOND));
     let (liar, honest) = (NodeId(11), NodeId(10));
     let sockets = [1, 2].map(|host| node.joined_from(NodeId(9 + u128::from(host)), Source::V4([10, 0, 0, host])));
@@ -282,7 +282,7 @@ fn failing_addresses_of_one_source_are_dialled_at_a_pace() {
 
 /// The twin: nodes that are there are reached as fast as ever.
 #[test]
-fn what_leads_to_a_node_is_not_in_vain() {
+fn dials_of_nodes_that_connect_do_not_count_as_failed() {
     let mut node = Node::new(|config| config.helpers_max = 0);
     let peer = NodeId(11);
     node.joined_from(peer, Source::V4([10, 0, 0, 1]));
@@ -462,7 +462,7 @@ fn dial_backs_that_are_answered_have_a_bound() {
 
 /// What one node says may have thousands of answers for another one, which reads nothing.
 #[test]
-fn answers_that_a_node_does_not_read_are_within_what_is_kept() {
+fn unread_name_service_answers_stay_within_held_max() {
     let mut node = Node::new(|config| (config.value_max, config.held_max) = (1 << 20, 16 << 20));
     let hostile: Vec<NodeId> = (30..60).map(NodeId).collect();
     for peer in &hostile {

@@ -102,7 +102,7 @@ fn each_is_asked_about_the_other_once_and_the_connection_waits_for_both() {
 }
 
 #[test]
-fn nobody_is_asked_unless_the_node_is_to() {
+fn node_asks_its_driver_only_if_it_authorizes() {
     for authorizes in [[false, false], [false, true], [true, false]] {
         let mut pair = Pair::new(authorizes);
         pair.dial();
@@ -113,7 +113,7 @@ fn nobody_is_asked_unless_the_node_is_to() {
 }
 
 #[test]
-fn a_dialler_that_is_not_admitted_is_told_so_and_does_not_dial_again() {
+fn refused_dialler_receives_the_reason_and_stops_dialling() {
     let mut pair = Pair::new([false, true]);
     pair.dial();
     pair.admit(DIALLED, false);
@@ -126,7 +126,7 @@ fn a_dialler_that_is_not_admitted_is_told_so_and_does_not_dial_again() {
 }
 
 #[test]
-fn a_node_that_was_dialled_and_is_not_admitted_hears_nothing() {
+fn dialler_refuses_the_dialled_node_without_a_notice() {
     let mut pair = Pair::new([true, false]);
     pair.dial();
     pair.admit(DIALLER, false);
@@ -136,7 +136,7 @@ fn a_node_that_was_dialled_and_is_not_admitted_hears_nothing() {
 
 /// What it looks for may be the name service: it hears that this one is not for it.
 #[test]
-fn whoever_only_asks_who_is_there_has_to_be_admitted_too() {
+fn identity_request_requires_admission() {
     for is_admitted in [true, false] {
         let mut pair = Pair::new([false, true]);
         pair.nodes[DIALLER].introduce("there".to_owned());
@@ -153,7 +153,7 @@ fn whoever_only_asks_who_is_there_has_to_be_admitted_too() {
 
 /// The other node closes the socket behind its answer: a word of the driver would come too late.
 #[test]
-fn nobody_is_asked_about_who_only_says_who_it_is() {
+fn identity_response_requires_no_admission() {
     let mut pair = Pair::new([true, false]);
     pair.nodes[DIALLER].introduce("there".to_owned());
     pair.settle();
@@ -162,7 +162,7 @@ fn nobody_is_asked_about_who_only_says_who_it_is() {
 
 /// A stranger has nothing kept by saying more while the driver thinks.
 #[test]
-fn who_goes_on_unanswered_is_closed() {
+fn socket_that_sends_before_its_admission_is_closed() {
     let mut pair = Pair::new([false, true]);
     pair.dial();
     // It could become another `Hello`.
@@ -175,7 +175,7 @@ fn who_goes_on_unanswered_is_closed() {
 
 /// The word comes when the socket is gone, twice, or of none.
 #[test]
-fn a_word_that_nobody_waits_for_changes_nothing() {
+fn unexpected_authorization_has_no_effect() {
     let mut pair = Pair::new([false, true]);
     pair.nodes[DIALLED].authorized(pair.now, SocketId(7), true);
     pair.dial();
@@ -205,7 +205,7 @@ fn a_word_that_does_not_come_ends_the_handshake() {
 
 /// With what a thief has recorded of an admitted node.
 #[test]
-fn an_admitted_hello_that_is_said_again_still_has_to_be_confirmed() {
+fn replayed_hello_still_needs_confirmation_after_admission() {
     let mut pair = Pair::new([false, true]);
     pair.nodes[DIALLER].connect(pair.now, life(DIALLED).node);
     let Some(Action::Dial(dial, _)) = pair.nodes[DIALLER].poll() else { panic!("it does not dial") };

@@ -96,7 +96,7 @@ fn a_value_is_not_copied_on_its_way() {
 }
 
 #[test]
-fn what_is_small_goes_in_one_write_and_at_once() {
+fn small_values_share_one_immediate_write() {
     let [mut a, mut b] = pair(50);
     for channel in 0..50 {
         a.offer(NOW, ChannelId(channel), 1, Bytes::from_static(b"krill"));

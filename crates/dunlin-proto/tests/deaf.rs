@@ -233,7 +233,7 @@ fn a_link_that_is_deaf_in_one_direction_ends_within_the_grace() {
 }
 
 #[test]
-fn the_dialled_side_goes_on_only_when_it_has_read_what_follows_the_handshake() {
+fn dialled_node_resumes_only_after_reading_past_the_handshake() {
     let mut net = Net::connected(15 * SECOND);
     net.fault = Some(Fault::Mute { by: 1 });
     net.run_for(12 * SECOND);
@@ -243,7 +243,7 @@ fn the_dialled_side_goes_on_only_when_it_has_read_what_follows_the_handshake() {
 }
 
 #[test]
-fn a_link_that_is_cut_again_and_again_goes_on_while_it_carries_something() {
+fn repeatedly_cut_link_stays_up_while_it_carries_values() {
     let mut net = Net::connected(2 * SECOND);
     for round in 0..20 {
         net.offers(2 + round, 5000);

@@ -223,7 +223,7 @@ fn the_end_of_a_node_visits_no_halves_of_others() {
 /// A member names many nodes that do not exist as the homes of the senders that it gives. So many are looked
 /// for; and the end of each looks at its own halves.
 #[test]
-fn nodes_that_a_member_makes_up_are_few_and_cost_what_is_theirs() {
+fn nodes_invented_by_a_member_are_bounded_in_number_and_cost() {
     let mut server = Server::new(false);
     let giver = NodeId(7);
     let socket = server.joins(giver.0);

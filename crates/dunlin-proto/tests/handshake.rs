@@ -316,7 +316,7 @@ fn a_socket_that_is_never_confirmed_holds_a_dial_up_once() {
 }
 
 #[test]
-fn what_is_confirmed_late_does_not_push_out_a_later_socket() {
+fn late_confirmation_does_not_replace_a_later_socket() {
     let mut machine = machine();
     for (socket, attempt) in [(1, 1), (2, 2)] {
         said(&mut machine, socket, &hello(life(10, 3), attempt));
@@ -417,7 +417,7 @@ fn a_welcome_is_from_the_dialled_node_and_not_an_earlier_life() {
 }
 
 #[test]
-fn a_socket_has_so_long_for_its_handshake() {
+fn socket_times_out_without_a_handshake() {
     let mut machine = machine();
     machine.accepted(NOW, SocketId(1));
     let until = NOW + Config::new("tides").handshake;
@@ -517,7 +517,7 @@ fn an_offer_names_the_life_to_which_it_was_made() {
 /// A connection is confirmed late: its dialler has given it up since, and says hello for another one, which
 /// is answered before that confirmation is read. What the dialler confirms last is what it goes by.
 #[test]
-fn what_the_dialler_has_confirmed_last_is_begun() {
+fn connection_that_the_dialler_confirms_last_begins() {
     let mut machine = machine();
     let first = welcomed(&mut machine, 1, &hello(life(10, 1), 1));
     let second = welcomed(&mut machine, 2, &hello(life(10, 1), 2));
@@ -532,7 +532,7 @@ fn what_the_dialler_has_confirmed_last_is_begun() {
 
 /// Both an earlier life and a later one were offered a connection: the later one may have begun.
 #[test]
-fn what_the_latest_life_was_offered_is_named() {
+fn hello_names_the_connection_offered_to_the_latest_life() {
     for order in [[1, 2], [2, 1]] {
         let mut machine = machine();
         let offered = order.map(|incarnation| {
@@ -648,7 +648,7 @@ fn a_connection_declared_unknown_is_taken_from_no_answer() {
 /// The twin: where this node's own socket is kept, and where it has not said `Hello`, nothing has to be
 /// remembered.
 #[test]
-fn what_a_node_does_not_know_is_crossed_or_forgotten() {
+fn hello_naming_unknown_connections_is_crossed_or_forgotten() {
     let mut keeps_its_own = machine();
     dials(&mut keeps_its_own, 30, 50);
     let mut has_not_dialled = machine();
@@ -662,7 +662,7 @@ fn what_a_node_does_not_know_is_crossed_or_forgotten() {
 /// which may have begun by that. So the answer of that life to the `Hello`, another connection, is not taken:
 /// the next one names what it was offered.
 #[test]
-fn what_was_offered_meanwhile_comes_before_another_connection() {
+fn offer_made_meanwhile_supersedes_a_welcome() {
     let mut machine = machine();
     welcomed(&mut machine, 1, &hello(life(10, 1), 1));
     machine.closed(NOW, SocketId(1));
@@ -738,7 +738,7 @@ fn the_next_run_of_a_connection_is_an_offer_as_well() {
 /// connection that it has offered, and so it begins; and is over. What comes then behind the confirmation was
 /// said in that connection, and heard.
 #[test]
-fn what_has_begun_on_another_socket_and_is_over_begins_no_more() {
+fn ended_connection_does_not_begin_again_on_a_late_confirmation() {
     let mut machine = machine();
     let offered = welcomed(&mut machine, 1, &hello(life(10, 1), 1));
     // Its first dial gives way to the socket that is about to be confirmed.

@@ -251,7 +251,7 @@ fn confirmation_of_another_handshake_proves_nothing() {
 }
 
 #[test]
-fn hello_with_a_key_that_is_not_the_ids_is_refused() {
+fn hello_whose_key_does_not_match_its_id_is_refused() {
     let (mut node, carrier, resume) = Node::connected();
     for key in [StandIn::of(THIEF).key(), Bytes::new(), Bytes::from_static(&[7; limits::KEY])] {
         for wanted in [ME, NodeId(0)] {
@@ -285,7 +285,7 @@ fn another_incarnation_of_an_id_is_refused() {
 
 /// The dialler believes nothing of a `Welcome` that the wanted node has not signed over its own `Hello`.
 #[test]
-fn welcome_has_to_be_signed_by_the_wanted_node() {
+fn welcome_requires_the_signature_of_the_dialled_node() {
     let resume = Resume { connection: ConnectionId(7), run: 1, seen: 0 };
     let proved_for_another_hello = |said: &[u8]| {
         let mut other = said.to_vec();

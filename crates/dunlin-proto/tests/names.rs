@@ -330,7 +330,7 @@ fn a_directory_keeps_an_end_that_another_did_not_fit() {
 }
 
 #[test]
-fn sharing_and_what_is_expected() {
+fn ends_join_only_if_sharing_matches_both_expectations() {
     let holds = |expected, shared: bool| match expected {
         Expected::Unknown => true,
         Expected::Unshared => !shared,
@@ -1248,7 +1248,7 @@ fn a_directory_reports_each_conflict_once() {
 
 /// A server of names that finds ever other partners, or names ever other holders, is followed up to a limit.
 #[test]
-fn what_a_server_can_make_a_directory_keep_is_bounded() {
+fn directory_bounds_partners_and_holders_from_a_name_server() {
     let (server, home) = (NodeId(9), face(Face::Receiver));
     let mut directory = Directory::new();
     directory.server_is(server);

@@ -413,7 +413,7 @@ fn a_helper_that_could_not_help_is_asked_again() {
 
 /// A socket that was lost may come back: it is not relayed at once.
 #[test]
-fn what_was_cut_is_not_relayed_at_once() {
+fn lost_connection_is_relayed_only_after_a_delay() {
     let mut net = Net::apart(&[(D, H), (H, D)], |_, _| {});
     net.channel(D, H);
     net.blocked.extend([(D, H), (H, D)]);
@@ -437,7 +437,7 @@ fn a_node_without_an_address_is_relayed() {
 
 /// A socket of their own that comes late, while one that is to be relayed shakes hands, is taken.
 #[test]
-fn a_dial_that_takes_long_is_not_in_vain() {
+fn slow_direct_dial_replaces_a_relay_handshake() {
     let mut net = Net::apart(&[], |_, _| {});
     net.silent.insert((D, H));
     // What I sends to H does not arrive.
@@ -563,7 +563,7 @@ fn a_refusal_is_reported() {
 }
 
 #[test]
-fn only_so_many_are_relayed() {
+fn relay_refuses_connections_beyond_relays_max() {
     let mut net = Net::new(&[D, H, I, 4], |_, config| config.relays_max = 1);
     net.blocked.extend([(D, H), (H, D), (4, H), (H, 4), (D, 4), (4, D)]);
     for node in [D, H, 4] {
@@ -803,7 +803,7 @@ fn another_node_at_its_address_is_not_it() {
 
 /// No socket is relayed over one that is relayed itself.
 #[test]
-fn what_is_relayed_does_not_relay() {
+fn relayed_connection_carries_no_relay() {
     // 1 and 2 are relayed by 3; 4 knows only 1, and cannot be dialled at all, so it asks for a relay at once.
     let mut net = Net::new(&[D, H, I, 4], |node, config| config.addresses.retain(|_| node != 4));
     net.blocked.extend([(D, H), (H, D), (4, H), (H, 4), (4, I), (I, 4)]);
@@ -1101,7 +1101,7 @@ fn a_node_that_becomes_relayed_relays_nothing() {
 /// A peer that asks without end is answered as long as it reads, and what it asks others is not passed on
 /// without end.
 #[test]
-fn what_is_asked_is_bounded() {
+fn helper_bounds_the_dial_requests_that_it_forwards() {
     let mut relay = Lone::new(|_| {});
     let ask = || Relay::AskDial { node: id(H), addresses: vec!["there".to_owned()] };
     // H reads nothing of it.
@@ -1146,7 +1146,7 @@ fn the_sixty_fifth_dial_back_at_once_is_declined() {
 }
 
 #[test]
-fn dial_backs_in_vain_look_at_no_other_node_and_are_read_slower() {
+fn futile_dial_back_requests_visit_no_node_and_slow_reading() {
     let dial_back = |node: u128, addresses: &[&str]| {
         let addresses = addresses.iter().map(|&address| address.to_owned()).collect();
         Relay::DialBack { node: NodeId(node), addresses }

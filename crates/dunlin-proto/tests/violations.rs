@@ -155,7 +155,7 @@ fn more(piece: &'static [u8]) -> Frame {
 }
 
 #[test]
-fn what_breaks_the_protocol_ends_the_connection_and_no_other() {
+fn protocol_violation_ends_only_its_own_connection() {
     let at_home = |said: FromHome| from_home(THERE, said);
     let choice = |ticket| to_home(ToHome::OfferChoice(ticket, 7));
     let terms = Terms { window: 1, credits: 0, value_max: 1 };
@@ -253,7 +253,7 @@ fn the_dialled_side_does_not_confirm() {
 }
 
 #[test]
-fn what_may_cross_on_its_way_breaks_nothing() {
+fn frames_that_may_cross_in_flight_are_no_violation() {
     let nowhere = ChannelId(99);
     let to_nowhere = |said| Frame::ToHome(nowhere, said);
     let first = Bytes::from_static(b"x");
@@ -462,7 +462,7 @@ fn a_credit_is_spent_when_its_value_begins() {
 
 /// An extended receive goes on when its channel ends meanwhile.
 #[test]
-fn what_is_held_is_released_after_the_end() {
+fn held_value_is_released_after_its_channel_ends() {
     for end in [End::Retired, End::Poisoned(Poison { strength: 255, reason: "enough".into() })] {
         let mut node = Node::new();
         node.hears(&[from_home(THERE, FromHome::Held(1)), from_home(THERE, FromHome::Ended(end.clone()))]);
@@ -515,7 +515,7 @@ fn a_grant_that_is_declined_leaves_the_next_request() {
 // What changes nothing breaks nothing, but a flood of it is read slower.
 
 #[test]
-fn what_changes_nothing_is_read_slower_and_breaks_nothing() {
+fn flood_of_ineffective_frames_is_throttled_without_a_violation() {
     let nowhere = ChannelId(99);
     let floods = [
         ("heartbeats", Frame::Heartbeat),

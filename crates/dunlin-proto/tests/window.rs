@@ -274,7 +274,7 @@ fn a_transfer_that_is_alone_has_more_on_its_way() {
 
 /// The longest piece of a value is as long as what is written at once, for a channel that is alone.
 #[test]
-fn pieces_are_as_long_as_what_is_written_at_once() {
+fn longest_piece_of_a_lone_channel_fills_one_write() {
     let longest = |beside: Duration, room: usize, rate: u64| {
         let mut world = World::new(rate, 10);
         world.transfer(20_000, 4, false);
@@ -468,7 +468,7 @@ fn a_value_that_is_all_there_is_acknowledged_with_an_answer() {
 
 /// What is large, and may be written, is what can wait for a moment.
 #[test]
-fn what_can_wait_is_large_and_may_be_written() {
+fn has_more_of_values_counts_only_large_writable_values() {
     let mut world = World::new(u64::MAX, 10).used();
     let (now, socket) = (Time(world.now), world.socket);
     let a = &mut world.machines[0];

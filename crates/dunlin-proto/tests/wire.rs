@@ -116,7 +116,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_not_whole_is_waited_for(frame in frame()) {
+    fn decoder_waits_for_the_rest_of_an_incomplete_frame(frame in frame()) {
         let whole = written(&frame);
         for cut in 0..whole.len() {
             match codec::next(&whole[..cut]) {

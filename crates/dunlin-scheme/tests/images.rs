@@ -126,7 +126,7 @@ fn frames_that_return_to_themselves_are_refused() {
 }
 
 #[test]
-fn a_frame_that_would_go_on_elsewhere_in_its_code_is_refused() {
+fn frame_that_resumes_at_an_unsound_instruction_is_refused() {
     let mut scheme = Scheme::new();
     scheme.eval("test", "(define (g a b) (list a (call/cc (lambda (k) k)) b)) (define value (cadr (g 1 2)))").unwrap();
     let bytes = scheme.write_global("value").unwrap();

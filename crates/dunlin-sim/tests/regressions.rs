@@ -254,7 +254,7 @@ fn a_half_is_gone_behind_its_offers() {
 /// A goodbye overtook the values that waited: what was sent on credits was lost with a node that left in good
 /// order.
 #[test]
-fn a_goodbye_follows_what_was_sent() {
+fn goodbye_follows_values_sent_on_credits() {
     let mut pair = Pair::attached(&config(), terms(1, 3));
     pair.holds_writes = true;
     for _ in 0..3 {
@@ -641,7 +641,7 @@ fn an_adopted_half_that_goes_at_once_leaves_nothing() {
 /// A receive asked anew for an offer whose value had just come for the request before: nothing was asked, and
 /// the offer stayed reserved for ever.
 #[test]
-fn a_request_anew_gives_back_what_came_for_the_one_before() {
+fn new_reserve_aborts_the_grant_of_the_previous_request() {
     let mut pair = Pair::attached(&config(), terms(1, 0));
     pair.nodes[0].offer_choice(pair.now, CHANNEL, 1, 1);
     pair.run();

@@ -35,7 +35,7 @@ fn a_move_costs_a_few_frames_and_leaves_nothing() {
 }
 
 #[test]
-fn what_is_left_over_is_seen() {
+fn leftover_halves_are_detected() {
     // A node that passed a sender on is not notified that it is in use.
     dunlin_sim::wake(Some("settled-untold"));
     let what = scale(SMALL, &mut |_| {}).unwrap_err();

@@ -37,7 +37,7 @@ async fn meets(here: &Node, there: &Node) -> Result<u8> {
 }
 
 #[test]
-fn a_node_that_is_not_admitted_is_told_so_until_it_is() -> Result<()> {
+fn refused_node_receives_reason_and_connects_once_admitted() -> Result<()> {
     dunlin::block_on(async {
         let admits = Arc::new(AtomicBool::new(false));
         let asked = admits.clone();
@@ -90,7 +90,7 @@ fn a_node_that_was_dialled_has_to_be_admitted_too() -> Result<()> {
 
 #[cfg(unix)]
 #[test]
-fn over_a_unix_socket_the_kernel_says_who_it_is() -> Result<()> {
+fn kernel_identifies_applicant_over_unix_socket() -> Result<()> {
     use std::sync::atomic::AtomicUsize;
 
     use dunlin::net::PeerIdentity;
@@ -124,7 +124,7 @@ fn over_a_unix_socket_the_kernel_says_who_it_is() -> Result<()> {
 }
 
 #[test]
-fn what_panics_has_not_admitted_and_the_node_lives() -> Result<()> {
+fn panicking_authorize_refuses_applicant_and_node_keeps_running() -> Result<()> {
     dunlin::block_on(async {
         let panics = Arc::new(AtomicBool::new(true));
         let asked = panics.clone();

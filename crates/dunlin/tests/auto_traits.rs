@@ -160,7 +160,7 @@ fn operations() {
 }
 
 #[test]
-fn what_holds_a_message() {
+fn message_holders_are_send_and_sync_as_their_message_allows() {
     table! {
         Extended<'static, u8>: 1 1 1;
         Extended<'static, OnlySend>: 1 0 1;

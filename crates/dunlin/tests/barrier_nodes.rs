@@ -168,9 +168,9 @@ fn a_deadline_and_another_branch() {
 
 /// An enrolment goes from a to b, more are made there, one goes on to c and one comes home.
 #[test]
-fn an_enrolment_goes_on() {
+fn forwarded_enrolment_syncs_across_three_nodes() {
     run(async {
-        let [a, b, c] = nodes("an_enrolment_goes_on").await;
+        let [a, b, c] = nodes("forwarded_enrolment_syncs_across_three_nodes").await;
         let mut at_a = barrier();
         let mut at_b = carry(at_a.enrol(), &a, &b, "ab").await?;
         let mut at_c = carry(at_b.enrol(), &b, &c, "bc").await?;

@@ -86,7 +86,7 @@ fn end_of_a_runtime_leaves_no_thread_descriptor_or_child() {
 }
 
 #[test]
-fn ended_calls_leave_no_descriptor_or_child_while_the_runtime_goes_on() {
+fn ended_calls_leave_no_descriptor_or_child_while_runtime_runs() {
     let _alone = alone();
     dunlin::block_on(async {
         blocking(|_| ()).await.unwrap();

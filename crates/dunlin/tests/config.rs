@@ -133,7 +133,7 @@ grace = "4s"
 "#;
 
 #[test]
-fn a_file_sets_what_the_program_does_not() {
+fn config_file_sets_options_that_code_leaves_unset() {
     run(async {
         let file = File::new("says", FILE);
         let here =
@@ -201,7 +201,7 @@ fn a_node_without_an_application_name_does_not_join() {
 
 /// It goes into logs, and to other nodes.
 #[test]
-fn a_name_of_the_application_that_is_not_allowed_is_refused() {
+fn invalid_application_name_is_refused() {
     run(async {
         for name in ["a\0b".to_owned(), "a\nb".to_owned(), "a".repeat(65)] {
             let error = alone().app(&name).join().await.map(drop).unwrap_err().to_string();

@@ -28,7 +28,7 @@ async fn by_is_a_point_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_in_time_is_in_time() {
+async fn operations_within_their_deadline_succeed() {
     let (mut tx, mut rx) = channel();
     let (sent, got) = par!(tx.send(1).within(LONG), async {
         sleep(LONG / 2).await;
@@ -49,7 +49,7 @@ async fn a_held_value_was_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn zero_patience_meets_a_waiting_receiver() {
+async fn send_with_zero_deadline_succeeds_if_receiver_waits() {
     let (mut tx, mut rx) = channel();
     // The other deadline only keeps a failure from waiting for ever.
     let (got, sent) = par!(rx.recv().within(LONG), tx.send(1).within(Duration::ZERO));

@@ -275,7 +275,7 @@ fn a_par_of_ready_operations_gives_way_to_its_runtime() {
 }
 
 #[test]
-fn a_par_lets_the_siblings_of_ready_operations_go_on() {
+fn par_runs_siblings_of_ready_operations() {
     let operations = Arc::new(AtomicUsize::new(0));
     let (mut most, mut before) = (0, 0);
     dunlin::block_on(async {

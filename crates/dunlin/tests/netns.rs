@@ -417,8 +417,8 @@ fn a_name_service_that_is_busy_or_stopped_is_waited_for() {
 /// The honest twins: another silent listener there delays no node; nor does another application's
 /// name service that does not answer.
 #[test]
-fn what_listens_at_a_default_port_and_is_no_name_service_is_passed_by() {
-    const TEST: &str = "what_listens_at_a_default_port_and_is_no_name_service_is_passed_by";
+fn node_skips_default_port_of_silent_or_foreign_listener() {
+    const TEST: &str = "node_skips_default_port_of_silent_or_foreign_listener";
     let host = match Host::new("passed") {
         Ok(host) => host,
         Err(why) => return report_skipped(&format!("{TEST}: {why}")),

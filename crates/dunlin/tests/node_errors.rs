@@ -119,7 +119,7 @@ fn a_deadline_names_the_face_of_a_bundle_that_is_missing() {
 
 /// The name service answers a second client only once the first is gone, or an acceptor is there.
 #[test]
-fn a_client_that_is_not_admitted_names_the_one_before_it() {
+fn timed_out_client_error_names_the_earlier_client() {
     run(async {
         let [a, b] = nodes("second-client").await;
         let unknown = "another client of this name is before it (`dunlin names list` shows it)";

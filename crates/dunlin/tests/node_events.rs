@@ -116,7 +116,7 @@ fn joins_and_leaves_are_events() {
 }
 
 #[test]
-fn what_is_refused_is_an_event() {
+fn refused_declaration_is_reported_as_event() {
     run(async {
         let [a, b] = nodes("refused").await?;
         let mut events = b.events();
@@ -376,7 +376,7 @@ async fn a_node_without_files_tries_again_each_20_ms() {
 /// A server says over a network that it is at an address of this host. Its client does not dial that, which
 /// is an event with the setting that allows it; where it is allowed the two meet, and nothing is told.
 #[test]
-fn an_address_of_this_host_that_is_not_dialled_is_an_event() {
+fn undialled_local_address_is_reported_as_event() {
     for dials in [false, true] {
         run(async {
             let application = format!("far away: {dials}");
@@ -761,7 +761,7 @@ fn a_shared_face_serves_two_applications() {
 /// A handle that came over one application is refused by another one, in which no node reaches the keeper of
 /// its end: it is returned, and it and all others are as before.
 #[test]
-fn a_handle_goes_on_in_its_own_application_only() {
+fn handle_is_forwarded_in_its_own_application_only() {
     run(async {
         let Two { river, mill, market, baker } = Two::new("handles that go on").await?;
 
@@ -885,7 +885,7 @@ struct Hoist {
 /// What goes over a face that is used from another application: large values and those of choices, what is
 /// given up, and an end, if it is of the application in which the face has been.
 #[test]
-fn a_face_that_is_lent_carries_what_others_do() {
+fn face_carries_operations_of_a_claimer_in_another_application() {
     run(async {
         let nodes = Two::new("hoists").await?;
         let (client, mut server) = Hoist::pair();

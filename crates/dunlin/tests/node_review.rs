@@ -640,7 +640,7 @@ fn an_end_that_has_failed_fast_frees_its_name() {
 }
 
 #[test]
-fn an_end_in_a_value_that_failed_fast_is_over_where_it_was_taken() {
+fn received_end_closes_when_its_send_has_failed_fast() {
     run(async {
         let test = "r-fast-end";
         let (a, _) = gated_for(test, Duration::from_secs(50)).await;

@@ -108,7 +108,7 @@ struct Two {
 }
 
 #[test]
-fn a_bundle_has_its_name_until_the_last_of_its_channels_is_over() {
+fn bundle_keeps_its_name_until_its_last_channel_closes() {
     run(async {
         let [a, b, c] = nodes("two", "memory:").await;
         let mut server = a.server::<Two>("two").await?;
@@ -131,7 +131,7 @@ fn a_bundle_has_its_name_until_the_last_of_its_channels_is_over() {
 }
 
 #[test]
-fn what_two_nodes_carry_is_counted_also_when_their_connection_is_over() {
+fn traffic_between_nodes_remains_counted_after_disconnect() {
     run(async {
         let [a, b] = nodes("traffic", "127.0.0.1:0").await;
         let mut rx = b.receiver::<Vec<u8>>("blobs").await?;
@@ -339,9 +339,9 @@ fn names_of_a_node_that_serves_none_are_found_and_listed_there() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn mismatched_declaration_is_refused_with_both_descriptions() {
     run(async {
-        let [a, b] = nodes("what_does_not_fit_is_refused", "memory:").await;
+        let [a, b] = nodes("mismatched_declaration_is_refused_with_both_descriptions", "memory:").await;
         let _rx = a.receiver::<u32>("numbers").expects(Expects::Shared).await?;
         let error = b.sender::<u32>("numbers").await.unwrap_err();
         let NameError::Refused { mine, theirs, .. } = &error else { panic!("{error}") };
@@ -467,11 +467,12 @@ fn a_name_may_have_the_address_of_the_node_itself() {
 }
 
 #[test]
-fn others_dial_what_is_advertised() {
+fn other_nodes_dial_the_advertised_address() {
     run(async {
         let port = std::net::TcpListener::bind("127.0.0.1:0")?;
         let advertised = port.local_addr()?.to_string();
-        let node = || Node::builder().app("others_dial_what_is_advertised").names("memory:names-of-advertised");
+        let node =
+            || Node::builder().app("other_nodes_dial_the_advertised_address").names("memory:names-of-advertised");
         // The server of the names has met the others already, and so need not dial them.
         let names = node().listen("memory:").join().await?;
         let _here = names.receiver::<u32>("others").await?;
@@ -490,7 +491,7 @@ fn others_dial_what_is_advertised() {
 }
 
 #[test]
-fn what_was_declared_to_a_node_stays_when_it_serves_the_names() {
+fn declaration_stays_when_its_node_starts_serving_names() {
     run(async {
         // A request for the names gets no answer here.
         let port = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
@@ -587,7 +588,7 @@ fn a_shared_end_has_handles_at_several_nodes() {
 
 /// A shared declaration of an end that is held alone is refused; and the other way round.
 #[test]
-fn a_shared_end_and_one_that_is_not_do_not_fit() {
+fn end_declared_both_shared_and_unshared_is_refused() {
     run(async {
         let [a, b] = nodes("a_shared_end_and_one", "memory:").await;
         let _alone = a.sender::<u32>("alone").await?;
@@ -602,7 +603,7 @@ fn a_shared_end_and_one_that_is_not_do_not_fit() {
 
 /// The node that kept it is lost: handles elsewhere fail, and the end can be had anew.
 #[test]
-fn a_shared_end_whose_keeper_is_gone_can_be_had_anew() {
+fn shared_end_can_be_declared_again_after_its_keeper_is_lost() {
     run(async {
         let [a, b] = nodes("a_shared_end_whose_keeper", "memory:").await;
         let kept = b.sender::<u32>("numbers").shared().await?;
@@ -713,7 +714,7 @@ async fn carried(parcel: Parcel, tx: &mut Sender<Parcel>, rx: &mut Receiver<Parc
 
 /// A place for a reply may go on: the accepter of a call lets a third node answer it.
 #[test]
-fn a_place_for_a_reply_goes_on() {
+fn forwarded_reply_answers_the_original_caller() {
     run(async {
         let [a, b, c] = nodes("reply_goes_on", "memory:").await;
         let (mut asks, mut asked) = (a.client::<Shop>("shop").await?, b.server::<Shop>("shop").await?);

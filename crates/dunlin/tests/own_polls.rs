@@ -164,7 +164,7 @@ fn each_value_is_written_read_and_dropped_once_in_polls_of_its_ends() {
 
 /// The same where the channel has a buffer: that has bytes, until a receive takes one of its values.
 #[test]
-fn what_is_buffered_is_read_by_the_receives_that_take_it() {
+fn buffered_value_is_decoded_by_the_receive_that_takes_it() {
     run(async {
         let (a, b) = two_nodes("own_polls_buffered").await;
         let (tx, rx) =
@@ -201,7 +201,7 @@ fn what_is_buffered_is_read_by_the_receives_that_take_it() {
 
 /// A node that ends leaves what its receivers have buffered.
 #[test]
-fn what_is_buffered_outlives_the_nodes() {
+fn receiver_keeps_its_buffered_values_after_its_node_leaves() {
     run(async {
         let (a, b) = two_nodes("own_polls_outlived").await;
         let (tx, rx) =

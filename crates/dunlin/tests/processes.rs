@@ -652,7 +652,7 @@ async fn right(node: Node) -> Result {
 }
 
 #[test]
-fn two_that_were_brought_together_go_on_without_the_broker() {
+fn introduced_nodes_stay_connected_after_the_broker_dies() {
     let (application, names) = (application("broker"), address());
     let broker = Actor::start(&[], "broker", &[&application, &names]);
     let left = Actor::start(&[], "left", &[&application, &names]);

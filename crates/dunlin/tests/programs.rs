@@ -20,7 +20,7 @@ mod hello {
     }
 
     #[test]
-    fn says_hello_and_goodbye() {
+    fn greeter_program_exits_with_success() {
         let success = std::process::ExitCode::SUCCESS;
         assert_eq!(format!("{:?}", main()), format!("{success:?}"));
     }
@@ -304,7 +304,7 @@ mod fates {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_order_that_is_not_taken_is_kept() {
+    async fn order_is_kept_when_its_send_times_out() {
         let (mut shop, mut orders) = channel();
         let mut later = Vec::new();
         place(&mut shop, Order(1), &mut later).await.unwrap();
@@ -624,7 +624,7 @@ mod cells {
     }
 
     #[test]
-    fn cells_go_on_together_until_they_quit() {
+    fn cells_advance_in_phase_until_they_quit() {
         dunlin::block_on(async {
             let mut phase = barrier();
             let mut cells: Vec<_> = (0..3)

@@ -177,7 +177,7 @@ fn difference<T>(second: Result<T, NameError>) -> String {
 }
 
 #[test]
-fn channels_pass_what_the_other_version_can_read() {
+fn channel_transfers_values_between_compatible_versions() {
     run(async {
         let (one, two) = nodes("channels").await?;
         let mut tx = one.sender::<before::Order>("up").await?;
@@ -196,7 +196,7 @@ fn channels_pass_what_the_other_version_can_read() {
 }
 
 #[test]
-fn what_cannot_be_read_is_refused_with_the_difference() {
+fn incompatible_end_is_refused_with_the_schema_difference() {
     run(async {
         let (one, two) = nodes("refused").await?;
         let _tx = one.sender::<before::Order>("changed").await?;
@@ -344,7 +344,7 @@ fn a_protocol_that_sends_itself_is_compared() {
 }
 
 #[test]
-fn what_is_opaque_has_to_be_called_the_same() {
+fn opaque_types_match_by_name() {
     mod here {
         use super::*;
         #[derive(Debug, PartialEq, Serialize, Deserialize)]

@@ -304,7 +304,7 @@ async fn count(#[receiver("words", fifo(16))] mut words: Receiver<usize>) -> Res
 }
 
 #[test]
-fn instances_share_what_they_join() {
+fn process_instances_share_the_ends_they_join() {
     run(async {
         let scope = Scope::new();
         let words = AtomicUsize::new(0);
@@ -539,7 +539,7 @@ impl Drop for Rings {
 }
 
 #[test]
-fn a_forgotten_scope_detaches_unless_it_was_finished_in_vain() {
+fn dropped_scope_detaches_its_processes_unless_finish_failed() {
     run(async {
         let (mut tx, mut rx) = bell();
         let scope = Scope::new();
@@ -668,7 +668,7 @@ fn poisoned(reason: &str) -> Result<Option<u32>, RecvError> {
 }
 
 #[test]
-fn poison_goes_on_to_the_other_ends() {
+fn process_propagates_poison_to_its_other_ends() {
     run(async {
         let full = ends(async |tx| tx.poison("disk full")).await?;
         assert_eq!(full, [poisoned("disk full"), Ok(None), Ok(None)]);
@@ -692,7 +692,7 @@ fn other_errors_and_panics_are_poison() {
 }
 
 #[test]
-fn an_end_in_order_goes_on_in_order() {
+fn process_closes_its_channels_without_poison_on_normal_end() {
     run(async {
         // `recv` says `Closed` as an error: the channels are retired.
         let closed = ends(async |tx| drop(tx)).await?;
@@ -847,7 +847,7 @@ fn thread_name() -> Option<String> {
 }
 
 #[test]
-fn a_place_has_so_many_workers_of_its_name() {
+fn place_has_the_requested_number_of_named_workers() {
     run(async {
         let scope = Scope::new();
         let press = scope.on(Place::workers(3).named("press"));
@@ -890,7 +890,7 @@ fn a_place_closes_with_its_scope_and_its_processes() {
 }
 
 #[test]
-fn what_is_spawned_in_a_place_stays_there_and_ends_with_it() {
+fn spawned_process_stays_in_its_place_and_ends_with_it() {
     run(async {
         let press = Scope::new().on(Place::workers(1).named("press"));
         let (rings, mut rung) = bell();

@@ -206,9 +206,9 @@ fn a_face_is_claimed_at_several_nodes() {
 
 /// The handle of a handle: from a to b, and on to c, while a keeps the end.
 #[test]
-fn a_handle_goes_on() {
+fn handle_forwarded_to_a_third_node_sends_and_claims() {
     run(async {
-        let [a, b, c] = nodes("a_handle_goes_on").await;
+        let [a, b, c] = nodes("handle_forwarded_to_a_third_node_sends_and_claims").await;
         let mut ab = way::<Shared<Sender<u32>>>(&a, &b, "ab").await?;
         let mut bc = way::<Shared<Sender<u32>>>(&b, &c, "bc").await?;
         let (tx, mut rx) = channel::<u32>();
@@ -403,9 +403,9 @@ fn a_lost_sender_is_noticed_everywhere() {
 /// A lone send is an offer and its answer; claims that follow each other at one node cost nothing; one that
 /// alternates costs what its words do.
 #[test]
-fn what_shared_ends_cost() {
+fn shared_sends_and_claims_cost_the_expected_frames() {
     run(async {
-        let [a, b] = nodes("what_shared_ends_cost").await;
+        let [a, b] = nodes("shared_sends_and_claims_cost_the_expected_frames").await;
         let mut ab = way::<Shared<Sender<u32>>>(&a, &b, "ab").await?;
         let (tx, mut rx) = channel::<u32>();
         let mut at_a = tx.share();
@@ -616,7 +616,7 @@ fn a_handle_comes_home_as_another_type() {
 /// A handle goes on from a node that has asked for the claim, is still waiting for it, and has no other
 /// handle: the keeper learns of both.
 #[test]
-fn a_handle_goes_on_while_its_node_waits_for_a_claim() {
+fn handle_is_forwarded_while_its_node_waits_for_a_claim() {
     run(async {
         let [a, b, c] = nodes("a_handle_goes_on_while").await;
         let mut ab = way::<Shared<Sender<u32>>>(&a, &b, "ab").await?;
@@ -791,7 +791,7 @@ fn a_claim_elsewhere_retires_the_channel() {
 /// The same with values in the buffer, and a send that waits: that is refused, and handles there receive what
 /// is buffered, then the end.
 #[test]
-fn what_is_buffered_outlasts_a_claim_elsewhere_that_retires_the_channel() {
+fn buffered_values_remain_after_a_remote_claim_retires_the_channel() {
     run(async {
         let [a, b] = nodes("what_is_buffered_outlasts").await;
         let mut ab = way::<Shared<Receiver<u32>>>(&a, &b, "ab").await?;

@@ -5,7 +5,7 @@ use dunlin::waits::{self, Doing, Pid};
 use dunlin::{ExitReason, spawn_named};
 
 #[test]
-fn what_a_process_returns_is_its_exit() {
+fn process_exits_with_its_return_value() {
     let answer = dunlin::block_on(async { spawn(async { 6 * 7 }).await });
     assert_eq!(answer, Ok(42));
 }

@@ -87,7 +87,7 @@ fn a_stopped_receiver_stalls_no_other_and_holds_little_memory() {
 }
 
 #[test]
-fn both_directions_are_full_and_go_on() {
+fn transfers_in_both_directions_complete_with_full_buffers() {
     run(|| async {
         // Small buffers: each side has to read before the other can write on.
         let [a, b] = nodes("both", "memory:").await?;

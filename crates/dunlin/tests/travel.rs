@@ -13,7 +13,7 @@ mod support;
 use support::{along, carry, nodes, run, way};
 
 #[test]
-fn a_sender_goes_on_and_its_giver_is_not_needed() {
+fn forwarded_sender_works_after_the_forwarding_node_leaves() {
     run(async {
         let [a, b, c] = nodes("a_sender_goes_on").await;
         let mut ab = way::<Sender<u32>>(&a, &b, "ab").await?;
@@ -237,9 +237,9 @@ fn a_message_that_waits_can_be_given_up() {
 }
 
 #[test]
-fn a_caller_goes_on() {
+fn forwarded_caller_receives_replies() {
     run(async {
-        let [a, b, c] = nodes("a_caller_goes_on").await;
+        let [a, b, c] = nodes("forwarded_caller_receives_replies").await;
         let mut ab = way::<Caller<u32, String>>(&a, &b, "ab").await?;
         let mut bc = way::<Caller<u32, String>>(&b, &c, "bc").await?;
         let (caller, mut callee) = call::<u32, String>();
@@ -270,7 +270,7 @@ struct Front {
 
 /// A question goes from node to node with the place for its answer.
 #[test]
-fn a_place_for_a_reply_goes_on() {
+fn reply_answers_the_caller_from_another_node() {
     run(async {
         let [a, b, c] = nodes("a_place_for_a_reply").await;
         let (shop, desk) = par!(async { a.client::<Front>("front").await }, async { b.server::<Front>("front").await });
@@ -413,9 +413,9 @@ fn both_ends_travel_at_once() {
 
 /// A server that is handed on goes on serving the same clients.
 #[test]
-fn a_callee_goes_on() {
+fn forwarded_callee_serves_the_same_caller() {
     run(async {
-        let [a, b, c] = nodes("a_callee_goes_on").await;
+        let [a, b, c] = nodes("forwarded_callee_serves_the_same_caller").await;
         let mut ab = way::<Callee<u32, u32>>(&a, &b, "ab").await?;
         let mut bc = way::<Callee<u32, u32>>(&b, &c, "bc").await?;
         let (mut caller, callee) = call::<u32, u32>();
@@ -446,9 +446,9 @@ fn a_callee_goes_on() {
 
 /// Ends that were found by a name.
 #[test]
-fn named_ends_go_on() {
+fn named_ends_transfer_values_after_both_move() {
     run(async {
-        let [a, b, c] = nodes("named_ends_go_on").await;
+        let [a, b, c] = nodes("named_ends_transfer_values_after_both_move").await;
         let (tx, rx) = way::<u32>(&a, &b, "numbers").await?;
         let mut ac = way::<Sender<u32>>(&a, &c, "ac").await?;
         let mut ba = way::<Receiver<u32>>(&b, &a, "ba").await?;
@@ -515,9 +515,9 @@ fn an_unused_sender_sees_the_end() {
 
 /// What cannot go is refused, with the value.
 #[test]
-fn what_cannot_go_stays() {
+fn refused_send_returns_receiver_with_a_custom_policy() {
     run(async {
-        let [a, b] = nodes("what_cannot_go_stays").await;
+        let [a, b] = nodes("refused_send_returns_receiver_with_a_custom_policy").await;
         let (mut way, _there) = way::<Receiver<u32>>(&a, &b, "way").await?;
         let (mut tx, rx) = channel_with::<u32>(Mine);
         let refused = way.send(rx).await.unwrap_err();
@@ -801,7 +801,7 @@ fn ends_on_credits_that_cannot_be_read_are_dropped() {
 /// An end in a value that is complete when it is sent is this node's before that can be received: so it goes
 /// on at once, and nothing of it is left behind.
 #[test]
-fn an_end_that_came_on_a_credit_goes_on_at_once() {
+fn end_received_on_a_credit_is_forwarded_at_once() {
     run(async {
         let [a, b, c] = nodes("an_end_that_came_on_a_credit").await;
         for round in 0..20 {
@@ -831,7 +831,7 @@ fn an_end_that_came_on_a_credit_goes_on_at_once() {
 
 /// The receiver of an end sends it on at once, before its giver knows that it was received.
 #[test]
-fn an_end_goes_on_as_soon_as_it_is_received() {
+fn end_is_forwarded_before_its_receipt_is_acknowledged() {
     run(async {
         let [a, b, c] = nodes("an_end_goes_on_as_soon").await;
         let (mut to_b, mut from_a) = way::<Sender<u32>>(&a, &b, "ab").await?;
@@ -863,7 +863,7 @@ fn an_end_goes_on_as_soon_as_it_is_received() {
 /// A receiver whose sender has gone goes into a message that is complete when it is sent: that the channel
 /// has ended is said when its new home is there.
 #[test]
-fn a_receiver_without_a_sender_goes_on_a_credit() {
+fn receiver_without_a_sender_reports_closed_after_moving_on_a_credit() {
     run(async {
         let [a, b] = nodes("a_receiver_without_a_sender").await;
         let mut ab = way::<Receiver<Receiver<u32>>>(&a, &b, "ab").await?;

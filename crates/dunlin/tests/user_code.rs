@@ -209,7 +209,7 @@ async fn carry<T: Portable>(end: T, from: &Node, to: &Node, name: &str) -> Resul
 }
 
 #[test]
-fn while_a_message_is_written_its_receiver_goes_on_and_the_ends_go_there() {
+fn ends_follow_a_receiver_that_moves_while_a_message_is_encoded() {
     run(async {
         let (a, b, c) = (node("u-goes-on").await, node("u-goes-on").await, node_apart("u-goes-on").await);
         let mut connections = [a.connections(), b.connections(), c.connections()];
@@ -263,7 +263,7 @@ impl Serialize for Left {
 
 /// The message is written by what its end is when that is known, and not by what it was.
 #[test]
-fn end_whose_channel_is_over_before_its_message_has_been_written_goes_all_the_same() {
+fn end_closed_while_its_message_is_encoded_is_still_sent() {
     run(async {
         let (a, b) = (node_apart("u-left").await, node("u-left").await);
         let (mut tx, mut rx) = (a.sender::<Left>("left").await?, b.receiver::<Left>("left").await?);
@@ -309,7 +309,7 @@ impl Serialize for Locks {
 }
 
 #[test]
-fn a_message_may_lock_what_a_caller_of_the_node_holds() {
+fn encode_may_take_a_lock_that_a_caller_of_the_node_holds() {
     run(async {
         let (a, b) = (node_apart("u-locks").await, node("u-locks").await);
         let (mut tx, mut rx) = (a.sender::<Locks>("n").await?, b.receiver::<Locks>("n").await?);

@@ -257,7 +257,7 @@ async fn a_future_that_panics_leaves_no_line() {
 }
 
 #[tokio::test]
-async fn a_handle_that_is_not_chosen() {
+async fn unchosen_handle_leaves_no_wait() {
     // `alt!`, `Choice`, and a choice with a send, which has a decision to share.
     for way in 0..3 {
         let (mut tx, mut rx) = channel::<u8>();
@@ -322,7 +322,7 @@ async fn a_dropped_choice_notifies_its_branches() {
 }
 
 #[tokio::test]
-async fn a_stream_that_was_polled_in_vain() {
+async fn pending_stream_counts_as_waiting_until_its_next_use() {
     fn poll_next(rx: &mut Receiver<u8>) -> bool {
         Pin::new(rx).poll_next(&mut Context::from_waker(Waker::noop())).is_ready()
     }
@@ -443,7 +443,7 @@ async fn a_blocking_call() {
 }
 
 #[tokio::test]
-async fn a_blocking_call_that_is_not_chosen_abandoned_or_terminated() {
+async fn blocking_call_leaves_no_wait_when_unchosen_dropped_or_terminated() {
     let (mut tx, mut rx) = channel::<u8>();
     let (mut out, mut seen) = channel();
     let waiter = spawn(async move {

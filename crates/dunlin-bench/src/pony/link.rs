@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_sent_is_in_the_ninth_and_tenth_column() {
+    fn transmit_counters_are_columns_nine_and_ten() {
         let table = "Inter-|   Receive  |  Transmit\n face |bytes packets errs drop fifo frame compressed multicast|bytes packets\n\
                      eth0: 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9\n    lo:     1  2 3 4 5 6 7 8 1000 20 0 0 0 0 0 0\n";
         assert_eq!(Carried::of(table), Some(Carried { bytes: 1000, packets: 20 }));

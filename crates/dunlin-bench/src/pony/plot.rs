@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_drawn_is_well_formed_and_has_every_point() {
+    fn svg_is_well_formed_and_has_every_point() {
         for scale in [Scale::Linear, Scale::Log] {
             let svg = svg(&chart(scale, &[(1.0, 2.0), (10.0, 0.5), (100.0, 3.0)]));
             let document = roxmltree::Document::parse(&svg).expect("well-formed");
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_logarithm_does_not_have_is_left_out_and_nothing_is_drawn_of_nothing() {
+    fn plot_omits_points_without_logarithm_and_accepts_an_empty_chart() {
         let svg = svg(&chart(Scale::Log, &[(0.0, 2.0), (10.0, -1.0), (100.0, 3.0), (1.0, f64::NAN)]));
         assert!(!svg.contains("NaN") && !svg.contains("inf"));
         let empty = super::svg(&Chart { goal: None, ..chart(Scale::Linear, &[]) });

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_and_parent_of_a_process_are_read_whatever_its_name() {
+    fn read_stat_accepts_names_with_spaces_and_parentheses() {
         let process = read_stat(7, "7 (a) b (c)) S 3 7 7 0 -1 4194560 1 2 3 4 10 20 30 40 20 0 1").unwrap();
         assert_eq!((process.pid, process.parent, process.ticks), (7, 3, 100));
     }

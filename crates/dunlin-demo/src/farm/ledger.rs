@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_back_is_given_out_again_after_the_others_unless_it_is_done_meanwhile() {
+    fn returned_jobs_are_given_last_unless_done_meanwhile() {
         let mut ledger = three();
         assert_eq!([give(&mut ledger), give(&mut ledger)], [Some(10), Some(11)]);
         // 12 is not out.

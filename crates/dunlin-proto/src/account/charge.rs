@@ -159,7 +159,7 @@ mod tests {
 
         /// Values leave a buffer in groups of any size, and their costs are exact.
         #[test]
-        fn a_ledger_gives_back_what_left(
+        fn ledger_returns_the_exact_charges_of_taken_values(
             values in prop::collection::vec((0..3_u128, any::<bool>(), 0..100_000_u64), 1..100),
             groups in prop::collection::vec(1..20_usize, 1..100),
         ) {

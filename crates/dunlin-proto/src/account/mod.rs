@@ -527,7 +527,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn what_is_charged_is_given_back(events in prop::collection::vec(event(), 1..300)) {
+        fn charges_return_to_the_pool_in_full(events in prop::collection::vec(event(), 1..300)) {
             let mut pool = pool();
             let mut all: Vec<One> = (0..NODES).map(|_| One::default()).collect();
             for event in events {

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_life_costs_what_has_changed_and_what_it_concerns() {
+    fn end_of_a_life_visits_only_changed_and_affected_halves() {
         let many: Vec<(u128, &[u128])> = (0..10_000).map(|channel| (channel, &[1][..])).collect();
         let mut halves = halves(&many);
         halves.insert(ChannelId(1 << 64), Names(vec![2]));

@@ -349,7 +349,7 @@ fn held_value_is_released() {
 }
 
 #[test]
-fn offer_that_is_not_written_is_withdrawn_at_once() {
+fn unwritten_offer_is_withdrawn_at_once() {
     let mut pair = Pair::attached(TERMS);
     pair.sender.peers.writes = false;
     pair.offer(1, "krill");
@@ -451,7 +451,7 @@ fn value_sent_on_a_credit_is_kept_until_it_is_drained() {
 }
 
 #[test]
-fn credits_are_told_as_far_as_the_outbox_has_room() {
+fn credits_are_reported_up_to_the_room_in_the_outbox() {
     let mut pair = Pair::attached(TERMS);
     pair.sender.channels.expect_values(CHANNEL, 1_000);
     pair.sender.peers.room = 0;
@@ -480,7 +480,7 @@ fn ended_home_is_forgotten_when_its_half_has_noticed() {
 }
 
 #[test]
-fn retired_home_takes_what_was_sent_before() {
+fn retired_home_receives_values_sent_before_retirement() {
     let mut pair = Pair::attached(Terms { credits: 2, ..TERMS });
     assert!(pair.send("a"));
     pair.home.channels.end_home(&mut pair.home.peers, CHANNEL, End::Retired);
@@ -495,7 +495,7 @@ fn retired_home_takes_what_was_sent_before() {
 }
 
 #[test]
-fn dropped_half_says_so_behind_its_last_offer() {
+fn dropped_half_sends_its_end_after_its_last_offer() {
     let mut pair = Pair::attached(Terms { window: 1, ..TERMS });
     pair.offer(1, "a");
     pair.offer(2, "b");
@@ -561,7 +561,7 @@ fn announced_value_comes_where_the_home_has_a_place() {
 }
 
 #[test]
-fn words_of_a_channel_that_is_not_here_change_nothing() {
+fn frames_for_an_unknown_channel_have_no_effect() {
     let mut node = Node::new(HOME);
     node.hear(SENDER, Frame::ToHome(CHANNEL, ToHome::Withdraw(1))).unwrap();
     node.hear(SENDER, Frame::FromHome(CHANNEL, FromHome::Taken(1))).unwrap();

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_life_that_tells_ever_other_addresses_is_asked_at_few() {
+    fn checks_of_a_life_with_changing_addresses_are_bounded() {
         let mut listeners = Listeners::default();
         let mut told = |life, round| {
             let addresses: Vec<_> = (0..8).map(|n| format!("{round} {n}")).collect();

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded_and_ages() {
+    fn records_of_former_nodes_are_bounded_and_expire() {
         let mut former = Former::default();
         for node in 1..=MET_MAX as u128 + 1 {
             former.ended(Time(1), NodeId(node), &met(7), true);

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_allowed_uses_nothing() {
+    fn disallowed_events_do_not_use_up_the_rate() {
         let (mut pace, now) = (Pace::default(), Time(0));
         let allowed = (0..1_000).filter(|n| pace.allows(now + Duration::from_millis(*n), RATE)).count();
         assert_eq!(allowed, 12);

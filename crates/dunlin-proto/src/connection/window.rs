@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn with_little_to_say_it_stays() {
+    fn window_stays_while_little_is_written() {
         let mut piped = Piped::new();
         piped.ping(20);
         for _ in 0..100 {

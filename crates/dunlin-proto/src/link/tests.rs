@@ -526,7 +526,7 @@ fn answer_to(frames: &[Bytes], words: &[(u32, Word)]) -> Result<Vec<(u32, Word)>
 }
 
 #[test]
-fn home_rejects_what_a_sending_half_cannot_send() {
+fn home_rejects_frames_that_a_sending_half_cannot_send() {
     let gone = || to_home(Word::Ended(End::Gone));
     let withdraw = || to_home(Word::Withdraw(1));
     let refuse = || to_home(Word::Refuse(1));
@@ -564,7 +564,7 @@ fn home_rejects_what_a_sending_half_cannot_send() {
 }
 
 #[test]
-fn sending_half_rejects_what_its_home_cannot_send() {
+fn sending_half_rejects_frames_that_its_home_cannot_send() {
     let firm = [(1, Word::Offer(1, krill()))];
     let of_choice = [(1, Word::OfferChoice(1, 7))];
     let word = |word| vec![from_home(word)];

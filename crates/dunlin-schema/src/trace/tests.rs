@@ -105,7 +105,7 @@ fn recursion_is_one_kind() {
 }
 
 #[test]
-fn ends_are_their_kind_and_what_they_carry() {
+fn ends_trace_to_their_kind_and_payload_types() {
     let end = |kind, carried| Kind::End(kind, carried);
     assert_eq!(trace::<Sender<u8>>(), [end(EndKind::Sender, vec![1]), int(false, 8)]);
     assert_eq!(trace::<Sender<u8, NoPoison>>()[0], end(EndKind::MeekSender, vec![1]));
@@ -123,7 +123,7 @@ fn ends_are_their_kind_and_what_they_carry() {
 }
 
 #[test]
-fn types_that_check_what_they_read_are_traced() {
+fn types_with_validating_deserializers_are_traced() {
     #[derive(Serialize, Deserialize)]
     struct Checked {
         many: NonZeroU32,
@@ -142,7 +142,7 @@ fn types_that_check_what_they_read_are_traced() {
 }
 
 #[test]
-fn what_looks_at_the_bytes_is_opaque() {
+fn types_that_need_a_self_describing_format_are_opaque() {
     #[derive(Serialize, Deserialize)]
     #[serde(untagged)]
     enum Untagged {

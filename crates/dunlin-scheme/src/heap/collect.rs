@@ -342,7 +342,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_young_collection_keeps_what_roots_reach_and_forgets_the_rest() {
+    fn young_collection_keeps_reachable_objects_and_frees_the_rest() {
         let mut heap = Heap::new(64, 1 << 20);
         let kept = heap.list(&[fixnum(1), fixnum(2)], NIL);
         heap.list(&[fixnum(3); 100], NIL);

@@ -436,7 +436,7 @@ fn a_found_configuration_that_others_can_write_is_refused() {
 
 #[cfg(unix)]
 #[test]
-fn only_what_this_user_or_root_alone_can_write_is_trusted() {
+fn path_that_another_user_owns_or_can_write_is_distrusted() {
     use super::file::{Owner, distrust};
 
     const ME: Owner = Owner { user: 1000, group: 100 };

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_in_use_is_told() {
+    fn listen_error_reports_memory_name_in_use() {
         let error = crate::block_on(contract::is_in_use(&Memory, "memory-in-use"));
         assert!(error.contains("`memory:memory-in-use`") && error.contains("choose another name"), "{error}");
     }
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_told() {
+    fn dial_error_reports_unknown_memory_name() {
         let error = crate::block_on(Memory.dial("memory-unknown")).err().unwrap();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
         assert!(error.to_string().contains("`memory:memory-unknown`"), "{error}");

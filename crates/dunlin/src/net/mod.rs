@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_on_this_host_is_not_dialled_elsewhere() {
+    fn dial_elsewhere_refuses_addresses_of_this_host() {
         let networks = Networks::default();
         for address in [
             "127.0.0.1:7500",

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_in_use_is_named_with_what_to_do() {
+    fn listen_error_reports_tcp_port_in_use() {
         crate::block_on(async {
             let error = contract::is_in_use(&Tcp, "127.0.0.1:0").await;
             let port = error.split('`').nth(1).unwrap();
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn dial_refuses_malformed_tcp_address() {
         for address in
             ["", "host", "host:", "host:70000", "::1:7500", "[::1]", "[host]:1", "quic:host:1", "/a:1", "[::1:1"]
         {

@@ -274,7 +274,7 @@ mod tests {
 
     /// All sockets of one user are one source, whichever process has them; a dialled socket has none.
     #[test]
-    fn an_accepted_socket_counts_for_the_user_who_dialled_it() {
+    fn source_of_accepted_unix_socket_is_the_dialling_user() {
         let folder = Folder::new("user");
         crate::block_on(async {
             let mut listener = Unix.listen(&folder.socket()).await.unwrap();
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_in_use_is_told_and_stays() {
+    fn listen_error_reports_unix_path_in_use_and_first_listener_stays() {
         let folder = Folder::new("in-use");
         let error = crate::block_on(contract::is_in_use(&Unix, &folder.socket()));
         assert!(error.contains(&folder.socket()) && error.contains("choose another path"), "{error}");
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_there_is_told() {
+    fn dial_error_reports_missing_unix_path() {
         let error = crate::block_on(Unix.dial("/nowhere/krill")).err().unwrap();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         assert!(error.to_string().contains("`unix:/nowhere/krill`"), "{error}");

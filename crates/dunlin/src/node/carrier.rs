@@ -607,7 +607,7 @@ mod tests {
 
     /// The clock stands still: the time does not end the turn.
     #[tokio::test(start_paused = true)]
-    async fn a_turn_ends_after_128_kib_and_what_was_read_last() {
+    async fn turn_ends_after_128_kib_plus_its_last_read() {
         let read = Arc::<AtomicU64>::default();
         let socket = Plenty { bytes: vec![0; READ_AT_ONCE], times: 1000, read: read.clone() };
         // (The machine drops this, too.)
@@ -643,7 +643,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_write_waits_for_what_arrives() {
+    fn carrier_waits_for_input_while_its_write_is_blocked() {
         let driver = far::driver();
         let id = SocketId(0);
         driver.with(|state, now| state.machine.accepted(now, id));
@@ -710,7 +710,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_last_words_go_to_who_says_no_more() {
+    async fn parting_carrier_writes_remaining_output_after_peer_eof() {
         for parting in [true, false] {
             let (takes, taken) = (Arc::<AtomicBool>::default(), Arc::<Mutex<Vec<u8>>>::default());
             let socket = HalfClosed { takes: takes.clone(), taken: taken.clone() };

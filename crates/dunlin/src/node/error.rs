@@ -389,7 +389,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_name_eight_and_say_how_many_more() {
+    fn node_error_lists_eight_items_and_counts_the_rest() {
         let ends =
             |n| NodeError::Unsettled { ends: vec![UnsettledEnd { what: "sender", holder: None }; n] }.to_string();
         let one = "a sender in a message that has not been received";

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_or_no_signature_is_refused() {
+    fn invalid_keys_and_signatures_are_refused() {
         let key = Key::draw();
         let signature = key.sign(b"krill");
         for short in [&[][..], &[1; 31], &[1; 33], &[1; 64]] {

@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_page_that_nobody_receives_gives_its_place_back_after_ten_seconds() {
+    async fn page_not_received_within_ten_seconds_releases_its_place() {
         let driver = super::super::far::driver();
         let (mut to, _from) = dunlin_core::channel::<Page>();
         let (pages, me) = (Pages::default(), driver.with(|state, _| state.machine.me()));

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn if_all_are_taken_that_is_told_with_what_to_do() {
+    fn listen_error_reports_all_default_ports_taken() {
         let told = "cannot listen on 127.0.0.1: the ports 7500 to 8499 are all taken; say an address with a port, or port 0 for \
                     any free one";
         assert_eq!(listening(1000).unwrap_err(), told);

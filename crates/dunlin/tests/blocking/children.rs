@@ -192,7 +192,7 @@ fn group_whose_leader_other_code_has_reaped_is_left_alone() {
 }
 
 #[test]
-fn program_that_is_not_there_is_an_error() {
+fn stop_command_reports_missing_program() {
     on(1, async {
         let call = blocking(|stop| stop.command(&mut Command::new("no such program")).map(|_| ()));
         assert_eq!(call.await.unwrap().unwrap_err().kind(), std::io::ErrorKind::NotFound);

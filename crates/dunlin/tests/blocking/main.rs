@@ -60,7 +60,7 @@ fn poll<F: Future + Unpin>(future: &mut F) -> std::task::Poll<F::Output> {
 }
 
 #[test]
-fn what_a_call_returns() {
+fn call_returns_result_of_its_closure() {
     on(1, async {
         assert_eq!(blocking(|_| 6 * 7).await.unwrap(), 42);
         let rates: Result<String> = async { Ok(blocking(|_| std::fs::read_to_string("no such file")).await??) }.await;
@@ -261,7 +261,7 @@ fn it_just_finished() {
 }
 
 #[test]
-fn it_had_finished_already() {
+fn terminate_of_finished_call_returns_its_value() {
     on(1, async {
         let call = blocking(|_| 7);
         while !call.is_finished() {

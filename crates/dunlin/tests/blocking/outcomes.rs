@@ -274,7 +274,7 @@ fn clean_up_of_a_call_that_is_cut_and_panics_runs() {
 }
 
 #[test]
-fn clean_up_that_panics_is_told_and_the_others_run() {
+fn panic_in_clean_up_is_reported_and_other_clean_ups_run() {
     on(1, async {
         let notes = Notes::default();
         let inside = notes.clone();
@@ -314,7 +314,7 @@ fn clean_up_runs_after_a_dropped_handle() {
 
 /// What a call returns whose handle has gone is dropped on its thread, and may panic there.
 #[test]
-fn value_that_nobody_takes_may_panic_when_it_is_dropped() {
+fn thread_survives_panic_in_drop_of_abandoned_return_value() {
     struct Bad;
     impl Drop for Bad {
         fn drop(&mut self) {

@@ -31,7 +31,7 @@ fn question_interrupts_a_read() {
 }
 
 #[test]
-fn read_that_is_not_interrupted_returns_what_it_has_read() {
+fn uninterrupted_read_returns_the_bytes_it_read() {
     on(2, async {
         let (mut pipe, mut writer) = std::io::pipe().unwrap();
         let (mut began, mut has_begun) = channel();

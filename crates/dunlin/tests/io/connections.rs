@@ -10,7 +10,7 @@ use dunlin::waits::{self, Doing};
 use super::{LARGE, large, pairs, poll, read_all, until_waits};
 
 #[test]
-fn what_is_written_is_read_and_then_the_end() {
+fn connection_reads_written_bytes_then_end_of_stream() {
     dunlin::block_on(async {
         for (mut here, mut there) in pairs().await {
             here.write_all(&mut Bytes::from("krill")).await.unwrap();
@@ -29,7 +29,7 @@ fn what_is_written_is_read_and_then_the_end() {
 }
 
 #[test]
-fn write_takes_what_the_system_takes_and_leaves_the_rest() {
+fn short_write_to_connection_leaves_unwritten_bytes_in_buffer() {
     dunlin::block_on(async {
         for (mut here, mut there) in pairs().await {
             let mut bytes = large();
@@ -81,7 +81,7 @@ fn connection_is_writable_when_the_system_takes_bytes() {
 }
 
 #[test]
-fn read_that_is_not_chosen_has_taken_nothing() {
+fn unchosen_read_of_connection_consumes_nothing() {
     dunlin::block_on(async {
         for (mut here, mut there) in pairs().await {
             let (mut tx, mut rx) = channel_with(fifo(1));
@@ -104,7 +104,7 @@ fn read_that_is_not_chosen_has_taken_nothing() {
 
 /// The system takes no more: one write waits, and then another branch is chosen.
 #[test]
-fn write_that_is_not_chosen_has_written_nothing() {
+fn unchosen_write_to_connection_writes_nothing() {
     dunlin::block_on(async {
         for (mut here, mut there) in pairs().await {
             let mut bytes = large();
@@ -176,7 +176,7 @@ fn operations_have_deadlines_and_are_shown() {
 }
 
 #[test]
-fn close_waits_for_the_end_of_the_peer_and_counts_what_it_discards() {
+fn close_waits_for_peer_eof_and_counts_discarded_bytes() {
     dunlin::block_on(async {
         for (mut here, mut there) in pairs().await {
             let mut close = here.close();

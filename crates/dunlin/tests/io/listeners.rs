@@ -9,7 +9,7 @@ use dunlin::prelude::*;
 use super::{poll, until_waits};
 
 #[test]
-fn accept_that_is_not_chosen_has_taken_no_connection() {
+fn unchosen_accept_takes_no_connection() {
     dunlin::block_on(async {
         let mut listener = tcp::listen("127.0.0.1:0").await.unwrap();
         let to = listener.address().unwrap().to_string();

@@ -21,7 +21,7 @@ async fn read_all(read_end: &mut ReadEnd) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_written_is_read_and_then_the_end() {
+fn pipe_reads_written_bytes_then_end_of_stream() {
     dunlin::block_on(async {
         let (mut read_end, mut write_end) = pipe::pair().unwrap();
         write_end.write_all(&mut Bytes::from("krill")).await.unwrap();
@@ -36,7 +36,7 @@ fn what_is_written_is_read_and_then_the_end() {
 }
 
 #[test]
-fn write_takes_what_the_pipe_has_room_for_and_leaves_the_rest() {
+fn short_write_to_pipe_leaves_unwritten_bytes_in_buffer() {
     dunlin::block_on(async {
         let (mut read_end, mut write_end) = pipe::pair().unwrap();
         let mut bytes = large();
@@ -55,7 +55,7 @@ fn write_takes_what_the_pipe_has_room_for_and_leaves_the_rest() {
 }
 
 #[test]
-fn read_that_is_not_chosen_has_taken_nothing() {
+fn unchosen_read_of_pipe_consumes_nothing() {
     dunlin::block_on(async {
         let (mut read_end, mut write_end) = pipe::pair().unwrap();
         let (mut tx, mut rx) = channel_with(fifo(1));
@@ -81,7 +81,7 @@ fn read_that_is_not_chosen_has_taken_nothing() {
 
 /// The pipe is full: one write waits, and then another branch is chosen.
 #[test]
-fn write_that_is_not_chosen_has_written_nothing() {
+fn unchosen_write_to_pipe_writes_nothing() {
     dunlin::block_on(async {
         let (mut read_end, mut write_end) = pipe::pair().unwrap();
         let mut bytes = large();

@@ -86,7 +86,7 @@ fn streams_and_exit_are_those_of_the_program() {
 }
 
 #[test]
-fn exit_that_is_not_chosen_loses_nothing() {
+fn unchosen_exit_keeps_status_for_next_exit() {
     dunlin::block_on(async {
         let mut shell = shell("read line; exit 7").await;
         let (mut tx, mut rx) = channel_with(fifo(1));
@@ -190,7 +190,7 @@ fn group_whose_leader_other_code_has_reaped_is_left_alone() {
 }
 
 #[test]
-fn program_that_is_not_there_is_an_error() {
+fn program_start_reports_missing_program() {
     dunlin::block_on(async {
         let error = program::start(Command::new("no such program")).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound);

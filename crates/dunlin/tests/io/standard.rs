@@ -54,7 +54,7 @@ fn scratch(contents: &[u8]) -> std::fs::File {
 }
 
 #[test]
-fn read_that_is_not_chosen_has_taken_nothing_whatever_the_input_is() {
+fn unchosen_read_consumes_nothing_from_any_kind_of_input() {
     dunlin::block_on(async {
         for (name, here, mut there) in inputs() {
             let mut input = Input::of(here.as_fd()).unwrap();
@@ -152,7 +152,7 @@ fn file_is_read_to_its_end_also_by_reads_that_are_not_chosen() {
 
 /// Only one write at a time goes by a call. One that has to wait for the call before has written nothing.
 #[test]
-fn file_has_what_was_written_and_nothing_of_writes_that_were_not_chosen() {
+fn file_contains_completed_writes_and_nothing_of_unchosen_ones() {
     dunlin::block_on(async {
         let mut file = scratch(b"");
         let mut output = Output::of(file.as_fd()).unwrap();
@@ -177,7 +177,7 @@ fn file_has_what_was_written_and_nothing_of_writes_that_were_not_chosen() {
 }
 
 #[test]
-fn failed_write_by_a_call_is_told_by_the_flush() {
+fn flush_reports_failure_of_earlier_write() {
     dunlin::block_on(async {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
         let mut output = Output::of(full.as_fd()).unwrap();
@@ -191,7 +191,7 @@ fn failed_write_by_a_call_is_told_by_the_flush() {
 }
 
 #[test]
-fn failed_write_by_a_call_is_told_by_the_next_write_which_hands_over_nothing() {
+fn write_reports_failure_of_earlier_write_and_takes_no_bytes() {
     dunlin::block_on(async {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
         let mut output = Output::of(full.as_fd()).unwrap();
@@ -241,7 +241,7 @@ fn copies(counter: &OwnedFd) -> usize {
 /// Linux opens no counter again, so it is read by calls, though a read may wait for ever.
 #[cfg(target_os = "linux")]
 #[test]
-fn call_that_waits_goes_on_for_the_next_read_and_ends_with_its_stream() {
+fn waiting_call_serves_next_read_and_ends_with_its_stream() {
     use dunlin::blocking::{CallState, KnownCall, calls};
     use rustix::event::{EventfdFlags, eventfd};
     dunlin::block_on(async {

@@ -24,7 +24,7 @@ fn datagrams_are_whole_and_name_their_sender() {
 }
 
 #[test]
-fn receive_that_is_not_chosen_has_taken_nothing() {
+fn unchosen_receive_consumes_no_datagram() {
     dunlin::block_on(async {
         let mut here = udp::bind("127.0.0.1:0").await.unwrap();
         let mut there = udp::bind("127.0.0.1:0").await.unwrap();

@@ -190,7 +190,7 @@ fn seeds(few: u64) -> std::ops::Range<u64> {
 }
 
 #[test]
-fn each_gets_what_is_sent_while_it_is_there() {
+fn broadcast_receiver_gets_each_value_sent_while_joined() {
     for seed in seeds(40) {
         eprintln!("seed {seed}");
         a_show(seed);

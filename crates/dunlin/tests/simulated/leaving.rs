@@ -129,7 +129,7 @@ fn unused_ends_do_not_delay_the_broker() {
 
 /// The same if they have gone further on from there, or are about to.
 #[test]
-fn ends_that_go_on_unused_do_not_hold_up_the_broker() {
+fn unused_ends_forwarded_again_do_not_delay_the_broker() {
     run(async |sim, a, broker, c| {
         let d = Node::join("leaving").await?;
         let mut ab = way::<(Sender<u32>, Receiver<u32>)>(&a, &broker, "ab").await?;

@@ -30,7 +30,7 @@ fn run(places: bool, test: impl AsyncFn(&Sim, Node, Node, &mut (Sender<Pair>, Re
 /// What was posted waits for a receive, and so does word that the channel has ended: such a pair stays, and
 /// works.
 #[test]
-fn a_pair_that_is_not_at_rest_stays() {
+fn send_refuses_a_pair_with_pending_values_or_end() {
     run(false, async |sim, _a, _b, way| {
         let (mut tx, rx) = channel_with(fifo(4));
         tx.send(0).await?;
@@ -74,7 +74,7 @@ fn a_pair_that_is_not_at_rest_stays() {
 
 /// A message that is not taken leaves the channel as it was.
 #[test]
-fn a_pair_that_is_not_taken_stays() {
+fn timed_out_send_returns_the_pair_unchanged() {
     run(true, async |_, _a, _b, way| {
         let mut pairs = Vec::new();
         while pairs.len() < 3 {
@@ -102,7 +102,7 @@ fn a_pair_that_is_not_taken_stays() {
 
 /// Nothing is left of unneeded ends.
 #[test]
-fn a_pair_that_is_dropped_is_over() {
+fn dropped_pair_leaves_no_records() {
     run(true, async |sim, a, b, way| {
         drop(along(channel(), way).await?);
         sleep(Duration::from_secs(1)).await;

@@ -101,7 +101,7 @@ fn a_channel_is_retired_while_its_receiver_moves() {
 
 /// A receiver that has retired its channel goes on as any other, and what was sent is received there.
 #[test]
-fn a_receiver_that_has_retired_its_channel_goes_on() {
+fn receiver_moved_after_retire_receives_values_sent_before() {
     for (policy, moves) in policies().into_iter().flat_map(|policy| [(policy.clone(), 1), (policy, 2)]) {
         for_all(0..60, &(), |sim, _| {
             let after = Duration::from_micros(sim.below(6000));
@@ -413,7 +413,7 @@ fn a_sender_poisons_its_channel_while_its_receiver_moves() {
 
 /// A sender that has retired its channel goes on, and so does its receiver: over there it is retired, too.
 #[test]
-fn a_sender_that_has_retired_its_channel_goes_on() {
+fn channel_retired_by_sender_stays_retired_after_both_ends_move() {
     for policy in policies() {
         for_all(0..60, &(vec![0, 1, 2], true), |sim, _| {
             let after = Duration::from_micros(sim.below(6000));
@@ -440,7 +440,7 @@ fn a_sender_that_has_retired_its_channel_goes_on() {
 
 /// The places that a sender was promised move with what is buffered.
 #[test]
-fn a_receiver_goes_on_with_what_is_buffered() {
+fn buffered_values_and_promised_places_move_with_the_receiver() {
     for_all(0..50, &(0..100).collect::<Vec<u32>>(), |sim, _| {
         with_nodes(sim, 4, async |nodes| {
             let mut ways = ways::<Receiver<u32>>(&nodes).await?;
@@ -504,7 +504,7 @@ fn ends_on_their_way_to_a_channel_that_ends_are_dropped() {
 /// An end of a channel between nodes that was poisoned is over, and goes as such, also in a message that is
 /// complete when it is sent.
 #[test]
-fn an_end_of_a_channel_that_was_poisoned_goes_on() {
+fn ends_of_poisoned_channel_report_errors_after_they_move() {
     for (by_sender, policy) in [(true, rendezvous()), (true, fifo(4)), (false, rendezvous()), (false, fifo(4))] {
         for_all(0..20, &(), |sim, _| {
             let after = Duration::from_micros(sim.below(6000));
@@ -539,7 +539,7 @@ fn an_end_of_a_channel_that_was_poisoned_goes_on() {
 /// Both ends of a channel that has been elsewhere are at one node, the receiver has retired it, and the
 /// sender goes on: it is refused where the channel is kept, which is where it came from, too.
 #[test]
-fn a_sender_goes_on_from_where_its_channel_was_retired() {
+fn sender_moved_after_retire_by_receiver_reports_closed() {
     for policy in [rendezvous(), fifo(2)] {
         for_all(0..20, &(), |sim, _| {
             let after = Duration::from_micros(sim.below(6000));
@@ -636,7 +636,7 @@ fn a_sender_that_was_passed_on_goes_over_a_buffer() {
 /// A channel of ends is retired by its receiver while messages wait behind one with an end that is in use:
 /// they were sent before, and come.
 #[test]
-fn what_was_sent_behind_an_end_in_use_is_received() {
+fn messages_queued_behind_an_end_in_use_are_received_after_retire() {
     for_all(0..60, &(), |sim, seed| {
         let after = Duration::from_micros(sim.below(3000));
         with_nodes(sim, 3, async |nodes| {

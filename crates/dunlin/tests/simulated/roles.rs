@@ -347,7 +347,7 @@ fn a_member_that_stays_joins_the_next_main_node() {
 }
 
 #[test]
-fn what_a_member_calls_itself_is_fit_to_be_read() {
+fn member_name_is_truncated_and_loses_control_characters() {
     run(async |_| {
         let _names = names().await?;
         let main = main_node().await?;

@@ -99,7 +99,7 @@ fn a_manual_join_declares_that_it_is_portable() {
 }
 
 #[test]
-fn a_node_is_asked_once_for_what_is_shared() {
+fn scope_requests_a_shared_end_from_its_node_once() {
     #[process]
     async fn say(#[sender("public.n", portable)] mut tx: Shared<Sender<u8>>, n: u8) -> Result {
         Ok(tx.send(n).await?)

@@ -14,13 +14,13 @@ fn value(number: u8) -> Bytes {
 /// A value that the receiving node cannot read, since it reaches the sender's in no way, comes through the
 /// keeper after all.
 #[test]
-fn what_cannot_be_read_comes_through_the_keeper() {
+fn value_from_unreachable_sender_arrives_through_the_keeper() {
     cannot_be_read(false);
 }
 
 /// The same of a handle that has gone on from another node.
 #[test]
-fn what_a_handle_that_went_on_cannot_read_does_too() {
+fn forwarded_handle_receives_unreachable_value_through_the_keeper() {
     cannot_be_read(true);
 }
 

@@ -474,7 +474,7 @@ fn with_sender() -> (Parcel, Receiver<u32>) {
 /// A shared receiver is declared with one encoding, and a handle of it goes over a channel with another one:
 /// what comes with an end in it is only for the keeper.
 #[test]
-fn a_value_with_an_end_does_not_go_on_in_another_encoding() {
+fn handle_with_another_encoding_refuses_a_value_with_an_end() {
     let done = Sim::new(1).run(async {
         let (a, b, c) = (Node::join("through").await?, Node::join("through").await?, Node::join("through").await?);
         let mut tx = a.sender::<Parcel>("parcels").encoding(Encoding::Compact).await?;

@@ -250,7 +250,7 @@ fn a_buffer_elsewhere_is_full_of_bytes() {
 
 /// Also of a channel one end of which has come in a message: from the first value on.
 #[test]
-fn what_lies_at_a_home_is_bounded_when_ends_have_travelled() {
+fn buffered_bytes_at_a_home_are_bounded_after_an_end_moves() {
     const BUDGET: u64 = 1 << 20;
     Sim::new(1).run(async {
         let a = Node::builder().app("budget").buffered_max_bytes(BUDGET).join().await.unwrap();
@@ -278,7 +278,7 @@ fn what_lies_at_a_home_is_bounded_when_ends_have_travelled() {
 
 /// What a sender that is gone has offered is made again where its receiver is, and it is gone behind that.
 #[test]
-fn a_sender_is_gone_behind_what_it_has_offered_also_when_its_receiver_moves() {
+fn sender_closes_after_its_offered_values_when_receiver_moves() {
     for seed in 0..200 {
         let sim = Sim::new(seed);
         let received = sim.run(async {
@@ -310,7 +310,7 @@ fn a_sender_is_gone_behind_what_it_has_offered_also_when_its_receiver_moves() {
 
 /// The same of a channel that is retired: what was sent before that is received.
 #[test]
-fn a_channel_is_retired_behind_what_was_sent_also_when_its_receiver_moves() {
+fn values_sent_before_retire_are_received_after_receiver_moves() {
     for (seed, moves) in (0..150).flat_map(|seed| [(seed, 1), (seed, 2)]) {
         for policy in [fifo(4), unbounded(), overwrite_oldest(4)] {
             let name = format!("{policy:?}, {moves} moves, seed {seed}");

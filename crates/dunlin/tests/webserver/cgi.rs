@@ -87,7 +87,7 @@ fn chunked_body_is_gathered_in_memory_or_a_file_and_has_a_length() {
 }
 
 #[test]
-fn continue_is_said_before_the_body_is_read() {
+fn server_sends_continue_before_it_reads_the_body() {
     with_server(
         |scratch| scratch.program("cat", "printf 'Content-Type: text/plain\\n\\n'; cat"),
         |site| async move {

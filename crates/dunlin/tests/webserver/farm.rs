@@ -236,7 +236,7 @@ fn process_of_each_kind_that_is_killed_is_replaced() {
 
 /// The only file worker is busy with a client that reads nothing, and the CGI worker is not.
 #[test]
-fn programs_are_run_by_cgi_workers_and_what_they_lead_to_is_sent_by_file_workers() {
+fn cgi_workers_run_programs_and_file_workers_send_error_pages() {
     let scratch = Scratch::new();
     scratch.file("large", vec![7; 20_000_000]);
     scratch.program("good", "printf 'Content-Type: a/b\\n\\nsquid'");
@@ -271,7 +271,7 @@ fn sends(pid: Pid) -> bool {
 }
 
 #[test]
-fn malformed_request_is_answered_by_the_farm_and_its_reader_goes_on() {
+fn reader_serves_next_client_after_farm_answers_malformed_request() {
     let scratch = Scratch::new();
     scratch.file("x", "krill");
     let numbers = Numbers { readers: 1, files: 1, programs: 1 };

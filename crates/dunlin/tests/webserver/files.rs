@@ -14,7 +14,7 @@ fn bytes(length: usize) -> Vec<u8> {
 }
 
 #[test]
-fn file_is_sent_whole_with_its_type_whatever_its_size() {
+fn server_sends_whole_file_and_content_type_at_every_size() {
     with_server(
         |scratch| {
             for size in [0, 1, 1_000, 65_536, 65_537, 3_000_000] {
@@ -99,7 +99,7 @@ fn directories_have_an_index_and_end_with_a_slash() {
 }
 
 #[test]
-fn connection_is_kept_or_closed_as_version_and_header_say() {
+fn http_version_and_connection_header_decide_keep_alive() {
     with_server(
         |scratch| drop(scratch.file("x", "krill")),
         |site| async move {
@@ -141,7 +141,7 @@ fn number_of_files_that_are_kept_open_is_bounded() {
 }
 
 #[test]
-fn what_a_request_may_have_around_it_is_passed_over() {
+fn blank_lines_fragment_and_query_are_ignored() {
     with_server(
         |scratch| drop(scratch.file("x", "krill")),
         |site| async move {
@@ -216,7 +216,7 @@ fn ranges_are_sent_in_part() {
 }
 
 #[test]
-fn conditions_spare_what_the_client_has() {
+fn conditional_headers_determine_the_response_status() {
     with_server(
         |scratch| drop(scratch.file("x", "krill")),
         |site| async move {
@@ -260,7 +260,7 @@ fn conditions_spare_what_the_client_has() {
 
 /// A client must not take what it has for a file that was written again in the same second, with its length.
 #[test]
-fn tag_tells_times_of_one_second_apart() {
+fn etag_differs_between_modification_times_within_one_second() {
     let scratch = Scratch::new();
     let path = scratch.file("x", "krill");
     dunlin::block_on(async {

@@ -302,7 +302,7 @@ fn full_disk_loses_lines_of_the_log_and_nothing_else() {
 }
 
 #[test]
-fn body_that_nobody_reads_is_no_request() {
+fn unread_body_is_not_parsed_as_a_request() {
     with_server(
         |scratch| drop(scratch.file("x", "krill")),
         |site| async move {

@@ -201,7 +201,7 @@ fn request_without_response_fails_at_its_deadline() {
 
 /// A redirection is no success: it was not followed.
 #[test]
-fn status_that_is_not_2xx_is_counted() {
+fn status_outside_2xx_is_counted_as_not_ok() {
     dunlin::block_on(async {
         let mut listener = tcp::listen("127.0.0.1:0").await.unwrap();
         let address = listener.address().unwrap().to_string();

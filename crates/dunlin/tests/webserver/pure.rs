@@ -72,7 +72,7 @@ proptest! {
 
     /// How the bytes come does not matter.
     #[test]
-    fn end_of_a_head_is_found_whatever_pieces_come(
+    fn end_of_a_head_is_found_for_any_split_of_the_input(
         fragments in proptest::collection::vec(fragment(), 0..20),
         step in 1_usize..7,
     ) {
@@ -90,7 +90,7 @@ proptest! {
     }
 
     #[test]
-    fn chunks_are_decoded_whatever_pieces_come(
+    fn chunks_are_decoded_for_any_split_of_the_input(
         chunks in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..50), 0..10),
         step in 1_usize..20,
     ) {

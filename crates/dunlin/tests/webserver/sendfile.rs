@@ -72,7 +72,7 @@ fn file_is_sent_whole_and_in_part_where_sendfile_is_not_possible() {
 
 /// Each byte is sent once, whoever sends it.
 #[test]
-fn file_goes_on_where_sendfile_has_come_to() {
+fn fallback_resumes_at_the_byte_where_sendfile_stopped() {
     const LENGTH: usize = 20_000_000;
     let scratch = Scratch::new();
     scratch.file("x", bytes(LENGTH));
@@ -97,7 +97,7 @@ fn file_goes_on_where_sendfile_has_come_to() {
 
 /// A read in place says that it would wait, and the pool reads instead.
 #[test]
-fn file_that_is_not_in_the_page_cache_is_sent_whole_and_in_part() {
+fn uncached_file_is_sent_whole_and_in_part() {
     const LENGTH: usize = 3_000_000;
     with_limits(
         Limits { sendfile_min: u64::MAX, ..patient() },

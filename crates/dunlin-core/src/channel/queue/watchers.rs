@@ -754,7 +754,7 @@ mod tests {
     }
 
     #[test]
-    fn receivers_that_look_in_vain_keep_their_places() {
+    fn receivers_that_find_no_value_keep_their_places() {
         for order in [[0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0], [3, 0, 5, 1, 4, 2]] {
             let mut group = Group::of(100);
             group.news();
@@ -766,7 +766,7 @@ mod tests {
     }
 
     #[test]
-    fn news_wakes_fewer_while_most_look_in_vain_and_all_sixteen_after_a_tick_without_a_receive() {
+    fn wake_count_halves_on_misses_and_resets_after_tick_without_receive() {
         let mut group = Group::of(40);
         for woken in [16, 8, 4, 2, 1, 1] {
             let numbers = group.news();

@@ -165,7 +165,7 @@ mod round_trips {
     }
 
     #[test]
-    fn what_is_written_by_display_arrives() {
+    fn value_serialized_by_collect_str_round_trips() {
         for len in [1, 2, 23, 24, 255, 256, 300, 70_000] {
             round_trip(&Shown("k".repeat(len)));
         }
@@ -427,7 +427,7 @@ mod depth {
     }
 
     #[test]
-    fn what_describes_itself_is_bounded_too() {
+    fn depth_limit_applies_to_self_describing_and_ignored_values() {
         let deep = repeated(&[0x81], &[0x80]);
         assert!(matches!(decode::<serde_json::Value>(deep.clone(), Encoding::Cbor), Err(DecodeError::TooDeep { .. })));
         let maps = repeated(b"\xa1\x61a", &[0x80]);
@@ -448,7 +448,7 @@ mod depth {
 
     /// Both sides count levels alike, in both encodings.
     #[test]
-    fn what_can_be_written_can_be_read() {
+    fn decoder_accepts_every_depth_that_encoder_accepts() {
         fn check<T: Portable + Debug>(levels_each: usize, leaf: impl Fn() -> T, node: impl Fn(T) -> T) {
             for levels in (1..=300).step_by(levels_each) {
                 let value = (1..levels).step_by(levels_each).fold(leaf(), |inner, _| node(inner));
@@ -592,7 +592,7 @@ mod failures {
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_both_encodings() {
+    fn decode_error_describes_invalid_value_in_both_encodings() {
         #[derive(Debug, Serialize, Deserialize)]
         enum Fish {
             Herring,

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_end_has_its_channels_until_they_are_over_or_anothers() {
+    fn end_lists_its_channels_until_they_are_removed_or_reassigned() {
         let mut channels = Channels::default();
         for channel in [0, 3, u128::MAX] {
             channels.insert(ChannelId(channel), 7);

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_has_so_many_readers_at_once() {
+    fn shelf_limits_concurrent_readers_of_a_value() {
         let shelf = Shelf::default();
         lock(&shelf.0).insert(7, Arc::new(Bytes::from_static(b"krill")));
         let mut readers: Vec<_> = std::iter::from_fn(|| shelf.take(7)).take(2 * READERS_MAX).collect();
