@@ -31,7 +31,7 @@ pub(crate) use self::kept::Shelved;
 use self::kept::{Passing, Place, Through};
 pub(crate) use self::through::pass_on;
 pub(crate) use self::unread::{Reading, Reads, read, serve, shelve};
-use super::budget;
+use super::budget::{self, Budget};
 use super::codec::{self, EncodeError, Encoding};
 use super::id::{self, Half};
 use super::state::{Locked, NewReceiver, NewReceiverKind, NewSender, NewSenderKind, Says, Told};
@@ -1022,19 +1022,23 @@ fn go(end: LeavingEnd, gone: Gone, taker: Contact, encoding: Encoding, locked: &
     let (channel, to) = (end.channel, taker.node);
     match (&end.going, gone) {
         (Going::First, Gone::First(Some(Agent::Inlet(inlet)))) => {
+            let budget = Budget::of(&inlet, locked.state.buffered_max);
             let mut credits = 0;
             if end.kind != EndKind::Reply {
                 credits = inlet.credits();
                 let terms = Terms { window: WINDOW, credits, value_max: locked.state.machine.value_max() };
                 locked.state.machine.tell_terms(locked.now, channel, to, terms);
             }
-            let receiver = NewReceiver { inlet, credits, encoding, from: Some(to), kind: new_receiver(end.kind) };
+            let receiver =
+                NewReceiver { inlet, budget, credits, encoding, from: Some(to), kind: new_receiver(end.kind) };
             locked.driver.stretch_receiver(locked.state, channel, Some(to), receiver);
         }
         (Going::Late(_, trip), Gone::First(Some(Agent::Inlet(inlet)))) => {
             // If it returns here before it has been used, it does not announce that.
             let me = locked.state.machine.me().node;
-            let receiver = NewReceiver { inlet, credits: 0, encoding, from: Some(me), kind: new_receiver(end.kind) };
+            let budget = Budget::of(&inlet, locked.state.buffered_max);
+            let receiver =
+                NewReceiver { inlet, budget, credits: 0, encoding, from: Some(me), kind: new_receiver(end.kind) };
             locked.driver.stretch_receiver(locked.state, channel, Some(to), receiver);
             locked.state.machine.sender_left(locked.now, channel, *trip, taker);
         }
@@ -1241,10 +1245,11 @@ fn adopt_first(
         let Some(Agent::Inlet(inlet)) = agent else {
             return end_first(channel, kind, other, locked);
         };
+        let budget = Budget::of(&inlet, locked.state.buffered_max);
         let credits = inlet.credits();
         locked.state.machine.tell_terms(locked.now, channel, other, Terms { window: WINDOW, credits, value_max });
         let kind = NewReceiverKind::OfThisNode;
-        let receiver = NewReceiver { inlet, credits, encoding, from: Some(other), kind };
+        let receiver = NewReceiver { inlet, budget, credits, encoding, from: Some(other), kind };
         return locked.driver.stretch_receiver(locked.state, channel, Some(other), receiver);
     }
     let terms = (kind == EndKind::Reply).then(|| terms_of_reply(value_max));
@@ -1338,9 +1343,10 @@ fn adopt_on(
                 }
                 return locked.state.machine.drop_receiver(now, channel);
             };
+            let budget = Budget::of(&inlet, locked.state.buffered_max);
             let says_when_used = inlet.says_when_used();
             let kind = NewReceiverKind::Visiting;
-            let receiver = NewReceiver { inlet, credits: 0, encoding, from: None, kind };
+            let receiver = NewReceiver { inlet, budget, credits: 0, encoding, from: None, kind };
             locked.driver.stretch_receiver(locked.state, channel, Some(home), receiver);
             if says_when_used {
                 locked.state.rests(now, channel);

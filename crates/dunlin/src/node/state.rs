@@ -26,6 +26,7 @@ use tokio::sync::{oneshot, watch};
 use super::applicant::{Applicant, Authorize};
 use super::bell::{Bell, EndWaker};
 use super::bridge::link::{MachineLink, Machines};
+use super::budget::Budget;
 use super::codec::Encoding;
 use super::events::{Limit, NodeEvent};
 use super::hub::{Hub, Reclaimed};
@@ -420,6 +421,8 @@ pub(crate) enum NewSenderKind {
 /// A receiver here whose channel reaches another node from now on.
 pub(crate) struct NewReceiver {
     pub(super) inlet: AnyInlet,
+    /// Bounds what the inlet promises, so it is made before `credits` are taken from the inlet.
+    pub(super) budget: Budget,
     /// How many values may arrive before more are requested.
     pub(super) credits: u32,
     pub(super) encoding: Encoding,

@@ -17,7 +17,6 @@ use std::sync::Arc;
 
 use dunlin_proto::id::{ChannelId, NodeId};
 
-use super::budget::Budget;
 use super::state::{Driver, NewReceiver, NewReceiverKind, NewSender, NewSenderKind, State};
 
 pub(crate) use away::AwayBridge;
@@ -51,8 +50,7 @@ impl Driver {
         peer: Option<NodeId>,
         receiver: NewReceiver,
     ) {
-        let NewReceiver { inlet, credits, encoding, from, kind } = receiver;
-        let budget = Budget::of(&inlet, state.buffered_max);
+        let NewReceiver { inlet, budget, credits, encoding, from, kind } = receiver;
         let bridge = ReceivingBridge::new(inlet, credits, budget, encoding, from);
         let bridge = match kind {
             NewReceiverKind::OfThisNode => bridge,

@@ -24,6 +24,7 @@ use dunlin_proto::wire::{End, Read};
 use super::kept::Shelved;
 use super::{declaration, read_node, terms_of_reply, write_node};
 use crate::lock::lock;
+use crate::node::budget::Budget;
 use crate::node::codec::Encoding;
 use crate::node::id;
 use crate::node::state::{Locked, NewReceiver, NewReceiverKind, NewSender, NewSenderKind, Says, Told};
@@ -120,8 +121,9 @@ pub(crate) fn read(reading: Reading, ticket: Ticket, by: NodeId, says: &Says<'_>
         let (channel_id, value_max) = (id::channel(), locked.state.machine.value_max());
         locked.state.machine.introduced(node, by, &addresses);
         locked.state.machine.open_home_to(channel_id, terms_of_reply(value_max), declaration(), node);
+        let budget = Budget::of(&inlet, locked.state.buffered_max);
         let kind = NewReceiverKind::Reply;
-        let receiver = NewReceiver { inlet, credits: 0, encoding, from: Some(node), kind };
+        let receiver = NewReceiver { inlet, budget, credits: 0, encoding, from: Some(node), kind };
         locked.driver.stretch_receiver(locked.state, channel_id, Some(node), receiver);
         locked.state.machine.read(locked.now, node, channel_id, Read { key, value_max });
         locked.driver.clone()
