@@ -58,8 +58,6 @@ mod error;
 mod face;
 #[cfg(feature = "io")]
 pub mod io;
-#[cfg(any(feature = "io", feature = "net"))]
-mod listen;
 #[cfg(feature = "rt")]
 mod lock;
 #[cfg(feature = "net")]
@@ -77,6 +75,8 @@ pub mod scope;
 pub mod sim;
 #[cfg(feature = "rt")]
 mod spawn;
+#[cfg(any(feature = "io", feature = "net"))]
+mod tcp;
 #[cfg(feature = "rt")]
 mod time;
 #[cfg(feature = "rt")]

@@ -229,7 +229,8 @@ impl Pool {
         }
     }
 
-    /// Waits for work; `None` once the thread has been idle for too long, and is not needed.
+    /// Waits for work; `None` once the thread has been idle for too long and is not needed: the pool no
+    /// longer has it then.
     fn wait(&self, worker: &Arc<Worker>, idle: Duration) -> Option<Handed> {
         let mut until = Some(Instant::now() + idle);
         loop {

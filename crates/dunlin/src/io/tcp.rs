@@ -17,7 +17,7 @@ use super::stream::Stream;
 /// # Panics
 /// Outside a tokio runtime.
 pub async fn listen(address: impl ToSocketAddrs) -> io::Result<Listener> {
-    crate::listen::listen(address).await.map(|listener| Listener::new(Socket::Tcp(listener)))
+    crate::tcp::listen(address).await.map(|listener| Listener::new(Socket::Tcp(listener)))
 }
 
 /// Connects to `host:port`, or to a [`SocketAddr`](std::net::SocketAddr). If a host has several addresses,

@@ -7,7 +7,7 @@ use tokio::net::{TcpListener, TcpStream, lookup_host};
 use tokio::sync::Semaphore;
 
 use super::{BoxFuture, Listener, Named, Network, Socket, Source, explain};
-use crate::listen::listen;
+use crate::tcp::listen;
 
 /// The most bytes that the kernel takes before it has sent them.
 ///

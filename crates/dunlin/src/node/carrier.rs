@@ -636,9 +636,9 @@ mod tests {
         carrier.heard = Some(Time(0));
         let heard = || driver.speak(|locked| locked.state.machine.traffic().map(|(_, traffic)| traffic.read).sum());
         let heard_before: u64 = heard();
-        let before = driver.guarded().locks.load(Ordering::Relaxed);
+        let before = driver.guarded.locks.load(Ordering::Relaxed);
         assert!(carrier.poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        assert_eq!(driver.guarded().locks.load(Ordering::Relaxed) - before, 1);
+        assert_eq!(driver.guarded.locks.load(Ordering::Relaxed) - before, 1);
         assert_eq!(heard() - heard_before, bytes.len() as u64, "all of them are heard");
     }
 

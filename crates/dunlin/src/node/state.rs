@@ -120,6 +120,7 @@ pub(super) struct Entry {
 pub(crate) struct Driver {
     /// The number of this node in its program: no two have the same.
     pub(super) number: u64,
+    /// The part that the links of this node's channels use.
     pub(super) guarded: Arc<Guarded>,
     /// The hub's tasks, which can be added where it may be locked.
     pub(super) errands: Mutex<Vec<Errand>>,
@@ -217,11 +218,6 @@ impl Driver {
         self.guarded.locked()
     }
 
-    /// The part that the links of this node's channels use.
-    pub(super) fn guarded(&self) -> &Arc<Guarded> {
-        &self.guarded
-    }
-
     /// This node's id.
     pub(crate) fn me(&self) -> NodeId {
         self.locked().machine.me().node
@@ -303,7 +299,7 @@ pub(crate) struct Stretched {
     pub(super) again: bool,
     /// How many of its next works run on a thread of their own.
     pub(super) wary: u32,
-    /// Its next work is not a [quick](QuickJob) one.
+    /// Its next work is not a [quick](super::work::QuickJob) one.
     pub(super) is_slow: bool,
     /// The index of its last quick work among those that were begun with it.
     pub(super) quick: usize,
@@ -457,7 +453,7 @@ impl Says<'_> {
     /// has ended.
     pub(super) fn link(&self, from: Option<NodeId>) -> Option<Arc<MachineLink>> {
         let bridge = self.speak(|locked| locked.state.waker_of(self.half()))?;
-        let node = Arc::downgrade(self.driver.guarded());
+        let node = Arc::downgrade(&self.driver.guarded);
         Some(MachineLink::new(node, self.half(), bridge, from))
     }
 

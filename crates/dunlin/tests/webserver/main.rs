@@ -6,7 +6,7 @@
 mod body;
 mod cgi;
 mod client;
-#[allow(dead_code, reason = "the help is for the command line")]
+#[expect(dead_code, reason = "the help is for the command line")]
 #[path = "../../../../examples/ob/command.rs"]
 mod command;
 mod farm;
