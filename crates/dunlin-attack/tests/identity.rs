@@ -141,11 +141,11 @@ fn incarnations_of_another_node_cannot_be_used_up() {
             said.me.incarnation = Incarnation(incarnation);
             let mut thief = Peer::dial(THIEF, &stage.address).await.unwrap();
             let refused = thief.greet(&said).await.expect_err("it is refused");
-            assert!(refused.to_string().starts_with("another life of this node is known"), "{refused}");
+            assert!(refused.to_string().starts_with("another incarnation of the dialling node is known"), "{refused}");
             // The node's program learns of it.
             loop {
                 if let NodeEvent::Stranger { from, why } = events.recv().await.unwrap() {
-                    assert!(from.contains("127.0.0.2") && why.starts_with("another life"), "{from}: {why}");
+                    assert!(from.contains("127.0.0.2") && why.starts_with("another incarnation"), "{from}: {why}");
                     break;
                 }
             }
@@ -179,7 +179,7 @@ fn names_are_not_taken_under_the_id_of_another() {
             assert_eq!(refused.to_string(), Refusal::Unproven.to_string());
             loop {
                 if let NodeEvent::Stranger { why, .. } = events.recv().await.unwrap()
-                    && why.contains("has not proved its id")
+                    && why.contains("did not prove its id")
                 {
                     break;
                 }

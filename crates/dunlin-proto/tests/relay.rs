@@ -554,7 +554,7 @@ fn a_refusal_is_reported() {
     let unrelayed =
         Down::Unrelayed { waited: 15 * SECOND, dialled: "a firewall".to_owned(), by: id(I), why: NoRelay::Unwilling };
     assert_eq!(net.states(D, H), [State::Down(unrelayed.clone())]);
-    assert!(unrelayed.to_string().ends_with("does not help, since it does not relay"), "{unrelayed}");
+    assert!(unrelayed.to_string().ends_with("cannot relay the connection: relaying is disabled"), "{unrelayed}");
     assert_eq!(net.states(H, D), [], "nothing has ever been there");
     // It has dialled as often as it was asked to.
     let dialled = net.dialled.iter().filter(|pair| **pair == (H, D)).count();

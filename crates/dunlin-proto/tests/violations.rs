@@ -394,11 +394,11 @@ fn unneeded_long_frames_are_skipped() {
 #[test]
 fn bytes_that_are_no_frame_end_the_connection() {
     for (bytes, why) in [
-        (&b"\x77\x00"[..], "there is no frame of kind 0x77"),
+        (&b"\x77\x00"[..], "unknown frame kind 0x77"),
         (b"\x01\x01x", "a frame of 1 bytes; at most 0 are allowed"),
         (b"\x21\xff\xff\xff\x7f", "a frame of 268435455 bytes; at most 1048640 are allowed"),
-        (b"\x02\x02\x00\x00", "1 bytes follow after the frame's last field"),
-        (b"\x02\x80\x00", "a length is written with more bytes than it needs"),
+        (b"\x02\x02\x00\x00", "1 bytes follow the frame's last field"),
+        (b"\x02\x80\x00", "a length is encoded in more bytes than needed"),
         (b"\x12\x01x", "the frame ends within a channel"),
     ] {
         let mut node = Node::new();
@@ -444,7 +444,10 @@ fn the_greatest_run_is_survived() {
         Action::Close(SocketId(7), why) => Some(why.to_string()),
         _ => None,
     });
-    assert_eq!(garbage.as_deref(), Some("what arrived is not the protocol: a run cannot be 18446744073709551615"));
+    assert_eq!(
+        garbage.as_deref(),
+        Some("the bytes that arrived are not the protocol: a run cannot be 18446744073709551615")
+    );
 }
 
 /// Whatever becomes of the half's credits while the value is on its way.

@@ -234,9 +234,9 @@ fn relays_are_written_so() {
         assert_eq!(&written(&refused)[..], [0x56, 2, 5, code]);
         assert_eq!(refused.lane(), Lane::Control);
     }
-    let unknown = Err(WireError::Invalid { what: "why it is not relayed", value: 4 });
+    let unknown = Err(WireError::Invalid { what: "the reason for not relaying", value: 4 });
     assert_eq!(read(&raw(0x56, &[5, 4])), unknown);
-    let unknown = Err(WireError::Invalid { what: "why it has not dialled", value: 2 });
+    let unknown = Err(WireError::Invalid { what: "the reason for not dialling", value: 2 });
     assert_eq!(read(&raw(0x53, &[[0; 15].as_slice(), &[9, 2]].concat())), unknown);
     for kind in [0x50, 0x51, 0x52, 0x53, 0x54, 0x55] {
         // A node that is none.
@@ -435,12 +435,12 @@ fn the_fields_of_a_hello_have_exact_limits() {
         (
             with(&|hello| (hello.addresses, hello.bound.which) = (vec![String::new(); 3], 0b111)),
             with(&|hello| (hello.addresses, hello.bound.which) = (vec![String::new(); 3], 0b1000)),
-            invalid("which addresses are bound", 0b1000),
+            invalid("the addresses that are bound", 0b1000),
         ),
         (
             with(&|hello| (hello.addresses, hello.bound.which) = (vec![String::new(); limits::ADDRESSES], 0xff)),
             with(&|hello| hello.bound.which = 1),
-            invalid("which addresses are bound", 1),
+            invalid("the addresses that are bound", 1),
         ),
         (
             with(&|hello| hello.key = Bytes::from(vec![0; limits::KEY])),

@@ -394,11 +394,13 @@ fn a_name_service_that_is_busy_or_stopped_is_waited_for() {
     assert_eq!(busy.hear(), "listens");
     let patient = host.start("patient", &["one"]);
     let told = patient.hear();
-    let (first, next) =
-        (told.find("127.0.0.1:7400: it is busy"), told.find("127.0.0.1:7401 to 127.0.0.1:7415: Connection refused"));
+    let (first, next) = (
+        told.find("127.0.0.1:7400: the node is busy"),
+        told.find("127.0.0.1:7401 to 127.0.0.1:7415: Connection refused"),
+    );
     assert!(first.is_some() && first < next, "{told}");
     drop(busy);
-    let found = std::iter::repeat_with(|| patient.hear()).find(|said| !said.contains("it is busy"));
+    let found = std::iter::repeat_with(|| patient.hear()).find(|said| !said.contains("the node is busy"));
     assert_eq!(found.unwrap(), "serves the names at 127.0.0.1:7400");
     drop(patient);
 

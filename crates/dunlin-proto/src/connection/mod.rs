@@ -53,11 +53,11 @@ pub enum State {
 #[non_exhaustive]
 pub enum Down {
     /// It could not be made, or resumed, within the grace period.
-    #[error("it could not be reached for {0:?}: {1}")]
+    #[error("the node could not be reached for {0:?}: {1}")]
     Unreachable(Duration, String),
     /// As `Unreachable`: neither could dial the other within the grace period, and the last possible relay
     /// refused.
-    #[error("it could not be reached for {waited:?}: {dialled}; and node {by} does not help, since {why}")]
+    #[error("the node could not be reached for {waited:?}: {dialled}; node {by} cannot relay the connection: {why}")]
     Unrelayed {
         /// For how long.
         waited: Duration,
@@ -70,28 +70,28 @@ pub enum Down {
     },
     /// The other node has ended without a goodbye: all addresses at which it listened itself, and had been
     /// reached, refuse dials, or another node answers there.
-    #[error("it has ended without a word: dials are refused at {0}")]
+    #[error("the node died without leaving: dials are refused at {0}")]
     Died(String),
     /// The other side gave up first.
-    #[error("the other side had given the connection up")]
+    #[error("the other node had already given up the connection")]
     GivenUp,
     /// The other node was restarted.
-    #[error("it was restarted")]
+    #[error("the node was restarted")]
     Restarted,
     /// The other node left.
-    #[error("it left")]
+    #[error("the node left")]
     Left,
     /// This node leaves. (The driver reports this; the protocol has [`Left`](Self::Left) for both sides.)
-    #[error("this node leaves")]
+    #[error("this node is leaving")]
     Leaving,
     /// The other node broke the protocol.
-    #[error("it broke the protocol: {0}")]
+    #[error("the node violated the protocol: {0}")]
     Violation(String),
     /// The other node refuses this one.
-    #[error("it refuses: {0}")]
+    #[error("the node refused the connection: {0}")]
     Refused(crate::wire::handshake::Refusal),
     /// This node does not admit the other one.
-    #[error("this node does not admit it")]
+    #[error("this node does not admit the other one")]
     Unauthorized,
 }
 

@@ -63,16 +63,16 @@ pub enum Declined {
 #[non_exhaustive]
 pub enum Closed {
     /// Nothing arrived from it for too long.
-    #[error("nothing was heard from it for too long")]
+    #[error("no bytes arrived from the node for too long")]
     Silent,
     /// It did not finish its handshake in time.
-    #[error("it did not finish its handshake in time")]
+    #[error("the handshake timed out")]
     NoHandshake,
     /// Another socket has taken its place.
-    #[error("another socket has taken its place")]
+    #[error("another socket replaced this one")]
     Superseded,
     /// The node that dialled, or answered, under this id has not signed the handshake with that node's key.
-    #[error("it says that it is node {0}, and has not proved it: it does not have that node's key")]
+    #[error("the other side claims to be node {0} without that node's key")]
     Unproven(NodeId),
     /// This node does not [admit](Action::Authorize) the one that answered its dial.
     #[error("this node does not admit node {0}")]
@@ -81,7 +81,7 @@ pub enum Closed {
     #[error("{0}")]
     Refused(Refusal),
     /// The dialler belongs to another application, and this node has answered so.
-    #[error("it is node {node} of the application {application:?}")]
+    #[error("the dialler is node {node} of application {application:?}")]
     Stranger {
         /// The dialler.
         node: NodeId,
@@ -89,19 +89,19 @@ pub enum Closed {
         application: String,
     },
     /// The bytes that arrived on it are not the protocol.
-    #[error("what arrived is not the protocol: {0}")]
+    #[error("the bytes that arrived are not the protocol: {0}")]
     Garbage(String),
     /// Too many sockets are without a handshake.
     #[error("too many sockets are waiting for their handshake")]
     Crowded,
     /// The node whose connection it carried broke the protocol; [`Down::Violation`](crate::Down::Violation)
     /// is reported next.
-    #[error("node {0} did not keep to the protocol")]
+    #[error("node {0} violated the protocol")]
     Violation(NodeId),
     /// The connection is over.
-    #[error("the connection is over")]
+    #[error("the connection ended")]
     Over,
     /// This node dropped a part of a frame that it now needs. The peer sends it again on the next socket.
-    #[error("a part of a frame was dropped that is wanted now")]
+    #[error("this node dropped part of a frame and now needs that part")]
     Again,
 }

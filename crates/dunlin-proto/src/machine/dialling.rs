@@ -148,7 +148,7 @@ impl Endpoint {
         if connection.book.addresses().is_empty() {
             dialling.waits_for_address = true;
             if dialling.last.is_empty() {
-                dialling.last = "no address of it is known".to_owned();
+                dialling.last = "no address of the node is known".to_owned();
             }
             return;
         }

@@ -224,7 +224,7 @@ impl Machine {
                 self.endpoint.push(node, Frame::Relay(Relay::End { stream: key.1 }));
             }
             match self.endpoint.relays.streams.get(&key) {
-                Some(Stream::End(_)) => self.lose_end(now, key, "the connection with its relay is over"),
+                Some(Stream::End(_)) => self.lose_end(now, key, "the connection with the relay ended"),
                 Some(Stream::Between { other, .. }) => {
                     let other = *other;
                     self.endpoint.relays.remove(key);

@@ -128,16 +128,16 @@ pub struct Welcome {
 #[non_exhaustive]
 pub enum Refusal {
     /// The two speak no common version.
-    #[error("it speaks protocol versions {} to {}, this node {} to {}", .0.0, .0.1, super::VERSIONS.0, super::VERSIONS.1)]
+    #[error("the node speaks protocol versions {} to {}, this one speaks {} to {}", .0.0, .0.1, super::VERSIONS.0, super::VERSIONS.1)]
     Version((u16, u16)),
     /// It belongs to another application.
-    #[error("it belongs to the application {0:?}")]
+    #[error("the node belongs to application {0:?}")]
     Application(String),
     /// It is not the node that was wanted.
-    #[error("it is the node {0}, not the one that was wanted")]
+    #[error("node {0} answered, not the expected one")]
     WrongNode(NodeId),
     /// This node has met a later life of the dialler.
-    #[error("a later life of this node has been met: incarnation {}", .0.0)]
+    #[error("a later incarnation of the dialling node is known: {}", .0.0)]
     Stale(Incarnation),
     /// A later attempt of the dialler has arrived before this one.
     #[error("a later attempt arrived before this one")]
@@ -146,26 +146,27 @@ pub enum Refusal {
     #[error("both sides have dialled; the other socket is kept")]
     Crossed,
     /// The node dialled itself.
-    #[error("it is this node itself")]
+    #[error("the address leads back to this node")]
     Myself,
     /// The node is leaving, or has no room.
-    #[error("it is busy: it has no room for another connection, or is leaving")]
+    #[error("the node is busy: no room for another connection, or already leaving")]
     Busy,
     /// The node does not know the connection that is to resume.
-    #[error("it has given the connection up, and keeps nothing of it")]
+    #[error("the node has given up the connection and kept no state of it")]
     Forgotten,
     /// The dialler's key is not that of its id, or has not signed its `Hello`.
-    #[error("this node has not proved its id: its key has another, or has not signed what it says")]
+    #[error("the dialling node did not prove its id: the key belongs to another id, or the signature is invalid")]
     Unproven,
     /// Nodes of this application draw their ids when they start, and this node knows another life of the
     /// dialler.
-    #[error("another life of this node is known, of incarnation {}; each start of a node needs an id of its own here", .0.0)]
+    #[error("another incarnation of the dialling node is known: {}; nodes of this application must draw a new id at \
+             each start", .0.0)]
     AnotherLife(Incarnation),
     /// The life of the connection that the dialler names has a number that no connection can reach.
-    #[error("the connection cannot have come to the life that this node names")]
+    #[error("the dialling node names a life that the connection cannot have reached")]
     Impossible,
     /// The program of the dialled node does not admit the dialler.
-    #[error("it does not admit this node")]
+    #[error("the node does not admit this one")]
     Unauthorized,
 }
 
@@ -434,9 +435,9 @@ impl Reader<'_> {
     }
 
     fn bound(&mut self, addresses: usize) -> Result<Bound, WireError> {
-        let which = self.byte("which addresses are bound")?;
+        let which = self.byte("the addresses that are bound")?;
         if addresses < 8 && which >> addresses != 0 {
-            return Err(WireError::Invalid { what: "which addresses are bound", value: which.into() });
+            return Err(WireError::Invalid { what: "the addresses that are bound", value: which.into() });
         }
         Ok(Bound { which, refused_ms: self.number("a time between refusals")? })
     }

@@ -138,7 +138,7 @@ impl Wire for FromHome {
             }
             kind::UNTAKEN => {
                 let transfer = r.number("a transfer")?;
-                if r.flag("why it was not taken")? { Self::Fenced(transfer) } else { Self::NotHome(transfer) }
+                if r.flag("the reason for a refusal")? { Self::Fenced(transfer) } else { Self::NotHome(transfer) }
             }
             kind::MOVING => Self::Moving { epoch: r.number("an epoch")?, to: r.node()?, addresses: r.addresses()? },
             kind::SUPERSEDED => Self::Superseded(r.number("a transfer")?),

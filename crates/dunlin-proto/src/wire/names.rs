@@ -250,4 +250,4 @@ pub enum Room {
     Memory,
 }
 
-byte_field!(Room, "what there is no room for", Declarations, Names, Bytes, Share, Memory);
+byte_field!(Room, "the kind of room that is missing", Declarations, Names, Bytes, Share, Memory);

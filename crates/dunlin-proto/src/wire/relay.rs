@@ -135,23 +135,23 @@ pub enum NoDial {
     Failed,
 }
 
-byte_field!(NoDial, "why it has not dialled", NotConnected, Failed);
+byte_field!(NoDial, "the reason for not dialling", NotConnected, Failed);
 
 /// Why a node does not relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoRelay {
     /// It does not relay.
-    #[error("it does not relay")]
+    #[error("relaying is disabled")]
     Unwilling,
     /// It already relays as many sockets as it may.
-    #[error("it relays as many sockets as it may already")]
+    #[error("the limit of relayed sockets is reached")]
     Full,
     /// It has no connection of its own to the other node.
-    #[error("it has no connection of its own to the other node")]
+    #[error("the relay has no direct connection to the other node")]
     NotConnected,
     /// It reaches the other node only on their own host, and the requesting node is on another one.
-    #[error("the other node is on the relay's own host and has not said that it may be relayed to (`relayed = true`)")]
+    #[error("the other node is on the relay's host and has not set `relayed = true`")]
     Local,
 }
 
-byte_field!(NoRelay, "why it is not relayed", Unwilling, Full, NotConnected, Local);
+byte_field!(NoRelay, "the reason for not relaying", Unwilling, Full, NotConnected, Local);

@@ -83,4 +83,4 @@ pub enum Which {
     Receiver,
 }
 
-byte_field!(Which, "which end", Sender, Receiver);
+byte_field!(Which, "the side of an end", Sender, Receiver);

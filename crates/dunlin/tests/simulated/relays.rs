@@ -245,7 +245,10 @@ fn a_node_may_refuse_to_relay() {
             };
             assert!(matches!(refused, Down::Unrelayed { why: NoRelay::Unwilling, .. }), "{refused:?}");
             let text = refused.to_string();
-            assert!(text.ends_with(&format!("node {} does not help, since it does not relay", i.me())), "{text}");
+            assert!(
+                text.ends_with(&format!("node {} cannot relay the connection: relaying is disabled", i.me())),
+                "{text}"
+            );
             Result::<()>::Ok(())
         })
         .unwrap();
