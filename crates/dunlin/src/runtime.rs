@@ -63,7 +63,7 @@ fn has_room_for_files() -> io::Result<()> {
 }
 
 /// The message of a program that gets no runtime.
-const NO_RUNTIME: &str = "the operating system gives no threads, or no files, for a runtime";
+const NO_RUNTIME: &str = "the operating system cannot create the threads or files of a runtime";
 
 /// Runs `future` to its end on a new runtime with a worker for each core. When it returns, processes that
 /// still run are cancelled.

@@ -96,7 +96,7 @@ fn block_thread_on<F: Future>(future: F) -> F::Output {
         static TIMER: tokio::runtime::Runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .build()
-            .unwrap_or_else(|error| panic!("the operating system gives nothing to wait with: {error}"));
+            .unwrap_or_else(|error| panic!("the operating system cannot create a timer: {error}"));
     }
     TIMER.with(|timer| timer.block_on(future))
 }

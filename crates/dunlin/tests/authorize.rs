@@ -45,17 +45,17 @@ fn refused_node_receives_reason_and_connects_once_admitted() -> Result<()> {
         let [here, there] = strangers("refuses", choosy, Node::builder()).await?;
         let (mut events, mut told) = (here.events(), there.events());
         let error = there.sender::<u8>(&krill_at(&here)).await.unwrap_err().to_string();
-        assert!(error.contains("it does not admit this node"), "{error}");
+        assert!(error.contains("the node does not admit this one"), "{error}");
         let why = next(&mut told, |event| match event {
             NodeEvent::Unwelcome { why, .. } => Some(why),
             _ => None,
         });
-        assert_eq!(why.await?, "it does not admit this node");
+        assert_eq!(why.await?, "the node does not admit this one");
         let why = next(&mut events, |event| match event {
             NodeEvent::Stranger { why, .. } => Some(why),
             _ => None,
         });
-        assert_eq!(why.await?, "this node's program does not admit it");
+        assert_eq!(why.await?, "the program of this node does not admit the dialler");
         assert_eq!(here.peers().len(), 0, "it has a connection");
         admits.store(true, Ordering::SeqCst);
         assert_eq!(meets(&here, &there).await?, 7);
@@ -75,7 +75,7 @@ fn a_node_that_was_dialled_has_to_be_admitted_too() -> Result<()> {
         let [here, there] = strangers("dials", Node::builder(), choosy).await?;
         let mut told = there.events();
         let error = there.sender::<u8>(&krill_at(&here)).await.unwrap_err().to_string();
-        assert!(error.contains("this node does not admit it"), "{error}");
+        assert!(error.contains("this node does not admit the other one"), "{error}");
         let unwelcome = next(&mut told, |event| match event {
             NodeEvent::Unwelcome { at, why } if why.starts_with("this node does not admit node") => Some(at),
             _ => None,
@@ -131,7 +131,7 @@ fn panicking_authorize_refuses_applicant_and_node_keeps_running() -> Result<()> 
         let choosy = Node::builder().authorize(move |_| !asked.load(Ordering::SeqCst) || panic!("no krill"));
         let [here, there] = strangers("panics", choosy, Node::builder()).await?;
         let error = there.sender::<u8>(&krill_at(&here)).await.unwrap_err().to_string();
-        assert!(error.contains("it does not admit this node"), "{error}");
+        assert!(error.contains("the node does not admit this one"), "{error}");
         panics.store(false, Ordering::SeqCst);
         assert_eq!(meets(&here, &there).await?, 7);
         Ok(())

@@ -175,11 +175,11 @@ fn strangers_are_refused_or_cut_off() {
         let application = Hello { application: "krill".to_owned(), ..good.clone() };
         let elsewhere = Hello { wanted: NodeId(7), ..good.clone() };
         for (said, expected, told) in [
-            (old.freeze(), Refusal::Version(VERSIONS), "it speaks no protocol version from"),
+            (old.freeze(), Refusal::Version(VERSIONS), "the dialler speaks none of the protocol versions"),
             (
                 application.encode(),
                 Refusal::Application("strangers".to_owned()),
-                "it belongs to the application \"krill\"",
+                "the node belongs to application \"krill\"",
             ),
         ] {
             let answer = Answer::decode(&mut last_words(stage.address(), &said).await);
@@ -581,10 +581,13 @@ fn an_address_that_leads_to_no_node_is_an_error() {
             (Bytes::from_static(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "not the protocol"),
             (Bytes::from_static(&[0xFF; 64]), "not the protocol"),
             (Bytes::new(), "closed"),
-            (version, "it speaks protocol versions 60928 to 60929"),
-            (application("krill"), "it belongs to the application \"krill\""),
+            (version, "the node speaks protocol versions 60928 to 60929"),
+            (application("krill"), "the node belongs to application \"krill\""),
             // No node has a second life here: a peer that claims one does not part this node from the others.
-            (Answer::Refused(Refusal::Stale(Incarnation(u64::MAX))).encode(), "a later life of this node has been met"),
+            (
+                Answer::Refused(Refusal::Stale(Incarnation(u64::MAX))).encode(),
+                "a later incarnation of the dialling node is known",
+            ),
         ] {
             let listener = TcpListener::bind("127.0.0.1:0").await?;
             let name = format!("{}/numbers", listener.local_addr()?);
@@ -617,7 +620,7 @@ fn nodes_of_different_applications_refuse_each_other() {
         let name = format!("{}/numbers", stage.address());
         let error = other.sender::<u64>(&name).await.map(|_| ()).unwrap_err();
         let text = error.to_string();
-        assert!(text.contains("it belongs to the application \"this\""), "{text}");
+        assert!(text.contains("the node belongs to application \"this\""), "{text}");
         stage.goes_on().await;
         stage.close().await
     });

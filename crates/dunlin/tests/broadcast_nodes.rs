@@ -218,7 +218,7 @@ fn a_policy_of_ones_own_stays() {
         let (clock, joiner) = broadcast_with::<u32>(Mine);
         let refused = tx.send((Some(clock), None)).await.unwrap_err();
         let SendError::NotTaken { value: (Some(mut clock), _), why: Why::Unsendable(why) } = refused else { panic!() };
-        assert!(why.to_string().contains("a policy of your own"), "{why}");
+        assert!(why.to_string().contains("a custom policy"), "{why}");
         let refused = tx.send((None, Some(joiner))).await.unwrap_err();
         let SendError::NotTaken { value: (_, Some(joiner)), why: Why::Unsendable(_) } = refused else { panic!() };
         let mut here = joiner.join();

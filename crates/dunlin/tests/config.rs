@@ -75,7 +75,7 @@ fn the_default_route_has_an_address() {
         let taken = format!("default-route:{}", port(&node));
         let error = alone().listen(&taken).join().await.unwrap_err();
         assert!(matches!(&error, NodeError::Listen { address, .. } if *address == taken));
-        assert!(error.to_string().contains("end it, or choose another port"), "{error}");
+        assert!(error.to_string().contains("end that one, or choose another port"), "{error}");
 
         let guest = alone().join().await?;
         let mut rx = node.receiver::<u32>("n").await?;
@@ -104,13 +104,13 @@ fn an_address_in_use_is_reported_with_its_origin() {
         let error = alone().listen(address).join().await.unwrap_err().to_string();
         let port = port(&node);
         let told = format!(
-            "cannot listen on `{address}`: another program, or another node of this one, has port {port}; end it, or choose \
-             another port (0 takes any free one)"
+            "cannot listen on `{address}`: another program, or another node of this one, has port {port}; end that \
+             one, or choose another port (0 takes any free one)"
         );
         assert_eq!(error, told);
         let file = File::new("in_use", &format!("app = 'alone'\n\nlisten = '{address}'"));
         let error = Node::builder().config(&file.0)?.join().await.unwrap_err().to_string();
-        assert_eq!(error, format!("{told} (listen = {address:?} is said at {}:3)", file.0.display()));
+        assert_eq!(error, format!("{told} (listen = {address:?}, set at {}:3)", file.0.display()));
         node.leave().await
     });
 }

@@ -122,19 +122,19 @@ fn a_deadline_names_the_face_of_a_bundle_that_is_missing() {
 fn timed_out_client_error_names_the_earlier_client() {
     run(async {
         let [a, b] = nodes("second-client").await;
-        let unknown = "another client of this name is before it (`dunlin names list` shows it)";
+        let unknown = "another client of this name is ahead (see `dunlin names list`)";
         for first in [&a, &b] {
             let name = format!("till of {}", first.me());
             let client = first.client::<Till>(&name).await?;
             let (node, address) = (first.me(), &first.addresses()[0]);
             for second in [&a, &b] {
                 let before = match (second.me() == node, second.serves_names()) {
-                    (true, _) => "another client of this name, at this node, is before it",
-                    (false, true) => &format!("a client of this name, at node {node} at {address}, is before it"),
+                    (true, _) => "another client of this name at this node is ahead",
+                    (false, true) => &format!("a client of this name at node {node} at {address} is ahead"),
                     (false, false) => unknown,
                 };
                 let error = second.client::<Till>(&name).within(SHORT).await.map(drop).unwrap_err();
-                has(&error, &["was not admitted within", "name service is reached", before, "`Node::acceptor`"]);
+                has(&error, &["was not admitted within", "name service was reached", before, "`Node::acceptor`"]);
                 assert!(!error.to_string().contains("has not answered"), "{error}");
             }
             // An acceptor has both.

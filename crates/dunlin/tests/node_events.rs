@@ -200,7 +200,7 @@ fn a_name_service_that_is_full_is_an_event() {
         let NameError::Full { name, what, max } = error else { panic!("{error}") };
         assert_eq!(ends.len() as u64, max);
         let text = NameError::Full { name: name.clone(), what, max }.to_string();
-        assert!(text.ends_with("or send ends in messages in the place of declaring each"), "{text}");
+        assert!(text.ends_with("or send ends in messages instead of declaring each"), "{text}");
         assert_eq!(limit(&mut events).await?, Limit::Names { name, what, max });
         Ok(())
     });
@@ -236,7 +236,8 @@ fn guests_without_a_receiver_are_an_event() {
         // The client that was turned away hears why, and what to do.
         let mut last = clients.pop().unwrap();
         let error = last.order.send(7).await.unwrap_err().to_string();
-        let told = "\"counter\" has turned this client away: the node that accepts clients there has no room for another one, or no longer accepts any";
+        let told = "\"counter\" refused this client: the accepting node has no room for another client, or no longer \
+                    accepts clients";
         assert!(error.contains(told) && error.contains("declare the client again"), "{error}");
         Ok(())
     });
@@ -272,15 +273,15 @@ fn strangers_are_an_event() {
             errors.push(error.to_string());
         }
         let (_, why) = stranger().await?;
-        assert_eq!(why, "it belongs to the application \"others\"");
-        assert!(errors[0].contains("it belongs to the application \"strangers\""), "{errors:?}");
+        assert_eq!(why, "the node belongs to application \"others\"");
+        assert!(errors[0].contains("the node belongs to application \"strangers\""), "{errors:?}");
         let told: Vec<_> = std::iter::from_fn(|| unwelcome.try_recv().ok())
             .filter_map(|event| match event {
                 NodeEvent::Unwelcome { at, why } => Some((at, why)),
                 _ => None,
             })
             .collect();
-        assert_eq!(told, [(address.clone(), "it belongs to the application \"strangers\"".to_owned())]);
+        assert_eq!(told, [(address.clone(), "the node belongs to application \"strangers\"".to_owned())]);
 
         // A silent socket takes a place, and there are so many.
         let mut silent = Vec::new();
@@ -403,7 +404,7 @@ fn undialled_local_address_is_reported_as_event() {
                     _ => None,
                 });
                 let why = why.await?;
-                assert!(why.contains("is on this host") && why.contains("say dial_local = true"), "{why}");
+                assert!(why.contains("is on this host") && why.contains("set dial_local = true"), "{why}");
             }
             Ok(())
         });
@@ -462,7 +463,7 @@ fn an_address_in_use_is_an_error_with_its_remedy() {
         let text = error.to_string();
         let NodeError::Listen { address, error, .. } = error else { panic!("{text}") };
         assert_eq!((&address, error.kind()), (taken, std::io::ErrorKind::AddrInUse));
-        assert!(text.contains("end it, or choose"), "{text}");
+        assert!(text.contains("end that one, or choose"), "{text}");
         Ok(())
     });
 }
@@ -1190,7 +1191,11 @@ fn refusals_do_not_flood_the_log() {
         node.leave().await?;
         // One of the five of one address, nine of the twenty others, and the count.
         assert_eq!(lines().len(), 11, "{:#?}", lines());
-        assert!(lines()[..10].iter().all(|line| line.contains("was ended")), "{:#?}", lines());
+        assert!(
+            lines()[..10].iter().all(|line| line.contains("was closed after a protocol violation")),
+            "{:#?}",
+            lines()
+        );
         assert!(lines()[10].contains("15 more refusals"), "{:#?}", lines());
         Ok(())
     });
@@ -1209,7 +1214,8 @@ fn strangers_have_a_line_each_and_do_not_flood_the_log() {
         let lines = |level: Level| {
             let lines = keeps.lines.lock().unwrap().clone();
             let here = lines.into_iter().filter(move |line| line.3.as_deref() == Some(app) && line.0 == level);
-            here.map(|line| line.2).filter(|line| line.contains("was turned away") || line.contains("more refusals"))
+            here.map(|line| line.2)
+                .filter(|line| line.contains("refused a connection from") || line.contains("more refusals"))
         };
         for from in [&[[127, 0, 0, 1]; 5][..], &(0..20).map(|n| [127, 0, 1, n]).collect::<Vec<_>>()].concat() {
             let mut stranger = Peer::dial(from, &address).await?;
@@ -1295,8 +1301,8 @@ fn people_read_the_same() {
         let (joined, left) =
             (at(Level::INFO, "message=worker has joined;"), at(Level::INFO, "message=worker has left;"));
         // Each node writes its own in order, but one may be later than the other: both say this.
-        let closing = at(Level::INFO, "message=the application closes, within 10s;");
-        let last_closing = here.iter().rposition(|line| line.2.contains("message=the application closes")).unwrap();
+        let closing = at(Level::INFO, "message=the application is closing within 10s;");
+        let last_closing = here.iter().rposition(|line| line.2.contains("message=the application is closing")).unwrap();
         assert!(joined < last_closing && closing < left);
         assert!(here[joined].2.contains(&format!("peer={peer};")), "{:?}", here[joined]);
         at(Level::DEBUG, &format!("message=connected with {peer};"));

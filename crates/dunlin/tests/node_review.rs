@@ -555,7 +555,7 @@ fn a_client_whose_acceptor_is_gone_when_it_comes_is_turned_away() {
             let received = client.answers.recv().await;
             if before {
                 let SendError::NotTaken { why: Why::Poisoned(why), .. } = sent else { panic!("{sent}") };
-                assert!(why.as_str().contains("turned this client away"), "{why}");
+                assert!(why.as_str().contains("refused this client"), "{why}");
                 assert_eq!(received, Err(RecvError::Poisoned(why)));
             } else {
                 // The guest was there, and was dropped with the acceptor: that is an orderly end.

@@ -521,7 +521,7 @@ fn refused_send_returns_receiver_with_a_custom_policy() {
         let (mut way, _there) = way::<Receiver<u32>>(&a, &b, "way").await?;
         let (mut tx, rx) = channel_with::<u32>(Mine);
         let refused = way.send(rx).await.unwrap_err();
-        assert!(refused.to_string().contains("a policy of your own"), "{refused}");
+        assert!(refused.to_string().contains("a custom policy"), "{refused}");
         let mut rx = refused.into_value();
         tx.send(1).await?;
         assert_eq!(rx.recv().await?, 1);
@@ -550,7 +550,7 @@ fn a_receiver_does_not_go_over_its_own_channel() {
             let sent = tx.send(Loop::End(rx));
             let sent = if been_away { sent.await } else { sent.within(Duration::from_millis(20)).await };
             let Err(SendError::NotTaken { value: Loop::End(back), why }) = sent else { panic!("{sent:?}") };
-            let own = Why::Unsendable("an end cannot go over its own channel".into());
+            let own = Why::Unsendable("an end cannot be sent over its own channel".into());
             assert_eq!(why, if been_away { own } else { Why::TimedOut });
             rx = back;
             for n in 0..3 {

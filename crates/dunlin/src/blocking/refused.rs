@@ -65,7 +65,7 @@ impl fmt::Display for Refused {
                 f,
                 "blocking call refused: all threads are busy and {queue_max} calls wait; wait for `blocking::room()` first"
             ),
-            NotRun::NoThread => f.write_str("blocking call refused: the operating system gives no thread"),
+            NotRun::NoThread => f.write_str("blocking call refused: the operating system cannot create a thread"),
             NotRun::Ended => f.write_str("blocking call refused: its runtime has ended"),
         }
     }

@@ -43,7 +43,7 @@ static SIGNAL: OnceLock<Result<i32, i32>> = OnceLock::new();
 /// ```
 pub fn set_interrupt_signal(signal: i32) -> io::Result<()> {
     if !(SIGRTMIN()..=SIGRTMAX()).contains(&signal) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{signal} is no real-time signal")));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{signal} is not a real-time signal")));
     }
     match signal_or(signal)? {
         installed if installed == signal => Ok(()),

@@ -11,7 +11,7 @@ use super::origin::Origin;
 pub enum ConfigError {
     /// A file cannot be read, or a named file does not exist.
     #[error("cannot read the configuration {}: {error}; {}", path.display(), match error.kind() {
-        io::ErrorKind::NotFound => "write it, or name the file that there is",
+        io::ErrorKind::NotFound => "write the file, or name an existing one",
         io::ErrorKind::IsADirectory => "name the file in it",
         io::ErrorKind::PermissionDenied => "let this user read it, or name another file",
         _ => "name another file",
@@ -33,8 +33,8 @@ pub enum ConfigError {
     },
     /// It lies in the working directory, and another user may have written it (unix).
     #[error(
-        "the configuration {} was found in the working directory and is not read, because of {}: {why}. Name it if it is meant: \
-         `--config {}` or DUNLIN_CONFIG; or let only its owner write it: `chmod go-w`", path.display(), which.display(), path.display()
+        "the configuration {} was found in the working directory and is not read, because of {}: {why}. To use the \
+         file, name it (`--config {}` or DUNLIN_CONFIG), or let only its owner write to it (`chmod go-w`)", path.display(), which.display(), path.display()
     )]
     Untrusted {
         /// Which file.

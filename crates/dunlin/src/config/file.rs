@@ -67,11 +67,11 @@ const BYTES_MAX: u64 = 1 << 20;
 #[cfg(unix)]
 pub(super) fn distrust(me: Owner, owner: Owner, mode: u32) -> Option<&'static str> {
     if owner.user != me.user && owner.user != 0 {
-        return Some("it belongs to another user");
+        return Some("the owner is another user");
     }
     // Many systems give each user a group, and let it write the user's files.
     let is_shared = mode & 0o002 != 0 || mode & 0o020 != 0 && owner.group != me.group && owner.group != 0;
-    is_shared.then_some("other users can write it")
+    is_shared.then_some("other users can write to it")
 }
 
 /// The owner of a file, or the user of a process.
@@ -143,7 +143,7 @@ impl File {
                 Ok(text) => Self::parse(path, text).map(Some),
                 Err(error) => {
                     let line = line(&bytes, error.valid_up_to());
-                    let what = "this is no text in UTF-8: save the file as that".to_owned();
+                    let what = "the file is not UTF-8: save the file as UTF-8".to_owned();
                     Err(ConfigError::Invalid { origin: Origin::File { path: path.to_owned(), line }, what })
                 }
             },
@@ -169,7 +169,7 @@ impl File {
             } else {
                 reading.form_at(at).map(|form| format!(". Write {form}"))
             };
-            reading.refuse(at, format!("this is no TOML: {}{}", error.message(), more.unwrap_or_default()))
+            reading.refuse(at, format!("invalid TOML: {}{}", error.message(), more.unwrap_or_default()))
         })?;
         Reading { file: &mut file, text, ends: &ends }.section(document.get_ref(), &Section::default())?;
         Ok(file)

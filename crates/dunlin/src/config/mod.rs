@@ -209,8 +209,8 @@ impl Together {
         let count = self.listen.value.len();
         if self.advertise.value.is_empty() && count > keys::ADDRESSES_MAX {
             let what = format!(
-                "listen has {count} addresses, and a node tells others at most {}: shorten it, or write those that they \
-                 need as advertise",
+                "listen has {count} addresses, and a node announces at most {}: shorten the list, or set advertise to \
+                 those that other nodes need",
                 keys::ADDRESSES_MAX
             );
             return refused(&self.listen.origin, what);
@@ -586,7 +586,7 @@ fn variables(places: &Places<'_>) -> Result<Variables, ConfigError> {
             }
             Some(Err(_)) => {
                 let origin = Origin::Variable(name);
-                return Err(ConfigError::Invalid { origin, what: "its value is not Unicode".to_owned() });
+                return Err(ConfigError::Invalid { origin, what: "the value is not Unicode".to_owned() });
             }
             _ => {}
         }

@@ -148,7 +148,7 @@ fn a_named_file_stands_for_those_that_are_searched_for() {
     let latin = folder.0.join("latin.toml");
     std::fs::write(&latin, b"grace = '1s'\n# caf\xe9\n").unwrap();
     let error = Sources::file(&latin).unwrap_err().to_string();
-    assert_eq!(error, format!("{}:2: this is no text in UTF-8: save the file as that", latin.display()));
+    assert_eq!(error, format!("{}:2: the file is not UTF-8: save the file as UTF-8", latin.display()));
 }
 
 const SECTIONS: &str = r#"
@@ -369,19 +369,19 @@ fn the_document_is_right() {
 #[test]
 fn invalid_toml_is_reported_with_its_line() {
     let error = refused("app = 'weather'\ngrace = 20s\n");
-    assert!(error.starts_with("dunlin.toml:2: this is no TOML: "), "{error}");
+    assert!(error.starts_with("dunlin.toml:2: invalid TOML: "), "{error}");
     assert!(error.ends_with(r#". Write grace = "20s": a time from "0s" to "168h", in ms, s, m or h"#), "{error}");
     let error = refused("colour = red\n");
     assert!(!error.contains("Write"), "{error}");
     let error = refused("app = 'a'\napp = 'b'\n");
-    assert_eq!(error, "dunlin.toml:2: this is no TOML: duplicate key `app`");
+    assert_eq!(error, "dunlin.toml:2: invalid TOML: duplicate key `app`");
     let error = refused("[channels.a]\nfail_fast = true\n[channels.a]\n");
-    assert_eq!(error, "dunlin.toml:3: this is no TOML: duplicate key `a`");
+    assert_eq!(error, "dunlin.toml:3: invalid TOML: duplicate key `a`");
     // An unterminated string is a mistake of syntax, not a value that is not accepted.
     let error = refused("grace = '20s\n");
-    assert!(error.starts_with("dunlin.toml:1: this is no TOML: ") && !error.contains("Write"), "{error}");
+    assert!(error.starts_with("dunlin.toml:1: invalid TOML: ") && !error.contains("Write"), "{error}");
     let error = refused("grace = \"20\\s\"\n");
-    assert!(error.starts_with("dunlin.toml:1: this is no TOML: ") && !error.contains("Write"), "{error}");
+    assert!(error.starts_with("dunlin.toml:1: invalid TOML: ") && !error.contains("Write"), "{error}");
 }
 
 /// Anything but a regular file is refused at once: a pipe without a writer would hang, and a device never
@@ -440,8 +440,8 @@ fn path_that_another_user_owns_or_can_write_is_distrusted() {
     use super::file::{Owner, distrust};
 
     const ME: Owner = Owner { user: 1000, group: 100 };
-    const ANOTHERS: Option<&str> = Some("it belongs to another user");
-    const OPEN: Option<&str> = Some("other users can write it");
+    const ANOTHERS: Option<&str> = Some("the owner is another user");
+    const OPEN: Option<&str> = Some("other users can write to it");
     for (user, group, mode, expected) in [
         (1000, 100, 0o644, None),
         (0, 0, 0o644, None),

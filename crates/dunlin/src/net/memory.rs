@@ -70,8 +70,8 @@ impl Network for Memory {
                     return Err(io::Error::new(
                         io::ErrorKind::AddrInUse,
                         format!(
-                            "cannot listen on `memory:{name}`: another node of this program does; choose another name \
-                             (none takes a free one)"
+                            "cannot listen on `memory:{name}`: another node of this program has the name; choose \
+                             another name (none takes a free one)"
                         ),
                     ));
                 }

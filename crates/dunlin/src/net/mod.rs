@@ -433,9 +433,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Named<S> {
 /// An address received over a network must not lead to the host that dials it.
 fn is_here(address: &str) -> io::Error {
     let what = format!(
-        "`{address}` leads to this host wherever it is dialled, and was told over a network. If the node that listens \
-         there is on another host, have it listen where others reach it (listen = \"default-route\"); if it is on this \
-         host, say dial_local = true here"
+        "`{address}` leads to the dialling host itself, and was received over a network. If the node that listens \
+         there is on another host, set listen = \"default-route\" there; if it is on this host, set dial_local = true \
+         here"
     );
     io::Error::new(io::ErrorKind::PermissionDenied, what)
 }
@@ -506,7 +506,7 @@ mod tests {
             assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{address}: {error}");
             let error = error.to_string();
             let (elsewhere, here) =
-                (error.find("listen = \"default-route\""), error.find("say dial_local = true here"));
+                (error.find("listen = \"default-route\""), error.find("set dial_local = true here"));
             assert!(elsewhere.is_some() && elsewhere < here, "{error}");
         }
     }

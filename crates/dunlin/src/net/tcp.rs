@@ -79,13 +79,14 @@ impl Network for Tcp {
                 io::ErrorKind::AddrInUse => io::Error::new(
                     error.kind(),
                     format!(
-                        "cannot listen on `{address}`: another program, or another node of this one, has port {port}; end it, \
-                         or choose another port (0 takes any free one)"
+                        "cannot listen on `{address}`: another program, or another node of this one, has port {port}; \
+                         end that one, or choose another port (0 takes any free one)"
                     ),
                 ),
-                io::ErrorKind::AddrNotAvailable => {
-                    explain(&error, format_args!("cannot listen on `{address}`, which is no address of this machine"))
-                }
+                io::ErrorKind::AddrNotAvailable => explain(
+                    &error,
+                    format_args!("cannot listen on `{address}`, which is not an address of this machine"),
+                ),
                 io::ErrorKind::PermissionDenied => explain(
                     &error,
                     format_args!("cannot listen on `{address}`, ports below 1024 may need special rights"),
@@ -152,7 +153,7 @@ fn parse(address: &str) -> io::Result<(&str, u16)> {
     split().ok_or_else(|| {
         io::Error::new(
             io::ErrorKind::InvalidInput,
-            format!("`{address}` is no address: write host:port, with an IPv6 address in brackets: [::1]:7500"),
+            format!("invalid address `{address}`: write host:port, with an IPv6 address in brackets: [::1]:7500"),
         )
     })
 }
@@ -253,7 +254,7 @@ mod tests {
         // 192.0.2.0/24 is for documentation.
         let error = crate::block_on(Tcp.listen("192.0.2.1:0")).err().unwrap();
         assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable);
-        assert!(error.to_string().contains("`192.0.2.1:0`, which is no address of this machine"), "{error}");
+        assert!(error.to_string().contains("`192.0.2.1:0`, which is not an address of this machine"), "{error}");
     }
 
     #[test]

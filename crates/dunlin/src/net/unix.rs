@@ -54,13 +54,15 @@ impl Network for Unix {
                 io::ErrorKind::AddrInUse => io::Error::new(
                     error.kind(),
                     format!(
-                        "cannot listen on `unix:{address}`: another program, or another node of this one, does; end it, or choose \
-                         another path"
+                        "cannot listen on `unix:{address}`: another program, or another node of this one, has the \
+                         path; end that one, or choose another path"
                     ),
                 ),
                 io::ErrorKind::AlreadyExists => io::Error::new(
                     error.kind(),
-                    format!("cannot listen on `unix:{address}`: a file that is no socket is there; choose another path"),
+                    format!(
+                        "cannot listen on `unix:{address}`: the path exists and is not a socket; choose another path"
+                    ),
                 ),
                 _ => explain(&error, format_args!("cannot listen on `unix:{address}`")),
             })?;
@@ -328,7 +330,7 @@ mod tests {
         let folder = Folder::new("file");
         fs::write(folder.socket(), "dear").unwrap();
         let error = crate::block_on(Unix.listen(&folder.socket())).err().unwrap();
-        assert!(error.to_string().contains("no socket"), "{error}");
+        assert!(error.to_string().contains("not a socket"), "{error}");
         assert_eq!(fs::read_to_string(folder.socket()).unwrap(), "dear");
         assert_eq!(folder.files(), 1);
     }

@@ -354,8 +354,8 @@ impl NodeBuilder {
         config.role.overridden(self.roles.role().map(Some));
         self.roles.settle(config.role.value, config.node.value.clone());
         if config.app.value.is_empty() {
-            let what = "the application has no name: say it in the program (`.app(\"weather\")`), by DUNLIN_APP=weather, or by \
-                        app = \"weather\" in dunlin.toml";
+            let what = "the application has no name: set one in the program (`.app(\"weather\")`), by \
+                        DUNLIN_APP=weather, or by app = \"weather\" in dunlin.toml";
             return Err(NodeError::Setting(what.to_owned()));
         }
         if !is_application(&config.app.value) {

@@ -297,7 +297,7 @@ impl Driver {
                 NodeEvent::Unwelcome { at, why: refusal.to_string() }
             }
             (Some(at), Closed::Garbage(why)) => {
-                NodeEvent::Unwelcome { at, why: format!("no node of dunlin answers: {why}") }
+                NodeEvent::Unwelcome { at, why: format!("no dunlin node answers: {why}") }
             }
             (Some(at), Closed::Unproven(_) | Closed::Unauthorized(_)) => {
                 NodeEvent::Unwelcome { at, why: why.to_string() }
@@ -307,17 +307,18 @@ impl Driver {
                 return self.with_hub(state, now, |hub, _| hub.came_from(node, source));
             }
             (None, Closed::Stranger { node, application }) => {
-                let why = format!("it belongs to the application {application:?}");
+                let why = format!("the node belongs to application {application:?}");
                 let node = *node;
                 return self.with_hub(state, now, |hub, _| hub.stranger(node, source, peer, why));
             }
             (None, Closed::Refused(Refusal::Version((oldest, newest)))) => NodeEvent::Stranger {
                 from: peer,
-                why: format!("it speaks no protocol version from {oldest} to {newest}, as this node does"),
+                why: format!("the dialler speaks none of the protocol versions of this node, {oldest} to {newest}"),
             },
-            (None, Closed::Refused(Refusal::Unauthorized)) => {
-                NodeEvent::Stranger { from: peer, why: "this node's program does not admit it".to_owned() }
-            }
+            (None, Closed::Refused(Refusal::Unauthorized)) => NodeEvent::Stranger {
+                from: peer,
+                why: "the program of this node does not admit the dialler".to_owned(),
+            },
             (None, Closed::Garbage(why)) => NodeEvent::Stranger { from: peer, why: why.clone() },
             (
                 None,

@@ -23,7 +23,7 @@ pub enum NodeError {
     /// The node cannot listen at an address.
     #[error("{error}{}", match .origin {
         Origin::Code | Origin::Default => String::new(),
-        said => format!(" (listen = {address:?} is said at {said})"),
+        said => format!(" (listen = {address:?}, set at {said})"),
     })]
     Listen {
         /// The address, as the setting gives it.
@@ -37,8 +37,8 @@ pub enum NodeError {
     /// These nodes have not acknowledged everything that was sent to them: for [`leave`](super::Node::leave),
     /// within 5 seconds; for [`flush`](super::Node::flush), before the connection with them ended.
     #[error(
-        "not everything that this node sent was acknowledged{}; it may be lost. Check that the other nodes run and can be reached, and await \
-         `Node::flush`, which waits for longer, before the node leaves",
+        "not everything that this node sent was acknowledged{}; unacknowledged values may be lost. Check that the \
+         other nodes run and can be reached, and await `Node::flush`, which waits longer, before the node leaves",
         if .peers.is_empty() { String::new() } else { format!(" by {}", some(.peers, ", ")) }
     )]
     NotFlushed {
@@ -65,16 +65,17 @@ pub enum NodeError {
     },
     /// Ends that this node had handed on were not in use elsewhere within 4 seconds. The node that they left
     /// answers for them until they are in use, so they are lost.
-    #[error("left, and with it are lost: {}", some(.ends, ", "))]
+    #[error("the node left, and these ends are lost: {}", some(.ends, ", "))]
     Unsettled {
         /// Those ends.
         ends: Vec<UnsettledEnd>,
     },
     /// This node was to be the [main](super::Role::Main) one, and the application has one already.
     #[error(
-        "the application {application:?} has a main node already: node {}. Join as a member (role = \"member\", in a program `Role::Member`), or end \
-         that one; if it has died, its place is free once that is noticed: on one host at once, and otherwise at \
-         the latest after the `grace` of its connection (15 s by default)",
+        "application {application:?} already has a main node: node {}. Join as a member (role = \"member\", in a \
+         program `Role::Member`), or end the other main node; if that node has died, its role is free once the death \
+         is detected: on the same host at once, otherwise at the latest after the `grace` of its connection (15 s by \
+         default)",
         at(.holder, .address.as_deref())
     )]
     SecondMain {
@@ -88,8 +89,9 @@ pub enum NodeError {
     /// This node was to be a member, and no main node appeared within the time that it was
     /// [given](super::NodeBuilder::wait_for_main).
     #[error(
-        "no main node of the application {application:?} within {waited:.1?}{}. Start it (role = \"main\", in a program `.role(Role::Main)`) with \
-         the same application and the same `names` address, or wait longer (`wait_for_main`)",
+        "no main node of the application {application:?} within {waited:.1?}{}. Start the main node (role = \"main\", \
+         in a program `.role(Role::Main)`) with the same application and the same `names` address, or wait longer \
+         (`wait_for_main`)",
         .without_names.as_ref().map(|why| format!(", and no name service either ({why})")).unwrap_or_default()
     )]
     NoMain {
@@ -103,9 +105,9 @@ pub enum NodeError {
     /// This node was to be the main one, and no name service confirmed in
     /// [time](super::NodeBuilder::wait_for_main) that it is the only one.
     #[error(
-        "no name service of the application {application:?} within {waited:.1?}{}. Start the node that serves it, or \
-         give another address (names = \"host:port\"): on loopback, a node serves the names itself if nobody does and no section says \
-         run = \"names\"",
+        "no name service of the application {application:?} within {waited:.1?}{}. Start the node that serves the \
+         names, or give another address (names = \"host:port\"): on loopback, a node serves the names itself if no \
+         other node does and no section has run = \"names\"",
         .without_names.as_ref().map(|why| format!(" ({why})")).unwrap_or_default()
     )]
     NoNames {
@@ -122,8 +124,8 @@ pub enum NodeError {
     /// The main node has left, and these members had not left within the time that they were
     /// [given](super::NodeBuilder::shutdown).
     #[error(
-        "the main node has left without waiting any longer for: {}. End them (Ctrl-C); programs of members should end when \
-         `Node::closing` says so, and `NodeBuilder::shutdown` gives them more time",
+        "the main node left before these members: {}. End them (Ctrl-C); programs of members should end when \
+         `Node::closing` returns, and `NodeBuilder::shutdown` gives them more time",
         some(.members, "; ")
     )]
     Stragglers {
@@ -236,17 +238,17 @@ impl fmt::Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::OneKind => {
-                "One of the two is an end of a channel, the other a face of a bundle: declare both sides as the same, \
+                "One of the two is an end of a channel, the other a face of a bundle: declare both as the same kind, \
                  or choose another name"
             }
-            Self::SameSharing => "Make both sides say the same about what is shared (`.shared()`, `.expects()`)",
+            Self::SameSharing => "Declare the same sharing at both sides (`.shared()`, `.expects()`)",
             Self::Share => {
                 "To share it, declare it with `.shared()` at each of these nodes, or send a handle of it (`share()`) \
                  in a message; otherwise choose another name"
             }
             Self::Accept => {
-                "For several clients, declare an acceptor in the place of the server (`node.acceptor`); otherwise \
-                 choose another name"
+                "For several clients, declare an acceptor instead of the server (`node.acceptor`); otherwise choose \
+                 another name"
             }
             Self::OtherName => "One node serves a name: choose another name, or end that node first",
         })
@@ -254,8 +256,8 @@ impl fmt::Display for Advice {
 }
 
 /// What to do if a name service has no room.
-pub(super) const NO_ROOM_NEXT: &str = "Drop ends with names that are not in use, declare one bundle in the place of several \
-     channels, or send ends in messages in the place of declaring each";
+pub(super) const NO_ROOM_NEXT: &str = "Drop ends with names that are not in use, declare one bundle instead of \
+                                       several channels, or send ends in messages instead of declaring each";
 
 impl NameError {
     /// Whether the node that was asked exists and refuses connections now: it has as many as it may have, or
@@ -278,13 +280,13 @@ pub(super) fn is_busy(why: &str) -> bool {
 #[non_exhaustive]
 pub enum NameError {
     /// The name is not valid.
-    #[error("{0:?} is no name: 1 to 255 printable ASCII characters without '/' are")]
+    #[error("invalid name {0:?}: expected 1 to 255 printable ASCII characters, without '/'")]
     BadName(String),
     /// The name is reserved for the nodes themselves.
-    #[error("{0:?}: names that begin with \"dunlin.\" are the nodes' own; choose another")]
+    #[error("the name {0:?} is reserved: names that begin with \"dunlin.\" belong to the nodes; choose another name")]
     Reserved(String),
     /// The end does not fit what has this name already.
-    #[error("{name:?} is taken: node {} has {theirs}, and {mine} does not fit beside it. {next}", at(.holder, .address.as_deref()))]
+    #[error("{name:?} is taken: node {} has {theirs}, and {mine} cannot have the same name. {next}", at(.holder, .address.as_deref()))]
     Refused {
         /// The name.
         name: String,
@@ -317,7 +319,7 @@ pub enum NameError {
     },
     /// The name has this face already, shared as the new one would be. Only one node can have it.
     #[error(
-        "{name:?} has a shared {what} already, {}",
+        "{name:?} already has a shared {what}, {}",
         if *.here {
             "at this node: share that end (`share()`) and give its handles away, instead of declaring it again".to_owned()
         } else {
@@ -354,7 +356,7 @@ pub enum NameError {
     #[error("the bundle has a {0}, which cannot reach another node yet")]
     Unstretchable(String),
     /// The node that the name gives cannot be reached.
-    #[error("no node can be reached at {address}: {why}")]
+    #[error("cannot reach the node at {address}: {why}")]
     Unreachable {
         /// Its address.
         address: String,
@@ -366,7 +368,10 @@ pub enum NameError {
         "{name:?} was not admitted within {patience:?}: {}",
         .without_names.as_ref().map_or_else(
             || before.as_deref().unwrap_or("the name service, or the node that was asked, has not answered").to_owned(),
-            |why| format!("no name service is reached ({why}): start the node that serves the names, or give its address (`names`)"),
+            |why| format!(
+                "no name service was reached ({why}): start the node that serves the names, or give its address \
+                 (`names`)"
+            ),
         )
     )]
     TimedOut {
@@ -393,18 +398,18 @@ mod tests {
         let ends =
             |n| NodeError::Unsettled { ends: vec![UnsettledEnd { what: "sender", holder: None }; n] }.to_string();
         let one = "a sender in a message that has not been received";
-        assert_eq!(ends(1), format!("left, and with it are lost: {one}"));
+        assert_eq!(ends(1), format!("the node left, and these ends are lost: {one}"));
         assert_eq!(ends(8).matches(one).count(), 8);
         assert!(!ends(8).contains("more"), "{}", ends(8));
         assert_eq!(ends(300).matches(one).count(), 8);
         assert!(ends(300).ends_with(&format!(", {one} and 292 more")), "{}", ends(300));
         let unflushed = |peers| NodeError::NotFlushed { peers }.to_string();
-        let begins = "not everything that this node sent was acknowledged; it may be lost.";
+        let begins = "not everything that this node sent was acknowledged; unacknowledged values may be lost.";
         assert!(unflushed(Vec::new()).starts_with(begins), "{}", unflushed(Vec::new()));
         let life =
             dunlin_proto::id::Life { node: dunlin_proto::id::NodeId(1), incarnation: dunlin_proto::id::Incarnation(1) };
         let peer = Unacknowledged { peer: Peer(life), addresses: Vec::new(), values: 1 };
         let text = unflushed(vec![peer; 500]);
-        assert!(text.len() < 2000 && text.contains(" and 492 more; it may be lost."), "{text}");
+        assert!(text.len() < 2000 && text.contains(" and 492 more; unacknowledged values may be lost."), "{text}");
     }
 }

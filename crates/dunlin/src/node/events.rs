@@ -264,10 +264,10 @@ impl fmt::Display for NodeEvent {
             Self::Left { name, in_order: false, .. } => write!(f, "{name} is lost"),
             Self::Connection(peer, state) => match state {
                 ConnectionState::Up => write!(f, "connected with {peer}"),
-                ConnectionState::Lost => write!(f, "the connection with {peer} is lost; it may come back"),
-                ConnectionState::Resumed => write!(f, "the connection with {peer} is back, and nothing was lost"),
+                ConnectionState::Lost => write!(f, "the connection with {peer} is lost and may resume"),
+                ConnectionState::Resumed => write!(f, "the connection with {peer} resumed; nothing was lost"),
                 ConnectionState::Relayed(relay) => write!(f, "the connection with {peer} is relayed by {relay}"),
-                ConnectionState::Down(why) => write!(f, "the connection with {peer} is over: {why}"),
+                ConnectionState::Down(why) => write!(f, "the connection with {peer} ended: {why}"),
             },
             Self::Refused { why, .. } => write!(f, "an end was refused: {why}"),
             Self::Mismatch { name: Some(name), difference } => {
@@ -276,16 +276,16 @@ impl fmt::Display for NodeEvent {
             Self::Mismatch { name: None, difference } => {
                 write!(f, "the two ends of a channel do not agree: {difference}")
             }
-            Self::Stranger { from, why } => write!(f, "{from} was turned away: {why}"),
-            Self::Unwelcome { at, why } => write!(f, "turned away at {at}: {why}"),
+            Self::Stranger { from, why } => write!(f, "refused a connection from {from}: {why}"),
+            Self::Unwelcome { at, why } => write!(f, "no connection with the listener at {at}: {why}"),
             Self::Limit(limit) => limit.fmt(f),
             Self::Conflict(conflict) => write!(
                 f,
-                "{:?}: {} is joined here, and node {} has {} beside it",
+                "{:?}: {} is joined at this node, and node {} has {} of the same name",
                 conflict.name, conflict.mine, conflict.holder, conflict.theirs
             ),
-            Self::Closing { within } => write!(f, "the application closes, within {within:?}"),
-            Self::MainLost { name, .. } => write!(f, "the main node, {name}, is gone; waiting for the next"),
+            Self::Closing { within } => write!(f, "the application is closing within {within:?}"),
+            Self::MainLost { name, .. } => write!(f, "the main node {name} is lost; waiting for the next one"),
         }
     }
 }
@@ -306,52 +306,54 @@ impl fmt::Display for Limit {
             Self::Guests { name, peer, max } => {
                 write!(
                     f,
-                    "{peer} was turned away by the acceptor {name:?}: too many clients wait to be received (at most {max}). Receive \
-                     them sooner, or accept them under several names"
+                    "the acceptor {name:?} refused the client {peer}: too many clients wait to be received (at most \
+                     {max}). Receive clients sooner, or accept them under several names"
                 )
             }
             Self::Memory { name, peer, max } => {
                 write!(
                     f,
-                    "{peer} was turned away by the acceptor {name:?}: there is no room for its ends in the {max} bytes that are kept for others; `held_max_bytes` sets them"
+                    "the acceptor {name:?} refused the client {peer}: no room for its ends in the {max} bytes that \
+                     this node keeps for others; raise `held_max_bytes`"
                 )
             }
             Self::Registrations { peer, what, max } => {
-                write!(f, "a registration of {peer} was refused: the name service has room for at most {max} {what}")
+                write!(f, "the name service refused a registration of {peer}: at most {max} {what}")
             }
             Self::Relays { peer } => {
-                write!(f, "{peer} was refused a relay: this node relays as many sockets as it may")
+                write!(f, "refused to relay a socket for {peer}: the limit of relayed sockets is reached")
             }
-            Self::Lists { peer, max } => write!(
-                f,
-                "{peer} asked for the names and has not received them: its place went to another (at most {max} pages are under way)"
-            ),
+            Self::Lists { peer, max } => {
+                write!(f, "dropped a page of names for {peer}: too many pages are in transit (at most {max})")
+            }
             Self::Halves { peer, name } => {
                 let name = name.as_ref().map(|name| format!(" {name:?}")).unwrap_or_default();
                 write!(
                     f,
-                    "{peer} was refused an end of the channel{name}: there is no room for more of its ends. If it is one of \
-                     yours, raise `held_max_bytes`"
+                    "refused to attach an end of {peer} to the channel{name}: no room for more of its ends. If the \
+                     peer is trusted, raise `held_max_bytes`"
                 )
             }
             Self::DialBacks { peer } => {
-                write!(f, "{peer} was refused a dial-back: this node dials as many nodes back as it may. It asks again")
+                write!(f, "refused a dial-back to {peer}: the limit of dial-backs is reached. The peer will ask again")
             }
             Self::Admittance { peer, to } => write!(
                 f,
-                "{peer}, which is on another host, was refused a way to {to} on this host. If it is to be reached from there, \
-                 set `relayed = true` at that node"
+                "refused {peer}, on another host, a route to {to} on this host. To make {to} reachable from other \
+                 hosts, set `relayed = true` at that node"
             ),
             Self::Files { at, why } => write!(f, "cannot accept sockets at {at}: {why}"),
-            Self::Peer { peer, why } => write!(f, "the connection with {peer} was ended: {why}"),
+            Self::Peer { peer, why } => {
+                write!(f, "the connection with {peer} was closed after a protocol violation: {why}")
+            }
             Self::Handshakes { from } => {
-                write!(f, "a socket from {from} was refused as busy: too many are waiting for their handshake")
+                write!(f, "refused a socket from {from} as busy: too many sockets are waiting for their handshake")
             }
             Self::Connections { from } => {
                 write!(
                     f,
-                    "a socket from {from} was refused as busy: this node has as many connections as it may have, in all or from there. \
-                     If this is a router or a load balancer, name it in `trusted_sources`"
+                    "refused a socket from {from} as busy: the limit of connections is reached, in all or from that \
+                     source. If the source is a router or a load balancer, add its address to `trusted_sources`"
                 )
             }
         }

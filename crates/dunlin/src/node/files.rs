@@ -33,13 +33,13 @@ pub(super) fn out_of(error: &io::Error) -> Option<String> {
         libc::EMFILE => {
             let limit = allowed().map_or_else(|| "as many".to_owned(), |limit| limit.to_string());
             Some(format!(
-                "{error}: this process has {limit} files open, which is its limit. Raise it (`ulimit -n`, `LimitNOFILE` of \
-                 systemd): each connection takes one"
+                "{error}: this process has {limit} files open, which is its limit. Raise the limit (`ulimit -n`, \
+                 `LimitNOFILE` of systemd): each connection takes one file"
             ))
         }
         libc::ENFILE => Some(format!(
-            "{error}: this host has as many files open as it may. Raise that limit (`fs.file-max` on Linux), or find the \
-             process that has them"
+            "{error}: this host has reached its limit of open files. Raise the limit (`fs.file-max` on Linux), or \
+             find the process that has them open"
         )),
         _ => None,
     }
@@ -48,5 +48,5 @@ pub(super) fn out_of(error: &io::Error) -> Option<String> {
 #[cfg(not(unix))]
 pub(super) fn out_of(error: &io::Error) -> Option<String> {
     // WSAEMFILE.
-    (error.raw_os_error() == Some(10024)).then(|| format!("{error}: this process has as many sockets as it may"))
+    (error.raw_os_error() == Some(10024)).then(|| format!("{error}: this process has reached its limit of sockets"))
 }

@@ -62,10 +62,10 @@ pub enum LinkError {
     #[error("the socket of the link is lost: {0}")]
     Socket(#[from] io::Error),
     /// The peer breaks the protocol, and the link has ended.
-    #[error("the peer breaks the protocol: {0}")]
+    #[error("the peer violated the protocol: {0}")]
     Violation(#[from] proto::Violation),
     /// A half does not expect what the other one has sent, and the link has ended.
-    #[error("the peer breaks the protocol: no half expects {0}")]
+    #[error("the peer violated the protocol: no half expects {0}")]
     Unexpected(String),
 }
 

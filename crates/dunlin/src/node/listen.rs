@@ -67,7 +67,8 @@ async fn first_free(networks: &Networks, host: IpAddr) -> io::Result<BoxListener
     }
     let (first, last) = (LISTEN_PORTS.start, LISTEN_PORTS.end - 1);
     let what = format!(
-        "cannot listen on {host}: the ports {first} to {last} are all taken; say an address with a port, or port 0 for any free one"
+        "cannot listen on {host}: the ports {first} to {last} are all taken; give an address with a port, or port 0 \
+         for any free port"
     );
     Err(io::Error::new(io::ErrorKind::AddrInUse, what))
 }
@@ -92,7 +93,7 @@ fn default_address() -> io::Result<IpAddr> {
     }
     let error = failed.expect("two were tried");
     let what =
-        format!("this machine has no default route ({error}); say one of its addresses instead of `default-route`");
+        format!("this machine has no default route ({error}); give one of its addresses instead of `default-route`");
     Err(io::Error::new(error.kind(), what))
 }
 
@@ -145,8 +146,8 @@ mod tests {
 
     #[test]
     fn listen_error_reports_all_default_ports_taken() {
-        let told = "cannot listen on 127.0.0.1: the ports 7500 to 8499 are all taken; say an address with a port, or port 0 for \
-                    any free one";
+        let told = "cannot listen on 127.0.0.1: the ports 7500 to 8499 are all taken; give an address with a port, or \
+                    port 0 for any free port";
         assert_eq!(listening(1000).unwrap_err(), told);
     }
 }

@@ -181,7 +181,9 @@ fn write(
         return Err(Why::Unsendable(format!("a {} cannot leave its node yet", end.kind).into()).into());
     }
     if staged.iter().any(|end| has_policy(end.kind) && end.policy.is_none()) {
-        let why = "a receiver, or a broadcast, cannot leave its node with a policy of your own, which the other node may not have; make it of one of dunlin's (`rendezvous`, `fifo`, ...), or leave it here and pass its values on";
+        let why = "a receiver or broadcast with a custom policy cannot leave its node, since the other node may not \
+                   have the policy; use one of dunlin's policies (`rendezvous`, `fifo`, ...), or keep the end here \
+                   and forward its values";
         return Err(Why::Unsendable(why.into()).into());
     }
     let ends = says.speak(|locked| {
@@ -300,8 +302,9 @@ fn pack_end(
                 return Err(NotNow::Later);
             }
             return never(
-                "an end that another node of this program has (of another application, perhaps), or whose name was joined to its other end on \
-                 this node, cannot leave it: send it one of a new channel, and pass the values on",
+                "an end that another node of this program has (perhaps of another application), or whose name was \
+                 joined to its other end on this node, cannot leave this node: send an end of a new channel, and \
+                 forward the values",
             );
         }
         if let Some(first) = core.and_then(|core| locked.state.first.get(&core).copied()) {
@@ -313,12 +316,12 @@ fn pack_end(
     };
     let channel = half.0;
     if channel == carrying.0 {
-        return never("an end cannot go over its own channel");
+        return never("an end cannot be sent over its own channel");
     }
     let is_quiet = locked.state.is_quiet(half);
     // (A home is open from the beginning. An end that was joined, and is unknown now, has ended.)
     if half.1 == Which::Sender && is_quiet && !locked.state.has_peer(half) {
-        return never("an end whose name has not found its other end cannot leave its node");
+        return never("an end cannot leave its node before its name has found the other end");
     }
     if half.1 == Which::Receiver && stays_here(carrying, locked) {
         if locked.state.machine.receiver_is_away(carrying.0) {
@@ -365,13 +368,15 @@ fn pack_end(
     Ok(LeavingEnd { token: end.token, handle: None, number: 0, channel, core, kind, policy, going })
 }
 
-const OTHER_TYPE: &str = "a handle that has come to the node of its shared end as another Rust type than the end was shared as cannot go on from there: send a clone of one \
-     that was made there";
+const OTHER_TYPE: &str = "a handle that arrived at the node of its shared end as another Rust type than the end was \
+                          shared as cannot be forwarded from there: send a clone of a handle that was made there";
 
-const OTHER_NODE: &str = "a handle of a shared end, or a joiner, that has come to another node of this program (of another application, perhaps) cannot go on from this one, \
-     which does not reach where it came from: have it sent from there over this application, too, or send a handle of a new channel, and pass the values on";
+const OTHER_NODE: &str = "a handle of a shared end, or a joiner, that arrived at another node of this program \
+                          (perhaps of another application) cannot be forwarded from this node, which does not reach \
+                          the node of origin: send the handle from there over this application too, or send a handle \
+                          of a new channel and forward the values";
 
-const STAYS_HERE: &str = "a receiver cannot go over a channel that has travelled and has both ends on this node";
+const STAYS_HERE: &str = "a receiver cannot be sent over a channel that has travelled and has both ends on this node";
 
 /// Whether an end that has not been used here may be sent on unused. If not, it is used here first.
 fn goes_unused(place: &Place, completion: Completion, carrying: Half, locked: &Locked<'_>) -> bool {
@@ -405,7 +410,8 @@ fn pack_paired(
         return Err(NotNow::Never(Why::Unsendable(STAYS_HERE.into())));
     }
     if end.busy {
-        let why = "both ends of a channel cannot leave together when it has ended, or while a value that was posted on it waits for its receive";
+        let why = "both ends of a channel cannot leave together after the channel has ended, or while a posted value \
+                   waits to be received";
         return Err(NotNow::Never(Why::Unsendable(why.into())));
     }
     let (core, kind, policy) = (end.channel, end.kind, end.policy);
@@ -701,7 +707,7 @@ pub(crate) fn arrive(
         return codec::decode(shape, bytes, encoding).map(|value| (value, None)).map_err(|error| error.to_string());
     }
     let whole = bytes.clone();
-    let comings = read_ends(&mut bytes).ok_or("what it says of its ends is not dunlin's")?;
+    let comings = read_ends(&mut bytes).ok_or("the ends of the message are not encoded by dunlin")?;
     let mut inbox = Inbox::by(says.carrier());
     for (token, coming) in (0..).zip(&comings) {
         match (coming.handle, coming.parts.as_slice()) {

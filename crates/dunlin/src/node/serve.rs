@@ -132,7 +132,7 @@ pub(crate) async fn names(driver: Arc<Driver>, networks: Networks, mut service: 
                 driver.with_hub_now(|hub, cx| hub.cede(cx, other));
             }
             Found::At(node, _) => {
-                tracing::info!(target: "dunlin::node", application, peer = %node, "using its names");
+                tracing::info!(target: "dunlin::node", application, peer = %node, "using the names of this peer");
                 driver.with_hub_now(|hub, cx| hub.use_names_of(cx, node));
             }
             Found::Here(listener, _) => {
@@ -186,8 +186,7 @@ impl OwnServices {
         if let Err(why) = &marked {
             tracing::warn!(
                 target: "dunlin::node", application, address, %why,
-                "cannot say to other name services of this user that this one is theirs: set XDG_RUNTIME_DIR to a \
-                 folder of the user's own"
+                "cannot mark this name service as one of this user: set XDG_RUNTIME_DIR to a folder that the user owns"
             );
         }
         marked.ok()
@@ -258,12 +257,15 @@ async fn find_or_serve(
                 // Of several addresses most have no listener.
                 Err(why) if addresses.len() == 1 && !can_serve(address) && why != said => {
                     let next = service.node.as_ref().map_or_else(
-                        || "Start the node that serves it, or say where it is: names = \"host:port\"".to_owned(),
-                        |node| format!("Start it: `dunlin node {node}`"),
+                        || {
+                            "Start the node that serves the names, or give its address: names = \"host:port\""
+                                .to_owned()
+                        },
+                        |node| format!("Start the name service: `dunlin node {node}`"),
                     );
                     tracing::warn!(
                         target: "dunlin::node", application, address, why,
-                        "the name service is not reached, and will be asked again; ends that are declared wait. {next}"
+                        "the name service cannot be reached; this node retries, and declared ends wait. {next}"
                     );
                     said = why;
                 }
@@ -288,9 +290,9 @@ async fn find_or_serve(
                     if why != said {
                         tracing::warn!(
                             target: "dunlin::node", application, address, why,
-                            "the name service is there and does not let this node in; it will be asked again, and this \
-                             node opens no other. Ends that are declared wait. If that lasts, its own log says which limit \
-                             was reached; one that is stopped (SIGSTOP) has to be continued or killed"
+                            "the name service does not admit this node; this node retries, opens no other name \
+                             service, and declared ends wait. If this lasts, the log of the name service names the \
+                             limit that was reached; a stopped name service (SIGSTOP) must be continued or killed"
                         );
                         said = why;
                     }

@@ -31,7 +31,8 @@ pub enum ScopeError {
     },
     /// The face was joined, and not by sharing it.
     #[error(
-        "the {face} of {name:?} was joined at {joined_at}, and {}; where several join, each takes a `Shared` {face} (joined again at {wanted_at})",
+        "the {face} of {name:?} was joined at {joined_at}, and {}; if several processes join, each must take a \
+         `Shared` {face} (joined again at {wanted_at})",
         if *.shared { "shared there" } else { "alone" }
     )]
     Taken {
@@ -48,7 +49,8 @@ pub enum ScopeError {
     },
     /// All holders of the face have left, so its channel is over.
     #[error(
-        "all holders of the {face} of {name:?} have left it: fork together what joins one name (`fork_all`, `fork_n`)"
+        "all holders of the {face} of {name:?} have dropped it: fork the processes that join one name together \
+         (`fork_all`, `fork_n`)"
     )]
     Left {
         /// The name.
@@ -70,14 +72,15 @@ pub enum ScopeError {
         wanted_at: At,
     },
     /// The scope, or one around it, was finished: nothing forks or joins there any more.
-    #[error("the scope is finished: nothing can fork or join there any more")]
+    #[error("the scope is finished: no process can fork or join there any more")]
     Finished,
     /// A process that was forked together with this one ended before it had joined its ends.
     #[error("a process forked together with this one ended before it had joined its ends")]
     Sibling,
     /// The scope's rule gives the name to a node, but this end was not declared as portable.
     #[error(
-        "{name:?} is on the network by the scope's rule, but {carries} (joined at {wanted_at}) was not said to be portable: write `.portable()`, or `#[sender(\"name\", portable)]`"
+        "{name:?} is on the network by the scope's rule, but {carries} (joined at {wanted_at}) is not declared \
+         portable: write `.portable()`, or `#[sender(\"name\", portable)]`"
     )]
     NotPortable {
         /// The name.

@@ -62,8 +62,9 @@ impl Place {
         Some(match self.0 {
             Kind::Workers { count, name } => {
                 let runtime = Builder::new_multi_thread().worker_threads(count).thread_name(name).enable_all().build();
-                let runtime = runtime
-                    .unwrap_or_else(|error| panic!("the operating system gives no threads for a scope: {error}"));
+                let runtime = runtime.unwrap_or_else(|error| {
+                    panic!("the operating system cannot create the threads of a scope: {error}")
+                });
                 Site { handle: runtime.handle().clone(), own: Some(runtime) }
             }
             Kind::Handle(handle) => Site { handle, own: None },

@@ -135,7 +135,7 @@ impl net::Network for Simulated {
             let backlog = state.listeners.get(address).cloned().ok_or_else(|| refused("no listener there"))?;
             let there = lock(&backlog).host;
             if state.parted.contains(&pair(self.host, there)) {
-                let text = format!("cannot dial `{address}`: the two nodes are parted");
+                let text = format!("cannot dial `{address}`: the two nodes are partitioned");
                 return Err(error(io::ErrorKind::HostUnreachable, text));
             }
             let pipes = [Arc::<Mutex<Pipe>>::default(), Arc::default()];
@@ -171,7 +171,7 @@ impl net::Network for Simulated {
                 None => address.to_owned(),
             };
             if state.listeners.contains_key(&address) {
-                let text = format!("cannot listen on `{address}`: another node of this simulation does");
+                let text = format!("cannot listen on `{address}`: another node of this simulation has the address");
                 return Err(error(io::ErrorKind::AddrInUse, text));
             }
             let backlog = Arc::new(Mutex::new(Backlog { host: self.host, sockets: VecDeque::new(), waker: None }));

@@ -148,7 +148,7 @@ fn a_main_node_that_is_lost_is_replaced() {
         let began = sim.elapsed();
         assert!(matches!(main_node().await, Err(NodeError::SecondMain { .. })), "its connections may come back");
         for events in [&mut of_a, &mut of_b] {
-            let lost = hears(events, "the main node, master, is gone; waiting for the next").await?;
+            let lost = hears(events, "the main node master is lost; waiting for the next one").await?;
             assert_eq!(lost, NodeEvent::MainLost { peer: main.me(), name: "master".to_owned() });
         }
         // The members were known from the main node only.
@@ -177,7 +177,7 @@ fn a_main_node_that_is_dropped_is_replaced_at_once() {
         let (main, [a]) = nodes().await?;
         let mut events = a.events();
         drop(main);
-        hears(&mut events, "the main node, master, is gone; waiting for the next").await?;
+        hears(&mut events, "the main node master is lost; waiting for the next one").await?;
         let began = sim.elapsed();
         let next = main_node().await?;
         hears(&mut events, "master has joined").await?;
@@ -203,7 +203,7 @@ fn a_dropped_main_node_notifies_its_members_and_waits_for_them() {
         hears(&mut of_main, "worker-0 has left").await?;
         // The other member does not leave.
         let began = sim.elapsed();
-        hears(&mut of_b, "the main node, master, is gone; waiting for the next").await?;
+        hears(&mut of_b, "the main node master is lost; waiting for the next one").await?;
         assert!(seconds(sim, began) < 2);
         Ok(())
     });
@@ -257,7 +257,7 @@ fn the_main_node_leaves_last() {
                     told = future(node.closing()) => within = Some(told),
                 }
                 assert_eq!(within, Some(Duration::from_secs(10)));
-                hears(&mut events, "the application closes, within 10s").await?;
+                hears(&mut events, "the application is closing within 10s").await?;
                 sleep(Duration::from_secs(n)).await;
                 let name = format!("last words of {n}");
                 let (tx, rx) =
@@ -311,8 +311,8 @@ fn a_member_that_does_not_leave_is_named() {
         assert!(members.iter().all(|member| member.since.as_secs() >= 4 && member.process == std::process::id()));
         assert!(text.contains("slow (node ") && text.contains("has not left"), "{text}");
         leaves.await??;
-        hears(&mut events, "the application closes, within 4s").await?;
-        hears(&mut events, "the main node, master, is gone; waiting for the next").await?;
+        hears(&mut events, "the application is closing within 4s").await?;
+        hears(&mut events, "the main node master is lost; waiting for the next one").await?;
         Ok(())
     });
 }
@@ -326,7 +326,7 @@ fn a_member_that_stays_joins_the_next_main_node() {
         let member = member("stays").await?;
         let mut events = member.events();
         assert!(main.leave().await.is_err());
-        hears(&mut events, "the main node, first, is gone; waiting for the next").await?;
+        hears(&mut events, "the main node first is lost; waiting for the next one").await?;
         let next = main_node().await?;
         hears(&mut events, "master has joined").await?;
         let mut present = member.events();
@@ -375,7 +375,7 @@ fn a_member_leaves_alone() {
         let b = member("between").await?;
         let mut of_b = b.events();
         drop(main);
-        hears(&mut of_b, "the main node, master, is gone; waiting for the next").await?;
+        hears(&mut of_b, "the main node master is lost; waiting for the next one").await?;
         let began = sim.elapsed();
         b.leave().await?;
         assert!(seconds(sim, began) < 1);
@@ -451,7 +451,7 @@ fn a_member_that_leaves_while_it_is_admitted_has_left() {
         let (main, worker) = (main_node().await?, member("worker").await?);
         let mut of_worker = worker.events();
         drop(main);
-        hears(&mut of_worker, "the main node, master, is gone; waiting for the next").await?;
+        hears(&mut of_worker, "the main node master is lost; waiting for the next one").await?;
         let main = main_node().await?;
         let (mut joined, mut events) = (main.events(), main.events());
         hears(&mut joined, "worker has joined").await?;
@@ -492,7 +492,7 @@ fn a_member_whose_answer_is_late_joins_once() {
         let (main, worker) = (main_node().await?, member("worker").await?);
         let mut of_worker = worker.events();
         drop(main);
-        hears(&mut of_worker, "the main node, master, is gone; waiting for the next").await?;
+        hears(&mut of_worker, "the main node master is lost; waiting for the next one").await?;
         let main = main_node().await?;
         let (mut joined, mut events) = (main.events(), main.events());
         hears(&mut joined, "worker has joined").await?;
@@ -554,7 +554,7 @@ fn a_main_node_that_was_replaced_waits_for_its_name() {
         for node in [&names, &a] {
             sim.part(&main, node);
         }
-        hears(&mut of_a, "the main node, master, is gone; waiting for the next").await?;
+        hears(&mut of_a, "the main node master is lost; waiting for the next one").await?;
         let next = loop {
             match builder().role(Role::Main).named("next").join().await {
                 Ok(next) => break next,

@@ -481,8 +481,9 @@ fn handle_with_another_encoding_refuses_a_value_with_an_end() {
         let mut keeper = b.receiver::<Parcel>("parcels").encoding(Encoding::Compact).shared().await?;
         let mut handle = carry(keeper.clone(), &b, &c, "handle").await?;
         let (parcel, mut ear) = with_sender();
-        let reason = "a value with an end in it goes on to another node as it was written, and the two channels write their messages \
-                      differently: send the shared end's handles over channels of the encoding that it was declared with";
+        let reason = "a value that contains an end is forwarded to another node as it was encoded, and the two \
+                      channels have different encodings: send the handles of the shared end over channels of the \
+                      encoding that the end was declared with";
         is_refused(tx.send(parcel), handle.recv(), &mut ear, reason).await?;
         // The keeper itself receives it.
         let (parcel, mut ear) = with_sender();
@@ -509,8 +510,8 @@ fn a_value_with_an_end_does_not_come_back_to_the_keeper() {
         let mut back = carry(away, &c, &b, "back").await?;
         let mut handle = carry(keeper.clone(), &b, &a, "handle").await?;
         let (parcel, mut ear) = with_sender();
-        let reason = "a value with an end in it cannot come back to the node that keeps the shared end, over a channel that has travelled and has \
-                      both ends there: make a new channel there";
+        let reason = "a value that contains an end cannot return to the node of the shared end over a channel that \
+                      has travelled and has both ends there: make a new channel there";
         is_refused(handle.send(parcel), back.recv(), &mut ear, reason).await?;
         drop((keeper, handle, back));
         nothing_is_left(&[a, b, c]).await

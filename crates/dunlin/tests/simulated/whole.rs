@@ -143,7 +143,7 @@ fn two_pairs_of_a_name_meet() {
             assert_eq!((sent?, received?), ((), 4));
             // Of the unjoined ends: one fits no other, the other is found by those that come to the first.
             let error = other_lone.send(5).await.unwrap_err();
-            assert!(error.to_string().contains("an unshared sender (cbor) does not fit beside it"), "{error}");
+            assert!(error.to_string().contains("an unshared sender (cbor) cannot have the same name"), "{error}");
             let mut early = b.sender::<u32>("late").await?;
             let (sent, received) = par!(early.send(6), late.recv());
             assert_eq!((sent?, received?), ((), 6));

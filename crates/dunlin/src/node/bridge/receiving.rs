@@ -314,7 +314,7 @@ impl ReceivingBridge {
     fn ask_anew(&mut self, ticket: Ticket, from: NodeId, says: &Says<'_>) {
         self.forget(ticket, says);
         if !says.speak(|locked| locked.state.machine.onward(locked.now, says.channel, from, ticket)) {
-            let why = "an end in a value of a sender that is gone cannot go on to another node";
+            let why = "an end in a value of a dropped sender cannot be forwarded to another node";
             says.failed(from, ticket, Failure::Undecodable(why.to_owned()));
         }
     }
@@ -349,7 +349,7 @@ impl ReceivingBridge {
     /// A value for a receiver here has been read.
     fn brought(&mut self, ticket: Ticket, message: Option<Bytes>, encoding: Encoding, says: &Says<'_>) {
         let (Some(inlet), Some(from)) = (&self.inlet, self.from) else { return };
-        let read = message.ok_or_else(|| "it could not be read where it was sent".to_owned());
+        let read = message.ok_or_else(|| "the value could not be read from the node of the sender".to_owned());
         match read.and_then(|message| read_whole(inlet, message, encoding, says)) {
             // It may be with another node that has read it: then that will be reported.
             Ok(value) => {
@@ -806,7 +806,7 @@ fn end_by_receiver(end: End, says: &Says<'_>) -> bool {
     !is_last && !is_over
 }
 
-const NO_PLACE: &str = "what it says of where the message can be read is not dunlin's";
+const NO_PLACE: &str = "the place where the value can be read is not encoded by dunlin";
 
 /// The machine's event, for a word that the queue does not handle itself.
 fn unheard(word: Word) -> HomeHears {

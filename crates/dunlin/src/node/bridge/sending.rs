@@ -702,7 +702,7 @@ impl SendingBridge {
                         let differs = self.declared.as_ref().and_then(|mine| difference(mine, &theirs));
                         full_poison(&match differs {
                             Some(difference) => format!("the messages of the other end do not fit: {difference}"),
-                            None => format!("the other end does not fit: it is {}", describe(&theirs)),
+                            None => format!("the other end does not fit: {}", describe(&theirs)),
                         })
                     }
                 };

@@ -31,8 +31,8 @@ impl Hub {
     fn turned_away(&mut self, cx: &mut Locked<'_>, number: u64, outlets: Outlets) {
         let name = self.ends.get(number).map(|end| end.name.to_string()).unwrap_or_default();
         let why = format!(
-            "{name:?} has turned this client away: the node that accepts clients there has no room for another one, or no \
-             longer accepts any. The log of that node says which; if it had no room, declare the client again later"
+            "{name:?} refused this client: the accepting node has no room for another client, or no longer accepts \
+             clients. The log of that node names the reason; if room was missing, declare the client again later"
         );
         let homes: Vec<ChannelId> = self.channels.of(number).collect();
         for channel in homes {

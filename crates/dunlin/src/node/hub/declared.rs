@@ -362,7 +362,7 @@ impl Hub {
                     let mine = &*end.declaration;
                     let differs = compare(cx, mine, &refused);
                     let differs = differs.map(|difference| difference.to_string());
-                    let differs = differs.unwrap_or_else(|| format!("{} is here", describe(mine)));
+                    let differs = differs.unwrap_or_else(|| format!("this node has {}", describe(mine)));
                     let node = at(&by.node.to_string(), addresses.first().map(String::as_str));
                     let text = format!("node {node} declared {}, which was refused: {differs}", describe(&refused));
                     if end.unfit() != Some(&text) {
@@ -406,7 +406,7 @@ pub(super) fn room(room: Room) -> &'static str {
         Room::Names => "names",
         Room::Bytes => "bytes of names and schemas of one node",
         Room::Share => "names of one address or user (three quarters of all names are taken)",
-        Room::Memory => "bytes that it keeps for other nodes (`held_max_bytes` of the node that serves the names)",
+        Room::Memory => "bytes kept for other nodes (`held_max_bytes` of the node that serves the names)",
     }
 }
 
@@ -450,8 +450,8 @@ impl Hub {
                  that declares the {missing}, or check that it uses this name, application and name service"
             ),
             Some(unfit) => format!(
-                "the deadline passed, and no {missing} that fits has declared {name:?}, {place}; {unfit}. Use the same \
-                 type, shared or not at both ends, or choose another name"
+                "the deadline passed, and no {missing} that fits has declared {name:?}, {place}; {unfit}. Use the \
+                 same type and the same sharing at both ends, or choose another name"
             ),
         };
         Some(text.as_str().into())
@@ -464,9 +464,10 @@ impl Hub {
         if service != self.me.node && cx.state.machine.carried_by(service).is_none() {
             return None;
         }
-        let reached = "the name service is reached, and has not admitted it";
+        let reached = "the name service was reached but has not admitted the end";
         if end.declaration.face != Face::Client {
-            let why = "it has just begun, or the node of an end that was there before has lost its connection and may come back";
+            let why = "the name service has just started, or the node of an earlier end has lost its connection and \
+                       may return";
             return Some(format!("{reached}: {why}").into());
         }
         // The name service notifies only the ends that it asks to wait; it may be this node.
@@ -479,15 +480,17 @@ impl Hub {
         let before = match clients.next() {
             Some(client) if client.who != self.me => {
                 let node = at(&client.who.node.to_string(), client.addresses.first().map(String::as_str));
-                format!("a client of this name, at node {node}, is before it")
+                format!("a client of this name at node {node} is ahead")
             }
-            None if !self.directory.waiting().any(of_this_node) => "another client of this name is before it (`dunlin \
-                names list` shows it), or has lost its connection and may come back"
-                .to_owned(),
-            _ => "another client of this name, at this node, is before it".to_owned(),
+            None if !self.directory.waiting().any(of_this_node) => {
+                "another client of this name is ahead (see `dunlin names list`), or has lost its connection and may \
+                 return"
+                    .to_owned()
+            }
+            _ => "another client of this name at this node is ahead".to_owned(),
         };
-        let next = "Start the program that declares the server, if no server is there; it has one client. An acceptor \
-                    (`Node::acceptor`) has any number";
+        let next = "Start the program that declares the server, if no server is running. A server has one client; an \
+                    acceptor (`Node::acceptor`) has any number";
         Some(format!("{reached}: {before}. {next}").into())
     }
 

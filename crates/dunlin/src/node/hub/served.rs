@@ -85,7 +85,7 @@ impl Hub {
         }
         let mut why = self.unreached.clone();
         for (address, _) in &self.asked {
-            why.entry(address.clone()).or_insert_with(|| "it has not answered yet".to_owned());
+            why.entry(address.clone()).or_insert_with(|| "no answer yet".to_owned());
         }
         Some(reasons(&why).unwrap_or_else(|| "no name service has answered yet".to_owned()))
     }
@@ -234,7 +234,7 @@ mod tests {
         let text = |all: Vec<(String, String)>| reasons(&all.into_iter().collect());
         assert_eq!(text(Vec::new()), None);
         assert_eq!(text(vec![refused(7400)]).unwrap(), "127.0.0.1:7400: Connection refused");
-        let other = "it belongs to the application \"sea\"";
+        let other = "the node belongs to application \"sea\"";
         let mut all = vec![said(7400, other), said(7402, other), said(7403, "it is silent")];
         all.extend((7404..7416).map(refused));
         let expected = format!(

@@ -17,11 +17,12 @@ use crate::node::codec::Encoding;
 use crate::node::state::Locked;
 use crate::node::state::{Says, Told};
 
-const OWN_NODE: &str = "a value with an end in it cannot come back to the node that keeps the shared end, over a channel that has travelled and has both ends \
-     there: make a new channel there";
+const OWN_NODE: &str = "a value that contains an end cannot return to the node of the shared end over a channel that \
+                        has travelled and has both ends there: make a new channel there";
 
-const OTHER_ENCODING: &str = "a value with an end in it goes on to another node as it was written, and the two channels write their messages differently: \
-     send the shared end's handles over channels of the encoding that it was declared with";
+const OTHER_ENCODING: &str = "a value that contains an end is forwarded to another node as it was encoded, and the \
+                              two channels have different encodings: send the handles of the shared end over channels \
+                              of the encoding that the end was declared with";
 
 /// Writes a message that came under this name for the node `to`. `None`: it has no ends and is here, and is
 /// written as any other.
@@ -58,7 +59,7 @@ pub(crate) fn pass_on(
         let comings = read_ends(&mut bytes.clone())?;
         let parts = || comings.iter().flat_map(|whole| &whole.parts);
         if parts().any(|end| end.channel == says.channel) {
-            return never("an end cannot go over its own channel");
+            return never("an end cannot be sent over its own channel");
         }
         if parts().any(|end| matches!(end.coming, Coming::First)) {
             // Its giver has written it for this node alone, and is asked to write it anew: once, since a

@@ -108,18 +108,18 @@ impl fmt::Display for JoinWait {
         match (role, without_names) {
             (_, Some(why)) => write!(
                 f,
-                "waiting for a name service of the application {application:?} for {waited:.1?} ({why}): start the node that \
-                 serves it, or say where it is (names = \"host:port\")"
+                "waiting for a name service of the application {application:?} for {waited:.1?} ({why}): start the \
+                 node that serves the names, or give its address (names = \"host:port\")"
             ),
             (Role::Member, None) => write!(
                 f,
-                "waiting for the main node of the application {application:?} for {waited:.1?}: start it, with the same names: the \
-                 node with role = \"main\" (in a program `.role(Role::Main)`)"
+                "waiting for the main node of the application {application:?} for {waited:.1?}: start the node with \
+                 role = \"main\" (in a program `.role(Role::Main)`), with the same names"
             ),
             (Role::Main, None) => write!(
                 f,
-                "waiting for the name service of the application {application:?} for {waited:.1?}: a main node that was \
-                 there before is only known to be gone after its lease"
+                "waiting for the name service of the application {application:?} for {waited:.1?}: the lease of an \
+                 earlier main node has to expire first"
             ),
         }
     }
