@@ -141,7 +141,7 @@ pub enum Why {
     #[error("the deadline passed before a receive took the value")]
     TimedOut,
     /// The operation would have had to wait.
-    #[error("nothing could take the value at once")]
+    #[error("the value could not be taken at once")]
     WouldBlock,
     /// The other end of the channel is a branch of the same choice: a choice cannot send to itself.
     #[error("the channel's other end is a branch of the same choice")]
@@ -430,10 +430,10 @@ pub enum RecvError {
     #[error("a later receiver pushed this one out of the queue of pending receivers")]
     Expired,
     /// The deadline of the operation passed first.
-    #[error("the deadline passed before a value came")]
+    #[error("the deadline passed before a value arrived")]
     TimedOut,
     /// No value was available at once.
-    #[error("no value was there at once")]
+    #[error("no value was available at once")]
     WouldBlock,
     /// The deadline passed and the other end is not connected yet. The text names what is missing and what to
     /// do. Only for an end that was declared under a name.
@@ -474,14 +474,14 @@ pub enum ClaimError {
     #[error("the deadline passed before the claim was granted")]
     TimedOut,
     /// The end is claimed, or other claims are queued before this one.
-    #[error("the end is claimed, or others are in line before")]
+    #[error("the end is claimed, or other claims are ahead")]
     WouldBlock,
     /// The node that keeps the shared end has left or was lost, or the node of this handle has left.
     #[error("the node that keeps the shared end has left or was lost, or the node of this handle has left")]
     NodeLost,
     /// The shared face cannot move to this node, for the given reason. It stays where it is kept, and can be
     /// claimed there.
-    #[error("the shared face cannot come to this node: {0}")]
+    #[error("the shared face cannot be moved to this node: {0}")]
     Unsendable(Reason),
 }
 
@@ -490,7 +490,7 @@ pub enum ClaimError {
 #[non_exhaustive]
 pub enum SyncError {
     /// The deadline of the operation passed first.
-    #[error("the deadline passed before all parties of the barrier were there")]
+    #[error("the deadline passed before all parties of the barrier had arrived")]
     TimedOut,
     /// The node that keeps the barrier, or a node in between, has left or was lost, or the node of this
     /// enrolment has left. Whether the phase took place is not known.

@@ -29,7 +29,7 @@ pub enum SchemaError {
         value: u64,
     },
     /// A number takes more bytes than it needs.
-    #[error("{0} is written with more bytes than it needs")]
+    #[error("{0} is encoded in more bytes than needed")]
     Overlong(&'static str),
     /// A name is not UTF-8.
     #[error("{0} is not UTF-8")]

@@ -168,7 +168,7 @@ impl Policy {
     #[track_caller]
     #[must_use]
     pub fn pending_senders(mut self, max: usize, overflow: Overflow) -> Self {
-        assert!(max > 0, "a bound of 0 pending senders lets nobody wait; use `try_send` on a buffered channel");
+        assert!(max > 0, "a bound of 0 pending senders lets no sender wait; use `try_send` on a buffered channel");
         self.senders = Some(Bound::new(max, overflow));
         self
     }
@@ -181,7 +181,7 @@ impl Policy {
     #[track_caller]
     #[must_use]
     pub fn pending_receivers(mut self, max: usize, overflow: Overflow) -> Self {
-        assert!(max > 0, "a bound of 0 pending receivers lets nobody wait; use `try_recv`");
+        assert!(max > 0, "a bound of 0 pending receivers lets no receiver wait; use `try_recv`");
         self.receivers = Some(Bound::new(max, overflow));
         self
     }

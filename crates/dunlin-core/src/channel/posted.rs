@@ -26,7 +26,7 @@ use crate::waits::{Doing, Recorded};
 /// Dropping it, at any time, detaches the value. The value stays offered until it is received or the channel
 /// ends, even if the sender is dropped; [`detach`](Self::detach) does the same explicitly. A process that
 /// needs the outcome keeps the handle.
-#[must_use = "dropped, it lets go of the value: say `detach` if nobody needs to know what becomes of it"]
+#[must_use = "a dropped handle detaches its value: call `detach` if the outcome does not matter"]
 pub struct Posted<T> {
     state: State<T>,
     /// Created when a task first has to wait for the outcome.

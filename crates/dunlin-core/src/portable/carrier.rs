@@ -251,7 +251,8 @@ pub enum CarryError {
     /// An end in a shared face that stays where it is kept and is used from elsewhere: this kind does not
     /// support that.
     #[error(
-        "the face has been to nodes of another application that its program has joined, and so its ends stay there; with a {kind} that cannot be"
+        "the face has been at nodes of another application of its program, and its ends stay there; a {kind} does not \
+         support that"
     )]
     NotLent {
         /// Its kind.
