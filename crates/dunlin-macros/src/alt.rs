@@ -111,13 +111,13 @@ impl Parse for Alt {
                 (None, false) => branches.push(input.parse()?),
                 (None, true) => skip = Some(input.parse()?),
                 (Some(early), false) => {
-                    return Err(Error::new(early.word.span, "`skip` is the last arm"));
+                    return Err(Error::new(early.word.span, "`skip` must be the last arm"));
                 }
-                (Some(_), true) => return Err(input.error("`alt!` has at most one `skip`")),
+                (Some(_), true) => return Err(input.error("`alt!` may have only one `skip`")),
             }
         }
         if branches.is_empty() {
-            let what = "`alt!` has at least one branch, `pattern = operation => body`";
+            let what = "`alt!` must have at least one branch, `pattern = operation => body`";
             return Err(Error::new(skip.map_or_else(Span::call_site, |skip| skip.word.span), what));
         }
         Ok(Self { home, order, branches, skip })
@@ -128,7 +128,7 @@ impl Parse for Order {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         if input.peek(word::biased) && !is_name_of_pattern(input) {
             let biased: word::biased = input.parse()?;
-            expect::<Token![;]>(input, &biased, "a semicolon follows `biased`")?;
+            expect::<Token![;]>(input, &biased, "a semicolon must follow `biased`")?;
             return Ok(Self::Prioritised);
         }
         if input.peek(syn::Ident) && input.peek2(Token![;]) {
@@ -159,11 +159,11 @@ impl Parse for Branch {
             let what = "this branch has no operation: write `pattern = operation => body`";
             return Err(Error::new_spanned(pattern, what));
         }
-        expect::<Token![=]>(input, &pattern, "`= operation` follows the pattern")?;
+        expect::<Token![=]>(input, &pattern, "`= operation` must follow the pattern")?;
         let operation: Expr = input.parse()?;
 
         if input.peek(Token![if]) {
-            return Err(input.error("a comma precedes `if`"));
+            return Err(input.error("a comma must precede `if`"));
         }
         let mut condition = None;
         if input.peek(Token![,]) && input.peek2(Token![if]) {
@@ -172,8 +172,8 @@ impl Parse for Branch {
             condition = Some(parse_condition(input)?);
         }
         let what = match condition {
-            None => "`=> body` or `, if condition => body` follows the operation",
-            Some(_) => "`=> body` follows the condition",
+            None => "`=> body` or `, if condition => body` must follow the operation",
+            Some(_) => "`=> body` must follow the condition",
         };
         let before = condition.as_ref().unwrap_or(&operation);
         let arrow = expect(input, before, what)?;
@@ -201,7 +201,7 @@ fn parse_condition(input: ParseStream<'_>) -> Result<Expr> {
     }
     let condition = input.parse()?;
     if has_let(&condition) {
-        let what = "a condition is a `bool`: write `matches!(value, pattern)`";
+        let what = "a condition must be a `bool`: write `matches!(value, pattern)`";
         return Err(Error::new_spanned(condition, what));
     }
     Ok(condition)
@@ -210,12 +210,12 @@ fn parse_condition(input: ParseStream<'_>) -> Result<Expr> {
 /// A body and the comma after it, which may be absent where it may be in a `match`.
 fn parse_body(input: ParseStream<'_>, arrow: &Token![=>]) -> Result<Expr> {
     if input.is_empty() {
-        return Err(Error::new_spanned(arrow, "a body follows `=>`"));
+        return Err(Error::new_spanned(arrow, "a body must follow `=>`"));
     }
     let body = Expr::parse_with_earlier_boundary_rule(input)?;
     let comma: Option<Token![,]> = input.parse()?;
     if comma.is_none() && !input.is_empty() && !ends_an_arm(&body) {
-        return Err(Error::new_spanned(body, "a comma follows a body that is not a block"));
+        return Err(Error::new_spanned(body, "a comma must follow a body that is not a block"));
     }
     Ok(body)
 }
@@ -521,17 +521,17 @@ mod tests {
         assert_eq!(refusal("fair; x = op() => x"), (unknown("fair"), "fair".into()));
         assert_eq!(refusal("skip; x = op() => x"), (unknown("skip"), "skip".into()));
 
-        let what = "a semicolon follows `biased`";
+        let what = "a semicolon must follow `biased`";
         assert_eq!(refusal("biased, x = op() => x"), (what.into(), ",".into()));
         assert_eq!(refusal("biased"), (what.into(), "biased".into()));
     }
 
     #[test]
     fn refusals_of_skip() {
-        let what = "`skip` is the last arm";
+        let what = "`skip` must be the last arm";
         assert_eq!(refusal("skip => 1, x = op() => x"), (what.into(), "skip".into()));
 
-        let what = "`alt!` has at most one `skip`";
+        let what = "`alt!` may have only one `skip`";
         assert_eq!(refusal("x = op() => x, skip => 1, skip => 2"), (what.into(), "skip".into()));
 
         let what = "`skip` is written `skip => body`, and has no condition";
@@ -541,7 +541,7 @@ mod tests {
 
     #[test]
     fn refusal_of_an_alt_without_branches() {
-        let what = "`alt!` has at least one branch, `pattern = operation => body`";
+        let what = "`alt!` must have at least one branch, `pattern = operation => body`";
         assert_eq!(refusal("").0, what);
         assert_eq!(refusal("biased;").0, what);
         assert_eq!(refusal("skip => 1"), (what.into(), "skip".into()));
@@ -552,7 +552,7 @@ mod tests {
         let what = "this branch has no operation: write `pattern = operation => body`";
         assert_eq!(refusal("Ok(x) => x"), (what.into(), "Ok(x)".into()));
 
-        let what = "`= operation` follows the pattern";
+        let what = "`= operation` must follow the pattern";
         assert_eq!(refusal("x rx.recv() => x"), (what.into(), "rx".into()));
         assert_eq!(refusal("y = op() => y, x"), (what.into(), "x".into()));
 
@@ -562,31 +562,31 @@ mod tests {
 
     #[test]
     fn refusals_of_a_missing_arrow() {
-        let what = "`=> body` or `, if condition => body` follows the operation";
+        let what = "`=> body` or `, if condition => body` must follow the operation";
         assert_eq!(refusal("x = rx.recv()"), (what.into(), "rx.recv()".into()));
         assert_eq!(refusal("x = op(), y = op() => y"), (what.into(), ",".into()));
         assert_eq!(refusal("x = op() { x }"), (what.into(), "{".into()));
 
-        let what = "`=> body` follows the condition";
+        let what = "`=> body` must follow the condition";
         assert_eq!(refusal("x = op(), if a.b()"), (what.into(), "a.b()".into()));
         assert_eq!(refusal("x = op(), if a, y = op() => y"), (what.into(), ",".into()));
     }
 
     #[test]
     fn refusals_of_a_condition() {
-        assert_eq!(refusal("x = op() if a => x"), ("a comma precedes `if`".into(), "if".into()));
+        assert_eq!(refusal("x = op() if a => x"), ("a comma must precede `if`".into(), "if".into()));
 
-        let what = "a condition is a `bool`: write `matches!(value, pattern)`";
+        let what = "a condition must be a `bool`: write `matches!(value, pattern)`";
         assert_eq!(refusal("x = op(), if let Some(a) = b => x"), (what.into(), "let Some(a) = b".into()));
         assert_eq!(refusal("x = op(), if a && let Some(a) = b => x"), (what.into(), "a && let Some(a) = b".into()));
     }
 
     #[test]
     fn refusals_of_a_body() {
-        let what = "a body follows `=>`";
+        let what = "a body must follow `=>`";
         assert_eq!(refusal("x = op() =>"), (what.into(), "=>".into()));
 
-        let what = "a comma follows a body that is not a block";
+        let what = "a comma must follow a body that is not a block";
         assert_eq!(refusal("x = op() => f(x) y = op() => y"), (what.into(), "f(x)".into()));
         assert_eq!(refusal("x = op() => x skip => 1"), (what.into(), "x".into()));
         assert_eq!(refusal("x = op() => 1, skip => f() y"), (what.into(), "f()".into()));

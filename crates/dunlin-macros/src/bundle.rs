@@ -56,27 +56,27 @@ impl Description {
         let fields = match input.data {
             Data::Struct(data) => data.fields,
             Data::Enum(data) => {
-                return Err(Error::new(data.enum_token.span, "a bundle is a struct"));
+                return Err(Error::new(data.enum_token.span, "a bundle must be a struct"));
             }
             Data::Union(data) => {
-                return Err(Error::new(data.union_token.span, "a bundle is a struct"));
+                return Err(Error::new(data.union_token.span, "a bundle must be a struct"));
             }
         };
         if !input.generics.params.is_empty() {
-            let what = "a bundle has no generic parameters";
+            let what = "a bundle may not have generic parameters";
             return Err(Error::new_spanned(input.generics, what));
         }
         if let Some(clause) = input.generics.where_clause {
-            return Err(Error::new_spanned(clause, "a bundle has no `where` clause"));
+            return Err(Error::new_spanned(clause, "a bundle may not have a `where` clause"));
         }
         let fields = match fields {
             Fields::Named(fields) => fields.named,
             Fields::Unnamed(fields) => {
-                let what = "the channels of a bundle have names: `struct Name { field: Type }`";
+                let what = "the channels of a bundle must have names: `struct Name { field: Type }`";
                 return Err(Error::new_spanned(fields, what));
             }
             Fields::Unit => {
-                return Err(Error::new(input.ident.span(), "a bundle has channels: `{ field: Type }`"));
+                return Err(Error::new(input.ident.span(), "a bundle must have channels: `{ field: Type }`"));
             }
         };
         Ok(Self {
@@ -238,13 +238,13 @@ impl Member {
         for attribute in field.attrs {
             if attribute.path().is_ident("policy") {
                 if policy.is_some() {
-                    return Err(Error::new_spanned(attribute, "this field has a policy already"));
+                    return Err(Error::new_spanned(attribute, "this field already has a policy"));
                 }
-                let what = "a policy is an expression: `#[policy(fifo(8))]`";
+                let what = "a policy must be an expression: `#[policy(fifo(8))]`";
                 let parsed = attribute.parse_args().map_err(|_| Error::new_spanned(&attribute, what));
                 policy = Some(parsed?);
             } else if attribute.path().is_ident("bundle") {
-                let what = "`#[bundle(..)]` stands above the struct";
+                let what = "`#[bundle(..)]` must stand above the struct";
                 return Err(Error::new_spanned(attribute, what));
             } else if attribute.path().is_ident("doc") {
                 docs.push(attribute);
@@ -333,7 +333,7 @@ fn is_local(attributes: &[Attribute]) -> Result<bool> {
     let mut local = false;
     for attribute in attributes {
         if attribute.path().is_ident("policy") {
-            let what = "`#[policy(..)]` stands above a field";
+            let what = "`#[policy(..)]` must stand above a field";
             return Err(Error::new_spanned(attribute, what));
         }
         if attribute.path().is_ident("bundle") {
@@ -396,24 +396,24 @@ mod tests {
 
     #[test]
     fn bundle_without_named_fields_is_refused() {
-        let what = "a bundle is a struct";
+        let what = "a bundle must be a struct";
         assert_eq!(refusal("enum X { A }"), (what.into(), "enum".into()));
         assert_eq!(refusal("pub union X { a: A }"), (what.into(), "union".into()));
 
-        let what = "the channels of a bundle have names: `struct Name { field: Type }`";
+        let what = "the channels of a bundle must have names: `struct Name { field: Type }`";
         assert_eq!(refusal("struct X(A, B);"), (what.into(), "(A, B)".into()));
 
-        let what = "a bundle has channels: `{ field: Type }`";
+        let what = "a bundle must have channels: `{ field: Type }`";
         assert_eq!(refusal("struct X;"), (what.into(), "X".into()));
     }
 
     #[test]
     fn refusals_of_generics() {
-        let what = "a bundle has no generic parameters";
+        let what = "a bundle may not have generic parameters";
         assert_eq!(refusal("struct X<T> { a: A<T> }"), (what.into(), "<T>".into()));
         assert_eq!(refusal("struct X<'a> { a: A<'a> }"), (what.into(), "<'a>".into()));
 
-        let what = "a bundle has no `where` clause";
+        let what = "a bundle may not have a `where` clause";
         assert_eq!(refusal("struct X where A: B { a: A }"), (what.into(), "where A: B".into()));
     }
 
@@ -424,22 +424,22 @@ mod tests {
         assert_eq!(refusal("#[bundle(local, far)] struct X { a: A }"), (what.into(), "far".into()));
         assert_eq!(refusal("#[bundle()] struct X { a: A }"), (what.into(), "#[bundle()]".into()));
 
-        let what = "`#[bundle(..)]` stands above the struct";
+        let what = "`#[bundle(..)]` must stand above the struct";
         assert_eq!(refusal("struct X { #[bundle(local)] a: A }"), (what.into(), "#[bundle(local)]".into()));
 
-        let what = "`#[policy(..)]` stands above a field";
+        let what = "`#[policy(..)]` must stand above a field";
         assert_eq!(refusal("#[policy(p)] struct X { a: A }"), (what.into(), "#[policy(p)]".into()));
     }
 
     #[test]
     fn refusals_of_policies() {
-        let what = "a policy is an expression: `#[policy(fifo(8))]`";
+        let what = "a policy must be an expression: `#[policy(fifo(8))]`";
         for policy in ["#[policy]", "#[policy()]", "#[policy(a, b)]", "#[policy = a]"] {
             let source = format!("struct X {{ {policy} a: A }}");
             assert_eq!(refusal(&source), (what.into(), policy.into()));
         }
 
-        let what = "this field has a policy already";
+        let what = "this field already has a policy";
         assert_eq!(refusal("struct X { #[policy(p)] #[policy(q)] a: A }"), (what.into(), "#[policy(q)]".into()));
     }
 

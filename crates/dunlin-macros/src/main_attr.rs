@@ -44,13 +44,13 @@ fn try_expand(role: Role, arguments: TokenStream, mut function: ItemFn) -> Resul
     }
     if !signature.inputs.is_empty() {
         let what = match role {
-            Role::Main => "the function takes no arguments: `std::env::args` has the program's",
-            Role::Test => "a test takes no arguments",
+            Role::Main => "the function may not take arguments: `std::env::args` has the program's",
+            Role::Test => "a test may not take arguments",
         };
         return Err(Error::new_spanned(&signature.inputs, what));
     }
     if !signature.generics.params.is_empty() {
-        let what = "the function has no generic parameters";
+        let what = "the function may not have generic parameters";
         return Err(Error::new_spanned(&signature.generics, what));
     }
     if role == Role::Test {
@@ -156,7 +156,7 @@ impl Parse for Arguments {
 }
 
 fn parse_workers(input: ParseStream<'_>) -> Result<LitInt> {
-    let (place, what) = (input.span(), "`workers` is a whole number from 1");
+    let (place, what) = (input.span(), "`workers` must be a whole number from 1");
     let count: LitInt = input.parse().map_err(|_| Error::new(place, what))?;
     match count.base10_parse::<usize>() {
         Ok(1..) if matches!(count.suffix(), "" | "usize") => Ok(count),
@@ -232,7 +232,7 @@ mod tests {
     fn refusals_of_tests() {
         let refusal =
             |function: &str| blame(function, |function| try_expand(Role::Test, TokenStream::new(), parse2(function)?));
-        assert_eq!(refusal("async fn f(a: u8) {}"), ("a test takes no arguments".into(), "a: u8".into()));
+        assert_eq!(refusal("async fn f(a: u8) {}"), ("a test may not take arguments".into(), "a: u8".into()));
         let what = "remove `#[test]`: the attribute of dunlin makes the function a test already";
         assert_eq!(refusal("#[test] async fn f() {}"), (what.into(), "#[test]".into()));
         assert_eq!(refusal("fn f() {}"), ("the function must be `async`".into(), "fn".into()));
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn refusals_of_workers() {
-        let what = "`workers` is a whole number from 1";
+        let what = "`workers` must be a whole number from 1";
         for count in ["0", "-1", "1.5", "\"2\"", "3u8", "many", "99999999999999999999999"] {
             let found = refusal_of_arguments(&format!("workers = {count}"));
             assert_eq!(found, (what.into(), count.into()));
@@ -309,10 +309,10 @@ mod tests {
         let what = "the function must be `async`";
         assert_eq!(refusal_of_function("fn main() {}"), (what.into(), "fn".into()));
 
-        let what = "the function takes no arguments: `std::env::args` has the program's";
+        let what = "the function may not take arguments: `std::env::args` has the program's";
         assert_eq!(refusal_of_function("async fn main(a: u8) {}"), (what.into(), "a: u8".into()));
 
-        let what = "the function has no generic parameters";
+        let what = "the function may not have generic parameters";
         assert_eq!(refusal_of_function("async fn main<T>() {}"), (what.into(), "<T>".into()));
     }
 

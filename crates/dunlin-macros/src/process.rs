@@ -74,23 +74,24 @@ impl Parse for Arguments {
 fn check(function: &ItemFn) -> Result<()> {
     let signature = &function.sig;
     if signature.asyncness.is_none() {
-        return Err(Error::new_spanned(signature.fn_token, "a process is an `async fn`"));
+        return Err(Error::new_spanned(signature.fn_token, "a process must be an `async fn`"));
     }
     if let Some(word) = &signature.unsafety {
-        return Err(Error::new_spanned(word, "a process is a safe function"));
+        return Err(Error::new_spanned(word, "a process must be a safe function"));
     }
     if let Some(abi) = &signature.abi {
-        return Err(Error::new_spanned(abi, "a process is a function of Rust's own"));
+        return Err(Error::new_spanned(abi, "a process must have the Rust ABI"));
     }
     let lifetime = signature.generics.params.iter().find(|parameter| matches!(parameter, GenericParam::Lifetime(_)));
     if let Some(lifetime) = lifetime {
-        let what = "a process outlives whoever forks it, so it has no lifetimes: let it own what it uses";
+        let what = "a process may outlive the code that forks it, so it has no lifetimes: let the process own what it \
+                    uses";
         return Err(Error::new_spanned(lifetime, what));
     }
     if let ReturnType::Type(_, returned) = &signature.output
         && let Some(place) = borrowed(returned)
     {
-        return Err(Error::new(place, "a process returns what it owns"));
+        return Err(Error::new(place, "a process must own what it returns"));
     }
     Ok(())
 }
@@ -139,7 +140,7 @@ struct Named {
 impl Parameter {
     fn of(index: usize, input: &FnArg) -> Result<Self> {
         let FnArg::Typed(argument) = input else {
-            let what = "a process is a function without `self`: it is given what it uses";
+            let what = "a process must be a function without `self`: pass what it uses as arguments";
             return Err(Error::new_spanned(input, what));
         };
         let mut argument = argument.clone();
@@ -147,13 +148,13 @@ impl Parameter {
             argument.attrs.drain(..).partition(|attribute| kind(attribute).is_some());
         argument.attrs = others;
         if let [_, second, ..] = ours.as_slice() {
-            return Err(Error::new_spanned(second, "this parameter is wired already"));
+            return Err(Error::new_spanned(second, "this parameter is already wired"));
         }
         let wire = ours.into_iter().next().map_or(Ok(Wire::Argument), Wire::of)?;
         if let Some(place) = borrowed(&argument.ty) {
             let what = match wire {
-                Wire::Argument => "a process owns what it is given: it outlives whoever forks it",
-                Wire::Scope | Wire::Name(_) => "a process owns what it joins",
+                Wire::Argument => "a process must own its arguments: it may outlive the code that forks it",
+                Wire::Scope | Wire::Name(_) => "a process must own what it joins",
             };
             return Err(Error::new(place, what));
         }
@@ -161,7 +162,7 @@ impl Parameter {
             Pat::Ident(pattern) if matches!(wire, Wire::Argument) && pattern.by_ref.is_none() => pattern.ident.clone(),
             Pat::Ident(_) => format_ident!("end{index}", span = Span::mixed_site()),
             other if matches!(wire, Wire::Name(_)) => {
-                return Err(Error::new_spanned(other, "what is joined has one name"));
+                return Err(Error::new_spanned(other, "a joined parameter must have one name"));
             }
             _ => format_ident!("argument{index}", span = Span::mixed_site()),
         };
@@ -409,22 +410,23 @@ mod tests {
 
     #[test]
     fn refusals_of_functions() {
-        assert_eq!(refusal("fn f() {}"), ("a process is an `async fn`".into(), "fn".into()));
-        assert_eq!(refusal("async unsafe fn f() {}"), ("a process is a safe function".into(), "unsafe".into()));
+        assert_eq!(refusal("fn f() {}"), ("a process must be an `async fn`".into(), "fn".into()));
+        assert_eq!(refusal("async unsafe fn f() {}"), ("a process must be a safe function".into(), "unsafe".into()));
 
-        let what = "a process is a function without `self`: it is given what it uses";
+        let what = "a process must be a function without `self`: pass what it uses as arguments";
         assert_eq!(refusal("async fn f(&self) {}"), (what.into(), "&self".into()));
 
-        let what = "a process outlives whoever forks it, so it has no lifetimes: let it own what it uses";
+        let what = "a process may outlive the code that forks it, so it has no lifetimes: let the process own what it \
+                    uses";
         assert_eq!(refusal("async fn f<'a>(x: X<'a>) {}"), (what.into(), "'a".into()));
 
-        let what = "a process owns what it is given: it outlives whoever forks it";
+        let what = "a process must own its arguments: it may outlive the code that forks it";
         assert_eq!(refusal("async fn f(x: &str) {}"), (what.into(), "&str".into()));
         assert_eq!(refusal("async fn f(x: (u8, &'static &u8)) {}"), (what.into(), "&u8".into()));
 
-        let what = "a process owns what it joins";
+        let what = "a process must own what it joins";
         assert_eq!(refusal("async fn f(#[sender(\"x\")] x: &mut S) {}"), (what.into(), "&mut S".into()));
-        assert_eq!(refusal("async fn f() -> &u8 {}"), ("a process returns what it owns".into(), "&u8".into()));
+        assert_eq!(refusal("async fn f() -> &u8 {}"), ("a process must own what it returns".into(), "&u8".into()));
     }
 
     #[test]
@@ -440,12 +442,12 @@ mod tests {
         let wire = "#[client(\"x\", fifo(4))]";
         assert_eq!(refusal(&format!("async fn f({wire} x: S) {{}}")), (what.into(), wire.into()));
 
-        let what = "this parameter is wired already";
+        let what = "this parameter is already wired";
         let found = refusal("async fn f(#[sender(\"x\")] #[receiver(\"y\")] x: S) {}");
         assert_eq!(found, (what.into(), "#[receiver(\"y\")]".into()));
 
         let found = refusal("async fn f(#[sender(\"x\")] (x, y): S) {}");
-        assert_eq!(found, ("what is joined has one name".into(), "(x, y)".into()));
+        assert_eq!(found, ("a joined parameter must have one name".into(), "(x, y)".into()));
     }
 
     #[test]

@@ -22,24 +22,27 @@ use syn::{Error, FnArg, ItemFn, Result, ReturnType, Type, parse_quote, parse2};
 
 pub(crate) fn expand(arguments: TokenStream, function: TokenStream) -> Result<TokenStream> {
     if !arguments.is_empty() {
-        return Err(Error::new_spanned(arguments, "the attribute takes no arguments"));
+        return Err(Error::new_spanned(arguments, "the attribute may not have arguments"));
     }
     let ItemFn { attrs, vis, sig, block } = parse2(function)?;
     if let Some(word) = &sig.asyncness {
-        return Err(Error::new_spanned(word, "a function for another process blocks: it is not `async`"));
+        return Err(Error::new_spanned(word, "a function for another process may not be `async`"));
     }
     if let Some(word) = &sig.unsafety {
-        return Err(Error::new_spanned(word, "a function for another process is not `unsafe`"));
+        return Err(Error::new_spanned(word, "a function for another process may not be `unsafe`"));
     }
     if !sig.generics.params.is_empty() {
-        return Err(Error::new_spanned(&sig.generics, "a function for another process has no generic parameters"));
+        return Err(Error::new_spanned(
+            &sig.generics,
+            "a function for another process may not have generic parameters",
+        ));
     }
     let mut types: Vec<&Type> = Vec::new();
     for input in &sig.inputs {
         match input {
             FnArg::Typed(typed) => types.push(&typed.ty),
             FnArg::Receiver(receiver) => {
-                return Err(Error::new_spanned(receiver, "a function for another process is no method"));
+                return Err(Error::new_spanned(receiver, "a function for another process may not be a method"));
             }
         }
     }
@@ -91,35 +94,35 @@ mod tests {
                 quote!(
                     async fn f() {}
                 ),
-                "not `async`",
+                "not be `async`",
             ),
             (
                 quote!(),
                 quote!(
                     fn f<T>(t: T) {}
                 ),
-                "no generic parameters",
+                "not have generic parameters",
             ),
             (
                 quote!(),
                 quote!(
                     fn f(&self) {}
                 ),
-                "no method",
+                "not be a method",
             ),
             (
                 quote!(),
                 quote!(
                     unsafe fn f() {}
                 ),
-                "not `unsafe`",
+                "not be `unsafe`",
             ),
             (
                 quote!(twice),
                 quote!(
                     fn f() {}
                 ),
-                "no arguments",
+                "not have arguments",
             ),
         ];
         for (arguments, function, why) in cases {
