@@ -62,9 +62,6 @@ pub fn find(name: &str, said: &Origin) -> Result<Component, Failure> {
     COMPONENTS.iter().find(|component| component.name == name).copied().ok_or_else(|| {
         let known: Vec<String> =
             COMPONENTS.iter().map(|component| format!("{:?} ({})", component.name, component.about)).collect();
-        Failure::failed(format_args!(
-            "{said}: there is nothing to run by the name {name:?}; there are: {}",
-            known.join(", ")
-        ))
+        Failure::failed(format_args!("{said}: unknown component {name:?}; there are: {}", known.join(", ")))
     })
 }

@@ -36,7 +36,7 @@ pub fn run(options: &Options, output: Output) -> Result<(), Failure> {
             component::find(&runs.value, &runs.origin)?;
         }
         let path = path.display().to_string();
-        output.say(&json!({ "file": path, "accepted": true }), || format!("{path}: all of it is accepted"));
+        output.say(&json!({ "file": path, "accepted": true }), || format!("{path}: the configuration is valid"));
         return Ok(());
     }
     let sources = options.who.sources()?;

@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_secs(1);
 pub enum Options {
     /// Serve an application's names until Ctrl-C
     Serve(Serve),
-    /// List the names: which node holds which end, what is waited for, and for how long
+    /// List the names: which node holds which end, which end is missing, and for how long
     List(List),
 }
 
@@ -73,7 +73,8 @@ async fn serve(options: &Serve, output: Output) -> Result<(), Failure> {
     if let Some(address) = address {
         if address.starts_with("memory:") || address.ends_with(":0") {
             return Err(Failure::Line(format!(
-                "at {address} no other process would find the names: say a place that all know, such as 127.0.0.1:7400 or unix:/path"
+                "no other process would find the names at {address}: give an address that all know, such as \
+                 127.0.0.1:7400 or unix:/path"
             )));
         }
         builder = builder.listen(address).names(address);
@@ -111,8 +112,8 @@ pub async fn join(builder: NodeBuilder, config: &Config) -> Result<Node, Failure
 
 fn already(node: &str, app: &str, at: &str) -> Failure {
     Failure::failed(format_args!(
-        "node {node} serves the names of {app:?} already, at {at}, and it is enough that one does. To serve them here, end it first; \
-         to serve them elsewhere, say another address to all nodes (names = \"host:port\")"
+        "node {node} already serves the names of {app:?} at {at}. To serve the names here, end that node first; to \
+         serve them elsewhere, give all nodes another address (names = \"host:port\")"
     ))
 }
 
@@ -148,16 +149,16 @@ pub async fn ask(config: &Config, node: &Node) -> Result<NameList, Failure> {
             ));
         }
         Failure::failed(format_args!(
-            "no name service of the application {app:?} answers {at} ({why}). Start one with `dunlin names serve --app {app}`, or say \
-             where it is: names = \"host:port\" in dunlin.toml, or DUNLIN_NAMES"
+            "no name service of the application {app:?} answers {at} ({why}). Start one with `dunlin names serve \
+             --app {app}`, or give its address: names = \"host:port\" in dunlin.toml, or DUNLIN_NAMES"
         ))
     };
     let mut asks = node.inquire(None, PATIENCE).await.map_err(|why| nobody(&plainly(&why), why.is_busy()))?;
     asks.names(PATIENCE).await.map_err(|why| {
         let app = &config.app.value;
         Failure::failed(format_args!(
-            "the name service of the application {app:?} has answered, but not said all its names within {} s ({why}). Try again; \
-             it has many names, or it or this machine is busy",
+            "the name service of the application {app:?} answered, but did not send all its names within {} s \
+             ({why}). Try again: the service has many names, or the service or this machine is busy",
             PATIENCE.as_secs()
         ))
     })

@@ -18,7 +18,7 @@ use crate::who::{Who, visit};
 pub struct Options {
     #[command(flatten)]
     who: Who,
-    /// The node: its address, its name in the configuration, or a name that one of its ends has
+    /// The node: its address, its name in the configuration, or the name of one of its ends
     #[arg(value_name = "ADDRESS|NAME")]
     node: String,
     /// The number of round trips
@@ -107,8 +107,8 @@ async fn address_of(node: &str, sources: &Sources, config: &Config, visitor: &No
         let said = of_node.advertise.value.iter().chain(&of_node.listen.value).chain(names);
         return said.into_iter().find(|address| can_be_dialled(address)).cloned().ok_or_else(|| {
             Failure::failed(format_args!(
-                "the configuration does not say where node {node} is: write listen = \"host:port\" into [node.{node}], or ping \
-                 its address"
+                "the configuration has no address of node {node}: write listen = \"host:port\" into [node.{node}], or \
+                 ping its address"
             ))
         });
     }
@@ -125,5 +125,5 @@ async fn address_of(node: &str, sources: &Sources, config: &Config, visitor: &No
 }
 
 fn nobody_knows(why: &Failure) -> String {
-    format!("the name service cannot be asked ({why})")
+    format!("the name service did not answer ({why})")
 }

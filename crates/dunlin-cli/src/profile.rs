@@ -13,7 +13,7 @@ use serde_json::json;
 /// What it takes.
 #[derive(Args, Debug)]
 pub struct Options {
-    /// The profile: what a program has written that ran with DUNLIN_PROFILE=FILE
+    /// The profile, written by a program that ran with DUNLIN_PROFILE=FILE
     file: PathBuf,
     /// Draw to this file [default: FILE.svg]
     #[arg(long, value_name = "FILE")]
@@ -106,7 +106,7 @@ impl Profile {
             Some((_, other)) if other.starts_with("dunlin profile ") => {
                 return Err("a profile of another version: this command reads version 1".to_owned());
             }
-            _ => return Err("no profile: expected \"dunlin profile 1\" in line 1".to_owned()),
+            _ => return Err("not a profile: expected \"dunlin profile 1\" in line 1".to_owned()),
         }
         let mut profile = Self::default();
         let dropped = lines.next().and_then(|(_, line)| line.strip_prefix("dropped ")?.parse().ok());

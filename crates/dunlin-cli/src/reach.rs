@@ -23,7 +23,7 @@ pub fn nobody(app: &str, address: &str, why: &dyn std::fmt::Display) -> Failure 
     }
     // The address may be from another node.
     let (address, why) = (printable(address), printable(&why));
-    let next = "Is a node of the application there? `dunlin names list` shows where nodes are";
+    let next = "Check the address: `dunlin names list` shows the nodes and their addresses";
     Failure::failed(format_args!("no node of application {app:?} at {address} ({why}). {next}"))
 }
 

@@ -13,7 +13,7 @@ use dunlin_terminal::output::{self, printable};
 /// What it takes.
 #[derive(Args, Debug)]
 pub struct Options {
-    /// Read and compile the program, and run nothing
+    /// Read and compile the program without running it
     #[arg(long)]
     check: bool,
     /// The program; `-` is standard input

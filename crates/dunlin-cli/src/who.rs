@@ -52,7 +52,7 @@ impl Who {
     pub fn application(&self, sources: &Sources, node: Option<&str>) -> Result<Config, Failure> {
         let config = self.config(sources, node)?;
         if config.app.value.is_empty() {
-            let what = "which application? Say --app NAME, DUNLIN_APP=NAME, or app = \"NAME\" in dunlin.toml";
+            let what = "no application is given: use --app NAME, DUNLIN_APP=NAME, or app = \"NAME\" in dunlin.toml";
             return Err(Failure::Line(what.to_owned()));
         }
         Ok(config)

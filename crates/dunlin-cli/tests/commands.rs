@@ -110,7 +110,7 @@ fn profile_prints_spans_and_draws_threads() {
     assert_eq!(lines(&shown)[1]["avg_ns"], 1000);
     assert!(stage.path().join("drawn.svg").exists());
 
-    for (file, why) in [("none", "No such file"), ("dunlin.toml", "no profile")] {
+    for (file, why) in [("none", "No such file"), ("dunlin.toml", "not a profile")] {
         let refused = stage.run(&["profile", file]);
         assert!(refused.code == Some(1) && refused.err.contains(why) && refused.err.contains(file), "{}", refused.err);
     }
@@ -120,7 +120,7 @@ fn profile_prints_spans_and_draws_threads() {
 fn config_checks_a_file() {
     let stage = Stage::new(FILE);
     let good = stage.run(&["config", "--check", "dunlin.toml"]);
-    assert_eq!((good.code, good.out.as_str()), (Some(0), "dunlin.toml: all of it is accepted\n"));
+    assert_eq!((good.code, good.out.as_str()), (Some(0), "dunlin.toml: the configuration is valid\n"));
     std::fs::write(stage.path().join("bad.toml"), "app = 'a'\n[node.b]\nrelais = true\n").unwrap();
     let bad = stage.run(&["config", "--check", "bad.toml"]);
     let told =
@@ -130,7 +130,7 @@ fn config_checks_a_file() {
     std::fs::write(stage.path().join("runs.toml"), "[node.a]\nrun = 'names'\n[application.b.node.a]\nrun = 'namse'\n")
         .unwrap();
     let runs = stage.run(&["config", "--check", "runs.toml"]);
-    let told = "error: runs.toml:4: there is nothing to run by the name \"namse\"; there are: \"nothing\" (";
+    let told = "error: runs.toml:4: unknown component \"namse\"; there are: \"nothing\" (";
     assert!(runs.code == Some(1) && runs.err.starts_with(told), "{}", runs.err);
 }
 
@@ -154,14 +154,25 @@ fn config_checks_settings_against_each_other() {
         ("app = 'a'\nheld_max_bytes = 1000\n", format!("f.toml:2: {small}")),
         ("held_max_bytes = 1000\nmessage_max_bytes = 251\n", format!("f.toml:1: {}", least(251, "f.toml:2", 1004))),
         ("[node.a]\nheld_max_bytes = 1000\n", format!("f.toml:2: {small}")),
-        ("held_max_bytes = 1000\nmessage_max_bytes = 250\n[node.a]\nmessage_max_bytes = 300\n",
-            format!("f.toml:1: {}", least(300, "f.toml:4", 1200))),
+        (
+            "held_max_bytes = 1000\nmessage_max_bytes = 250\n[node.a]\nmessage_max_bytes = 300\n",
+            format!("f.toml:1: {}", least(300, "f.toml:4", 1200)),
+        ),
         ("[application.b]\nheld_max_bytes = 1000\n", format!("f.toml:2: {small}")),
-        ("[node.a]\napp = 'b'\nmessage_max_bytes = 300\n[application.b]\nheld_max_bytes = 1000\nmessage_max_bytes = 9\n",
-            format!("f.toml:5: {}", least(300, "f.toml:3", 1200))),
-        ("[application.b]\nmessage_max_bytes = 300\n[application.b.node.a]\nheld_max_bytes = 1000\n",
-            format!("f.toml:4: {}", least(300, "f.toml:2", 1200))),
-        (&many, "f.toml:1: listen has 9 addresses, and a node tells others at most 8: shorten it, or write those that they need as advertise".to_owned()),
+        (
+            "[node.a]\napp = 'b'\nmessage_max_bytes = 300\n[application.b]\nheld_max_bytes = 1000\nmessage_max_bytes = 9\n",
+            format!("f.toml:5: {}", least(300, "f.toml:3", 1200)),
+        ),
+        (
+            "[application.b]\nmessage_max_bytes = 300\n[application.b.node.a]\nheld_max_bytes = 1000\n",
+            format!("f.toml:4: {}", least(300, "f.toml:2", 1200)),
+        ),
+        (
+            &many,
+            "f.toml:1: listen has 9 addresses, and a node announces at most 8: shorten the list, or set advertise to \
+             those that other nodes need"
+                .to_owned(),
+        ),
     ] {
         let refused = checked(text);
         let begins = format!("error: {told}");
@@ -203,7 +214,7 @@ fn config_of_a_command_can_be_named() {
         assert_eq!(ended.code, Some(0), "{line:?}: {}", ended.err);
     }
     assert!(row(&with(&["config"])).ends_with("etc/weather.toml:1"), "{}", row(&with(&["config"])));
-    assert!(with(&["names", "serve"]).err.contains("serves the names of \"weather\" already"));
+    assert!(with(&["names", "serve"]).err.contains("already serves the names of \"weather\""));
 
     // Standard input is read once, whatever is made of it.
     let piped = |line: &[&str], variable: &str| {
@@ -309,7 +320,7 @@ fn busy_name_service_is_not_taken_for_none() {
         });
         let told = ended(stage.command(&line).output().unwrap());
         assert_eq!(told.code, Some(1), "{line:?}: {}", told.err);
-        assert!(told.err.contains("it is busy") && told.err.contains("Try again"), "{line:?}: {}", told.err);
+        assert!(told.err.contains("the node is busy") && told.err.contains("Try again"), "{line:?}: {}", told.err);
     }
 }
 
@@ -349,7 +360,7 @@ fn a_wrong_line_is_2() {
     assert_eq!(nowhere.code, Some(2));
     assert_eq!(
         nowhere.err,
-        "error: which application? Say --app NAME, DUNLIN_APP=NAME, or app = \"NAME\" in dunlin.toml\n"
+        "error: no application is given: use --app NAME, DUNLIN_APP=NAME, or app = \"NAME\" in dunlin.toml\n"
     );
     let nobody = Stage::new(FILE).run(&["node", "staton"]);
     assert_eq!(nobody.code, Some(2));
@@ -395,12 +406,12 @@ fn names_are_served_and_listed() {
     // Another one finds the address taken, and by which process.
     let second = stage.run(&["names", "serve"]);
     assert_eq!(second.code, Some(1));
-    assert!(second.err.contains("serves the names of \"weather\" already"), "{}", second.err);
+    assert!(second.err.contains("already serves the names of \"weather\""), "{}", second.err);
     // What is no node of the application is no name service of it.
     let _other = std::os::unix::net::UnixListener::bind(stage.path().join("other")).unwrap();
     let third = stage.run(&["names", "serve", "--listen", &stage.address("other")]);
     assert_eq!(third.code, Some(1));
-    assert!(third.err.contains("end it, or choose another path"), "{}", third.err);
+    assert!(third.err.contains("end that one, or choose another path"), "{}", third.err);
     // At another address it finds that the names are served. (Its own leads nowhere else.)
     assert_eq!(stage.run(&["names", "list"]).out.lines().nth(1), Some("no name is declared"));
 
@@ -526,7 +537,7 @@ fn nodes_show_joins_and_leaves() {
     hub.says(&format!("connected with {node}"));
     assert_eq!(up["listening"][0], stage.address("station"));
     assert_eq!(station.ends_with("-INT"), Some(130));
-    hub.says(&format!("the connection with {node} is over"));
+    hub.says(&format!("the connection with {node} ended"));
     // A variable is stronger than the file.
     let mut command = stage.command(&["--json", "node", "station"]);
     command.env("DUNLIN_LISTEN", stage.address("elsewhere"));
@@ -538,9 +549,7 @@ fn nodes_show_joins_and_leaves() {
     let wrong = stage.run(&["node", "hub"]);
     assert_eq!(wrong.code, Some(1));
     assert!(
-        wrong.err.starts_with(
-            "error: dunlin.toml:5: there is nothing to run by the name \"stars\"; there are: \"nothing\" ("
-        ),
+        wrong.err.starts_with("error: dunlin.toml:5: unknown component \"stars\"; there are: \"nothing\" ("),
         "{}",
         wrong.err
     );
@@ -555,7 +564,7 @@ fn a_node_without_names_reports_it() {
     loud.env("DUNLIN_LISTEN", stage.address("q")).env("RUST_LOG", "info");
     quiet.env_remove("RUST_LOG");
     let (quiet, loud) = (started(quiet), started(loud));
-    assert!(quiet.says("the name service is not reached").contains("Start the node that serves it"));
+    assert!(quiet.says("the name service cannot be reached").contains("Start the node that serves the names"));
     loud.says("listening");
 }
 
@@ -592,7 +601,7 @@ fn a_member_ends_with_its_main_node() {
 fn nodes_start_before_the_names() {
     let stage = Stage::new(&roles());
     let station = started(aloud(&stage, &["node", "station"]));
-    assert!(station.says("the name service is not reached").contains("Start it: `dunlin node hub`"));
+    assert!(station.says("the name service cannot be reached").contains("Start the name service: `dunlin node hub`"));
     station.says("waiting for a name service");
     assert!(!stage.path().join("names").exists());
     let config = stage.path().join("dunlin.toml");
@@ -683,7 +692,7 @@ fn output_goes_where_it_can() {
         assert_eq!(run.code, Some(unwritten), "{line:?}: {}", run.err);
         let told = run.err.lines().filter(|line| line.starts_with("error: ")).collect::<Vec<_>>();
         let [told] = told[..] else { panic!("{line:?}: {}", run.err) };
-        assert!(told.starts_with("error: the output could not be written: No space left on device"), "{told}");
+        assert!(told.starts_with("error: cannot write the output: No space left on device"), "{told}");
         if line.contains(&"mandelbrot") {
             std::fs::remove_file(stage.path().join("mandelbrot.png")).unwrap();
         }
@@ -699,7 +708,7 @@ fn a_node_that_cannot_print_reports_it_and_continues() {
     let stage = Stage::new(FILE);
     for line in [&["names", "serve"][..], &["node", "hub"], &["node", "hub", "--json"]] {
         let mut server = started(through(&stage, line, r#"exec "$0" "$@" 2>&1 >/dev/full"#));
-        server.says("error: the output could not be written");
+        server.says("error: cannot write the output");
         let listed = stage.run(&["names", "list"]);
         assert_eq!(listed.code, Some(0), "{}", listed.err);
         assert_eq!(server.ends_with("-INT"), Some(130));
@@ -789,7 +798,7 @@ fn a_node_that_is_hung_up_leaves() {
     hub.says("station has left");
     let said = station.rest();
     let says = |text| said.iter().any(|line: &String| line.ends_with(text));
-    assert_eq!(says("runs nothing"), says("is over: this node leaves"), "{said:#?}");
+    assert_eq!(says("runs nothing"), says("ended: this node is leaving"), "{said:#?}");
 }
 
 #[test]

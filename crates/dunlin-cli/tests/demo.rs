@@ -475,7 +475,7 @@ fn the_disk_is_full_when_the_report_comes() {
     assert!(said.len() > 512 * blocks, "{said}");
     let (code, errors, said) = demo(&format!(r#"trap "" XFSZ; ulimit -f {blocks}; exec "$0" "$@""#));
     assert_eq!(code, Some(1), "{errors}");
-    assert!(errors.starts_with("error: the output could not be written: File too large"), "{errors}");
+    assert!(errors.starts_with("error: cannot write the output: File too large"), "{errors}");
     assert_eq!(errors.lines().count(), 1, "{errors}");
     assert!(said.contains("\n\n"), "the report had come: {said}");
 }

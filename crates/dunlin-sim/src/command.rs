@@ -18,13 +18,13 @@ const CODES: &str = "Exit codes:
   0    all laws held (with --bugs: all planted bugs were found)
   1    a law was broken
   2    the command line is wrong
-  3    after all faults had been healed, something did not come to its end
+  3    a run did not finish after all faults were healed
   4    a planted bug was not found
-  5    in a run of at least 10,000 seeds, a fault never met a state that it should have met
+  5    in a run of at least 10,000 seeds, a fault never occurred in a state where it should have
   6    the machine or the simulator panicked
   7    the outcome, which was none of these, could not be written
   130  interrupted: the counts so far were printed
-  141  nobody has read on: it has stopped";
+  141  the reader closed the output, and the run stopped";
 
 /// Then the options that wake bugs are of no use.
 const HAS_NO_BUGS: bool = cfg!(not(feature = "planted"));
@@ -65,7 +65,7 @@ pub struct Options {
 enum Command {
     /// Spread very many ends over many nodes by moves, and measure the cost of a move and an end
     ///
-    /// Without faults. Ends with 1 if something is left over when all is at rest.
+    /// No faults occur. Exits with 1 if anything is left over at rest.
     Scale(ScaleOptions),
 }
 
@@ -231,7 +231,7 @@ fn say(line: &str) {
     if let Err(error) = writeln!(out, "{line}").and_then(|()| out.flush()) {
         let code = if error.kind() == ErrorKind::BrokenPipe { UNREAD } else { UNWRITTEN };
         if LOST.set(code).is_ok() && code == UNWRITTEN {
-            note(&format!("error: the output could not be written: {error}. Make room, or let it go elsewhere"));
+            note(&format!("error: cannot write the output: {error}. Free some space, or redirect the output"));
         }
     }
 }
@@ -350,7 +350,7 @@ fn one_range(options: &Options, program: &str, interrupted: &AtomicBool) -> u8 {
         (Some(_), _) => {}
         (None, 130) => say("interrupted: so far all laws held"),
         (None, 4) => say("NOT FOUND: the planted bug broke no law"),
-        (None, 5) => say(&format!("all laws held, but this was never met: {}", missing.join(", "))),
+        (None, 5) => say(&format!("all laws held, but these cells were never reached: {}", missing.join(", "))),
         (None, _) => say("all laws held"),
     }
     code

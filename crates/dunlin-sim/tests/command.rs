@@ -60,7 +60,7 @@ fn output_goes_where_it_can() {
         let Ok(full) = std::fs::File::options().write(true).open("/dev/full") else { continue };
         let (code, errors) = run(arguments, full.into());
         assert_eq!(code, Some(unwritten), "{arguments}");
-        assert!(errors.starts_with("error: the output could not be written: No space left"), "{errors}");
+        assert!(errors.starts_with("error: cannot write the output: No space left"), "{errors}");
         assert_eq!(errors.lines().count(), 1, "{errors}");
     }
 }

@@ -137,7 +137,7 @@ fn limit_of_files(text: &str) -> Option<String> {
         return None;
     }
     let max = getrlimit(Resource::Nofile).current?;
-    Some(format!(". This process may have {max} files and sockets open at once: raise that with `ulimit -n`"))
+    Some(format!(". This process may have {max} files and sockets open at once: raise the limit with `ulimit -n`"))
 }
 
 #[cfg(not(unix))]

@@ -41,7 +41,7 @@ pub fn write(bytes: &[u8]) {
 pub fn lose(error: &io::Error) {
     let lost = if error.kind() == ErrorKind::BrokenPipe { Lost::Unread } else { Lost::Unwritten };
     if LOST.set(lost).is_ok() && lost == Lost::Unwritten {
-        complain(format_args!("error: the output could not be written: {error}. Make room, or let it go elsewhere"));
+        complain(format_args!("error: cannot write the output: {error}. Free some space, or redirect the output"));
     }
 }
 
