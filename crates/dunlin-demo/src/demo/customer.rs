@@ -41,7 +41,7 @@ async fn is_served(entrance: &mut EntranceClient, file: &str, text: &str, pace: 
         let Appointment { worker, mut handle } = match entrance.worker.call(wish).await {
             Ok(appointment) => appointment,
             Err(error) => {
-                let why = format!("the broker is not there any more: {error}");
+                let why = format!("the broker is lost: {error}");
                 return said.say(Event::NotServed { file, why }).await;
             }
         };

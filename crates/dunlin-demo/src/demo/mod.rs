@@ -78,7 +78,7 @@ fn place(text: &str) -> Result<String, String> {
     let port = text.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
     match port {
         Some(1..) => Ok(text.to_owned()),
-        Some(0) => Err("port 0 is another one each time; leave --names out for a free one".to_owned()),
+        Some(0) => Err("port 0 is a different port each time; omit --names for a free port".to_owned()),
         None if text.starts_with("unix:/") => Ok(text.to_owned()),
         None => Err("write host:port, such as 127.0.0.1:7400".to_owned()),
     }

@@ -54,7 +54,8 @@ pub fn play() -> ExitCode {
         Ok(task) => task,
         Err(why) => {
             complain(format_args!(
-                "error: `dunlin demo` starts this with a task on its standard input, and it has none ({why}): run `dunlin demo`"
+                "error: no task on standard input ({why}); this command is only for `dunlin demo` to start: run \
+                 `dunlin demo`"
             ));
             return ExitCode::from(2);
         }
@@ -121,14 +122,15 @@ async fn take_part(node: &Node, task: &Task, mut closed: Receiver<()>, said: Rep
     let patience = task.patience;
     let absent = |error: NameError| match error {
         NameError::TimedOut { .. } => format!(
-            "no name service has answered at {} within {patience:?}: was it stopped, or does something keep others from that address?",
+            "no name service has answered at {} within {patience:?}: check that the service runs and that no firewall \
+             blocks the address",
             task.names
         ),
         error => error.to_string(),
     };
     let failed = |error: Error| match error.is_timed_out() {
-        true => format!("the broker has not answered within {patience:?}: is it still there?"),
-        false => format!("the broker is not there any more: {error}"),
+        true => format!("the broker did not answer within {patience:?}: check that the broker still runs"),
+        false => format!("the broker is lost: {error}"),
     };
     let entrance = async || -> Result<EntranceClient, String> {
         node.client::<Entrance>(BROKER).within(patience).await.map_err(absent)

@@ -199,7 +199,7 @@ pub async fn run(plan: &Plan, names: Option<&str>, mut hear: impl FnMut(&Said) -
 }
 
 fn elsewhere(why: &dyn std::fmt::Display) -> String {
-    format!("{why}: choose another address with --names, or leave that out")
+    format!("{why}: choose another address with --names, or omit --names")
 }
 
 /// Starts the next process, if this part, which has joined or ended, is that of the last one that was

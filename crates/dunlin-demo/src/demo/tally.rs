@@ -88,7 +88,7 @@ impl Tally {
             _ => None,
         });
         let row = |(customer, file)| {
-            let why = "the customer has not come so far".to_owned();
+            let why = "the customer did not get that far".to_owned();
             Row { file, customer, lost: Vec::new(), state: State::NotServed { why } }
         };
         Self { rows: texts.flatten().map(row).collect(), ..Self::default() }

@@ -34,7 +34,7 @@ pub enum Unreadable {
         why: String,
     },
     /// It is not UTF-8 from this byte on.
-    #[error("it is no text: byte {at} is not UTF-8")]
+    #[error("not a text: byte {at} is not UTF-8")]
     NotText {
         /// Where, from 0.
         at: u64,

@@ -24,8 +24,8 @@ const ENDING: Duration = Duration::from_secs(10);
 /// The workers of a farm, and how they are reached: the options that all farms have.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Hands {
-    /// The number of workers to start, each a process of the system. Default: one for each core. With 0 it
-    /// waits for workers to join
+    /// The number of workers to start, each an operating system process. Default: one for each core. With 0
+    /// the farm waits for workers to join
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=512))]
     pub workers: Option<u16>,
     /// Start the workers in this process instead, without sockets; no other worker can join
@@ -49,7 +49,7 @@ pub struct Hands {
 }
 
 pub(super) fn seconds(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is no number of seconds"))?;
+    let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is not a number of seconds"))?;
     if (0.1..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("0.1 to 3600 seconds".to_owned()) }
 }
 
@@ -159,7 +159,10 @@ impl Crew {
                 show.object(&json!({ "event": "ended", "status": status }));
                 show.line(format_args!("warning: a worker that this farm has started has ended: {status}"));
                 if children.is_empty() {
-                    show.line("warning: none is left of the workers that this farm has started; it goes on with those that join");
+                    show.line(
+                        "warning: all workers that this farm has started have ended; the farm continues with workers \
+                         that join",
+                    );
                 }
             }
         }
@@ -183,7 +186,7 @@ impl Crew {
         };
         if tokio::time::timeout(ENDING, ended).await.is_err() {
             // They are killed as they are dropped.
-            show.line(format_args!("warning: not all workers have ended in {ENDING:?}; they are killed"));
+            show.line(format_args!("warning: some workers did not end within {ENDING:?} and are killed"));
         }
         if let Err(error) = node.leave().await {
             show.line(format_args!("warning: {error}"));

@@ -117,7 +117,10 @@ async fn joins(args: &Joining, leave: &Leave, show: &Show) -> Result<Outcome, Fa
     };
     let (node, calling) = entered.map_err(|error| {
         let at = &args.at;
-        Failure::Failed(format!("no farm at {at}: {error}. Start one with `dunlin farm mandelbrot --listen {at}`, or say where it is: --at ADDRESS"))
+        Failure::Failed(format!(
+            "no farm at {at}: {error}. Start one with `dunlin farm mandelbrot --listen {at}`, or give its address: \
+             --at ADDRESS"
+        ))
     })?;
     if !args.quiet {
         show.line(format_args!("joined the farm at {}; Ctrl-C leaves it", args.at));

@@ -73,7 +73,7 @@ pub async fn compute(
     });
     computed.await?;
     if is_wrong {
-        return Err(Error::other("a worker has sent too few coefficients: are all of them of this version?"));
+        return Err(Error::other("a worker has sent too few coefficients: check that all workers are of this version"));
     }
     Ok(coefficients)
 }

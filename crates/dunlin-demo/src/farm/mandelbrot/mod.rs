@@ -76,7 +76,7 @@ pub async fn draw(master: &mut Master<Rectangle>, plan: Plan, mut tell: impl FnM
     });
     drawn.await?;
     if is_wrong {
-        return Err(Error::other("a worker has sent too few pixels: are all of them of this version?"));
+        return Err(Error::other("a worker has sent too few pixels: check that all workers are of this version"));
     }
     Ok(picture)
 }

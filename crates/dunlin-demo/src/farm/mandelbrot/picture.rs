@@ -142,7 +142,7 @@ impl Target {
         let mut path = path.to_owned();
         if let Ok(there) = std::fs::metadata(&path) {
             if there.is_dir() {
-                return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a directory"));
+                return Err(io::Error::new(io::ErrorKind::IsADirectory, "the path is a directory"));
             }
             // A user that may not write the file may not replace it either.
             let file = File::options().append(true).open(&path)?;
@@ -153,7 +153,7 @@ impl Target {
             path = path.canonicalize()?;
         }
         let Some(name) = path.file_name() else {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no name of a file"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path has no file name"));
         };
         let mut beside = name.to_owned();
         beside.push(format!(".{}.part", std::process::id()));
