@@ -138,7 +138,7 @@ impl Ring {
     fn deliver(&mut self, (from, to): (usize, usize)) {
         if let Some(frame) = self.wires.get_mut(&(from, to)).and_then(VecDeque::pop_front) {
             if let Err(why) = self.parties[to].machine.model_hear(id(from), frame) {
-                self.broken = Some(format!("{from} breaks the protocol: {why}"));
+                self.broken = Some(format!("{from} violates the protocol: {why}"));
             }
             self.act(to);
         }

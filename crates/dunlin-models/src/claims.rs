@@ -475,7 +475,7 @@ impl Play for Scenario {
                     rx = ground.carry(0, self.other, rx);
                 }
                 let heard = facts.clone();
-                ground.serve(self.other, "who hears", async move {
+                ground.serve(self.other, "the receiver", async move {
                     while let Ok(word) = rx.recv().await {
                         heard.heard.borrow_mut().push(word);
                     }
@@ -489,7 +489,7 @@ impl Play for Scenario {
                     tx = ground.carry(0, self.other, tx);
                 }
                 let (node, values, by_choice) = (self.other, self.values, self.by_choice);
-                let (facts, on, name) = (facts.clone(), ground.clone(), "who says".to_string());
+                let (facts, on, name) = (facts.clone(), ground.clone(), "the sender".to_string());
                 ground.user(node, name.clone(), |gate| async move {
                     let user = User { name, node, came_by: None, facts, ground: on, gate };
                     let mut sent = 0;

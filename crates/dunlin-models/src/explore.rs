@@ -148,7 +148,7 @@ fn search<W: World>(
         let ends = reached(seen.states as usize, &back, rests, false);
         let never = known.iter().filter(|(_, state)| !ends[state.3 as usize]).min_by_key(|(_, state)| state.3);
         if let Some((at, _)) = never {
-            return Err(broken(&known, *at, "from here it does not come to rest".into()));
+            return Err(broken(&known, *at, "from here the world never comes to rest".into()));
         }
         let mut leads_on = vec![false; seen.states as usize];
         back.iter().for_each(|(_, from)| leads_on[*from as usize] = true);

@@ -8,16 +8,16 @@ use dunlin_models::scenarios;
 /// Searches every order of events in small worlds, with the protocol's own transitions.
 ///
 /// Prints for each scenario how many states there are; or, if a law does not hold in one, a shortest way
-/// there, and ends with 1.
+/// there, and exits with 1.
 #[derive(Parser)]
 #[command(version)]
 struct Args {
-    /// Only this scenario.
+    /// Search only this scenario.
     name: Option<String>,
-    /// Names the scenarios.
+    /// Print the names of the scenarios.
     #[arg(long)]
     list: bool,
-    /// At most so many states of each.
+    /// Visit at most this many states of each scenario.
     #[arg(long, default_value_t = 1_500_000)]
     states_max: u64,
 }
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     if let Some(name) = &args.name {
         scenarios.retain(|scenario| scenario.name() == name);
         if scenarios.is_empty() {
-            eprintln!("there is no scenario {name}; --list names them");
+            eprintln!("unknown scenario {name}; --list prints all");
             return ExitCode::from(2);
         }
     }

@@ -323,7 +323,7 @@ impl Travel {
             }
             let said = rest(&mut machine);
             if said != expected {
-                return Err(format!("{from} says {said:?} to {to} on the next socket, and not {expected:?}"));
+                return Err(format!("{from} sends {said:?} to {to} on the next socket, and not {expected:?}"));
             }
         }
         Ok(())
@@ -1162,7 +1162,7 @@ impl World for Travel {
         let guest = living().find(|(_, node)| node.in_hand && node.receiver == Receiver::Guest).map(|(me, _)| me);
         for (me, node) in living() {
             if node.receiver == Receiver::Fetching {
-                return Err(format!("the receiver of node {me} is for ever on its way"));
+                return Err(format!("the receiver of node {me} never arrives"));
             }
             let Some(half) = &node.half else { continue };
             // An offer waits for a receiver that sees it.

@@ -106,7 +106,7 @@ impl World {
         };
         let before = stands(self);
         let (now, socket) = (self.time(), self.thiefs_socket());
-        self.note(40, proc as u64, || format!("the thief says to {me}: {hello:?}"));
+        self.note(40, proc as u64, || format!("the thief sends to {me}: {hello:?}"));
         self.coverage.thefts += 1;
         self.procs[proc].machine.accepted_from(now, socket, SOURCE);
         self.procs[proc].machine.received(now, socket, said.clone());
@@ -115,7 +115,7 @@ impl World {
         self.give_back(answer);
         if let Ok(Some(answer @ Answer::Welcome(_))) = answered {
             if !is_signed {
-                return self.broke(format!("{me} answers what n{} has not signed", node_index(node)));
+                return self.broke(format!("{me} answers a hello that n{} has not signed", node_index(node)));
             }
             // It waits, for as long as it is let.
             if self.random.chance(30) {
@@ -126,7 +126,7 @@ impl World {
             codec::encode(&confirm(&StandIn::of(THIEF), said, &answer), &mut first);
             self.procs[proc].machine.received(now, socket, first.freeze());
             if stands(self) != before {
-                return self.broke(format!("{me} believes a node without the key of n{}", node_index(node)));
+                return self.broke(format!("{me} accepts a node without the key of n{}", node_index(node)));
             }
         }
         self.procs[proc].machine.closed(now, socket);
@@ -202,7 +202,7 @@ impl World {
             self.note(41, by as u64, || format!("the thief answers {me}: {answer:?}"));
             self.procs[by].machine.received(now, socket, answer.encode());
             if self.procs[by].machine.carried_by(heard.wanted) == Some(socket) {
-                return self.broke(format!("{me} believes an answer without the key of n{to}"));
+                return self.broke(format!("{me} accepts an answer without the key of n{to}"));
             }
         }
         self.procs[by].machine.closed(now, socket);

@@ -180,7 +180,7 @@ impl World {
                 && self.procs[self.channels[sender.channel].proc].node == node
         });
         if half || sender {
-            return self.broke(format!("n{me}: the connection to n{node} is over, and not all its ends were notified"));
+            return self.broke(format!("n{me}: the connection to n{node} ended, and not all its ends were notified"));
         }
         // A channel that has ended hears nothing of it.
         for channel in &mut self.channels {
@@ -444,7 +444,7 @@ impl World {
         }
         if let Some(node) = self.procs[proc].views.iter().position(|view| view.lost_told) {
             let me = self.procs[proc].node;
-            self.broke(format!("n{me}: a channel is notified that n{node} is lost, and the connection is not over"));
+            self.broke(format!("n{me}: a channel is notified that n{node} is lost, and the connection has not ended"));
         }
         if self.procs[proc].replaced
             && let Some(node) = self.procs[proc].views.iter().position(|view| view.state != Standing::Idle)

@@ -461,7 +461,7 @@ impl World {
                     self.waiting.insert(at, route);
                     return self.pump(from);
                 }
-                Leaving::Over(how) => return self.broke(format!("channel {at} is over: {how:?}")),
+                Leaving::Over(how) => return self.broke(format!("channel {at} has ended: {how:?}")),
             }
         } else {
             match self.machines[from].pack_receiver(id) {

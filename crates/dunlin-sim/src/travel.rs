@@ -267,7 +267,7 @@ impl World {
             return;
         }
         let (id, now) = (self.lines[at].id, self.time());
-        self.note(75, at as u64, || format!("line {at}: the sender says {how:?}"));
+        self.note(75, at as u64, || format!("line {at}: the sender ends: {how:?}"));
         self.lines[at].sender_said.push(how.clone());
         self.procs[proc].machine.end_proxy(now, id, how);
         self.pump(proc);
@@ -816,7 +816,7 @@ impl World {
             match outcome {
                 Some(outcome) => self.value_concluded(at, value, outcome),
                 None => {
-                    self.broke(format!("line {at}: the sender is over, and the outcome of {value} was not reported"))
+                    self.broke(format!("line {at}: the sender has ended, and the outcome of {value} was not reported"))
                 }
             }
         }
@@ -1583,7 +1583,7 @@ impl World {
             for (proc, home) in line.homes.iter().filter(|(proc, _)| living(proc)) {
                 let node = self.procs[*proc].node;
                 if home.state == Receiver::Fetching {
-                    return Some(format!("line {at}: the receiver at n{node} is for ever on its way"));
+                    return Some(format!("line {at}: the receiver at n{node} never arrives"));
                 }
                 if home.state == Receiver::Home && home.in_hand && !sender && home.ended.is_none() {
                     return Some(format!("line {at}: the receiver at n{node} waits for a sender that is nowhere"));

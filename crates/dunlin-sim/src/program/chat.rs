@@ -19,7 +19,7 @@ impl World {
                     let view = &mut self.procs[proc].views[other];
                     let number = (view.epoch << 32) | view.said;
                     view.said += 1;
-                    self.note(40, number, || format!("n{me} says {number:#x} to n{other}"));
+                    self.note(40, number, || format!("n{me} sends {number:#x} to n{other}"));
                     self.procs[proc]
                         .machine
                         .say_names(now, node_id(other), Names::BadName { number })

@@ -16,7 +16,7 @@ impl World {
             sender.proc == proc && self.channels[sender.channel].id == channel && sender.stage != Stage::Over
         });
         let Some(at) = found else {
-            return self.broke(format!("a sender that is over gets {heard:?}"));
+            return self.broke(format!("a sender that has ended gets {heard:?}"));
         };
         match heard {
             ProxyHears::Attached(terms) => {
