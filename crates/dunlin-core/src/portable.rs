@@ -100,7 +100,7 @@ use serde::de::DeserializeOwned;
     label = "this, or what it carries, is not `Portable`",
     note = "a message is portable if it owns what it holds, is `Send`, and has `#[derive(serde::Serialize, serde::Deserialize)]`",
     note = "an end is portable if its messages are; a generic message with ends in it needs `#[serde(bound = \"T: Portable\")]`",
-    note = "if this is a bundle that should stay in this program, say so above it: `#[bundle(local)]`"
+    note = "a bundle that stays in this program is declared with `#[bundle(local)]`"
 )]
 pub trait Portable: Serialize + DeserializeOwned + Send + 'static {}
 

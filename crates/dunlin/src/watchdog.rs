@@ -203,7 +203,7 @@ fn suspicion(activity: Activity, patience: Duration) -> Option<String> {
     let mut text = format!(
         "dunlin: suspected deadlock: for {patience:?} nothing has run, every process waits, and no timer, connection or thread could end a wait:\n"
     );
-    tell(&mut text, waits, &waits::processes(), "waits for nothing of dunlin's");
+    tell(&mut text, waits, &waits::processes(), "does not wait in dunlin");
     let _ = writeln!(text, "  (a warning of dev builds; the variable {VARIABLE}=off turns it off)");
     Some(text)
 }
@@ -221,7 +221,7 @@ fn threads() -> Option<usize> {
 fn all_waits() -> String {
     let (waits, processes) = (waits::snapshot(), waits::processes());
     let mut text = format!("dunlin: SIGQUIT: waits: {}\n", waits.len());
-    tell(&mut text, waits, &processes, "runs, or waits for nothing of dunlin's");
+    tell(&mut text, waits, &processes, "runs, or waits outside dunlin");
     for call in calls() {
         let _ = writeln!(text, "  {call}");
     }
@@ -247,7 +247,7 @@ fn tell(text: &mut String, waits: Vec<Wait>, processes: &[Known], others: &str) 
             .iter()
             .find(|known| (0..u64::from(known.count)).contains(&first.wrapping_sub(known.first.as_u64())));
         let what = match known {
-            None => "is the body of `main`, or code that is no process".to_owned(),
+            None => "is the body of `main`, or code that is not a process".to_owned(),
             Some(Known { count: 1, name: Some(name), made, .. }) => format!("is {name}, started at {made}"),
             Some(Known { count: 1, made, .. }) => format!("was started at {made}"),
             Some(Known { made, .. }) => format!("is a branch of the par! at {made}"),

@@ -428,7 +428,7 @@ mod tests {
             ("main_only", &["outside waits", "for receive", "the body of `main`"]),
             (
                 "shared",
-                &["for claim on", "for exit of", "for receive on", "#1 was started at", "and waits for nothing"],
+                &["for claim on", "for exit of", "for receive on", "#1 was started at", "and does not wait in dunlin"],
             ),
             ("branches", &["a barrier", "1 of 2 there", "is a branch of the par! at"]),
         ];
@@ -497,7 +497,7 @@ mod tests {
         let text = errors_until(&mut child, "end of the waits");
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(text.contains("outside waits") && text.contains("runs, or waits for nothing of dunlin's"), "{text}");
+        assert!(text.contains("outside waits") && text.contains("runs, or waits outside dunlin"), "{text}");
         println!("waits_are_printed_while_all_workers_are_busy ok");
     }
 

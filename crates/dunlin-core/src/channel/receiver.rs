@@ -488,7 +488,7 @@ receive_operation! {
 
 /// A received value whose sender still waits, or whose place in the buffer is still taken: see
 /// [`Receiver::recv_extended`].
-#[must_use = "the sender goes on when this is dropped"]
+#[must_use = "the sender continues when this is dropped"]
 pub struct Extended<'a, T> {
     chan: &'a Chan<T>,
     handle: Handle,

@@ -177,7 +177,7 @@ fn check(descriptor: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 /// Shuts a socket down when the call is asked to stop, until this is dropped: made by [`Stop::shuts_down`].
-#[must_use = "dropped, it does nothing any more"]
+#[must_use = "a dropped handle does nothing"]
 pub struct ShutDown<'a> {
     stop: &'a Stop,
     ticket: u64,

@@ -48,7 +48,7 @@ pub(super) fn start<R: Send + 'static>(
 /// # Waits
 /// The process that awaits it has a line in the [wait records](crate::waits). The call is a process of its
 /// own there. While it is queued it waits for [a thread](Doing::Thread).
-#[must_use = "dropping it asks the call to stop"]
+#[must_use = "dropping the handle asks the call to stop"]
 pub struct Blocking<R> {
     call: Arc<Call<R>>,
     pid: Pid,
@@ -192,7 +192,7 @@ impl<R> fmt::Debug for Blocking<R> {
 }
 
 /// The operation of [`Blocking::terminate`].
-#[must_use = "nothing is asked until it is awaited"]
+#[must_use = "the call is not asked to stop until this is awaited"]
 pub struct Terminating<R> {
     /// `None` once the outcome is known.
     job: Option<Blocking<R>>,

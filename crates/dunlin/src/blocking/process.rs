@@ -30,7 +30,7 @@ use super::stop::Stop;
 const VARIABLE: &str = "DUNLIN_REMOTE";
 
 /// A call of a `#[dunlin::remote]` function: a value; nothing has run yet.
-#[must_use = "nothing has run yet"]
+#[must_use = "a remote call does not run until it is passed to `blocking_process`"]
 pub struct Remote<R> {
     name: &'static str,
     arguments: Result<Vec<u8>, String>,

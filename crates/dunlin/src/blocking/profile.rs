@@ -151,7 +151,7 @@ pub fn start() -> Profile {
 }
 
 /// A profile that is being taken: dropped, it ends.
-#[must_use = "dropped, the profile ends"]
+#[must_use = "the profile ends when this is dropped"]
 #[derive(Debug)]
 pub struct Profile(());
 
@@ -195,7 +195,7 @@ impl Drop for Asked {
     fn drop(&mut self) {
         let Some((profile, path)) = self.0.take() else { return };
         if let Err(error) = profile.write(&path) {
-            let _ = writeln!(io::stderr(), "dunlin: the profile cannot be written to {}: {error}", path.display());
+            let _ = writeln!(io::stderr(), "dunlin: cannot write the profile to {}: {error}", path.display());
         }
     }
 }

@@ -43,7 +43,7 @@ pub fn room() -> Room {
 }
 
 /// The operation of [`room`].
-#[must_use = "it waits for nothing until it is awaited or chosen"]
+#[must_use = "an operation does nothing until it is awaited or chosen"]
 pub struct Room {
     pool: Arc<Pool>,
     ticket: Option<u64>,
@@ -95,7 +95,7 @@ impl fmt::Debug for Room {
 }
 
 /// A place for one call: given by [`room`]. Dropped, it is free for others.
-#[must_use = "dropped, the place is free for others"]
+#[must_use = "the place is released when this is dropped"]
 pub struct Reserved {
     pool: Arc<Pool>,
     seat: Seat,

@@ -25,7 +25,7 @@ use crate::world;
 
 /// Settings of a node: see [`Node::builder`].
 #[derive(Default)]
-#[must_use = "`join` makes the node"]
+#[must_use = "a builder makes no node until `join` is awaited"]
 pub struct NodeBuilder {
     application: Option<String>,
     named: Option<String>,

@@ -534,7 +534,7 @@ pub struct AcceptorOf<B, Face>(PhantomData<(B, Face)>);
 ///
 /// # Cancel safety
 /// If it is dropped while it is awaited, the declaration is withdrawn.
-#[must_use = "await it to declare the end"]
+#[must_use = "the end is declared when this is awaited"]
 pub struct Naming<'a, E: Kind> {
     driver: &'a Arc<Driver>,
     name: String,

@@ -28,8 +28,8 @@ mod rule {
 
     /// An end that can be requested from a node.
     #[diagnostic::on_unimplemented(
-        message = "`{Self}` cannot be asked of a node",
-        note = "what it carries must be `Portable` to leave the program"
+        message = "`{Self}` cannot be requested from a node",
+        note = "its messages must be `Portable` to leave the program"
     )]
     pub trait Askable<K>: Sized {
         /// How to request it.

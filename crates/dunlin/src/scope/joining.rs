@@ -15,7 +15,7 @@ use super::names::{AsReceiver, AsSender, Ask, FromScope, Joined, Joining, Wanted
 ///
 /// # Cancel safety
 /// Dropped before it is ready, nothing has been joined.
-#[must_use = "await it to join"]
+#[must_use = "the end is joined when this is awaited"]
 pub struct Join<E: FromScope<K>, K> {
     scope: Scope,
     wanted: Wanted,

@@ -391,10 +391,10 @@ impl<E: End<Link: Send + Sync> + Send + 'static> Seat<E> {
 /// receivers; a face of a bundle, or a `Shared` one, as a client or server.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be joined here",
-    label = "this is not what the attribute gives",
+    label = "the attribute does not give this type",
     note = "`#[sender(..)]` gives a `Sender<T>`, a `Sender<T, NoPoison>` or a `Shared<Sender<T>>`; `#[receiver(..)]` the same of receivers",
     note = "`#[client(..)]` and `#[server(..)]` give a face of a `#[derive(Bundle)]`, an end of a `Call`, or a `Shared` of one",
-    note = "what is carried must be `Send` and own what it holds"
+    note = "the messages must be `Send` and own what they hold"
 )]
 pub trait FromScope<K>: Sized + Send + 'static {
     /// The channel or bundle that has the two faces.

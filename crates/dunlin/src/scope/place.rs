@@ -11,7 +11,7 @@ use crate::world;
 ///
 /// In a simulation all places are the simulation's one thread.
 #[derive(Clone, Debug)]
-#[must_use = "a place is given to `Scope::on`"]
+#[must_use = "a place does nothing until it is passed to `Scope::on`"]
 pub struct Place(Kind);
 
 #[derive(Clone, Debug)]

@@ -22,10 +22,10 @@ use crate::{Error, Process};
 /// What can be [forked](Scope::fork) in a scope: it joins its ends there, and then runs.
 ///
 /// A function with `#[process]` gives one, and so does [`wired`]. Any future is one that joins nothing.
-#[must_use = "a process runs when it is forked in a scope"]
+#[must_use = "a process does not run until it is forked in a scope"]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be forked in a scope",
-    note = "what can be is: what a `#[process]` function gives, `wired(..)`, and futures that are `Send` and own what they use"
+    note = "fork the result of a `#[process]` function, `wired(..)`, or a future that is `Send` and owns what it uses"
 )]
 pub trait Wired: Sized + Send + 'static {
     /// What the process returns.
