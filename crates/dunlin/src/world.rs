@@ -391,7 +391,8 @@ mod node {
         if let Some(sim) = sim::current() {
             return Own::Simulated(sim.spawn_own(future));
         }
-        Own::Tokio(tokio::spawn(future))
+        // Boxed: what a runtime compiles for each type of task is then compiled once.
+        Own::Tokio(tokio::spawn(crate::net::compiled_here(future)))
     }
 
     /// Lets any thread run the task that was woken last. Tokio reserves that task for the thread that woke

@@ -1746,13 +1746,17 @@ impl<T> Chan<T> {
         let mut after = After::new();
         let mut g = self.lock();
         let ends = ends(&g);
-        let queue = queue(&mut g);
-        let result = f(queue, ends, &mut after);
-        // After the sender is dropped, only agents settle its remaining offers.
-        queue.sender_leaves(false, &mut after.wakes);
-        publish(&mut g);
-        drop(g);
+        let result = f(queue(&mut g), ends, &mut after);
+        Self::leave_queue(g, &mut after);
         after.done();
         result
+    }
+
+    /// What follows each call of [`with_queue`](Self::with_queue), compiled once for each type of message.
+    #[inline(never)]
+    fn leave_queue(mut g: Guard<'_, Inner<T>>, after: &mut After<T>) {
+        // After the sender is dropped, only agents settle its remaining offers.
+        queue(&mut g).sender_leaves(false, &mut after.wakes);
+        publish(&mut g);
     }
 }

@@ -10,7 +10,8 @@ use dunlin_core::{Branch, Receiver, Sender, channel_with, fifo};
 
 use super::carry::{PIECES, Poisoned, Sink, Source, inward, outward};
 use super::connection::{Connection, Reader, Writer};
-use crate::{Process, spawn};
+use super::spawn;
+use crate::Process;
 
 /// The ends of a [connection](Connection::into_ends).
 #[derive(Debug)]

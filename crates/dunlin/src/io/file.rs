@@ -16,8 +16,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use dunlin_core::{Receiver, Sender, channel};
 
+use super::spawn;
+use crate::Process;
 use crate::blocking::{Blocking, blocking};
-use crate::{Process, spawn};
 
 /// An open file. Its operations name the place in the file, so handles can be cloned and used at the same
 /// time.

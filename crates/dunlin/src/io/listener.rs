@@ -14,8 +14,9 @@ use tokio::net::UnixListener;
 use super::address::Address;
 use super::connection::Connection;
 use super::operation::{Action, IoOperation};
+use super::spawn;
 use super::stream::Stream;
-use crate::{Sleep, sleep, spawn};
+use crate::{Sleep, sleep};
 
 /// Accepts connections, one by one: made by [`tcp::listen`](super::tcp::listen) and `unix::listen`.
 ///

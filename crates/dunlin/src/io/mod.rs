@@ -79,3 +79,12 @@ pub use connection::{Close, Connection, Read, Reader, Write, Writer};
 pub use ends::Ends;
 pub use listener::{Accept, Listener};
 pub use operation::IoOperation;
+
+use crate::Process;
+
+/// Starts a process. Its future is boxed, so that the runtime's part is compiled once and not for each.
+#[track_caller]
+fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> Process<T> {
+    let boxed: std::pin::Pin<Box<dyn Future<Output = T> + Send>> = Box::pin(future);
+    crate::spawn(boxed)
+}

@@ -14,7 +14,8 @@ use tokio::io::Interest;
 use super::carry::{PIECES, Poisoned, Sink, Source, inward, outward};
 use super::descriptor::Descriptor;
 use super::operation::{Action, IoOperation};
-use crate::{Process, spawn};
+use super::spawn;
+use crate::Process;
 
 /// Makes a pipe: bytes written at one end are read at the other.
 ///

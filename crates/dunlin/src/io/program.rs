@@ -22,8 +22,9 @@ use super::carry::{PIECES, Poisoned, inward, outward};
 use super::descriptor::register;
 use super::operation::{Action, IoOperation};
 use super::pipe::{ReadEnd, WriteEnd};
+use super::spawn;
+use crate::Process;
 use crate::blocking::{ChildEnd, kill_group, room};
-use crate::{Process, spawn};
 
 /// Starts a program, in a process group of its own.
 ///

@@ -35,8 +35,9 @@ use tokio::io::Interest;
 use super::carry::{PIECE_MAX, PIECES, Poisoned, Sink, Source, inward, outward};
 use super::descriptor::{Descriptor, whole};
 use super::operation::{Action, IoOperation};
+use super::spawn;
+use crate::Process;
 use crate::blocking::{Blocking, Interest as For, Readiness, Room, Stop, room};
-use crate::{Process, spawn};
 
 /// Opens the standard input.
 ///

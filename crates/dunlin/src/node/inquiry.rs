@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
+use bytes::Bytes;
 use dunlin_core::{Call, Sender, ToClient, ToServer};
 use dunlin_macros::Bundle;
 use dunlin_proto::source::{Source, has_place};
@@ -21,7 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::events::{Limit, NodeEvent};
 use super::state::Driver;
-use super::{Client, NameError, Naming, Node, Peer};
+use super::{Client, NameError, Naming, Node, Peer, words};
 use crate::lock::lock;
 use crate::net::compiled_here;
 use crate::{Deadline, Instant};
@@ -29,12 +30,15 @@ use crate::{Deadline, Instant};
 /// The name of this acceptor, the same at every node.
 pub(super) const NAME: &str = "dunlin.node";
 
-/// Between a node and an inquirer.
+/// Between a node and an inquirer. The messages travel as [bytes](words).
 #[derive(Bundle)]
 pub(super) struct Inquiry {
-    ping: Call<(), String>,
-    list: ToServer<()>,
-    pages: ToClient<Page>,
+    /// An empty message, answered by the node's identity.
+    ping: Call<Bytes, Bytes>,
+    /// An empty message: the names are to follow.
+    list: ToServer<Bytes>,
+    /// Each a [`Page`].
+    pages: ToClient<Bytes>,
 }
 
 /// A part of the names that a node knows.
@@ -200,8 +204,8 @@ impl Inquirer {
 
     async fn pinged(&mut self, patience: Duration) -> crate::Result<(String, Duration)> {
         let asked = Instant::now();
-        let node = self.client.ping.call(()).within(patience).await?;
-        Ok((node, asked.elapsed()))
+        let node = self.client.ping.call(Bytes::new()).within(patience).await?;
+        Ok((words::decode(&node).ok_or_else(unreadable)?, asked.elapsed()))
     }
 
     /// The names that the node knows. They come in pages. An end that is declared or withdrawn meanwhile may
@@ -215,11 +219,12 @@ impl Inquirer {
 
     async fn listed(&mut self, patience: Duration) -> crate::Result<NameList> {
         let until = Instant::now() + patience;
-        self.client.list.send(()).within(patience).await?;
+        self.client.list.send(Bytes::new()).within(patience).await?;
         let mut all: Option<NameList> = None;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let Page { list, more } = self.client.pages.recv().within(left).await?;
+            let page = self.client.pages.recv().within(left).await?;
+            let Page { list, more } = words::decode(&page).ok_or_else(unreadable)?;
             match &mut all {
                 Some(all) => all.ends.extend(list.ends),
                 None => all = Some(list),
@@ -229,6 +234,10 @@ impl Inquirer {
             }
         }
     }
+}
+
+fn unreadable() -> crate::Error {
+    crate::Error::other("the node's answer cannot be decoded")
 }
 
 /// The present inquirers.
@@ -343,7 +352,7 @@ pub(super) async fn answer(
     loop {
         let goes_on = crate::alt! {
             request = server.ping.accept() => match request {
-                Ok(request) => request.reply(me.clone()).is_ok(),
+                Ok(request) => request.reply(words::encode(&me)).is_ok(),
                 Err(_) => false,
             },
             asked = server.list.recv() => {
@@ -358,7 +367,7 @@ pub(super) async fn answer(
 
 /// Sends all names, page by page. `None`: the inquirer does not receive them, or the node has left.
 async fn list(
-    to: &mut Sender<Page>,
+    to: &mut Sender<Bytes>,
     driver: &Weak<Driver>,
     listening: &[String],
     pages: &Pages,
@@ -370,7 +379,7 @@ async fn list(
         let node = driver.upgrade()?;
         let (page, behind) = node.with_hub_now(|hub, cx| Some(hub.page_of_names(cx.now, listening, &from)))?;
         drop(node);
-        let mut sending = pin!(to.send(page).within(PAGE_WAITS));
+        let mut sending = pin!(to.send(words::encode(&page)).within(PAGE_WAITS));
         let is_received = poll_fn(|cx| match Pin::new(&mut turn.gives_way).poll(cx) {
             Poll::Ready(_) => Poll::Ready(None),
             Poll::Pending => sending.as_mut().poll(cx).map(|sent| Some(sent.is_ok())),
@@ -425,7 +434,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn page_not_received_within_ten_seconds_releases_its_place() {
         let driver = super::super::far::driver();
-        let (mut to, _from) = dunlin_core::channel::<Page>();
+        let (mut to, _from) = dunlin_core::channel::<Bytes>();
         let (pages, me) = (Pages::default(), driver.with(|state, _| state.machine.me()));
         let asker = Asker { peer: Peer(me), source: Source::Unknown, _place: Place::default() };
         let began = Instant::now();

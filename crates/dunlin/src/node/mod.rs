@@ -200,6 +200,7 @@ mod trim;
 mod unsaid;
 mod watch;
 mod watching;
+mod words;
 mod work;
 
 use std::fmt;

@@ -51,7 +51,7 @@ async fn close(roles: &Roles, driver: &Arc<Driver>, patience: Duration) -> Vec<M
     if roles.closing.send_replace(Some(within)).is_none() {
         driver.with_hub_now(|hub, _| hub.closing(within));
         roles.members.send_modify(|members| {
-            members.values_mut().for_each(|member| member.tell(Notice::Closing(within)));
+            members.values_mut().for_each(|member| member.tell(&Notice::Closing(within)));
         });
     }
     let mut members = roles.members.subscribe();

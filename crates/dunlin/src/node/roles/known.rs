@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use dunlin_core::Sender;
 use dunlin_proto::time::Time;
 use tokio::sync::watch;
@@ -11,6 +12,7 @@ use tokio::sync::watch;
 use super::words::Notice;
 use crate::node::peer::Peer;
 use crate::node::role::Role;
+use crate::node::words;
 
 /// What a node knows of its own role, and of the roles of other nodes.
 pub(crate) struct Roles {
@@ -73,12 +75,12 @@ pub(crate) struct Enrolled {
     pub(super) process: u32,
     pub(super) since: Time,
     pub(super) leaves: bool,
-    pub(super) notices: Sender<Notice>,
+    pub(super) notices: Sender<Bytes>,
 }
 
 impl Enrolled {
     /// A member that receives no notices any more is leaving.
-    pub(super) fn tell(&mut self, notice: Notice) {
-        let _ = self.notices.try_send(notice);
+    pub(super) fn tell(&mut self, notice: &Notice) {
+        let _ = self.notices.try_send(words::encode(notice));
     }
 }

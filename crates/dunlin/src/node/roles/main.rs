@@ -10,7 +10,7 @@ use super::known::{Enrolled, Roles};
 use super::words::{Admitted, Hello, Membership, MembershipServer, Notice};
 use super::{MAIN, unusable};
 use crate::node::state::Driver;
-use crate::node::{Acceptor, Guest, NameError, Naming, NodeError, Peer};
+use crate::node::{Acceptor, Guest, NameError, Naming, NodeError, Peer, words};
 use crate::world::{self, Own, Timer};
 
 /// The interval at which a main node that has lost its name tries to declare it again.
@@ -70,6 +70,7 @@ async fn attend(roles: Arc<Roles>, driver: Weak<Driver>, me: Peer, number: u64, 
     let MembershipServer { mut enrol, notices: mut tells, mut leaves } = guest.into_face();
     let Ok(asked) = enrol.accept().await else { return };
     let (hello, reply) = asked.split();
+    let Some(hello) = words::decode(&hello) else { return };
     let (notices, mut news) = channel_with(overwrite_oldest(NOTICES));
     let enrol = |driver: Arc<Driver>| {
         let Hello { name, host, process } = hello;
@@ -80,7 +81,7 @@ async fn attend(roles: Arc<Roles>, driver: Weak<Driver>, me: Peer, number: u64, 
     };
     // If this main node is closing, the next one will admit the member.
     let Some(admitted) = driver.upgrade().and_then(enrol) else { return };
-    let _ = reply.send(admitted);
+    let _ = reply.send(words::encode(&admitted));
     loop {
         alt! {
             said = leaves.recv() => match said {
@@ -125,7 +126,7 @@ impl Roles {
             for (other, enrolled) in members.iter_mut().filter(|(other, _)| **other != peer) {
                 others.push(((*other).into(), enrolled.name.clone()));
                 if before.is_none() {
-                    enrolled.tell(Notice::Joined(peer.into(), name.clone()));
+                    enrolled.tell(&Notice::Joined(peer.into(), name.clone()));
                 }
             }
             members.insert(peer, member);
@@ -148,7 +149,7 @@ impl Roles {
             }
             gone = members.remove(&peer).map(|member| member.leaves);
             let in_order = gone.unwrap_or_default();
-            members.values_mut().for_each(|other| other.tell(Notice::Left(peer.into(), in_order)));
+            members.values_mut().for_each(|other| other.tell(&Notice::Left(peer.into(), in_order)));
             false
         });
         if let Some(in_order) = gone {

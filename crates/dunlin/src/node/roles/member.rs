@@ -6,15 +6,16 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use bytes::Bytes;
 use dunlin_core::{CallError, Operation, Receiver, RecvError, Sender, alt, future};
 use dunlin_proto::wire::Face;
 use tokio::sync::oneshot;
 
 use super::known::{Leave, Roles};
-use super::words::{Admitted, Hello, Leaving, Membership, MembershipClient, Notice};
+use super::words::{Admitted, Hello, Membership, MembershipClient, Notice};
 use super::{AGAIN, MAIN, unusable};
 use crate::node::state::Driver;
-use crate::node::{Client, NameError, Naming, NodeError, Peer};
+use crate::node::{Client, NameError, Naming, NodeError, Peer, words};
 use crate::world::{self, Own, Timer};
 
 /// How often a waiting member looks for the main node again. The one that it was directed to may be lost,
@@ -31,8 +32,8 @@ pub(super) fn enter(roles: &Arc<Roles>, driver: &Arc<Driver>) -> (Own, impl Futu
 
 /// The member's ends to a main node that has taken its call.
 struct Enrolment {
-    notices: Receiver<Notice>,
-    leaves: Sender<Leaving>,
+    notices: Receiver<Bytes>,
+    leaves: Sender<Bytes>,
 }
 
 /// The outcome of a call to the main node.
@@ -100,9 +101,9 @@ async fn belong_until_asked(
         });
         loop {
             alt! {
-                notice = enrolment.notices.recv() => match notice {
-                    Ok(notice) => hear(roles, driver, notice),
-                    Err(_) => break,
+                notice = enrolment.notices.recv() => match words::received(notice) {
+                    Some(notice) => hear(roles, driver, notice),
+                    None => break,
                 },
                 () = future(asked.as_mut()) => {
                     enrolment.say_leaving(roles, driver).await;
@@ -129,16 +130,16 @@ async fn asked(roles: Arc<Roles>) {
 impl Enrolment {
     /// Notifies the main node, and handles the notices that it sends meanwhile.
     async fn say_leaving(&mut self, roles: &Roles, driver: &Arc<Driver>) {
-        let mut slot = Some(Leaving);
+        let mut slot = Some(Bytes::new());
         while slot.is_some() {
             let heard = alt! {
                 _ = self.leaves.send_from(&mut slot) => return,
                 notice = self.notices.recv() => notice,
             };
-            match heard {
-                Ok(notice) => hear(roles, driver, notice),
+            match words::received(heard) {
+                Some(notice) => hear(roles, driver, notice),
                 // The main node is gone.
-                Err(_) => return,
+                None => return,
             }
         }
     }
@@ -206,8 +207,11 @@ async fn call(roles: Arc<Roles>, face: MembershipClient) -> Answer {
     let enrolment = Enrolment { notices, leaves };
     let hello = Hello { name: roles.name.clone(), host: host(), process: std::process::id() };
     let deadline = world::within(RENEWED, asked(roles));
-    match enrol.call(hello).until(deadline).await {
-        Ok(admitted) => Answer::Admitted(admitted, enrolment),
+    match enrol.call(words::encode(&hello)).until(deadline).await {
+        Ok(admitted) => match words::decode(&admitted) {
+            Some(admitted) => Answer::Admitted(admitted, enrolment),
+            None => Answer::NotTaken { in_time: true },
+        },
         Err(CallError::NoReply(RecvError::TimedOut)) => Answer::Taken(enrolment),
         Err(CallError::NotTaken { why, .. }) => Answer::NotTaken { in_time: !why.is_timed_out() },
         Err(_) => Answer::NotTaken { in_time: true },

@@ -1,7 +1,8 @@
-//! The messages between a member and the main node.
+//! The messages between a member and the main node, which travel as [bytes](crate::node::words).
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use dunlin_core::{Call, ToClient, ToServer};
 use dunlin_macros::Bundle;
 use dunlin_proto::id::{Incarnation, Life, NodeId};
@@ -12,9 +13,12 @@ use crate::node::peer::Peer;
 /// The bundle between a member and the main node.
 #[derive(Bundle)]
 pub(crate) struct Membership {
-    pub(super) enrol: Call<Hello, Admitted>,
-    pub(super) notices: ToClient<Notice>,
-    pub(super) leaves: ToServer<Leaving>,
+    /// A [`Hello`], answered by [`Admitted`].
+    pub(super) enrol: Call<Bytes, Bytes>,
+    /// Each a [`Notice`].
+    pub(super) notices: ToClient<Bytes>,
+    /// An empty message: the member leaves.
+    pub(super) leaves: ToServer<Bytes>,
 }
 
 /// A member introduces itself.
@@ -41,10 +45,6 @@ pub(crate) enum Notice {
     Left(WireLife, bool),
     Closing(Duration),
 }
-
-/// A member leaves.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Leaving;
 
 /// A [`Peer`] in a message.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
