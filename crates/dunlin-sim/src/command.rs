@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 use crate::scale::{Figures, Phase, Scale, scale};
 use crate::{Coverage, Kind, Verdict};
 
-/// For the help: what the exit codes mean.
+/// The exit codes, for the help.
 const CODES: &str = "Exit codes:
   0    all laws held (with --bugs: all planted bugs were found)
   1    a law was broken
@@ -26,10 +26,10 @@ const CODES: &str = "Exit codes:
   130  interrupted: the counts so far were printed
   141  the reader closed the output, and the run stopped";
 
-/// Then the options that wake bugs are of no use.
+/// A build without planted bugs hides the options that activate them.
 const HAS_NO_BUGS: bool = cfg!(not(feature = "planted"));
 
-/// What the simulator is asked for.
+/// The options of a run.
 #[derive(Args, Debug)]
 #[command(after_help = CODES, args_conflicts_with_subcommands = true)]
 pub struct Options {
@@ -47,7 +47,7 @@ pub struct Options {
     /// Activate each planted bug in turn, and print how many seeds it took to find it
     #[arg(long, hide = HAS_NO_BUGS)]
     bugs: bool,
-    /// Only runs with ends that move, and 3 to 6 nodes
+    /// Only runs with ends that travel, and 3 to 6 nodes
     #[arg(long)]
     travelling: bool,
     /// Print the outcome as JSON
@@ -85,11 +85,11 @@ struct ScaleOptions {
     json: bool,
 }
 
-/// So many lines of a trace are printed after a failure.
+/// How many lines of a trace are printed after a failure.
 const TAIL: usize = 40;
-/// From so many seeds on, every cell of the table has to be met.
+/// From this number of seeds on, a run has to cover every cell of the table.
 const ENOUGH: u64 = 10_000;
-/// So many seeds are taken at once.
+/// How many seeds a thread takes at once.
 const BLOCK: u64 = 32;
 
 /// How a seed failed.
@@ -124,11 +124,11 @@ impl Failure {
     }
 }
 
-/// What a range of seeds came to.
+/// The result of a range of seeds.
 struct Outcome {
     played: u64,
     coverage: Coverage,
-    /// The first seed that failed, whichever thread was first.
+    /// The lowest seed that failed, in whichever thread.
     failure: Option<(u64, Failure)>,
 }
 
@@ -157,12 +157,12 @@ fn play(kind: Kind, seed: u64, bug: Option<&str>) -> (Coverage, Option<Failure>)
     }
 }
 
-/// Plays the seeds, until the first that fails.
+/// Plays the seeds in order, up to the first that fails.
 fn play_all(options: &Options, bug: Option<&str>, interrupted: &AtomicBool) -> Outcome {
     let end = options.from.saturating_add(options.seeds);
     let next = AtomicU64::new(options.from);
     let played = AtomicU64::new(0);
-    // Seeds from here on are of no interest: an earlier one has failed.
+    // Threads skip the seeds from here on: an earlier one has failed.
     let stop = AtomicU64::new(end);
     let all = Mutex::new((Coverage::default(), None::<(u64, Failure)>));
     let began = Instant::now();
@@ -196,7 +196,7 @@ fn play_all(options: &Options, bug: Option<&str>, interrupted: &AtomicBool) -> O
                 }
             });
         }
-        // Long runs say how far they are.
+        // Long runs report their progress.
         let mut said = began;
         while next.load(Ordering::Relaxed) < stop.load(Ordering::Relaxed) && !interrupted.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(20));
@@ -236,14 +236,14 @@ fn say(line: &str) {
     }
 }
 
-/// Tells people what is no outcome.
+/// Prints to stderr what is not part of the outcome.
 fn note(line: &str) {
-    // (`eprintln!` panics if it cannot.)
+    // (`eprintln!` panics if it cannot write.)
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// The exit code of what could not be printed, if anything could not: a reader that has gone (a closed pipe)
-/// does not matter to a run that is over.
+/// The exit code for output that could not be printed, if any. A reader that has gone (a closed pipe) does
+/// not matter to a run that has ended.
 static LOST: OnceLock<u8> = OnceLock::new();
 const UNREAD: u8 = 141;
 const UNWRITTEN: u8 = 7;
@@ -252,7 +252,7 @@ fn bug_names() -> Vec<&'static str> {
     crate::bugs()
 }
 
-/// The command that plays one seed again, and prints all that happens. `program`: how this one is called.
+/// The command that replays one seed with its trace. `program`: the name of this command.
 fn replay(program: &str, kind: Kind, seed: u64, bug: Option<&str>) -> String {
     let bug = bug.map(|bug| format!(" --bug {bug}")).unwrap_or_default();
     let kind = if kind == Kind::Travelling { " --travelling" } else { "" };
@@ -277,7 +277,7 @@ fn find_bugs(options: &Options, interrupted: &AtomicBool) -> u8 {
                 ("-".to_owned(), format!("NOT FOUND in {} seeds", outcome.played))
             }
         };
-        // A tripped assert proves nothing of the checker.
+        // A tripped assert does not prove that the checker found the bug.
         if matches!(outcome.failure, Some((_, Failure::Panicked(_)))) {
             code = 4;
         }
@@ -383,7 +383,7 @@ fn json_number(value: Option<f64>) -> String {
     value.map_or("null".to_owned(), |value| format!("{value:.1}"))
 }
 
-/// Resident bytes since before the first channel, for each end.
+/// Resident bytes per end, since before the first channel.
 fn bytes_for_each(figures: &Figures, phase: &Phase) -> Option<f64> {
     let (now, before) = (phase.resident? as f64, figures.resident_before? as f64);
     Some((now - before) / figures.scale.ends as f64)
@@ -459,8 +459,8 @@ fn scaled(options: &ScaleOptions) -> u8 {
     0
 }
 
-/// Does what the options ask for, and gives the exit code, which the help explains. `program`: how it is
-/// called, for the advice to play a seed again; `json`: as if the options had it.
+/// Runs what the options select, and returns the exit code, which the help explains. `program`: the name of
+/// the command, for the advice to replay a seed; `json`: as if the options had it.
 pub fn run(mut options: Options, program: &str, json: bool) -> ExitCode {
     options.json |= json;
     if let Some(Command::Scale(scale)) = &mut options.command {
@@ -482,7 +482,7 @@ pub fn run(mut options: Options, program: &str, json: bool) -> ExitCode {
     }
     let interrupted = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&interrupted);
-    // Without a handler an interrupt ends the program without its counts; that is no reason not to run.
+    // Without a handler, an interrupt ends the program without its counts; the run starts all the same.
     let _ = ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed));
     if !options.json {
         let last = options.from.saturating_add(options.seeds - 1);
@@ -507,7 +507,7 @@ pub fn run(mut options: Options, program: &str, json: bool) -> ExitCode {
     })
 }
 
-/// This exit code, unless all went well but the output.
+/// This exit code, unless only the output failed.
 fn written(code: u8) -> ExitCode {
     let is_unwritten = LOST.get() == Some(&UNWRITTEN);
     ExitCode::from(if code == 0 && is_unwritten { UNWRITTEN } else { code })

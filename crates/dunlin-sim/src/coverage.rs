@@ -1,4 +1,4 @@
-//! Which faults have met which states of the protocol, counted.
+//! Counts which faults have struck which states of the protocol.
 
 use std::fmt;
 
@@ -7,18 +7,18 @@ use std::fmt;
 pub enum Fault {
     /// A socket is cut, at any byte; both sides notice sooner or later.
     Cut,
-    /// A socket is cut, and at least one side is never told.
+    /// A socket is cut, and at least one side is never notified.
     HalfOpen,
     /// One direction between two nodes stands still for a while.
     Stall,
     /// What is sent in one direction between two nodes vanishes.
     Vanish,
-    /// What is sent in one direction between two nodes vanishes, all of it or all behind the handshakes, and
+    /// What is sent in one direction between two nodes vanishes, all of it or all after the handshakes, and
     /// their sockets stay up.
     Deaf,
-    /// The same from the first large piece on of each socket.
+    /// The same, from the first large piece of each socket on.
     Large,
-    /// A live node refuses all dials, for less than the time that refusals have to be apart.
+    /// A live node refuses all dials, for less than the least time between refusals that count.
     Refuses,
     /// A dial fails.
     DialFails,
@@ -26,15 +26,15 @@ pub enum Fault {
     LateAccept,
     /// Both sides dial at once.
     Crossed,
-    /// A node stops for good, without a word.
+    /// A node stops for good, without a goodbye.
     Crash,
-    /// A node is started again while its old life has only stopped for a while, and comes back.
+    /// A node is started again while its old life was only paused, and the old life returns.
     Stale,
     /// A node leaves in good order.
     Leave,
     /// A node does nothing for a while.
     Slow,
-    /// A socket takes nothing more.
+    /// A socket accepts no more bytes.
     Full,
 }
 
@@ -78,16 +78,16 @@ impl Fault {
     }
 }
 
-/// Where the protocol stood between the two nodes when it went wrong.
+/// The state of the protocol between the two nodes when the fault struck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Met {
-    /// No connection, and none wanted.
+    /// No connection, and none requested.
     Idle,
-    /// A first socket is wanted.
+    /// A first socket is being dialled.
     Dialling,
     /// Carried by the first socket of its life.
     Up,
-    /// Its socket is gone.
+    /// Its socket is lost.
     Lost,
     /// Carried by a later socket of its life.
     Resumed,
@@ -105,7 +105,7 @@ pub enum Met {
     Firm,
     /// A choice's offer.
     Tentative,
-    /// A choice's offer that is asked for.
+    /// A choice's offer that the home has asked for.
     Asked,
     /// A choice's offer whose value is granted.
     Reserved,
@@ -119,11 +119,11 @@ pub enum Met {
     Sent,
     /// An end in a message that has no outcome.
     Packed,
-    /// An end that has come and is not used.
+    /// An end that has arrived and is not used.
     Resting,
-    /// An end that was given away and is not known to be used.
+    /// An end that was given away and is not known to be in use.
     Lent,
-    /// A sender that has told its home that it is here.
+    /// A sender that has announced itself to its home.
     Taking,
     /// A sender that asks its sponsor where the home is.
     Asking,
@@ -201,18 +201,18 @@ impl Met {
     }
 }
 
-/// Cells that cannot be met, and why.
+/// Cells that no run can reach, and why.
 fn impossible(fault: Fault, met: Met) -> bool {
     match fault {
-        // A dial belongs to a connection that has no socket; a socket that is not accepted carries nothing.
+        // A dial belongs to a connection without a socket, and a socket that is not accepted carries nothing.
         Fault::DialFails | Fault::LateAccept => matches!(met, Met::Stranger | Met::Greeting | Met::Carries),
-        // Only a connection has a socket that can be full: hello and answer are smaller than every buffer.
+        // Only a connection's socket can be full: hello and answer are smaller than every buffer.
         Fault::Full => matches!(met, Met::Idle | Met::Dialling | Met::Lost | Met::Stranger | Met::Greeting),
         _ => false,
     }
 }
 
-/// Counts of what was met, and of what happened.
+/// Counts of the cells covered, and of what happened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     cells: [[u64; Met::ALL.len()]; Fault::ALL.len()],
@@ -224,19 +224,19 @@ pub struct Coverage {
     pub taken: u64,
     /// Lives of connections that ended.
     pub deaths: u64,
-    /// Sockets that took up a connection again.
+    /// Sockets that resumed a connection.
     pub resumed: u64,
     /// Connections that another node began to relay, counted at both sides.
     pub relayed: u64,
-    /// Lives that ended since dials were refused.
+    /// Lives that ended because dials were refused.
     pub died: u64,
-    /// Earlier lives that learned that they are replaced.
+    /// Earlier lives that learned that they were replaced.
     pub replaced: u64,
     /// Channels with ends that travel whose receiver retired them.
     pub retired: u64,
-    /// What a peer without a key has sent in the name of a node.
+    /// Messages that a peer without a key has sent in the name of a node.
     pub thefts: u64,
-    /// Floods of that, and of sockets that send nothing.
+    /// Floods of such messages, and of sockets that send nothing.
     pub floods: u64,
     /// The most bytes that a node kept for others, where values are held.
     pub held: u64,
@@ -293,7 +293,7 @@ impl Coverage {
         )
     }
 
-    /// What should have been met and was not, as `fault x state`.
+    /// The cells that should have been covered and were not, as `fault x state`.
     pub fn missing(&self) -> Vec<String> {
         let cells = Fault::ALL.into_iter().flat_map(|fault| Met::ALL.into_iter().map(move |met| (fault, met)));
         cells
@@ -304,7 +304,7 @@ impl Coverage {
 }
 
 impl fmt::Display for Coverage {
-    /// A table: faults down, states across (`-` where the two cannot meet).
+    /// A table: faults down, states across (`-` for impossible cells).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,

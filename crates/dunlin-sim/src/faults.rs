@@ -1,4 +1,4 @@
-//! What goes wrong, and when.
+//! Which faults strike, and when.
 
 use crate::coverage::{Fault, Met};
 use crate::plan::KINDS;
@@ -27,7 +27,7 @@ impl World {
         self.after(wait, Event::Fault);
     }
 
-    /// How long something lasts: mostly short, sometimes longer than a grace period.
+    /// The duration of a fault: mostly short, sometimes longer than a grace period.
     fn spell(&mut self) -> u64 {
         let long = if self.random.chance(60) { 100_000 } else { 2_500_000 };
         self.random.between(1000, long).min(self.plan.heal_at.saturating_sub(self.now))
@@ -67,7 +67,7 @@ impl World {
                 }
             }
             Fault::Refuses => {
-                // Once for each: two spells may be as far apart as refusals that count.
+                // Once for each node: two spells may be as far apart as refusals that count.
                 let node = self.random.index(self.plan.nodes);
                 if self.refuses_until[node] == 0 {
                     for other in (0..self.plan.nodes).filter(|other| *other != node) {
@@ -76,7 +76,7 @@ impl World {
                     let spell = self.random.between(1, crate::world::micros(self.plan.config.refused) - 1);
                     self.note(65, node as u64, || format!("-- n{node} refuses for {spell} us"));
                     self.refuses_until[node] = self.now + spell;
-                    // That is when it matters.
+                    // Refusals matter only where nodes have to dial.
                     for socket in 0..self.sockets.len() {
                         let entry = &self.sockets[socket];
                         if entry.nodes.contains(&node) && !entry.cut && self.random.chance(60) {
@@ -116,8 +116,8 @@ impl World {
                         let now = self.time();
                         self.procs[proc].leaving = true;
                         self.procs[proc].leave_until = self.now + self.random.between(50_000, 600_000);
-                        // What it has given away is asked to do without it. Whether there is time for that or
-                        // not, it goes.
+                        // The machine asks the nodes that have its ends to do without it. It leaves whether
+                        // or not there is time for that.
                         self.procs[proc].machine.hurry(now);
                         self.pump(proc);
                         let wait = self.random.below(20_000);
@@ -162,7 +162,7 @@ impl World {
     pub(crate) fn restart(&mut self, node: usize) {
         let before = self.current[node];
         if self.procs[before].alive && self.procs[before].busy_until <= self.now {
-            // It is still leaving.
+            // The earlier life is still leaving.
             if self.procs[before].leaving {
                 self.after(10_000, Event::Restart(node));
             }
@@ -197,7 +197,7 @@ impl World {
         }
     }
 
-    /// No more faults, and nothing stays away that is to come back.
+    /// Stops all faults, and returns every node that is to return.
     pub(crate) fn heal(&mut self) {
         self.note(64, 0, || "-- everything is healed".to_owned());
         self.healed = true;
@@ -214,7 +214,7 @@ impl World {
         }
         self.plan.old_addresses = 0;
         self.refuses_until.fill(0);
-        // A helper that can always help has to be there.
+        // The hub, which can always help, has to be alive.
         let hub = self.plan.walls.as_ref().map(|walls| &self.procs[self.current[walls.hub]]);
         if hub.is_some_and(|hub| !hub.alive || hub.leaving) {
             self.plan.walls = None;
@@ -228,7 +228,7 @@ impl World {
         }
     }
 
-    /// Counts where the protocol stands between two nodes at the moment of a fault.
+    /// Counts the state of the protocol between two nodes at the moment of a fault.
     pub(crate) fn met(&mut self, fault: Fault, one: usize, other: usize, socket: Option<usize>) {
         if one == other {
             return;

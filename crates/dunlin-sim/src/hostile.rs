@@ -1,14 +1,14 @@
 //! A thief: a peer that keeps to no rules, and has no key but its own.
 //!
 //! It knows all that any node knows, and more: each id, incarnation, connection and resume point. It dials
-//! nodes in the name of others, and answers dials in the place of others; it names lives that cannot be, says
-//! again what it has heard there, and leaves sockets open that send nothing more. Now and then that comes as
-//! a flood: of words, or of sockets that stay open and send nothing, many more than a node has places for.
-//! That is all the same to the innocent: their laws hold as they do without it, what it makes up is not
-//! answered, nothing that it says is believed, and none of their sockets makes room for one of its own.
+//! nodes in the name of others, and answers dials in the place of others. It names lives that cannot exist,
+//! replays what it has received there, and leaves sockets open that send nothing more. Now and then it floods
+//! a node with messages, or with sockets that stay open and send nothing, many more than a node has places
+//! for. The innocent nodes must not notice: their laws hold as they do without a thief, no node answers what
+//! it makes up or believes what it sends, and no socket of theirs is closed to make room for one of its own.
 //!
-//! It is at no node's bound address, and sends nothing of nodes that were started again: where they keep
-//! their ids, as here, that is believed without proof (`docs/wire.md`).
+//! It is at no node's bound address, and sends nothing about nodes that were started again: where they keep
+//! their ids, as here, other nodes believe that without proof (`docs/wire.md`).
 
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::Source;
@@ -23,7 +23,7 @@ use crate::world::{Event, World, address, node_id, node_index};
 /// Its own id.
 const THIEF: NodeId = NodeId(66);
 
-/// Where it dials from: while the door is crowded, that costs its own source.
+/// The source it dials from: while too many sockets wait at a node, the flood costs only that source.
 const SOURCE: Source = Source::V4([192, 0, 2, 66]);
 
 impl World {
@@ -58,15 +58,15 @@ impl World {
         self.pump(proc);
     }
 
-    /// A process has closed one of its sockets.
+    /// A process has closed one of the thief's sockets.
     pub(crate) fn thief_is_closed(&mut self, proc: usize, socket: SocketId) {
         let now = self.time();
         self.thief.open.retain(|open| *open != (proc, socket));
         self.procs[proc].machine.closed(now, socket);
     }
 
-    /// Whether the thief has more sockets without a handshake at a process than all others together, one too
-    /// many included.
+    /// Whether the thief has more sockets without a handshake at a process than all others together,
+    /// including the one too many.
     pub(crate) fn thief_crowds(&self, proc: usize) -> bool {
         let open = self.thief.open.iter().filter(|(at, _)| *at == proc).count();
         2 * open > self.plan.config.strangers_max + 1
@@ -77,7 +77,7 @@ impl World {
         SocketId(SOCKETS + self.thief.sockets)
     }
 
-    /// It dials a node in the name of another one, with words of its own, or with some of that node's.
+    /// It dials a node in the name of another, with bytes of its own, or with some of that node's.
     fn thief_dials(&mut self, proc: usize) {
         let (me, at) = (self.procs[proc].machine.me(), self.procs[proc].node);
         let node = self.random.index(self.plan.nodes);
@@ -96,7 +96,7 @@ impl World {
         self.thief_says(proc, &hello.encode(), false);
     }
 
-    /// It sends this, signed by the node whose name it uses, or not.
+    /// It sends these bytes, signed by the node whose name it uses, or not.
     fn thief_says(&mut self, proc: usize, said: &Bytes, is_signed: bool) {
         let Ok(Some(hello)) = Hello::decode(&mut BytesMut::from(&said[..])) else { return };
         let (me, node) = (self.procs[proc].machine.me(), hello.me.node);
@@ -117,7 +117,7 @@ impl World {
             if !is_signed {
                 return self.broke(format!("{me} answers a hello that n{} has not signed", node_index(node)));
             }
-            // It waits, for as long as it is let.
+            // It keeps the socket open until the node closes it.
             if self.random.chance(30) {
                 self.thief.open.push((proc, socket));
                 return self.pump(proc);
@@ -133,7 +133,7 @@ impl World {
         self.pump(proc);
     }
 
-    /// In the name of that node: what it may have sent last, or what it never sends.
+    /// A hello in the name of that node: what the node may have sent last, or what it never sends.
     fn thiefs_hello(&mut self, node: NodeId, incarnation: u64, to: Life, stands: Option<ConnectionId>) -> Hello {
         let incarnation = match self.random.index(4) {
             0 => incarnation + 1,
@@ -209,7 +209,7 @@ impl World {
         self.pump(by);
     }
 
-    /// All faults are healed: it closes what it has left open.
+    /// All faults are healed: the thief closes the sockets it has left open.
     fn thief_goes(&mut self) {
         let now = self.time();
         for (proc, socket) in std::mem::take(&mut self.thief.open) {

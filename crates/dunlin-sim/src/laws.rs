@@ -1,7 +1,7 @@
-//! The laws of connections, what must come to its end, and what may be left at rest.
+//! The laws of connections, what must end, and what may be left at rest.
 //!
-//! The laws of values are checked where they happen, in `program/`: what a program is told is compared with
-//! what the other one did.
+//! The laws of values are checked where they apply, in `program/`: the checker compares what a program learns
+//! with what the other one did.
 
 use dunlin_proto::id::SocketId;
 use dunlin_proto::{Census, Down, State};
@@ -12,7 +12,7 @@ use crate::thief::is_thiefs;
 use crate::view::Standing;
 use crate::world::{Event, Proc, World, address, micros, node_id};
 
-/// What an attached half takes of what its home may keep.
+/// What an attached half uses of the bytes that its home may keep.
 const HALF: usize = 2 << 10;
 
 impl World {
@@ -45,7 +45,7 @@ impl World {
                 view.state = Standing::Lost;
                 view.lost_at.get_or_insert(now);
                 let grace = micros(self.plan.grace_of(me));
-                // What comes over a relay is not looked into: see `Walls`.
+                // The simulator does not look into what a relay carries: see `Walls`.
                 let late = self.plan.config.helpers_max == 0 && until.0 > *view.first_lost.get_or_insert(now) + grace;
                 if !matches!(was, Standing::Up | Standing::Resumed) {
                     return self.broke(format!("n{me}: the connection to n{node} is lost, and was {was:?}"));
@@ -82,8 +82,8 @@ impl World {
         }
     }
 
-    /// A socket has taken up a connection at one side. If at the other too, then the two lives are one, and
-    /// stay so.
+    /// A socket has taken up a connection at one side. If it has at the other too, the two lives are joined
+    /// for good.
     fn join(&mut self, proc: usize, node: usize) {
         let me = self.procs[proc].node;
         if self.procs[proc].machine.relayed_by(node_id(node)).is_some() {
@@ -147,7 +147,7 @@ impl World {
             }
             Down::Died(_) => {
                 self.coverage.died += 1;
-                // (An earlier life that goes on is not where it listened: a later one is.)
+                // (An earlier life that still runs does not listen at its old address: a later one does.)
                 let lives = |other: usize| self.procs[other].alive && self.current[node] == other;
                 matches!(was, Standing::Up | Standing::Resumed) || other.is_some_and(lives)
             }
@@ -170,7 +170,7 @@ impl World {
         if early {
             return self.broke(format!("n{me}: the connection to n{node} ends without a cause: {why}"));
         }
-        // Every end at this node that concerns that one has been notified before.
+        // The machine must have notified every end at this node that concerns the other one.
         let half = self.channels.iter().any(|channel| {
             channel.proc == proc && channel.ended.is_none() && channel.halves.iter().any(|half| half.node == node)
         });
@@ -182,7 +182,7 @@ impl World {
         if half || sender {
             return self.broke(format!("n{me}: the connection to n{node} ended, and not all its ends were notified"));
         }
-        // A channel that has ended hears nothing of it.
+        // A channel that has ended receives no notice.
         for channel in &mut self.channels {
             if channel.proc == proc {
                 channel.halves.retain(|half| half.node != node);
@@ -207,11 +207,11 @@ impl World {
 
     // After the faults.
 
-    /// For so long things may take, once nothing goes wrong any more.
+    /// How long operations may take after the last fault.
     pub(crate) fn patience(&self) -> u64 {
         let config = &self.plan.config;
         let bytes: usize = self.offers.iter().filter(|offer| !offer.arrived).map(|offer| offer.size + 100).sum();
-        // With a small window every few bytes wait for a delayed acknowledgement.
+        // With a small window, every few bytes wait for a delayed acknowledgement.
         let windows = (bytes / config.unacked_min.min(config.chunk * 4) + 10) as u64;
         let redials = if self.plan.walls.is_some() { 10 * micros(config.redial) } else { 0 };
         redials
@@ -220,8 +220,7 @@ impl World {
             + windows * (micros(config.ack_delay) + 10 * self.plan.latency)
     }
 
-    /// Runs until there is nothing more to wait for. What it still waits for after `patience` is kept as
-    /// `stuck`.
+    /// Runs until `what` waits for nothing more. What it still waits for after `patience` is kept as `stuck`.
     pub(crate) fn wait_for(&mut self, patience: u64, what: fn(&Self) -> Option<String>) -> Option<()> {
         let until = self.now + patience;
         while let Some(missing) = what(self) {
@@ -238,7 +237,7 @@ impl World {
         self.broken.is_some().then_some(())
     }
 
-    /// What has not come to its end.
+    /// An operation that has not ended.
     pub(crate) fn unsettled(&self) -> Option<String> {
         if let Some(at) = self.procs.iter().position(|proc| proc.alive && proc.leaving) {
             return Some(format!("n{} has not left", self.procs[at].node));
@@ -281,7 +280,7 @@ impl World {
             .map(|proc| format!("not all messages of n{} have arrived", proc.node))
     }
 
-    /// Every node is to meet every other.
+    /// Connects every node with every other.
     pub(crate) fn meet(&mut self) {
         let alive: Vec<usize> = self.current.iter().copied().filter(|proc| self.procs[*proc].alive).collect();
         for proc in &alive {
@@ -319,7 +318,7 @@ impl World {
                     }
                     [mine, theirs] => mine == theirs,
                 };
-                // The address of a node that it tells to no other may have been learnt by an introduction.
+                // An introduction may have passed on the address of a node that does not advertise it.
                 let can = |from: &Proc, to: usize| {
                     !self.plan.is_walled(from.node, to) && from.machine.addresses_of(node_id(to)).contains(&address(to))
                 };
@@ -340,7 +339,7 @@ impl World {
         None
     }
 
-    /// Nothing is left but what is really there, nothing happens but heartbeats, and no connection is lost.
+    /// Checks that only records of what exists are left, only heartbeats are sent, and no connection is lost.
     pub(crate) fn rest(&mut self) {
         self.at_rest();
         let (ticks, sockets) = (self.ticks, self.carriers());
@@ -392,7 +391,7 @@ impl World {
                 .sum();
             let census = one.machine.census();
             let node = one.node;
-            // A relayed node tries now and then whether it has to be.
+            // A relayed node tries now and then whether it can dial.
             let probes = match self.plan.walls {
                 Some(_) => (census.sockets + census.relayed).saturating_sub(others).min(others),
                 None => 0,
@@ -405,7 +404,7 @@ impl World {
                 alive().map(peers).sum::<usize>() / 2
             };
             let travelling = self.travel_census(proc);
-            // Each half that has attached itself; elsewhere what comes in values is not counted here.
+            // One for each attached half; the bytes of values are not counted here in other runs.
             let held = if self.plan.holds { attached * HALF } else { self.held(proc) as usize };
             let facts = [
                 ("homes", census.homes, homes().count() + travelling.0),
@@ -428,12 +427,12 @@ impl World {
         }
     }
 
-    /// What a process keeps for the other nodes.
+    /// The bytes that a process keeps for the other nodes.
     fn held(&self, proc: usize) -> u64 {
         (0..self.plan.nodes).map(|node| self.procs[proc].machine.held_for(node_id(node))).sum()
     }
 
-    /// After every event.
+    /// Runs after every event.
     pub(crate) fn check_told(&mut self, proc: usize) {
         if self.plan.holds {
             let (held, most) = (self.held(proc), self.plan.held_max());
@@ -461,7 +460,7 @@ impl World {
         self.after(1000, Event::Exit(proc));
     }
 
-    /// A process has to have left by now, or goes without.
+    /// Ends a process, once it is flushed or its time to leave has passed.
     pub(crate) fn exit(&mut self, proc: usize) {
         let (flushed, late) = (self.procs[proc].machine.is_flushed(), self.now >= self.procs[proc].leave_until);
         if !flushed && !late {
@@ -480,8 +479,8 @@ impl World {
     }
 }
 
-/// Bytes that have not been received. What goes over a relay is acknowledged to the relay and by it,
-/// heartbeats too: some of these are always on their way.
+/// Bytes that have not been received. The relay acknowledges what goes over it, and is sent acknowledgements,
+/// also of heartbeats: some of these are always on their way.
 fn unheard(census: &Census) -> usize {
     let heartbeats = 64 * (census.relayed + 2 * census.relays);
     if census.unacked_bytes <= heartbeats { 0 } else { census.unacked_bytes }

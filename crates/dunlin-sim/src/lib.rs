@@ -2,9 +2,9 @@
 //! the laws.
 //!
 //! [`run`] plays one seed: programs send and receive over channels while sockets are cut and nodes stop,
-//! return and leave. What every program is told is compared with what the others did. Then all faults are
-//! healed, everything has to come to its end, and nothing may be left. `docs/simulator.md` lists what is
-//! checked, and how to use it.
+//! return and leave. The checker compares what each machine reports to its program with what the other
+//! programs did. Then all faults are healed, every operation has to end, and no record may be left.
+//! `docs/simulator.md` lists the checks, and explains how to use the simulator.
 
 pub mod command;
 mod coverage;
@@ -39,13 +39,13 @@ pub fn bugs() -> Vec<&'static str> {
     Vec::new()
 }
 
-/// Wakes a planted bug for the runs of this thread, or lets all sleep.
+/// Activates a planted bug for the runs of this thread, or deactivates all.
 #[cfg(feature = "planted")]
 pub fn wake(name: Option<&str>) {
     let bugs = dunlin_proto::planted::Bug::ALL;
     dunlin_proto::planted::choose(bugs.iter().copied().find(|bug| Some(bug.name()) == name));
 }
 
-/// Wakes nothing: no bugs are planted in this build.
+/// Does nothing: no bugs are planted in this build.
 #[cfg(not(feature = "planted"))]
 pub fn wake(_name: Option<&str>) {}

@@ -1,4 +1,4 @@
-//! Channels whose ends travel, as the books have them.
+//! Channels whose ends travel, as the simulator's books record them.
 //!
 //! A [`Line`] is such a channel, and a [`Cargo`] an end of one in a message.
 
@@ -10,7 +10,8 @@ use dunlin_proto::{ReceiverPlace, SenderPlace, Trip};
 
 use crate::program::Outcome;
 
-/// One value of a line. Its number is its ticket: a later one was sent later, wherever the sender was.
+/// One value of a line. Its number is its ticket: a higher one was sent later, at whichever node the sender
+/// was.
 #[derive(Debug)]
 pub(crate) struct Value {
     pub(crate) size: usize,
@@ -31,42 +32,42 @@ pub(crate) struct Value {
     pub(crate) cargo: Vec<usize>,
 }
 
-/// An offer whose outcome its sender does not have.
+/// An offer whose outcome its sender has not received.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Open {
     pub(crate) choice: bool,
-    /// The request that has it, and whether the value has been granted.
+    /// The request that reserved it, and whether the value has been granted.
     pub(crate) reserved: Option<u64>,
     pub(crate) granted: bool,
-    /// The home has given that up and asked anew.
+    /// The home has given up that request and asked again, with this one.
     pub(crate) next: Option<u64>,
     pub(crate) held: bool,
     pub(crate) withdrawing: bool,
     pub(crate) revoking: bool,
-    /// It has yet to be made again, by a program that is slow.
+    /// A slow program has yet to offer it again.
     pub(crate) again: bool,
 }
 
 /// A sender at a process.
 #[derive(Debug, Default)]
 pub(crate) struct Half {
-    /// Its program has it; else it is in a message, or with the node that took it from one.
+    /// Its program owns it; otherwise it is in a message, or with the node that took it from one.
     pub(crate) in_hand: bool,
     pub(crate) open: BTreeMap<usize, Open>,
     pub(crate) credits: u64,
-    /// It is to go into a message as soon as it is at rest.
+    /// It goes into a message as soon as it is at rest.
     pub(crate) leaving: bool,
-    /// Its channel is over.
+    /// Its channel has ended.
     pub(crate) failed: bool,
-    /// It is here again after an unknown message, in which it had this number.
+    /// It has returned after a message with an unknown outcome, in which it had this number.
     pub(crate) doubt: u64,
-    /// Where it has been told that its home is.
+    /// The node where its home is, as last reported to it.
     pub(crate) home: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Receiver {
-    /// It came in a message.
+    /// It arrived in a message.
     Guest,
     Fetching,
     Home,
@@ -85,11 +86,11 @@ pub(crate) enum Queued {
 pub(crate) struct Home {
     pub(crate) state: Receiver,
     pub(crate) in_hand: bool,
-    /// It stays as it came: no program here will use it.
+    /// It stays as it arrived: no program here will use it.
     pub(crate) idle: bool,
     pub(crate) queue: Vec<(usize, usize, Queued)>,
     pub(crate) buffer: VecDeque<usize>,
-    /// Places of the buffer that the sender has.
+    /// Places of the buffer that the sender has been granted.
     pub(crate) granted: u64,
     pub(crate) held: Option<(usize, usize)>,
     /// How the sender has ended the channel.
@@ -98,11 +99,11 @@ pub(crate) struct Home {
     pub(crate) left: bool,
     /// It has reported that the channel is over.
     pub(crate) over: bool,
-    /// It is to be retired as soon as it is at home.
+    /// It retires the channel as soon as it is at home.
     pub(crate) retires: bool,
-    /// It has retired the channel, and receives what was sent before the sender has learned that.
+    /// It has retired the channel, and receives the values sent before the sender has learned that.
     pub(crate) retired: bool,
-    /// What the message that brought it said of it.
+    /// The claim that the message with it named.
     pub(crate) claim: u64,
 }
 
@@ -139,15 +140,15 @@ pub(crate) struct Line {
     pub(crate) homes: BTreeMap<usize, Home>,
     /// Nodes where an end has been.
     pub(crate) touched: Vec<usize>,
-    /// How its programs have ended it, from either side.
+    /// How its programs have ended it, at either side.
     pub(crate) sender_said: Vec<End>,
     pub(crate) receiver_said: Vec<End>,
-    /// A receiver that had retired the channel has received all there was, and is gone.
+    /// A receiver that had retired the channel has received all values, and was dropped.
     pub(crate) drained: bool,
     pub(crate) asks: u64,
-    /// The nodes that were told to have the sender, under which number.
+    /// The nodes that were admitted with the sender, by its number.
     pub(crate) admitted: BTreeMap<u64, usize>,
-    /// Claims of receivers that are at their home again.
+    /// Claims of receivers that have returned to their home.
     pub(crate) void: Vec<u64>,
 }
 
@@ -165,13 +166,13 @@ pub(crate) struct Cargo {
     pub(crate) trip: Trip,
     /// Its sender knows that it was taken, and by which node.
     pub(crate) taker: Option<Contact>,
-    /// Another one has come to where it was, so that this one is void.
+    /// Another one has arrived where it was, so this one is void.
     pub(crate) void: bool,
     pub(crate) by: usize,
 }
 
 impl Line {
-    /// Whether something that was sent by this process may be on its way.
+    /// Whether a value sent by this process may be on its way.
     pub(crate) fn is_on_its_way(&self, by: usize) -> bool {
         self.values.iter().any(|value| value.by == by && value.outcome == Some(Outcome::Sent) && !value.received)
     }

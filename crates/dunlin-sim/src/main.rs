@@ -1,4 +1,4 @@
-//! The simulator on the command line: `--help` says how.
+//! The simulator on the command line: `--help` explains it.
 
 use std::process::ExitCode;
 

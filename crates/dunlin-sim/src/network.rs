@@ -32,7 +32,7 @@ impl World {
         let fails = blocked || (!self.healed && self.random.chance(self.plan.dial_fails));
         let mut wait = self.latency();
         if !self.healed && self.random.chance(5) {
-            // A dial that hangs: longer than a handshake may last, perhaps longer than the grace period.
+            // A dial that hangs: longer than a handshake may last, and perhaps longer than the grace period.
             wait += self.random.below(800_000);
             wait = wait.min(self.plan.heal_at.saturating_sub(self.now) + 50_000);
         }
@@ -41,7 +41,7 @@ impl World {
         }
         self.after(wait, Event::DialDone { by, dial, to: (!fails).then_some(to) });
         if fails {
-            // `DialDone` cannot tell any more where it went.
+            // `DialDone` no longer knows where the dial went.
             self.dials[from][to] = self.dials[from][to].saturating_sub(1);
         }
     }
@@ -96,7 +96,7 @@ impl World {
     pub(crate) fn accept(&mut self, socket: usize) {
         let node = self.sockets[socket].nodes[1];
         let mut proc = self.current[node];
-        // An address may still lead to the life before.
+        // An address may still lead to the earlier life.
         if self.random.chance(self.plan.old_addresses)
             && let Some(old) = (0..proc).rev().find(|old| self.procs[*old].node == node && self.procs[*old].alive)
         {
@@ -264,7 +264,7 @@ impl World {
 
     // Closing.
 
-    /// The machine has closed its end: the last words first.
+    /// The machine has closed its end: the bytes it has still to write go first.
     pub(crate) fn close_end(&mut self, proc: usize, id: SocketId, why: &Closed) {
         let (socket, side) = end_of(id);
         if !self.sockets[socket].open[side] {
@@ -282,8 +282,8 @@ impl World {
         self.after(wait, Event::OwnClosed(socket, side));
     }
 
-    /// A socket of an honest node is closed. When there are too many without a handshake, those of the source
-    /// that has most of them make room.
+    /// A socket of an honest node is closed. When too many have no handshake, the source that has most of
+    /// them loses one.
     pub(crate) fn made_room(&mut self, proc: usize, why: &Closed) {
         if *why == Closed::Crowded && self.thief_crowds(proc) {
             let node = self.procs[proc].node;
@@ -291,7 +291,7 @@ impl World {
         }
     }
 
-    /// One end is closed; the other learns of it behind all bytes.
+    /// One end is closed; the other side learns that after all bytes.
     pub(crate) fn end_side(&mut self, socket: usize, side: usize) {
         let entry = &mut self.sockets[socket];
         entry.open[side] = false;
@@ -313,7 +313,7 @@ impl World {
         let Some(proc) = entry.procs[side].filter(|_| entry.open[side] && !entry.close_heard[side]) else { return };
         let pipe = &entry.pipes[1 - side];
         if self.mutes[entry.nodes[1 - side]][entry.nodes[side]].blocks() {
-            // Not even that comes through; what comes through later is asked for again by `unmute`.
+            // The close does not arrive either; `unmute` asks again for what arrives later.
             return;
         }
         if entry.deaf[side] || (pipe.gone && !entry.cut) {
@@ -335,7 +335,7 @@ impl World {
         }
     }
 
-    /// Cuts a socket: of what is under way in each direction, so many bytes still arrive.
+    /// Cuts a socket: of the bytes under way in each direction, some still arrive.
     pub(crate) fn cut(&mut self, socket: usize, half_open: bool) {
         self.sockets[socket].cut = true;
         for side in 0..2 {
@@ -385,7 +385,7 @@ impl World {
         }
     }
 
-    /// What a socket is used for, as far as can be told from outside.
+    /// The use of a socket, as far as the outside shows it.
     pub(crate) fn phase_of(&self, socket: usize) -> Met {
         let entry = &self.sockets[socket];
         let carries = |side: usize| {

@@ -1,4 +1,4 @@
-//! What is drawn from a seed before its run begins.
+//! The settings that a seed determines before its run begins.
 
 use std::time::Duration;
 
@@ -8,36 +8,36 @@ use dunlin_proto::wire::limits;
 use crate::coverage::Fault;
 use crate::random::Random;
 
-/// What a seed is to be played as. The same seed of another kind is another run.
+/// The kind of run that a seed is played as. The same seed of another kind is another run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
-    /// Whatever the seed says: 2 to 6 nodes, with ends that travel or without.
+    /// As the seed determines: 2 to 6 nodes, with ends that travel or without.
     #[default]
     Any,
     /// 3 to 6 nodes, and ends that travel.
     Travelling,
 }
 
-/// The settings of a run, drawn from its seed. Most runs have only some kinds of faults, so that each has its
-/// quiet surroundings.
+/// The settings of a run, drawn from its seed. Most runs have only some kinds of faults, so that each kind
+/// also strikes in quiet surroundings.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) nodes: usize,
     /// Some channels have ends that travel.
     pub(crate) travels: bool,
-    /// Ends are sent on rather than used.
+    /// Programs pass ends on rather than use them.
     pub(crate) restless: bool,
-    /// So many values are offered by ordinary senders.
+    /// How many values ordinary senders offer.
     pub(crate) offers_max: usize,
     pub(crate) config: Config,
     pub(crate) heal_at: u64,
-    /// Microseconds, at the least half of it.
+    /// Microseconds; a delay is at least half of it.
     pub(crate) latency: u64,
     /// The longest wait between two steps of a program.
     pub(crate) pace: u64,
-    /// The largest value a home takes, in bytes.
+    /// The largest value that a home accepts, in bytes.
     pub(crate) value_max: u64,
-    /// How likely each kind is.
+    /// How likely each kind of fault is.
     pub(crate) weights: [u64; 11],
     /// The longest wait between two faults.
     pub(crate) every: u64,
@@ -49,7 +49,7 @@ pub(crate) struct Plan {
     pub(crate) old_addresses: u64,
     pub(crate) late_timers: bool,
     pub(crate) wrong_addresses: bool,
-    /// Nodes that tell the others that they have bound their addresses.
+    /// Nodes that report to the others that they have bound their addresses.
     pub(crate) bound: Vec<bool>,
     /// Nodes that no other can dial.
     pub(crate) shy: Vec<bool>,
@@ -57,21 +57,21 @@ pub(crate) struct Plan {
     pub(crate) walls: Option<Walls>,
     /// In some runs, a node that waits fifteen times as long as the others for a connection to come back.
     pub(crate) patient: Option<usize>,
-    /// In some runs without ends that travel, values are large and lie in buffers until they are received,
-    /// and little may be kept.
+    /// In some runs without ends that travel, values are large and stay in buffers until they are received,
+    /// and nodes may keep little.
     pub(crate) holds: bool,
 }
 
-/// Firewalls that stay for the whole run: nodes behind them help each other, by dial-backs and relays.
+/// Firewalls for the whole run: nodes behind them help each other, by dial-backs and relays.
 #[derive(Debug)]
 pub(crate) struct Walls {
     /// From node, to node.
     pub(crate) between: Vec<Vec<bool>>,
-    /// There are none between this node and the others, so that it can always help.
+    /// No firewall is between this node and the others, so that it can always help.
     pub(crate) hub: usize,
 }
 
-/// So much more patient is a patient node.
+/// The factor by which a patient node waits longer.
 const PATIENT: u32 = 15;
 
 /// The kinds of faults, in the order of their weights.
@@ -100,8 +100,8 @@ impl Plan {
         let mut config = config(random);
         let mut value_max = 1000;
         if random.chance(12) {
-            // Pieces that are not copied behind their heads, and enough bytes for acknowledgements without
-            // delay.
+            // Pieces that are not copied together with their heads, and enough bytes for acknowledgements
+            // without delay.
             config.chunk = random.between(1500, 5000) as usize;
             config.chunk_alone = config.chunk;
             config.unacked_max = random.between(3000, 300_000) as usize;
@@ -160,8 +160,8 @@ impl Plan {
         }
     }
 
-    /// Some runs have values of which many are larger than the credit of a new connection, for nodes that
-    /// keep little. `random` is not that of the plan.
+    /// In some runs many values are larger than the credit of a new connection, for nodes that keep little.
+    /// `random` is a separate generator.
     pub(crate) fn hold(&mut self, random: &mut Random) {
         if self.travels || self.walls.is_some() || !random.chance(10) {
             return;
@@ -177,35 +177,35 @@ impl Plan {
         config.unacked_max = random.between(100_000, 1_000_000) as usize;
         config.unacked_min = config.unacked_max;
         config.ack_bytes = 32 << 10;
-        // They have to come through in time.
+        // The values have to arrive in time.
         self.small_buffers = 0;
         self.latency = self.latency.min(1000);
     }
 
-    /// In some runs programs are asked about each node, and take their time. `random` is not that of the
-    /// plan.
+    /// In some runs the machine asks its program about each node, and the program takes its time. `random` is
+    /// a separate generator.
     pub(crate) fn authorize(&mut self, random: &mut Random) {
         self.config.authorizes = random.chance(10);
     }
 
-    /// The most that a node may keep for others, with the credit of each.
+    /// The most bytes that a node may keep for others, including the credit of each.
     pub(crate) fn held_max(&self) -> u64 {
         let half = 1 << 20;
         self.config.held_max.max(4 * (self.config.value_max as u64 + limits::VALUE) + half)
             + self.nodes as u64 * limits::CREDIT
     }
 
-    /// How long that node waits for a connection to come back.
+    /// How long this node waits for a connection to return.
     pub(crate) fn grace_of(&self, node: usize) -> Duration {
         if self.patient == Some(node) { PATIENT * self.config.grace } else { self.config.grace }
     }
 
-    /// How long the most patient one does.
+    /// How long the most patient node waits.
     pub(crate) fn grace_max(&self) -> Duration {
         if self.patient.is_some() { PATIENT * self.config.grace } else { self.config.grace }
     }
 
-    /// Some runs get walls. `random` is not that of the plan: the other runs are as they would be without.
+    /// Some runs get walls. `random` is a separate generator, so the other runs are as they would be without.
     pub(crate) fn wall_in(&mut self, random: &mut Random) {
         if self.nodes < 3 || !random.chance(25) {
             return;
@@ -214,13 +214,13 @@ impl Plan {
         self.config.helpers_max = random.between(1, 8) as usize;
         self.config.patience = ms(random.between(2, 60));
         self.config.redial = ms(random.between(50, 1000));
-        // What is relayed goes over sockets and in windows that stay: with room for some bytes only no
-        // handshake would come through in time.
+        // Relayed frames go over sockets and in windows that stay: with room for only a few bytes no
+        // handshake would finish in time.
         self.small_buffers = 0;
         self.config.unacked_max = self.config.unacked_max.max(1500);
         self.config.unacked_min = self.config.unacked_min.max(400);
-        // What is said over a relay crosses two sockets, and each may take twenty times as long as usual: no
-        // reason to take a connection at rest for lost.
+        // What is sent over a relay crosses two sockets, and each may take twenty times as long as usual: an
+        // idle connection must not time out for that.
         let spare = self.config.silence.saturating_sub(2 * self.config.heartbeat);
         self.latency = self.latency.min(spare.as_micros() as u64 / 50).max(20);
         let hub = random.index(self.nodes);
@@ -255,7 +255,7 @@ fn config(random: &mut Random) -> Config {
     config.chunk_alone = config.chunk;
     config.unacked_max = random.between(40, 3000) as usize;
     config.value_max = 50_000;
-    // Much is acknowledged late, as far as the window goes, and in half of the runs all of it.
+    // Many frames are acknowledged late, as far as the window allows, and in half of the runs all of them.
     config.unacked_min = (config.unacked_max / 4).max(1);
     config.ack_bytes = if config.unacked_max.is_multiple_of(2) { 64 << 10 } else { 100 };
     // Whether two nodes are on one host is drawn anew for each socket.

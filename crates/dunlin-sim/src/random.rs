@@ -1,4 +1,4 @@
-//! The only source of chance of a run.
+//! The only source of randomness of a run.
 
 /// SplitMix64 (Steele, Lea and Flood 2014).
 #[derive(Clone, Debug)]
@@ -20,17 +20,17 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Less than `n`.
+    /// A number less than `n`.
     pub(crate) fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
     }
 
-    /// From `low` to `high`, both included.
+    /// A number from `low` to `high`, both included.
     pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
 
-    /// So often in a hundred.
+    /// True with this probability.
     pub(crate) fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

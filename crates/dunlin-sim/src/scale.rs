@@ -1,7 +1,7 @@
 //! Many nodes, and very many ends that have travelled: what a move costs in frames and bytes, what an end
-//! costs in memory, and that nothing is left of either.
+//! costs in memory, and that no record of either is left.
 //!
-//! The network has delays, and no faults: those are [`run`](crate::run)'s. Every end that moves goes in a
+//! The network has delays, and no faults: [`run`](crate::run) covers those. Every end that moves goes in a
 //! message of its own, an offer on its receiver's *mail*, a channel with a sending half at every other node.
 
 use std::cmp::Reverse;
@@ -19,14 +19,14 @@ use dunlin_proto::{
 
 use crate::random::Random;
 
-/// How large it is to be.
+/// The size of the world.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     /// Nodes, all connected with each other: at least 4, at most 1000.
     pub nodes: usize,
     /// Ends, senders and receivers together; half as many channels.
     pub ends: usize,
-    /// Where its chance comes from.
+    /// The seed of all random choices.
     pub seed: u64,
 }
 
@@ -41,26 +41,26 @@ pub struct Phase {
     pub frames: u64,
     /// Bytes on all wires, of all frames.
     pub bytes: u64,
-    /// How long it took here, in seconds.
+    /// How long it took to simulate, in seconds.
     pub seconds: f64,
-    /// Resident memory of this process behind it, in bytes. `None`: the system does not say.
+    /// Resident memory of this process afterwards, in bytes. `None`: the system does not report it.
     pub resident: Option<u64>,
 }
 
 /// What was measured.
 #[derive(Clone, Debug)]
 pub struct Figures {
-    /// How large it was: channels are half the ends.
+    /// The size of the world: channels are half the ends.
     pub scale: Scale,
-    /// In order. Before the first one, all nodes are connected, and their mail is attached.
+    /// The phases, in order. Before the first one, all nodes are connected, and their mail is attached.
     pub phases: Vec<Phase>,
     /// Resident memory before the first channel, in bytes.
     pub resident_before: Option<u64>,
-    /// What all machines held when all was at rest, and all channels were there.
+    /// The records of all machines at rest, while all channels existed.
     pub records: Census,
 }
 
-/// Bytes of this process that are in memory.
+/// Resident memory of this process, in bytes.
 fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -69,10 +69,9 @@ fn resident() -> Option<u64> {
 
 /// Values of a channel with a buffer.
 const ROOM: u32 = 4;
-/// So many channels are busy at once.
+/// How many channels are busy at once.
 const WAVE: usize = 10_000;
-/// If nothing was said for so many microseconds, nothing is to come: acknowledgements wait for less than
-/// that.
+/// The microseconds of silence after which no more frames are expected: acknowledgements wait for less.
 const QUIET: u64 = 100_000;
 /// Marks mail among the channels.
 const MAIL: u128 = 1 << 63;
@@ -81,7 +80,7 @@ fn node_id(node: usize) -> NodeId {
     NodeId((node as u128 + 1) << 64 | 0x5eed)
 }
 
-/// Ids are random in earnest: so they are here, and the index can be found again.
+/// Real ids are random: so are these, and they contain the index.
 fn channel_id(index: usize) -> ChannelId {
     ChannelId(u128::from(Random::new(index as u64).next()) << 64 | index as u128)
 }
@@ -127,7 +126,7 @@ impl Ord for Entry {
 struct Socket {
     /// The first one has dialled.
     nodes: [usize; 2],
-    /// What a byte takes from the one, and from the other, in microseconds.
+    /// What a byte takes in each direction, in microseconds.
     delay: [u64; 2],
 }
 
@@ -136,7 +135,7 @@ enum Place {
     Receiver(ReceiverPlace),
 }
 
-/// A message: an end, and where it goes after that.
+/// A message: an end, and the rest of its route.
 struct Letter {
     channel: usize,
     end: Option<(Place, Trip)>,
@@ -170,11 +169,11 @@ struct World {
     ends: Vec<Ends>,
     letters: BTreeMap<u64, Letter>,
     next_letter: u64,
-    /// Senders that wait until they may be packed, and where they are to go.
+    /// Senders that wait until they may be packed, and their targets.
     waiting: BTreeMap<usize, Vec<usize>>,
-    /// Receivers take nothing.
+    /// Whether receivers leave values in the buffer.
     held: bool,
-    /// Ends that were used where they came to.
+    /// Ends that were used where they arrived.
     used: u64,
     broken: Option<String>,
     out: Vec<Bytes>,
@@ -187,7 +186,7 @@ impl World {
             let mut config = Config::new("scale");
             config.addresses = vec![address(node)];
             config.strangers_max = scale.nodes;
-            // Nothing fails here, and heartbeats between so many are not what is measured.
+            // Nothing fails here, and the heartbeats of that many nodes are not to be measured.
             config.heartbeat = Duration::from_secs(60);
             config.silence = Duration::from_secs(240);
             let life = Life { node: node_id(node), incarnation: Incarnation(1) };
@@ -228,7 +227,7 @@ impl World {
         self.queue.push(Reverse(Entry(self.now + wait, self.order, event)));
     }
 
-    /// Until no machine has anything to send but heartbeats.
+    /// Runs until no machine has anything to send but heartbeats.
     fn run(&mut self) -> Result<(), String> {
         let mut quiet_from = self.now;
         let mut frames = self.frames();
@@ -352,7 +351,7 @@ impl World {
 
     // Mail.
 
-    /// All pairs of nodes, and their mail.
+    /// Connects all pairs of nodes, and attaches their mail.
     fn connect(&mut self) -> Result<(), String> {
         let count = self.machines.len();
         for node in 0..count {
@@ -380,7 +379,7 @@ impl World {
         Ok(())
     }
 
-    /// As long as what a node writes of an end.
+    /// A message as long as what a node writes about an end.
     fn words(place: Option<&Place>) -> Bytes {
         let all = |addresses: &[String]| addresses.iter().map(|address| 2 + address.len()).sum::<usize>();
         let length = match place {
@@ -401,7 +400,7 @@ impl World {
         self.pump(from);
     }
 
-    /// A message is received.
+    /// A node receives a message.
     fn opens(&mut self, node: usize, mail: ChannelId, from: Contact, number: u64) {
         let now = self.time();
         self.machines[node].taken(now, mail, from.node, number);
@@ -450,7 +449,7 @@ impl World {
         }
     }
 
-    /// An end goes along this way: it is used by the last one.
+    /// Sends an end along this route; the last node uses it.
     fn sends_end(&mut self, at: usize, is_sender: bool, mut route: Vec<usize>) {
         let (now, id, ends) = (self.time(), channel_id(at), self.ends[at]);
         let from = usize::from(if is_sender { ends.sender } else { ends.receiver });
@@ -480,7 +479,7 @@ impl World {
         Terms { window: 2, credits, value_max: 1 << 16 }
     }
 
-    /// Another node than these.
+    /// A node other than these.
     fn another(&mut self, not: &[usize]) -> usize {
         loop {
             let node = self.random.index(self.machines.len());
@@ -543,8 +542,8 @@ impl World {
             HomeHears::Sent(value) => {
                 self.ends[at].received += 1;
                 self.machines[node].drained(id, 1, value.len() as u64);
-                // Of a home that has moved here, the sender hears its credits later, and of this place with
-                // them.
+                // If the home has moved here, the sender receives its credits later, and learns the new place
+                // with them.
                 self.machines[node].credit(now, id, node_id(usize::from(self.ends[at].sender)), 1);
             }
             HomeHears::Take => {
@@ -566,7 +565,7 @@ impl World {
         }
     }
 
-    /// Whether every record is one of what is really there.
+    /// Checks that every record belongs to something that exists.
     fn check_rest(&self) -> Result<Census, String> {
         let (nodes, channels, census) = (self.machines.len(), self.ends.len(), self.census());
         let mail = nodes * (nodes - 1);
@@ -608,7 +607,7 @@ fn address(node: usize) -> String {
     node.to_string()
 }
 
-/// What is done to every channel: the figures say what it costs.
+/// Does the same to every channel, and measures the cost.
 struct Phases<'a> {
     world: World,
     done: Vec<Phase>,
@@ -616,7 +615,8 @@ struct Phases<'a> {
 }
 
 impl Phases<'_> {
-    /// `does` begins something with each channel of so many, and `uses` says how many ends are then used.
+    /// `does` starts something with each of `count` channels, and `uses` is the number of ends each then
+    /// uses.
     fn phase(
         &mut self,
         name: &'static str,
@@ -639,7 +639,7 @@ impl Phases<'_> {
             }
         }
         let expected = uses * count as u64;
-        // A sender hears once more of a home that has moved.
+        // A sender receives another event from a home that has moved.
         if self.world.used - used < expected {
             return Err(format!("{name}: {} ends are used, not {expected}", self.world.used - used));
         }
@@ -655,10 +655,10 @@ impl Phases<'_> {
     }
 }
 
-/// Spreads so many ends over so many nodes by moves, and measures. `progress` hears what it is at.
+/// Spreads many ends over many nodes by moves, and measures. Calls `progress` with the current step.
 ///
 /// # Errors
-/// Something happened that cannot, where nothing fails; or at rest there are records of what is not there.
+/// An event that cannot happen without faults; or records, at rest, of what no longer exists.
 pub fn scale(scale: Scale, progress: &mut dyn FnMut(&str)) -> Result<Figures, String> {
     let Scale { nodes, ends, .. } = scale;
     if !(4..=1000).contains(&nodes) || ends < 2 {

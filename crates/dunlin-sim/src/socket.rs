@@ -1,30 +1,30 @@
-//! A socket, as it lies between two nodes.
+//! A socket between two nodes.
 
 use std::collections::VecDeque;
 
 use dunlin_proto::id::SocketId;
 
-/// What becomes of bytes from one node to another.
+/// What happens to bytes from one node to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mute {
     None,
-    /// They stand still, and go on when it is over.
+    /// They are held back, and arrive when the fault ends.
     Stalled,
-    /// They vanish, and what follows on the same socket too. No dial comes through.
+    /// They vanish, and so does what follows on the same socket. No dial succeeds.
     Vanish,
-    /// They vanish, perhaps only behind the handshake, and what follows on the same socket too; but sockets
-    /// are made, and closed.
+    /// They vanish, perhaps only after the handshake, and so does what follows on the same socket; but
+    /// sockets can be made and closed.
     Deaf {
         behind_handshake: bool,
     },
-    /// The same from the first piece on that is as large.
+    /// The same, from the first piece of at least this size on.
     Large {
         from: usize,
     },
 }
 
 impl Mute {
-    /// Whether sockets cannot be made, nor closed.
+    /// Whether sockets can be neither made nor closed.
     pub(crate) fn blocks(self) -> bool {
         matches!(self, Self::Stalled | Self::Vanish)
     }
@@ -34,22 +34,22 @@ impl Mute {
 #[derive(Debug, Default)]
 pub(crate) struct Pipe {
     pub(crate) bytes: VecDeque<u8>,
-    /// When how many of them arrive.
+    /// When they arrive, and how many at a time.
     pub(crate) arrivals: VecDeque<(u64, usize)>,
     pub(crate) last: u64,
     /// How many bytes the writer's buffer has room for.
     pub(crate) limit: usize,
-    /// Bytes that went nowhere, and take room all the same.
+    /// Bytes that vanished, and occupy the writer's buffer all the same.
     pub(crate) vanished: usize,
     /// What is written vanishes from now on.
     pub(crate) gone: bool,
-    /// The same, but the writer does not notice, and the reader hears when it is closed.
+    /// The same, but the writer does not notice, and the reader learns when it is closed.
     pub(crate) deaf: bool,
     /// The writer waits for room.
     pub(crate) waits: bool,
     /// The writer has closed its end.
     pub(crate) ended: bool,
-    /// The first bytes that were written, as far as they say how long the handshake is.
+    /// The first bytes written, up to those that give the length of the handshake.
     pub(crate) head: Vec<u8>,
     /// How many bytes were written, and how many read.
     pub(crate) written: usize,
@@ -58,7 +58,7 @@ pub(crate) struct Pipe {
 
 /// Magic, kind and length of a message of the handshake.
 pub(crate) const HEAD: usize = 11;
-/// The frame behind the handshake of the dialling side: its head, and a signature with its length.
+/// The frame after the handshake of the dialling side: its head, and a signature with its length.
 const CONFIRM: usize = 2 + 1 + 8;
 
 impl Pipe {
@@ -66,7 +66,7 @@ impl Pipe {
         self.limit.saturating_sub(self.bytes.len() + self.vanished)
     }
 
-    /// How many bytes the handshake has that this side writes, once that is known.
+    /// The length of the handshake that this side writes, once it is known.
     pub(crate) fn handshake(&self, side: usize) -> Option<usize> {
         let length = usize::from(u16::from_be_bytes([*self.head.get(HEAD - 2)?, *self.head.get(HEAD - 1)?]));
         Some(HEAD + length + if side == 0 { CONFIRM } else { 0 })
@@ -78,13 +78,13 @@ pub(crate) struct Socket {
     /// Side 0 has dialled.
     pub(crate) procs: [Option<usize>; 2],
     pub(crate) nodes: [usize; 2],
-    /// Whether the side's machine still has it.
+    /// Whether the side's machine still has it open.
     pub(crate) open: [bool; 2],
     /// Indexed by the side that writes.
     pub(crate) pipes: [Pipe; 2],
-    /// A side that will not be told that it is closed.
+    /// Whether the side never learns that it is closed.
     pub(crate) deaf: [bool; 2],
-    /// Whether the writing has been cut off, for good.
+    /// Whether the socket has been cut, for good.
     pub(crate) cut: bool,
     pub(crate) close_heard: [bool; 2],
 }

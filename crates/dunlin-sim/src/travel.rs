@@ -1,9 +1,9 @@
 //! Channels whose ends travel: programs that use them, put them into messages of other channels, and keep the
 //! books that the laws are checked by.
 //!
-//! A [`Line`] is such a channel. Both its ends begin at one node, in the hands of one process; then each is
-//! where a message has brought it. Messages are offers on *mail*: ordinary channels of `program.rs`, whose
-//! offers carry [`Cargo`].
+//! A [`Line`] is such a channel. Both its ends begin at one node, owned by one process; later each is where a
+//! message has carried it. Messages are offers on *mail*: ordinary channels of `program.rs`, whose offers
+//! carry [`Cargo`].
 
 use std::collections::BTreeMap;
 
@@ -93,13 +93,13 @@ impl World {
         Terms { window: line.window, credits: credits as u32, value_max: self.plan.value_max }
     }
 
-    /// Whether a node where one of its ends has been is lost, or the connection between two of them.
+    /// Whether a node that had one of its ends is lost, or the connection between two of them.
     fn is_harmed(&self, at: usize) -> bool {
         let touched = &self.lines[at].touched;
         self.failed.iter().any(|(one, other)| touched.contains(one) && touched.contains(other))
     }
 
-    /// Only a loss explains this. It may be told in the same breath.
+    /// Records an event that only a loss explains. The machine may report that loss in the same event.
     fn claims_loss(&mut self, at: usize, what: String) {
         self.claims.push((at, what));
     }
@@ -254,7 +254,7 @@ impl World {
         self.pump(proc);
     }
 
-    /// The sender ends the channel: mostly, it is dropped.
+    /// The sender ends the channel: usually, its program drops it.
     fn ends_line(&mut self, at: usize, proc: usize) {
         if self.lines[at].halves[&proc].open.values().any(|open| open.choice) || self.random.chance(50) {
             return;
@@ -279,7 +279,7 @@ impl World {
         if half.failed {
             self.lines[at].halves.remove(&proc);
         } else {
-            // What is open stays so, and is still to be reported.
+            // Open values stay open, and their outcomes are still to be reported.
             half.in_hand = false;
             if half.open.is_empty() {
                 self.lines[at].halves.remove(&proc);
@@ -293,7 +293,7 @@ impl World {
         self.pump(proc);
     }
 
-    /// The end that is here, the sender or the receiver, goes into a message; perhaps with the other one.
+    /// Sends the end that is here, the sender or the receiver, in a message; perhaps with the other one.
     fn sends_end(&mut self, at: usize, proc: usize, sender: bool) {
         let mail: Vec<usize> = (0..self.senders.len())
             .filter(|mail| {
@@ -387,8 +387,8 @@ impl World {
 
     // What becomes of messages with ends.
 
-    /// Some end that is here and may go, of a line from this one on, for a message that goes at once. What
-    /// goes over a line is of a later one, so that no two wait for each other.
+    /// Packs some end that is here and may go, of this line or a later one, for a message that goes at once.
+    /// A line carries only ends of later lines, so that no two wait for each other.
     pub(crate) fn packs_an_end(&mut self, proc: usize, from: usize) -> Vec<usize> {
         if self.healed || self.procs[proc].leaving {
             return Vec::new();
@@ -408,7 +408,7 @@ impl World {
     }
 
     /// Whether these ends may go in a message on a credit: frames about them overtake values, and a node that
-    /// only passes an end on may send that it is settled.
+    /// only passes an end on may report it as settled.
     pub(crate) fn may_go_on_a_credit(&self, cargo: &[usize]) -> bool {
         cargo.iter().all(|cargo| {
             let Cargo { place, by, line, .. } = &self.cargos[*cargo];
@@ -438,7 +438,7 @@ impl World {
         self.pump(proc);
     }
 
-    /// The sender is in the hands of its program again. Its channel may be over since.
+    /// The program owns the sender again. Its channel may have ended since.
     fn sender_is_here(&mut self, at: usize, proc: usize) {
         let is_there = self.procs[proc].machine.has_half(self.lines[at].id);
         let half = self.lines[at].halves.entry(proc).or_default();
@@ -466,8 +466,8 @@ impl World {
             }
             self.touches(self.cargos[cargo].line, node_index(taker.node));
             if !self.healed && self.random.chance(20) {
-                // A program may be slow to hear it: meanwhile the life of the connection may end, and another
-                // one begin.
+                // A program may handle it late: meanwhile the life of the connection may end, and another one
+                // begin.
                 let wait = self.random.below(50_000);
                 self.after(wait, Event::EndLeft(cargo, proc));
             } else {
@@ -489,14 +489,14 @@ impl World {
         self.pump(proc);
     }
 
-    /// An end of this line is at that node, or on its way there.
+    /// Records that an end of this line is at that node, or on its way there.
     fn touches(&mut self, at: usize, node: usize) {
         if !self.lines[at].touched.contains(&node) {
             self.lines[at].touched.push(node);
         }
     }
 
-    /// The sender of the message has heard what became of it.
+    /// The sender of the message has learned its outcome.
     pub(crate) fn ends_concluded(&mut self, cargo: Vec<usize>, proc: usize, taker: Option<Contact>, outcome: Outcome) {
         match outcome {
             Outcome::Taken | Outcome::Sent => match taker {
@@ -542,7 +542,7 @@ impl World {
         }
     }
 
-    /// The message has come to a channel that has ended: its ends are dropped.
+    /// The message has arrived at a channel that has ended: its ends are dropped.
     pub(crate) fn ends_arrive_late(&mut self, cargo: Vec<usize>, proc: usize, giver: Contact) {
         for cargo in cargo {
             if self.ends_arrive(vec![cargo], proc, giver) == [Arrival::Stale] {
@@ -556,7 +556,7 @@ impl World {
         }
     }
 
-    /// The message is taken by this process.
+    /// This process takes the message.
     pub(crate) fn ends_arrive(&mut self, cargo: Vec<usize>, proc: usize, giver: Contact) -> Vec<Arrival> {
         let mut arrivals = Vec::with_capacity(cargo.len());
         for cargo in cargo {
@@ -580,7 +580,7 @@ impl World {
                 Arrival::Guest if is_sender => {
                     let half = self.lines[at].halves.insert(proc, Half { in_hand: true, ..Half::default() });
                     if let Some(half) = half.filter(|half| half.in_hand && !half.failed) {
-                        // It is lost, which its program has yet to hear.
+                        // That sender is lost, and its program has yet to learn it.
                         self.orphans.push((at, proc, half.open.into_keys().collect()));
                     }
                 }
@@ -615,7 +615,7 @@ impl World {
     pub(crate) fn line_half_hears(&mut self, at: usize, proc: usize, heard: ProxyHears) {
         if !self.lines[at].halves.contains_key(&proc) {
             match heard {
-                // It was said to a half that has been dropped since, or has left.
+                // The event concerns a half that has been dropped since, or has left.
                 ProxyHears::Credit(_)
                 | ProxyHears::Home(..)
                 | ProxyHears::Ended(_)
@@ -753,7 +753,7 @@ impl World {
                 }
                 self.half_over(at, proc, Some(Outcome::NotTaken));
                 if self.procs[proc].machine.has_half(id) && how == End::Retired {
-                    // Some keep the end for a while.
+                    // Some programs keep the end for a while.
                     let keeps = self.half(at, proc).is_some_and(|half| half.in_hand) && self.random.chance(50);
                     let answer = if keeps { End::Retired } else { End::Gone };
                     self.procs[proc].machine.end_proxy(now, id, answer);
@@ -786,7 +786,7 @@ impl World {
         }
     }
 
-    /// Its home has told a sender that it knows it: and no other under the same number.
+    /// The home has confirmed to a sender that it knows it: no other may have the same number.
     fn is_admitted(&mut self, at: usize, proc: usize) {
         let stand = self.procs[proc].machine.stand(self.lines[at].id);
         let Some(half) = self.half(at, proc).filter(|_| stand.known) else { return };
@@ -806,7 +806,7 @@ impl World {
         self.after(wait, Event::LineGrant(at, proc, value, request));
     }
 
-    /// A sender learns that it is over: what is still open has this outcome.
+    /// A sender learns that its channel has ended: all its open values have this outcome.
     fn half_over(&mut self, at: usize, proc: usize, outcome: Option<Outcome>) {
         let Some(half) = self.half(at, proc) else { return };
         half.failed = true;
@@ -827,7 +827,7 @@ impl World {
 
     fn value_told(&mut self, at: usize, proc: usize, ticket: u64, outcome: Outcome) {
         let value = ticket as usize;
-        // What was told before another sender came in its place.
+        // An outcome for a sender that another one has replaced since.
         let orphan = |(line, by, values): &&mut (usize, usize, Vec<usize>)| {
             (*line, *by) == (at, proc) && values.contains(&value)
         };
@@ -840,7 +840,7 @@ impl World {
         if half.open.remove(&value).is_none() {
             return self.broke(format!("line {at}: {ticket} is reported as {outcome:?}, and is not open"));
         }
-        // The last of a sender that has been dropped.
+        // The last open value of a sender that has been dropped.
         if !half.in_hand && half.open.is_empty() && !self.procs[proc].machine.has_half(self.lines[at].id) {
             self.lines[at].halves.remove(&proc);
         }
@@ -856,8 +856,8 @@ impl World {
         }
     }
 
-    /// The sender of a value learns that it was taken, by this node as far as it knows: so the ends in it are
-    /// there.
+    /// The sender of a value learns that it was taken, by this node as far as it knows: so the ends in the
+    /// value are there.
     fn value_has_left(&mut self, at: usize, value: usize, home: Option<usize>) {
         let Value { by, taken_at, taker, ref cargo, .. } = self.lines[at].values[value];
         let cargo = cargo.clone();
@@ -922,7 +922,7 @@ impl World {
             machine.grant(now, id, value as u64, request, bytes)
         };
         if !granted && let Some(open) = self.half(at, proc).and_then(|half| half.open.get_mut(&value)) {
-            // It is not asked for any more.
+            // The request has ended.
             open.granted = false;
             open.reserved = None;
             for cargo in std::mem::take(&mut self.lines[at].values[value].cargo) {
@@ -1005,7 +1005,7 @@ impl World {
         self.lines[at].homes.get_mut(&proc)
     }
 
-    /// The giver of the receiver may have asked for it to be used, which its program does not see.
+    /// The giver of the receiver may have asked for it to be used, which its program does not notice.
     fn may_be_hurried(&mut self, at: usize, proc: usize) {
         let is_guest = self.procs[proc].machine.is_guest(self.lines[at].id, Which::Receiver);
         if let Some(home) = self.home(at, proc).filter(|home| home.state == Receiver::Guest && !is_guest) {
@@ -1029,7 +1029,7 @@ impl World {
                 match state {
                     Queued::Waiting | Queued::Granted => {
                         let extended = self.random.chance(25);
-                        // What the machine has to send next may lead to the next receive.
+                        // The machine's next action may start the next receive.
                         self.received(at, value);
                         self.takes(at, proc, from, value, extended);
                         break;
@@ -1062,12 +1062,12 @@ impl World {
         if line.values[last].by == by {
             self.broke(format!("line {at}: {what}"));
         } else {
-            // Two nodes had the sender after an unknown message.
+            // After an unknown message, two nodes had the sender.
             self.claims_loss(at, what);
         }
     }
 
-    /// A value is taken: once, and not if its sender was told otherwise.
+    /// A value is taken: once, and only if its sender has learned no other outcome.
     fn value_happens(&mut self, at: usize, value: usize) {
         let known = &mut self.lines[at].values[value];
         let outcome = known.outcome;
@@ -1130,7 +1130,7 @@ impl World {
         self.fails(at, proc, from, value, Failure::Refused);
     }
 
-    /// An answer to a withdrawal, if the home is the one that was asked.
+    /// Answers a withdrawal, if the home is the one that was asked.
     pub(crate) fn says_withdrawn(&mut self, at: usize, proc: usize, claim: u64, from: NodeId, value: u64) {
         if self.home(at, proc).is_none_or(|home| home.claim != claim) {
             return;
@@ -1172,7 +1172,7 @@ impl World {
         self.pump(proc);
     }
 
-    /// A buffer admits what it has room for: offers that wait, then credits.
+    /// A buffer admits values while it has room: first the offers that wait, then credits.
     fn admits(&mut self, at: usize, proc: usize) {
         let (id, now, room) = (self.lines[at].id, self.time(), self.lines[at].room);
         while let Some(home) = self.home(at, proc)
@@ -1192,7 +1192,7 @@ impl World {
             if self.random.chance(40) {
                 return;
             }
-            // The holder of the sender gets it; the others are not known.
+            // The node with the sender gets the credit; the others are unknown.
             if let Some(home) = self.home(at, proc) {
                 home.granted += 1;
             }
@@ -1231,8 +1231,7 @@ impl World {
         self.pump(proc);
     }
 
-    /// The receiver retires the channel: what stands fails, and what has been sent on credits is received
-    /// yet.
+    /// The receiver retires the channel: standing offers fail, and values sent on credits are still received.
     fn retires(&mut self, at: usize, proc: usize) {
         let Some(home) = self.home(at, proc).filter(|home| !home.retired && home.ended.is_none()) else { return };
         home.retired = true;
@@ -1249,7 +1248,7 @@ impl World {
         self.pump(proc);
     }
 
-    /// Its sender has learned that the channel is retired, and all that it had sent has been received: the
+    /// The sender has learned that the channel is retired, and all it had sent has been received: the
     /// receiver is dropped.
     fn is_drained(&mut self, at: usize, proc: usize) {
         self.note(96, at as u64, || format!("line {at}: the receiver has received all, and is dropped"));
@@ -1260,7 +1259,7 @@ impl World {
         self.pump(proc);
     }
 
-    /// The sender has poisoned the channel: what stands fails, and nothing more is received here.
+    /// The sender has poisoned the channel: standing offers fail, and the receiver receives nothing more.
     fn is_poisoned(&mut self, at: usize, proc: usize, how: End) {
         let Some(home) = self.home(at, proc).filter(|home| !home.over) else { return };
         home.over = true;
@@ -1285,7 +1284,7 @@ impl World {
         let from = giver.node;
         let (id, now, node) = (self.lines[at].id, self.time(), node_index(from));
         if !self.lines[at].homes.contains_key(&proc) {
-            // It has been dropped here.
+            // The receiver has been dropped here.
             return match heard {
                 HomeHears::Arrived(_) | HomeHears::Empty | HomeHears::Leave => {
                     self.broke(format!("line {at}: a receiver that is not there gets {heard:?}"));
@@ -1311,7 +1310,7 @@ impl World {
         }
         let home = &self.lines[at].homes[&proc];
         if is_value && (home.over || (home.retired && !matches!(heard, HomeHears::Sent(_)))) {
-            // It was told before the channel ended here.
+            // The machine reported it before the channel ended here.
             return;
         }
         match heard {
@@ -1383,8 +1382,7 @@ impl World {
                 let claim = home.claim;
                 if home.queue.len() < before {
                     self.note(93, ticket, || format!("line {at}: {ticket} is withdrawn"));
-                    // It may have gone on to somewhere else, from where it has to come back: the receiver may
-                    // have left meanwhile.
+                    // The home may have passed it on and need it back: the receiver may have left meanwhile.
                     let wait = if self.random.chance(80) { 0 } else { self.random.below(20_000) };
                     self.after(wait, Event::LineWithdrawn(at, proc, claim, from, ticket));
                 }
@@ -1500,7 +1498,7 @@ impl World {
                 if how == End::Lost {
                     self.claims_loss(at, "the receiver fails".to_owned());
                 }
-                // Else that was one before, in whose place this one has come meanwhile.
+                // Otherwise it was an earlier receiver, which this one has replaced.
                 if !self.procs[proc].machine.stand(id).visitor {
                     self.lines[at].homes.remove(&proc);
                 }
@@ -1547,7 +1545,7 @@ impl World {
         true
     }
 
-    /// A process is no more, and what it had.
+    /// A process ends, and all its ends with it.
     pub(crate) fn travel_dies(&mut self, proc: usize) {
         for line in &mut self.lines {
             line.halves.remove(&proc);

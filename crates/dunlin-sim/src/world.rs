@@ -1,4 +1,4 @@
-//! The nodes, the clock and what happens next.
+//! The nodes, the clock, and the queue of events.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -19,8 +19,7 @@ use crate::socket::{Mute, Socket, end_of};
 use crate::thief::{STRANGERS_MAX, Thief, is_thiefs};
 use crate::view::View;
 
-/// One run of a node's program: a machine, from a start to an end. A node that is started again is another
-/// one.
+/// One run of a node's program: a machine, from its start to its end. A restarted node is another one.
 #[derive(Debug)]
 pub(crate) struct Proc {
     pub(crate) node: usize,
@@ -28,7 +27,7 @@ pub(crate) struct Proc {
     pub(crate) machine: Machine,
     pub(crate) alive: bool,
     pub(crate) leaving: bool,
-    /// It was refused since there is a later life of its node, so it is to know that.
+    /// A node refused it because of a later life of its node, so it should know that it is replaced.
     pub(crate) replaced: bool,
     /// It does nothing before this.
     pub(crate) busy_until: u64,
@@ -37,12 +36,12 @@ pub(crate) struct Proc {
     pub(crate) leave_until: u64,
     pub(crate) views: Vec<View>,
     pub(crate) introductions: u32,
-    /// Where the program has been told to dial the others.
+    /// The addresses at which the program dials the others.
     book: Vec<Vec<String>>,
 }
 
-/// What happens next. The first number is a process's, a socket's, a sender's, a channel's or a line's; a
-/// line's is followed by a process's.
+/// The next event. The first number is a process's, a socket's, a sender's, a channel's or a line's; a
+/// process's follows a line's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Tick(usize),
@@ -71,12 +70,12 @@ pub(crate) enum Event {
     LineGrant(usize, usize, usize, u64),
     LineAgain(usize, usize),
     LineLeaves(usize, usize),
-    /// A program reports late that a value was not taken: of which line, where, in which claim, from which
-    /// node, which.
+    /// A program reports late that a value was not taken: the line, the process, the claim, the node it came
+    /// from, and the value.
     LineWithdrawn(usize, usize, u64, NodeId, u64),
-    /// The ends in an offer.
+    /// The ends in an offer arrive.
     EndsCome(usize),
-    /// An end in a message, and the process that sent it.
+    /// An end has left in a message, and the process that sent it.
     EndLeft(usize, usize),
     Thief,
     /// A program admits the node at the other end of its socket.
@@ -113,12 +112,12 @@ pub(crate) struct World {
     pub(crate) random: Random,
     pub(crate) plan: Plan,
     pub(crate) procs: Vec<Proc>,
-    /// Which of the processes is a node's present one.
+    /// The present process of each node.
     pub(crate) current: Vec<usize>,
     pub(crate) sockets: Vec<Socket>,
     pub(crate) thief: Thief,
     pub(crate) mutes: Vec<Vec<Mute>>,
-    /// Until when a node refuses dials. Zero: it has not done so yet.
+    /// Until when a node refuses dials. Zero: it has not refused any yet.
     pub(crate) refuses_until: Vec<u64>,
     pub(crate) channels: Vec<Channel>,
     pub(crate) senders: Vec<Sender>,
@@ -127,17 +126,17 @@ pub(crate) struct World {
     /// Channels whose ends travel.
     pub(crate) lines: Vec<Line>,
     pub(crate) cargos: Vec<Cargo>,
-    /// What a sender had open that another one of its line has replaced.
+    /// The open values of a sender that another one of its line has replaced.
     pub(crate) orphans: Vec<(usize, usize, Vec<usize>)>,
     /// Lines with an event that only a loss explains.
     pub(crate) claims: Vec<(usize, String)>,
-    /// Nodes between which a connection has failed for good, or of which one has died.
+    /// Pairs of nodes whose connection has failed for good, or of which one has died.
     pub(crate) failed: BTreeSet<(usize, usize)>,
     /// How many dials are under way, from node to node.
     pub(crate) dials: Vec<Vec<u32>>,
-    /// No faults any more, and no new offers.
+    /// Faults and new offers have stopped.
     pub(crate) healed: bool,
-    /// Programs do nothing any more.
+    /// Programs have stopped.
     pub(crate) resting: bool,
     pub(crate) broken: Option<String>,
     pub(crate) stuck: Option<String>,
@@ -156,27 +155,27 @@ pub enum Verdict {
     Clean,
     /// A law was broken: which, and by what.
     Broken(String),
-    /// After all faults had been healed, something did not come to its end.
+    /// After all faults had been healed, an operation did not end.
     Stuck(String),
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Where its chance came from.
+    /// The seed of all its random choices.
     pub seed: u64,
     /// How it ended.
     pub verdict: Verdict,
-    /// Of all that happened. Two runs of a seed have the same.
+    /// A hash of all events. Two runs of a seed have the same.
     pub hash: u64,
-    /// What happened, line by line, if asked for.
+    /// The trace, line by line, if requested.
     pub trace: Vec<String>,
-    /// What was met.
+    /// The cells covered, and other counts.
     pub coverage: Coverage,
 }
 
-/// More events than this are a storm, between two to four nodes; where ends travel, there are more nodes and
-/// many more channels.
+/// A run with more events is taken for a storm, between two to four nodes; where ends travel, the limit is
+/// higher for more nodes and many more channels.
 const EVENTS_MAX: u64 = 60_000;
 
 /// Runs one seed.
@@ -192,8 +191,8 @@ pub fn run_as(kind: Kind, seed: u64, trace: bool) -> Report {
     Report { seed, verdict, hash, trace: trace.unwrap_or_default(), coverage }
 }
 
-/// The machine's identity of a node. The greatest index has the smallest id, so that ids and roles are not in
-/// step.
+/// The machine's id of a node. The greatest index has the smallest id, so that the order of ids is not that
+/// of roles.
 pub(crate) fn node_id(node: usize) -> NodeId {
     NodeId(((9 - node) as u128) << 96)
 }
@@ -267,7 +266,7 @@ impl World {
         self.trace.is_some()
     }
 
-    /// A law is broken; the first one counts.
+    /// Records that a law is broken; the first record counts.
     pub(crate) fn broke(&mut self, what: impl fmt::Display) {
         if self.broken.is_none() {
             let what = what.to_string();
@@ -336,7 +335,7 @@ impl World {
         }
         let mut addresses = vec![address(other)];
         if self.plan.wrong_addresses && self.random.chance(20) {
-            // Another node's, or its own.
+            // The address of another node, or its own.
             addresses.insert(0, address(self.random.index(self.plan.nodes)));
         }
         self.procs[proc].machine.learn(node_id(other), &addresses);
@@ -349,7 +348,7 @@ impl World {
         self.pump(proc);
     }
 
-    /// The program is to reach that node. The machine knows its addresses no more if a connection with it has
+    /// The program looks for that node. The machine no longer knows its addresses if a connection with it has
     /// ended.
     pub(crate) fn reach(&mut self, proc: usize, other: usize) {
         let proc = &mut self.procs[proc];
@@ -358,14 +357,14 @@ impl World {
         }
     }
 
-    /// The program is to reach that node again, and reports that as soon as a connection with it has ended:
-    /// the machine goes on with what it knows.
+    /// The program looks for that node again, and supplies its addresses as soon as a connection with it has
+    /// ended: the machine keeps on with those it knows.
     pub(crate) fn reach_again(&mut self, proc: usize, other: usize) {
         let proc = &mut self.procs[proc];
         proc.machine.learn(node_id(other), &proc.book[other]);
     }
 
-    /// The node to which an event happens.
+    /// The process that an event concerns.
     fn owner(&self, event: Event) -> Option<usize> {
         match event {
             Event::Tick(proc) | Event::Chat(proc) | Event::Travel(proc) | Event::Admit(proc, _) => Some(proc),
@@ -418,7 +417,7 @@ impl World {
     fn happen(&mut self, event: Event) {
         match event {
             Event::Tick(proc) => {
-                // An earlier one may have been asked for since, and have come.
+                // An earlier tick may have been requested since, and have come.
                 if self.procs[proc].tick_at.is_none_or(|at| at > self.now) {
                     return;
                 }
@@ -460,9 +459,9 @@ impl World {
         }
     }
 
-    /// Does what a machine wants done.
+    /// Carries out the machine's actions.
     pub(crate) fn pump(&mut self, proc: usize) {
-        // What is done may lead to more: it waits for its turn.
+        // An action may cause more of them: those wait for their turn.
         if std::mem::replace(&mut self.pumping, true) {
             return;
         }
@@ -494,7 +493,7 @@ impl World {
             }
             match action {
                 Action::Dial(dial, to) => self.dial(proc, dial, &to),
-                // It does not read what it is told, and needs not be told that it is over.
+                // The thief does not read what nodes write to it, and needs no notice of a close.
                 Action::Write(socket) if is_thiefs(socket) => {}
                 Action::Close(socket, _) if is_thiefs(socket) => self.thief_is_closed(proc, socket),
                 Action::Write(socket) => {
@@ -555,9 +554,9 @@ impl World {
         let patience = self.patience();
         if self.wait_for(patience, Self::unsettled).is_none() {
             self.meet();
-            // Until every socket that is dead, and every dial that is late, has been noticed.
+            // Until every dead socket and every late dial has been noticed.
             self.run_until(self.now + micros(self.plan.config.handshake + self.plan.config.silence) + 400_000);
-            // A node that still dials one that is no more gives up.
+            // A node that still dials a dead node gives up.
             if self.current.iter().any(|proc| !self.procs[*proc].alive) {
                 self.run_until(self.now + micros(self.plan.grace_max()));
             }
@@ -570,8 +569,8 @@ impl World {
             }
             if self.wait_for(patience, Self::unmet).is_none() && self.wait_for(patience, Self::unsettled).is_none() {
                 self.resting = true;
-                // The last acknowledgements. And a hello over a relay that was on its way may have taken the
-                // place of a socket: until that is tried again, the two are relayed.
+                // The last acknowledgements arrive. A hello over a relay may also have replaced a socket: the
+                // two nodes stay relayed until their next attempt to dial.
                 self.run_until(self.now + 100_000);
                 if self.wait_for(patience, Self::unmet).is_none() {
                     self.run_until(self.now + 100_000);

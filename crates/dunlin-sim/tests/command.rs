@@ -1,8 +1,8 @@
-//! The program as it is run: what it prints first and last, and its exit codes.
+//! The simulator as a program: the first and last lines it prints, and its exit codes.
 
 use std::process::Command;
 
-/// Its exit code, and what it prints.
+/// The exit code, and what the program prints.
 fn sim(arguments: &str) -> (i32, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_dunlin-sim")).args(arguments.split(' ')).output().unwrap();
     (output.status.code().expect("it exits"), String::from_utf8(output.stdout).unwrap())

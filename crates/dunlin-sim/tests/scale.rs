@@ -1,4 +1,4 @@
-//! Ends spread over nodes by moves: what a move costs, and that nothing is left.
+//! Ends spread over nodes by moves: the cost of a move, and that no records are left.
 
 use dunlin_sim::scale::{Figures, Phase, Scale, scale};
 
@@ -21,10 +21,10 @@ fn a_move_costs_a_few_frames_and_leaves_nothing() {
     assert_eq!(frames("senders leave their home"), 5.0);
     assert_eq!(frames("senders move, having been used"), 7.0);
     // The message, `Fetch`, `Moving`, `Quiet`, `Take`, `State`, `HomeIs`, `Settled`; and `Where`, if `Take`
-    // is later than `State`.
+    // arrives after `State`.
     let moved = frames("receivers move");
     assert!((9.0..10.0).contains(&moved), "{moved} frames");
-    // One value each, again or from the buffer.
+    // One value each, sent again or from the buffer.
     let moved = frames("receivers move to the values");
     assert!((10.0..11.5).contains(&moved), "{moved} frames");
     // A message more, and a `Settled`.

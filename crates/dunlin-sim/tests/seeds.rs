@@ -1,4 +1,4 @@
-//! A bounded number of seeds for every commit, and the simulator's own promises.
+//! A bounded number of seeds for every commit, and the simulator's own guarantees.
 
 use std::process::Command;
 
@@ -45,7 +45,7 @@ fn two_runs_of_a_seed_are_the_same() {
     assert_ne!(run(1, false).hash, run(2, false).hash);
 }
 
-/// All of them in 10^5 seeds: `--bugs`. These few are found at once.
+/// `--bugs` finds all of them in 10^5 seeds. These few are found at once.
 #[test]
 fn planted_bugs_are_found() {
     let bugs = [
@@ -66,8 +66,8 @@ fn planted_bugs_are_found() {
     ];
     for bug in bugs {
         dunlin_sim::wake(Some(bug));
-        // It takes a connection that is given up at one side only, and comes back: rare, and a scene of
-        // `regressions.rs`.
+        // It takes a connection that is given up at one side only, and returns: rare, so `regressions.rs`
+        // plays it.
         let from = if bug == "forgotten-resumes" { 1_000 } else { 0 };
         let found = (from..from + 1_500).any(|seed| matches!(run(seed, false).verdict, Verdict::Broken(_)));
         dunlin_sim::wake(None);

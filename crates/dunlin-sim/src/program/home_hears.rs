@@ -22,7 +22,7 @@ impl World {
         let half = self.channels[at].halves.iter().position(|half| half.node == from);
         let Some(half) = half else {
             if let HomeHears::Lost(stood) = &heard {
-                // It has been settled here in the same event, and its machine was ahead.
+                // This home has settled it in the same event, and its machine was ahead.
                 let event = self.coverage.events;
                 if stood.iter().any(|offer| self.offers[*offer as usize].decided_in != event) {
                     self.broke(format!("channel {at} loses {stood:?} of n{from}, which is not attached"));
@@ -63,7 +63,7 @@ impl World {
                 self.offers[offer].at_home = AtHome::Waiting;
                 self.channels[at].queue.push(offer);
                 if self.random.chance(20) {
-                    // A receive waits already.
+                    // A receive already waits.
                     self.receive(at);
                 }
                 self.admit(at);
@@ -106,7 +106,7 @@ impl World {
                     return self.broke("a value that was not sent");
                 };
                 if self.channels[at].ended.as_ref().is_some_and(|(how, _)| *how != End::Retired) {
-                    // It is not received.
+                    // The value is not received.
                     return self.ends_arrive_late(self.offers[offer].cargo.clone(), proc, giver);
                 }
                 if !self.arrives(at, from_proc, offer, Some(&value)) {
@@ -131,7 +131,7 @@ impl World {
                 self.channels[at].buffer.push_back(offer);
                 self.offers[offer].giver = Some(giver);
                 if !self.healed && !self.offers[offer].cargo.is_empty() && self.random.chance(20) {
-                    // Like the takers, its program may be slow to report it.
+                    // As in other takes, its program may report it late.
                     let wait = self.random.below(50_000);
                     self.after(wait, Event::EndsCome(offer));
                 } else {
@@ -141,7 +141,7 @@ impl World {
             HomeHears::Announced => {
                 self.channels[at].asked = true;
                 if self.random.chance(20) {
-                    // A receive waits already.
+                    // A receive already waits.
                     self.receive(at);
                 }
             }
@@ -194,7 +194,7 @@ impl World {
                 known.sort_unstable();
                 let event = self.coverage.events;
                 let settled = |offer: &u64| known.contains(offer) || self.offers[*offer as usize].decided_in == event;
-                // What came as the channel ended was reported to no program.
+                // No program received the offers that arrived as the channel ended.
                 let has_ended = self.channels[at].ended.is_some();
                 if !known.iter().all(|offer| stood.contains(offer)) || !(has_ended || stood.iter().all(settled)) {
                     return self.broke(format!("channel {at} loses {stood:?} of n{from}, and knows of {known:?}"));
@@ -216,7 +216,7 @@ impl World {
         self.tidy(at);
     }
 
-    /// A half that is gone, and of which nothing is left, is forgotten.
+    /// Forgets the halves that are gone and have no offers left.
     pub(super) fn tidy(&mut self, at: usize) {
         let Channel { halves, .. } = &self.channels[at];
         let over: Vec<usize> = halves
@@ -237,7 +237,7 @@ impl World {
         }
     }
 
-    /// The ends in a value that was sent on a credit are the home's.
+    /// The home gets the ends in a value that was sent on a credit.
     pub(crate) fn ends_come(&mut self, offer: usize) {
         let Offer { channel, giver, ref cargo, .. } = self.offers[offer];
         if let Some(giver) = giver {
@@ -245,8 +245,8 @@ impl World {
         }
     }
 
-    /// An offer or a value arrives at its home: of the right life, once, whole, in order, and while it
-    /// stands.
+    /// Checks an offer or a value that arrives at its home: of the right life, once, whole, in order, and not
+    /// yet withdrawn.
     fn arrives(&mut self, at: usize, from_proc: usize, offer: usize, bytes: Option<&Bytes>) -> bool {
         let before = self.broken.is_some();
         let Some(entry) = self.offers.get(offer) else {
@@ -259,8 +259,8 @@ impl World {
         } else if arrived {
             self.broke(format!("{offer} arrives twice"));
         } else if outcome == Some(Outcome::NotTaken) && self.senders[sender].stage != Stage::Over {
-            // If the sender is over, the home has not learned of it yet; it must not take it, and `happens`
-            // checks.
+            // If the sender has ended, the home has not learned that yet. The home must not take the value,
+            // which `happens` checks.
             self.broke(format!("{offer} arrives, and was reported as not taken"));
         } else if bytes.is_some_and(|bytes| *bytes != value(offer, size)) {
             self.broke(format!("the value of {offer} has changed on its way"));

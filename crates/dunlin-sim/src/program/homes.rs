@@ -46,7 +46,7 @@ impl World {
             _ => {}
         }
         let idle = self.channels[at].queue.is_empty() && self.channels[at].buffer.is_empty();
-        // (What is held is received seldom.)
+        // (In runs that hold values, receives are rare.)
         let wait = match (self.healed, idle) {
             (true, true) => 40_000,
             (true, false) => 3000,
@@ -119,7 +119,7 @@ impl World {
         }
     }
 
-    /// A buffer admits what it has room for: offers that wait, then credits.
+    /// A buffer admits values while it has room: first the offers that wait, then credits.
     pub(super) fn admit(&mut self, at: usize) {
         while self.buffered(at) < self.channels[at].room && self.channels[at].ended.is_none() {
             let waits = |offer: &usize| matches!(self.offers[*offer].at_home, AtHome::Waiting | AtHome::Granted(_));
@@ -171,7 +171,8 @@ impl World {
         }
     }
 
-    /// A value is taken: once, and not if its sender was told otherwise, and nothing else of its choice.
+    /// A value is taken: once, only if its sender has learned no other outcome, and as the only one of its
+    /// choice.
     pub(super) fn happens(&mut self, offer: usize) {
         if self.offers[offer].taken {
             return self.broke(format!("{offer} is taken twice"));
@@ -217,12 +218,12 @@ impl World {
         self.fail(at, offer, why);
     }
 
-    /// A receive that had asked is dropped, or loses its patience.
+    /// A receive that had asked is dropped, or gives up waiting.
     fn give_up_one(&mut self, at: usize) {
         let asked = |offer: &usize| matches!(self.offers[*offer].at_home, AtHome::Asked(_) | AtHome::Granted(_));
         if let Some(offer) = self.channels[at].queue.iter().copied().find(asked) {
             if matches!(self.offers[offer].at_home, AtHome::Asked(_)) && self.random.chance(50) {
-                // The next receive asks anew, while the first grant may be on its way.
+                // The next receive asks again, while the first grant may be on its way.
                 self.reserve(at, offer);
             } else {
                 self.abort(offer);

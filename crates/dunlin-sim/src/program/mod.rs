@@ -1,9 +1,9 @@
-//! What runs on the nodes: senders that offer, and homes that take. The homes are a small honest model of a
-//! channel's queue.
+//! The programs on the nodes: senders that offer, and homes that take. The homes are a small honest model of
+//! a channel's queue.
 //!
 //! - here: their books; [`setting_up`]: how they are set up;
-//! - [`sending`]: what senders do; [`sender_hears`]: what they hear, and whether it is true;
-//! - [`homes`]: what homes do; [`home_hears`]: what they hear;
+//! - [`sending`]: what senders do; [`sender_hears`]: what they learn, and whether it is true;
+//! - [`homes`]: what homes do; [`home_hears`]: what they learn;
 //! - [`chat`]: what nodes send each other.
 
 mod chat;
@@ -19,30 +19,30 @@ use bytes::Bytes;
 use dunlin_proto::id::{ChannelId, Contact};
 use dunlin_proto::wire::{Declaration, End, Expected, Face, Terms};
 
-/// Where an offer stands at its home's program.
+/// The state of an offer at its home's program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AtHome {
     /// It has not arrived.
     Away,
-    /// A firm one, in the queue.
+    /// A firm offer, in the queue.
     Waiting,
     Tentative,
     Asked(u64),
     Granted(u64),
     Held,
-    /// Its sender was told the outcome, or there is no sender any more.
+    /// Its sender has learned the outcome, or has ended.
     Done,
 }
 
-/// What its sender was told in the end.
+/// The outcome that its sender learned in the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Taken,
     NotTaken,
     Unknown,
-    /// Went on a credit: nothing is told.
+    /// Sent on a credit: its sender learns no outcome.
     Sent,
-    /// Its sender's process is no more.
+    /// Its sender's process has ended.
     Nobody,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Offer {
     pub(crate) choice: Option<usize>,
     pub(crate) size: usize,
     pub(crate) at_home: AtHome,
-    /// It has come to the home's program, with its value or without.
+    /// It has arrived at the home's program, with its value or without.
     pub(crate) arrived: bool,
     /// A receive has returned it, or a buffer has admitted it.
     pub(crate) taken: bool,
@@ -61,10 +61,10 @@ pub(crate) struct Offer {
     pub(crate) withdrawing: bool,
     pub(crate) failed_by_home: bool,
     pub(crate) outcome: Option<Outcome>,
-    /// The event in which the home's program last decided about it. What its machine had heard by then may
-    /// still come.
+    /// The event in which the home's program last decided about it. What its machine had received by then may
+    /// still arrive.
     pub(crate) decided_in: u64,
-    /// Its place among what went on credit.
+    /// Its position among the values sent on credit.
     pub(crate) number: u64,
     /// The ends in it.
     pub(crate) cargo: Vec<usize>,
@@ -92,8 +92,8 @@ pub(crate) enum Stage {
         since: u64,
     },
     Attached,
-    /// The home has retired the channel. What it has credits for may still be sent; then it reports that it
-    /// is gone.
+    /// The home has retired the channel. The sender may still use its credits; then it reports that it is
+    /// gone.
     Closing,
     Over,
 }
@@ -105,10 +105,10 @@ pub(crate) struct Sender {
     pub(crate) stage: Stage,
     credits: u64,
     value_max: u64,
-    /// Says something of itself that does not fit.
+    /// It attaches with a declaration that does not fit.
     misfit: bool,
     pub(crate) gone: bool,
-    /// How it has ended the channel, each time.
+    /// Each way in which it has ended the channel.
     pub(crate) ended: Vec<End>,
     pub(crate) sent: u64,
     pub(crate) sent_arrived: u64,
@@ -123,7 +123,7 @@ pub(crate) struct Half {
     pub(crate) node: usize,
     pub(crate) proc: usize,
     pub(crate) gone: bool,
-    /// Places that have been granted and not been used.
+    /// Places that have been granted and are not used yet.
     granted: u64,
 }
 
@@ -142,10 +142,10 @@ pub(crate) struct Channel {
     terms: Terms,
     pub(crate) queue: Vec<usize>,
     buffer: VecDeque<usize>,
-    /// Its machine asks for the next receive that waits.
+    /// Its machine asks on behalf of the next receive that waits.
     asked: bool,
     pub(crate) halves: Vec<Half>,
-    /// In which event a half was forgotten last.
+    /// The event in which a half was last forgotten.
     forgot_in: u64,
     asks: u64,
 }
@@ -157,8 +157,8 @@ fn value(offer: usize, size: usize) -> Bytes {
     Bytes::from(bytes)
 }
 
-/// Whether this value is offered, or granted, unread. No node here reads: in its place comes the address
-/// where it can be read, and that is what is sent here.
+/// Whether this value is offered, or granted, unread. No node here reads remotely: the value is replaced by
+/// the address where it can be read, and that address is what is sent here.
 pub(crate) fn goes_unread(ticket: u64) -> bool {
     ticket % 4 == 3
 }

@@ -141,7 +141,7 @@ impl World {
         self.forget_if_gone(at);
     }
 
-    /// What the sender of an offer is told in the end: once, and true.
+    /// The sender of an offer learns its outcome: once, and truly.
     pub(super) fn conclude(&mut self, offer: usize, outcome: Outcome) {
         let (taken, before) = (self.offers[offer].taken, self.offers[offer].outcome);
         self.note(20, offer as u64, || format!("{offer} is reported as {outcome:?}"));
@@ -163,7 +163,7 @@ impl World {
             && !self.choices[choice].decided
         {
             match outcome {
-                // Decided for it; or, unknown, as a whole.
+                // Decided for this offer; or, if unknown, as a whole.
                 Outcome::Taken | Outcome::Unknown => self.choice_decided(choice, Some(offer)),
                 _ => self.unlock(offer),
             }

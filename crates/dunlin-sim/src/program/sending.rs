@@ -1,4 +1,4 @@
-//! What senders do: offer, alone or by choices, send on credits, ask back, end.
+//! What senders do: offer, alone or in choices, send on credits, withdraw, end.
 
 use std::collections::VecDeque;
 
@@ -35,9 +35,9 @@ impl World {
         self.after(wait, Event::Sender(at));
     }
 
-    /// The channel was retired: the last values on credits, and then the end.
+    /// The channel was retired: sends the last values on credits, and then the end.
     fn closes(&mut self, at: usize) {
-        // A sender that has retired it before sends nothing after that.
+        // A sender that retired the channel itself sends nothing after that.
         let retired = self.senders[at].ended.contains(&End::Retired);
         while !retired
             && self.senders[at].credits > 0
@@ -121,7 +121,7 @@ impl World {
         self.pump(proc);
     }
 
-    /// One value on a credit, perhaps with ends in it: those have left with that.
+    /// Sends one value on a credit, perhaps with ends in it: those leave with it.
     fn send(&mut self, at: usize, cargo: Vec<usize>) {
         let sender = &self.senders[at];
         let (proc, id, now) = (sender.proc, self.channels[sender.channel].id, self.time());
@@ -200,7 +200,7 @@ impl World {
             decided: false,
         });
         for party in parties {
-            // It may have been decided by what it has already offered, or one of the ends may have ended.
+            // An earlier offer may have decided it, or one of the ends may have ended.
             if self.choices[choice].decided || self.broken.is_some() || !usable(&self.senders[party]) {
                 break;
             }
@@ -263,12 +263,12 @@ impl World {
             return self.broke(format!("{offer} is asked for and is no choice's"));
         };
         if self.choices[choice].decided {
-            // A withdrawal is ahead.
+            // A withdrawal was sent before.
             return;
         }
         let state = &mut self.choices[choice];
         match state.by {
-            // Its home has given the first request up: if that was not answered yet, it is not to be.
+            // Its home has given up the first request: a request without an answer must not get one now.
             Some((by, _)) if by == offer && !state.granted => {}
             Some(_) => {
                 state.asks.retain(|(other, _)| *other != offer);
@@ -297,7 +297,7 @@ impl World {
         self.choices[choice].granted = true;
         let mut cargo = Vec::new();
         if size as u64 > self.plan.value_max {
-            // Its machine does not let it go, and withdraws it.
+            // Its machine does not grant it, and withdraws it.
             self.offers[offer].withdrawing = true;
         } else if self.channels[self.offers[offer].channel].mail && self.random.chance(60) {
             cargo = self.packs_an_end(proc, 0);
@@ -310,7 +310,7 @@ impl World {
         self.pump(proc);
     }
 
-    /// What was granted was not taken, and may be granted again.
+    /// A granted value was not taken, and may be granted again.
     pub(super) fn ends_come_back(&mut self, offer: usize) {
         let proc = self.senders[self.offers[offer].sender].proc;
         for cargo in std::mem::take(&mut self.offers[offer].cargo) {
@@ -318,7 +318,7 @@ impl World {
         }
     }
 
-    /// The reservation is over, if it was this offer's; the next may have it.
+    /// Releases the reservation, if it was this offer's; the next request may have it.
     pub(super) fn unlock(&mut self, offer: usize) {
         let Some(choice) = self.offers[offer].choice else { return };
         if self.offers[offer].outcome.is_none() {
@@ -343,7 +343,7 @@ impl World {
             _ => End::Poisoned(Poison { strength: 255, reason: "a sender's".into() }),
         };
         if how == End::Gone {
-            // A choice borrows the end: it is over first.
+            // A choice borrows the end, so it ends first.
             let choices: Vec<usize> = open.iter().filter_map(|offer| self.offers[*offer].choice).collect();
             for choice in choices {
                 if !self.choices[choice].decided {
@@ -374,7 +374,7 @@ impl World {
         }
     }
 
-    /// The sender learns that it is over: every offer that was open has this outcome, except those named.
+    /// The sender learns that its channel has ended: every open offer has this outcome, except those named.
     pub(super) fn sender_over(&mut self, at: usize, outcome: Option<Outcome>) {
         self.senders[at].stage = Stage::Over;
         let open: Vec<usize> = self.open_offers(at).collect();

@@ -10,7 +10,7 @@ use crate::world::{Event, World};
 
 impl World {
     pub(crate) fn set_up(&mut self) {
-        // Where values are held there are so many for one node that it has no room for all.
+        // In runs that hold values, one node has so many channels that it has no room for all values.
         let (count, crowded) = if self.plan.holds { (10, Some(0)) } else { (self.random.between(1, 3), None) };
         for _ in 0..count {
             let node = crowded.unwrap_or_else(|| self.random.index(self.plan.nodes));
@@ -53,7 +53,7 @@ impl World {
         self.after(wait, Event::Home(self.channels.len() - 1));
     }
 
-    /// A sender for this channel, at a node that has none.
+    /// Makes a sender for this channel, at a node that has none.
     pub(crate) fn new_sender(&mut self, channel: usize) {
         let node = self.random.index(self.plan.nodes);
         self.new_sender_at(channel, node);
@@ -89,7 +89,7 @@ impl World {
         self.after(wait, Event::Sender(self.senders.len() - 1));
     }
 
-    /// Whether its machine knows nothing of it any more, so that another one may attach.
+    /// Whether its machine has forgotten it, so that another one may attach.
     pub(super) fn is_forgotten(&self, sender: &Sender) -> bool {
         sender.stage == Stage::Over && !self.procs[sender.proc].machine.has_half(self.channels[sender.channel].id)
     }
