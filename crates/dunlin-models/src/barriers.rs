@@ -1,4 +1,4 @@
-//! Barriers whose parties are at several nodes, by the code that is used (`dunlin-core/src/barrier/`):
+//! Barriers whose parties are at several nodes, as the real code runs them (`dunlin-core/src/barrier/`):
 //! [`live`](crate::live).
 //!
 //! Node 0 keeps the barrier. Parties are enrolled there and at other nodes, and each follows a script.
@@ -11,40 +11,40 @@ use dunlin_core::{Barrier, Operation, SyncError, alt, barrier, future};
 
 use crate::live::{Bounds, Gate, Ground, Laws, Node, Play};
 
-/// What is searched.
+/// A world to search.
 ///
-/// A script is a text, of which each letter is something that the party does next: `s` comes to the barrier,
-/// and may give that up, `x` comes there in a choice, the other branch of which may be taken, `e` enrols
-/// another party, which does the same from there on, `A` and `B` and so on goes to node 0, 1 and so on, `.`
-/// stays enrolled. Else it resigns in the end.
+/// A script is a text; each letter is the party's next action: `s` syncs on the barrier, and may give up; `x`
+/// syncs in a choice, whose other branch may be taken; `e` enrols another party, which runs the rest of the
+/// script too; `A`, `B` and so on moves to node 0, 1 and so on; `.` stays enrolled. Otherwise the party
+/// resigns at the end.
 #[derive(Clone, Debug, Default)]
 pub struct Scenario {
-    /// What it is called.
+    /// The name of the scenario.
     pub name: &'static str,
-    /// Where each party is, and what it does. Those of a node other than 0 are one group.
+    /// The node and the script of each party. Those at a node other than 0 are one group.
     pub parties: &'static [(Node, &'static str)],
-    /// What else may happen.
+    /// The faults and other events that may happen.
     pub bounds: Bounds,
 }
 
-/// How far a party is, by what it knows itself.
+/// The progress of a party, as the party itself knows it.
 #[derive(Debug)]
 struct Party {
     name: String,
     node: Node,
-    /// The node by which its enrolment came, which answers for it.
+    /// The node that passed its enrolment on, and answers for it.
     by: Option<Node>,
     /// How many phases it has completed.
     done: u64,
-    /// It has come to the next one.
+    /// It has arrived at the next phase.
     is_there: bool,
-    /// It stays enrolled, and does not come any more.
+    /// It stays enrolled, and does not sync again.
     rests: bool,
-    /// It has resigned, or moved on as another one.
+    /// It has resigned, or moved on as another party.
     is_over: bool,
 }
 
-/// What the parties have seen.
+/// The observations of the parties.
 #[derive(Default)]
 pub struct Facts {
     parties: RefCell<Vec<Party>>,
@@ -57,7 +57,7 @@ impl Facts {
         self.broken.borrow_mut().get_or_insert(what);
     }
 
-    /// `own` has completed a phase: so every party had come to it, and none has completed the next.
+    /// `own` has completed a phase: so every party had arrived at it, and none has completed the next.
     fn complete(&self, own: usize) {
         let mut parties = self.parties.borrow_mut();
         parties[own].done += 1;
@@ -208,7 +208,7 @@ impl Laws for Rc<Facts> {
 
     fn died(&self, node: Node) {
         *self.died.borrow_mut() = Some(node);
-        // What goes through it is lost with it.
+        // The parties there, and those enrolled through it, are lost with it.
         let mut parties = self.parties.borrow_mut();
         let lost = parties.iter_mut().filter(|party| party.node == node || party.by == Some(node));
         lost.for_each(|party| party.is_over = true);

@@ -1,8 +1,9 @@
 //! A ring of parties, each on a node of its own, each of which runs a choice again and again: to send to the
-//! next one, or to receive from the one before. `docs/choice.md`, section 3, over the protocol's own
+//! next party, or to receive from the previous one. `docs/choice.md`, section 3, over the protocol's own
 //! machines.
 //!
-//! The choice, its channel's queue and its asks are played here; what goes between nodes, and is held to be
+//! This module models the choice, its channel's queue and its asks; the machine sends the frames, and tracks
+//! the reservations at the nodes.
 //! reserved there, is the machine's.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -17,56 +18,55 @@ use dunlin_proto::{Action, Config, HomeHears, Machine, ProxyHears};
 use crate::explore::World;
 
 const NOW: Time = Time(0);
-/// Requests are counted up to this and then again: fewer are ever under way, and so there are not states
-/// without end.
+/// Request numbers start again after this one: fewer requests are ever under way, and the states stay finite.
 const REQUESTS: u64 = 16;
 
-/// How many there are, and how often.
+/// The size of the ring, and how often each party runs its choice.
 #[derive(Clone, Debug, Default)]
 pub struct Scenario {
-    /// What it is called.
+    /// The name of the scenario.
     pub name: &'static str,
-    /// Parties, each on its own node.
+    /// The number of parties, each on its own node.
     pub parties: usize,
-    /// How often each runs its choice.
+    /// How often each party runs its choice.
     pub loops: usize,
-    /// How many choices may end with another branch than those of the two channels.
+    /// How many choices may end with a third branch, on neither of the two channels.
     pub others: usize,
 }
 
-/// A choice that runs.
+/// A running choice.
 #[derive(Clone, Debug)]
 struct Choice {
     /// The number of its offer.
     ticket: u64,
-    /// The request that has it reserved, and one that waits for that to be given up.
+    /// The request that reserved it, and one that waits until that request is given up.
     by: Option<u64>,
     waiting: Option<u64>,
     /// Its offer was taken.
     sent: bool,
-    /// Another branch is ready, and the reservation has been asked back.
+    /// Another branch is ready, and a `Revoke` for the reservation was sent.
     leaving: bool,
-    /// What it has asked for: an offer, under which request, and whether it has that.
+    /// The offer it has asked for, the request, and whether that was granted.
     asked: Option<(u64, u64, bool)>,
 }
 
 #[derive(Clone, Debug)]
 struct Party {
     machine: Machine,
-    /// The offers of the one before.
+    /// The offers of the previous party.
     queue: Vec<u64>,
     choice: Option<Choice>,
-    /// Choices that are over.
+    /// The number of choices that have ended.
     done: usize,
     tickets: u64,
     requests: u64,
-    /// It is to be polled.
+    /// Whether it has to be polled.
     woken: bool,
     sent: usize,
     received: BTreeSet<u64>,
 }
 
-/// All parties, and what is between them.
+/// All parties, and the messages between them.
 #[derive(Clone, Debug)]
 pub struct Ring {
     scenario: Scenario,
@@ -92,7 +92,7 @@ impl Ring {
     /// The ring, with all channels attached, and no party polled.
     ///
     /// # Panics
-    /// The machine does not take what is said of a channel here.
+    /// If the machine refuses the set-up of a channel.
     pub fn new(scenario: Scenario) -> Self {
         let count = scenario.parties;
         let party = |me: usize| {
@@ -165,7 +165,7 @@ impl Ring {
         match heard {
             HomeHears::OfferedByChoice(ticket, _) => party.queue.push(ticket),
             HomeHears::Granted(ticket, request, _) => {
-                // A party that gave up and has not asked anew does not wait for it any more.
+                // A party that gave up and has not asked again no longer waits for the grant.
                 let asked = party.choice.as_mut().and_then(|choice| choice.asked.as_mut());
                 match asked.filter(|asked| (asked.0, asked.1) == (ticket, request)) {
                     Some(asked) => asked.2 = true,
@@ -197,7 +197,7 @@ impl Ring {
         let current = |ticket: u64| move |choice: &&mut Choice| choice.ticket == ticket;
         match heard {
             ProxyHears::Reserve(ticket, request) => {
-                // One that is over has been withdrawn: that is the answer.
+                // A choice that has ended has withdrawn its offer: that is the answer.
                 let Some(choice) = party.choice.as_mut().filter(current(ticket)) else { return };
                 if choice.by.is_some() {
                     choice.waiting = Some(request);
@@ -240,7 +240,7 @@ impl Ring {
         }
     }
 
-    /// Gives up what its choice has asked for.
+    /// Gives up the request of its choice.
     fn release(&mut self, me: usize) {
         let before = self.before(me);
         let party = &mut self.parties[me];
@@ -249,7 +249,7 @@ impl Ring {
         }
     }
 
-    /// The choice is over; its offer, if that was not taken, is asked back.
+    /// Ends the choice, and withdraws its offer unless that was taken.
     fn ends(&mut self, me: usize) {
         self.release(me);
         let party = &mut self.parties[me];
@@ -283,7 +283,7 @@ impl Ring {
         }
         let granted = choice.asked.filter(|asked| asked.2);
         if choice.by.is_some() {
-            // Lower gives back, higher waits.
+            // A lower-numbered party gives back, a higher one waits.
             if granted.is_some() && before > me {
                 self.release(me);
             }
@@ -310,7 +310,8 @@ impl Ring {
         }
     }
 
-    /// Another branch is ready: that decides, unless the choice is reserved; then it asks that back.
+    /// Another branch is ready: the choice takes it, unless it is reserved; then it asks for the reservation
+    /// back.
     fn leaves(&mut self, me: usize) -> bool {
         let party = &mut self.parties[me];
         let Some(choice) = party.choice.as_mut().filter(|choice| !choice.leaving && !choice.sent) else { return false };
@@ -382,7 +383,7 @@ impl World for Ring {
             return Err(what.clone());
         }
         for (me, party) in self.parties.iter().enumerate() {
-            // A receiver has taken a value of a choice that had been reserved for it.
+            // A receiver has taken a value of a choice that was reserved for it.
             let taken = self.parties[(me + 1) % self.parties.len()].received.len();
             if party.sent > taken {
                 return Err(format!("{me} has sent {} values, and {taken} were received", party.sent));

@@ -1,4 +1,4 @@
-//! Claims of a shared end whose handles are at several nodes, by the code that is used
+//! Claims of a shared end whose handles are at several nodes, as the real code runs them
 //! (`dunlin-core/src/share/`): [`live`](crate::live).
 //!
 //! Node 0 keeps the end. Users have handles there and at other nodes, and each follows a script.
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::live::{Bounds, Gate, Ground, Laws, Node, Play, Word};
 
-/// What is shared.
+/// The kind of end that is shared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum What {
     /// The sender of a channel.
@@ -25,66 +25,66 @@ pub enum What {
     Sender,
     /// Its receiver.
     Receiver,
-    /// The face of a bundle, which goes along with a claim.
+    /// The face of a bundle, which moves with a claim.
     Face,
 }
 
-/// What is searched.
+/// A world to search.
 ///
-/// A script is a text, of which each letter is something that the user does next: `1` to `9` claims the end
-/// for so many values, `c` claims it and uses it for nothing, `o` is a lone operation, `e` an extended one,
-/// `x` one in a choice, `h` claims the end if that is there, in a choice that is over at once, `r` claims a
-/// receiver and retires its channel, `z` receives to the end of the channel, `A` and `B` and so on goes with
-/// its handle to node 0, 1 and so on, `.` keeps the handle to the end. In the end the handle is dropped.
+/// A script is a text; each letter is the user's next action: `1` to `9` claims the end for that many values;
+/// `c` claims it and uses it for nothing; `o` is a lone operation, `e` an extended one, `x` one in a choice;
+/// `h` claims the end only if it is free, in a choice that ends at once; `r` claims a receiver and retires
+/// its channel; `z` receives to the end of the channel; `A`, `B` and so on moves with its handle to node 0, 1
+/// and so on; `.` keeps the handle to the end. Otherwise the user drops the handle at the end.
 #[derive(Clone, Debug, Default)]
 pub struct Scenario {
-    /// What it is called.
+    /// The name of the scenario.
     pub name: &'static str,
-    /// What is shared.
+    /// The kind of the shared end.
     pub what: What,
-    /// Where each user has its handle, and what it does.
+    /// The node of each user's handle, and the user's script.
     pub users: &'static [(Node, &'static str)],
-    /// By which node all handles elsewhere have come, before the search begins.
+    /// The node that passed all handles elsewhere on, before the search begins.
     pub through: Option<Node>,
-    /// Where the channel's other end is.
+    /// The node of the channel's other end.
     pub other: Node,
-    /// How many values that end sends, of a shared receiver.
+    /// How many values that end sends, if the receiver is shared.
     pub values: u32,
-    /// It sends them in choices.
+    /// Whether it sends them in choices.
     pub by_choice: bool,
-    /// How many values fit into the channel.
+    /// The places of the channel's buffer.
     pub buffer: usize,
-    /// What else may happen.
+    /// The faults and other events that may happen.
     pub bounds: Bounds,
 }
 
-/// What users have seen.
+/// The observations of the users.
 #[derive(Default)]
 pub struct Facts {
     claims: Cell<u32>,
     words: Cell<u32>,
-    /// The claimer, by node.
+    /// The nodes of the users that have the claim now.
     holders: RefCell<Vec<Node>>,
     heard: RefCell<Vec<Word>>,
-    /// In which claim each was received, of a shared receiver.
+    /// The claim in which each value was received, if the receiver is shared.
     heard_in: RefCell<Vec<(u32, Word)>>,
-    /// What became of each: sent, not, or one of both.
+    /// The outcome of each value: sent, not sent, or unknown.
     sent: RefCell<BTreeMap<u32, Option<bool>>>,
-    /// Users that are not done, by name.
+    /// Users that have not finished, by name.
     open: RefCell<Vec<(Node, String)>>,
     broken: RefCell<Option<String>>,
     died: Cell<Option<Node>>,
-    /// A face has gone to this node, and has not come back.
+    /// The node that a face has gone to, until it returns.
     face_at: Cell<Option<Node>>,
-    /// It can neither go to these nodes nor be used from there.
+    /// The face can neither move to these nodes nor be used from there.
     refused: Cell<&'static [Node]>,
-    /// It was there when that node was lost.
+    /// The face was at a node when that node was lost.
     face_lost: Cell<bool>,
-    /// The keeper knows the handles that have gone on from these nodes.
+    /// Nodes that have passed handles on with the keeper's knowledge.
     welcome: RefCell<Vec<Node>>,
     /// The claimer of the receiver has retired its channel.
     retired: Cell<bool>,
-    /// Nothing is buffered in it.
+    /// Whether the channel has no buffer.
     is_rendezvous: Cell<bool>,
 }
 
@@ -115,7 +115,7 @@ impl Facts {
     }
 }
 
-/// The claim is held as long as this lives.
+/// The user has the claim while this value lives.
 struct Held(Rc<Facts>, Node);
 
 impl Held {
@@ -141,23 +141,24 @@ impl Drop for Held {
 struct User {
     name: String,
     node: Node,
-    /// The node by which its handle came, if that is not the keeper.
+    /// The node that passed its handle on, unless that was the keeper.
     came_by: Option<Node>,
     facts: Rc<Facts>,
     ground: Ground,
     gate: Rc<Gate>,
 }
 
-/// How a lone operation is done.
+/// The form of a lone operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
     Plain,
     Extended,
-    /// As a branch of a choice, the other branch of which may be ready any time.
+    /// As a branch of a choice, whose other branch may become ready at any time.
     Chosen,
 }
 
-/// A send as a branch of a choice, which may take another one if waits may be given up. `true`: it was done.
+/// A send as a branch of a choice, which may take another branch if waits may be given up. `true`: the value
+/// was sent.
 macro_rules! choose {
     ($user:expr, $word:expr, $send:expr) => {{
         let (user, word) = (&$user, $word);
@@ -172,15 +173,15 @@ macro_rules! choose {
     }};
 }
 
-/// An end that is shared here.
+/// A kind of end that users share here.
 trait Used: Lend {
-    /// One value, within a claim.
+    /// Sends or receives one value within a claim.
     fn within(user: &User, claim: &mut Claim<'_, Self>, number: u32) -> impl Future<Output = ()>;
-    /// One value, without.
+    /// Sends or receives one value without a claim.
     fn alone(user: &User, handle: &mut Shared<Self>, how: How) -> impl Future<Output = ()>;
-    /// Retires the channel, of a receiver.
+    /// Retires the channel of a receiver.
     async fn retire_it(_: &User, _: &mut Claim<'_, Self>) {}
-    /// All values to its end, of a receiver.
+    /// Receives all values to the end of the channel.
     async fn drain(_: &User, _: &mut Shared<Self>) {}
 }
 
@@ -245,7 +246,7 @@ impl Used for Receiver<Word> {
     }
 }
 
-/// The face of a bundle. Its channels are not used: it is the claim that is searched.
+/// The face of a bundle. Its channels are not used: the search is about the claim.
 #[derive(Serialize, Deserialize)]
 struct Face {
     ask: Sender<Word>,
@@ -286,21 +287,21 @@ impl Used for Face {
 }
 
 impl User {
-    /// Its node has reason to report that the end is lost.
+    /// Whether its node has reason to report that the end is lost.
     fn is_cut_off(&self) -> bool {
         let Some(dead) = self.facts.died.get() else { return false };
         let is_on_the_way = self.came_by == Some(dead) && !self.facts.welcome.borrow().contains(&dead);
         dead == 0 || self.facts.face_lost.get() || is_on_the_way
     }
 
-    /// A send that may be given up. `true`: it was done.
+    /// A send that may be given up. `true`: the value was sent.
     async fn sends(&self, word: Word, send: impl Operation<Output = Result<(), SendError<Word>>>) -> bool {
         let sent = send.until(self.gate.give_up("gives up its send")).await;
         self.facts.became(word, &sent);
         sent.is_ok()
     }
 
-    /// A user that gives up its receive begins it anew.
+    /// A receive that may be given up, and then starts again.
     async fn receives(&self, claim: u32, mut receive: impl AsyncFnMut() -> Result<Word, RecvError>) {
         loop {
             let heard = self.gate.unless("gives up its receive", receive()).await;
@@ -316,7 +317,7 @@ impl User {
         }
     }
 
-    /// A receive reports that nothing more comes.
+    /// A receive reports that the channel has ended.
     fn ended(&self, error: &RecvError) {
         let is_retired = self.facts.retired.get() && *error == RecvError::Closed;
         if !is_retired && self.facts.died.get().is_none() {
@@ -364,7 +365,7 @@ impl User {
             Some(Err(error)) => return self.facts.fail(format!("{}: {error}", self.name)),
         };
         let _held = Held::new(&self.facts, self.node);
-        // It is there.
+        // The end is here.
         let _: &mut E = &mut claim;
         self.facts.claims.set(self.facts.claims.get() + 1);
         let number = self.facts.claims.get();
@@ -502,7 +503,7 @@ impl Play for Scenario {
                             user.sends(word, tx.send(word)).await
                         };
                         sent += u32::from(is_sent);
-                        // One that fails for no reason would fail for ever.
+                        // A send that fails without a reason would fail for ever.
                         let is_over = user.facts.retired.get() || user.facts.broken.borrow().is_some();
                         if user.facts.died.get().is_some() || !is_sent && is_over {
                             return;
@@ -538,7 +539,7 @@ impl Laws for Rc<Facts> {
                 return Err(format!("{word:?} was not sent, and it was received"));
             }
         }
-        // No value comes between those of a claim.
+        // The values of a claim are consecutive.
         for (at, word) in heard.iter().enumerate().filter(|(_, word)| word.1 != 0) {
             let before = heard[..at].iter().rposition(|other| other.1 == word.1);
             if before.is_some_and(|before| before + 1 != at) {

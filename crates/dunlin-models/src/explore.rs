@@ -1,30 +1,30 @@
-//! The search: breadth first, so that what it finds is a shortest way to it.
+//! The search: breadth first, so it finds a shortest way to each state.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// What can be searched.
+/// A world that can be searched.
 pub trait World: Clone {
-    /// A text that is the same for two states that cannot be told apart.
+    /// A text that is the same for two states that do not differ.
     fn state(&self) -> String;
-    /// What can happen next, and what comes of it.
+    /// The steps that can happen next, and the world after each.
     fn next(&self) -> Vec<(String, Self)>;
-    /// Whether nothing happens any more without a user.
+    /// Whether nothing more happens without a user.
     fn is_at_rest(&self) -> bool;
-    /// What must hold in every state.
+    /// Checks the laws of every state.
     ///
     /// # Errors
-    /// What does not.
+    /// The law that fails.
     fn check(&self) -> Result<(), String>;
-    /// What must hold at rest.
+    /// Checks the laws of states at rest.
     ///
     /// # Errors
-    /// What does not.
+    /// The law that fails.
     fn check_rest(&self) -> Result<(), String>;
 }
 
-/// What a search has seen.
+/// The counts of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Different states.
@@ -33,27 +33,26 @@ pub struct Seen {
     pub steps: u64,
     /// States at rest.
     pub rests: u64,
-    /// The longest way there, in steps.
+    /// The length of the longest way, in steps.
     pub depth: u32,
-    /// The bound was reached: there is more.
+    /// Whether the search stopped at its bound: there are more states.
     pub capped: bool,
-    /// Some states can be reached again from themselves. Only [`explore_to_rest`] looks for that.
+    /// Whether some states can be reached again from themselves. Only [`explore_to_rest`] looks for that.
     pub cycles: bool,
 }
 
-/// A way to a state that must not be.
+/// A way to a state that breaks a law.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// What does not hold.
+    /// The law that fails.
     pub what: String,
-    /// What happened, in order.
+    /// The steps, in order.
     pub way: Vec<String>,
 }
 
-/// Searches all that can come of `start`, up to `states_max` states. `progress` is called for every
-/// 100,000th.
+/// Searches all states that `start` can lead to, up to `states_max`. Calls `progress` for every 100,000th.
 ///
-/// States are told apart by 64-bit hashes: two that share one are taken for the same.
+/// States are compared by 64-bit hashes: two with the same hash are taken for one.
 ///
 /// # Errors
 /// A state that breaks a law, and a shortest way there.
@@ -61,7 +60,8 @@ pub fn explore<W: World>(start: W, states_max: u64, progress: impl FnMut(Seen)) 
     search(start, states_max, None, progress)
 }
 
-/// The same; and from each state the world can come to rest by steps that are not, by their name, by chance.
+/// Searches as [`explore`] does. From each state, the world must also be able to come to rest by steps whose
+/// names do not mark them as chance.
 ///
 /// # Errors
 /// As of [`explore`]; or a state from which the world cannot come to rest, and a shortest way there.
@@ -87,9 +87,9 @@ fn search<W: World>(
     };
     let mut seen = Seen { states: 1, ..Seen::default() };
     let first = hash(&start);
-    // From which state, by the which-th step, at which depth; and its own number.
+    // The previous state, the index of the step from there, and the depth; and the number of this state.
     let mut known: HashMap<u64, (u64, u16, u32, u32)> = HashMap::from([(first, (first, 0, 0, 0))]);
-    // By numbers of states: steps that are not by chance, backwards; and the states at rest.
+    // By numbers of states: steps that are not by chance, reversed; and the states at rest.
     let (mut back, mut rests) = (Vec::new(), Vec::new());
     let mut queue = VecDeque::from([(first, start.clone())]);
     let broken = |known: &HashMap<u64, (u64, u16, u32, u32)>, at: u64, what: String| {
@@ -118,7 +118,7 @@ fn search<W: World>(
         }
         for (index, (name, next)) in world.next().into_iter().enumerate() {
             seen.steps += 1;
-            // Also of a state that is known: another step may have broken a law on its way there.
+            // Also checks a known state: this step may have broken a law on its way there.
             if let Err(what) = next.check() {
                 let mut broken = broken(&known, at, what);
                 broken.way.push(name);
@@ -158,8 +158,8 @@ fn search<W: World>(
     Ok(seen)
 }
 
-/// The states from which these can be reached, by steps that are given backwards and sorted. With `whatever`,
-/// only those of which each step leads to such a state.
+/// The states from which these can be reached, by steps that are given reversed and sorted. With `whatever`,
+/// only those where every step leads to such a state.
 fn reached(states: usize, back: &[(u32, u32)], mut these: Vec<u32>, whatever: bool) -> Vec<bool> {
     let (mut is_reached, mut steps) = (vec![false; states], vec![u32::from(!whatever); states]);
     if whatever {

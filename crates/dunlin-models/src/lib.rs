@@ -1,12 +1,11 @@
-//! Exhaustive searches of dunlin's hard protocols: every order in which messages can arrive, every moment for
-//! each thing a user can do, within small bounds.
+//! Exhaustive searches of dunlin's hard protocols: every order in which messages can arrive, and every moment
+//! for each action of a user, within small bounds.
 //!
-//! Of ends that travel ([`travel`]) and choices ([`choices`]) the transition functions are those of
-//! `dunlin-proto`: a [`Machine`](dunlin_proto::Machine) for each node, without sockets. What is a model there
-//! is only the users and a channel's queue. Of channels over links ([`reading`]) everything but the words is.
-//! Of claims ([`claims`]) and barriers ([`barriers`]) it is the futures of `dunlin-core` that are run
-//! ([`live`]). `cargo run --release -p dunlin-models --features search -- --list` lists what there is to
-//! search.
+//! For ends that travel ([`travel`]) and choices ([`choices`]), the transition functions are those of
+//! `dunlin-proto`: a [`Machine`](dunlin_proto::Machine) for each node, without sockets. Only the users and a
+//! channel's queue are models there. For channels over links ([`reading`]), everything but the messages is a
+//! model. For claims ([`claims`]) and barriers ([`barriers`]), the search runs the futures of `dunlin-core`
+//! ([`live`]). `cargo run --release -p dunlin-models --features search -- --list` lists the scenarios.
 //!
 //! Without the feature `search` the crate is empty: a build of the whole workspace has the protocol that
 //! ships.

@@ -1,16 +1,16 @@
-//! The search of code that runs: tasks at several nodes, with `dunlin-core`'s own futures in them, and the
-//! words that its agents send each other.
+//! The search of code that runs: tasks at several nodes that run `dunlin-core`'s own futures, and the
+//! messages that its agents send each other.
 //!
-//! A future cannot be cloned, so every way is played from its beginning. What is chosen is which word arrives
-//! next, which user goes on, when time passes, and when a node is lost. A word is on its way for any time, in
-//! order within its channel and direction.
+//! A future cannot be cloned, so every way is played from its beginning. The search chooses which message
+//! arrives next, which user proceeds, when time passes, and when a node is lost. A message may be on its way
+//! for any time; messages arrive in order within their channel and direction.
 //!
-//! A future cannot be looked into, but its state follows from what has happened at its node, in order. So two
-//! ways on which the same has happened at each node lead to the same state, and only one of them is followed
+//! A future cannot be inspected, but its state follows from the events at its node, in order. Two ways with
+//! the same events at each node therefore lead to the same state, and the search follows only one of them
 //! (`Past`).
 //!
-//! How ends go from node to node is played: an end in a word is where the word has arrived. `travel.rs`
-//! searches that.
+//! Moves of ends between nodes are modelled: an end in a message is where the message has arrived.
+//! `travel.rs` searches those moves.
 
 use std::cell::{Cell, RefCell};
 use std::collections::hash_map::DefaultHasher;
@@ -37,46 +37,46 @@ use crate::explore::{Broken, Seen};
 /// A node's number.
 pub type Node = usize;
 
-/// What users send to each other: the user, in which of its claims (0: in none), and which of all.
+/// A value that users send: the user, its claim (0: none), and the number of the value.
 pub type Word = (u32, u32, u32);
 
-/// In which order the tasks of a node run that were woken.
+/// The order in which the woken tasks of a node run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// Those that began first, first.
+    /// Older tasks first.
     #[default]
     First,
-    /// Those that began last, first.
+    /// Newer tasks first.
     Last,
-    /// Each of them may: that is searched too.
+    /// Any order: the search covers each.
     Any,
 }
 
-/// What may happen, beside words that arrive and users that go on.
+/// The events that may happen, besides arrivals of messages and steps of users.
 #[derive(Clone, Debug, Default)]
 pub struct Bounds {
-    /// In which order tasks run.
+    /// The order in which tasks run.
     pub order: Order,
-    /// How often patience may run out while something else can happen. When nothing else can it does in any
+    /// How often time may pass while something else can happen. When nothing else can, time passes in any
     /// case.
     pub ticks: u32,
-    /// How many waits are given up.
+    /// How many waits users may give up.
     pub drops: u32,
-    /// Which of these nodes may be lost, one of them.
+    /// The nodes of which one may be lost.
     pub deaths: &'static [Node],
-    /// Values are in the words that give them back, as [`dunlin_core::agent::join`] has it; else a node keeps
-    /// each until it knows what became of it, and what goes is a copy.
+    /// Whether a message that gives a value back carries that value, as in [`dunlin_core::agent::join`].
+    /// Otherwise a node sends a copy, and keeps the value until it knows the outcome.
     pub moves: bool,
-    /// Users' values stay where they are until their receiver is known: the message names where each can be
-    /// read, and reading takes its time.
+    /// Whether users' values stay where they are until their receiver is known: the message names where each
+    /// can be read, and the read takes time.
     pub unread: Unread,
-    /// The first words have not been received when the search begins.
+    /// Whether the first messages are still on their way when the search begins.
     pub young: bool,
-    /// Faces cannot go to these nodes: their ends are used from there.
+    /// Nodes that faces cannot move to: those nodes use their ends from there.
     pub lends: &'static [Node],
-    /// Nor can they be used from there.
+    /// Whether those nodes cannot use them from there either.
     pub refuses: bool,
-    /// What goes wrong: a bug, planted.
+    /// A planted bug.
     pub plant: Plant,
 }
 
@@ -86,25 +86,25 @@ pub enum Unread {
     /// In the offers.
     #[default]
     No,
-    /// Where they were sent, and read from there.
+    /// At the sender, from where they are read.
     Straight,
     /// The same, but only the keeper of the receiver can read them.
     Unreachable,
 }
 
-/// A bug, planted: the laws must find it.
+/// A planted bug, which the laws must find.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Plant {
     /// None.
     #[default]
     Nothing,
-    /// Words that begin so are lost.
+    /// Messages that begin with this text are lost.
     Lost(&'static str),
-    /// Words that begin so arrive at all nodes where one of their kind may arrive.
+    /// Messages that begin with this text arrive at all nodes that accept their type.
     ToAll(&'static str),
-    /// The task of this name is not woken.
+    /// The task of this name is never woken.
     Deaf(&'static str),
-    /// A value that was granted and is not wanted any more is not given back.
+    /// A granted value that is no longer wanted is not given back.
     NotGivenBack,
 }
 
@@ -123,23 +123,23 @@ impl Flag {
     }
 }
 
-/// Where a user waits until the search lets it go on.
+/// A point where a user waits until the search lets it proceed.
 #[derive(Default)]
 pub struct Gate {
     wants: Cell<Option<&'static str>>,
-    /// What it wants is one of those waits of which only so many are given up.
+    /// Whether this wait counts among those that users may give up.
     gives_up: Cell<bool>,
     is_open: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
 impl Gate {
-    /// Waits until the user does this.
+    /// Waits until the search lets the user do this.
     pub async fn pass(&self, what: &'static str) {
         self.wait(what, false).await;
     }
 
-    /// Waits until the user gives up something, if it does.
+    /// Waits until the search lets the user give up, if ever.
     pub async fn give_up(&self, what: &'static str) {
         self.wait(what, true).await;
     }
@@ -165,7 +165,7 @@ impl Gate {
         .await;
     }
 
-    /// Waits for `future`, unless the user gives it up: then `None`.
+    /// Waits for `future`, unless the user gives it up: then returns `None`.
     pub async fn unless<F: Future>(&self, what: &'static str, future: F) -> Option<F::Output> {
         let (mut future, mut gate) = (pin!(future), pin!(self.give_up(what)));
         poll_fn(|cx| match future.as_mut().poll(cx) {
@@ -185,15 +185,14 @@ struct Task {
     gate: Option<Rc<Gate>>,
 }
 
-/// A node, and which of those that began there it is: the same on all ways on which the same has happened
-/// there.
+/// A node, and the index of a task or link that began there: the same on all ways with the same events there.
 type Key = (Node, u32);
 
-/// To the receiver's half.
+/// A message to the receiver's half.
 enum Forth {
     Sent(Value),
     Offer(u64, Value),
-    /// The same without the value, which can be read.
+    /// An offer whose value stays at its sender, and can be read there.
     Unread(u64, Word),
     OfferChoice(u64, u128),
     Grant(u64, u64, Value),
@@ -205,48 +204,48 @@ enum Forth {
     Gone,
 }
 
-/// To the sender's half.
+/// A message to the sender's half.
 enum Back {
     Said(FromReceiver<Value>),
     Withdrawn(u64, Option<Value>),
     NotWanted(u64, Option<Value>),
-    /// What can be read elsewhere could not.
+    /// The receiver's half could not read the value.
     Unreadable(u64),
 }
 
-/// The values that were offered without themselves, and may go on so.
+/// The values that were offered without their bytes, and may be passed on in the same way.
 #[derive(Clone, Default)]
 struct Passing(Rc<RefCell<BTreeMap<PassedOn, Word>>>);
 
-/// A channel whose ends are at two nodes: its agents, and what they have sent.
+/// A channel whose ends are at two nodes: its agents, and the messages between them.
 struct Link {
     outlet: Option<AnyOutlet>,
     inlet: Option<AnyInlet>,
-    /// Where they are.
+    /// The nodes of the sender and the receiver.
     at: (Node, Node),
     flags: (Arc<Flag>, Arc<Flag>),
     forth: VecDeque<Forth>,
     back: VecDeque<Back>,
     /// Requests, by ticket, that cannot be granted yet.
     later: BTreeMap<u64, u64>,
-    /// Users' values that are not settled: a node keeps what it has sent.
+    /// Users' values without an outcome: a node keeps what it has sent.
     kept: BTreeMap<u64, Word>,
-    /// The same of those that it has not read itself.
+    /// The same, for values that the node has not read itself.
     markers: BTreeMap<u64, Value>,
     unread: Unread,
-    /// At the receiver's half: what was offered without its value.
+    /// At the receiver's half: values that were offered without their bytes.
     offered_unread: BTreeMap<u64, Word>,
-    /// What is being read there, and for which request. `None`: for a receive there.
+    /// Reads under way there, and the request of each. `None`: for a receive at that node.
     reading: BTreeMap<u64, (Option<u64>, Word)>,
     passing: Passing,
-    /// It keeps none: a value that is given back is in the word that reports it.
+    /// The sending half keeps no values: a message that gives a value back carries it.
     moves: bool,
-    /// Values fit into the channel: a send of one never waits.
+    /// The channel has a buffer: a send of one value never waits.
     has_places: bool,
-    /// Words that begin so cannot go.
+    /// Messages that begin with one of these texts cannot be sent.
     refuses: &'static [&'static str],
     receiver_gone: bool,
-    /// The node at the other side is lost, and that was not received yet.
+    /// The node at the other side is lost, and this side has not been notified yet.
     lost: bool,
 }
 
@@ -276,7 +275,7 @@ impl Link {
             outlet,
             inlet,
         };
-        // The reader of the end needs nothing of its channels: so the one that it came with is notified.
+        // The decoder of the end does not need its channels, so the other half learns that this one is gone.
         if link.outlet.is_none() {
             link.forth.push_back(Forth::Gone);
         }
@@ -292,7 +291,7 @@ impl Link {
         }
     }
 
-    /// Collects what the agents that were woken have to send. `true`: there was something.
+    /// Collects the messages of the agents that were woken. `true`: there were some.
     fn pump(&mut self) -> bool {
         let mut busy = false;
         while self.outlet.is_some() && self.flags.0.0.swap(false, Relaxed) {
@@ -324,7 +323,7 @@ impl Link {
                     self.reading.remove(&ticket);
                 }
                 match (event, &self.outlet) {
-                    // No task waits for it, which is checked; so it is the same when it comes.
+                    // No task waits for a credit, which is checked; so its time of arrival does not matter.
                     (FromReceiver::Credit(places), Some(outlet)) => outlet.credit(places),
                     (FromReceiver::Reserve(ticket, _), _) if self.offered_unread.contains_key(&ticket) => {
                         let word = self.offered_unread[&ticket];
@@ -406,12 +405,12 @@ impl Link {
         }
     }
 
-    /// Whether values stay at this sender's half: receivers of what it offers are elsewhere.
+    /// Whether values stay at this sender's half: the receivers of its offers are elsewhere.
     fn stays(&self) -> bool {
         self.unread != Unread::No && self.inlet.as_ref().is_some_and(AnyInlet::is_demanded)
     }
 
-    /// What is read first has been read.
+    /// Completes the first read.
     fn read(&mut self) {
         let Some((ticket, (request, word))) = self.reading.pop_first() else { return };
         let Some(inlet) = &self.inlet else { return };
@@ -488,14 +487,14 @@ impl Link {
         }
     }
 
-    /// Behind what the receiver's half has sent already.
+    /// Sends a message after those that the receiver's half has already sent.
     fn say_back(&mut self, message: Back) {
         self.flags.1.0.store(true, Relaxed);
         self.pump();
         self.back.push_back(message);
     }
 
-    /// The value of this ticket, of which only a copy has gone.
+    /// The value of this ticket, if only a copy was sent.
     fn back(&mut self, ticket: u64, copy: Option<Value>) -> Option<Value> {
         if self.moves || !self.is_of_users() {
             return copy;
@@ -515,10 +514,10 @@ impl Link {
                 self.tell(|outlet| outlet.withdrawn(ticket, value));
             }
             Back::NotWanted(ticket, copy) | Back::Said(FromReceiver::Abort(ticket, copy)) => {
-                // If it has been withdrawn before, the value is back.
+                // If a withdrawal came first, the value has already returned.
                 if let Some(value) = self.back(ticket, copy) {
                     self.tell(|outlet| outlet.give_back(ticket, value));
-                    // What was granted is given up; a request behind it still stands.
+                    // The grant was given up; a later request still stands.
                     if let Some(request) = self.later.remove(&ticket) {
                         self.reserve(ticket, request);
                     }
@@ -570,7 +569,7 @@ impl Link {
         self.outlet.is_none() && self.inlet.is_none() || self.receiver_gone && settled
     }
 
-    /// The node at the other side is lost.
+    /// Notifies this side that the other node is lost.
     fn hear_loss(&mut self) {
         if let Some(outlet) = self.outlet.take() {
             let (shape, channel) = (outlet.shape(), 0);
@@ -589,23 +588,23 @@ impl Link {
         }
     }
 
-    /// Of messages of users. Else the channel is the library's own, and nothing else at its node touches it
-    /// but tasks there.
+    /// Whether the channel carries users' messages. Otherwise it is the library's own, and only tasks at its
+    /// node touch it.
     fn is_of_users(&self) -> bool {
         let outlet = self.outlet.as_ref().map(AnyOutlet::shape);
         outlet.or_else(|| self.inlet.as_ref().map(AnyInlet::shape)).is_some_and(|shape| shape.is::<Word>())
     }
 }
 
-/// What has happened, as far as it is not the same in another order.
+/// The history of a way, without the order of events that commute.
 ///
-/// At each node tasks run, which may touch everything there: their order counts, and what had arrived before
-/// them. A word that has arrived and wakes no task has touched its channel only: those of different channels
-/// may come in any order.
+/// The tasks at a node may touch everything there: their order counts, and so does what had arrived before
+/// them. A message that arrives and wakes no task has touched its channel only: such messages of different
+/// channels commute.
 #[derive(Clone, Default)]
 struct Past {
     ran: BTreeMap<Node, u64>,
-    /// Since then: at this end (`true`: the receiver's) of this channel, which is at this node.
+    /// Messages since then, by node, channel and end (`true`: the receiver's).
     arrived: BTreeMap<(Node, Key, bool), u64>,
 }
 
@@ -616,7 +615,7 @@ fn hash(of: impl Hash) -> u64 {
 }
 
 impl Past {
-    /// Tasks of these nodes ran, or may as well have.
+    /// Records that tasks of these nodes ran, or may as well have.
     fn ran(&mut self, step: Step, nodes: &BTreeSet<Node>) {
         let mut arrived = self.arrived.clone();
         arrived.retain(|(node, ..), _| nodes.contains(node));
@@ -635,8 +634,8 @@ impl Past {
     }
 }
 
-/// A value as it is sent, as JSON for people, and the channels whose ends are in it. One that cannot be
-/// written is nothing.
+/// A value as bytes, as JSON for people, and the channels whose ends are in it. All are empty if the value
+/// cannot be encoded.
 fn written(value: &Value) -> (Vec<u8>, String, Vec<ChannelId>) {
     let (mut outbox, mut bytes) = (Outbox::new(), Vec::new());
     if outbox.encode(|| value.write(Format::Cbor, &mut Sink::new(&mut bytes, u64::MAX))).is_err() {
@@ -651,7 +650,7 @@ fn text(value: &Value) -> String {
     written(value).1
 }
 
-/// What begins while others run.
+/// The tasks and links that begin while others run.
 #[derive(Default)]
 struct Begun {
     tasks: Vec<(Key, Task)>,
@@ -665,7 +664,7 @@ struct Begun {
     kept: BTreeMap<u128, (Node, WeakSharedEnd)>,
 }
 
-/// Where tasks begin, and ends go from one node to another.
+/// Starts tasks, and moves ends from one node to another.
 #[derive(Clone, Default)]
 pub struct Ground(Rc<RefCell<Begun>>);
 
@@ -677,7 +676,7 @@ impl Ground {
         (node, *next)
     }
 
-    /// Runs something at `node`.
+    /// Runs a task at `node`.
     pub fn serve(&self, node: Node, name: impl Into<String>, future: impl Future<Output = ()> + 'static) {
         self.begin(node, name.into(), Box::pin(future), None);
     }
@@ -699,11 +698,10 @@ impl Ground {
         self.0.borrow_mut().tasks.push((key, Task { name, future, flag: Flag::woken(), gate }));
     }
 
-    /// The end goes from one node to another, and is there at once. What is said over its channels takes its
-    /// time.
+    /// Moves the end from one node to another at once. Messages over its channels take time.
     ///
     /// # Panics
-    /// If it cannot: no other value may stand for it.
+    /// If the end cannot move: no other value may replace it.
     pub fn carry<E: Portable>(&self, from: Node, to: Node, end: E) -> E {
         let mut outbox = Outbox::new();
         let json = outbox.encode(|| serde_json::to_string(&end)).expect("an end can be written");
@@ -766,12 +764,12 @@ impl Ground {
     }
 }
 
-/// What can happen next.
+/// A step that can happen next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Step {
     Forth(Key),
     Back(Key),
-    /// What is being read at the receiver's half has come.
+    /// A read at the receiver's half completes.
     Read(Key),
     Go(Key),
     Run(Key),
@@ -780,33 +778,33 @@ enum Step {
     Tick,
 }
 
-/// What must hold, by what users have seen.
+/// The laws, in terms of the users' observations.
 pub trait Laws {
-    /// In every state.
+    /// Checks every state.
     ///
     /// # Errors
-    /// What does not hold.
+    /// The law that fails.
     fn check(&self) -> Result<(), String>;
 
-    /// When nothing happens any more. `dead`: the node that was lost.
+    /// Checks a state at rest. `dead`: the node that was lost.
     ///
     /// # Errors
-    /// What does not hold.
+    /// The law that fails.
     fn check_rest(&self, dead: Option<Node>) -> Result<(), String>;
 
-    /// A word of the library's own arrives, or is lost with the node that it would have come to.
+    /// A message of the library's own arrives, or is lost with its receiver's node.
     fn heard(&self, _from: Node, _to: Node, _text: &str) {}
 
     /// A node is lost.
     fn died(&self, _node: Node) {}
 }
 
-/// How a world begins.
+/// The start of a world.
 pub trait Play {
-    /// What must hold is checked here.
+    /// The laws to check.
     type Laws: Laws;
 
-    /// What may happen.
+    /// The events that may happen.
     fn bounds(&self) -> Bounds;
 
     /// Begins the tasks.
@@ -820,13 +818,13 @@ struct Stage<L> {
     tasks: BTreeMap<Key, Task>,
     links: BTreeMap<Key, Link>,
     past: Past,
-    /// Where tasks have run, or may as well have, in this step.
+    /// Nodes where tasks have run, or may as well have, in this step.
     ran: BTreeSet<Node>,
     idle: u32,
     dead: Option<Node>,
 }
 
-/// So often patience runs out in vain before nothing more is expected.
+/// How often time passes without effect before the world counts as at rest.
 const IDLE_TICKS: u32 = 3;
 
 impl<L: Laws> Stage<L> {
@@ -858,7 +856,7 @@ impl<L: Laws> Stage<L> {
         stage
     }
 
-    /// What comes of the last step by itself. `true`: something does.
+    /// Runs everything that follows from the last step by itself. `true`: something did.
     fn settle(&mut self) -> bool {
         let mut busy = false;
         loop {
@@ -910,7 +908,7 @@ impl<L: Laws> Stage<L> {
             Plant::Deaf(name) if task.name == name => Waker::noop().clone(),
             _ => Waker::from(task.flag.clone()),
         };
-        // What was run before on this thread has no influence.
+        // Earlier runs on this thread must have no influence.
         dunlin_core::__rt::renew();
         if task.future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
             self.tasks.remove(&key);
@@ -920,7 +918,7 @@ impl<L: Laws> Stage<L> {
     fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         for (key, link) in &self.links {
-            // What can be learned of a node that is lost was on its way before.
+            // A link to a lost node delivers no more messages.
             if !link.forth.is_empty() && !link.lost {
                 steps.push(Step::Forth(*key));
             }
@@ -953,7 +951,7 @@ impl<L: Laws> Stage<L> {
         steps
     }
 
-    /// Whether nothing happens any more, if no node is lost.
+    /// Whether nothing more happens unless a node is lost.
     fn is_at_rest(&self, steps: &[Step]) -> bool {
         steps.iter().all(|step| matches!(step, Step::Dies(_)))
     }
@@ -1042,7 +1040,7 @@ impl<L: Laws> Stage<L> {
         }
     }
 
-    /// By a planted bug: where else this link's next word is received.
+    /// The other links at which a planted bug delivers this link's next message.
     fn heard_too(&self, key: Key) -> Vec<Key> {
         let Plant::ToAll(begin) = self.bounds.plant else { return Vec::new() };
         let link = &self.links[&key];
@@ -1096,7 +1094,8 @@ impl<L: Laws> Stage<L> {
         }
     }
 
-    /// Of what this word lends the ends are used where it arrives, and stay.
+    /// Delivers a message that lends ends: they stay where they are, and are used from where the message
+    /// arrives.
     fn borrow(&mut self, key: Key) {
         let Some(link) = self.links.get_mut(&key) else { return };
         let (from, to) = link.at;
@@ -1116,7 +1115,7 @@ impl<L: Laws> Stage<L> {
         }
     }
 
-    /// All that is at this node is lost, and every message of it that has not arrived.
+    /// Loses everything at this node, and all its messages that have not arrived.
     fn die(&mut self, node: Node) {
         self.dead = Some(node);
         for link in self.links.values_mut().filter(|link| link.at.0 == node || link.at.1 == node) {
@@ -1182,7 +1181,7 @@ impl<L: Laws> Stage<L> {
     }
 }
 
-/// What is on its way to a node that is lost, or from there, is lost.
+/// Loses the messages on their way to or from a lost node.
 fn lose(link: &mut Link, laws: &impl Laws, dead: Option<Node>) {
     for said in link.forth.drain(..) {
         if let Forth::Sent(value) | Forth::Offer(_, value) = said
@@ -1196,16 +1195,16 @@ fn lose(link: &mut Link, laws: &impl Laws, dead: Option<Node>) {
 
 impl<L> Drop for Stage<L> {
     fn drop(&mut self) {
-        // Tasks may begin others while they are dropped, which go with the ground.
+        // Tasks may start others while they are dropped; those are dropped with the ground.
         self.tasks.clear();
         self.links.clear();
     }
 }
 
-/// Time, and patience, belong to the whole program: one search runs at a time.
+/// The clock is global to the program, so one search runs at a time.
 static CLOCK: Mutex<()> = Mutex::new(());
 
-/// A place on the way: what could happen there, and which of it did.
+/// A point on the way: the steps that were possible, and the one taken.
 struct Turn {
     steps: Vec<Step>,
     next: usize,
@@ -1215,7 +1214,7 @@ fn gone(way: &[Turn]) -> Vec<Step> {
     way.iter().map(|turn| turn.steps[turn.next]).collect()
 }
 
-/// Does one step. `Err`: what does not hold then.
+/// Does one step. `Err`: the law that fails then.
 fn step<L: Laws>(stage: &mut Stage<L>, step: Step) -> Result<(), String> {
     catch_unwind(AssertUnwindSafe(|| stage.take(step))).map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -1225,7 +1224,7 @@ fn step<L: Laws>(stage: &mut Stage<L>, step: Step) -> Result<(), String> {
     stage.laws.check()
 }
 
-/// Goes the way of those of these steps that can be gone: what does not hold then, and the steps.
+/// Takes those of these steps that are possible. Returns the law that fails, and the steps taken.
 fn walk<P: Play>(play: &P, way: &[Step]) -> Option<(String, Vec<Step>, Vec<String>)> {
     let mut stage = Stage::new(play);
     let (mut steps, mut names) = (Vec::new(), Vec::new());
@@ -1244,7 +1243,7 @@ fn walk<P: Play>(play: &P, way: &[Step]) -> Option<(String, Vec<Step>, Vec<Strin
     rest.err().map(|what| (what, steps, names))
 }
 
-/// What is broken at the end of this way; without the steps that it does not take.
+/// The law that fails at the end of this way, and the way without the steps it does not need.
 fn broken<P: Play>(play: &P, way: Vec<Step>) -> Box<Broken> {
     let Some((mut what, mut steps, mut names)) = walk(play, &way) else {
         return Box::new(Broken { what: "it does not happen a second time".into(), way: Vec::new() });
@@ -1261,14 +1260,14 @@ fn broken<P: Play>(play: &P, way: Vec<Step>) -> Box<Broken> {
     Box::new(Broken { what, way: names })
 }
 
-/// Searches all that can come of how `play` begins, up to `states_max` states, depth first. `progress` hears
-/// of every 100,000th.
+/// Searches all states that the start of `play` can lead to, up to `states_max`, depth first. Calls
+/// `progress` for every 100,000th.
 ///
 /// # Errors
 /// A state that breaks a law, and a way there.
 ///
 /// # Panics
-/// If it goes on for ever.
+/// If a way does not end.
 pub fn search<P: Play>(play: &P, states_max: u64, mut progress: impl FnMut(Seen)) -> Result<Seen, Box<Broken>> {
     let _clock = CLOCK.lock().unwrap_or_else(PoisonError::into_inner);
     let mut seen = Seen { states: 1, ..Seen::default() };
@@ -1276,7 +1275,7 @@ pub fn search<P: Play>(play: &P, states_max: u64, mut progress: impl FnMut(Seen)
     let mut stage = Stage::new(play);
     let mut known = HashSet::from([stage.past.state()]);
     loop {
-        // Here is a state that was not seen before: what comes next?
+        // This state is new: collect its next steps.
         let steps = stage.steps();
         seen.depth = seen.depth.max(way.len() as u32);
         assert!(way.len() < 2000, "it goes on for ever");
@@ -1296,7 +1295,7 @@ pub fn search<P: Play>(play: &P, states_max: u64, mut progress: impl FnMut(Seen)
             }
             let Some((last, before)) = way.split_last() else { return Ok(seen) };
             if !is_here {
-                // Once more from the beginning.
+                // Start again from the beginning.
                 drop(stage);
                 stage = Stage::new(play);
                 before.iter().for_each(|turn| stage.take(turn.steps[turn.next]));

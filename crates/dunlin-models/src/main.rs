@@ -1,4 +1,4 @@
-//! Searches the scenarios, and prints what was seen.
+//! Searches the scenarios, and prints the results.
 
 use std::process::ExitCode;
 

@@ -1,8 +1,8 @@
 //! Sends, receives and choices over links, whose values are encoded and decoded in their owners' polls:
-//! `docs/choice.md`, section 3, *Reading*, in the words of [`dunlin_core::remote`].
+//! `docs/choice.md`, section 3, *Reading*, with the messages of [`dunlin_core::remote`].
 //!
-//! Everything but the words is modelled here: the polls of the parties, the queue of each channel's home, and
-//! the decisions of choices. A poll is one step, unless user code runs in it: while a value is encoded or
+//! Everything but the messages is modelled here: the polls of the parties, the queue of each channel's home,
+//! and the decisions of choices. A poll is one step, unless user code runs in it: while a value is encoded or
 //! decoded nothing is locked, and any other step may come first. A receive may also be dropped while it
 //! decodes, as if that took several polls. A party is polled only if it was woken, so a lost wake-up shows as
 //! partners that wait for each other.
@@ -17,17 +17,17 @@ use dunlin_core::remote::{Ended, Word};
 
 use crate::explore::World;
 
-/// Requests are counted up to this and then again: fewer are ever under way, and the states stay finite.
+/// Request numbers start again after this one: fewer requests are ever under way, and the states stay finite.
 const REQUESTS: u64 = 8;
 
-/// What is searched.
+/// A world to search.
 #[derive(Clone, Debug, Default)]
 pub struct Scenario {
-    /// What it is called.
+    /// The name of the scenario.
     pub name: String,
-    /// The node of the sender and that of the receiver of each channel.
+    /// The nodes of the sender and the receiver of each channel.
     pub channels: &'static [(usize, usize)],
-    /// Of each party its node, what it does, and how often. `!0` sends on channel 0, `?1` receives from
+    /// The node, the script and the number of runs of each party. `!0` sends on channel 0, `?1` receives from
     /// channel 1. A `c` before them makes them the branches of a choice, an `e` those of one whose values are
     /// encoded when they are offered. Without either, several sends are posted together. Several parties may
     /// receive from one channel: they have handles of a shared receiver.
@@ -42,11 +42,11 @@ pub struct Scenario {
     pub retires: u32,
     /// How many connections are lost for good. Each of the two nodes learns of it later.
     pub cuts: u32,
-    /// A fault of the protocol, planted.
+    /// A planted fault of the protocol.
     pub plant: Plant,
 }
 
-/// A fault, planted: the laws must find it.
+/// A planted fault, which the laws must find.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Plant {
     /// None.
@@ -54,7 +54,7 @@ pub enum Plant {
     Nothing,
     /// A receive takes the offer, and decodes the value afterwards.
     DecidesFirst,
-    /// A receive does not look, after decoding, whether the offer is still its own to take.
+    /// A receive does not check, after decoding, whether the offer is still its own to take.
     BlindReader,
     /// A revoked reservation is answered by `Abort`, and its value stays granted.
     GrantKept,
@@ -62,15 +62,15 @@ pub enum Plant {
     UnreadableDecides,
     /// Receivers that passed over an offer being read are not woken when the read has ended.
     ForgetsReceivers,
-    /// Reservations that arrived while the choice was closed are not looked at again.
+    /// Reservations that arrived while the choice was closed are never examined again.
     ForgetsQueue,
     /// `Failed` does not give the reservation of the sender's choice back.
     KeepsReservation,
-    /// A value that has been encoded is granted, whatever has become of its offer meanwhile.
+    /// A value that has been encoded is granted, even if its offer has an outcome meanwhile.
     GrantsBlindly,
     /// A choice stays open while one of its receives decodes.
     StaysOpen,
-    /// A receiver takes a value behind one of the same sender that is being read.
+    /// A receiver takes a value although an earlier one of the same sender is being read.
     Overtakes,
     /// A reservation that is given up before its value has come is answered by `Abort` twice: at once, and
     /// when the value comes.
@@ -103,7 +103,7 @@ struct Branch {
     sends: bool,
     channel: usize,
     ticket: u64,
-    /// Of a send in a choice: its bytes exist.
+    /// For a send in a choice: its value is encoded.
     encoded: bool,
     fate: Fate,
 }
@@ -120,7 +120,7 @@ struct Operation {
     leaving: bool,
     /// It has sent the `Withdraw` or `Revoke` for that.
     left: bool,
-    /// A reservation was given back for its sake: its owner is polled before the next one is granted.
+    /// A reservation was given back for this operation: its owner is polled before the next one is granted.
     turn: bool,
 }
 
@@ -144,7 +144,7 @@ struct Party {
 struct Offer {
     ticket: u64,
     choice: Option<u128>,
-    /// Its value is here.
+    /// Its value has arrived.
     granted: bool,
     /// The request, and the party that asks.
     ask: Option<(u64, usize)>,
@@ -156,7 +156,7 @@ struct Offer {
 struct Channel {
     /// At the sending half: offers that have no outcome. `true`: withdrawn.
     unsettled: BTreeMap<u64, bool>,
-    /// It has ended for the sending half, and for the home.
+    /// Whether it has ended at the sending half, and at the home.
     over: (bool, bool),
     /// At the home.
     offers: Vec<Offer>,
@@ -164,14 +164,14 @@ struct Channel {
     requests: u64,
 }
 
-/// All parties, and what is between them.
+/// All parties, and the messages between them.
 #[derive(Clone, Debug)]
 pub struct Reading {
     scenario: Scenario,
     parties: Vec<Party>,
     channels: Vec<Channel>,
     wires: BTreeMap<(usize, usize), VecDeque<(usize, Word)>>,
-    /// Connections that are lost, and nodes that have not learned of it.
+    /// Connections that are lost, and nodes that have not noticed it.
     cut: BTreeSet<(usize, usize)>,
     unheard: BTreeSet<(usize, (usize, usize))>,
     received: BTreeMap<(usize, u64), usize>,
@@ -226,7 +226,7 @@ impl Reading {
         self.parties[me].woken = true;
     }
 
-    /// The end of a read is news for the other receivers: they may have passed over what is left.
+    /// The end of a read wakes the other receivers: they may have passed over the remaining offers.
     fn ends_read(&mut self, channel: usize) {
         if !self.has(Plant::ForgetsReceivers) {
             self.wake_watchers(channel);
@@ -299,7 +299,7 @@ impl Reading {
         self.wake_watchers(channel);
     }
 
-    /// Gives a reservation up. The offer stands. A grant that is still to come will be answered by `Abort`.
+    /// Gives up a reservation. The offer stands. `Abort` will answer a grant that has yet to arrive.
     fn release(&mut self, channel: usize, at: usize) {
         let (kept, twice) = (self.has(Plant::GrantKept), self.has(Plant::AbortsTwice));
         let offer = &mut self.channels[channel].offers[at];
@@ -313,7 +313,7 @@ impl Reading {
         self.wake_watchers(channel);
     }
 
-    /// Gives up what this party has asked for, if `only` allows it.
+    /// Gives up the requests of this party that `only` selects.
     fn release_asks(&mut self, me: usize, only: impl Fn(&Offer) -> bool) {
         for channel in 0..self.channels.len() {
             for at in 0..self.channels[channel].offers.len() {
@@ -325,7 +325,7 @@ impl Reading {
         }
     }
 
-    /// One look at a channel. `true`: the poll ends here.
+    /// Examines a channel once. `true`: the poll ends here.
     fn receive(&mut self, me: usize, channel: usize) -> bool {
         let (overtakes, decides_first) = (self.has(Plant::Overtakes), self.has(Plant::DecidesFirst));
         let here = &mut self.channels[channel];
@@ -365,7 +365,7 @@ impl Reading {
         false
     }
 
-    /// Decides: the offer is taken, and the choice of the receiver is over.
+    /// Decides: the offer is taken, and the receiver's choice ends.
     fn take(&mut self, me: usize, channel: usize, ticket: u64) {
         let here = &mut self.channels[channel];
         here.offers.retain(|offer| offer.ticket != ticket);
@@ -398,7 +398,7 @@ impl Reading {
 
     // ---- the sending half
 
-    /// The branch of the operation that offers under this ticket, if that operation is not over.
+    /// The branch of the operation that offers under this ticket, unless that operation has ended.
     fn branch(&mut self, ticket: u64) -> Option<(&mut Operation, usize)> {
         let (me, run) = owner(ticket);
         let party = &mut self.parties[me];
@@ -423,7 +423,7 @@ impl Reading {
                 self.settle(channel, ticket, Fate::Failed);
             }
             Word::Reserve { ticket, request } => {
-                // `Withdraw` or `Refuse` is the answer to it.
+                // `Withdraw` or `Refuse` is the answer to this request.
                 if self.channels[channel].unsettled.get(&ticket) != Some(&false) {
                     return;
                 }
@@ -452,7 +452,7 @@ impl Reading {
         }
     }
 
-    /// An offer has its outcome.
+    /// Gives an offer its outcome.
     fn settle(&mut self, channel: usize, ticket: u64, fate: Fate) {
         if self.channels[channel].unsettled.remove(&ticket).is_none() {
             return self.fail(format!("offer {ticket:x} has two outcomes; the second is {fate:?}"));
@@ -473,7 +473,7 @@ impl Reading {
         self.wake(me);
     }
 
-    /// The choice is not reserved any more.
+    /// Releases the reservation of the choice.
     fn unlock(&mut self, me: usize) {
         if let Some(operation) = &mut self.parties[me].operation {
             operation.decision = Decision::Open;
@@ -646,7 +646,7 @@ impl Reading {
         }
     }
 
-    /// An operation is over. `ended`: one of its receives has found the channel ended.
+    /// Ends an operation. `ended`: one of its receives has found the channel ended.
     fn finish(&mut self, me: usize, ended: bool) {
         let run = self.parties[me].runs;
         if ended {
@@ -699,7 +699,7 @@ impl Reading {
                 let at = here.offers.iter().position(|offer| offer.ticket == ticket && offer.reader == Some(me));
                 match at {
                     _ if well && (at.is_some() || blind) => self.take(me, channel, ticket),
-                    // In vain: the offer is gone, or is not granted to this receive any more.
+                    // The read was useless: the offer is gone, or no longer granted to this receive.
                     None => self.reopen(me),
                     Some(at) => {
                         here.offers.remove(at);
@@ -812,7 +812,7 @@ impl Reading {
         }
     }
 
-    /// What may happen by chance.
+    /// The steps that may happen by chance.
     fn chances(&self, next: &mut Vec<(String, Self)>) {
         let mut may = |budget: fn(&mut Scenario) -> &mut u32, what: String, happens: &dyn Fn(&mut Self)| {
             let mut world = self.clone();

@@ -1,4 +1,4 @@
-//! What is searched: each scenario defines what users may do and what may happen to them, and how often.
+//! The scenarios: each defines what users may do and what may happen to them, and how often.
 
 use crate::barriers;
 use crate::choices::{self, Ring};
@@ -8,7 +8,7 @@ use crate::live::{Bounds, Order, Unread, search};
 use crate::reading::{self, Reading};
 use crate::travel::{Scenario, Travel};
 
-/// Something to search.
+/// A scenario of any kind.
 #[derive(Clone, Debug)]
 pub enum Search {
     /// Ends that travel.
@@ -24,7 +24,7 @@ pub enum Search {
 }
 
 impl Search {
-    /// What it is called.
+    /// The name of the scenario.
     pub fn name(&self) -> &str {
         match self {
             Self::Travel(scenario) => scenario.name,
@@ -35,7 +35,7 @@ impl Search {
         }
     }
 
-    /// Searches it, up to so many states; `progress` as in [`explore`].
+    /// Searches it, up to this number of states; `progress` as in [`explore`].
     ///
     /// # Errors
     /// A state that breaks a law, and a shortest way there.
@@ -52,7 +52,7 @@ impl Search {
     }
 }
 
-/// All of them.
+/// All scenarios.
 pub fn all() -> Vec<Search> {
     let travelling = travelling().into_iter().map(Search::Travel);
     let looped = looped().into_iter().map(Search::Choices);
@@ -61,7 +61,7 @@ pub fn all() -> Vec<Search> {
     travelling.chain(looped).chain(read).chain(claimed).chain(synced).collect()
 }
 
-/// Claims of a shared end that node 0 keeps: the scripts have each claim and its node.
+/// Claims of a shared end that node 0 keeps: the scripts contain each claim and its node.
 fn claimed() -> Vec<claims::Scenario> {
     use claims::{Scenario, What};
     let send = Scenario::default();
@@ -578,7 +578,7 @@ fn claimed() -> Vec<claims::Scenario> {
     ]
 }
 
-/// Barriers that node 0 keeps: the scripts have each party and its node.
+/// Barriers that node 0 keeps: the scripts contain each party and its node.
 fn synced() -> Vec<barriers::Scenario> {
     let only = |name, parties, bounds| barriers::Scenario { name, parties, bounds };
     let none = Bounds::default();
@@ -607,7 +607,7 @@ fn synced() -> Vec<barriers::Scenario> {
     ]
 }
 
-/// Choices in a ring of parties, each run more than once: one digit is the number of parties, the other how
+/// Choices in a ring of parties, each run more than once: the two digits are the number of parties, and how
 /// often each runs its choice.
 fn looped() -> Vec<choices::Scenario> {
     let base = choices::Scenario::default();
@@ -621,8 +621,7 @@ fn looped() -> Vec<choices::Scenario> {
     ]
 }
 
-/// Values that are encoded and decoded in polls: nothing else happens, or one of the chances that the name
-/// adds.
+/// Values that are encoded and decoded in polls: without chance events, or with the one that the name adds.
 fn read() -> Vec<reading::Scenario> {
     type Base = (&'static str, &'static [(usize, usize)], &'static [(usize, &'static str, usize)]);
     let bases: [Base; 11] = [
@@ -654,8 +653,8 @@ fn read() -> Vec<reading::Scenario> {
     bases.into_iter().flat_map(|(name, channels, parties)| chances(format!("read-{name}"), channels, parties)).collect()
 }
 
-/// Ends that travel, the small ones first. The name has what is special; two digits are the sender's moves
-/// and the receiver's.
+/// Ends that travel, the small scenarios first. The name has what is special; two digits are the sender's
+/// moves and the receiver's.
 fn travelling() -> Vec<Scenario> {
     let base = Scenario { nodes: 3, start: (0, 1), sends: 1, window: 4, ..Scenario::default() };
     vec![

@@ -1,8 +1,7 @@
 //! One channel whose ends travel between nodes: `docs/mobility.md`.
 //!
-//! Each node has the protocol's machine and, in place of a node's bridges, a queue of what is offered at the
-//! home. Messages that carry an end go over the same wires, and are taken or refused by their receivers at
-//! any moment.
+//! Each node has the protocol's machine and, in place of a node's bridges, a queue of the offers at the home.
+//! Messages that carry an end go over the same wires, and their receivers take or refuse them at any moment.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -20,45 +19,46 @@ use crate::explore::World;
 const NOW: Time = Time(0);
 const CHANNEL: ChannelId = ChannelId(1);
 
-/// What users may do, how often, and what may happen to them.
+/// The actions of users, how often they may happen, and the faults.
 #[derive(Clone, Debug, Default)]
 pub struct Scenario {
-    /// What it is called.
+    /// The name of the scenario.
     pub name: &'static str,
-    /// How many nodes there are.
+    /// The number of nodes.
     pub nodes: usize,
-    /// Where the sender and the receiver are at first.
+    /// The nodes where the sender and the receiver start.
     pub start: (usize, usize),
     /// How many values are sent.
     pub sends: usize,
     /// Places of the channel's buffer; 0: a rendezvous.
     pub buffer: u32,
-    /// How often the sender may be sent on, and the receiver.
+    /// How often the sender may move, and the receiver.
     pub moves: (usize, usize),
-    /// How often a message with an end may go on from the node that it has come to, before it is taken there.
+    /// How often a message with an end may be passed on from the node where it has arrived, before it is
+    /// taken there.
     pub throughs: usize,
     /// How many messages with an end may be refused.
     pub refusals: usize,
-    /// How many sends may be asked back.
+    /// How many sends may be withdrawn.
     pub withdrawals: usize,
     /// Whether the sender may be dropped, and the receiver.
     pub drops: (bool, bool),
     /// How many connections may be lost for good.
     pub cuts: usize,
-    /// Frames are written on sockets, at any moment and one by one; and any of these may be lost at any
-    /// moment, with what is on it, and its connection go on.
+    /// Whether frames are written to sockets, one by one and at any moment. Any socket may be lost at any
+    /// moment, with what is on it, and its connection resumes.
     pub sockets: bool,
     /// How many nodes may die.
     pub deaths: usize,
-    /// Frames are written as late as can be, so that some overtake others.
+    /// Whether frames are written as late as possible, so that some overtake others.
     pub lazy: bool,
-    /// An event of a machine is processed by its node later, at any moment.
+    /// Whether a node may process an event of its machine later, at any moment.
     pub slow: bool,
-    /// So many offers of the sender may stand at its home.
+    /// How many offers of the sender may stand at its home.
     pub window: u32,
-    /// Every send is a branch of a choice: the receiver asks for it, and the value is granted.
+    /// Whether every send is a branch of a choice: the receiver asks for it, and the value is granted.
     pub choices: bool,
-    /// How often a receiver that has asked gives up.
+    /// How often a receiver that has asked may give up.
     pub aborts: usize,
 }
 
@@ -68,7 +68,7 @@ enum Item {
     Carry(u8, Carried),
     Taken(u8),
     Refused(u8),
-    /// It is unknown whether it was taken.
+    /// It is unknown whether the message was taken.
     Unknown(u8),
 }
 
@@ -81,18 +81,18 @@ enum Carried {
 /// A message that goes through a node.
 #[derive(Clone, Debug)]
 struct Through {
-    /// The node that sent it, and which of its messages that is.
+    /// The node that sent it, and its number there.
     from: (usize, u8),
-    /// Where it goes, and as which one of this node's.
+    /// The node it is passed on to, and its number from here.
     to: (usize, u8),
     trip: Trip,
-    /// The fields of its end, as they came.
+    /// The fields of its end, as they arrived.
     what: Carried,
-    /// It has been taken there, which this node has yet to heed.
+    /// It has been taken there, and this node has yet to process that.
     taken: bool,
 }
 
-/// What became of a value.
+/// The outcome of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Open,
@@ -101,19 +101,19 @@ enum Fate {
     Unknown,
 }
 
-/// The value of a choice's offer has been granted under the first number; the home may have asked anew, under
-/// the second.
+/// The value of a choice's offer has been granted under the first request; the home may have asked again,
+/// under the second.
 type Granted = (u64, Option<u64>);
 
 /// A sending half at a node.
 #[derive(Clone, Debug, Default)]
 struct Half {
-    /// Its user has it; else it is in a message, or with the node that took it from one.
+    /// Its user owns it; otherwise it is in a message, or with the node that took it from one.
     in_hand: bool,
     open: BTreeMap<u64, u8>,
     /// Offers of choices that are reserved.
     granted: BTreeMap<u64, Granted>,
-    /// Offers that are asked back.
+    /// Offers that are being withdrawn.
     withdrawing: BTreeSet<u64>,
     credits: u32,
     failed: bool,
@@ -123,13 +123,13 @@ struct Half {
 enum Receiver {
     #[default]
     None,
-    /// It came in a message.
+    /// It arrived in a message.
     Guest,
     Fetching,
     Home,
 }
 
-/// How far a choice's offer is at its home.
+/// The state of a choice's offer at its home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     /// It can be received.
@@ -155,7 +155,7 @@ struct Node {
     told: VecDeque<Action>,
     queue: VecDeque<Queued>,
     receiver: Receiver,
-    /// Its user has it.
+    /// Whether its user owns the receiver.
     in_hand: bool,
     /// Its user has dropped it before its channel had followed.
     dropped_early: bool,
@@ -163,29 +163,29 @@ struct Node {
     ended: Option<End>,
     half: Option<Half>,
     dead: bool,
-    /// Messages with ends that have come and wait to be taken.
+    /// Messages with ends that have arrived and wait to be taken.
     inbox: Vec<(usize, u8, Carried)>,
-    /// Messages with ends that have been sent: the target, which, whether it is the receiver.
+    /// Messages with ends that have been sent: the target, the number, whether the receiver is in it.
     outbox: Vec<(usize, u8, bool, Trip)>,
     passing: Vec<Through>,
-    /// Next ticket.
+    /// The next ticket.
     tickets: u64,
-    /// Next request.
+    /// The next request.
     requests: u64,
 }
 
-/// All nodes, and what is between them.
+/// All nodes, and the messages between them.
 #[derive(Clone, Debug)]
 pub struct Travel {
     scenario: Scenario,
     nodes: Vec<Node>,
     wires: BTreeMap<(usize, usize), VecDeque<Item>>,
-    /// What is sent after the machine's frames.
+    /// Messages that are sent after the machine's frames.
     carries: BTreeMap<(usize, usize), VecDeque<Item>>,
     fates: Vec<(Fate, bool)>,
     received: Vec<u8>,
     next_carry: u8,
-    /// Connections that are over, and which side has noticed.
+    /// Connections that have ended, and the sides that have noticed it.
     cut: BTreeSet<(usize, usize)>,
     noticed: BTreeSet<(usize, usize)>,
     faults: bool,
@@ -210,7 +210,7 @@ impl Half {
 }
 
 impl Travel {
-    /// The channel with both ends where the scenario has them, and known to each other.
+    /// The channel with both ends where the scenario puts them, and known to each other.
     pub fn new(scenario: Scenario) -> Self {
         let count = scenario.nodes;
         let nodes = (0..count).map(|me| {
@@ -254,7 +254,7 @@ impl Travel {
             scenario,
         };
         let (sender, receiver) = world.scenario.start;
-        // Both are at the receiver's node at first, and known to no other.
+        // Both ends start at the receiver's node, and no other node knows them.
         let terms = world.terms(receiver);
         let home = &mut world.nodes[receiver];
         home.machine.pair(CHANNEL, terms);
@@ -274,7 +274,7 @@ impl Travel {
         world
     }
 
-    /// Everything on its way arrives.
+    /// Delivers everything on its way.
     fn run(&mut self) {
         while let Some(pair) = self.pairs().into_iter().find(|pair| self.has_item(*pair)) {
             self.deliver(pair);
@@ -305,8 +305,8 @@ impl Travel {
         is_some
     }
 
-    /// Whatever socket is lost now: what is written on the next one is what was on its way, and then what
-    /// would have been written.
+    /// Checks that any socket may be lost now: the next one carries what was on its way, and then what would
+    /// have been written.
     fn check_sockets(&self) -> Result<(), String> {
         for (from, to) in self.pairs() {
             let rest =
@@ -344,7 +344,7 @@ impl Travel {
         self.cut.contains(&(a.min(b), a.max(b)))
     }
 
-    /// What the machines have sent goes on its way.
+    /// Puts the frames of the machines on their way.
     fn write(&mut self, from: usize) {
         for to in 0..self.nodes.len() {
             if to == from || self.scenario.sockets || (self.scenario.lazy && !self.is_cut(from, to)) {
@@ -361,11 +361,11 @@ impl Travel {
 
     fn put(&mut self, pair: (usize, usize), item: Item) {
         if self.is_cut(pair.0, pair.1) {
-            // It dials in vain, and will notice.
+            // It dials without success, and will notice the loss.
             self.noticed.remove(&pair);
         } else if !self.nodes[pair.1].dead {
             if !matches!(item, Item::Frame(_)) {
-                // What was said before goes before.
+                // Earlier frames go first.
                 while self.write_one(pair) {}
             }
             self.wires.entry(pair).or_default().push_back(item);
@@ -434,7 +434,7 @@ impl Travel {
         self.nodes[me].passing.iter_mut().find(|through| through.to.1 == number)
     }
 
-    /// A message is to go on from here, as one that its giver knows nothing of.
+    /// Passes a message on from here, as one that its giver knows nothing of.
     fn pass_on(&mut self, me: usize, which: usize, to: usize) {
         self.scenario.throughs -= 1;
         let number = self.next_carry;
@@ -452,7 +452,7 @@ impl Travel {
         self.act(me);
     }
 
-    /// It has been taken there, and so has the one that came here.
+    /// The message was taken there, and so the one that arrived here is taken too.
     fn has_passed(&mut self, me: usize, at: usize) {
         let node = &mut self.nodes[me];
         let Through { from, to, trip, what, .. } = node.passing.remove(at);
@@ -465,7 +465,7 @@ impl Travel {
         self.put((me, from.0), Item::Taken(from.1));
     }
 
-    /// It has not been taken there, or that is unknown.
+    /// The message was not taken there, or its outcome is unknown.
     fn not_passed(&mut self, me: usize, number: u8, how: fn(u8) -> Item) {
         let passing = &mut self.nodes[me].passing;
         let Some(at) = passing.iter().position(|through| through.to.1 == number) else { return };
@@ -474,7 +474,7 @@ impl Travel {
         self.put((me, through.from.0), how(through.from.1));
     }
 
-    /// It is unknown whether this message was taken: its end is here again, unless another node has it.
+    /// It is unknown whether this message was taken: its end is back here, unless another node has it.
     fn unknown(&mut self, me: usize, number: u8) {
         if self.passes(me, number).is_some() {
             return self.not_passed(me, number, Item::Unknown);
@@ -488,7 +488,7 @@ impl Travel {
         }
     }
 
-    /// A message is answered: whether the receiver was in it.
+    /// A message is answered. Returns whether the receiver was in it.
     fn answered(&mut self, me: usize, number: u8) -> Option<(bool, Trip)> {
         let outbox = &mut self.nodes[me].outbox;
         let at = outbox.iter().position(|(_, n, ..)| *n == number)?;
@@ -501,7 +501,7 @@ impl Travel {
         Terms { window: self.scenario.window, credits: self.scenario.buffer.saturating_sub(admitted), value_max: 100 }
     }
 
-    /// Does what a machine says.
+    /// Carries out the actions of a machine.
     fn act(&mut self, me: usize) {
         while let Some(action) = self.nodes[me].machine.poll() {
             if self.scenario.slow && matches!(action, Action::Home(..) | Action::Proxy(..)) {
@@ -598,7 +598,7 @@ impl Travel {
         }
     }
 
-    /// The receive that has asked is over.
+    /// Ends the receive that has asked.
     fn give_up(&mut self, me: usize, which: usize) {
         let node = &mut self.nodes[me];
         let Some(queued) = node.queue.get_mut(which).filter(|queued| queued.asked != Asked::Tentative) else { return };
@@ -606,7 +606,7 @@ impl Travel {
         node.machine.abort(NOW, CHANNEL, queued.from, queued.ticket);
     }
 
-    /// Hands over what is asked for.
+    /// Grants the value that is asked for.
     fn grant(&mut self, me: usize, ticket: u64, request: u64) {
         let node = &mut self.nodes[me];
         let Some(half) = &mut node.half else { return };
@@ -648,7 +648,7 @@ impl Travel {
         }
     }
 
-    /// An event for which a half has no offers is for another half, which was here before.
+    /// An event about offers that a half does not have is for another half, which was here before.
     fn proxy(&mut self, me: usize, heard: ProxyHears) {
         let node = &mut self.nodes[me];
         let Some(half) = &mut node.half else { return };
@@ -659,7 +659,7 @@ impl Travel {
                 for ticket in again {
                     match half.open.get(&ticket) {
                         Some(value) => node.machine.offer_again(NOW, CHANNEL, ticket, bytes(*value)),
-                        // It is being asked back.
+                        // The offer is being withdrawn.
                         None if self.scenario.slow => {}
                         None => {
                             self.broken =
@@ -741,8 +741,8 @@ impl Travel {
         let node = &mut self.nodes[me];
         let Some(half) = node.half.as_mut().filter(|half| half.in_hand && !half.failed) else { return false };
         if buffered {
-            // A send that finds no room waits in the sender's own half: nothing of it is to be seen here, but
-            // that it is used.
+            // A send that finds no room waits in the sender's own half: only the use of the sender shows
+            // here.
             if half.credits == 0 {
                 node.machine.use_sender(NOW, CHANNEL);
                 self.act(me);
@@ -834,7 +834,7 @@ impl Travel {
 
     fn take(&mut self, me: usize, which: usize) {
         let (from, number, what) = self.nodes[me].inbox.remove(which);
-        // It is said before all that the end's new holder says.
+        // This goes before all frames that the end's new holder sends.
         self.act(me);
         self.put((me, from), Item::Taken(number));
         let node = &mut self.nodes[me];
@@ -851,7 +851,7 @@ impl Travel {
                     node.in_hand = true;
                 }
                 Arrival::Returned => {
-                    // If it has only gone through here, it was never held here.
+                    // A receiver that was only passed on through this node was never used here.
                     if node.receiver == Receiver::None {
                         node.receiver = Receiver::Guest;
                     }
@@ -1089,7 +1089,7 @@ impl World for Travel {
                         world.scenario.withdrawals -= 1;
                         let node = &mut world.nodes[me];
                         let half = node.half.as_mut();
-                        // A choice that is reserved can only ask for that.
+                        // A choice that is reserved can only ask for the reservation back.
                         if half.as_ref().is_some_and(|half| half.granted.contains_key(&ticket)) {
                             node.machine.revoke(NOW, CHANNEL, ticket);
                         } else {
@@ -1165,14 +1165,14 @@ impl World for Travel {
                 return Err(format!("the receiver of node {me} never arrives"));
             }
             let Some(half) = &node.half else { continue };
-            // An offer waits for a receiver that sees it.
+            // A receiver must see every offer that waits.
             if let Some((ticket, value)) = half.open.first_key_value() {
                 let seen = home.is_some_and(|home| self.nodes[home].queue.iter().any(|queued| queued.value == *value));
                 if !seen {
                     return Err(format!("offer {ticket} of node {me} waits for ever: no receiver sees it"));
                 }
             }
-            // A choice is reserved only by a home that has its value.
+            // Only a home that has a choice's value may have it reserved.
             for ticket in half.granted.keys() {
                 let has_it = |queued: &Queued| queued.ticket == *ticket && queued.asked == Asked::Firm;
                 if !home.is_some_and(|home| self.nodes[home].queue.iter().any(has_it)) {
@@ -1185,7 +1185,7 @@ impl World for Travel {
                 return Err(format!("node {me} has asked for {queued:?}, and is not answered"));
             }
         }
-        // Whether an end has been passed on and not been used: then there are records of its way.
+        // Whether an end was passed on and not used: then there are records of its way.
         let unused_sender = living().any(|(_, node)| {
             node.half.as_ref().is_some_and(|half| half.in_hand) && node.machine.is_guest(CHANNEL, Which::Sender)
         });
@@ -1215,7 +1215,7 @@ impl World for Travel {
             }
         }
         if !self.faults && !self.dropped {
-            // Nothing that was sent is lost: it was received, is in the queue, or was told as not taken.
+            // No sent value is lost: it was received, is in the queue, or was reported as not taken.
             for (value, (fate, received)) in self.fates.iter().enumerate() {
                 let queued = self.nodes.iter().any(|node| node.queue.iter().any(|q| usize::from(q.value) == value));
                 if *fate == Fate::Received && !received && !queued {
@@ -1231,7 +1231,7 @@ impl World for Travel {
                 return Err("an end is lost".to_owned());
             }
         }
-        // A receiver whose sender is nowhere must know.
+        // A receiver whose sender no longer exists must know that.
         let sender_lives =
             living().any(|(_, node)| node.half.as_ref().is_some_and(|half| half.in_hand && !half.failed));
         for (me, node) in living() {
