@@ -1,10 +1,10 @@
-//! Bugs, planted in what goes between nodes: the searches of claims and barriers find each of them.
+//! Bugs that are planted between nodes: the searches of claims and barriers find each of them.
 
 use dunlin_models::live::Plant;
 use dunlin_models::reading;
 use dunlin_models::scenarios::{Search, all};
 
-/// What the search of this scenario says of the bug.
+/// The broken law that the search of this scenario finds for the bug.
 fn found(name: &str, plant: Plant) -> String {
     let mut search = all().into_iter().find(|one| one.name() == name).expect("a name of a scenario");
     match &mut search {
@@ -67,7 +67,7 @@ fn planted_two_are_granted_the_claim() {
 
 #[test]
 fn planted_a_handle_moves_without_notice_to_the_keeper() {
-    // What would lead to it is dropped, so it hears at least that.
+    // The message that would lead to it is dropped, so the user learns at least that loss.
     let what = found("claim-goes-held", Plant::Lost("{\"Another\""));
     assert!(what.contains("the node that keeps the shared end has left or was lost"), "{what}");
     is_stuck("claim-hurries", Plant::Lost("\"Welcome\""));
@@ -99,7 +99,7 @@ fn planted_a_group_counts_for_another() {
     assert!(what.contains("has completed phase"), "{what}");
 }
 
-/// What the search of this scenario says of a fault in how values are read.
+/// The broken law that the search of this scenario finds for a fault in the reading of values.
 fn misread(name: &str, plant: reading::Plant) -> String {
     let search = all().into_iter().find(|one| one.name() == name).expect("a name of a scenario");
     let Search::Reading(scenario) = search else { panic!("{name} reads nothing") };

@@ -1,5 +1,5 @@
 //! Bugs of ends that travel that the simulator found: one scene each, played by hand. Seeds would shift with
-//! every change of the code; these stay.
+//! every change of the code; these scenes stay.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,7 +24,7 @@ fn id(node: usize) -> NodeId {
 struct Nodes {
     machines: Vec<Machine>,
     wires: BTreeMap<(usize, usize), VecDeque<Frame>>,
-    /// What is said in these directions waits.
+    /// Directions whose frames are held back.
     held: Vec<(usize, usize)>,
     homes: Vec<(usize, HomeHears)>,
     proxies: Vec<(usize, ProxyHears)>,
@@ -48,7 +48,7 @@ impl Nodes {
         Self { machines, wires: BTreeMap::new(), held: Vec::new(), homes: Vec::new(), proxies: Vec::new() }
     }
 
-    /// Everything that is not held arrives, and is answered as a node does that has no values.
+    /// Delivers everything that is not held. Each node answers as one without values does.
     fn run(&mut self) {
         loop {
             let mut busy = false;
@@ -158,18 +158,18 @@ impl Nodes {
     }
 }
 
-/// A receiver went in a circle and was given again to where it had been; the word that the first gift was
-/// settled ended the second.
+/// A receiver went in a circle and was given again to a node where it had been; the frame that settled the
+/// first gift ended the second.
 #[test]
 fn a_receiver_that_comes_back_by_another_way_is_answered_for() {
     let mut nodes = Nodes::new(3);
     assert_eq!(nodes.move_receiver(0, 1), Arrival::Guest);
     assert_eq!(nodes.move_receiver(1, 2), Arrival::Guest);
-    // What node 1 sends to node 2 is late: that its gift is settled.
+    // The frame from node 1 to node 2 that settles its gift is late.
     nodes.held.push((1, 2));
     assert_eq!(nodes.move_receiver(2, 0), Arrival::Returned);
     nodes.run();
-    // Under another claim than before.
+    // It has another claim than before.
     assert_eq!(nodes.move_receiver(0, 2), Arrival::Guest);
     nodes.held.clear();
     nodes.run();
@@ -178,8 +178,8 @@ fn a_receiver_that_comes_back_by_another_way_is_answered_for() {
     assert!(nodes.home_heard(0, &HomeHears::Lapsed(End::Gone)), "{:?}", nodes.homes);
 }
 
-/// A node had a sender again after an unknown message, used it, and got the other one: the first one's offers
-/// had no outcome.
+/// A sender returned to a node after an unknown message, was used there, and then the other copy arrived: the
+/// offers of the first had no outcome.
 #[test]
 fn a_sender_that_is_in_use_is_not_replaced_by_its_copy() {
     let mut nodes = Nodes::new(3);
@@ -202,8 +202,8 @@ fn a_sender_that_is_in_use_is_not_replaced_by_its_copy() {
     );
 }
 
-/// A half whose end was known elsewhere, without its knowledge, was forgotten with its offers when that
-/// end came to its node.
+/// A half whose end was elsewhere, without its knowledge, was forgotten with its offers when that end arrived
+/// at its node.
 #[test]
 fn a_replaced_half_is_notified() {
     let mut nodes = Nodes::new(3);
@@ -214,7 +214,7 @@ fn a_replaced_half_is_notified() {
     nodes.sender_arrives(2, place, 1);
     nodes.machines[2].use_sender(NOW, CHANNEL);
     nodes.run();
-    // The home's word for node 1 is late.
+    // The home's answer to node 1 is late.
     nodes.held.push((0, 1));
     assert!(!nodes.machines[1].sender_back(NOW, CHANNEL, trip), "its home has said that it is elsewhere");
     let (place, trip) = nodes.pack_sender(2);
@@ -222,7 +222,7 @@ fn a_replaced_half_is_notified() {
     assert!(nodes.machines[2].sender_back(NOW, CHANNEL, trip));
     nodes.machines[1].offer(NOW, CHANNEL, 1, Bytes::from_static(b"k"));
     nodes.run();
-    // Node 1 waits for the answer of its home, which has not come. Meanwhile node 2 moves the end again.
+    // Node 1 waits for the answer of its home, which has not arrived. Meanwhile node 2 moves the end again.
     let place = SenderPlace { transfer: place.transfer + 1, ..place };
     assert_eq!(nodes.sender_arrives(1, place, 2), Arrival::Guest);
     nodes.run();
@@ -230,8 +230,8 @@ fn a_replaced_half_is_notified() {
     assert!(nodes.proxies.contains(&(1, lost)), "{:?}", nodes.proxies);
 }
 
-/// The receiver was at home again after an unknown message, and moved; its copy came to the new home, and
-/// took its place there.
+/// The receiver returned to its home after an unknown message, and moved; its copy arrived at the new home,
+/// and replaced it there.
 #[test]
 fn a_late_copy_of_a_receiver_is_stale() {
     let mut nodes = Nodes::new(3);
@@ -245,11 +245,11 @@ fn a_late_copy_of_a_receiver_is_stale() {
     assert!(nodes.home_heard(1, &HomeHears::Arrived(None)), "{:?}", nodes.homes);
     // It is at home here.
     assert_eq!(nodes.receiver_arrives(1, late.clone(), 2), Arrival::Stale);
-    // It is somewhere else, and this was its home.
+    // It is elsewhere, and this was its home.
     assert_eq!(nodes.receiver_arrives(0, late, 2), Arrival::Stale);
 }
 
-/// A channel came back to a node that had been its home; a claim of the first stay was taken for one of the
+/// A channel returned to a node that had been its home; a claim of the first stay was taken for one of the
 /// second.
 #[test]
 fn a_claim_is_of_one_home() {
@@ -261,7 +261,7 @@ fn a_claim_is_of_one_home() {
         nodes.machines[to].use_receiver(NOW, CHANNEL);
         nodes.run();
     }
-    // It is with node 1, unused, when node 2 uses what it got from the first stay.
+    // It is at node 1, unused, when node 2 uses the copy from the first stay.
     nodes.move_receiver(0, 1);
     nodes.receiver_arrives(2, late, 0);
     nodes.machines[2].use_receiver(NOW, CHANNEL);
@@ -273,8 +273,8 @@ fn a_claim_is_of_one_home() {
     assert!(nodes.home_heard(1, &HomeHears::Arrived(None)), "{:?}", nodes.homes);
 }
 
-/// The answer to a withdrawal came late to the home (it had gone on from there), which had announced by then
-/// that its receiver is elsewhere: it said it on, and broke the protocol.
+/// The answer to a withdrawal came late to the home, which had passed the offer on and had announced by then
+/// that its receiver is elsewhere. The home forwarded the answer, and broke the protocol.
 #[test]
 fn a_home_that_announced_its_move_answers_no_offers() {
     let mut nodes = Nodes::new(3);
@@ -300,7 +300,7 @@ fn a_home_that_announced_its_move_answers_no_offers() {
     assert!(nodes.proxies.contains(&(0, ProxyHears::Withdrawn(1))), "{:?}", nodes.proxies);
 }
 
-/// A home ended before it had answered a sender, which waited for the answer for ever.
+/// A home ended before it had answered a sender, which then waited for ever.
 #[test]
 fn a_home_that_ends_answers_takes() {
     let mut nodes = Nodes::new(2);
@@ -315,8 +315,8 @@ fn a_home_that_ends_answers_takes() {
     assert!(nodes.proxies.contains(&(1, ProxyHears::Ended(End::Gone))), "{:?}", nodes.proxies);
 }
 
-/// The sender was lost when its new home was known and had not been installed: the home waited for it for
-/// ever.
+/// The sender was lost after its new home was known and before that was installed: the home waited for the
+/// sender for ever.
 #[test]
 fn a_new_home_learns_of_a_sender_lost_meanwhile() {
     let mut nodes = Nodes::new(3);
@@ -325,7 +325,7 @@ fn a_new_home_learns_of_a_sender_lost_meanwhile() {
     nodes.run();
     nodes.move_receiver(0, 2);
     nodes.machines[2].use_receiver(NOW, CHANNEL);
-    // What arrives at node 2 is received by its machine, and its driver is slow.
+    // The machine of node 2 has received what arrives, and its driver is slow.
     nodes.held.push((0, 2));
     nodes.run();
     for frame in nodes.wires.remove(&(0, 2)).expect("the state is there") {
@@ -337,7 +337,7 @@ fn a_new_home_learns_of_a_sender_lost_meanwhile() {
     assert!(nodes.home_heard(2, &HomeHears::Lost(Vec::new())), "{:?}", nodes.homes);
 }
 
-/// An end was taken by a node whose connection was over when its giver was told so: the giver waited for it
+/// A node took an end, and its connection ended before the giver learned of the take: the giver waited for it
 /// for ever.
 #[test]
 fn an_end_that_went_to_a_lost_node_is_lost() {
@@ -356,7 +356,7 @@ fn an_end_that_went_to_a_lost_node_is_lost() {
     assert!(nodes.home_heard(0, &HomeHears::Lapsed(End::Lost)), "{:?}", nodes.homes);
 }
 
-/// The same, and the connection was up again, in another life, before its giver reported it: seed 80125668 of
+/// The same, but the connection was up again, in another life, before the giver reported it: seed 80125668 of
 /// the simulator (615b032 had it, too).
 #[test]
 fn an_end_that_went_in_an_earlier_life_of_the_connection_is_lost() {
@@ -380,8 +380,8 @@ fn an_end_that_went_in_an_earlier_life_of_the_connection_is_lost() {
     assert!(nodes.home_heard(0, &HomeHears::Lapsed(End::Lost)), "{:?}", nodes.homes);
 }
 
-/// What a giver has given in an earlier life of the connection it has given up: a record that waited for its
-/// word, when the end had gone on, stayed for ever.
+/// A giver gives up what it has given in an earlier life of the connection. A record that waited for its
+/// answer, after the end had moved on, stayed for ever.
 #[test]
 fn an_end_that_came_in_an_earlier_life_of_the_connection_has_no_giver() {
     let mut nodes = Nodes::new(4);
@@ -411,8 +411,8 @@ fn a_home_that_has_ended_goes_with_its_receiver() {
     assert_eq!(nodes.machines[0].census().homes, 0);
 }
 
-/// What was sent on a credit came to a home that had ended, and was dropped in silence: no node answered for
-/// the ends in it.
+/// A value that was sent on a credit reached a home that had ended, which dropped it silently: no node
+/// answered for the ends in it.
 #[test]
 fn ended_home_receives_values_sent_on_credits() {
     let mut nodes = Nodes::new(2);
@@ -451,8 +451,8 @@ fn a_giver_that_answers_for_an_earlier_life_forgets_its_gift() {
     assert_eq!((nodes.machines[1].census().proxies, nodes.machines[2].census().proxies), (0, 0));
 }
 
-/// A sender's channel was over while it was in a message, and then it came back by another way: its record
-/// stayed.
+/// A sender's channel ended while the sender was in a message; then the sender returned by another way, and
+/// its record stayed.
 #[test]
 fn sender_returning_to_a_node_where_its_channel_ended_is_lost() {
     let mut nodes = Nodes::new(3);
@@ -470,7 +470,7 @@ fn sender_returning_to_a_node_where_its_channel_ended_is_lost() {
     assert_eq!((nodes.machines[1].census().proxies, nodes.machines[2].census().proxies), (0, 0));
 }
 
-/// The same of a receiver that was passed on.
+/// The same for a receiver that was passed on.
 #[test]
 fn receiver_returning_to_a_node_where_its_channel_ended_is_lost() {
     let mut nodes = Nodes::new(3);
@@ -486,7 +486,7 @@ fn receiver_returning_to_a_node_where_its_channel_ended_is_lost() {
     assert_eq!((nodes.machines[1].census().visitors, nodes.machines[2].census().visitors), (0, 0));
 }
 
-/// A half was told `not home` by an earlier life of its home's node, asked its sponsor, which knew nothing
+/// A half learned `not home` from an earlier life of its home's node, asked its sponsor, which knew nothing
 /// newer, and waited for ever for a connection to the node's later life.
 #[test]
 fn a_half_that_asks_for_its_home_reconnects_there() {
@@ -508,8 +508,8 @@ fn a_half_that_asks_for_its_home_reconnects_there() {
     assert!(nodes.machines[2].model_wants(id(1)));
 }
 
-/// A receiver was at home again and in a new message when a node that it had come by told that it had lost
-/// it: the home ended, and the receiver was there.
+/// A receiver was at home again and in a new message when a node that it had passed through reported it as
+/// lost: the home ended, although the receiver still existed.
 #[test]
 fn a_lapse_is_of_one_message() {
     let mut nodes = Nodes::new(3);
@@ -524,7 +524,7 @@ fn a_lapse_is_of_one_message() {
     nodes.machines[0].receiver_stays(NOW, CHANNEL, trip);
     nodes.run();
     assert!(!nodes.homes.iter().any(|(_, heard)| matches!(heard, HomeHears::Lapsed(_))), "{:?}", nodes.homes);
-    // The same of one that was taken, and lost: that counts.
+    // The same for a receiver that was taken, and lost: that report counts.
     let (place, trip) = nodes.pack_receiver(0);
     nodes.receiver_arrives(2, place, 0);
     nodes.machines[2].drop_receiver(NOW, CHANNEL);
@@ -535,7 +535,7 @@ fn a_lapse_is_of_one_message() {
 }
 
 /// A receiver came home unused and left again under the same claim. The node that had returned it did not
-/// know that it was taken, and fetched.
+/// know that it was taken, and fetched the home.
 #[test]
 fn a_receiver_that_has_come_home_is_not_its_givers() {
     let mut nodes = Nodes::new(3);
@@ -551,8 +551,8 @@ fn a_receiver_that_has_come_home_is_not_its_givers() {
     assert!(nodes.home_heard(2, &HomeHears::Arrived(None)), "{:?}", nodes.homes);
 }
 
-/// A sender was lost with the node that had it, and the node that asked for its home learned that the channel
-/// had ended in order.
+/// A sender was lost with its node, and the node that asked for its home learned that the channel had ended
+/// in order.
 #[test]
 fn asking_for_the_home_of_a_lost_sender_reports_the_loss() {
     let mut nodes = Nodes::new(3);
@@ -568,7 +568,7 @@ fn asking_for_the_home_of_a_lost_sender_reports_the_loss() {
 }
 
 /// A sender went to its own node in a message over a channel with both ends there: that node waited for
-/// itself to report that it is in use.
+/// itself to report that the sender is in use.
 #[test]
 fn an_end_that_was_given_to_its_own_node_has_one_giver() {
     let mut nodes = Nodes::new(3);
@@ -586,8 +586,8 @@ fn an_end_that_was_given_to_its_own_node_has_one_giver() {
     assert_eq!(nodes.machines[1].census().visitors, 0);
 }
 
-/// A channel had ended at its home while its receiver was in a message: a sender that came then was admitted,
-/// and its offers waited for ever.
+/// A channel had ended at its home while its receiver was in a message: a sender that arrived then was
+/// admitted, and its offers waited for ever.
 #[test]
 fn a_home_that_has_ended_admits_no_sender_while_its_receiver_is_away() {
     let mut nodes = Nodes::new(3);
@@ -597,7 +597,7 @@ fn a_home_that_has_ended_admits_no_sender_while_its_receiver_is_away() {
     let (place, _) = nodes.pack_sender(1);
     nodes.sender_arrives(2, place, 1);
     let (_, trip) = nodes.pack_receiver(0);
-    // That it has ended comes late to where the sender was.
+    // The report that it has ended comes late to where the sender was.
     nodes.held.push((0, 1));
     nodes.machines[0].end_home(NOW, CHANNEL, End::Gone);
     nodes.machines[2].offer(NOW, CHANNEL, 1, Bytes::from_static(b"k"));
@@ -609,8 +609,8 @@ fn a_home_that_has_ended_admits_no_sender_while_its_receiver_is_away() {
     assert_eq!((nodes.machines[0].census().homes, nodes.machines[2].census().proxies), (0, 0));
 }
 
-/// An old copy of a sender came to a node that had given the one that counts away since: its record was
-/// replaced, and its home waited for it for ever.
+/// An old copy of a sender reached a node that had since given the valid one away: its record was replaced,
+/// and its home waited for it for ever.
 #[test]
 fn a_late_copy_of_a_sender_that_has_gone_on_is_stale() {
     let mut nodes = Nodes::new(3);
@@ -627,7 +627,7 @@ fn a_late_copy_of_a_sender_that_has_gone_on_is_stale() {
 }
 
 /// An end had gone in a circle and was given to a node again before the first message there was known to have
-/// left. The word that the first gift was settled ended the second: no node learned what became of the end.
+/// left. The frame that settled the first gift ended the second: no node learned the outcome of the end.
 #[test]
 fn a_gift_is_settled_by_its_own_word() {
     let mut nodes = Nodes::new(3);
@@ -642,7 +642,7 @@ fn a_gift_is_settled_by_its_own_word() {
     nodes.machines[1].drop_receiver(NOW, CHANNEL);
     nodes.run();
     assert!(nodes.home_heard(0, &HomeHears::Lapsed(End::Gone)), "{:?}", nodes.homes);
-    // The same of a sender, which was in use meanwhile.
+    // The same for a sender, which was in use meanwhile.
     let mut nodes = Nodes::new(4);
     nodes.move_sender(0, 3);
     nodes.machines[3].use_sender(NOW, CHANNEL);
@@ -667,7 +667,7 @@ fn a_gift_is_settled_by_its_own_word() {
 }
 
 /// An end whose home, or sponsor, had been an earlier life of its node was taken for one that is used there,
-/// and went on a credit: what was said of it came first.
+/// and went on a credit: frames about it arrived first.
 #[test]
 fn an_end_that_an_earlier_life_has_used_is_a_guest() {
     let mut nodes = Nodes::new(2);
@@ -687,8 +687,8 @@ fn an_end_that_an_earlier_life_has_used_is_a_guest() {
     assert!(!machine.is_guest(CHANNEL, Which::Sender) && !machine.is_guest(CHANNEL, Which::Receiver));
 }
 
-/// A sender went on a credit, and before its message the word that its channel was over. It was passed on and
-/// used, and its home reported the same; the node that had passed it on waited for its giver.
+/// A sender went on a credit, and the report that its channel had ended overtook its message. It was passed
+/// on and used, and its home reported the same; the node that had passed it on waited for its giver.
 #[test]
 fn a_taker_notifies_its_giver_when_its_home_reports_the_end() {
     let mut nodes = Nodes::new(4);
@@ -708,9 +708,9 @@ fn a_taker_notifies_its_giver_when_its_home_reports_the_end() {
     assert_eq!(halves.collect::<Vec<_>>(), [0; 4], "{:?}", nodes.proxies);
 }
 
-/// A home had ended, and waited for its receiver, whose holder was lost, so it was forgotten. Then, before
-/// the driver knew that, the receiver came back by another way: it was a guest at the node that was to be its
-/// home, and was told to have lapsed.
+/// A home had ended, and waited for its receiver, whose holder was lost, so the home was forgotten. Before
+/// the driver handled that, the receiver returned by another way: it was a guest at the node that was to be
+/// its home, which reported it as lapsed.
 #[test]
 fn a_receiver_that_comes_back_to_where_its_home_was_is_stale() {
     let mut nodes = Nodes::new(3);
@@ -732,10 +732,10 @@ fn a_receiver_that_comes_back_to_where_its_home_was_is_stale() {
     assert_eq!(left.collect::<Vec<_>>(), [(0, 0); 3]);
 }
 
-/// Its channel was over when a sender came to a node, which did not know; it went back to where it had been
-/// given, and on from there. Its user asked that node, which spoke for it when it first left, and learned
-/// that it is lost; of the message by which it had come it was known only then that it was taken. Seed
-/// 200132600 of the simulator.
+/// A sender arrived at a node that did not know that its channel had ended; it returned to where it had been
+/// given, and moved on from there. Its user asked that node, which had spoken for it when it first left, and
+/// learned that it is lost; only then did the node learn that the message by which it had arrived was taken.
+/// Seed 200132600 of the simulator.
 #[test]
 fn asking_for_a_lost_sender_finds_it_in_an_unacknowledged_message() {
     let mut nodes = Nodes::new(3);
@@ -757,12 +757,12 @@ fn asking_for_a_lost_sender_finds_it_in_an_unacknowledged_message() {
     }
 }
 
-/// A sender that had retired its channel went on while the receiver moved. Its giver heard at the new home
-/// that the channel is retired, and reported it; the sender took that for the end, though it had just been
-/// admitted there: the receiver learned that it is lost.
+/// A sender that had retired its channel moved on while the receiver moved. Its giver learned at the new home
+/// that the channel is retired, and reported it; the sender took that for the end, although the home had just
+/// admitted it: the receiver learned that its sender is lost.
 #[test]
 fn a_sender_that_its_home_admits_outlives_the_word_of_its_giver() {
-    // First its new home hears the sender, then its giver; and the other way round.
+    // The new home receives the sender's frame first, then its giver's; and the other way round.
     for held in [[(2, 0), (0, 2)], [(3, 2), (3, 2)]] {
         is_retired_at_its_new_home(held);
     }
@@ -783,7 +783,7 @@ fn is_retired_at_its_new_home(held: [(usize, usize); 2]) {
     nodes.run();
     nodes.machines[3].use_sender(NOW, CHANNEL);
     nodes.run();
-    // The home has left, which the giver does not know, and the sender has asked it.
+    // The home has left, which the giver does not know, and the sender has asked the giver.
     for held in held {
         nodes.held = vec![held];
         nodes.run();
@@ -815,7 +815,7 @@ impl Nodes {
         nodes
     }
 
-    /// The receiver is used at node 1, where its channel has followed it, but that the sender looks there is
+    /// The receiver is used at node 1, where its channel has followed it; the sender's `Take` to that node is
     /// late.
     fn with_credits_and_a_late_take() -> Self {
         let mut nodes = Self::with_credits();
@@ -832,8 +832,8 @@ impl Nodes {
     }
 }
 
-/// A new home was retired before its sender had come to it, and what that had sent on credits meanwhile was
-/// lost.
+/// A new home was retired before its sender had reached it, and what the sender had sent on credits meanwhile
+/// was lost.
 #[test]
 fn new_home_retired_before_its_sender_arrives_receives_sent_values() {
     let mut nodes = Nodes::with_credits_and_a_late_take();
@@ -852,7 +852,7 @@ fn new_home_retired_before_its_sender_arrives_receives_sent_values() {
     assert!(nodes.is_empty());
 }
 
-/// The same, and then the receiver is gone, too, or poisons the channel: it is not received.
+/// The same, but then the receiver is dropped too, or poisons the channel: the value is not received.
 #[test]
 fn a_new_home_that_ends_after_its_retirement_reports_it() {
     for how in [End::Gone, End::Lost, poison(2)] {
@@ -872,8 +872,8 @@ fn a_new_home_that_ends_after_its_retirement_reports_it() {
     }
 }
 
-/// A sender was not sure that it had its end, and asked its home, which was retired meanwhile: what was sent
-/// on credits until the answer came was lost.
+/// A sender was not sure that it had its end, and asked its home, which was retired meanwhile: what it sent
+/// on credits until the answer arrived was lost.
 #[test]
 fn retired_home_receives_values_sent_while_its_sender_is_in_doubt() {
     let mut nodes = Nodes::with_credits();
@@ -889,8 +889,8 @@ fn retired_home_receives_values_sent_while_its_sender_is_in_doubt() {
     assert!(nodes.is_empty());
 }
 
-/// A receiver that had retired its channel waited for what was on its way, and was not told that the sender
-/// was lost.
+/// A receiver that had retired its channel waited for the values on their way, and did not learn that the
+/// sender was lost.
 #[test]
 fn a_retired_home_learns_that_its_sender_is_lost() {
     let mut nodes = Nodes::with_credits();
@@ -900,8 +900,8 @@ fn a_retired_home_learns_that_its_sender_is_lost() {
     assert!(nodes.home_heard(0, &HomeHears::Lost(Vec::new())), "{:?}", nodes.homes);
 }
 
-/// Of what a sender said of the end while its home moved only the first poison was said there: a home that
-/// was immune to that was notified of nothing else.
+/// While its home moved, a sender ended its channel several times, and only the first poison reached the new
+/// home: one that was immune to it learned of no other end.
 #[test]
 fn every_ending_of_a_channel_is_sent_to_the_next_home() {
     for (first, then) in [(poison(1), End::Retired), (End::Retired, poison(1)), (poison(1), poison(255))] {
@@ -914,8 +914,8 @@ fn every_ending_of_a_channel_is_sent_to_the_next_home() {
     }
 }
 
-/// Poison that had done nothing at a home hid how the sender ended the channel then: the next home learned of
-/// that poison only.
+/// Poison without effect at a home hid the later end of the channel: the next home learned only of that
+/// poison.
 #[test]
 fn poison_that_may_be_too_weak_hides_no_end() {
     // Its receiver is there.
@@ -927,7 +927,7 @@ fn poison_that_may_be_too_weak_hides_no_end() {
     nodes.machines[1].use_receiver(NOW, CHANNEL);
     nodes.run();
     assert!(nodes.home_heard(1, &HomeHears::Arrived(Some(End::Retired))), "{:?}", nodes.homes);
-    // It is not: only where it is can be known whether that is too weak.
+    // Its receiver is elsewhere: only the receiver's node knows whether the poison is too weak.
     let mut nodes = Nodes::with_credits();
     nodes.move_receiver(0, 1);
     nodes.machines[2].end_proxy(NOW, CHANNEL, poison(1));
@@ -949,8 +949,8 @@ fn poison_that_may_be_too_weak_hides_no_end() {
     assert!(nodes.home_heard(1, &HomeHears::Arrived(Some(End::Lost))), "{:?}", nodes.homes);
 }
 
-/// A node that has been given a sender sends it back, and reports that it has been used since: the home,
-/// which is here, knows better. It was never told of the half that was dropped for that, and stayed.
+/// A node that was given a sender returns it, and reports that it was used since: the home, which is here,
+/// knows better. It never learned that the half was dropped for that, and its record stayed.
 #[test]
 fn a_sender_that_was_not_used_elsewhere_is_not_replaced() {
     for (lie, twice) in [(1, false), (1 << 32, false), (0, true)] {
@@ -964,7 +964,7 @@ fn a_sender_that_was_not_used_elsewhere_is_not_replaced() {
         assert_eq!(nodes.sender_arrives(0, word, 1), Arrival::Stale, "{lie}");
         nodes.run();
         assert!(nodes.machines[0].has_half(CHANNEL), "{lie}");
-        // Its holder drops it, or is lost: the home is notified of that.
+        // Its holder drops it, or is lost: the home is notified.
         if twice {
             nodes.machines[0].end_proxy(NOW, CHANNEL, End::Gone);
         } else {
@@ -977,7 +977,7 @@ fn a_sender_that_was_not_used_elsewhere_is_not_replaced() {
     }
 }
 
-/// The honest twin: it has been used elsewhere, and comes back.
+/// The honest counterpart: it was used elsewhere, and returns.
 #[test]
 fn a_sender_that_was_used_elsewhere_comes_back_as_a_guest() {
     let mut nodes = Nodes::new(2);
@@ -991,8 +991,8 @@ fn a_sender_that_was_used_elsewhere_comes_back_as_a_guest() {
     assert_eq!(nodes.machines[1].census().proxies, 0);
 }
 
-/// The same where the home is at a third node: it would never have learned of the half that was dropped. A
-/// half that is here, and that its home has admitted, is the latest.
+/// The same with the home at a third node, which would never have learned that the half was dropped. A half
+/// that is here, and that its home has admitted, is the latest.
 #[test]
 fn a_sender_that_a_third_node_has_admitted_is_not_replaced() {
     let mut nodes = Nodes::new(3);
@@ -1017,8 +1017,8 @@ fn a_sender_that_a_third_node_has_admitted_is_not_replaced() {
     assert_eq!(nodes.machines[1].census().proxies, 0);
 }
 
-/// What a node has lent comes back, and is said to have been used since. If that is a lie the home knows only
-/// the half that was lent, and has to learn that it is over; also if it is the next home, which has not
+/// A lent sender returns, and its borrower reports that it was used since. If that is false, the home knows
+/// only the lent half, and has to learn that it has ended; also if it is the next home, which has not
 /// answered that half.
 #[test]
 fn a_home_learns_of_a_replaced_lent_half() {
@@ -1042,7 +1042,7 @@ fn a_home_learns_of_a_replaced_lent_half() {
         assert_eq!(nodes.sender_arrives(1, word, 2), Arrival::Guest);
         nodes.held.clear();
         nodes.run();
-        // It is not needed.
+        // The sender is not needed.
         nodes.machines[1].end_proxy(NOW, CHANNEL, End::Gone);
         nodes.run();
         assert!(nodes.home_heard(home, &HomeHears::Ended(End::Lost)), "{moves}: {:?}", nodes.homes);
@@ -1051,7 +1051,7 @@ fn a_home_learns_of_a_replaced_lent_half() {
     }
 }
 
-/// The honest twin: it was used there, and comes back before the home's word of that.
+/// The honest counterpart: it was used there, and returns before the home's report of that.
 #[test]
 fn a_sender_that_was_used_by_a_third_node_comes_back_before_its_homes_word() {
     let mut nodes = Nodes::new(3);

@@ -3,7 +3,7 @@
 
 use dunlin_models::scenarios;
 
-/// Searches these to their end.
+/// Searches these scenarios completely.
 fn hold(small: &[&str]) {
     for name in small {
         let scenario = scenarios::all().into_iter().find(|one| one.name() == *name).expect("a name of a scenario");

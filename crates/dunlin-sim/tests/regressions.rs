@@ -1,5 +1,5 @@
 //! Bugs of the protocol that the simulator, or a review, found: one scene each, played by hand with two
-//! machines. Seeds would shift with every change of the code; these stay.
+//! machines. Seeds would shift with every change of the code; these scenes stay.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -51,7 +51,7 @@ fn hello(me: Life, wanted: NodeId) -> Hello {
     }
 }
 
-/// A machine hears this. Returns the dialler's first frame behind `Welcome`, if it was welcome.
+/// The machine receives this `Hello`. Returns the dialler's first frame after `Welcome`, if it was welcome.
 fn confirmed(machine: &mut Machine, now: Time, socket: SocketId, hello: &Hello) -> Bytes {
     machine.received(now, socket, StandIn::says(hello));
     let mut answer = Vec::new();
@@ -65,13 +65,13 @@ fn confirmed(machine: &mut Machine, now: Time, socket: SocketId, hello: &Hello) 
     first.freeze()
 }
 
-/// Two machines, sockets without delay, and what both were told.
+/// Two machines, sockets without delay, and the events of both.
 struct Pair {
     nodes: [Machine; 2],
     now: Time,
     /// Ends of sockets: even ones have dialled. `None`: closed.
     ends: Vec<Option<usize>>,
-    /// Dials that are not answered yet, if they are held.
+    /// Dials that wait for an answer, while they are held.
     dials: VecDeque<(usize, DialId, usize)>,
     holds_dials: bool,
     /// Ends whose bytes are held back.
@@ -92,7 +92,7 @@ impl Pair {
         }
     }
 
-    /// Node 1 has the receiver, node 0 the sender, and they are attached.
+    /// A pair that is attached: node 1 has the receiver, node 0 the sender.
     fn attached(config: &Config, terms: Terms) -> Self {
         let mut pair = Self::new(config);
         pair.nodes[1].open_home(CHANNEL, terms, face(), false).unwrap();
@@ -127,7 +127,7 @@ impl Pair {
         self.nodes[to].accepted(self.now, SocketId(end as u64 + 1));
     }
 
-    /// A node that is played by hand dials another one. Returns that node's end.
+    /// A node that the test plays dials another one. Returns that node's end.
     fn dialled_by(&mut self, node: usize, me: Life) -> usize {
         let end = self.ends.len() + 1;
         self.ends.extend([None, Some(node)]);
@@ -155,7 +155,8 @@ impl Pair {
         }
     }
 
-    /// Both sides of what carries their connection are closed; what was written on it and not read is lost.
+    /// Closes both sides of the socket that carries their connection; what was written on it and not read is
+    /// lost.
     fn cut(&mut self) {
         let end = self.carrier(0);
         self.close(end);
@@ -192,7 +193,7 @@ impl Pair {
         }
     }
 
-    /// Time goes on, and all timers ring.
+    /// Time passes, and all timers expire.
     fn wait(&mut self, wait: Duration) {
         let until = self.now + wait;
         while let Some(due) = self.nodes.iter().filter_map(Machine::next_tick).min()
@@ -234,8 +235,8 @@ impl Pair {
     }
 }
 
-/// A half that was dropped with offers behind the window reported the drop before them, and the home called
-/// the rest a violation.
+/// A half that was dropped while its offers waited for the window reported the drop before them, and the home
+/// treated the rest as a violation.
 #[test]
 fn a_half_is_gone_behind_its_offers() {
     let mut pair = Pair::attached(&config(), terms(1, 0));
@@ -251,8 +252,8 @@ fn a_half_is_gone_behind_its_offers() {
     assert_eq!((pair.deaths(), pair.nodes[0].census().proxies), (0, 0));
 }
 
-/// A goodbye overtook the values that waited: what was sent on credits was lost with a node that left in good
-/// order.
+/// A goodbye overtook the values that waited: a node that left in good order lost what it had sent on
+/// credits.
 #[test]
 fn goodbye_follows_values_sent_on_credits() {
     let mut pair = Pair::attached(&config(), terms(1, 3));
@@ -270,7 +271,7 @@ fn goodbye_follows_values_sent_on_credits() {
     assert_eq!(pair.states(0).last(), Some(&State::Down(Down::Left)), "its last word was acknowledged");
 }
 
-/// A node that left while its socket was gone took what it had sent with it.
+/// A node that left while its socket was gone lost what it had sent.
 #[test]
 fn a_leaving_node_reconnects_to_send_the_rest() {
     let mut pair = Pair::attached(&config(), terms(1, 1));
@@ -286,7 +287,7 @@ fn a_leaving_node_reconnects_to_send_the_rest() {
     assert_eq!(pair.states(1).last(), Some(&State::Down(Down::Left)));
 }
 
-/// A connection that came up after the node had left got no goodbye.
+/// A connection that came up after the node had left received no goodbye.
 #[test]
 fn a_late_connection_receives_the_goodbye() {
     let mut pair = Pair::new(&config());
@@ -302,7 +303,7 @@ fn a_late_connection_receives_the_goodbye() {
     assert_eq!(pair.states(1).last(), Some(&State::Down(Down::Left)));
 }
 
-/// A restarted node was met before the first socket of a life: what waited to be said was dropped, and its
+/// A node met a restarted one before the first socket of a life: it dropped the frames that waited, and its
 /// proxies waited for ever.
 #[test]
 fn a_restart_before_the_first_socket_loses_nothing() {
@@ -324,7 +325,7 @@ fn a_restart_before_the_first_socket_loses_nothing() {
     assert_eq!(pair.proxy_heard().last(), Some(&ProxyHears::Attached(terms(5, 0))));
 }
 
-/// An address that became known while a connection was waited for was not dialled.
+/// A node that waited for a connection did not dial an address that it learned meanwhile.
 #[test]
 fn a_late_address_is_dialled() {
     let mut pair = Pair::new(&config());
@@ -336,7 +337,7 @@ fn a_late_address_is_dialled() {
     assert_eq!(pair.proxy_heard(), [ProxyHears::Attached(terms(1, 0))]);
 }
 
-/// An address that led back to the node itself ended the attempt, though the next address was right.
+/// An address that led back to the node itself ended the attempt, although the next address was right.
 #[test]
 fn an_address_that_leads_home_is_only_wrong() {
     let mut pair = Pair::new(&config());
@@ -364,7 +365,7 @@ fn a_late_hello_has_no_effect() {
     pair.nodes[1].dialled(pair.now, dial, SocketId(late as u64));
     let mut hello = Vec::new();
     pair.nodes[1].fill(pair.now, SocketId(late as u64), 1 << 10, &mut hello);
-    // Meanwhile node 0 dials, and they talk.
+    // Meanwhile node 0 dials, and they exchange frames.
     pair.holds_dials = false;
     pair.attach();
     pair.run();
@@ -384,9 +385,9 @@ fn a_late_hello_has_no_effect() {
     }
 }
 
-/// A node went on in an earlier life, was refused by a node that had met the later one, and admitted by one
-/// that had not. There it spoke for the later one, and reported that a home was not here: a sender waited for
-/// ever (seed 61193368).
+/// A node ran on in an earlier life. A node that had met the later life refused it, and one that had not
+/// admitted it. There it answered for the later life, and reported that a home was not here: a sender waited
+/// for ever (seed 61193368).
 #[test]
 fn an_earlier_life_that_is_refused_ends_all_its_connections() {
     let mut pair = Pair::attached(&config(), terms(1, 0));
@@ -404,7 +405,7 @@ fn an_earlier_life_that_is_refused_ends_all_its_connections() {
     assert_eq!([1, 2].map(|other| told(&Action::Connection(id(other), down.clone()))), [1, 1], "{:?}", pair.heard);
     assert!(matches!(pair.proxy_heard().last(), Some(ProxyHears::Lost { unknown, .. }) if unknown == &[1]));
     assert!(pair.ends[somebody].is_none());
-    // No node is admitted any more, and none is dialled.
+    // It no longer admits or dials any node.
     pair.dialled_by(0, Life { node: id(3), incarnation: Incarnation(1) });
     pair.holds_dials = true;
     pair.attach();
@@ -414,7 +415,7 @@ fn an_earlier_life_that_is_refused_ends_all_its_connections() {
     assert!(matches!(pair.proxy_heard().last(), Some(ProxyHears::Lost { .. })), "{:?}", pair.proxy_heard());
 }
 
-/// After a socket was replaced, a machine went on saying that it had something to write, and wrote nothing.
+/// After a socket was replaced, a machine kept reporting that it had something to write, and wrote nothing.
 #[test]
 fn after_a_resume_nothing_is_left_to_acknowledge() {
     let mut pair = Pair::attached(&config(), terms(8, 0));
@@ -422,7 +423,7 @@ fn after_a_resume_nothing_is_left_to_acknowledge() {
     for ticket in 1..=4 {
         pair.nodes[0].offer(pair.now, CHANNEL, ticket, Bytes::from(vec![1; 30 << 10]));
     }
-    // They arrive, and no acknowledgement goes back before the cut.
+    // They arrive, and the cut comes before any acknowledgement.
     let end = pair.carrier(0);
     pair.write(end);
     pair.run();
@@ -436,7 +437,7 @@ fn after_a_resume_nothing_is_left_to_acknowledge() {
     }
 }
 
-/// What a home had sent to a half that is gone reached the next one: credits that it had never been granted.
+/// Frames of a home to a half that is gone reached the next half: credits that it had never been granted.
 #[test]
 fn a_new_half_does_not_receive_messages_to_the_previous_one() {
     let mut pair = Pair::attached(&config(), terms(1, 0));
@@ -454,8 +455,8 @@ fn a_new_half_does_not_receive_messages_to_the_previous_one() {
     assert_eq!(pair.deaths(), 0);
 }
 
-/// A half that went before the home had answered its attachment was forgotten; the next one got two answers,
-/// a violation.
+/// A half that went before the home had answered its attachment was forgotten; the next one received two
+/// answers, a violation.
 #[test]
 fn every_attachment_gets_its_own_answer() {
     let mut pair = Pair::new(&config());
@@ -471,8 +472,8 @@ fn every_attachment_gets_its_own_answer() {
     assert_eq!((pair.deaths(), pair.nodes[1].census().attached), (0, 1));
 }
 
-/// A home that ended did not tell the halves that were gone; one that still waited for an outcome waited for
-/// ever.
+/// A home that ended did not notify the halves that were gone; one that still waited for an outcome waited
+/// for ever.
 #[test]
 fn a_waiting_half_that_is_gone_receives_the_end() {
     let mut pair = Pair::attached(&config(), terms(1, 0));
@@ -486,7 +487,7 @@ fn a_waiting_half_that_is_gone_receives_the_end() {
     assert_eq!((census[0].proxies, census[0].offers, census[1].homes, census[1].offers), (0, 0, 0, 0));
 }
 
-/// A withdrawal was answered behind the word that the channel is retired, with which the offer was settled:
+/// A home answered a withdrawal after it had reported the channel as retired, which had settled the offer:
 /// that broke the protocol.
 #[test]
 fn a_withdrawal_is_not_answered_after_the_end() {
@@ -525,7 +526,7 @@ fn a_value_too_large_stays_at_its_sender() {
 
 // What a peer that keeps to no rules can make a node keep.
 
-/// A node that a peer has dialled, and the peer's hand.
+/// A node that a peer has dialled, and that peer, which the test plays.
 struct Prey {
     node: Machine,
     sockets: u64,
@@ -536,7 +537,7 @@ impl Prey {
         Self { node: machine(config, 0, 1), sockets: 0 }
     }
 
-    /// A node of this number dials; `wanted`: a connection, not only an introduction.
+    /// A node of this number dials; `wanted`: for a connection, not only for an introduction.
     fn dialled_by(&mut self, number: u128, wanted: bool) -> SocketId {
         let socket = SocketId(self.sockets);
         self.sockets += 1;
@@ -607,8 +608,8 @@ fn unread_answers_are_bounded() {
     assert!(prey.is_down());
 }
 
-/// The socket's time to shake hands was long over: the acknowledgement of a goodbye was dropped before it was
-/// written.
+/// The socket's time for the handshake was long over: the acknowledgement of a goodbye was dropped before it
+/// was written.
 #[test]
 fn the_last_word_survives_a_tick() {
     let mut prey = Prey::new(config());
@@ -622,7 +623,7 @@ fn the_last_word_survives_a_tick() {
     assert!(prey.node.fill(Time(6_000_000), socket, 100, &mut Vec::new()) > 0);
 }
 
-/// An end that came in a message and was dropped at once: its home had heard so before it could tell the
+/// An end arrived in a message and was dropped at once: its home learned of the drop before it could send the
 /// terms, and the record stayed.
 #[test]
 fn an_adopted_half_that_goes_at_once_leaves_nothing() {
@@ -638,8 +639,8 @@ fn an_adopted_half_that_goes_at_once_leaves_nothing() {
     assert_eq!(pair.deaths(), 0);
 }
 
-/// A receive asked anew for an offer whose value had just come for the request before: nothing was asked, and
-/// the offer stayed reserved for ever.
+/// A receive asked again for an offer whose value had just arrived for the previous request: no request was
+/// sent, and the offer stayed reserved for ever.
 #[test]
 fn new_reserve_aborts_the_grant_of_the_previous_request() {
     let mut pair = Pair::attached(&config(), terms(1, 0));
@@ -657,9 +658,9 @@ fn new_reserve_aborts_the_grant_of_the_previous_request() {
     assert_eq!(pair.home_heard().last(), Some(&HomeHears::Granted(1, 2, Bytes::from_static(b"egg"))));
 }
 
-/// The confirmation of a first socket was under way for so long that the dialler had been there with another
-/// one, and had left: it was taken for that of a new connection, and what had been said on that socket was
-/// heard twice (seed 7029823).
+/// The confirmation of a first socket was under way until the dialler had used another socket, and had left.
+/// It was taken for that of a new connection, and the frames of that socket were received twice (seed
+/// 7029823).
 #[test]
 fn a_late_confirmation_of_an_offer_that_was_taken_up_is_refused() {
     let (now, me) = (Time(0), Life { node: id(0), incarnation: Incarnation(1) });
@@ -701,9 +702,9 @@ fn a_late_confirmation_of_an_offer_that_was_taken_up_is_refused() {
     assert!(matches!(states[..], [State::Up(_), State::Down(Down::Left)]), "{states:?}");
 }
 
-/// A choice asked for its grant back before that had been sent, and the grant was dropped from the outbox.
-/// The abort of the next request was then taken for that of the first: the next one was granted in vain, and
-/// the offer stood for ever (seed 127995994107438).
+/// A choice revoked its grant before that had been sent, and the grant was dropped from the outbox. The abort
+/// of the next request was then taken for that of the first: the next grant had no effect, and the offer
+/// stood for ever (seed 127995994107438).
 #[test]
 fn revoking_an_unsent_grant_confuses_no_later_request() {
     let mut pair = Pair::attached(&config(), terms(1, 0));
@@ -726,8 +727,8 @@ fn revoking_an_unsent_grant_confuses_no_later_request() {
     assert_eq!(pair.home_heard().last(), Some(&HomeHears::Revoke(1)));
     pair.nodes[1].abort(pair.now, CHANNEL, id(0), 1);
     pair.write(home);
-    // The first abort is that of the first request: the second one is to be granted now, as long as nothing
-    // else was received.
+    // The first abort answers the first request: the second request must be granted now, before anything else
+    // arrives.
     while let Some(action) = pair.nodes[0].poll() {
         if let Action::Proxy(_, ProxyHears::Abort(1)) = action {
             pair.heard.push((0, action));
@@ -745,7 +746,7 @@ fn revoking_an_unsent_grant_confuses_no_later_request() {
     assert_eq!(pair.home_heard().last(), Some(&HomeHears::Granted(1, 3, egg())));
 }
 
-/// A node that left waited for the grace period of a peer that was away, to tell it goodbye and nothing else.
+/// A node that left waited for the grace period of an absent peer, to send it only a goodbye.
 #[test]
 fn an_absent_peer_delays_no_leaving_node() {
     let mut pair = Pair::attached(&config(), terms(1, 0));
@@ -759,9 +760,9 @@ fn an_absent_peer_delays_no_leaving_node() {
     assert_eq!(pair.states(0).last(), Some(&State::Down(Down::Left)));
 }
 
-/// Both ends of a channel went to a node that took them and was started again, and its giver's machine had
-/// processed all of that before its program saw the first. The connection was up when that reported that they
-/// had left; so their loss was not reported, and their home waited for a receiver that did not exist (seed
+/// A node took both ends of a channel and was started again, and the giver's machine had processed all of
+/// that before its program handled the first event. The connection was up when the program reported that the
+/// ends had left; so no loss was reported, and their home waited for a receiver that did not exist (seed
 /// 80125668).
 #[test]
 fn ends_that_went_to_a_node_that_is_started_again_are_lost() {
@@ -798,9 +799,8 @@ fn taker(heard: ProxyHears) -> Option<Contact> {
     }
 }
 
-/// Two that do not wait equally long for each other: what the sender's node had sent was taken, which it
-/// did not know, and the receiver's node had given the connection up. Played with and without the check of
-/// its id.
+/// Two nodes with different grace periods: the receiver's node took a value, which the sender's node did not
+/// learn, and gave the connection up. Played with and without the check of the connection's id.
 fn the_impatient_one_forgets() -> Pair {
     let with_grace = |seconds| {
         let mut config = config();
@@ -834,7 +834,7 @@ fn the_impatient_one_forgets() -> Pair {
     pair
 }
 
-/// Values were doubled: the other side began the life of a connection that it had forgotten again.
+/// Values were received twice: the other side restarted the life of a connection that it had forgotten.
 #[test]
 fn a_forgotten_connection_does_not_resume() {
     let pair = the_impatient_one_forgets();
@@ -842,7 +842,7 @@ fn a_forgotten_connection_does_not_resume() {
     assert_eq!(pair.home_heard().iter().filter(|heard| **heard == offered).count(), 1);
     assert!(pair.states(0).contains(&State::Down(Down::GivenUp)), "{:?}", pair.states(0));
     assert!(pair.proxy_heard().iter().any(|heard| matches!(heard, ProxyHears::Lost { .. })));
-    // And they are connected anew.
+    // The nodes are connected again.
     assert!(matches!(pair.states(0).last(), Some(State::Up(_))), "{:?}", pair.states(0));
     assert!(matches!(pair.states(1).last(), Some(State::Up(_))), "{:?}", pair.states(1));
     assert_eq!(pair.nodes[0].connection_id(id(1)), pair.nodes[1].connection_id(id(0)));
@@ -867,7 +867,7 @@ fn an_answer_that_was_not_confirmed_is_gone_on_from() {
         pair.knows(1, 0);
         pair.attach();
         pair.offer(1, b"krill");
-        // `Hello` and `Welcome` arrive, `Confirm` and what follows does not.
+        // `Hello` and `Welcome` arrive, `Confirm` and the frames after it do not.
         pair.holds_writes = true;
         pair.run();
         pair.write(0);
@@ -879,7 +879,7 @@ fn an_answer_that_was_not_confirmed_is_gone_on_from() {
         pair.close(0);
         pair.close(1);
         if dialler == 1 {
-            // The other side needs the connection as well, and comes first.
+            // The other side needs the connection as well, and dials first.
             pair.nodes[1].connect(pair.now, id(0));
             pair.run();
             pair.dials.retain(|(by, ..)| *by == 1);
