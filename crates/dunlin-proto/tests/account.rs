@@ -1,4 +1,4 @@
-//! What a node keeps for another one is within its limits, all of it is given back, and nothing waits for
+//! A node keeps no more for another one than its limits allow, releases all of it, and nothing waits for
 //! ever: two machines in memory, under random offers, receives, withdrawals, deaths and cut sockets.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -17,7 +17,7 @@ const HOME: usize = 1;
 const MB: usize = 1 << 20;
 const CREDIT_MAX: usize = 512 << 10;
 const HELD_MAX: u64 = 4 << 20;
-/// A little is added for what is beside the values.
+/// An allowance for records beside the values.
 const BESIDE: u64 = 2 << 20;
 /// Half of them have a buffer.
 const CHANNELS: usize = 8;
@@ -35,10 +35,10 @@ fn declared(face: Face) -> Declaration {
     Declaration { face, shared: false, expects: Expected::Unknown, schema: Bytes::new() }
 }
 
-/// What is offered on a channel and what lies at its home.
+/// The offers on a channel, and the values at its home.
 #[derive(Default)]
 struct Channel {
-    /// Offers that the sender has not learned of, and their lengths.
+    /// Offers whose outcome the sender has not learned, and their lengths.
     open: BTreeMap<Ticket, usize>,
     next: Ticket,
     credits: u32,
@@ -46,18 +46,18 @@ struct Channel {
     arrived: usize,
     queue: VecDeque<(Ticket, usize)>,
     buffer: VecDeque<usize>,
-    /// The machine asks for the next receive that waits.
+    /// Whether the machine asks for the next receive that waits.
     asked: bool,
-    /// Ended at the home.
+    /// Whether it has ended at the home.
     over: bool,
-    /// Ended at the sender.
+    /// Whether it has ended at the sender.
     gone: bool,
 }
 
 struct World {
     now: u64,
     machines: [Machine; 2],
-    /// What is on its way to the other machine.
+    /// The bytes on their way to the other machine.
     pipes: [VecDeque<Bytes>; 2],
     socket: SocketId,
     channels: Vec<Channel>,
@@ -104,7 +104,7 @@ impl World {
         Time(self.now)
     }
 
-    /// The sender's node does what it can, and the other one reads nothing.
+    /// The sender's node writes all it can, and the other one reads nothing.
     fn write(&mut self) {
         loop {
             while let Some(action) = self.machines[SENDER].poll() {
@@ -118,7 +118,7 @@ impl World {
         }
     }
 
-    /// Sends values as long as there are credits; how many.
+    /// Sends values while there are credits; returns how many.
     fn send_all(&mut self, at: usize, size: usize) -> usize {
         let before = self.channels[at].sent;
         self.write();
@@ -129,7 +129,7 @@ impl World {
         self.channels[at].sent - before
     }
 
-    /// Everything that can happen by itself.
+    /// Runs everything that follows by itself.
     fn settle(&mut self) {
         while self.step() {}
     }
@@ -142,7 +142,7 @@ impl World {
                 self.act(at, action);
             }
             let mut out = Vec::new();
-            // A little at a time, so that values are withdrawn and sockets cut within them.
+            // A little at a time, so that withdrawals and cuts strike within values.
             self.machines[at].fill(Time(self.now), self.socket, 16 << 10, &mut out);
             busy |= !out.is_empty();
             self.pipes[at].extend(out);
@@ -160,7 +160,7 @@ impl World {
     fn check(&self) {
         let here: usize = self.channels.iter().map(Channel::here).sum();
         let held = self.machines[HOME].held_for(NodeId(1));
-        // What the machine has yet to tell its driver of it has counted already.
+        // Events that the driver has yet to poll are counted already.
         assert!(here as u64 <= held, "{here} bytes lie here, and {held} count");
         assert!(held <= HELD_MAX + BESIDE + limits::CREDIT, "{held}");
         for channel in &self.channels {
@@ -218,7 +218,7 @@ impl World {
             ProxyHears::Attached(terms) => channel.credits += terms.credits,
             ProxyHears::Credit(credits) => channel.credits += credits,
             ProxyHears::Taken(ticket, _) | ProxyHears::Withdrawn(ticket) | ProxyHears::Failed(ticket, _) => {
-                // What was offered while it ended fails behind that.
+                // An offer that was made while the channel ended fails after `Ended`.
                 assert!(channel.open.remove(&ticket).is_some() || channel.gone, "{ticket} is settled twice");
             }
             ProxyHears::Ended(_) => {
@@ -238,7 +238,7 @@ impl World {
         }
         if channel.credits > 0 {
             channel.credits -= 1;
-            // The machine may have learned that the channel is over, and the sender not yet.
+            // The machine may have learned that the channel has ended, and the sender not yet.
             let sent = self.machines[SENDER].send_on_credit(now, id(at), value);
             assert!(sent || channel.over);
             channel.sent += usize::from(sent);
@@ -257,7 +257,7 @@ impl World {
         }
     }
 
-    /// `false`: there was nothing.
+    /// Receives a value. `false`: there was none.
     fn receive(&mut self, at: usize) -> bool {
         let (now, channel) = (self.time(), &mut self.channels[at]);
         if let Some(size) = channel.buffer.pop_front() {
@@ -275,7 +275,7 @@ impl World {
         true
     }
 
-    /// A receive waits until something comes. `false`: nothing does.
+    /// A receive waits until a value arrives. `false`: none does.
     fn receive_and_wait(&mut self, at: usize) -> bool {
         loop {
             if self.receive(at) {
@@ -287,7 +287,7 @@ impl World {
         }
     }
 
-    /// A receiver that keeps receiving receives all.
+    /// Receives all values, one after the other.
     fn receive_all(&mut self) {
         loop {
             self.settle();
@@ -306,7 +306,7 @@ impl World {
         self.machines[HOME].end_home(self.time(), id(at), End::Gone);
     }
 
-    /// The sender stays until it learns of what it has offered.
+    /// The sender stays until it learns the outcome of its offers.
     fn end_proxy(&mut self, at: usize) {
         self.channels[at].gone = true;
         self.machines[SENDER].end_proxy(self.time(), id(at), End::Gone);
@@ -394,7 +394,7 @@ proptest! {
             prop_assert!(channel.open.is_empty(), "channel {}: {:?} wait for ever", at, channel.open);
             prop_assert!(channel.over || channel.sent == channel.arrived, "channel {}: values wait for ever", at);
         }
-        // Nothing is kept for a channel that is over.
+        // Nothing is kept for a channel that has ended.
         for at in 0..CHANNELS {
             world.end_proxy(at);
             world.end_home(at);
@@ -405,7 +405,7 @@ proptest! {
     }
 }
 
-/// One channel is full of values as large as can be that are not received: all others go on.
+/// One channel is full of values of the greatest size that no receive takes: all others continue.
 #[test]
 fn full_channel_does_not_block_other_channels() {
     let mut world = World::new();
@@ -428,8 +428,8 @@ fn full_channel_does_not_block_other_channels() {
     }
 }
 
-/// Two channels have a value each that is as large as can be, and that is not received: what is received goes
-/// on beside them, on any number of others.
+/// Two channels have a value each of the greatest size that no receive takes: receives continue on any number
+/// of other channels.
 #[test]
 fn large_values_that_are_not_received_leave_room_for_one_that_is() {
     let mut world = World::new();
@@ -451,7 +451,7 @@ fn large_values_that_are_not_received_leave_room_for_one_that_is() {
     assert!(world.channels.iter().all(|channel| channel.open.is_empty() && channel.sent == channel.arrived));
 }
 
-/// Small values need no permission, however many there are.
+/// Small values need no permission, however many are sent.
 #[test]
 fn small_values_that_are_received_are_never_announced() {
     let mut world = World::new();
@@ -468,8 +468,7 @@ fn small_values_that_are_received_are_never_announced() {
     assert!(written(&world) - before < count * frame, "{}", (written(&world) - before) / count);
 }
 
-/// A send is dropped at any moment between its announcement and its last piece: nothing stays reserved for
-/// it.
+/// A send is dropped at any moment between its announcement and its last piece: no reservation is left.
 #[test]
 fn a_withdrawn_value_leaves_no_reservation() {
     let mut world = World::new();
@@ -492,12 +491,12 @@ struct Crowd {
     now: Time,
     home: Machine,
     peers: Vec<Machine>,
-    /// What has arrived of each, and is not received.
+    /// The value of each peer that has arrived, and has not been received.
     arrived: BTreeMap<usize, Ticket>,
     taken: usize,
-    /// So many bytes have arrived of each on credits of its channel.
+    /// How many bytes have arrived from each on credits of its channel.
     buffered: BTreeMap<usize, usize>,
-    /// What the peers have written since the test began to look.
+    /// The bytes that the peers have written since the test began to record.
     written: Option<BytesMut>,
 }
 
@@ -520,12 +519,12 @@ impl Crowd {
         }
     }
 
-    /// One more peer, which comes from there, with a half. `false`: there is no room for that.
+    /// Adds a peer from this source, with a half. `false`: there is no room for it.
     fn join(&mut self, source: Source) -> bool {
         self.join_with(source, 0)
     }
 
-    /// The same, and its channel has so many places in a buffer.
+    /// The same, for a channel with this many places in its buffer.
     fn join_with(&mut self, source: Source, credits: u32) -> bool {
         let (at, mut config) = (self.peers.len(), Config::new("account"));
         (config.chunk, config.chunk_alone) = (Self::PIECE, Self::PIECE);
@@ -547,14 +546,15 @@ impl Crowd {
         attached
     }
 
-    /// A receive waits on its channel, and it offers a value: what is written until `most` bytes are.
+    /// A receive waits on the peer's channel, and the peer offers a value. Runs until `most` bytes are
+    /// written.
     fn offers(&mut self, at: usize, ticket: Ticket, size: usize, most: usize) {
         self.peers[at].offer(self.now, id(at), ticket, Bytes::from(vec![7; size]));
         self.run(at, most, &mut |_| {});
     }
 
-    /// What this peer and the node have to send each other, until so many bytes have come from the peer;
-    /// what others have to send meanwhile waits.
+    /// Exchanges the frames of this peer and the node, until `most` bytes have come from the peer; the frames
+    /// of other peers wait.
     fn run(&mut self, at: usize, most: usize, hear: &mut dyn FnMut(ProxyHears)) {
         let (socket, now) = (SocketId(at as u64), self.now);
         let mut left = most;
@@ -608,9 +608,8 @@ impl Crowd {
     }
 }
 
-/// A thousand nodes of one source have a value each that never comes to its end, though a receive waits for
-/// it, and as many halves as there is room for. Nodes of other sources attach, and what they send comes
-/// through.
+/// A thousand nodes of one source have a value each that is never complete, though a receive waits for it,
+/// and as many halves as there is room for. Nodes of other sources attach, and their values arrive.
 #[test]
 fn nodes_of_one_source_leave_room_to_those_of_others() {
     const HOSTILE: usize = 1000;
@@ -631,7 +630,7 @@ fn nodes_of_one_source_leave_room_to_those_of_others() {
             assert!(crowd.receive(at), "a value of host {} waits", 2 + n);
         }
     }
-    // What they have is theirs until they go; then others of their source have it.
+    // They keep what they have until they leave; then others of their source get it.
     let more = crowd.peers.len();
     assert!(crowd.join(host(1)));
     crowd.offers(more, 1, MB, usize::MAX);
@@ -644,8 +643,8 @@ fn nodes_of_one_source_leave_room_to_those_of_others() {
     assert!(crowd.receive(more));
 }
 
-/// Others hold all that the node has room for. A connection that was there before still sends what its credit
-/// of 256 KiB allows: it announces nothing, and all of it arrives, though none of it is received.
+/// Other nodes use all that the node has room for. An older connection still sends what its credit of 256 KiB
+/// allows: it announces nothing, and all of it arrives, though no receive takes it.
 #[test]
 fn connection_keeps_its_credit_when_the_pool_is_full() {
     const VALUE: usize = 1000;
@@ -654,7 +653,7 @@ fn connection_keeps_its_credit_when_the_pool_is_full() {
     let mut crowd = Crowd::new(MB, 64 * MB as u64);
     let honest = 0;
     assert!(crowd.join_with(host(0), VALUES as u32));
-    // Many sources together can fill it: once there is no room for a half, there is none for anything.
+    // Many sources together can fill the pool: once it has no room for a half, it has none for anything.
     let mut sources = 1;
     loop {
         let at = crowd.peers.len();
@@ -680,8 +679,8 @@ fn connection_keeps_its_credit_when_the_pool_is_full() {
     assert!(written.is_empty());
 }
 
-/// What a guest's channels cost is given back with each of them; a half that attaches to one has that as its
-/// place.
+/// The charge for a guest's channel is released when the channel ends; a half that attaches to it uses that
+/// charge as its place.
 #[test]
 fn guest_channel_is_charged_once_until_it_ends() {
     let mut crowd = Crowd::new(MB, HELD_MAX);
@@ -697,7 +696,7 @@ fn guest_channel_is_charged_once_until_it_ends() {
     crowd.home.attach(crowd.now, guests[1], guest, declared(Face::Sender)).unwrap();
     crowd.peers[0].attach(crowd.now, guests[0], NodeId(1), declared(Face::Sender)).unwrap();
     crowd.run(0, usize::MAX, &mut |_| {});
-    // The peer has no home for the half here: that is over.
+    // The peer has no home for the half here, so the half ends.
     assert_eq!(crowd.home.held_for(guest) - rest, 2 * each);
     crowd.home.end_home(crowd.now, guests[0], End::Gone);
     crowd.peers[0].end_proxy(crowd.now, guests[0], End::Gone);
@@ -705,19 +704,19 @@ fn guest_channel_is_charged_once_until_it_ends() {
     assert_eq!(crowd.home.held_for(guest) - rest, each);
     crowd.home.forget_guest(guests);
     assert_eq!(crowd.home.held_for(guest), rest);
-    // All, or none.
+    // The node keeps all of them, or none.
     let many = || (1000..100_000).map(id);
     assert_eq!(crowd.home.keep_guest(guest, many()), Err(HELD_MAX));
     assert_eq!(crowd.home.held_for(guest), rest);
-    // They go with the connection, and the next one does not pay for them.
+    // The charges end with the connection, and the next one does not pay for them.
     crowd.home.keep_guest(guest, guests).unwrap();
     crowd.home.broke_the_protocol(crowd.now, guest, "by this test");
     crowd.home.forget_guest(guests);
     assert_eq!(crowd.home.held_for(guest), 0);
 }
 
-/// An admitted value does not come because the link carries nothing at all: that is for the socket's silence
-/// to end, however short the grace.
+/// An admitted value does not arrive because the link carries nothing at all: the silence of the socket ends
+/// that, however short the grace.
 #[test]
 fn a_silent_link_is_no_stalled_value() {
     let mut config = Config::new("account");
@@ -736,7 +735,7 @@ fn a_silent_link_is_no_stalled_value() {
     assert_eq!(world.channels[0].queue.len(), 1, "it comes when the link carries again");
 }
 
-/// The home's node is held up for longer than the grace, and then reads other words first.
+/// The home's node is paused for longer than the grace, and then reads other frames first.
 #[test]
 fn a_pause_of_this_node_is_no_stalled_value() {
     let mut world = World::new();
@@ -756,8 +755,8 @@ fn a_pause_of_this_node_is_no_stalled_value() {
     assert_eq!(world.channels[0].queue.len(), 1);
 }
 
-/// A home gives as many credits as there are, and reads nothing: its sender's node keeps no more than its
-/// share for each channel, and goes on once it reads.
+/// A home gives the greatest number of credits, and reads nothing: its sender's node queues no more than each
+/// channel's share, and continues once the home reads.
 #[test]
 fn credits_beyond_a_channels_queue_share_wait() {
     const MANY: u32 = 1 << 20;
@@ -773,10 +772,10 @@ fn credits_beyond_a_channels_queue_share_wait() {
         world.settle();
         let mut sent: Vec<usize> = channels.iter().map(|at| world.send_all(*at, size)).collect();
         let queued = world.machines[SENDER].queued_for(NodeId(2));
-        // What they share, and a value of each.
+        // Their common share, and a value of each.
         let most = 2 * unacked + channels.len() as u64 * (size as u64 + limits::VALUE);
         assert!(queued > unacked / 2 && queued <= most, "{queued} bytes of values of {size}");
-        // What is full is full, and all go on when the home reads.
+        // A full queue stays full, and all channels continue when the home reads.
         for _ in 0..5 {
             assert_eq!(channels.map(|at| world.send_all(at, size)), [0; 3]);
             world.receive_all();

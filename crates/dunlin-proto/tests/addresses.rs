@@ -1,4 +1,4 @@
-//! Where a node dials, on whose word, and how often.
+//! Where a node dials, which nodes may name addresses, and how often it dials them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,14 +23,14 @@ fn named(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// A machine, and what it has dialled.
+/// A machine, and its dials.
 struct Node {
     machine: Machine,
     now: Time,
     sockets: u64,
     dials: Vec<(DialId, String)>,
     peers: BTreeMap<SocketId, NodeId>,
-    /// Those that were asked for a dial-back.
+    /// The nodes that were asked for a dial-back.
     asked: Vec<NodeId>,
 }
 
@@ -51,7 +51,7 @@ impl Node {
         }
     }
 
-    /// A peer that has these addresses connects. `near`: from this host.
+    /// A peer with these addresses connects. `near`: from this host.
     fn joined_by(&mut self, peer: NodeId, near: bool, addresses: &[&str]) -> SocketId {
         self.joined_by_bound(peer, near, addresses, Bound::default())
     }
@@ -102,7 +102,7 @@ impl Node {
         self.settle();
     }
 
-    /// What is said on this socket of relays.
+    /// The relay frames that the machine sends on this socket.
     fn says(&mut self, socket: SocketId) -> Vec<Relay> {
         let mut out = Vec::new();
         self.machine.fill(self.now, socket, 1 << 16, &mut out);
@@ -117,7 +117,7 @@ impl Node {
         said
     }
 
-    /// Each dial fails at once, until then. Which were made, and when.
+    /// Fails every dial at once, until then. Returns the dials, and their times.
     fn fails_until(&mut self, until: Time, lives: &[SocketId]) -> Vec<(Time, String)> {
         let mut made = Vec::new();
         loop {
@@ -130,7 +130,7 @@ impl Node {
             let Some(at) = self.machine.next_tick().filter(|at| *at <= until) else { break };
             self.now = self.now.max(at);
             for socket in lives {
-                // It is not silent.
+                // The peer is not silent.
                 self.hears(*socket, &Frame::Heartbeat);
                 let asks = self.says(*socket).iter().any(|said| matches!(said, Relay::AskDial { .. }));
                 let peer = self.peers.get(socket).copied();
@@ -143,7 +143,7 @@ impl Node {
     }
 }
 
-/// Twenty-five times in the grace period, before.
+/// (Once, a node dialled them twenty-five times in the grace period.)
 #[test]
 fn addresses_from_peers_are_dialled_once_and_then_once_a_second() {
     let mut node = Node::new(|config| config.helpers_max = 0);
@@ -156,7 +156,7 @@ fn addresses_from_peers_are_dialled_once_and_then_once_a_second() {
         assert!((10..=15).contains(&times.len()), "{times:?}");
         assert!(times.windows(2).all(|pair| pair[1] >= pair[0] + SECOND), "{times:?}");
     }
-    // The twin: what the program says is dialled with the pauses of a dialler that means it.
+    // By contrast, addresses from the program are dialled with the usual short pauses.
     let mut node = Node::new(|config| config.helpers_max = 0);
     node.machine.learn(WANTED, &named(&["a"]));
     node.machine.connect(node.now, WANTED);
@@ -189,12 +189,12 @@ fn no_more_is_dialled_at_once_on_the_word_of_others_than_64_and_8_of_a_node() {
         }
     }
     assert_eq!(node.dials.len(), 64, "one of each of sixteen other sources");
-    // This node's own wish, at an address of its own, is not held up by that.
+    // A dial for this node itself, at an address of its own, does not wait for those.
     node.machine.learn(WANTED, &named(&["here"]));
     node.machine.connect(node.now, WANTED);
     node.settle();
     assert_eq!(node.dials.last().map(|(_, address)| &**address), Some("here"));
-    // When some have failed others have their turn.
+    // When some have failed, others are dialled.
     for (dial, _) in std::mem::take(&mut node.dials) {
         node.machine.dial_failed(node.now, dial, "no answer".to_owned());
     }
@@ -204,8 +204,8 @@ fn no_more_is_dialled_at_once_on_the_word_of_others_than_64_and_8_of_a_node() {
     assert!((60..=65).contains(&node.dials.len()), "{}", node.dials.len());
 }
 
-/// Others have sent eight addresses each at which a node is not, and go on to. What another source sends is
-/// dialled all the same, and that source is asked to help.
+/// Nodes of one source have sent eight addresses each at which no node listens, and keep sending more. An
+/// address from another source is dialled all the same, and that source is asked to help.
 #[test]
 fn addresses_and_introducers_of_one_source_leave_room_to_those_of_others() {
     let mut node = Node::new(|config| (config.addresses, config.grace) = (named(&["me"]), 60 * SECOND));
@@ -228,15 +228,15 @@ fn addresses_and_introducers_of_one_source_leave_room_to_those_of_others() {
     assert!(first.is_some_and(|at| at < 2), "sources have turns: {made:?}");
     let first = node.asked.iter().position(|asked| *asked == honest);
     assert!(first.is_some_and(|at| at < 2), "{:?} were asked", node.asked);
-    // The twin: without others all eight are of one source.
+    // By contrast, all eight may be of one source if there is no other.
     let mut node = Node::new(|_| {});
     node.joined_from(liars[0], Source::V4([10, 0, 0, 2]));
     node.machine.introduced(WANTED, liars[0], &lies);
     assert_eq!(node.machine.addresses_of(WANTED).len(), 8);
 }
 
-/// What has been dialled in vain is not dialled again before what comes later and has not been dialled at
-/// all.
+/// An address that was dialled without success is not dialled again before a later one that has not been
+/// dialled at all.
 #[test]
 fn new_address_is_dialled_before_failed_addresses() {
     let mut node = Node::new(|config| (config.helpers_max, config.grace) = (0, 60 * SECOND));
@@ -252,8 +252,8 @@ fn new_address_is_dialled_before_failed_addresses() {
     assert_eq!(made.first().map(|(_, address)| &**address), Some("true"), "{made:?}");
 }
 
-/// A peer names many nodes that are not there, as those where ends are. Each address is dialled once a
-/// second, and all of them together at a pace; what another source has sent is dialled beside them.
+/// A peer names many nodes that do not exist as holders of ends. Each address is dialled once a second, and
+/// all of them together at a steady pace; addresses from another source are dialled beside them.
 #[test]
 fn failing_addresses_of_one_source_are_dialled_at_a_pace() {
     let in_vain = |peers: &[(NodeId, u8)]| {
@@ -272,7 +272,7 @@ fn failing_addresses_of_one_source_are_dialled_at_a_pace() {
         node.fails_until(Time(0) + 10 * SECOND, &sockets)
     };
     let made = in_vain(&[(NodeId(11), 1), (NodeId(12), 1)]);
-    // (Before, forty thousand.)
+    // (Once, there were forty thousand.)
     assert!((700..800).contains(&made.len()), "{}", made.len());
     let made = in_vain(&[(NodeId(11), 1), (NodeId(12), 2)]);
     let of = |peer: &str| made.iter().filter(|(_, address)| address.starts_with(peer)).count();
@@ -280,7 +280,7 @@ fn failing_addresses_of_one_source_are_dialled_at_a_pace() {
     assert!((650..800).contains(&one) && (650..800).contains(&other), "{one}, {other}");
 }
 
-/// The twin: nodes that are there are reached as fast as ever.
+/// By contrast, nodes that exist are reached as fast as ever.
 #[test]
 fn dials_of_nodes_that_connect_do_not_count_as_failed() {
     let mut node = Node::new(|config| config.helpers_max = 0);
@@ -292,14 +292,14 @@ fn dials_of_nodes_that_connect_do_not_count_as_failed() {
         node.machine.connect(node.now, other);
         node.settle();
         let (dial, _) = node.dials.pop().unwrap_or_else(|| panic!("node {n} is not dialled at once"));
-        // It has dialled, too, and is here.
+        // The other node has dialled, too, and is connected.
         node.joined_from(other, Source::V4([10, 0, 0, 2]));
         node.machine.dial_failed(node.now, dial, "it is late".to_owned());
     }
 }
 
-/// A peer on this host says at which addresses it listens, and each is dialled once, to learn whether it is
-/// there.
+/// A peer on this host names the addresses at which it listens, and each is dialled once, to learn whether it
+/// is there.
 #[test]
 fn no_more_than_64_dials_at_once_ask_whether_peers_of_this_host_listen() {
     let all = Bound { which: u8::MAX, refused_ms: 0 };
@@ -315,7 +315,7 @@ fn no_more_than_64_dials_at_once_ask_whether_peers_of_this_host_listen() {
     assert_eq!(node.dials.len(), 56);
     (8..20).for_each(|peer| join(&mut node, peer, true));
     assert_eq!(node.dials.len(), 64);
-    // Those that have been answered make room.
+    // Answered dials make room for others.
     for (dial, _) in std::mem::take(&mut node.dials) {
         node.machine.dial_failed(node.now, dial, "no answer".to_owned());
     }
@@ -333,14 +333,14 @@ fn this_host_is_dialled_on_the_word_of_this_host_only() {
         node.settle();
         let (dial, _) = node.dials.pop().expect("it dials");
         assert_eq!(node.machine.may_dial_here(dial), may, "hearsay, near: {near}, setting: {dial_local}");
-        // What a node says of itself is told, too.
+        // What a node reports about itself counts as well.
         node.machine.closed(node.now, peer);
         node.settle();
         let (dial, address) = node.dials.pop().expect("it dials again");
         assert_eq!(address, "127.0.0.1:1");
         assert_eq!(node.machine.may_dial_here(dial), may, "its own word, near: {near}, setting: {dial_local}");
     }
-    // The twin: the program may report it.
+    // By contrast, the program may name such an address.
     let mut node = Node::new(|_| {});
     node.machine.learn(WANTED, &named(&["127.0.0.1:22"]));
     node.machine.connect(node.now, WANTED);
@@ -348,7 +348,7 @@ fn this_host_is_dialled_on_the_word_of_this_host_only() {
     assert!(node.machine.may_dial_here(node.dials[0].0));
 }
 
-/// A helper passes on the ports of the node that asks, and the host that it sees itself.
+/// A helper forwards the ports of the node that asks, with the host that the helper itself sees.
 #[test]
 fn dial_backs_go_to_the_host_that_the_helper_sees() {
     let asks = |seen: Option<&str>, addresses: &[&str]| {
@@ -367,12 +367,12 @@ fn dial_backs_go_to_the_host_that_the_helper_sees() {
     assert_eq!(asks(Some("[2001:db8::9]"), &["x:7500"]).0, back(&["[2001:db8::9]:7500"]));
     // A network without hosts.
     assert_eq!(asks(None, &["n4"]).0, back(&["n4"]));
-    // Nothing is left to dial.
+    // No address is left to dial.
     let refused = vec![Relay::NotDialled(WANTED, NoDial::NotConnected)];
     assert_eq!(asks(Some("10.0.0.9"), &["unix:/run/docker.sock"]), (Vec::new(), refused));
 }
 
-/// Each address once; and the answer reveals nothing of what was there, not even by its time.
+/// Each address is dialled once; and neither the answer nor its time reveals what was there.
 #[test]
 fn a_failed_dial_back_is_reported_at_a_fixed_time() {
     let told_at = |fails: &dyn Fn(&mut Node, DialId), addresses: &[&str]| {
@@ -398,7 +398,7 @@ fn a_failed_dial_back_is_reported_at_a_fixed_time() {
     let refused = |node: &mut Node, dial| node.machine.dial_refused(node.now, dial, false, "refused".to_owned());
     let failed = |node: &mut Node, dial| node.machine.dial_failed(node.now, dial, "unreachable".to_owned());
     let open = |node: &mut Node, dial| {
-        // Something listens there that is no node.
+        // A program that is not a node listens there.
         let socket = SocketId(99 + node.sockets);
         node.sockets += 1;
         node.machine.dialled(node.now, dial, socket);
@@ -408,13 +408,13 @@ fn a_failed_dial_back_is_reported_at_a_fixed_time() {
     assert_eq!(told_at(&refused, &["a:1", "b:2"]), (at, 2));
     assert_eq!(told_at(&failed, &["a:1", "b:2"]), (at, 2));
     assert_eq!(told_at(&open, &["a:1", "b:2"]), (at, 2));
-    // It hangs: the other is not tried.
+    // The first dial hangs: the other address is not tried.
     assert_eq!(told_at(&|_, _| {}, &["a:1", "b:2"]), (at, 1));
-    // It does not even dial.
+    // Without addresses it does not dial at all.
     assert_eq!(told_at(&failed, &[]), (at, 0));
 }
 
-/// Whatever a helper says it sees: each dial is one at a host of its choice.
+/// Whatever host a helper claims to see: each dial goes to a host of its choice.
 #[test]
 fn a_helper_has_dial_backs_at_a_steady_pace() {
     let mut node = Node::new(|_| {});
@@ -436,16 +436,16 @@ fn a_helper_has_dial_backs_at_a_steady_pace() {
         node.machine.tick(node.now);
     }
     assert!((90..=97).contains(&dials), "64, and 16 a second: {dials}");
-    // The twin: others' requests are not held up by that.
+    // By contrast, the requests of others do not wait for those.
     assert_eq!(asks(&mut node, honest, 5_000), 1);
 }
 
-/// Each request is owed an answer: a node that asks for too many gets none for the others, and asks elsewhere
+/// Each request needs an answer: a node that asks for too many receives none for the rest, and asks elsewhere
 /// after its own patience.
 #[test]
 fn dial_backs_that_are_answered_have_a_bound() {
     let mut node = Node::new(|_| {});
-    // Of two, since each is told no more than may wait to be written to it.
+    // Two helpers, since each is sent only as many answers as may wait for it.
     let helpers = [10, 11].map(|id| node.joined_by(NodeId(id), false, &[]));
     for (n, helper) in (0..1_200).zip(helpers.iter().cycle()) {
         node.hears(*helper, &Frame::Relay(Relay::DialBack { node: NodeId(1_000 + n), addresses: Vec::new() }));
@@ -453,14 +453,14 @@ fn dial_backs_that_are_answered_have_a_bound() {
     node.now = node.now + SECOND / 2;
     node.machine.tick(node.now);
     assert_eq!(helpers.map(|helper| node.says(helper).len()), [512, 512]);
-    // The twin: once they are told there is room again.
+    // By contrast, once the answers are sent there is room again.
     node.hears(helpers[0], &Frame::Relay(Relay::DialBack { node: WANTED, addresses: Vec::new() }));
     node.now = node.now + SECOND / 2;
     node.machine.tick(node.now);
     assert_eq!(node.says(helpers[0]), [Relay::Undialled(WANTED)]);
 }
 
-/// What one node says may have thousands of answers for another one, which reads nothing.
+/// One frame of a node may cause thousands of answers for another node, which reads nothing.
 #[test]
 fn unread_name_service_answers_stay_within_held_max() {
     let mut node = Node::new(|config| (config.value_max, config.held_max) = (1 << 20, 16 << 20));
@@ -486,7 +486,7 @@ fn unread_name_service_answers_stay_within_held_max() {
     }
     let left = hostile.iter().filter(|peer| node.machine.carried_by(**peer).is_some()).count();
     assert!(left < 16, "{left} are still connected");
-    // The twin: a node that is told little is told it, whatever the others have.
+    // By contrast, a node with few answers receives them, whatever waits for the others.
     for number in 0..50 {
         node.machine.say_names(node.now, honest, answer(number)).unwrap();
     }

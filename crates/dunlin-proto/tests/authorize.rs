@@ -1,4 +1,4 @@
-//! The driver says which nodes may have connections with this one.
+//! The driver decides which nodes may have connections with this one.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const DIALLED: usize = 1;
 struct Pair {
     now: Time,
     nodes: [Machine; 2],
-    /// What each driver has been asked, told of the connection, and told of its sockets.
+    /// The questions to each driver, and the events of its connection and its sockets.
     asked: [Vec<Life>; 2],
     states: [Vec<State>; 2],
     closed: [Vec<Closed>; 2],
@@ -51,7 +51,7 @@ impl Pair {
         self.settle();
     }
 
-    /// Until neither has anything to do.
+    /// Runs until neither machine has anything to do.
     fn settle(&mut self) {
         loop {
             let Some((at, action)) = (0..2).find_map(|at| self.nodes[at].poll().map(|action| (at, action))) else {
@@ -134,7 +134,7 @@ fn dialler_refuses_the_dialled_node_without_a_notice() {
     assert_eq!(pair.closed[DIALLER], [Closed::Unauthorized(life(DIALLED).node)]);
 }
 
-/// What it looks for may be the name service: it hears that this one is not for it.
+/// The dialler may look for the name service: it learns that this node does not admit it.
 #[test]
 fn identity_request_requires_admission() {
     for is_admitted in [true, false] {
@@ -151,7 +151,7 @@ fn identity_request_requires_admission() {
     }
 }
 
-/// The other node closes the socket behind its answer: a word of the driver would come too late.
+/// The other node closes the socket after its answer: the driver's decision would come too late.
 #[test]
 fn identity_response_requires_no_admission() {
     let mut pair = Pair::new([true, false]);
@@ -160,12 +160,12 @@ fn identity_response_requires_no_admission() {
     assert_eq!((&pair.introduced, &pair.asked[DIALLER]), (&vec![Ok(life(DIALLED).node)], &vec![]));
 }
 
-/// A stranger has nothing kept by saying more while the driver thinks.
+/// The node keeps nothing for a stranger that sends more while the driver decides.
 #[test]
 fn socket_that_sends_before_its_admission_is_closed() {
     let mut pair = Pair::new([false, true]);
     pair.dial();
-    // It could become another `Hello`.
+    // These bytes could become another `Hello`.
     pair.nodes[DIALLED].received(pair.now, SOCKET, Bytes::from_static(b"dun"));
     pair.settle();
     assert!(matches!(&pair.closed[DIALLED][..], [Closed::Garbage(_)]), "{:?}", pair.closed);
@@ -173,7 +173,7 @@ fn socket_that_sends_before_its_admission_is_closed() {
     assert_eq!(pair.is_up(), [false, false]);
 }
 
-/// The word comes when the socket is gone, twice, or of none.
+/// The driver decides after the socket has closed, twice, or about no socket.
 #[test]
 fn unexpected_authorization_has_no_effect() {
     let mut pair = Pair::new([false, true]);
@@ -192,7 +192,7 @@ fn unexpected_authorization_has_no_effect() {
     assert_eq!(pair.closed, [vec![], vec![]]);
 }
 
-/// A driver that never answers keeps nobody's socket: the handshake has its time.
+/// If the driver never answers, the socket is closed at the limit of the handshake.
 #[test]
 fn a_word_that_does_not_come_ends_the_handshake() {
     let mut pair = Pair::new([false, true]);
@@ -203,7 +203,7 @@ fn a_word_that_does_not_come_ends_the_handshake() {
     assert_eq!(pair.closed[DIALLED], [Closed::NoHandshake]);
 }
 
-/// With what a thief has recorded of an admitted node.
+/// A thief replays what it has recorded of an admitted node.
 #[test]
 fn replayed_hello_still_needs_confirmation_after_admission() {
     let mut pair = Pair::new([false, true]);

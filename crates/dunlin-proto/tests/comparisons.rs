@@ -1,5 +1,4 @@
-//! What it costs to compare the schemas that peers declare, counted in steps: two small schemas may take very
-//! many.
+//! The cost of comparing the schemas that peers declare, in steps: two small schemas may take very many.
 
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
@@ -12,10 +11,10 @@ use dunlin_schema::{Coding, Field, Kind, Schema};
 
 const NOW: Time = Time(1000);
 const SOCKET: SocketId = SocketId(1);
-/// All comparisons of one frame may take so many.
+/// The limit for all comparisons of one frame.
 const STEPS_MAX: u64 = 1 << 17;
-/// A list of lists, and so on, so many times: then it begins anew. To compare it with one of another length
-/// takes as many visits as their product is, of five steps each.
+/// The depth of a list of lists, after which it starts again. A comparison with one of another depth takes
+/// the product of both in visits, of five steps each.
 const LONG: u16 = 161;
 const LONGER: u16 = 162;
 
@@ -58,7 +57,7 @@ fn comparisons_of_one_declaration_have_a_bound() {
     registry.heard(NOW, life(1000), declare(1, &face, Status::New));
     let steps = registry.take_steps() - 101 / 16;
     assert!((STEPS_MAX / 2..=STEPS_MAX).contains(&steps), "{steps} steps");
-    // It cannot be told whether it fits all of them.
+    // The registry cannot determine whether it fits all of them.
     assert!(answers(&mut registry).iter().any(|said| matches!(said, Names::Refused { .. })));
 }
 
@@ -71,7 +70,7 @@ fn a_pair_that_was_compared_is_looked_up() {
     for n in 0..100 {
         answers(&mut registry);
         registry.heard(NOW, life(2), declare(n, &sender, Status::New));
-        // Though it is compared to be admitted, and to be joined.
+        // Although it is compared once to be admitted, and once to be joined.
         assert!(answers(&mut registry).iter().any(|said| matches!(said, Names::Found { .. })));
         let steps = registry.take_steps();
         if n == 0 {
@@ -86,7 +85,7 @@ fn a_pair_that_was_compared_is_looked_up() {
     }
 }
 
-/// What is remembered is bounded: a pair that was compared long ago is compared anew.
+/// The memory of comparisons is bounded: a pair that was compared long ago is compared again.
 #[test]
 fn few_outcomes_are_remembered() {
     let mut registry = Registry::new(RegistryConfig::default());
@@ -108,7 +107,7 @@ fn few_outcomes_are_remembered() {
     assert_eq!(comes("first"), first);
 }
 
-// At a node.
+// The same at a node.
 
 fn machine(n: u128) -> Machine {
     StandIn::machine(Config::new("comparisons"), life(n), 7)
@@ -124,8 +123,7 @@ fn told(machine: &mut Machine) -> Vec<Action> {
     std::iter::from_fn(|| machine.poll()).collect()
 }
 
-/// Two machines that are connected. The first has dialled, and the second one has homes of all these
-/// channels.
+/// Two machines that are connected. The first has dialled, and the second has homes of all these channels.
 fn pair(homes: u128, schema: &Bytes) -> [Machine; 2] {
     let [mut a, mut b] = [machine(1), machine(2)];
     a.learn(NodeId(2), &["memory:2".to_owned()]);
@@ -162,7 +160,7 @@ fn attach(channel: u128, face: &Declaration) -> Frame {
     Frame::ToHome(ChannelId(channel), ToHome::Attach(face.clone()))
 }
 
-/// How many batches all that is in the buffer takes, and the most steps that one of them takes.
+/// The number of batches for all bytes in the buffer, and the most steps that one of them takes.
 fn batches(b: &mut Machine, buffer: &mut BytesMut) -> (usize, u64) {
     let (mut batches, mut most) = (0, 0);
     while !buffer.is_empty() {
@@ -186,7 +184,7 @@ fn a_batch_ends_behind_a_declaration_and_the_socket_of_many_is_read_slower() {
     assert!(b.paused_until(NOW, SOCKET).is_some());
 }
 
-/// The twin: what honest programs attach is compared once, and their sockets are read at once.
+/// By contrast, the declarations of honest programs are compared once, and their sockets are read at once.
 #[test]
 fn many_halves_with_few_schemas_are_attached_at_once() {
     let [_, mut b] = pair(1_000, &expensive("receiver", 7));

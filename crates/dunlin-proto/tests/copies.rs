@@ -1,5 +1,4 @@
-//! What becomes of a value's bytes between two machines: they are not copied, and what is small goes
-//! together.
+//! The bytes of a value between two machines: no copies are made, and small values share a buffer.
 
 use std::ops::Range;
 
@@ -12,7 +11,7 @@ use dunlin_proto::{Action, Config, HomeHears, Machine};
 
 const NOW: Time = Time(1000);
 const SOCKET: SocketId = SocketId(1);
-/// As the driver of a node does.
+/// The same as in the driver of a node.
 const ROOM: usize = 64 << 10;
 
 fn machine(n: u128) -> Machine {
@@ -28,19 +27,19 @@ fn place(bytes: &[u8]) -> Range<usize> {
     begin..begin + bytes.len()
 }
 
-/// One fill of a machine's socket, as a kernel would be given it.
+/// One fill of a machine's socket, as the kernel would get it.
 fn fill(machine: &mut Machine) -> Vec<Bytes> {
     let mut out = Vec::new();
     machine.fill(NOW, SOCKET, ROOM, &mut out);
     out
 }
 
-/// All that a machine wants, but for sockets.
+/// All actions of a machine, except those on sockets.
 fn told(machine: &mut Machine) -> Vec<Action> {
     std::iter::from_fn(|| machine.poll()).collect()
 }
 
-/// Two machines that are connected, and so many channels from the first to the second.
+/// Two machines that are connected, and this many channels from the first to the second.
 fn pair(channels: u128) -> [Machine; 2] {
     let [mut a, mut b] = [machine(1), machine(2)];
     a.learn(NodeId(2), &["memory:2".to_owned()]);
@@ -71,7 +70,7 @@ fn a_value_is_not_copied_on_its_way() {
         let [mut a, mut b] = pair(1);
         let value = Bytes::from(vec![7; size]);
         a.offer(NOW, ChannelId(0), 1, value.clone());
-        // To the socket go the bytes that were offered.
+        // The bytes for the socket are those that were offered.
         let mut out = Vec::new();
         while a.fill(NOW, SOCKET, ROOM, &mut out) > 0 {}
         let offered = place(&value);
@@ -79,7 +78,7 @@ fn a_value_is_not_copied_on_its_way() {
             out.iter().map(|bytes| place(bytes)).filter(|at| offered.contains(&at.start)).map(|at| at.len()).sum();
         assert_eq!(as_they_are, size, "{size}");
 
-        // They arrive behind each other in one buffer, and the value is a part of that.
+        // They arrive together in one buffer, and the value is a part of that.
         let mut buffer = BytesMut::new();
         out.iter().for_each(|bytes| buffer.extend_from_slice(bytes));
         let arrived = place(&buffer);

@@ -25,7 +25,7 @@ fn each(target: &str, run: fn(&[u8])) {
     for entry in fs::read_dir(&folder).unwrap_or_else(|why| panic!("{}: {why}", folder.display())) {
         let path = entry.expect("it can be listed").path();
         let bytes = fs::read(&path).expect("it can be read");
-        // The name is what a failure has to tell.
+        // The name of the file identifies the failure.
         if let Err(panic) = std::panic::catch_unwind(|| run(&bytes)) {
             eprintln!("{} failed", path.display());
             std::panic::resume_unwind(panic);
@@ -45,13 +45,13 @@ fn the_machine_survives_its_corpus() {
     each("machine", machine::run);
 }
 
-/// A frame that changes its bytes is not read from a corpus of before: then that has to be made anew.
+/// A frame with new bytes cannot be read from an old corpus: the corpus then has to be made again.
 #[test]
 fn the_decoder_s_corpus_has_poison_of_every_place() {
     let mut met = BTreeSet::new();
     for entry in fs::read_dir(folder("decoder")).unwrap() {
         let mut rest = Bytes::from(fs::read(entry.unwrap().path()).unwrap());
-        // The first byte selects how the rest is read: of these, as frames.
+        // The first byte selects the decoder: these are read as frames.
         if rest.is_empty() || rest.split_to(1)[0] % 3 != 0 {
             continue;
         }

@@ -1,5 +1,5 @@
-//! A network that stays up and carries nothing in one direction, or nothing that is large: the connection
-//! ends within the grace period.
+//! A network that stays up and carries nothing in one direction, or nothing large: the connection ends within
+//! the grace period.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,14 +16,14 @@ const SECOND: Duration = Duration::from_secs(1);
 const LATENCY: Duration = Duration::from_millis(1);
 const NAMES: [&str; 2] = ["a", "b"];
 
-/// What does not come through from that side, from now on.
+/// What is lost from that side, from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// Nothing at all.
+    /// Everything.
     Mute { by: usize },
-    /// Nothing behind the handshake.
+    /// Everything after the handshake.
     MuteBehindHandshake { by: usize },
-    /// Nothing from the first piece on that is larger than 1 KiB.
+    /// Everything from the first piece that is larger than 1 KiB.
     MuteFromLarge { by: usize },
 }
 
@@ -31,7 +31,7 @@ enum Fault {
 #[derive(Default)]
 struct Pipe {
     written: usize,
-    /// How long the handshake is: the message, and of the dialling side the frame behind it.
+    /// The length of the handshake: the message, and on the dialling side the frame after it.
     handshake: usize,
     mute: bool,
 }
@@ -183,7 +183,7 @@ impl Net {
         }
     }
 
-    /// When a node was notified that the connection is over, and why.
+    /// When a node was notified that the connection has ended, and why.
     fn down(&self, me: usize) -> Option<(Time, &Down)> {
         self.states[me].iter().find_map(|(at, state)| match state {
             State::Down(why) => Some((*at, why)),
@@ -207,7 +207,7 @@ const FAULTS: [Fault; 5] = [
 #[test]
 fn a_link_that_is_deaf_in_one_direction_ends_within_the_grace() {
     for fault in FAULTS {
-        // Whether something is owed or not.
+        // With values to deliver, and without.
         for offers in [true, false] {
             if matches!(fault, Fault::MuteFromLarge { .. }) && !offers {
                 continue;
@@ -222,8 +222,8 @@ fn a_link_that_is_deaf_in_one_direction_ends_within_the_grace() {
             let lost = (0..2).filter_map(|me| net.down(me)).map(|(at, _)| at.since(begun)).min();
             let told: Vec<_> = (0..2).map(|me| &net.states[me]).collect();
             let lost = lost.unwrap_or_else(|| panic!("{fault:?}, offers: {offers}: {told:?}"));
-            // The silence before the first loss, the grace, and as much again as it takes to notice the last
-            // one.
+            // The silence before the first loss, the grace, and the same silence again to notice the last
+            // loss.
             assert!(
                 (14 * SECOND..24 * SECOND).contains(&lost),
                 "{fault:?}, offers: {offers}: after {lost:?}: {told:?}"
@@ -237,7 +237,7 @@ fn dialled_node_resumes_only_after_reading_past_the_handshake() {
     let mut net = Net::connected(15 * SECOND);
     net.fault = Some(Fault::Mute { by: 1 });
     net.run_for(12 * SECOND);
-    // The dialling side hears nothing, and dials again; no answer of the other one arrives.
+    // The dialling side receives nothing, and dials again; no answer of the other side arrives.
     let told: Vec<&State> = net.states[1].iter().map(|(_, state)| state).collect();
     assert!(matches!(told[..], [State::Up(_), State::Lost(_)]), "{told:?}");
 }
@@ -273,7 +273,7 @@ fn a_link_that_was_idle_for_long_has_the_whole_grace_when_it_is_lost() {
     net.run_for(3 * SECOND);
     assert_eq!(net.down(0), None);
     net.run_for(10 * SECOND);
-    // It has proved itself: the next loss has the whole grace again.
+    // The link has carried frames since: the next loss has the whole grace again.
     let until = net.now + 5 * SECOND;
     let last = net.sockets.len() as u64 - 1;
     net.happens(Event::Closed(SocketId(last), 0));

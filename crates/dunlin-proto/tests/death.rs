@@ -21,18 +21,18 @@ enum There {
     Node(usize),
     /// No process listens.
     Refuses,
-    /// Nothing answers; it is given up after a while.
+    /// Nothing answers; the dial fails after a while.
     Fails,
-    /// What comes of it is for the test to say.
+    /// The test decides the outcome.
     Pends,
 }
 
-/// Machines, and addresses that lead to them, or do not. Bytes arrive at once, in virtual time.
+/// Machines, and addresses that may lead to them. Bytes arrive at once, in virtual time.
 struct Net {
     nodes: Vec<Machine>,
     now: Time,
     leads: BTreeMap<String, There>,
-    /// All is on one host.
+    /// All nodes are on one host.
     near: bool,
     /// The node at each end of a socket: ends of one have neighbouring numbers.
     ends: Vec<Option<usize>>,
@@ -46,8 +46,8 @@ fn address(node: usize) -> String {
 }
 
 impl Net {
-    /// Two nodes, of which each listens at an address of its own, and knows the other's. Their sockets are
-    /// gone, and the first one has the sender of a channel that was attached.
+    /// Two nodes; each listens at its own address, and knows the other's. Their connection is up, and the
+    /// first node has the sender of a channel that is attached.
     fn new(near: bool, change: impl Fn(usize, &mut Config)) -> Self {
         let leads = (0..2).map(|node| (address(node), There::Node(node))).collect();
         let mut net = Self {
@@ -170,7 +170,7 @@ impl Net {
         (0..self.ends.len()).for_each(|end| self.close(end));
     }
 
-    /// When the connection of that node was over, since `begun`, and why.
+    /// How long after `begun` the connection of that node ended, and why.
     fn down(&self, me: usize, begun: Time) -> Option<(Duration, Down)> {
         self.states.iter().find_map(|(node, at, state)| match state {
             State::Down(why) if *node == me => Some((at.since(begun), why.clone())),
@@ -196,7 +196,7 @@ fn killed(net: &mut Net) -> Time {
     net.now
 }
 
-/// It was not so.
+/// The node had not ended after all.
 fn revived(net: &mut Net) {
     for (address, there) in &mut net.leads {
         *there = There::Node(usize::from(!address.contains('0')));
@@ -231,7 +231,7 @@ fn on_one_host_it_is_dead_at_once_in_either_direction() {
 fn a_dialled_node_has_not_reached_a_dialler_on_another_host() {
     let mut net = Net::new(false, |_, _| {});
     net.leads.insert(address(0), There::Refuses);
-    // (The first one cannot dial either, so it is as if it had ended.)
+    // (The first node cannot dial either, so it is as if it had ended.)
     net.leads.insert(address(1), There::Fails);
     net.cut();
     let begun = net.now;
@@ -252,7 +252,7 @@ fn a_peer_may_set_how_far_apart_refusals_have_to_be() {
     }
 }
 
-/// It is told to be dialled at an address that it has not bound: a proxy's, or a router's.
+/// The node advertises an address that it has not bound: that of a proxy, or of a router.
 #[test]
 fn an_advertised_address_that_refuses_for_five_seconds_goes_unnoticed() {
     for near in [false, true] {
@@ -267,7 +267,7 @@ fn an_advertised_address_that_refuses_for_five_seconds_goes_unnoticed() {
     }
 }
 
-/// Its own address is beside that of the proxy, and cannot be reached from here.
+/// The node advertises its own address beside that of the proxy, and its own cannot be reached from here.
 #[test]
 fn an_address_that_was_never_reached_does_not_count() {
     let mut net = Net::new(false, |node, config| {
@@ -286,7 +286,7 @@ fn an_address_that_was_never_reached_does_not_count() {
 fn a_refusal_between_answers_and_failures_is_none() {
     let mut net = Net::new(false, |_, _| {});
     let begun = killed(&mut net);
-    // Now and then a dial has no answer at all.
+    // From time to time a dial has no answer at all.
     for _ in 0..40 {
         net.leads.insert(address(1), There::Refuses);
         net.run_for(Duration::from_millis(300));
@@ -326,7 +326,7 @@ fn all_addresses_where_it_was_reached_have_to_refuse() {
     assert!(matches!(net.down(0, begun), Some((_, Down::Died(_)))), "{:?} {:?}", net.states, net.dialled);
 }
 
-/// A node of dunlin that is started again has another id.
+/// A node that is started again has another id.
 #[test]
 fn another_node_at_its_address_proves_a_node_dead() {
     for near in [false, true] {
@@ -341,7 +341,7 @@ fn another_node_at_its_address_proves_a_node_dead() {
     }
 }
 
-/// If it was alive after all, both begin anew.
+/// If the node was alive after all, both connect again.
 #[test]
 fn a_node_that_was_taken_for_dead_and_lives_is_met_again() {
     let mut net = Net::new(true, |_, _| {});
@@ -351,7 +351,7 @@ fn a_node_that_was_taken_for_dead_and_lives_is_met_again() {
     revived(&mut net);
     let now = net.now;
     net.nodes[0].connect(now, NodeId(2));
-    // The other one has only been told where this one is, and dials there once a second.
+    // The other node knows this one's address only by report, and dials there once a second.
     net.run_for(2 * SECOND);
     let last = |me: usize| net.states.iter().filter(|(node, ..)| *node == me).map(|(.., state)| state).next_back();
     assert!(matches!((last(0), last(1)), (Some(State::Up(_)), Some(State::Up(_)))), "{:?}", net.states);
@@ -372,8 +372,8 @@ fn refusals_before_and_after_a_socket_are_not_two() {
     assert!(!net.is_down(), "{:?}", net.states);
 }
 
-/// A sender here asks its sponsor where its home is, after that home has reported that it is not at the node
-/// that is dead then: the ask is no reason to dial that node again.
+/// A sender here asks its sponsor for its home, after the node that dies next has reported that the home is
+/// not there: the question is no reason to dial that node again.
 #[test]
 fn a_dead_node_is_not_dialled_while_another_one_is_asked() {
     for near in [false, true] {
@@ -408,7 +408,8 @@ fn a_dead_node_is_not_dialled_while_another_one_is_asked() {
     }
 }
 
-/// The other side dials while a dial to it is on its way. Its outcome has no bearing on the next loss.
+/// The other side dials while a dial to it is on its way. The outcome of that dial has no effect on the next
+/// loss.
 #[test]
 fn a_refusal_that_comes_while_a_socket_is_up_does_not_count() {
     let mut net = Net::new(false, |_, _| {});
@@ -433,8 +434,8 @@ fn a_refusal_that_comes_while_a_socket_is_up_does_not_count() {
     assert!(net.nodes[0].carried_by(NodeId(2)).is_some() && !net.is_down(), "{:?}", net.states);
 }
 
-/// What answers at an address of a connection that was up, and is not the node that is meant: another
-/// application, or the dialler itself.
+/// What answers at an address of a connection that was up, other than the node itself: another application,
+/// or the dialler.
 const OTHERS: [usize; 2] = [2, 0];
 
 /// Two nodes; and a third one, of another application, at no address.
@@ -444,7 +445,7 @@ fn with_a_stranger(change: impl Fn(usize, &mut Config)) -> Net {
     net
 }
 
-/// A loopback address that a node in a container tells is a place on the dialler's own host.
+/// A loopback address that a node in a container advertises leads to the dialler's own host.
 #[test]
 fn another_application_at_an_address_is_no_reason_to_give_a_live_node_up() {
     for other in OTHERS {
@@ -467,7 +468,7 @@ fn another_application_at_an_address_is_no_reason_to_give_a_live_node_up() {
     }
 }
 
-/// Where the node was reached it says as much as a refusal does.
+/// At an address where the node was reached, it proves as much as a refusal.
 #[test]
 fn another_application_at_its_own_address_proves_a_node_dead() {
     for other in OTHERS {
@@ -481,7 +482,7 @@ fn another_application_at_its_own_address_proves_a_node_dead() {
     }
 }
 
-/// A connection that was never up has nothing to lose by the answer.
+/// A connection that was never up loses nothing by that answer.
 #[test]
 fn another_application_is_an_answer_at_once_to_the_first_dial() {
     let mut net = with_a_stranger(|_, _| {});

@@ -1,4 +1,4 @@
-//! What a node keeps of nodes that have been there, and what they cost it.
+//! What a node keeps of nodes that are gone, and what they cost it.
 
 use bytes::{Bytes, BytesMut};
 use dunlin_heap::{Counting, Thread};
@@ -17,12 +17,12 @@ const ME: Life = Life { node: NodeId(u128::MAX), incarnation: Incarnation(1) };
 fn config(keeps_id: bool) -> Config {
     let mut config = Config::new("tides");
     config.keeps_id = keeps_id;
-    // One is left in peace while it dials in vain.
+    // A node must not be disturbed while it dials without success.
     config.backoff_min = config.backoff_max;
     config
 }
 
-/// A node to which others connect, which is seen from their sockets.
+/// A node that others connect to, as seen from their sockets.
 struct Server {
     machine: Machine,
     now: Time,
@@ -34,7 +34,7 @@ impl Server {
         Self { machine: StandIn::machine(config(keeps_id), ME, 1), now: Time(0), sockets: 0 }
     }
 
-    /// Does what the machine says, until it is quiet.
+    /// Carries out the machine's actions, until there are none.
     fn settle(&mut self) {
         while let Some(action) = self.machine.poll() {
             match action {
@@ -56,7 +56,7 @@ impl Server {
         self.settle();
     }
 
-    /// This node joins.
+    /// Connects this node.
     fn joins(&mut self, node: u128) -> SocketId {
         let socket = SocketId(self.sockets);
         self.sockets += 1;
@@ -85,7 +85,7 @@ impl Server {
         socket
     }
 
-    /// These join and leave in order, one after the other.
+    /// Connects these nodes one after the other; each leaves in good order.
     fn come_and_go(&mut self, nodes: std::ops::Range<u128>) {
         for node in nodes {
             let socket = self.joins(node);
@@ -124,7 +124,7 @@ fn visited_by_one(former: u128) -> (u64, u64) {
 fn handshakes_and_ticks_visit_as_many_records_beside_former_nodes_as_beside_none() {
     let (handshake, ticks) = visited_by_one(0);
     assert!(ticks > 0, "it is looked after");
-    // More than may be here at once: the next one is let in all the same.
+    // More nodes than may be connected at once: the next one is admitted all the same.
     assert!(config(true).peers_max < 100_000);
     assert_eq!(visited_by_one(100_000), (handshake, ticks));
 }
@@ -141,8 +141,8 @@ fn a_newcomer_is_let_in_after_more_nodes_than_may_be_here_at_once() {
     }
 }
 
-/// What is there after each of three rounds is the same: no record, and as many bytes, but for how full the
-/// nodes of trees are.
+/// Checks that each of three rounds leaves the same: no record, and as many bytes, except for how full tree
+/// nodes are.
 fn assert_flat(mut server: Server, mut round: impl FnMut(&mut Server, u128)) {
     let mut after = [(0, 0, 0); 3];
     for (at, after) in after.iter_mut().enumerate() {
@@ -153,7 +153,7 @@ fn assert_flat(mut server: Server, mut round: impl FnMut(&mut Server, u128)) {
     }
     let [(0, visited, live), others @ ..] = after else { panic!("{after:?}") };
     for (nodes, more_visited, more_live) in others {
-        // (The waits between two dials are not all the same.)
+        // (The pauses between two dials vary.)
         assert!(nodes == 0 && more_visited.abs_diff(visited) <= visited / 20, "{after:?}");
         assert!((more_live - live).abs() < 4096, "{after:?}");
     }
@@ -192,8 +192,8 @@ fn terms() -> Terms {
     Terms { window: 1, credits: 0, value_max: 1000 }
 }
 
-/// The halves and records that are looked at when a node ends, beside so many halves that have to do with
-/// another one.
+/// The halves and records that are visited when a node ends, beside this many halves that belong to another
+/// node.
 fn visited_beside_halves(halves: u128) -> u64 {
     let mut server = Server::new(false);
     let other = NodeId(7);
@@ -208,7 +208,7 @@ fn visited_beside_halves(halves: u128) -> u64 {
         let arrival = server.machine.receiver_arrives(server.now, ChannelId(channel.0 | 2 << 64), place, giver);
         assert_eq!(arrival, Arrival::Guest);
     }
-    // They are listed, once.
+    // The first end of a node lists them, once.
     server.come_and_go(100..101);
     let before = server.visited();
     server.come_and_go(101..102);
@@ -220,8 +220,8 @@ fn the_end_of_a_node_visits_no_halves_of_others() {
     assert_eq!(visited_beside_halves(10_000), visited_beside_halves(0));
 }
 
-/// A member names many nodes that do not exist as the homes of the senders that it gives. So many are looked
-/// for; and the end of each looks at its own halves.
+/// A member names many nodes that do not exist as the homes of the senders that it gives. This node looks for
+/// a limited number of them, and the end of each visits only its own halves.
 #[test]
 fn nodes_invented_by_a_member_are_bounded_in_number_and_cost() {
     let mut server = Server::new(false);
@@ -252,14 +252,14 @@ fn nodes_invented_by_a_member_are_bounded_in_number_and_cost() {
     let each = (server.visited() - before) / 1024;
     assert!(each < 200, "{each} records and halves were looked at for each of them");
     assert_eq!(server.machine.census().proxies, 0);
-    // The twin: then others are looked for.
+    // By contrast, it looks for others afterwards.
     gives(&mut server, 6_000);
     assert_eq!(server.machine.census().nodes, 2);
 }
 
-/// A member that has given a sender asks again and again where its channel's home is, which this node does
-/// not know yet, or not for the epoch that it asks for; and a receiver that is not home yet hears again and
-/// again that its sender is used. One wait of each node is remembered, and of few nodes.
+/// A member that has given a sender asks repeatedly where its channel's home is, which this node does not
+/// know yet, or not for that epoch; and it reports repeatedly to a receiver that is not home yet that its
+/// sender is in use. The node remembers one such wait of each node, and those of few nodes.
 #[test]
 fn waits_for_a_word_of_an_end_are_few() {
     let mut server = Server::new(false);
@@ -294,7 +294,7 @@ fn waits_for_a_word_of_an_end_are_few() {
     }
     let grown = HEAP.0.held() - before;
     assert!(grown < 4096, "{grown} bytes");
-    // Of more nodes each is notified that it waits in vain.
+    // Beyond that limit, each node is notified that it would wait without result.
     let others: Vec<usize> = (100..140)
         .map(|node| {
             let socket = server.joins(node);

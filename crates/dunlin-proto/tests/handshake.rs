@@ -1,4 +1,4 @@
-//! Which nodes may connect, and what the refused ones are told: the tables of `docs/wire.md`.
+//! Which nodes may connect, and what refused nodes learn: the tables of `docs/wire.md`.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ fn hello(me: Life, attempt: u64) -> Hello {
     }
 }
 
-/// What a machine answers, and why it closes sockets, if it does.
+/// The answer of a machine, and the sockets that it closes, with the reason.
 fn said(machine: &mut Machine, socket: u64, hello: &Hello) -> (Answer, Vec<(SocketId, Closed)>) {
     let socket = SocketId(socket);
     machine.accepted(NOW, socket);
@@ -61,7 +61,7 @@ fn answered(machine: &mut Machine, socket: SocketId, hello: &Hello) -> Answer {
 }
 
 thread_local! {
-    /// What the dialler of each socket says behind the answer that it was given.
+    /// What the dialler of each socket sends after the answer it has received.
     static CONFIRMATIONS: RefCell<BTreeMap<SocketId, Frame>> = const { RefCell::new(BTreeMap::new()) };
 }
 
@@ -83,7 +83,7 @@ fn refused(machine: &mut Machine, socket: u64, hello: &Hello, why: Refusal) {
     let (answer, told) = said(machine, socket, hello);
     let (Answer::Refused(said) | Answer::Over(said, _)) = &answer else { panic!("{hello:?}: {answer:?}") };
     assert_eq!((said, told), (&why, closed), "{hello:?}");
-    // What ends something has to be proved.
+    // A refusal that ends something has to be proved.
     let ends = matches!(why, Refusal::Stale(_) | Refusal::Forgotten | Refusal::AnotherLife(_) | Refusal::Impossible);
     assert_eq!(matches!(answer, Answer::Over(..)), ends, "{answer:?}");
 }
@@ -93,7 +93,7 @@ fn admitted(machine: &mut Machine, socket: u64, hello: &Hello) -> Vec<(SocketId,
     confirms(machine, socket)
 }
 
-/// What the machine calls the connection.
+/// The machine's id of the connection.
 fn welcomed(machine: &mut Machine, socket: u64, hello: &Hello) -> ConnectionId {
     let (answer, nothing) = said(machine, socket, hello);
     let Answer::Welcome(Welcome { me: ME, resume, .. }) = answer else { panic!("{hello:?}: {answer:?}") };
@@ -101,12 +101,12 @@ fn welcomed(machine: &mut Machine, socket: u64, hello: &Hello) -> ConnectionId {
     resume.connection
 }
 
-/// The same, of a dialler that knows that connection.
+/// The same `Hello`, from a dialler that knows that connection.
 fn knows(hello: Hello, connection: ConnectionId) -> Hello {
     Hello { resume: Resume { connection, ..hello.resume }, ..hello }
 }
 
-/// The dialler has read the answer. Returns what is closed for that.
+/// The dialler has read the answer. Returns the sockets that are closed for that.
 fn confirms(machine: &mut Machine, socket: u64) -> Vec<(SocketId, Closed)> {
     let first = CONFIRMATIONS.with_borrow(|known| known[&SocketId(socket)].clone());
     says(machine, socket, &first);
@@ -119,7 +119,7 @@ fn says(machine: &mut Machine, socket: u64, frame: &Frame) {
     machine.received(NOW, SocketId(socket), bytes.freeze());
 }
 
-/// The machine has sent hello on this socket, and that node answers. Returns what it sends.
+/// The machine has sent hello on this socket, and that node answers. Returns what the machine sends.
 fn answers(machine: &mut Machine, socket: u64, by: NodeId, answer: Answer) -> Answer {
     let mut said = Vec::new();
     machine.fill(NOW, SocketId(socket), 1 << 16, &mut said);
@@ -145,7 +145,7 @@ fn dial_of(machine: &mut Machine) -> DialId {
     std::iter::from_fn(|| machine.poll()).find_map(of).expect("it dials")
 }
 
-/// The machine has dialled this node and said hello on the socket.
+/// The machine has dialled this node and sent hello on the socket.
 fn dials(machine: &mut Machine, node: u128, socket: u64) {
     machine.learn(NodeId(node), &["there".to_owned()]);
     machine.connect(NOW, NodeId(node));
@@ -167,8 +167,8 @@ fn a_node_that_does_not_belong_here_gets_the_reason() {
     refused(&mut machine, 5, &hello(life(20, 6), 1), Refusal::WrongNode(ME.node));
 }
 
-/// A machine that has a connection with node 10, and has dialled node 30 for one, and an address to learn
-/// which node is there.
+/// A machine that has a connection with node 10, and has dialled node 30 for a connection, and an address to
+/// learn which node is there.
 fn busy_machine(config: Config) -> Machine {
     let mut machine = StandIn::machine(config, ME, 1);
     admitted(&mut machine, 1, &hello(life(10, 1), 1));
@@ -201,7 +201,7 @@ fn a_node_of_which_a_later_life_is_met_ends_all_its_connections() {
             assert_eq!(done.iter().filter(|done| **done == down).count(), 1, "{way}: {done:?}");
         }
         assert!(done.contains(&Action::Close(SocketId(1), Closed::Over)), "{way}: {done:?}");
-        // No node is admitted any more, and none dialled.
+        // It no longer admits or dials any node.
         refused(&mut machine, 5, &hello(life(12, 1), 1), Refusal::Busy);
         refused(&mut machine, 6, &Hello { wanted: NodeId(0), ..hello(life(12, 1), 1) }, Refusal::Busy);
         machine.connect(NOW, NodeId(10));
@@ -214,7 +214,7 @@ fn a_node_of_which_a_later_life_is_met_ends_all_its_connections() {
 
 #[test]
 fn only_a_later_life_replaces_a_node() {
-    // If each start has an id of its own, there is no later life.
+    // If each start has its own id, there is no later life.
     for (met, keeps_id) in [(1, true), (5, true), (6, false)] {
         let mut config = Config::new("tides");
         config.keeps_id = keeps_id;
@@ -234,10 +234,10 @@ fn lives_and_attempts_come_in_order() {
     refused(&mut machine, 2, &hello(life(10, 2), 9), Refusal::Stale(Incarnation(3)));
     refused(&mut machine, 3, &hello(life(10, 3), 2), Refusal::Late);
     refused(&mut machine, 4, &hello(life(10, 3), 1), Refusal::Late);
-    // The dialler has noticed before this node that its old socket is lost.
+    // The dialler has noticed the loss of its old socket before this node has.
     let again = knows(hello(life(10, 3), 3), known);
     assert_eq!(admitted(&mut machine, 5, &again), [(SocketId(1), Closed::Superseded)]);
-    // It is restarted, and counts anew.
+    // The dialler is restarted, and counts from the start.
     assert_eq!(admitted(&mut machine, 6, &hello(life(10, 4), 1)), [(SocketId(5), Closed::Over)]);
 }
 
@@ -274,7 +274,7 @@ fn states(machine: &mut Machine) -> Vec<State> {
     std::iter::from_fn(|| machine.poll()).filter_map(of).collect()
 }
 
-/// Else the connection is up, and is lost when the other socket is confirmed.
+/// Otherwise the connection would be up, and lost when the other socket is confirmed.
 #[test]
 fn a_dial_gives_way_to_a_socket_that_is_about_to_be_confirmed() {
     let other = life(10, 1);
@@ -323,7 +323,7 @@ fn late_confirmation_does_not_replace_a_later_socket() {
     }
     assert_eq!(confirms(&mut machine, 2), []);
     assert_eq!(confirms(&mut machine, 1), [(SocketId(1), Closed::Refused(Refusal::Late))]);
-    // Nor another life.
+    // Neither does it replace a later life.
     said(&mut machine, 3, &hello(life(10, 3), 3));
     assert_eq!(admitted(&mut machine, 4, &hello(life(10, 4), 1)), [(SocketId(2), Closed::Over)]);
     assert_eq!(confirms(&mut machine, 3), [(SocketId(3), Closed::Refused(Refusal::Stale(Incarnation(4))))]);
@@ -334,7 +334,7 @@ fn late_confirmation_does_not_replace_a_later_socket() {
 fn another_frame_does_not_confirm() {
     let mut machine = machine();
     said(&mut machine, 1, &hello(life(10, 3), 1));
-    // The first byte of a long one: no more of it is waited for.
+    // The first byte of a long frame: the machine does not wait for the rest.
     machine.received(NOW, SocketId(1), Bytes::from_static(b"\x21"));
     let closed = closed(&mut machine);
     let [(SocketId(1), Closed::Garbage(why))] = &closed[..] else { panic!("{closed:?}") };
@@ -356,7 +356,7 @@ fn frames_on_the_old_socket_after_the_answer_are_not_processed_twice() {
     };
     assert_eq!(say(&mut machine, 1, 0..3), 3);
     assert_eq!(confirms(&mut machine, 2), [(SocketId(1), Closed::Superseded)]);
-    // The answer has shown that nothing was seen: all is sent again.
+    // The answer has shown that nothing was received: all frames are sent again.
     let acknowledged = |machine: &mut Machine| {
         machine.tick(Time(1_000_000));
         let mut out = Vec::new();
@@ -397,7 +397,7 @@ fn a_welcome_is_from_the_dialled_node_and_not_an_earlier_life() {
         (|known| welcome_of(life(10, 3), known), None),
     ];
     for (gives, why) in cases {
-        // It has met the third life of node 10, and its socket is lost.
+        // It has connected to the third life of node 10, and its socket is lost.
         let mut machine = machine();
         let known = welcomed(&mut machine, 1, &hello(life(10, 3), 1));
         assert_eq!(confirms(&mut machine, 1), []);
@@ -431,8 +431,8 @@ fn socket_times_out_without_a_handshake() {
     assert_eq!(gone, [(SocketId(1), Closed::NoHandshake)]);
 }
 
-/// How sockets from two hosts fare, in the order in which they come: the last octet of the host, and whether
-/// they say `Hello`. Which are closed.
+/// Accepts sockets from two hosts, in this order: the number of the socket, the last octet of the host, and
+/// whether it sends `Hello`. Returns the sockets that are closed.
 fn crowd(machine: &mut Machine, sockets: impl IntoIterator<Item = (u64, u8, bool)>) -> Vec<u64> {
     let mut gone = Vec::new();
     for (socket, host, speaks) in sockets {
@@ -448,7 +448,7 @@ fn crowd(machine: &mut Machine, sockets: impl IntoIterator<Item = (u64, u8, bool
             let mut last = Vec::new();
             machine.fill(NOW, socket, 1, &mut last);
             let busy = Answer::Refused(Refusal::Busy).encode();
-            // One that a `Welcome` has told otherwise is not told anything more.
+            // A socket that has received a `Welcome` receives nothing more.
             assert!(last.is_empty() || last.concat() == busy, "{last:?}");
             machine.closed(NOW, socket);
             gone.push(socket.0);
@@ -478,7 +478,7 @@ fn of_one_source_sockets_with_a_hello_stay_longest() {
     assert_eq!(crowd(&mut machine, [(0, 2, true), (1, 2, false), (2, 2, false), (3, 2, false)]), [0; 0]);
     assert_eq!(crowd(&mut machine, (4..100).map(|n| (n, 2, false))), (1..97).collect::<Vec<_>>());
     assert_eq!(confirms(&mut machine, 0), []);
-    // All of them may speak, too: then the oldest goes.
+    // If all of them have sent `Hello`, the oldest is closed.
     assert_eq!(crowd(&mut machine, (100..108).map(|n| (n, 2, true)))[3..], [100, 101, 102, 103]);
 }
 
@@ -488,15 +488,15 @@ fn of_many_sources_the_one_that_has_been_there_longest_makes_room() {
     config.strangers_max = 4;
     let mut machine = StandIn::machine(config, ME, 1);
     assert_eq!(crowd(&mut machine, (0..8).map(|n| (n, n as u8, false))), [0, 1, 2, 3]);
-    // A place that is given back is free.
+    // A place that is released is free.
     machine.closed(NOW, SocketId(5));
     assert_eq!(crowd(&mut machine, [(8, 20, false)]), [0; 0]);
     assert_eq!(crowd(&mut machine, [(9, 21, false)]), [4]);
 }
 
-/// A life that was only held up may have begun the connection that it was offered. The dialler that names the
-/// offer may reach a later life, which knows nothing of it: that is met then, and what the earlier one hears
-/// is that it is stale, not that the other side has given up.
+/// A life that was only paused may have begun the connection that it was offered. A dialler that names the
+/// offer may reach a later life, which knows nothing of it: the two connect, and the earlier life learns that
+/// it is stale, not that the other side has given up.
 #[test]
 fn an_offer_names_the_life_to_which_it_was_made() {
     let mut machine = machine();
@@ -514,8 +514,8 @@ fn an_offer_names_the_life_to_which_it_was_made() {
     refused(&mut machine, 3, &knows(hello(life(10, 1), 2), offered), Refusal::Stale(Incarnation(2)));
 }
 
-/// A connection is confirmed late: its dialler has given it up since, and says hello for another one, which
-/// is answered before that confirmation is read. What the dialler confirms last is what it goes by.
+/// A connection is confirmed late: its dialler has given it up since, and sends hello for another one, which
+/// is answered before that confirmation is read. The last confirmation of the dialler counts.
 #[test]
 fn connection_that_the_dialler_confirms_last_begins() {
     let mut machine = machine();
@@ -530,7 +530,7 @@ fn connection_that_the_dialler_confirms_last_begins() {
     assert_eq!(welcomed(&mut machine, 3, &knows(hello(life(10, 1), 3), second)), second);
 }
 
-/// Both an earlier life and a later one were offered a connection: the later one may have begun.
+/// An earlier life and a later one were both offered a connection: the later one may have begun.
 #[test]
 fn hello_names_the_connection_offered_to_the_latest_life() {
     for order in [[1, 2], [2, 1]] {
@@ -549,7 +549,7 @@ fn hello_names_the_connection_offered_to_the_latest_life() {
     }
 }
 
-/// The twin: the life that is meant goes on with what it was offered.
+/// By contrast, the intended life begins the connection that it was offered.
 #[test]
 fn an_offer_that_is_named_is_gone_on_with() {
     let mut machine = machine();
@@ -558,7 +558,7 @@ fn an_offer_that_is_named_is_gone_on_with() {
     dials(&mut machine, 10, 2);
     answers(&mut machine, 2, NodeId(10), Answer::Welcome(welcome_of(life(10, 1), offered)));
     assert_eq!((closed(&mut machine), machine.carried_by(NodeId(10))), (vec![], Some(SocketId(2))));
-    // A life before the one to which it was offered is not let in by that.
+    // An earlier life than the one that was offered the connection is not admitted by that.
     let mut machine = self::machine();
     let offered = welcomed(&mut machine, 1, &hello(life(10, 2), 1));
     machine.closed(NOW, SocketId(1));
@@ -568,8 +568,8 @@ fn an_offer_that_is_named_is_gone_on_with() {
     assert_eq!((closed(&mut machine), machine.carried_by(NodeId(10))), (stale, None));
 }
 
-/// A peer takes the connection up on each socket, and closes it: it has this node make as many sockets as it
-/// likes.
+/// A peer takes the connection up on each socket, and closes the socket: so it decides how many sockets this
+/// node makes.
 #[test]
 fn a_node_that_ends_each_socket_is_dialled_at_a_steady_pace() {
     let (mut machine, mut now, mut dials) = (machine(), NOW, 0);
@@ -593,11 +593,11 @@ fn a_node_that_ends_each_socket_is_dialled_at_a_steady_pace() {
         assert_eq!(machine.carried_by(NodeId(10)), Some(socket));
         machine.closed(now, socket);
     }
-    // Ten at once, and ten a second.
+    // Ten at once, and then ten a second.
     assert!((58..=61).contains(&dials), "{dials}");
 }
 
-/// A node that only asks for an identity would dial again for a connection, and find no room then.
+/// A node that asks only for an identity would dial again for a connection, and find no room then.
 #[test]
 fn a_node_without_room_reports_it_to_an_identity_request() {
     let mut config = Config::new("tides");
@@ -617,9 +617,9 @@ fn names_unknown(node: u128, connection: u128) -> Hello {
     knows(hello(life(node, 1), connection as u64), ConnectionId(connection))
 }
 
-/// While both have dialled, the node whose own socket is not kept names what it does not know, so that one of
-/// the two is answered; and takes no answer that names it. Of up to eight connections: the other node could
-/// name any number.
+/// While both have dialled, the node whose own socket is not kept reports the connections it does not know,
+/// so that one of the two is answered; it then refuses any answer that names them. That holds for up to eight
+/// connections: the other node could name any number.
 #[test]
 fn a_connection_declared_unknown_is_taken_from_no_answer() {
     const MAX: u128 = 8;
@@ -635,7 +635,7 @@ fn a_connection_declared_unknown_is_taken_from_no_answer() {
         assert_eq!(carried == Some(SocketId(50)), is_taken, "{answered}: {is_closed:?}");
         assert_eq!(is_closed == [(SocketId(50), Closed::Superseded)], !is_taken, "{answered}: {is_closed:?}");
         if !is_taken {
-            // The next `Hello` of its own is another question.
+            // Its next `Hello` is another question.
             let again = machine.next_tick().expect("it dials again");
             machine.tick(again);
             let dial = dial_of(&mut machine);
@@ -645,8 +645,7 @@ fn a_connection_declared_unknown_is_taken_from_no_answer() {
     }
 }
 
-/// The twin: where this node's own socket is kept, and where it has not said `Hello`, nothing has to be
-/// remembered.
+/// By contrast, a node whose own socket is kept, or that has not sent `Hello`, has nothing to remember.
 #[test]
 fn hello_naming_unknown_connections_is_crossed_or_forgotten() {
     let mut keeps_its_own = machine();
@@ -658,9 +657,9 @@ fn hello_naming_unknown_connections_is_crossed_or_forgotten() {
     }
 }
 
-/// While a `Hello` that names what an earlier life was offered is on its way, this node answers a later life,
-/// which may have begun by that. So the answer of that life to the `Hello`, another connection, is not taken:
-/// the next one names what it was offered.
+/// While a `Hello` that names the offer to an earlier life is on its way, this node answers a later life,
+/// which may have begun a connection by that. So it refuses that life's answer to the `Hello`, which names
+/// another connection: its next `Hello` names the later offer.
 #[test]
 fn offer_made_meanwhile_supersedes_a_welcome() {
     let mut machine = machine();
@@ -681,8 +680,8 @@ fn offer_made_meanwhile_supersedes_a_welcome() {
     assert_eq!((heard.met, heard.resume.connection), (Incarnation(2), offered));
 }
 
-/// A node that was paused reads, behind the `Hello` that its dialler has gone on from, those that the dialler
-/// had given up before. They are not answered: what they would be offered would push out what the dialler has
+/// A node that was paused reads the `Hello` that its dialler still uses, and after it earlier ones that the
+/// dialler has given up. They are not answered: new offers to them would replace the one that the dialler has
 /// begun.
 #[test]
 fn a_hello_that_comes_late_pushes_out_no_offer() {
@@ -691,15 +690,16 @@ fn a_hello_that_comes_late_pushes_out_no_offer() {
     for late in 2..12 {
         refused(&mut machine, late, &hello(life(10, 1), late), Refusal::Late);
     }
-    // The twin: the same one again, and later ones, are answered, and another node's.
+    // By contrast, the same `Hello` again, later ones, and those of another node are answered.
     welcomed(&mut machine, 12, &hello(life(10, 1), 20));
     welcomed(&mut machine, 13, &hello(life(10, 1), 21));
     welcomed(&mut machine, 14, &hello(life(11, 1), 1));
     assert_eq!(welcomed(&mut machine, 15, &knows(hello(life(10, 1), 22), offered)), offered);
 }
 
-/// A connection has been given up here, its dialler says hello for it, and hears in which run it goes on.
-/// Then this node forgets it, since it needs nothing of it. The socket of the answer.
+/// A connection was given up here; its dialler sends hello for it, and learns the run with which it
+/// continues. Then this node forgets the connection, since it needs nothing from it. Socket 2 carries the
+/// answer.
 fn forgets_what_it_has_answered() -> (Machine, ConnectionId) {
     let mut machine = machine();
     let known = welcomed(&mut machine, 1, &hello(life(10, 1), 1));
@@ -718,7 +718,7 @@ fn the_next_run_of_a_connection_is_an_offer_as_well() {
     let (mut machine, known) = forgets_what_it_has_answered();
     assert_eq!(confirms(&mut machine, 2), []);
     assert_eq!(machine.carried_by(NodeId(10)), Some(SocketId(2)));
-    // Its dialler may have heard the answer, and the confirmation may be lost.
+    // Its dialler may have received the answer, and the confirmation may be lost.
     for (said, answered) in [((2, 0), (2, 0)), ((1, 7), (2, 0)), ((2, 7), (3, 0)), ((4, 0), (4, 0))] {
         let (mut machine, known) = forgets_what_it_has_answered();
         machine.closed(NOW, SocketId(2));
@@ -734,9 +734,9 @@ fn the_next_run_of_a_connection_is_an_offer_as_well() {
     refused(&mut machine, 3, &knows(hello(life(10, 1), 3), known), Refusal::Forgotten);
 }
 
-/// While the confirmation of what this node has answered is on its way, this node dials itself, names the
-/// connection that it has offered, and so it begins; and is over. What comes then behind the confirmation was
-/// said in that connection, and heard.
+/// While the confirmation of its answer is on its way, this node dials as well, and names the connection that
+/// it has offered; so that connection begins, and then ends. The frames after the late confirmation belong to
+/// that connection, and were received.
 #[test]
 fn ended_connection_does_not_begin_again_on_a_late_confirmation() {
     let mut machine = machine();
@@ -756,9 +756,9 @@ fn ended_connection_does_not_begin_again_on_a_late_confirmation() {
     assert_eq!(machine.carried_by(NodeId(10)), None);
 }
 
-/// An answer lay unread while this node was paused; behind it, on another socket, its writer says hello and
-/// names no connection: it has given up since what the answer names. So the answer is not taken, once:
-/// strangers may replay what a node has sent before.
+/// An answer lay unread while this node was paused; then its sender sends hello on another socket and names
+/// no connection: it has given up the one in the answer. So this node refuses that answer, once: strangers
+/// may replay what a node has sent before.
 #[test]
 fn an_answer_that_a_later_hello_does_not_know_is_not_taken() {
     let mut machine = machine();
@@ -774,7 +774,7 @@ fn an_answer_that_a_later_hello_does_not_know_is_not_taken() {
     answers(&mut machine, 2, NodeId(10), Answer::Welcome(welcome_of(life(10, 1), known)));
     assert_eq!(closed(&mut machine), [(SocketId(2), Closed::Superseded)]);
     assert_eq!(machine.carried_by(NodeId(10)), None);
-    // What was offered still stands, and the next answer counts.
+    // The offer still stands, and the next answer counts.
     let again = machine.next_tick().expect("it dials again");
     machine.tick(again);
     let dial = dial_of(&mut machine);

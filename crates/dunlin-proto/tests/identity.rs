@@ -1,4 +1,5 @@
-//! A node's id proves itself: what a node without a key can say in the name of another, and what comes of it.
+//! A node's id proves itself: what a node without the key can send in the name of another, and what follows
+//! from it.
 
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ConnectionId, DialId, Incarnation, Life, NodeId, SocketId};
@@ -34,7 +35,7 @@ fn hello(me: Life, attempt: u64, resume: Resume) -> Hello {
     }
 }
 
-/// A node whose ids are drawn, as those of dunlin are, and what it does.
+/// A node whose ids are drawn, as dunlin's are, and its actions.
 struct Node {
     machine: Machine,
     sockets: u64,
@@ -48,7 +49,8 @@ impl Node {
         Self { machine: StandIn::machine(config, life(ME), 1), sockets: 0, done: Vec::new() }
     }
 
-    /// It is connected with its peer, which has dialled. Returns the socket and where both stand.
+    /// A node that is connected with its peer, which has dialled. Returns the socket, and the resume point of
+    /// both.
     fn connected() -> (Self, SocketId, Resume) {
         let mut node = Self::new();
         let begin = hello(life(PEER), 1, Resume { run: 1, ..Resume::default() });
@@ -98,7 +100,7 @@ impl Node {
         Some(dial)
     }
 
-    /// It has dialled, and says hello there.
+    /// The node has dialled, and sends hello on the socket.
     fn dials(&mut self) -> (SocketId, Vec<u8>) {
         let dial = self.dial().expect("it dials");
         let socket = SocketId(self.sockets);
@@ -139,8 +141,8 @@ fn welcome(me: Life, resume: Resume) -> Answer {
     })
 }
 
-/// Whatever the peer has sent once and another node sends again: a node that cannot sign for the peer ends
-/// nothing and takes nothing over.
+/// Another node replays whatever the peer has sent once: without the peer's key it can neither end a
+/// connection nor take one over.
 #[test]
 fn a_replayed_hello_without_the_key_changes_nothing() {
     let (mut node, carrier, resume) = Node::connected();
@@ -156,13 +158,13 @@ fn a_replayed_hello_without_the_key_changes_nothing() {
         attempt += 1;
         let (socket, answer) = node.hears_hello(&claims);
         assert!(matches!(answer, Answer::Welcome(_)), "{guess:?}: {answer:?}");
-        // It has its own key, and the peer's signature of another handshake.
+        // The replaying node has its own key, and the peer's signature of another handshake.
         node.hears(socket, &confirm(&StandIn::of(THIEF), &StandIn::says(&claims), &answer));
         assert_eq!(node.closed(socket), Some(&Closed::Unproven(PEER)), "{guess:?}");
         assert_eq!((node.machine.carried_by(PEER), node.states().len()), (Some(carrier), 0), "{guess:?}");
         assert_eq!(node.machine.connection_id(PEER), Some(resume.connection));
     }
-    // The twin: the peer itself resumes, under a later attempt.
+    // By contrast, the peer itself resumes, under a later attempt.
     let honest = hello(life(PEER), attempt, resume);
     let (socket, answer) = node.hears_hello(&honest);
     node.hears(socket, &confirm(&StandIn::of(PEER), &StandIn::says(&honest), &answer));
@@ -170,7 +172,7 @@ fn a_replayed_hello_without_the_key_changes_nothing() {
     assert!(node.states().contains(&&State::Resumed), "{:?}", node.states());
 }
 
-/// What a stranger makes up in the peer's name is not answered, and no dial of this node's own gives way to
+/// A node does not answer what a stranger makes up in the peer's name, and no dial of its own gives way to
 /// it.
 #[test]
 fn hello_that_the_node_has_not_signed_is_refused() {
@@ -187,18 +189,18 @@ fn hello_that_the_node_has_not_signed_is_refused() {
         Hello { nonce: 7, ..signed.clone() },
     ] {
         assert_eq!(node.hears_bytes(claims.encode()).1, Answer::Refused(Refusal::Unproven), "{claims:?}");
-        // Nor what the peer has sent to a third node.
+        // Neither does it answer what the peer has sent to a third node.
         let wanted = NodeId(21);
         let to_another = sign_hello(&StandIn::of(PEER), Hello { wanted, ..claims });
         let (_, answer) = node.hears_bytes(Hello { wanted: ME, ..to_another }.encode());
         assert_eq!(answer, Answer::Refused(Refusal::Unproven));
     }
     assert_eq!((node.machine.carried_by(PEER), node.states().len()), (Some(carrier), 0));
-    // The twin.
+    // By contrast, the signed hello is welcome.
     assert!(matches!(node.hears_bytes(signed.encode()).1, Answer::Welcome(_)));
 }
 
-/// Whichever of the two has the smaller id, and whenever it comes: what a stranger says in the peer's name
+/// Whichever of the two has the smaller id, and whenever a stranger sends a hello in the peer's name: it
 /// costs this node's dial no time, no answer and no offer.
 #[test]
 fn hellos_that_are_not_signed_hold_up_no_dial() {
@@ -235,12 +237,12 @@ fn confirmation_of_another_handshake_proves_nothing() {
     let honest = hello(life(PEER), 2, resume);
     let (_, first) = node.hears_hello(&honest);
     let replayed = confirm(&StandIn::of(PEER), &StandIn::says(&honest), &first);
-    // Word for word the same hello: the answer's nonce is another.
+    // The same hello, byte for byte; but the answer has another nonce.
     let (socket, second) = node.hears_hello(&honest);
     assert_ne!(first, second);
     node.hears(socket, &replayed);
     assert_eq!(node.closed(socket), Some(&Closed::Unproven(PEER)));
-    // What a dialled node signs, and a dialler, are two things.
+    // The signature of a dialled node is not that of a dialler.
     let (socket, answer) = node.hears_hello(&honest);
     let Answer::Welcome(Welcome { proof, .. }) = prove(&StandIn::of(PEER), &StandIn::says(&honest), answer) else {
         panic!()
@@ -264,8 +266,7 @@ fn hello_whose_key_does_not_match_its_id_is_refused() {
     assert_eq!(node.machine.carried_by(PEER), Some(carrier));
 }
 
-/// Each node draws its id when it starts: another incarnation is not a restart, whichever node has signed for
-/// it.
+/// Each node draws its id when it starts: another incarnation is not a restart, whichever key has signed it.
 #[test]
 fn another_incarnation_of_an_id_is_refused() {
     let (mut node, carrier, resume) = Node::connected();
@@ -283,7 +284,7 @@ fn another_incarnation_of_an_id_is_refused() {
     assert_eq!(node.machine.carried_by(PEER), Some(socket));
 }
 
-/// The dialler believes nothing of a `Welcome` that the wanted node has not signed over its own `Hello`.
+/// The dialler rejects a `Welcome` that the wanted node has not signed over the dialler's own `Hello`.
 #[test]
 fn welcome_requires_the_signature_of_the_dialled_node() {
     let resume = Resume { connection: ConnectionId(7), run: 1, seen: 0 };
@@ -315,7 +316,7 @@ fn welcome_requires_the_signature_of_the_dialled_node() {
         assert_eq!((node.machine.carried_by(PEER), node.states().len()), (None, 0), "{n}");
         assert_eq!(node.machine.connection_id(PEER), None, "{n}");
 
-        // It dials again, and the node itself is believed.
+        // The node dials again, and accepts the answer of the peer itself.
         let at = node.machine.next_tick().expect("it tries again");
         node.machine.tick(at);
         node.settle();
@@ -327,8 +328,7 @@ fn welcome_requires_the_signature_of_the_dialled_node() {
     }
 }
 
-/// What a node says of itself at an address is signed, too; and it is nothing that a third node could be
-/// shown for a connection.
+/// A node's answer to an identity request is signed, too; and a third node cannot use it for a connection.
 #[test]
 fn introductions_are_proved_and_prove_no_connection() {
     for (by, believed) in [(PEER, true), (THIEF, false)] {
@@ -357,8 +357,8 @@ fn introductions_are_proved_and_prove_no_connection() {
     assert_eq!(node.machine.carried_by(PEER), None);
 }
 
-/// Only the node itself ends what stands between the two: another node that answers at an address of it, its
-/// own or one that others sent, does not.
+/// Only the peer itself can end what the two nodes share. Another node cannot, even if it answers at an
+/// address that the peer or other nodes have sent.
 #[test]
 fn refusals_that_end_something_have_to_be_proved() {
     for why in
@@ -382,8 +382,7 @@ fn refusals_that_end_something_have_to_be_proved() {
     }
 }
 
-/// Hellos that a peer has sent once hold up this node's own dial to that peer for a few attempts, not for
-/// ever.
+/// Hellos that a peer sent once delay this node's own dial to that peer for a few attempts, not for ever.
 #[test]
 fn hellos_in_a_peers_name_do_not_keep_it_from_being_dialled() {
     let mut node = Node::new();
@@ -405,11 +404,11 @@ fn hellos_in_a_peers_name_do_not_keep_it_from_being_dialled() {
         node.settle();
         let said = node.said(socket);
         if said.is_empty() {
-            // It gives way to the socket that was answered, for a moment.
+            // For a moment, it gives way to the socket that was answered.
             continue;
         }
         let heard = Hello::decode(&mut BytesMut::from(&said[..])).unwrap().unwrap();
-        // The peer knows of no connection; and another node sends a hello in its name, again and again.
+        // The peer knows of no connection; and another node repeatedly sends a hello in its name.
         let answer = if heard.resume.connection.is_some() {
             Answer::Over(Refusal::Forgotten, Proof::default())
         } else {

@@ -1,4 +1,4 @@
-//! Idle connections: how often a node has to look at them, and what is written.
+//! Idle connections: how often a node has to wake for them, and what is written.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use dunlin_proto::{Action, Config, Machine};
 const PEERS: usize = 200;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// One node to which all others have a connection. What is said arrives after a millisecond of `now`'s.
+/// One node to which all others have a connection. Frames arrive after a millisecond of `now`.
 struct Star {
-    /// The node in the middle is the first.
+    /// The first is the node in the middle.
     nodes: Vec<Machine>,
     now: Time,
-    /// What was written to the node in the middle, by each of the others, and by it.
+    /// The bytes written to the node in the middle, by all others together, and those written by it.
     written: [usize; 2],
-    /// How many heartbeats were among that, since the last connection was made.
+    /// How many heartbeats were among those, since the last connection was made.
     beats: [usize; 2],
     /// The moments at which the node in the middle had to be woken.
     woken: BTreeSet<Time>,
@@ -82,7 +82,7 @@ impl Star {
         }
     }
 
-    /// Time passes, from one moment to the next at which a node wants to be woken.
+    /// Time passes, from one tick of a node to the next.
     fn pass(&mut self, time: Duration) {
         let until = self.now + time;
         while let Some(at) = self.nodes.iter().filter_map(Machine::next_tick).min().filter(|at| *at <= until) {
@@ -98,7 +98,7 @@ impl Star {
     }
 }
 
-/// How many heartbeats are among these frames. (Of a handshake it makes no sense.)
+/// How many heartbeats are among these frames. (Not for a handshake.)
 fn beats(mut bytes: &[u8]) -> usize {
     let mut beats = 0;
     while let Ok(codec::Next::Frame { head, body }) = codec::next(bytes) {
@@ -134,10 +134,10 @@ fn a_peer_that_sends_each_tenth_of_a_second_sends_no_heartbeats() {
     for _ in 0..600 {
         star.pass(SECOND / 10);
         let now = star.now;
-        // What it is does not matter: it is a frame.
+        // Any frame would do.
         star.nodes[1].say_names(now, NodeId(1), Names::Elsewhere).unwrap();
         star.settle();
     }
-    // The other one acknowledges that, which says as well that it lives.
+    // The other node's acknowledgement also shows that it is alive.
     assert_eq!(star.beats, [0, 0]);
 }

@@ -92,7 +92,7 @@ fn declare(n: u128, number: u64, name: &str, face: &Declaration, status: Status)
     Names::Declare { number, name: name.into(), channel, face: face.clone(), status }
 }
 
-/// That node `to` is told that `of` has the other face.
+/// Node `to` is notified that `of` has the other face.
 fn found(to: (u128, u64), of: u128, channel: ChannelId, face: &Declaration) -> (Life, Names) {
     let (partner, face) = (life(of), face.clone());
     (life(to.0), Names::Found { number: to.1, partner, addresses: vec![], channel, face })
@@ -161,7 +161,7 @@ fn only_one_name_is_joined() {
     assert_eq!((lines[1].name, lines[1].face, lines[1].who, lines[1].since), ("tides", Face::Sender, life(1), Time(2)));
 }
 
-/// What has become of each declaration, in one list.
+/// The state of each declaration, in one list.
 #[test]
 fn every_declaration_is_listed() {
     let states = |server: &Server| -> Vec<(String, Face, u128, EntryState)> {
@@ -190,7 +190,7 @@ fn every_declaration_is_listed() {
     next.wait(LEASE);
     assert_eq!(states(&next), [sender(EntryState::Waiting)]);
 
-    // Of several holders of a home's other face each is joined, and so is the home.
+    // Each holder of a home's other face is joined, and so is the home.
     let mut several = Server::new();
     several.declare(2, 1, &shared(Face::Receiver));
     several.declare(1, 1, &shared(Face::Sender));
@@ -224,7 +224,7 @@ fn names_are_checked() {
         }
         assert!(server.registry.is_empty());
 
-        // A directory does not even ask: a longer name would break the protocol.
+        // A directory does not send the request: a longer name would break the protocol.
         let mut directory = Directory::new();
         directory.server_is(NodeId(9));
         directory.declare(Time(0), 1, bad, face(Face::Sender), ChannelId(0));
@@ -237,7 +237,7 @@ fn names_are_checked() {
 fn a_mismatch_is_refused_with_the_existing_face() {
     let expecting = |face, shared, expects| Declaration { face, shared, expects, schema: Bytes::from_static(b"f64") };
     let cases = [
-        // Two of a face that is not shared.
+        // Two of an unshared face.
         (face(Face::Sender), face(Face::Sender)),
         (face(Face::Receiver), face(Face::Receiver)),
         (face(Face::Server), face(Face::Server)),
@@ -253,7 +253,7 @@ fn a_mismatch_is_refused_with_the_existing_face() {
         // Two kinds of home, shared or not.
         (face(Face::Server), face(Face::Acceptor)),
         (shared(Face::Acceptor), shared(Face::Server)),
-        // What one expects of the other.
+        // A mismatch with what the other face expects.
         (expecting(Face::Sender, false, Expected::Shared), face(Face::Receiver)),
         (shared(Face::Sender), expecting(Face::Receiver, false, Expected::Unshared)),
         (shared(Face::Client), expecting(Face::Acceptor, false, Expected::Unshared)),
@@ -263,12 +263,12 @@ fn a_mismatch_is_refused_with_the_existing_face() {
         server.declare(1, 4, &there);
         let (kinds, sides) = ([Face::Sender, Face::Receiver], [Face::Receiver, Face::Server, Face::Acceptor]);
         let differs = |faces: &[Face]| faces.contains(&there.face) != faces.contains(&comes.face);
-        // The end that is there is notified, unless the other one is only another of the same face.
+        // The existing end is notified, unless the new one only has the same face.
         let told = (differs(&kinds) || differs(&sides)).then(|| unfit((1, 4), &comes, 2));
         let answers: Vec<_> = told.into_iter().chain([refused((2, 5), &there, 1)]).collect();
         assert_eq!(server.declare(2, 5, &comes), answers, "{there:?} {comes:?}");
         assert_eq!(server.registry.len(), 1);
-        // What was there goes on.
+        // The existing declaration stands.
         let face = match there.face {
             Face::Sender => Face::Receiver,
             Face::Receiver => Face::Sender,
@@ -295,7 +295,7 @@ fn a_declaration_is_notified_once_of_each_node_that_does_not_fit() {
     assert_eq!(server.declare(2, 6, &unfitting), [refused((2, 6), &there, 1)]);
     let told = (10..100).filter(|n| server.declare(*n, 1, &unfitting).len() == 2).count();
     assert_eq!(told, 15, "a declaration is notified of 16 nodes");
-    // Others that fit are joined all the while.
+    // Others that fit are joined meanwhile.
     assert_eq!(server.declare(3, 1, &face(Face::Client)), [found((3, 1), 1, channel(1, 4), &there)]);
 }
 
@@ -307,7 +307,7 @@ fn a_declaration_on_lease_is_notified_when_it_is_back() {
     server.declare(1, 4, &there);
     server.lost(1, &unreachable());
     assert_eq!(server.declare(2, 5, &unfitting), []);
-    // It is back, and learns of it now.
+    // It has returned, and is notified now.
     assert!(server.declare(1, 4, &there).contains(&unfit((1, 4), &unfitting, 2)));
 }
 
@@ -322,7 +322,7 @@ fn a_directory_keeps_an_end_that_another_did_not_fit() {
     let unfit_here = DirectoryEvent::Unfit { number: 1, refused, by, addresses: vec![] };
     assert_eq!(events(&mut directory), [unfit_here]);
     assert_eq!(directory.len(), 1);
-    // Of an end that is gone, or from another node, it tells nothing.
+    // An event for an end that is gone, or from another node, is ignored.
     directory.heard(NodeId(8), unfit((1, 1), &face(Face::Sender), 2).1);
     directory.undeclare(1);
     directory.heard(server, unfit((1, 1), &face(Face::Sender), 2).1);
@@ -365,7 +365,7 @@ fn ends_join_only_if_sharing_matches_both_expectations() {
             }
         }
     }
-    // For each face: unshared or shared, and of three things to expect two hold.
+    // For each face: unshared or shared, and two of the three expectations hold.
     assert_eq!(joined, 3 * 2 * (2 * 2) * (2 * 2));
 }
 
@@ -381,7 +381,7 @@ fn a_home_is_notified_of_every_shared_partner() {
     assert_eq!(answers, [both(1), both(2)].concat());
     assert_eq!(server.declare(3, 1, &sender), both(3));
 
-    // One goes, and others still come, even after all have gone.
+    // One end leaves, and others still join, even after all have left.
     assert_eq!(server.undeclare(1, 1), [gone((9, 1), 1)]);
     assert_eq!(server.waiting(), []);
     assert_eq!(server.lost(2, &Down::Left), [gone((9, 1), 2)]);
@@ -413,12 +413,13 @@ fn of_several_holders_of_a_home_the_first_is_it() {
     assert_eq!(server.undeclare(3, 1), [gone((1, 1), 3)]);
     assert_eq!(server.declare_as(1, 1, &receiver, Status::Joined(c)), []);
     assert_eq!(server.declare(5, 1, &receiver), [waits(5, 1)]);
-    // The others were joined to the first's channel; they do not take its place.
+    // The others were joined to the first's channel; they do not replace it.
     server.undeclare(1, 1);
     assert_eq!(server.declare(6, 1, &sender)[0], found((6, 1), 5, channel(5, 1), &receiver));
 }
 
-/// It would lose its partners, and they their channel, if it went over to the first one's when that is back.
+/// It would lose its partners, and they their channel, if it were moved to the channel of the first when that
+/// returns.
 #[test]
 fn a_holder_that_was_joined_while_the_first_was_away_stays_a_home() {
     let mut server = Server::new();
@@ -435,8 +436,8 @@ fn a_holder_that_was_joined_while_the_first_was_away_stays_a_home() {
     );
     let first = channel(2, 1);
     assert_eq!(server.declare_as(2, 1, &receiver, Status::Known), [found((2, 1), 3, first, &sender)]);
-    // Later ones come to the first, which is one of two homes now; once the other one has no partner it is
-    // what a later holder is.
+    // Later ends are joined to the first, which is one of two homes now. Once the other one has no partner,
+    // it is joined to the first like a later holder.
     assert_eq!(server.declare(6, 1, &sender), [found((6, 1), 2, first, &receiver), found((2, 1), 6, first, &sender)]);
     assert_eq!(server.undeclare(5, 1), [gone((4, 1), 5), found((4, 1), 2, first, &receiver)]);
 }
@@ -447,7 +448,7 @@ fn an_acceptor_has_any_number_of_clients() {
     let c = channel(9, 1);
     let mut server = Server::new();
     assert_eq!(server.declare(1, 1, &client), [waits(1, 1)]);
-    // It cannot be told yet whether two are too many.
+    // The server cannot tell yet whether two are too many.
     assert_eq!(server.declare(2, 1, &client), []);
     assert_eq!(server.declare(3, 1, &shared(Face::Client)), []);
     assert_eq!(server.waiting(), [(Face::Client, 1), (Face::Client, 2), (Face::Client, 3)]);
@@ -457,14 +458,14 @@ fn an_acceptor_has_any_number_of_clients() {
     assert_eq!(server.declare(4, 1, &client), [to(4)]);
     assert_eq!((server.registry.len(), server.waiting()), (1, vec![]));
 
-    // Its clients go on without the name: another server may have it.
+    // Its clients need no name any more: another server may have it.
     server.undeclare(9, 1);
     assert_eq!(server.declare(8, 1, &face(Face::Server)), [waits(8, 1)]);
     assert_eq!(server.declare(5, 1, &client)[0], found((5, 1), 8, channel(8, 1), &face(Face::Server)));
 }
 
-/// Seed 584: the acceptor is lost and its clients are shared and not; it does not come back, and a server
-/// comes.
+/// Seed 584: an acceptor is lost, and a shared and an unshared client wait for it; it does not return, and a
+/// server is declared.
 #[test]
 fn clients_that_wait_for_a_lost_acceptor_are_not_all_a_servers() {
     let mut server = Server::new();
@@ -511,7 +512,7 @@ fn of_several_clients_a_server_takes_the_first() {
     sorted.sort_by_key(|(to, _)| *to);
     assert_eq!(sorted, expected);
     assert_eq!(server.declare(4, 1, &client), [refused((4, 1), &client, 1)]);
-    // If the first goes before there is a server, the next is in its place.
+    // If the first leaves before there is a server, the next one takes its place.
     let mut server = Server::new();
     server.declare(1, 1, &client);
     server.declare(2, 1, &client);
@@ -530,7 +531,7 @@ fn an_unshared_pair_is_used_up() {
     assert_eq!(server.declare(3, 1, &sender), [refused((3, 1), &sender, 1)]);
     assert_eq!(server.declare(3, 1, &receiver), [refused((3, 1), &receiver, 2)]);
 
-    // The sender goes: the next one waits, not for this receiver.
+    // The sender leaves: the next one waits, but not for this receiver.
     assert_eq!(server.undeclare(1, 1), [gone((2, 1), 1)]);
     assert_eq!(server.declare(3, 1, &sender), [waits(3, 1)]);
     assert_eq!(server.waiting(), [(Face::Sender, 3)]);
@@ -538,7 +539,7 @@ fn an_unshared_pair_is_used_up() {
     assert_eq!(server.undeclare(2, 1), []);
     assert_eq!(server.declare(4, 1, &receiver)[0], found((3, 1), 4, channel(4, 1), &receiver));
 
-    // The receiver goes first: the remaining sender belongs to no pair.
+    // The receiver leaves first: the remaining sender belongs to no pair.
     assert_eq!(server.undeclare(4, 1), []);
     assert_eq!(server.declare(5, 1, &receiver), [waits(5, 1)]);
     assert_eq!(server.declare(6, 1, &sender), [refused((6, 1), &sender, 3)]);
@@ -569,14 +570,14 @@ fn a_lost_node_keeps_its_place_for_one_lease() {
     // It is not joined, and an end that would be refused because of it waits.
     assert_eq!(server.declare(2, 1, &receiver), [waits(2, 1)]);
     assert_eq!(server.declare(3, 1, &sender), []);
-    // It comes back, and all is as if it had never gone.
+    // It returns, and everything is as if it had never been away.
     let c = channel(2, 1);
     let both = [found((1, 1), 2, c, &receiver), found((2, 1), 1, c, &sender)];
     let answers = server.declare_as(1, 1, &sender, Status::Known);
     assert_eq!(answers[0], refused((3, 1), &sender, 1));
     assert_eq!(answers[1..], both);
 
-    // It is lost again and has not received the answer: it is notified again, and no other is joined.
+    // It is lost again without having received the answer: it is notified again, and no other is joined.
     server.lost(1, &Down::GivenUp);
     assert_eq!(server.declare_as(1, 1, &sender, Status::Known), both);
     server.lost(1, &Down::GivenUp);
@@ -585,7 +586,7 @@ fn a_lost_node_keeps_its_place_for_one_lease() {
     assert_eq!(server.declare_as(2, 1, &receiver, Status::Known), both[1..]);
     assert_eq!(server.registry.len(), 2);
 
-    // It stays away.
+    // It does not return.
     let lost_at = server.now;
     server.lost(1, &unreachable());
     assert_eq!(server.declare(3, 1, &sender), []);
@@ -605,28 +606,28 @@ fn leases_end_without_a_tick_too() {
     assert_eq!(server.declare(2, 1, &face(Face::Sender)), [waits(2, 1)]);
 }
 
-/// Any member can report that an end of its own was joined elsewhere, where nothing of the kind has happened.
+/// Any member can report that an end of its own was joined elsewhere, even if none was.
 #[test]
 fn a_claimed_join_excludes_no_other_from_a_name() {
     for hostile in [face(Face::Sender), shared(Face::Sender), shared(Face::Receiver), face(Face::Receiver)] {
         let mut server = Server::new();
         let acceptor = face(Face::Acceptor);
         assert_eq!(server.declare(1, 0, &acceptor), [waits(1, 0)]);
-        // At once, or of an end that was refused or waits.
+        // At once, or for an end that was refused or waits.
         let joined = Status::Joined(channel(66, 6));
         assert_eq!(server.declare_as(66, 6, &hostile, joined), [refused((66, 6), &acceptor, 1)]);
         for client in 2..4 {
             let answers = server.declare(client, 0, &face(Face::Client));
             assert!(answers.contains(&found((client, 0), 1, channel(1, 0), &acceptor)), "{hostile:?}: {answers:?}");
         }
-        // When what stood has gone it stands as others do.
+        // When the existing declaration has gone, the claimed one counts like any other.
         server.undeclare(1, 0);
         let answers = server.declare(4, 0, &acceptor);
         assert!(answers.contains(&refused((4, 0), &hostile, 66)), "{answers:?}");
     }
 }
 
-/// A home that a joined end of the same node names is in use, whatever else was declared.
+/// A joined end of the same node names a home, which is then in use, whatever else was declared.
 #[test]
 fn a_claimed_use_takes_no_holder_from_a_name() {
     let mut server = Server::new();
@@ -639,7 +640,7 @@ fn a_claimed_use_takes_no_holder_from_a_name() {
     assert!(answers.contains(&found((2, 0), 1, channel(1, 0), &acceptor)), "{answers:?}");
 }
 
-/// A second client waits for a server that takes one: it cannot claim to have got in.
+/// A second client waits for a server that takes one: it cannot claim to have been joined.
 #[test]
 fn a_waiting_end_that_claims_to_be_joined_is_checked() {
     let mut server = Server::new();
@@ -665,7 +666,7 @@ fn nodes_that_left_or_restarted_keep_no_place() {
         assert!(server.registry.is_empty());
         assert_eq!(server.declare(2, 1, &sender), [waits(2, 1)]);
     }
-    // Its next life is seen, or met, before the connection reports it.
+    // The server sees the node's next life, or connects to it, before the connection reports it.
     for met in [false, true] {
         let mut server = Server::new();
         server.declare(1, 1, &sender);
@@ -690,7 +691,7 @@ fn a_server_that_takes_over_learns_all_before_it_joins() {
         server.registry = Registry::taking_over(RegistryConfig::default(), server.now);
         server
     };
-    // Strangers come first; they get the places that the former nodes leave.
+    // Strangers declare first; they get the places that the former nodes leave.
     let mut server = taking_over();
     assert_eq!(server.declare(3, 1, &sender), []);
     assert_eq!(server.declare(4, 1, &receiver), []);
@@ -730,7 +731,7 @@ fn a_server_that_takes_over_learns_all_before_it_joins() {
     assert_eq!(server.wait(LEASE), [waits(3, 1)]);
 }
 
-/// The server before has told the client, and ended before it told the home.
+/// The previous server has notified the client, and ended before it notified the home.
 #[test]
 fn a_home_without_its_client_yet_is_not_refused_for_another() {
     let (client, home) = (shared(Face::Client), face(Face::Server));
@@ -741,7 +742,7 @@ fn a_home_without_its_client_yet_is_not_refused_for_another() {
     server.declare(2, 1, &home);
     let answers = [found((2, 1), 3, channel(2, 1), &client), refused((4, 1), &home, 2)];
     assert_eq!(server.wait(LEASE), answers);
-    // If the other one has been admitted before, both go on, and the second is told.
+    // If the other home has been admitted before, both stand, and the second is notified.
     let mut server = Server::new();
     server.declare(4, 1, &home);
     server.registry.take_over(server.now);
@@ -761,8 +762,8 @@ fn declaring_something_else_under_a_number_replaces_it() {
     assert_eq!((server.registry.len(), server.registry.waiting().next().unwrap().name), (1, "ebb"));
 }
 
-/// What a node's declarations take is known exactly, and one for which there is no room is refused; another
-/// one under its number is over then.
+/// The memory for a node's declarations is known exactly, and a declaration without room is refused; an
+/// earlier one under its number ends then.
 #[test]
 fn declarations_without_room_in_memory_are_refused() {
     let mut registry = Registry::new(RegistryConfig::default());
@@ -781,7 +782,7 @@ fn declarations_without_room_in_memory_are_refused() {
     };
     let (asked, cost, answers) = says(&mut registry, with("a", 0));
     assert_eq!((asked, answers), (cost, vec![Names::Waiting { number: 1 }]));
-    // The same again takes no more, and another one in its place only what is more.
+    // The same declaration again takes no more, and another one in its place takes only the difference.
     assert_eq!(says(&mut registry, with("a", 0)).0, cost);
     assert_eq!(says(&mut registry, with("b", 100)).1, cost + 100);
     let full = vec![Names::Full { number: 1, room: Room::Memory, max }];
@@ -789,8 +790,8 @@ fn declarations_without_room_in_memory_are_refused() {
     assert!(registry.is_empty());
 }
 
-/// Each declaration looks at the clients that wait, and not at each beside each: with that a few thousand, of
-/// 27 bytes each, stopped a name service for minutes.
+/// A declaration is compared with the clients that wait, and not with every pair of them: otherwise a few
+/// thousand, of 27 bytes each, would stop a name service for minutes.
 #[test]
 fn many_clients_of_one_name_wait_at_little_cost() {
     const CLIENTS: u64 = 4_000;
@@ -800,21 +801,22 @@ fn many_clients_of_one_name_wait_at_little_cost() {
         server.heard(life(1), declare(1, number, "shop", &client, Status::New));
     }
     assert_eq!(server.registry.len(), CLIENTS as usize);
-    // As many that are joined, as they say: a newcomer is held against kinds of them, and not against each.
+    // The same number of clients that claim to be joined: a new one is compared with the kinds of them, and
+    // not with each.
     for number in 0..CLIENTS {
         server.heard(life(2), declare(2, number, "shop", &face(Face::Client), Status::Joined(channel(3, number))));
     }
     for number in CLIENTS..2 * CLIENTS {
         server.heard(life(1), declare(1, number, "shop", &face(Face::Client), Status::New));
     }
-    // Those of one node go in one pass.
+    // Those of one node are removed in one pass.
     server.lost(2, &Down::Left);
     assert_eq!(server.registry.len(), 2 * CLIENTS as usize);
     server.lost(1, &Down::Left);
     assert!(server.registry.is_empty());
 }
 
-/// What has gone with one node is told to each home once, and to none that still has a partner there.
+/// Each home is notified once of all that ended with a node, unless it still has a partner there.
 #[test]
 fn homes_are_notified_once_of_all_that_ended_with_a_node() {
     let mut server = Server::new();
@@ -852,7 +854,7 @@ fn limits_are_reported() {
     assert_eq!(says(2, 1, "c", 0), [Names::Waiting { number: 1 }]);
     assert_eq!(says(2, 2, "d", 0), full(2, Room::Names, 3));
     assert_eq!(says(2, 2, "a", 0), [Names::Waiting { number: 2 }]);
-    // What is undeclared makes room, for its node and for all.
+    // An undeclared end makes room, for its node and for all.
     assert_eq!(server.undeclare(1, 2), []);
     assert_eq!(server.undeclare(1, 2), []);
     let said = declare(1, 3, "dd", &shared(Face::Sender), Status::New);
@@ -862,7 +864,7 @@ fn limits_are_reported() {
     assert_eq!((server.registry.len(), server.registry.is_empty()), (0, true));
 }
 
-/// Four nodes of one host declare as many names as there may be: the last quarter is left to others.
+/// Four nodes of one host declare as many names as possible: the last quarter is left to others.
 #[test]
 fn one_source_leaves_names_to_others() {
     let mut config = RegistryConfig::default();
@@ -885,7 +887,7 @@ fn one_source_leaves_names_to_others() {
             assert_eq!(says(&mut server, n, number, &format!("{n} {number}")), answer);
         }
     }
-    // What is there can be joined, and declared again.
+    // Existing names can be joined, and declared again.
     assert_eq!(says(&mut server, 4, 0, "4 0"), waiting(0));
     assert_eq!(says(&mut server, 4, 99, "1 0"), waiting(99));
     // Others have a 64th each, until all is taken.
@@ -898,7 +900,7 @@ fn one_source_leaves_names_to_others() {
     }
     let (n, number) = others.next().unwrap();
     assert_eq!(says(&mut server, n, number, "the last of all"), full(number, Room::Names, 256));
-    // A name that goes on counts for those that keep it: "1 0" was the first node's.
+    // A name that stays is charged to its remaining holders: "1 0" was the first node's.
     server.lost(1, &Down::Left);
     server.registry.comes_from(life(100), host(100));
     for number in 0..5 {
@@ -909,7 +911,7 @@ fn one_source_leaves_names_to_others() {
         server.lost(n, &Down::Left);
     }
     assert!(server.registry.is_empty());
-    // Nothing is left of what was counted.
+    // All charges have been released.
     for number in 0..192 {
         assert_eq!(says(&mut server, 200, number, &format!("{number}")), waiting(number));
     }
@@ -999,7 +1001,7 @@ fn a_directory_declares_to_every_server_and_follows_the_present_one() {
     assert_eq!(events(&mut directory), [DirectoryEvent::Waiting { number: 1 }]);
     assert!(directory.waiting().next().unwrap().admitted);
 
-    // The server goes; messages to it go too, and what it sends late.
+    // The server is lost, with the messages to it; its late ones are ignored.
     directory.declare(Time(6), 2, "ebb", face(Face::Client), ChannelId(0));
     directory.server_lost();
     assert_eq!((said(&mut directory), directory.server()), (vec![], None));
@@ -1017,7 +1019,7 @@ fn a_directory_declares_to_every_server_and_follows_the_present_one() {
     directory.heard(b, Names::Waiting { number: 1 });
     assert_eq!(events(&mut directory), [], "it was told");
 
-    // Joined: once, for good, and every server is told so.
+    // Joined: once, for good, and every server learns of it.
     let c = channel(7, 1);
     let (says, news) = event((1, 1), 7, c, &face(Face::Receiver));
     directory.heard(b, says.clone());
@@ -1090,13 +1092,14 @@ fn a_home_is_notified_once_of_every_life_until_it_is_used_up() {
     directory.heard(server, finds(next, true));
     assert_eq!(count(&mut directory), 0);
     assert_eq!(said(&mut directory), [(server, declare(2, 1, "tides", &face(Face::Receiver), Status::Known))]);
-    // A shared one goes that has not attached: the home may be found again. If it comes again, that is news.
+    // A shared partner leaves that has not attached: the home may be found again. If the partner returns, the
+    // home is notified again.
     directory.heard(server, gone((2, 1), 1).1);
     assert_eq!(said(&mut directory), [(server, declare(2, 1, "tides", &face(Face::Receiver), Status::Known))]);
     directory.heard(server, finds(life(1), true));
     assert_eq!(count(&mut directory), 1);
 
-    // An unshared one goes that has not attached, and one that has.
+    // An unshared partner leaves that has not attached, and one that has.
     let mut directory = Directory::new();
     directory.server_is(server);
     directory.declare(Time(0), 1, "tides", face(Face::Receiver), c);
@@ -1125,7 +1128,7 @@ fn a_client_of_an_acceptor_is_done() {
     directory.heard(server, says);
     assert_eq!((events(&mut directory), directory.is_empty()), (vec![news], true));
 
-    // An acceptor waits until it is admitted; a client could come unseen at any time after.
+    // An acceptor waits until it is admitted; after that, clients are joined without notice.
     directory.declare(Time(0), 2, "ebb", face(Face::Acceptor), ChannelId(2));
     assert_eq!(directory.waiting().count(), 1);
     directory.heard(server, Names::Waiting { number: 2 });
@@ -1142,7 +1145,7 @@ fn a_later_holder_of_a_home_joins_the_first() {
     let (says, news) = event((2, 1), 7, channel(7, 1), &shared(Face::Receiver));
     directory.heard(server, says.clone());
     directory.heard(server, says);
-    // It is no home, so no partner can be found for it.
+    // It is not a home, so no partner can be found for it.
     directory.heard(server, event((2, 1), 1, channel(2, 2), &shared(Face::Sender)).0);
     assert_eq!(events(&mut directory), [news]);
     directory.server_lost();
@@ -1151,7 +1154,7 @@ fn a_later_holder_of_a_home_joins_the_first() {
     assert_eq!(said(&mut directory), [(server, declare(2, 1, "tides", &shared(Face::Receiver), joined))]);
 }
 
-/// Where only one may hold a face, also a shared one.
+/// If only one end may hold a face, that includes a shared one.
 #[test]
 fn a_shared_face_may_have_to_have_one_holder() {
     let one_holder = || {
@@ -1183,7 +1186,7 @@ fn a_shared_face_may_have_to_have_one_holder() {
     assert_eq!(server.declare(3, 1, &client), [told(3)]);
 }
 
-/// Two parts of a network, each with a server, have joined a pair of one name each. One server cedes.
+/// Two parts of a network, each with a server, have each joined a pair of one name. One server cedes.
 #[test]
 fn of_two_pairs_the_second_is_notified_and_continues() {
     let (sender, receiver) = (face(Face::Sender), face(Face::Receiver));
@@ -1191,20 +1194,20 @@ fn of_two_pairs_the_second_is_notified_and_continues() {
     let mut server = Server::new();
     server.declare(1, 1, &sender);
     server.declare(2, 1, &receiver);
-    // None of the first pair learns of anything.
+    // The first pair is not notified.
     assert_eq!(server.declare_as(3, 1, &sender, Status::Joined(d)), [refused((3, 1), &sender, 1)]);
     let answers = server.declare_as(4, 1, &receiver, Status::Joined(d));
     assert_eq!(answers, [found((4, 1), 3, d, &sender), refused((4, 1), &receiver, 2)]);
     assert_eq!(server.registry.len(), 4);
-    // What waited there, and does not fit, is refused.
+    // A waiting end that does not fit is refused.
     assert_eq!(server.declare_as(5, 1, &sender, Status::Known), [refused((5, 1), &sender, 1)]);
-    // Once the first has gone, the second has the name.
+    // Once the first pair has left, the second has the name.
     server.undeclare(1, 1);
     server.undeclare(2, 1);
     assert_eq!(server.declare(5, 1, &sender), [refused((5, 1), &sender, 3)]);
     assert_eq!(server.declare(6, 1, &receiver), [refused((6, 1), &receiver, 4)]);
 
-    // A node was away, and another pair has come meanwhile.
+    // A node was away, and another pair was joined meanwhile.
     let mut server = Server::new();
     server.declare(1, 1, &sender);
     server.declare(2, 1, &receiver);
@@ -1227,7 +1230,7 @@ fn a_directory_reports_each_conflict_once() {
     directory.heard(ceding, found((1, 1), 2, c, &face(Face::Receiver)).1);
     said(&mut directory);
     events(&mut directory);
-    // What a server serves no more is taken back there.
+    // Declarations at the server that ceded are withdrawn there.
     directory.leave_server();
     assert_eq!(directory.server(), None);
     let taken_back = [(ceding, Names::Undeclare { number: 1 }), (ceding, Names::Undeclare { number: 2 })];
@@ -1246,7 +1249,8 @@ fn a_directory_reports_each_conflict_once() {
     assert_eq!(directory.len(), 1);
 }
 
-/// A server of names that finds ever other partners, or names ever other holders, is followed up to a limit.
+/// A name server may find ever new partners, or name ever new holders: the directory follows it up to a
+/// limit.
 #[test]
 fn directory_bounds_partners_and_holders_from_a_name_server() {
     let (server, home) = (NodeId(9), face(Face::Receiver));

@@ -1,6 +1,6 @@
-//! Random programs on nodes that come, go, are cut off, and whose server of names dies: once all is quiet,
-//! every end that can be joined is joined, and none twice. `DUNLIN_SEED=7` runs one seed and prints what
-//! happens; `DUNLIN_SEEDS=100000` runs more.
+//! Random programs on nodes that come, go and are cut off, and whose name server dies: at rest, every end
+//! that can be joined is joined, and none twice. `DUNLIN_SEED=7` runs one seed and prints its events;
+//! `DUNLIN_SEEDS=100000` runs more.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -33,15 +33,15 @@ impl Random {
 
 #[derive(Clone, Debug)]
 enum Message {
-    /// To the server of names.
+    /// To the name server.
     Ask(Names),
-    /// From it.
+    /// From the name server.
     Answer(Names),
-    /// From an end that has been found to the home.
+    /// From an end that was found, to the home.
     Attach { number: u64, channel: ChannelId, shared: bool },
 }
 
-/// What became of an end, as its user sees it.
+/// The state of an end, as its user knows it.
 #[derive(Clone, Debug, PartialEq)]
 enum Fate {
     Waits,
@@ -57,10 +57,10 @@ struct End {
     face: Declaration,
     channel: ChannelId,
     fate: Fate,
-    /// At a home: which half has attached.
+    /// At a home: the halves that have attached.
     attached: BTreeSet<(Life, u64)>,
     used_up: bool,
-    /// At a home: whose life was found, and not told gone since.
+    /// At a home: the lives that were found, and not reported as gone since.
     found: BTreeSet<Life>,
 }
 
@@ -84,7 +84,7 @@ struct World {
     random: Random,
     now: Time,
     nodes: Vec<Node>,
-    /// In order for each pair of nodes.
+    /// The messages under way, in order for each pair of nodes.
     under_way: BTreeMap<(usize, usize), VecDeque<Message>>,
     server: usize,
     channels: u128,
@@ -156,7 +156,7 @@ impl World {
         }
     }
 
-    /// Carries out what a node's state machines want.
+    /// Carries out the actions of a node's state machines.
     fn pump(&mut self, n: usize) {
         while let Some((to, said)) = self.nodes[n].directory.poll_said() {
             self.send(n, place(to), Message::Ask(said));
@@ -183,8 +183,8 @@ impl World {
                 }
                 assert_eq!(end.fate, Fate::Waits, "joined twice: {end:?}");
                 if is_home(&face) && is_home(&end.face) {
-                    // A home whose partners are all gone is as free as one that never had any, and another
-                    // one may come before it at the next server.
+                    // A home whose partners are all gone is as free as one that never had any, and the next
+                    // server may admit another one first.
                     let end = &self.nodes[n].ends[&number];
                     assert!(end.face.shared && face.shared && !self.is_attached(end), "{end:?} {face:?}");
                     let end = self.nodes[n].ends.get_mut(&number).expect("it was declared");
@@ -322,7 +322,7 @@ impl World {
         self.pump(b);
     }
 
-    /// What `a` does when it is told that its connection to `b` is over.
+    /// Runs when `a` learns that its connection to `b` has ended.
     fn part(&mut self, a: usize, b: usize, why: &Down) {
         let lost = self.under_way.remove(&(a, b)).unwrap_or_default();
         let node = &mut self.nodes[a];
@@ -352,7 +352,7 @@ impl World {
             }
         }
         self.under_way.remove(&(n, n));
-        // The server reports itself down; until then no other serves.
+        // The server reports that it is down; until then no other serves.
         let (incarnation, registry) = (self.nodes[n].incarnation, None);
         self.nodes[n] = Node { alive: false, registry, ..Node::new(incarnation) };
     }
@@ -407,7 +407,7 @@ impl World {
         }
     }
 
-    /// A lease's time passes. Living nodes report before.
+    /// The time of a lease passes. All living nodes declare first.
     fn wait(&mut self) {
         self.heal();
         self.now = self.now + LEASE;
@@ -465,7 +465,7 @@ impl World {
                 assert!(!stands || home.found.contains(who), "{there} was not told of {who:?}: {home:?}");
             }
         }
-        // The server knows all that, and no more.
+        // The server knows all these ends, and no others.
         let registry = self.nodes[self.server].registry.as_ref().expect("it serves");
         let waits = |end: &End| {
             end.fate == Fate::Waits && end.face.face != Face::Acceptor && !end.used_up && !self.is_attached(end)

@@ -16,42 +16,42 @@ use dunlin_proto::{
 const CHANNEL: ChannelId = ChannelId(0xc0ffee);
 const VALUE_MAX: u64 = 1 << 20;
 
-/// The nodes of most tests: one needs a connection to the other, and knows a third one.
+/// The nodes of most tests: D needs a connection to H, and both know I.
 const D: usize = 1;
 const H: usize = 2;
 const I: usize = 3;
 
-/// Nodes, and sockets between them that carry at once whatever is written.
+/// Nodes, and sockets between them that carry everything at once.
 struct Net {
     nodes: BTreeMap<usize, Machine>,
     now: Time,
-    /// Each socket's other end, and whose that is.
+    /// The other end of each socket, and its node.
     ends: BTreeMap<SocketId, (usize, SocketId)>,
     next: u64,
-    /// Which nodes cannot dial which...
+    /// Pairs of which the first node cannot dial the second...
     blocked: BTreeSet<(usize, usize)>,
-    /// ... gets no answer at all, ...
+    /// ... because nothing answers, ...
     silent: BTreeSet<(usize, usize)>,
-    /// ... and is refused.
+    /// ... or because the dial is refused.
     refused: BTreeSet<(usize, usize)>,
     /// Nodes that dial from the host of the dialled node.
     near: BTreeSet<(usize, usize)>,
-    /// Which host the others are, for those they dial.
+    /// The source of each node, for the nodes it dials.
     sources: BTreeMap<usize, Source>,
     unanswered: Vec<DialId>,
     /// Pairs of nodes whose bytes are held back.
     held: BTreeSet<(usize, usize)>,
     wire: VecDeque<(usize, usize, SocketId, Bytes)>,
     states: Vec<(usize, usize, State)>,
-    /// Which node has dialled which.
+    /// The dialler and the dialled node of each dial.
     dialled: Vec<(usize, usize)>,
-    /// Bytes that went from one to the other.
+    /// The bytes from one node to another.
     carried: BTreeMap<(usize, usize), usize>,
     offered: VecDeque<(u64, Bytes)>,
     taken: Vec<ProxyHears>,
-    /// Which node has refused to relay for which.
+    /// The relay that refused, and the node it refused.
     unrelayed: Vec<(usize, usize)>,
-    /// Homes take what is offered.
+    /// Whether homes take the offers.
     takes: bool,
 }
 
@@ -100,8 +100,8 @@ impl Net {
         }
     }
 
-    /// D and H cannot dial each other, unless `dials` names which can; both have a connection to I, which has
-    /// told D of H.
+    /// D and H cannot dial each other, except for the pairs in `dials`; both have a connection to I, which
+    /// has introduced H to D.
     fn apart(dials: &[(usize, usize)], change: impl Fn(usize, &mut Config)) -> Self {
         let mut net = Self::new(&[D, H, I], change);
         for pair in [(D, H), (H, D)] {
@@ -236,7 +236,7 @@ impl Net {
         }
     }
 
-    /// The other end learns that it is closed, behind what is under way.
+    /// The other end learns that it is closed, after the bytes under way.
     fn close(&mut self, socket: SocketId) {
         let now = self.now;
         if let Some((to, there)) = self.ends.remove(&socket) {
@@ -262,7 +262,7 @@ impl Net {
         self.settle();
     }
 
-    /// A node is gone, and its sockets with it.
+    /// A node dies, and its sockets with it.
     fn kill(&mut self, node: usize) {
         self.nodes.remove(&node);
         let now = self.now;
@@ -328,7 +328,7 @@ fn a_node_that_cannot_be_dialled_dials_back() {
     assert_eq!(net.at(I).census().relays, 0);
 }
 
-/// The node to be dialled has sent its address: that says nothing of a proxy that may be there.
+/// The dialled node has sent its own address: that proves nothing about a proxy that may be there.
 #[test]
 fn refusals_do_not_count_where_a_node_was_dialled_back() {
     for wants_itself in [false, true] {
@@ -347,7 +347,7 @@ fn refusals_do_not_count_where_a_node_was_dialled_back() {
     }
 }
 
-/// No dial was made in vain: there was nothing to dial.
+/// No dial has failed: there was no address to dial.
 #[test]
 fn a_node_without_an_address_dials_back() {
     let mut net = Net::apart(&[(H, D)], |node, config| config.addresses.retain(|_| node != H));
@@ -383,7 +383,7 @@ fn a_node_that_no_peer_can_dial_is_relayed() {
     assert_eq!(net.at(I).census().relays, 1);
     let expected: Vec<String> = (1..=20).map(|n| format!("value {n}")).collect();
     assert_eq!(net.values(), expected);
-    // It has its heartbeats, and nothing is lost when the relay's own socket is.
+    // The connection keeps its heartbeats, and nothing is lost with the relay's own socket.
     net.pass(10 * SECOND);
     net.cut(D, I);
     net.offer(D, 21, "more");
@@ -396,7 +396,7 @@ fn a_node_that_no_peer_can_dial_is_relayed() {
     assert_eq!(net.at(D).census().unacked_bytes, 0);
 }
 
-/// A helper is asked again: it may have met the other node since.
+/// A helper is asked again: it may have connected to the other node since.
 #[test]
 fn a_helper_that_could_not_help_is_asked_again() {
     let mut net = Net::new(&[D, H, I], |_, _| {});
@@ -411,7 +411,7 @@ fn a_helper_that_could_not_help_is_asked_again() {
     assert_eq!(net.at(D).relayed_by(id(H)), Some(id(I)));
 }
 
-/// A socket that was lost may come back: it is not relayed at once.
+/// A lost socket may return: the connection is not relayed at once.
 #[test]
 fn lost_connection_is_relayed_only_after_a_delay() {
     let mut net = Net::apart(&[(D, H), (H, D)], |_, _| {});
@@ -424,7 +424,7 @@ fn lost_connection_is_relayed_only_after_a_delay() {
     assert_eq!(net.at(D).relayed_by(id(H)), Some(id(I)));
 }
 
-/// No node can dial either, and they have no addresses.
+/// Neither node can be dialled, and they have no addresses.
 #[test]
 fn a_node_without_an_address_is_relayed() {
     let mut net = Net::apart(&[], |node, config| config.addresses.retain(|_| node == I));
@@ -435,12 +435,12 @@ fn a_node_without_an_address_is_relayed() {
     assert_eq!(net.values(), ["krill"]);
 }
 
-/// A socket of their own that comes late, while one that is to be relayed shakes hands, is taken.
+/// A direct socket that is made late, during the handshake of a relayed one, is used.
 #[test]
 fn slow_direct_dial_replaces_a_relay_handshake() {
     let mut net = Net::apart(&[], |_, _| {});
     net.silent.insert((D, H));
-    // What I sends to H does not arrive.
+    // Frames from I to H do not arrive.
     net.held.insert((I, H));
     let now = net.now;
     net.at(D).connect(now, id(H));
@@ -500,13 +500,13 @@ fn values_of_any_size_are_relayed() {
     assert_eq!(net.at(I).census().relays, 1);
 }
 
-/// The relay keeps no more than a socket may have on its way, and other channels of the two go on.
+/// The relay keeps no more than a socket may have on its way, and other channels of the two nodes continue.
 #[test]
 fn a_slow_end_holds_back_the_other() {
     let mut net = Net::apart(&[], |_, _| {});
     net.channel(D, H);
     net.pass(MOMENT);
-    // The end gives more credit than at first.
+    // The receiving end gives more credit than at first.
     for n in 11..=12 {
         net.offer(D, n, vec![n as u8; VALUE_MAX as usize]);
     }
@@ -539,7 +539,7 @@ fn the_next_helper_is_asked() {
         net.at(D).introduced(id(H), id(helper), &[H.to_string()]);
     }
     net.channel(D, H);
-    // Each of them has its time for a dial-back.
+    // Each helper has its time for a dial-back.
     net.pass(2 * MOMENT);
     assert_eq!(net.at(D).relayed_by(id(H)), Some(id(5)));
     assert_eq!(net.at(3).census().relays, 0);
@@ -583,7 +583,7 @@ fn relay_refuses_connections_beyond_relays_max() {
         net.states(4, H)
     );
     assert_eq!(net.at(I).census().relays, 1);
-    // What is over makes room.
+    // A relay that has ended makes room.
     let now = net.now;
     net.at(D).leave(now);
     net.pass(MOMENT);
@@ -592,7 +592,7 @@ fn relay_refuses_connections_beyond_relays_max() {
     assert_eq!(net.at(4).relayed_by(id(H)), Some(id(I)));
 }
 
-/// One host asks for as many relays as there are, and does not have the last of them.
+/// One host asks for as many relays as there are, and does not get the last of them.
 #[test]
 fn a_source_leaves_relays_to_others() {
     let (asks, other): (Vec<usize>, usize) = ((10..20).collect(), 30);
@@ -617,7 +617,7 @@ fn a_source_leaves_relays_to_others() {
     assert!(net.unrelayed.contains(&(I, *asks.last().unwrap())), "{:?}", net.unrelayed);
     assert!(asks_for(&mut net, other), "there is room for another source");
     assert_eq!(net.at(I).census().relays, 7);
-    // What is over makes room for its source.
+    // A relay that has ended makes room for its source.
     let now = net.now;
     for node in [relayed[0], relayed[1]] {
         net.at(node).leave(now);
@@ -654,7 +654,7 @@ fn a_relay_admits_other_hosts_only_if_the_node_allows_it() {
     }
 }
 
-/// The twins: a node on the relay's host too, and nodes that are both elsewhere.
+/// By contrast, the relay serves a node on its own host, and nodes that are both elsewhere.
 #[test]
 fn a_relay_serves_its_own_host_and_nodes_that_are_both_elsewhere() {
     for near in [vec![(D, I), (H, I)], vec![(D, I)], vec![]] {
@@ -712,7 +712,7 @@ fn the_loss_of_an_irreplaceable_relay_is_reported() {
     assert!(matches!(&net.taken[..], [ProxyHears::Lost { .. }]), "{:?}", net.taken);
 }
 
-/// They say where they listen themselves, but were not reached there: a proxy may refuse.
+/// Both advertise where they listen, but were not reached there: a proxy may refuse.
 #[test]
 fn refusals_do_not_count_where_a_node_was_relayed() {
     let mut net = Net::apart(&[], |_, config| config.bound = config.addresses.clone());
@@ -736,7 +736,7 @@ fn refusals_do_not_count_where_a_node_was_relayed() {
     }
 }
 
-/// When the relay leaves, or they do, nothing is left of it.
+/// When the relay leaves, or one of the two nodes, no record of it is left.
 #[test]
 fn a_relayed_goodbye_arrives() {
     for who in [D, H, I] {
@@ -765,7 +765,7 @@ fn a_relayed_goodbye_arrives() {
     }
 }
 
-/// It is tried now and then, by both, and nothing is lost on the way.
+/// Both nodes try a direct dial from time to time, and nothing is lost by that.
 #[test]
 fn a_node_that_becomes_reachable_needs_no_relay() {
     for able in [(D, H), (H, D)] {
@@ -791,7 +791,7 @@ fn a_node_that_becomes_reachable_needs_no_relay() {
     }
 }
 
-/// Another node answers at its address: that is no reason to leave the relay.
+/// Another node answers at the address of the wanted one: that does not end the relay.
 #[test]
 fn another_node_at_its_address_is_not_it() {
     let mut net = Net::apart(&[], |_, _| {});
@@ -801,7 +801,7 @@ fn another_node_at_its_address_is_not_it() {
     assert_eq!(net.states(D, H), [up(H), State::Relayed(id(I))]);
 }
 
-/// No socket is relayed over one that is relayed itself.
+/// A relayed connection does not relay other connections.
 #[test]
 fn relayed_connection_carries_no_relay() {
     // 1 and 2 are relayed by 3; 4 knows only 1, and cannot be dialled at all, so it asks for a relay at once.
@@ -846,7 +846,7 @@ fn hello(peer: usize, attempt: u64) -> Hello {
 /// smaller.
 struct Lone {
     machine: Machine,
-    /// What was closed.
+    /// Connections that have ended.
     downs: Vec<(NodeId, Down)>,
     /// Relayed sockets that were closed.
     closed: Vec<(NodeId, NodeId, Closed)>,
@@ -857,7 +857,7 @@ struct Lone {
 
 const NOW: Time = Time(0);
 
-/// The first frame of the dialling side, which has sent this `Hello` and got this answer.
+/// The first frame of the dialling side, which has sent this `Hello` and received this answer.
 fn confirmation(hello: &Hello, answer: &[u8]) -> Bytes {
     let answer = Answer::decode(&mut BytesMut::from(answer)).expect("it is one").expect("it is whole");
     let mut bytes = BytesMut::new();
@@ -932,7 +932,7 @@ impl Lone {
     }
 }
 
-/// What is relayed comes in pieces of this size here.
+/// The size of the relayed pieces here.
 const PIECE: usize = 32 << 10;
 
 fn piece(stream: u64, length: usize) -> Relay {
@@ -964,7 +964,7 @@ fn a_relay_passes_on_and_counts() {
     relay.says(D, Relay::End { stream: 2 });
     assert!(matches!(relay.heard(H).last(), Some(Relay::End { stream: 3 })));
     assert_eq!(relay.machine.census().relays, 0);
-    // What crosses on its way is nothing.
+    // Frames that have crossed the end of the stream are ignored.
     for said in [piece(3, 5), Relay::Credit { stream: 3 }, Relay::End { stream: 3 }] {
         relay.says(H, said);
     }
@@ -1020,11 +1020,11 @@ fn strangers_over_a_relay_are_strangers() {
     for n in 1..=5 {
         end.says(D, Relay::From { stream: 2 * n, node: id(5) });
     }
-    // They have one source: the oldest of them make room, and are told so.
+    // They have one source: the oldest of them make room, and receive the refusal.
     let busy = |stream| Relay::Bytes { stream, piece: Answer::Refused(Refusal::Busy).encode() };
     assert_eq!(end.heard(D), [busy(2), Relay::End { stream: 2 }, busy(4), Relay::End { stream: 4 }]);
     assert_eq!(end.machine.census().relayed, 3);
-    // The relay only passes bytes on: each refusal is told here.
+    // The relay only forwards bytes: this node reports each refusal.
     let refused = (id(D), id(5), Closed::Crowded);
     assert_eq!(std::mem::take(&mut end.closed), [refused.clone(), refused]);
     // They send nothing.
@@ -1057,14 +1057,14 @@ fn a_relayed_hello_must_match_its_stream() {
     }
 }
 
-/// A connection that gets a relayed socket relays nothing from then on. The node that takes that up reports
-/// it: the other side may never receive the answer.
+/// A connection that moves to a relayed socket relays nothing from then on. The accepting node sends `End`
+/// for its streams: the other side may never receive the answer.
 #[test]
 fn a_node_that_becomes_relayed_relays_nothing() {
     let mut relay = Lone::new(|_| {});
     relay.says(D, Relay::To { stream: 2, node: id(H) });
     assert_eq!(relay.heard(H), [Relay::From { stream: 3, node: id(D) }]);
-    // D cannot reach this node any more but over H.
+    // D can now reach this node only through H.
     relay.machine.closed(NOW, SocketId(D as u64));
     relay.settle();
     relay.says(H, Relay::From { stream: 2, node: id(D) });
@@ -1087,7 +1087,7 @@ fn a_node_that_becomes_relayed_relays_nothing() {
     let mut end = BytesMut::new();
     codec::encode(&Frame::Relay(Relay::End { stream: 2 }), &mut end);
     assert!(frames.windows(end.len()).any(|bytes| bytes == end), "{frames:02x?}");
-    // And what either asks for is refused.
+    // New requests of either node are refused.
     let mut to = BytesMut::new();
     codec::encode(&Frame::Relay(Relay::To { stream: 4, node: id(H) }), &mut to);
     relay.says(H, Relay::Bytes { stream: 2, piece: to.freeze() });
@@ -1098,13 +1098,13 @@ fn a_node_that_becomes_relayed_relays_nothing() {
     assert_eq!(relay.downs, []);
 }
 
-/// A peer that asks without end is answered as long as it reads, and what it asks others is not passed on
-/// without end.
+/// A peer that asks without end is answered while it reads, and its requests are forwarded only up to a
+/// limit.
 #[test]
 fn helper_bounds_the_dial_requests_that_it_forwards() {
     let mut relay = Lone::new(|_| {});
     let ask = || Relay::AskDial { node: id(H), addresses: vec!["there".to_owned()] };
-    // H reads nothing of it.
+    // H does not read any of them.
     let mut bytes = BytesMut::new();
     for _ in 0..5000 {
         codec::encode(&Frame::Relay(ask()), &mut bytes);
@@ -1126,17 +1126,17 @@ fn the_sixty_fifth_dial_back_at_once_is_declined() {
     assert_eq!((&asked.declined[..], asked.machine.census().nodes), (&[][..], 2 + 64));
     asked.says(D, dial_back(164));
     assert_eq!(asked.declined, [(id(D), Declined::DialBack)]);
-    // One whose address is known is no concern here either...
+    // One whose address is known but which is not needed here is declined, too ...
     asked.machine.learn(NodeId(165), &["there".to_owned()]);
     asked.says(H, dial_back(165));
     assert_eq!(asked.declined[1..], [(id(H), Declined::DialBack)]);
-    // ... and one that is needed here is dialled anyhow, as is one that is dialled already.
+    // ... and one that is needed here, or is dialled already, is dialled anyhow.
     asked.machine.connect(NOW, NodeId(165));
     asked.settle();
     asked.says(H, dial_back(165));
     asked.says(H, dial_back(100));
     assert_eq!(asked.declined.len(), 2);
-    // One of the 64 is needed here by now: there is room for one more, and for no other.
+    // One of the 64 is needed here by now: there is room for one more, and no further one.
     asked.machine.connect(NOW, NodeId(163));
     asked.says(H, dial_back(166));
     assert_eq!(asked.declined.len(), 2);

@@ -20,7 +20,8 @@ fn declared(face: Face) -> Declaration {
     Declaration { face, shared: false, expects: Expected::Unknown, schema: Bytes::new() }
 }
 
-/// Two machines and the socket between them. Gives what each was notified that is not about sockets.
+/// Two machines and the socket between them. `settle` returns the actions of each that do not concern
+/// sockets.
 struct Pair([Machine; 2]);
 
 impl Pair {
@@ -70,7 +71,7 @@ fn a_home_that_expects_a_half_learns_that_its_node_is_lost() {
         b.open_home(channel, terms, declared(Face::Receiver), false).unwrap();
         b.await_half(channel, node);
     }
-    // A half at another node than the one that is awaited is not let in.
+    // A half is not admitted if the home awaits one at another node.
     pair.0[0].attach(NOW, other, NodeId(2), declared(Face::Sender)).unwrap();
     let [a, b] = pair.settle();
     assert!(a.iter().any(|action| matches!(action, Action::Proxy(channel, _) if *channel == other)), "{a:?}");
@@ -83,8 +84,8 @@ fn a_home_that_expects_a_half_learns_that_its_node_is_lost() {
     assert_eq!(b.iter().filter(|action| matches!(action, Action::Home(..))).collect::<Vec<_>>(), [&lost]);
 }
 
-/// The number of a channel that is here came back from elsewhere as that of another: what is here goes on,
-/// and what came is not adopted.
+/// The number of a channel here returns from elsewhere as that of another channel: the channel here stands,
+/// and the other is not adopted.
 #[test]
 fn a_number_from_elsewhere_takes_nobodys_place() {
     let mut pair = Pair::new();
@@ -102,8 +103,8 @@ fn a_number_from_elsewhere_takes_nobodys_place() {
     assert!(pair.0[0].adopt(ChannelId(9), NodeId(2), None));
 }
 
-/// The reader of a value gives that up at once, and both messages come together: the half that was to send it
-/// learns that it is not needed, and nothing is left.
+/// The reader of a value gives up at once, and both messages arrive together: the half that was to send the
+/// value learns that it is not needed, and no record is left.
 #[test]
 fn a_read_that_is_given_up_at_once_leaves_nothing() {
     let mut pair = Pair::new();
@@ -116,7 +117,7 @@ fn a_read_that_is_given_up_at_once_leaves_nothing() {
     heard.retain(|action| matches!(action, Action::Read(..) | Action::Proxy(..)));
     let ended = Action::Proxy(channel, ProxyHears::Ended(End::Gone));
     assert_eq!(heard, [Action::Read(NodeId(1), channel, read), ended]);
-    // It is late with that.
+    // The half sends it too late.
     pair.0[1].offer(NOW, channel, 0, Bytes::from_static(b"krill"));
     pair.0[1].end_proxy(NOW, channel, End::Gone);
     pair.settle();
@@ -124,7 +125,7 @@ fn a_read_that_is_given_up_at_once_leaves_nothing() {
     assert_eq!(left, [(0, 0), (0, 0)]);
 }
 
-/// A sending half that is lost is gone like a dropped one, and not kept until a message reports it, too.
+/// A lost sending half is forgotten like a dropped one, and not kept until a message reports it.
 #[test]
 fn a_half_that_is_lost_leaves_nothing() {
     let mut pair = Pair::new();

@@ -1,4 +1,4 @@
-//! How what a node has room for is shared between the sources of those that come.
+//! How a node divides its room between the sources of its peers.
 
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
@@ -16,11 +16,11 @@ fn host(last: u8) -> Source {
     Source::V4([10, 0, 0, last])
 }
 
-/// A node, and how many sockets have come to it.
+/// A node, and the number of sockets it has accepted.
 struct Node {
     machine: Machine,
     sockets: u64,
-    /// How many relayed ones were closed.
+    /// How many relayed sockets were closed.
     refused: usize,
 }
 
@@ -32,7 +32,7 @@ impl Node {
         Self { machine: StandIn::machine(config, me, 1), sockets: 0, refused: 0 }
     }
 
-    /// What the machine writes to this socket.
+    /// The answer of the machine to these bytes on this socket.
     fn arrives(&mut self, socket: SocketId, bytes: Bytes) -> BytesMut {
         self.machine.received(NOW, socket, bytes);
         let mut out = Vec::new();
@@ -43,7 +43,7 @@ impl Node {
         BytesMut::from(&out.concat()[..])
     }
 
-    /// A node comes from there, for the `attempt`th time. Its socket, or why it is refused.
+    /// A node connects from this source, for the `attempt`th time. Returns its socket, or the refusal.
     fn comes(&mut self, node: u128, source: Source, attempt: u64) -> Result<SocketId, Refusal> {
         let socket = SocketId(self.sockets);
         self.sockets += 1;
@@ -51,7 +51,7 @@ impl Node {
         self.shakes_hands(socket, node, attempt)
     }
 
-    /// That node shakes hands on a socket that has come.
+    /// That node shakes hands on an accepted socket.
     fn shakes_hands(&mut self, socket: SocketId, node: u128, attempt: u64) -> Result<SocketId, Refusal> {
         let hello = Hello {
             versions: VERSIONS,
@@ -98,7 +98,7 @@ impl Node {
 #[test]
 fn one_source_leaves_connections_to_others() {
     let mut node = Node::new();
-    // (Ids cost nothing: each that comes has one of its own.)
+    // (Ids cost nothing: each new node has its own.)
     let mut ids = 10..;
     let mut flood = |node: &mut Node, source| {
         let mut sockets = Vec::new();
@@ -117,7 +117,7 @@ fn one_source_leaves_connections_to_others() {
     for other in 2..10 {
         assert_eq!(flood(&mut node, host(other)).len(), share(PEERS_MAX), "host {other}");
     }
-    // The twin: one that is connected comes back, though its source has more than its share.
+    // By contrast, a connected node may reconnect, though its source has more than its share.
     assert!(node.comes(10, host(1), 2).is_ok());
     // A node that leaves makes room.
     node.leaves(first[5]);
@@ -126,8 +126,9 @@ fn one_source_leaves_connections_to_others() {
     assert_eq!(flood(&mut node, host(11)).len(), share(PEERS_MAX));
 }
 
-/// A host with more members than sockets may be without a handshake: each relays one that sends nothing. They
-/// are one source, whose oldest makes room; another host's socket, which was there before all of them, stays.
+/// A host has more members than a node admits sockets without a handshake: each member relays a socket that
+/// sends nothing. They are one source, whose oldest sockets make room; an earlier socket of another host
+/// stays.
 #[test]
 fn members_that_relay_are_one_source() {
     const MEMBERS: u128 = 1_100;
@@ -152,8 +153,8 @@ fn members_that_relay_are_one_source() {
 const HELD_MAX: u64 = 2 << 20;
 const END: u64 = 8 << 10;
 
-/// How an end comes in a message: on its way already or for the first time, as a sender or a receiver; or a
-/// value is to be sent.
+/// How a message gives an end: moved before or for the first time, as a sender or a receiver; or as the
+/// request for a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Given {
     Sender,
@@ -168,7 +169,7 @@ fn terms() -> Terms {
 }
 
 impl Node {
-    /// That peer gives an end. `false`: there is no room for it.
+    /// The peer gives an end. `false`: there is no room for it.
     fn is_given(&mut self, given: Given, number: u128, peer: u128, socket: SocketId) -> bool {
         let (channel, giver) = (ChannelId(number), self.machine.contact(NodeId(peer)));
         let made_up = NodeId(1_000_000 + number);
@@ -198,7 +199,7 @@ impl Node {
         }
     }
 
-    /// The process that has it drops it.
+    /// The process with the end drops it.
     fn drops(&mut self, given: Given, number: u128) {
         let channel = ChannelId(number);
         match given {
@@ -210,9 +211,8 @@ impl Node {
     }
 }
 
-/// Ends that come in messages count for the source of their giver until they are over here, whatever that
-/// giver, or one with another id, does; the other side learns of those for which there is no room. Afterwards
-/// nothing counts.
+/// Ends in messages are charged to the source of their giver until they end here, whatever the giver, or a
+/// node with another id, does; the other side learns which ends have no room. Afterwards nothing is charged.
 #[test]
 fn ends_in_messages_count_for_the_source_of_their_giver() {
     for given in [Given::Sender, Given::FirstSender, Given::Receiver, Given::FirstReceiver, Given::Read] {
@@ -226,7 +226,7 @@ fn ends_in_messages_count_for_the_source_of_their_giver() {
         let mut out = Vec::new();
         node.machine.fill(NOW, socket, 1 << 20, &mut out);
         assert!(!out.is_empty(), "{given:?}: the other side hears of it");
-        // The twin: another host's has room.
+        // By contrast, an end from another host has room.
         let other = node.comes(20, host(2), 1).unwrap();
         assert!(node.is_given(given, 1 << 64, 20, other), "{given:?}");
         // When its giver has gone, an end stays if its channel does.
@@ -235,7 +235,7 @@ fn ends_in_messages_count_for_the_source_of_their_giver() {
         let socket = node.comes(11, host(1), 1).unwrap();
         let more = (kept..2 * kept).take_while(|number| node.is_given(given, *number, 11, socket)).count() as u128;
         assert!(if stays { more == 0 } else { more > kept / 2 }, "{given:?}: {kept}, and {more} from the same host");
-        // What is dropped makes room.
+        // A dropped end makes room.
         (0..4).for_each(|number| node.drops(given, number));
         if stays {
             assert!(node.is_given(given, 3 * kept, 11, socket), "{given:?}");
@@ -247,7 +247,8 @@ fn ends_in_messages_count_for_the_source_of_their_giver() {
     }
 }
 
-/// The twin: a node that comes through a trusted load balancer counts alone, so all places are theirs.
+/// By contrast, a node behind a trusted load balancer counts as its own source, so such nodes can fill all
+/// places.
 #[test]
 fn sockets_that_are_sources_of_their_own_fill_the_table() {
     let mut node = Node::new();

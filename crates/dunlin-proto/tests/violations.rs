@@ -1,5 +1,5 @@
-//! What breaks the protocol ends the connection at once, with what was wrong, and nothing else; what may
-//! cross on its way does not. The lists are those of `docs/wire.md`.
+//! A violation of the protocol ends the connection at once, with its reason, and nothing else; frames that
+//! may cross on their way do not. The lists are those of `docs/wire.md`.
 
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, ConnectionId, Incarnation, Life, NodeId, SocketId};
@@ -17,7 +17,7 @@ use dunlin_proto::{
 };
 
 const NOW: Time = Time(0);
-/// The peer that says things, and another one that must not be harmed.
+/// The peer that sends the frames, and another one that must not be harmed.
 const PEERS: [NodeId; 2] = [NodeId(10), NodeId(11)];
 /// Its home is here, for sending halves of peers.
 const HERE: ChannelId = ChannelId(1);
@@ -50,11 +50,11 @@ fn hello(peer: usize) -> Hello {
 /// A node that is up with both peers; it offers tickets 1 to 3 on `THERE`, 3 as a choice.
 struct Node {
     machine: Machine,
-    /// What the first peer has become.
+    /// How the connection with the first peer has ended.
     down: Option<Down>,
-    /// What it calls the connections, in the order of their events.
+    /// The machine's ids of the connections, in the order of their events.
     connections: Vec<ConnectionId>,
-    /// What it has answered last.
+    /// The last answer of the machine.
     answer: Option<Answer>,
 }
 
@@ -145,7 +145,7 @@ fn offer(ticket: u64) -> Frame {
     value(Head::Offer(ticket), 1, b"x")
 }
 
-/// Of a value of so many bytes, where none has come.
+/// A value of this length, where none has arrived.
 fn above_credit(bytes: u64) -> PeerMisbehaved {
     AboveCredit { bytes: bytes + limits::VALUE, bytes_left: limits::CREDIT }
 }
@@ -172,7 +172,7 @@ fn protocol_violation_ends_only_its_own_connection() {
         (StrayPiece, &[attach(), value(Head::Offer(1), 3, b"x"), more(b"xyz")]),
         (StrayCut, &[attach(), Frame::Cut(HERE)]),
         (WithinValue, &[attach(), value(Head::Offer(1), 3, b"x"), offer(2)]),
-        // Else the rest would come on a credit of the next half, which may have none.
+        // Otherwise the rest would use a credit of the next half, which may have none.
         (WithinValue, &[attach(), value(Head::Sent, 3, b"x"), gone()]),
         (TicketInUse(1), &[attach(), offer(1), offer(1)]),
         (TicketInUse(1), &[attach(), offer(1), choice(1)]),
@@ -215,7 +215,7 @@ fn protocol_violation_ends_only_its_own_connection() {
     }
 }
 
-/// Only the dialler confirms, also as the first frame behind the handshake.
+/// Only the dialler confirms, and only as its first frame after the handshake.
 #[test]
 fn the_dialled_side_does_not_confirm() {
     let mut node = Node::new();
@@ -272,7 +272,7 @@ fn frames_that_may_cross_in_flight_are_no_violation() {
         &[attach(), value(Head::Offer(1), 101, b"x"), Frame::Cut(HERE), offer(1)],
         &[attach(), gone(), attach(), gone()],
         &[attach(), attach()],
-        // The other side has yet to learn that the channel is over, or what has been admitted.
+        // The other side has yet to learn that the channel has ended, or what was admitted.
         &[
             Frame::Memory(Memory::Announce { number: 1, channel: nowhere, kind: Kind::Offer, total: 1 << 30 }),
             to_nowhere(ToHome::Value { head: Head::Offer(1), total: 1 << 30, first: Bytes::from_static(b"x") }),
@@ -309,7 +309,7 @@ fn announced_values_are_bounded() {
     assert_eq!(node.down, Some(Down::Violation(TooManyAnnounced { values_max: limits::ANNOUNCED }.to_string())));
 }
 
-/// What a frame has before its piece is enough to refuse it: the rest is not awaited.
+/// The bytes of a frame before its piece suffice to refuse it: the machine does not wait for the rest.
 #[test]
 fn a_long_frame_that_may_not_come_is_refused_before_it_is_complete() {
     let piece = |length| Bytes::from(vec![7; length]);
@@ -334,7 +334,7 @@ fn a_long_frame_that_may_not_come_is_refused_before_it_is_complete() {
         node.arrives(0, bytes.freeze().slice(..1000));
         assert_eq!(node.down, Some(Down::Violation(why.to_string())));
     }
-    // This may come.
+    // This frame is allowed.
     let mut node = Node::new();
     let mut bytes = BytesMut::new();
     let tail = codec::encode(&value(HERE, 200_000), &mut bytes);
@@ -345,8 +345,8 @@ fn a_long_frame_that_may_not_come_is_refused_before_it_is_complete() {
     assert_eq!(node.down, None);
 }
 
-/// A value that was admitted for a channel that is not here: nothing of its frames is kept, in whatever parts
-/// they come, and what follows is received.
+/// A value was admitted for a channel that is not here: none of its frames is kept, in whatever parts they
+/// arrive, and the frames after them are received.
 #[test]
 fn unneeded_long_frames_are_skipped() {
     const TOTAL: usize = 2 << 20;
@@ -381,10 +381,10 @@ fn unneeded_long_frames_are_skipped() {
         assert!(kept < limits::FRAME, "{kept} bytes of a frame that nobody wants");
         let is_attached = |action| matches!(action, Action::Home(HERE, _, HomeHears::Attached));
         let attached = std::iter::from_fn(|| node.machine.poll()).any(is_attached);
-        // (`arrives` has looked at what was to be done.)
+        // (`arrives` has already polled the actions.)
         assert!(attached || !drivers_buffer, "what follows is heard");
         assert_eq!(node.down, None);
-        // Else this would have no half.
+        // Otherwise this value would have no half.
         node.hears(&[Frame::ToHome(HERE, ToHome::Value { head: Head::Sent, total: 1, first: first.slice(..1) })]);
         node.hears(&[Frame::ToHome(HERE, ToHome::Value { head: Head::Sent, total: 1, first: first.slice(..1) })]);
         assert!(matches!(node.down, Some(Down::Violation(_))), "one credit was given: {:?}", node.down);
@@ -408,15 +408,15 @@ fn bytes_that_are_no_frame_end_the_connection() {
     }
 }
 
-/// A peer may name any life of the connection that can be written. This node never answers with one that
-/// cannot, nor comes to one.
+/// A peer may name any run of the connection that can be encoded. This node never answers with one that
+/// cannot, nor reaches one.
 #[test]
 fn the_greatest_run_is_survived() {
     let greatest = |node: &Node, seen| {
         let resume = Resume { connection: node.connections[0], run: limits::RUN, seen };
         Hello { met: Incarnation(1), attempt: 2, resume, ..hello(0) }
     };
-    // It cannot go on there, and there is no next life.
+    // The connection cannot continue there, and there is no next run.
     let mut node = Node::new();
     let hopeless = greatest(&node, 9);
     node.machine.accepted(NOW, SocketId(5));
@@ -425,7 +425,7 @@ fn the_greatest_run_is_survived() {
     assert_eq!(proven_by(&StandIn::of(PEERS[0]), &StandIn::says(&hopeless), answer), Some(NodeId(1)));
     assert_eq!(node.down, None);
 
-    // It can, and then that life ends: what follows is another connection.
+    // The connection can continue, and then that run ends: the next one is another connection.
     let last = greatest(&node, 0);
     node.machine.accepted(NOW, SocketId(6));
     node.arrives(6, StandIn::says(&last));
@@ -450,7 +450,7 @@ fn the_greatest_run_is_survived() {
     );
 }
 
-/// Whatever becomes of the half's credits while the value is on its way.
+/// The half's credits may change while the value is on its way.
 #[test]
 fn a_credit_is_spent_when_its_value_begins() {
     let mut node = Node::new();
@@ -463,7 +463,7 @@ fn a_credit_is_spent_when_its_value_begins() {
     assert_eq!(node.down, Some(Down::Violation(NoCredit.to_string())));
 }
 
-/// An extended receive goes on when its channel ends meanwhile.
+/// An extended receive continues if its channel ends meanwhile.
 #[test]
 fn held_value_is_released_after_its_channel_ends() {
     for end in [End::Retired, End::Poisoned(Poison { strength: 255, reason: "enough".into() })] {
@@ -471,7 +471,7 @@ fn held_value_is_released_after_its_channel_ends() {
         node.hears(&[from_home(THERE, FromHome::Held(1)), from_home(THERE, FromHome::Ended(end.clone()))]);
         node.hears(&[from_home(THERE, FromHome::Released(1))]);
         assert_eq!(node.down, None, "{end:?}");
-        // And a home lets it be released, whose sending half is gone by then.
+        // A home may release it as well, although its sending half is gone by then.
         node.hears(&[attach(), offer(1)]);
         node.machine.held(NOW, HERE, PEERS[0], 1);
         node.machine.end_home(NOW, HERE, end.clone());
@@ -496,8 +496,8 @@ fn a_request_that_was_given_up_is_not_granted() {
     assert_eq!(node.down, None);
 }
 
-/// A home asks anew while the grant is on its way, and its driver learns of the grant only then: what it
-/// declines is the first.
+/// A home asks again while the grant is on its way, and its driver learns of the grant only then: it declines
+/// the first request.
 #[test]
 fn a_grant_that_is_declined_leaves_the_next_request() {
     let mut node = Node::new();
@@ -515,7 +515,7 @@ fn a_grant_that_is_declined_leaves_the_next_request() {
     assert!(std::iter::from_fn(|| node.machine.poll()).any(|action| action == granted));
 }
 
-// What changes nothing breaks nothing, but a flood of it is read slower.
+// Frames without effect are no violation, but the node slows down its reading of a flood.
 
 #[test]
 fn flood_of_ineffective_frames_is_throttled_without_a_violation() {
@@ -534,7 +534,7 @@ fn flood_of_ineffective_frames_is_throttled_without_a_violation() {
         assert!(node.machine.paused_until(NOW, SocketId(0)).is_some(), "{what}");
         assert_eq!(node.down, None, "{what}");
         assert_eq!(node.machine.carried_by(PEERS[0]), Some(SocketId(0)), "{what}");
-        // The other peer is read as before.
+        // The other peer is read at full speed.
         assert_eq!(node.machine.paused_until(NOW, SocketId(1)), None, "{what}");
     }
 }

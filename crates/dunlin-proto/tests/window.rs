@@ -1,4 +1,4 @@
-//! How much is on its way: two machines and a pipe between them, in virtual time.
+//! How many bytes are on their way: two machines and a pipe between them, in virtual time.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use dunlin_proto::wire::{Declaration, Expected, Face, Terms};
 use dunlin_proto::{Action, Config, HomeHears, Machine, ProxyHears};
 
 const MB: usize = 1 << 20;
-/// What kernels keep for a socket.
+/// What a kernel buffers for a socket.
 const BUFFER: usize = 6 * MB;
-/// As the driver of a node does, ...
+/// The same as in the driver of a node, ...
 const ROOM: usize = 64 << 10;
 /// ... and where no other connection is used.
 const ROOM_ALONE: usize = 512 << 10;
@@ -22,11 +22,11 @@ const ROOM_ALONE: usize = 512 << 10;
 const BULK: ChannelId = ChannelId(1);
 const PING: ChannelId = ChannelId(2);
 
-/// One direction: so many bytes are read in a microsecond, and each takes so long.
+/// One direction: the rate of its reader, in bytes per microsecond, and the delay of each byte.
 struct Pipe {
     rate: u64,
     delay: u64,
-    /// What is on its way, and when it is read.
+    /// The bytes on their way, and when they are read.
     bytes: VecDeque<(u64, Bytes)>,
     free_at: u64,
 }
@@ -39,9 +39,9 @@ struct World {
     socket: SocketId,
     room: usize,
     received: usize,
-    /// Whether what is received gives a credit back, with which an acknowledgement goes along.
+    /// Whether each received value returns a credit, which carries an acknowledgement along.
     gives_credits: bool,
-    /// Bytes of values that were sent, and not received.
+    /// Bytes of values that were sent, and have not been received.
     sent: usize,
     ping_sent: Option<u64>,
     trips: Vec<u64>,
@@ -86,8 +86,8 @@ impl World {
         world
     }
 
-    /// What happens until then; `values` of a megabyte are kept waiting on the bulk channel, and one ping on
-    /// the other.
+    /// Runs for this time; keeps `values` of a megabyte waiting on the bulk channel, and one ping on the
+    /// other.
     fn transfer(&mut self, time: u64, values: usize, pings: bool) -> usize {
         let (received, until) = (self.received, self.now + time);
         self.most_unacked = 0;
@@ -105,7 +105,7 @@ impl World {
         self.received - received
     }
 
-    /// Values have come before: the reader has given as much credit as it gives.
+    /// Values have been sent before: the reader has given its greatest credit.
     fn used(mut self) -> Self {
         self.transfer(100_000, 1, false);
         self.run(2_000_000);
@@ -119,7 +119,7 @@ impl World {
         }
     }
 
-    /// Does what is to be done now, then goes to what comes next.
+    /// Does what is due now, then advances to the next event.
     fn step(&mut self, until: u64) {
         let now = Time(self.now);
         let mut busy = true;
@@ -184,7 +184,7 @@ impl World {
         }
     }
 
-    /// The socket is lost with what was in it, and another is made.
+    /// The socket is lost with its contents, and another one is made.
     fn cut(&mut self) {
         for at in 0..2 {
             self.pipes[at].bytes.clear();
@@ -200,8 +200,7 @@ impl World {
     }
 }
 
-/// The window is made small by a reader that is slow, so that a ping need not wait for all that could be on
-/// its way.
+/// A slow reader makes the window small, so that a ping need not wait for a full window.
 #[test]
 fn a_ping_beside_a_transfer_does_not_wait_for_megabytes() {
     // 1 GB/s, as between two processes of one machine: 4 MiB would be 4 ms.
@@ -212,7 +211,7 @@ fn a_ping_beside_a_transfer_does_not_wait_for_megabytes() {
     assert!(trip < 400, "{trip} us");
     world.transfer(1_000_000, 4, true);
     assert!(world.most_unacked <= 384 << 10, "{}", world.most_unacked);
-    // Where it takes longer than any ping may wait: 100 MB/s.
+    // A link on which that takes longer than a ping may wait: 100 MB/s.
     let mut world = World::new(100, 100);
     let received = world.transfer(1_000_000, 4, true);
     assert!(received >= 95 * 1_000_000, "{received}: the reader reads all the time");
@@ -221,7 +220,7 @@ fn a_ping_beside_a_transfer_does_not_wait_for_megabytes() {
 }
 
 /// If only one channel has used the connection for a time, more may be on its way, and a value goes in larger
-/// pieces: no other waits for them. A ping ends that at once.
+/// pieces: no other channel waits for them. A ping ends that at once.
 #[test]
 fn a_transfer_that_is_alone_has_more_on_its_way() {
     let is_alone = |world: &World| [0, 1].map(|at: usize| world.machines[at].is_alone(world.socket));
@@ -237,7 +236,7 @@ fn a_transfer_that_is_alone_has_more_on_its_way() {
     world.transfer(100_000, 4, false);
     // 540 us, and a piece.
     assert!((MB / 2..MB + MB / 8).contains(&world.most_unacked), "{}", world.most_unacked);
-    // Where another connection is used, it is as ever.
+    // While another connection is used, the window is as small as before.
     world.room = ROOM;
     world.transfer(10_000, 4, false);
     world.transfer(100_000, 4, false);
@@ -257,7 +256,7 @@ fn a_transfer_that_is_alone_has_more_on_its_way() {
     world.ping_sent = Some(world.now);
     world.transfer(2000, 4, false);
     assert_eq!(is_alone(&world), [false, false]);
-    // And another channel is company, whatever it says.
+    // And any value of another channel counts as company.
     world.transfer(2 * company, 4, false);
     assert_eq!(is_alone(&world), [true, true]);
     let other = ChannelId(3);
@@ -272,7 +271,7 @@ fn a_transfer_that_is_alone_has_more_on_its_way() {
     assert_eq!(is_alone(&world), [false, false]);
 }
 
-/// The longest piece of a value is as long as what is written at once, for a channel that is alone.
+/// For a channel that is alone, the longest piece of a value is as long as one write.
 #[test]
 fn longest_piece_of_a_lone_channel_fills_one_write() {
     let longest = |beside: Duration, room: usize, rate: u64| {
@@ -295,8 +294,8 @@ fn longest_piece_of_a_lone_channel_fills_one_write() {
     assert_eq!(longest(company, ROOM_ALONE, 100), Some(ROOM), "it is a slow link");
 }
 
-/// With a round trip of 50 ms, `unacked_max` is on its way in each of them; alone or not, from the start or
-/// after a time in which the reader was slow.
+/// With a round trip of 50 ms, `unacked_max` is on its way in each of them: alone or not, from the start or
+/// after the reader was slow.
 #[test]
 fn a_long_link_is_full() {
     for pings in [false, true] {
@@ -307,14 +306,14 @@ fn a_long_link_is_full() {
         world.transfer(2_000_000, 8, pings);
         assert!(world.most_unacked <= 5 * MB);
         world.pipes[0].rate = u64::MAX;
-        // What the reader still has of before, and six times twice as much.
+        // The reader's backlog, and then six doublings of the window.
         world.transfer(2_000_000, 8, pings);
         let received = world.transfer(1_000_000, 8, pings);
         assert!(received >= 18 * 4 * MB, "{received} bytes in 20 round trips");
     }
 }
 
-/// The least round trip is measured again from time to time. That costs a transfer hardly anything, and a
+/// The minimum round trip is measured again from time to time. That costs a transfer hardly anything, and a
 /// link that has become longer is filled again.
 #[test]
 fn a_link_that_becomes_longer_is_full_again() {
@@ -328,7 +327,7 @@ fn a_link_that_becomes_longer_is_full_again() {
     assert!(received >= 190 * 4 * MB, "{received} bytes in 200 round trips");
 }
 
-/// What was measured on a socket does not apply to the next.
+/// The measurements of a socket do not apply to the next one.
 #[test]
 fn a_new_socket_begins_anew() {
     let mut world = World::new(100, 10);
@@ -346,7 +345,7 @@ fn a_new_socket_begins_anew() {
     assert!(world.most_unacked >= 4 * MB, "{}", world.most_unacked);
 }
 
-/// Many values of a few bytes are acknowledged before they fill the window, too.
+/// Many values of a few bytes are also acknowledged before they fill the window.
 #[test]
 fn small_values_do_not_wait_for_a_late_acknowledgement() {
     let mut world = World::new(100, 10);
@@ -367,8 +366,8 @@ fn small_values_do_not_wait_for_a_late_acknowledgement() {
     assert!(time <= 20_000 + 21_000, "{time} us");
 }
 
-/// What is small goes at once, also where nothing else may; but not without a limit, and not more often than
-/// others have their turn.
+/// Small values go at once, even when large ones must wait; but only up to a limit, and in turns with other
+/// values.
 #[test]
 fn small_values_of_others_go_before_large_ones() {
     let mut world = World::new(u64::MAX, 10).used();
@@ -401,7 +400,7 @@ fn small_values_of_others_go_before_large_ones() {
     assert_eq!(order[..40], [false, true].repeat(20), "in turns");
     assert!(order[40..].iter().all(|bulk| *bulk));
 
-    // Now the window is as small as can be.
+    // Now the window is as small as possible.
     world.pipes[0].rate = 100;
     world.transfer(1_000_000, 4, false);
     let (now, socket) = (Time(world.now), world.socket);
@@ -419,8 +418,8 @@ fn small_values_of_others_go_before_large_ones() {
     assert!(!a.has_something(now, socket));
 }
 
-/// An acknowledgement goes alone in time for the other side's window, but not for one value that is all
-/// there: an answer may take it along.
+/// An acknowledgement goes alone in time for the other side's window, but not for a single complete value: an
+/// answer may carry it.
 #[test]
 fn a_value_that_is_all_there_is_acknowledged_with_an_answer() {
     let mut world = World::new(u64::MAX, 10).used();
@@ -441,13 +440,13 @@ fn a_value_that_is_all_there_is_acknowledged_with_an_answer() {
     b.fill(now, socket, ROOM, &mut Vec::new());
     assert!(!b.has_something(now, socket));
 
-    // Behind this one a frame is arriving, ...
+    // After this value, a frame has begun to arrive, ...
     let next = written(100);
     b.received(now, socket, [&written(whole)[..], &next[..50]].concat().into());
     assert!(b.has_something(now, socket));
     b.fill(now, socket, ROOM, &mut Vec::new());
     b.received(now, socket, next[50..].to_vec().into());
-    // ... and of this one pieces are, of which the first is whole.
+    // ... and only the first piece of this value is complete.
     let large = written(MB);
     let Ok(Next::Frame { head, body }) = codec::next(&large) else { panic!("it begins with a frame") };
     b.received(now, socket, large[..head + body].to_vec().into());
@@ -466,7 +465,7 @@ fn a_value_that_is_all_there_is_acknowledged_with_an_answer() {
     assert!(b.has_something(now, socket));
 }
 
-/// What is large, and may be written, is what can wait for a moment.
+/// Only large values that may be written count, since they can wait for a moment.
 #[test]
 fn has_more_of_values_counts_only_large_writable_values() {
     let mut world = World::new(u64::MAX, 10).used();

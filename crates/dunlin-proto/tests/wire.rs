@@ -1,8 +1,8 @@
-//! Frames and handshakes: what is written is read, whatever else arrives is an error or waited for, and each
-//! limit is exact.
+//! Frames and handshakes: the decoder reads what the encoder writes, anything else is an error or incomplete,
+//! and each limit is exact.
 //!
-//! That nothing is allocated beyond what has arrived is in how the decoder reads: each field is split off the
-//! bytes that are there. What is tested is that a length that lies leads nowhere.
+//! The decoder allocates nothing beyond what has arrived, because it splits each field off the bytes it has.
+//! The tests check that a wrong length has no effect.
 
 #[path = "fuzz/decoder.rs"]
 mod decoder;
@@ -52,7 +52,7 @@ fn read(bytes: &Bytes) -> Result<Frame, WireError> {
     }
 }
 
-/// A frame of this kind with this body, whatever the body is.
+/// A frame of this kind with any body.
 fn raw(kind: u8, body: &[u8]) -> Bytes {
     let mut out = vec![kind];
     let mut length = body.len();
@@ -91,13 +91,13 @@ proptest! {
         prop_assert_eq!(&arrived[..], &behind[..]);
     }
 
-    /// And whatever of it can be read would be written so again.
+    /// What the decoder accepts of them, the encoder would write in the same way.
     #[test]
     fn any_bytes_are_survived(bytes in vec(any::<u8>(), 0..200)) {
         decoder::run(&bytes);
     }
 
-    /// As above, but the bytes are the body of a frame: more of them can be read.
+    /// The same, but the bytes are the body of a frame: the decoder accepts more of them.
     #[test]
     fn any_body_is_survived(kind in 0u8..0x5a, body in vec(prop_oneof![Just(0u8), 0u8..4, any::<u8>()], 0..120)) {
         let mut bytes = vec![0];
@@ -105,7 +105,7 @@ proptest! {
         decoder::run(&bytes);
     }
 
-    /// As above, but one byte of a frame is another one.
+    /// The same, but one byte of a frame is changed.
     #[test]
     fn any_change_is_survived(frame in frame(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
         let mut bytes = written(&frame).to_vec();
@@ -137,7 +137,7 @@ proptest! {
         }
     }
 
-    /// A body that ends earlier than its length says is no frame, nor one that goes on behind its last field.
+    /// A body that is shorter than its length is no frame, nor is one with bytes after its last field.
     #[test]
     fn another_length_is_another_frame_or_none(frame in frame(), byte in any::<u8>()) {
         let whole = written(&frame);
@@ -210,8 +210,8 @@ fn a_piece_has_an_exact_limit() {
     }
 }
 
-/// What is relayed is told apart by its bytes, has at least one, and goes in its own lane; what is asked goes
-/// in the control lane.
+/// Relayed bytes are recognised by the kind of their frame, are never empty, and go in their own lane;
+/// requests go in the control lane.
 #[test]
 fn relays_are_written_so() {
     let stream = 0x80;
@@ -239,7 +239,7 @@ fn relays_are_written_so() {
     let unknown = Err(WireError::Invalid { what: "the reason for not dialling", value: 2 });
     assert_eq!(read(&raw(0x53, &[[0; 15].as_slice(), &[9, 2]].concat())), unknown);
     for kind in [0x50, 0x51, 0x52, 0x53, 0x54, 0x55] {
-        // A node that is none.
+        // A node with an invalid id.
         let body = if kind < 0x54 { vec![0; 17] } else { vec![0; 18] };
         assert_eq!(read(&raw(kind, &body)), Err(WireError::Invalid { what: "a node", value: 0 }), "{kind:#x}");
     }
@@ -308,7 +308,7 @@ fn found(count: usize, address: usize) -> Names {
     Names::Found { number: 1, partner, addresses, channel: ChannelId(0), face: face(0) }
 }
 
-/// Each is refused where it is read, and, with the same error, where it would be sent.
+/// Each field is refused where it is read, and, with the same error, where it would be sent.
 #[test]
 fn the_fields_of_names_have_exact_limits() {
     let declares = |schema| {
@@ -360,7 +360,7 @@ fn a_schema_is_refused_by_its_sender() {
     assert_eq!(node.open_home(ChannelId(2), terms, fits, false), Ok(()));
 }
 
-/// The writer cuts them; a reader that gets more refuses it.
+/// The writer cuts longer reasons; the reader refuses them.
 #[test]
 fn reasons_have_an_exact_limit() {
     let poisoned = |reason: &str| {
@@ -370,13 +370,13 @@ fn reasons_have_an_exact_limit() {
     let longest = "r".repeat(limits::TEXT);
     assert_eq!(read(&written(&poisoned(&longest))), Ok(poisoned(&longest)));
     assert_eq!(read(&written(&poisoned(&format!("{longest}r")))), Ok(poisoned(&longest)));
-    // A character of two bytes does not fit any more.
+    // A character of two bytes no longer fits.
     let before = "r".repeat(limits::TEXT - 1);
     assert_eq!(read(&written(&poisoned(&format!("{before}ß")))), Ok(poisoned(&before)));
 
     let mut body = written(&poisoned(&longest)).slice(3..).to_vec();
-    // Two bytes of length behind the channel, the kind of end and the strength: one more, and one more byte
-    // of text.
+    // Two bytes of length after the channel, the kind of end and the strength: one more, and one more byte of
+    // text.
     body[18] += 1;
     body.push(b'r');
     assert_eq!(read(&raw(0x27, &body)), Err(too_long("a reason", limits::TEXT + 1, limits::TEXT)));
@@ -524,7 +524,7 @@ fn a_handshake_has_an_exact_limit_and_a_kind() {
     }
 }
 
-/// What a later version adds is not known here: behind the fields, or instead of all but the versions.
+/// Additions of a later version are unknown here: after the fields, or instead of all but the versions.
 #[test]
 fn later_versions_are_understood_as_far_as_can_be() {
     let (oldest, newest) = VERSIONS;
@@ -577,7 +577,8 @@ fn listener() -> Machine {
     node
 }
 
-/// What a dialler says, each time that it may: small frames, large ones, and values in several pieces.
+/// Everything a dialler sends, one entry for each write: small frames, large ones, and values in several
+/// pieces.
 fn speech() -> Vec<Bytes> {
     let config = {
         let mut config = Config::new("limits");
@@ -624,8 +625,8 @@ fn speech() -> Vec<Bytes> {
     said
 }
 
-/// What a listener wants done when it hears these pieces, but for writing: that it does. `kept`: they arrive
-/// in a buffer that keeps the beginning of a frame.
+/// The actions of a listener that receives these pieces, except for writing, which it does. `kept`: the
+/// pieces arrive in a buffer that keeps the beginning of a frame.
 fn heard_as<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, kept: bool) -> Vec<Action> {
     let mut buffer = BytesMut::new();
     let mut listener = listener();
@@ -635,7 +636,7 @@ fn heard_as<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, kept: bool) -> Vec<A
             buffer.extend_from_slice(piece);
             let mut missing = listener.received_in(Time(0), SOCKET, &mut buffer);
             while missing == 0 && !buffer.is_empty() {
-                // A batch ends behind a frame that may take long.
+                // A batch ends after a frame that may take long.
                 let before = buffer.len();
                 missing = listener.received_in(Time(0), SOCKET, &mut buffer);
                 assert!(buffer.len() < before || missing > 0);
@@ -742,8 +743,8 @@ fn every_kind_of_frame_is_documented_in_its_lane() {
     }
 }
 
-/// While only one channel has a value to send, its pieces are half of `chunk_alone` long, if it does not fit
-/// in one; with others there, `chunk`.
+/// While only one channel has a value to send, that is split into pieces of half of `chunk_alone` if it does
+/// not fit in one; while others have values too, into pieces of `chunk`.
 #[test]
 fn pieces_are_larger_where_no_other_channel_waits() {
     let pieces = |channels: u128, length: usize| {

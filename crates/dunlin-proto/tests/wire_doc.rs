@@ -1,4 +1,4 @@
-//! The worked example of `docs/wire.md` is what two machines really write, byte by byte.
+//! The worked example of `docs/wire.md` is what two machines really write, byte for byte.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const DOCUMENT: &str = include_str!("../../../docs/wire.md");
 const CHANNEL: ChannelId = ChannelId(0xc0ffee);
 const NAMES: [char; 2] = ['a', 'b'];
 
-/// What a machine wrote at once: the machine, whether it arrived, the bytes.
+/// One write of a machine: the machine, whether it arrived, the bytes.
 #[derive(Debug, PartialEq, Eq)]
 struct Said {
     by: char,
@@ -23,7 +23,7 @@ struct Said {
 }
 
 /// The lines between ```` ```wire ```` and ```` ``` ````: `a 01 02 | what it is`, or `a! ...` for what is
-/// lost on its way. An empty line ends what was written at once.
+/// lost on its way. An empty line ends a write.
 fn documented() -> Vec<Said> {
     let example = DOCUMENT.split("```wire\n").nth(1).and_then(|rest| rest.split("```").next());
     let mut said: Vec<Said> = Vec::new();
@@ -45,7 +45,7 @@ fn documented() -> Vec<Said> {
     said
 }
 
-/// `a` dials `b`; each thing that one of them writes is noted.
+/// `a` dials `b`; each write of either is recorded.
 struct Pair {
     nodes: [Machine; 2],
     now: Time,
@@ -68,7 +68,7 @@ impl Pair {
         Self { nodes, now: Time(0), socket: None, sockets: 0, said: Vec::new() }
     }
 
-    /// What `me` writes now, if it writes anything, about `room` bytes.
+    /// Writes the frames that `me` has now, about `room` bytes.
     fn write(&mut self, me: usize, room: usize, arrived: bool) -> Vec<u8> {
         let Some(socket) = self.socket else { return Vec::new() };
         let mut out = Vec::new();
@@ -80,7 +80,7 @@ impl Pair {
         bytes
     }
 
-    /// Does what the machines want until they want nothing. `b` takes what it is offered.
+    /// Carries out the machines' actions until there are none. `b` takes the values it is offered.
     fn settle(&mut self) {
         let mut busy = true;
         while std::mem::take(&mut busy) {
@@ -124,7 +124,7 @@ impl Pair {
         self.settle();
     }
 
-    /// `a` writes what it has to send, and none of it arrives: the socket is lost.
+    /// `a` writes all it has to send, and none of it arrives: the socket is lost.
     fn lose(&mut self) {
         while !self.write(0, usize::MAX, false).is_empty() {}
         let socket = self.socket.take().expect("there is a socket");
@@ -145,7 +145,7 @@ fn example() -> Vec<Said> {
     pair.settle();
     pair.wait(Duration::from_millis(20));
 
-    // The head of a value arrives, its rest does not.
+    // The head of a value arrives, the rest does not.
     pair.nodes[0].offer(pair.now, CHANNEL, 2, Bytes::from_static(b"plankton"));
     let head = pair.write(0, 1, true);
     pair.nodes[1].received(pair.now, pair.socket.unwrap(), Bytes::from(head));

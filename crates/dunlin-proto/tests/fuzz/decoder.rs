@@ -1,4 +1,4 @@
-//! Any bytes are decoded: as handshakes, as frames.
+//! Decodes any bytes: as handshakes, as frames.
 
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::wire::VERSIONS;
@@ -6,10 +6,10 @@ use dunlin_proto::wire::codec::{self, Next};
 use dunlin_proto::wire::handshake::{Answer, Hello};
 use dunlin_proto::wire::limits;
 
-/// The first byte selects how the rest is read.
+/// The first byte selects the decoder.
 ///
 /// # Panics
-/// The decoder does, or what it accepts is not what the encoder writes.
+/// If the decoder does, or if the encoder would write what it accepts differently.
 pub(crate) fn run(data: &[u8]) {
     let Some((what, data)) = data.split_first() else { return };
     match what % 3 {
@@ -42,7 +42,7 @@ fn frames(mut rest: Bytes) {
             }
             Ok(Next::Frame { head, body }) => {
                 let whole = rest.split_to(head + body);
-                // Less than a whole frame is waited for, never read as another one.
+                // A part of a frame is incomplete, and never decoded as another frame.
                 assert!(matches!(codec::next(&whole[..whole.len() - 1]), Ok(Next::Wait(1..))));
                 if let Ok(frame) = codec::decode(whole[0], whole.slice(head..)) {
                     let mut again = BytesMut::new();

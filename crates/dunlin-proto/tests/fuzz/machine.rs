@@ -1,5 +1,5 @@
-//! One machine, driven by any bytes: sockets, what arrives on them (valid frames, and anything), time, and
-//! what its own side says.
+//! One machine, driven by any bytes: sockets, what arrives on them (valid frames, and anything else), time,
+//! and the commands of its own driver.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -23,16 +23,16 @@ const RELAYS_MAX: usize = 2;
 const ME: Life = Life { node: NodeId(3), incarnation: Incarnation(2) };
 
 /// # Panics
-/// The machine does, or does what it must not.
+/// If the machine does, or if it breaks an invariant.
 pub(crate) fn run(data: &[u8]) {
     let mut u = Unstructured::new(data);
     let mut world = World::new();
-    // Mostly there is something to speak of from the start.
+    // Most runs start with connections and channels.
     if u8::arbitrary(&mut u).unwrap_or(0) < 200 {
         world.begin();
     }
     while !u.is_empty() {
-        // What cannot be made from the rest of the bytes is not done.
+        // A step that the remaining bytes cannot encode is skipped.
         let _ = world.step(&mut u);
         world.settle();
     }
@@ -42,15 +42,15 @@ pub(crate) fn run(data: &[u8]) {
 /// One end of a socket: the driver's.
 #[derive(Debug, Default)]
 struct Socket {
-    /// Whether this node has dialled, and which node.
+    /// The dial that made it, if this node has dialled.
     dialled: Option<DialId>,
-    /// What the machine has written and is no whole message yet.
+    /// The bytes that the machine has written and that are not a whole message yet.
     written: BytesMut,
-    /// The handshake has been written.
+    /// Whether the handshake has been written.
     opened: bool,
-    /// What the machine has sent, if it has dialled.
+    /// The machine's `Hello`, if it has dialled.
     hello: Bytes,
-    /// What it has answered.
+    /// The machine's answer.
     answer: Option<Answer>,
 }
 
@@ -61,14 +61,14 @@ struct World {
     next_socket: u64,
     dials: BTreeSet<DialId>,
     up: BTreeMap<NodeId, bool>,
-    /// How many bytes have arrived, and how many things have been asked for.
+    /// How many bytes have arrived, and how many commands were given.
     arrived: usize,
     asked: usize,
-    /// How many homes have been attached from the start.
+    /// How many homes were attached from the start.
     given: usize,
-    /// Ends have been sent, or taken.
+    /// Whether ends have been sent or taken.
     travels: bool,
-    /// What it has answered last over a relay.
+    /// The machine's last answer over a relay.
     relayed: Option<Answer>,
 }
 
@@ -98,8 +98,8 @@ impl World {
         }
     }
 
-    /// Two nodes are connected. Two channels have their homes here, and each of them a node that may send,
-    /// with one credit; one has its home there.
+    /// Connects two nodes. Two channels have their homes here, each with one node that may send on one
+    /// credit; one channel has its home there.
     fn begin(&mut self) {
         let face =
             || Declaration { face: Face::Sender, shared: false, expects: Expected::Unknown, schema: Bytes::new() };
@@ -189,7 +189,7 @@ impl World {
             return Ok(None);
         }
         let at = u.choose_index(self.sockets.len())?;
-        // The latest first: it is the likeliest to carry something.
+        // The latest first: it is the most likely to carry something.
         Ok(self.sockets.keys().rev().nth(at).copied())
     }
 
@@ -217,7 +217,7 @@ impl World {
 
     fn somebody_dials(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
         let mut hello = messages::hello(u)?;
-        // Most of them fit, and are signed.
+        // Most of them match, and are signed.
         let is_signed = u8::arbitrary(u)? < 240;
         if is_signed {
             hello.application = APPLICATION.to_owned();
@@ -258,7 +258,7 @@ impl World {
         if u8::arbitrary(u)? < 240 {
             self.settle();
             let answer = self.sockets.get_mut(&socket).and_then(|socket| socket.answer.take());
-            // Sometimes it proves nothing.
+            // Sometimes the confirmation proves nothing.
             let frame = match answer {
                 Some(answer) if u8::arbitrary(u)? < 230 => confirms(&hello, &answer),
                 _ => Frame::Confirm { signature: messages::bytes(u, 128)? },
@@ -278,7 +278,7 @@ impl World {
             Answer::Welcome(welcome) => Answer::Welcome(Welcome { version: VERSIONS.1, ..welcome }),
             refused => refused,
         };
-        // Most of them are proved, by the node itself.
+        // Most of them are proved, by the right node.
         let answer = match (&answer, self.sockets.get(&socket)) {
             (Answer::Welcome(Welcome { me, .. }), Some(socket)) if u8::arbitrary(u)? < 240 => {
                 prove(&StandIn::of(me.node), &socket.hello, answer)
@@ -292,14 +292,14 @@ impl World {
         self.arrive(u, socket, answer.encode())
     }
 
-    /// What this node's own side says: anything, whether it makes sense or not.
+    /// A command of this node's own driver: any, whether it makes sense or not.
     fn command(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
         let now = self.now;
         let (channel, node) = (messages::channel(u)?, messages::life(u)?.node);
         let machine = &mut self.machine;
         let what = u.int_in_range(0..=31)?;
         if (26..=30).contains(&what) {
-            // Halves of this node's own, and what a `State` has named.
+            // Halves of this node's own, and those that a `State` has named.
             self.given += 4;
             self.travels = true;
         }
@@ -309,7 +309,7 @@ impl World {
                 let many = bool::arbitrary(u)?;
                 machine.open_home(channel, terms, messages::declaration(u)?, many).expect("it is not too long");
             }
-            // A name's two faces on one node are joined there.
+            // This node joins a name's two faces locally, so it never attaches to itself.
             1..=2 if node == ME.node => {}
             1..=2 => machine.attach(now, channel, node, messages::declaration(u)?).expect("it is not too long"),
             3..=5 => machine.offer(now, channel, messages::number(u)?, messages::bytes(u, 60)?),
@@ -336,7 +336,7 @@ impl World {
             21 => machine.introduced(node, messages::life(u)?.node, &["there".to_owned()]),
             22 => machine.connect(now, node),
             23 => machine.say_names(now, node, messages::names(u)?).expect("it is not too long"),
-            // Within a message an end comes from, or goes to, a node to which there is a connection.
+            // In a message, an end comes from, or goes to, a node with a connection.
             24 if self.up.get(&node) == Some(&true) => {
                 let terms = if bool::arbitrary(u)? { Some(terms(u)?) } else { None };
                 let _ = machine.adopt(channel, node, terms);
@@ -409,14 +409,14 @@ impl World {
         self.now = self.now + wait;
         self.machine.tick(self.now);
         self.settle();
-        // Else its driver would turn in circles.
+        // Otherwise its driver would loop without progress.
         assert!(self.machine.next_tick().is_none_or(|at| at > self.now), "a tick that has passed is due");
     }
 
-    /// Does what the machine wants until it wants nothing.
+    /// Carries out the machine's actions until there are none.
     fn settle(&mut self) {
-        // One thing leads to few others: what arrives in one piece to one action a frame, each of at least
-        // two bytes.
+        // Few actions follow from one event: the bytes that arrive together cause at most one action a frame,
+        // each of at least two bytes.
         let most = 1000 + 2 * self.arrived + 100 * self.asked;
         let mut done = 0;
         while let Some(action) = self.machine.poll() {
@@ -445,14 +445,14 @@ impl World {
                 self.write(socket);
                 self.machine.closed(self.now, socket);
                 if let Some(socket) = self.sockets.remove(&socket) {
-                    // What it writes last is whole.
+                    // The last thing it writes is whole.
                     assert!(socket.written.is_empty() || why == Closed::Superseded, "{why}: {socket:?}");
                 }
             }
             Action::Connection(node, state) => {
                 let up = matches!(state, State::Up(_) | State::Resumed | State::Relayed(_) | State::Lost(_));
                 let was = self.up.insert(node, up).unwrap_or(false);
-                // (What was relayed is lost with its relay, and over when its turn has come.)
+                // (A relayed connection is lost with its relay, and ends in its turn.)
                 let goes_on = up && !matches!(state, State::Lost(_));
                 assert!(
                     !goes_on || self.machine.replaced_by().is_none(),
@@ -466,10 +466,10 @@ impl World {
                     State::Down(_) => {}
                 }
             }
-            // As a node answers that has nothing under this key.
+            // The answer of a node that has nothing under this key.
             Action::Read(_, channel, _) => self.machine.end_proxy(self.now, channel, End::Gone),
-            // A half has gone to another node, which has it beside those that it has attached itself: of a
-            // home there is one at most.
+            // A half has moved to another node, which has it in addition to those it has attached itself: at
+            // most one of each home.
             Action::Home(_, _, HomeHears::Take) => self.given += 1,
             Action::Home(..)
             | Action::Proxy(..)
@@ -520,7 +520,7 @@ impl World {
         }
     }
 
-    /// All sockets are lost and none comes again: then nothing is left but what this node's own side has.
+    /// All sockets are lost and none returns: only what this node's own driver keeps may be left.
     fn end(&mut self) {
         while let Some((id, _)) = self.sockets.pop_first() {
             self.machine.closed(self.now, id);
@@ -544,13 +544,13 @@ impl World {
         let carried = [census.unfinished, census.sockets, census.relayed, census.relays, census.unacked_bytes];
         assert_eq!(carried, [0; 5], "{census:?}");
         if !self.travels {
-            // What an end on its way waits for may be this node's own side, which says anything here.
+            // An end on its way may wait for this node's own driver, which gives any commands here.
             assert_eq!((census.attached, census.proxies, census.offers), (0, 0, 0), "{census:?}");
         }
     }
 }
 
-/// What the dialler says behind this answer.
+/// The dialler's confirmation of this answer.
 fn confirms(hello: &Hello, answer: &Answer) -> Frame {
     confirm(&StandIn::of(hello.me.node), &StandIn::says(hello), answer)
 }

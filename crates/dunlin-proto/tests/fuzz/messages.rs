@@ -1,4 +1,4 @@
-//! Any message that can be sent, from any bytes. Numbers and ids are mostly small, so that they meet.
+//! Any message that can be sent, from any bytes. Numbers and ids are mostly small, so that they coincide.
 
 use arbitrary::{Arbitrary as _, Result, Unstructured};
 use bytes::Bytes;
@@ -269,7 +269,7 @@ fn memory(u: &mut Unstructured<'_>) -> Result<Memory> {
 }
 
 pub(crate) fn resume(u: &mut Unstructured<'_>) -> Result<Resume> {
-    // Not quite the limit: a machine goes on counting from there, and what it then says has to be read.
+    // Below the limit: a machine counts on from there, and its frames have to be readable.
     Ok(Resume {
         connection: ConnectionId(u128::from(number(u)?)),
         run: number(u)?.min(limits::RUN - 10_000),
