@@ -259,7 +259,7 @@ impl Reading {
     fn home_hears(&mut self, channel: usize, word: Word) {
         let here = &mut self.channels[channel];
         if here.over.1 {
-            // The sending half learns from `Ended`, or from the loss, that the channel is over.
+            // The sending half learns from `Ended`, or from the loss, that the channel has ended.
             return;
         }
         let find = |ticket: u64| here.offers.iter().position(|offer| offer.ticket == ticket);

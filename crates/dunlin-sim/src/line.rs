@@ -97,7 +97,7 @@ pub(crate) struct Home {
     pub(crate) ended: Option<End>,
     /// It has reported that the receiver is elsewhere.
     pub(crate) left: bool,
-    /// It has reported that the channel is over.
+    /// It has reported that the channel has ended.
     pub(crate) over: bool,
     /// It retires the channel as soon as it is at home.
     pub(crate) retires: bool,

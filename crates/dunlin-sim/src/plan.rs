@@ -258,7 +258,7 @@ fn config(random: &mut Random) -> Config {
     // Many frames are acknowledged late, as far as the window allows, and in half of the runs all of them.
     config.unacked_min = (config.unacked_max / 4).max(1);
     config.ack_bytes = if config.unacked_max.is_multiple_of(2) { 64 << 10 } else { 100 };
-    // Whether two nodes are on one host is drawn anew for each socket.
+    // Whether two nodes are on one host is drawn again for each socket.
     config.relayed = true;
     // See `Walls`.
     config.helpers_max = 0;

@@ -610,7 +610,7 @@ impl World {
         arrivals
     }
 
-    // What senders hear.
+    // What senders learn.
 
     pub(crate) fn line_half_hears(&mut self, at: usize, proc: usize, heard: ProxyHears) {
         if !self.lines[at].halves.contains_key(&proc) {

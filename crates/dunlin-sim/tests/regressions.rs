@@ -303,8 +303,8 @@ fn a_late_connection_receives_the_goodbye() {
     assert_eq!(pair.states(1).last(), Some(&State::Down(Down::Left)));
 }
 
-/// A node met a restarted one before the first socket of a life: it dropped the frames that waited, and its
-/// proxies waited for ever.
+/// A node connected to a restarted one before the first socket of a life: it dropped the frames that waited,
+/// and its proxies waited for ever.
 #[test]
 fn a_restart_before_the_first_socket_loses_nothing() {
     let mut pair = Pair::attached(&config(), terms(1, 0));
@@ -385,7 +385,7 @@ fn a_late_hello_has_no_effect() {
     }
 }
 
-/// A node ran on in an earlier life. A node that had met the later life refused it, and one that had not
+/// A node ran on in an earlier life. A node that knew the later life refused it, and one that had not
 /// admitted it. There it answered for the later life, and reported that a home was not here: a sender waited
 /// for ever (seed 61193368).
 #[test]
@@ -395,7 +395,7 @@ fn an_earlier_life_that_is_refused_ends_all_its_connections() {
     pair.run();
     let somebody = pair.dialled_by(0, Life { node: id(2), incarnation: Incarnation(1) });
     assert!(pair.nodes[0].carried_by(id(2)).is_some());
-    // Node 1 meets the later life, and the earlier one dials it again.
+    // Node 1 connects to the later life, and the earlier one dials it again.
     pair.dialled_by(1, Life { node: id(0), incarnation: Incarnation(2) });
     pair.run();
     pair.wait(Duration::from_secs(1));
