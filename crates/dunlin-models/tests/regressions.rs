@@ -161,7 +161,7 @@ impl Nodes {
 /// A receiver went in a circle and was given again to a node where it had been; the frame that settled the
 /// first gift ended the second.
 #[test]
-fn a_receiver_that_comes_back_by_another_way_is_answered_for() {
+fn drop_of_a_receiver_that_went_in_a_circle_reaches_its_home() {
     let mut nodes = Nodes::new(3);
     assert_eq!(nodes.move_receiver(0, 1), Arrival::Guest);
     assert_eq!(nodes.move_receiver(1, 2), Arrival::Guest);
@@ -252,7 +252,7 @@ fn a_late_copy_of_a_receiver_is_stale() {
 /// A channel returned to a node that had been its home; a claim of the first stay was taken for one of the
 /// second.
 #[test]
-fn a_claim_is_of_one_home() {
+fn receiver_with_a_claim_of_a_former_stay_fails() {
     let mut nodes = Nodes::new(3);
     let (late, trip) = nodes.pack_receiver(0);
     assert!(nodes.machines[0].receiver_back(NOW, CHANNEL, trip));
@@ -401,7 +401,7 @@ fn an_end_that_came_in_an_earlier_life_of_the_connection_has_no_giver() {
 
 /// A home that had ended while its receiver was away stayed when the receiver was dropped there.
 #[test]
-fn a_home_that_has_ended_goes_with_its_receiver() {
+fn ended_home_is_forgotten_when_its_receiver_is_dropped() {
     let mut nodes = Nodes::new(2);
     nodes.move_receiver(0, 1);
     nodes.machines[0].end_home(NOW, CHANNEL, End::Gone);
@@ -511,7 +511,7 @@ fn a_half_that_asks_for_its_home_reconnects_there() {
 /// A receiver was at home again and in a new message when a node that it had passed through reported it as
 /// lost: the home ended, although the receiver still existed.
 #[test]
-fn a_lapse_is_of_one_message() {
+fn report_of_a_lost_receiver_counts_for_its_message_only() {
     let mut nodes = Nodes::new(3);
     nodes.move_receiver(0, 1);
     nodes.move_receiver(1, 2);
@@ -537,7 +537,7 @@ fn a_lapse_is_of_one_message() {
 /// A receiver came home unused and left again under the same claim. The node that had returned it did not
 /// know that it was taken, and fetched the home.
 #[test]
-fn a_receiver_that_has_come_home_is_not_its_givers() {
+fn former_holder_cannot_use_a_receiver_that_came_home() {
     let mut nodes = Nodes::new(3);
     nodes.move_receiver(0, 1);
     let (place, trip) = nodes.pack_receiver(1);
@@ -612,7 +612,7 @@ fn a_home_that_has_ended_admits_no_sender_while_its_receiver_is_away() {
 /// An old copy of a sender reached a node that had since given the valid one away: its record was replaced,
 /// and its home waited for it for ever.
 #[test]
-fn a_late_copy_of_a_sender_that_has_gone_on_is_stale() {
+fn late_copy_of_a_sender_that_has_moved_on_is_stale() {
     let mut nodes = Nodes::new(3);
     let (late, trip) = nodes.pack_sender(0);
     nodes.sender_arrives(1, late.clone(), 0);
@@ -629,7 +629,7 @@ fn a_late_copy_of_a_sender_that_has_gone_on_is_stale() {
 /// An end had gone in a circle and was given to a node again before the first message there was known to have
 /// left. The frame that settled the first gift ended the second: no node learned the outcome of the end.
 #[test]
-fn a_gift_is_settled_by_its_own_word() {
+fn settling_an_earlier_gift_does_not_end_a_later_one() {
     let mut nodes = Nodes::new(3);
     let (place, first) = nodes.pack_receiver(0);
     assert_eq!(nodes.receiver_arrives(1, place, 0), Arrival::Guest);
@@ -712,7 +712,7 @@ fn a_taker_notifies_its_giver_when_its_home_reports_the_end() {
 /// the driver handled that, the receiver returned by another way: it was a guest at the node that was to be
 /// its home, which reported it as lapsed.
 #[test]
-fn a_receiver_that_comes_back_to_where_its_home_was_is_stale() {
+fn receiver_returning_to_its_forgotten_home_is_stale() {
     let mut nodes = Nodes::new(3);
     nodes.move_sender(0, 1);
     nodes.machines[1].use_sender(NOW, CHANNEL);
@@ -761,7 +761,7 @@ fn asking_for_a_lost_sender_finds_it_in_an_unacknowledged_message() {
 /// that the channel is retired, and reported it; the sender took that for the end, although the home had just
 /// admitted it: the receiver learned that its sender is lost.
 #[test]
-fn a_sender_that_its_home_admits_outlives_the_word_of_its_giver() {
+fn sender_admitted_by_its_home_outlives_its_givers_report_of_the_end() {
     // The new home receives the sender's frame first, then its giver's; and the other way round.
     for held in [[(2, 0), (0, 2)], [(3, 2), (3, 2)]] {
         is_retired_at_its_new_home(held);
@@ -1053,7 +1053,7 @@ fn a_home_learns_of_a_replaced_lent_half() {
 
 /// The honest counterpart: it was used there, and returns before the home's report of that.
 #[test]
-fn a_sender_that_was_used_by_a_third_node_comes_back_before_its_homes_word() {
+fn sender_used_by_a_third_node_returns_before_its_homes_report() {
     let mut nodes = Nodes::new(3);
     nodes.move_sender(0, 1);
     nodes.machines[1].use_sender(NOW, CHANNEL);

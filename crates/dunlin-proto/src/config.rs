@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_will_do() {
+    fn default_config_is_valid() {
         assert_eq!(checked(|_| {}), Ok(()));
     }
 

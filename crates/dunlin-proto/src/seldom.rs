@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_made_when_it_is_first_changed() {
+    fn seldom_part_is_allocated_at_its_first_change() {
         let mut part: Seldom<Part> = Seldom::default();
         assert!(part.list.is_empty() && part.changed().is_none());
         assert_eq!(size_of_val(&part), size_of::<usize>());

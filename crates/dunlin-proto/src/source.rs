@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_greatest_is_the_one_with_most_places_and_of_equals_the_oldest() {
+    fn greatest_source_has_the_most_places_and_is_the_oldest_of_equals() {
         let mut shares = Shares::default();
         assert_eq!((shares.greatest(), shares.taken()), (None, 0));
         [1, 2, 2, 3].into_iter().for_each(|last| shares.take(host(last)));

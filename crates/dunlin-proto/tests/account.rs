@@ -431,7 +431,7 @@ fn full_channel_does_not_block_other_channels() {
 /// Two channels have a value each of the greatest size that no receive takes: receives continue on any number
 /// of other channels.
 #[test]
-fn large_values_that_are_not_received_leave_room_for_one_that_is() {
+fn unreceived_large_values_leave_room_for_other_receives() {
     let mut world = World::new();
     for at in 0..CHANNELS {
         world.send(at, MB);
@@ -718,7 +718,7 @@ fn guest_channel_is_charged_once_until_it_ends() {
 /// An admitted value does not arrive because the link carries nothing at all: the silence of the socket ends
 /// that, however short the grace.
 #[test]
-fn a_silent_link_is_no_stalled_value() {
+fn silent_link_does_not_count_as_a_stalled_value() {
     let mut config = Config::new("account");
     config.grace = config.silence / 2;
     let pause = config.silence.as_micros() as u64 * 9 / 10;
@@ -737,7 +737,7 @@ fn a_silent_link_is_no_stalled_value() {
 
 /// The home's node is paused for longer than the grace, and then reads other frames first.
 #[test]
-fn a_pause_of_this_node_is_no_stalled_value() {
+fn pause_of_this_node_does_not_count_as_a_stalled_value() {
     let mut world = World::new();
     world.settle();
     let rest = world.machines[HOME].held_for(NodeId(1));

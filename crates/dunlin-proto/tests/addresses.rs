@@ -165,7 +165,7 @@ fn addresses_from_peers_are_dialled_once_and_then_once_a_second() {
 }
 
 #[test]
-fn no_more_is_dialled_at_once_on_the_word_of_others_than_64_and_8_of_a_node() {
+fn node_dials_at_most_64_reported_addresses_at_once_and_8_of_a_node() {
     let mut node = Node::new(|config| config.helpers_max = 0);
     node.joined_by(NodeId(10), false, &[]);
     let many: Vec<String> = (0..100).map(|n| format!("host{n}")).collect();
@@ -324,7 +324,7 @@ fn no_more_than_64_dials_at_once_ask_whether_peers_of_this_host_listen() {
 }
 
 #[test]
-fn this_host_is_dialled_on_the_word_of_this_host_only() {
+fn addresses_of_this_host_are_accepted_only_from_this_host() {
     for (near, dial_local, may) in [(false, false, false), (true, false, true), (false, true, true)] {
         let mut node = Node::new(|config| config.dial_local = dial_local);
         let peer = node.joined_by(NodeId(10), near, &["127.0.0.1:1"]);
@@ -443,7 +443,7 @@ fn a_helper_has_dial_backs_at_a_steady_pace() {
 /// Each request needs an answer: a node that asks for too many receives none for the rest, and asks elsewhere
 /// after its own patience.
 #[test]
-fn dial_backs_that_are_answered_have_a_bound() {
+fn answers_to_dial_backs_are_bounded() {
     let mut node = Node::new(|_| {});
     // Two helpers, since each is sent only as many answers as may wait for it.
     let helpers = [10, 11].map(|id| node.joined_by(NodeId(id), false, &[]));

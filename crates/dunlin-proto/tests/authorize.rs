@@ -88,7 +88,7 @@ impl Pair {
 }
 
 #[test]
-fn each_is_asked_about_the_other_once_and_the_connection_waits_for_both() {
+fn each_driver_is_asked_once_and_the_connection_waits_for_both() {
     let mut pair = Pair::new([true, true]);
     pair.dial();
     assert_eq!(pair.asked, [vec![], vec![life(DIALLER)]]);
@@ -194,7 +194,7 @@ fn unexpected_authorization_has_no_effect() {
 
 /// If the driver never answers, the socket is closed at the limit of the handshake.
 #[test]
-fn a_word_that_does_not_come_ends_the_handshake() {
+fn handshake_times_out_without_a_decision_of_the_driver() {
     let mut pair = Pair::new([false, true]);
     pair.dial();
     pair.now = pair.now + Config::new("tides").handshake;

@@ -87,7 +87,7 @@ fn a_pair_that_was_compared_is_looked_up() {
 
 /// The memory of comparisons is bounded: a pair that was compared long ago is compared again.
 #[test]
-fn few_outcomes_are_remembered() {
+fn memory_of_comparisons_is_bounded() {
     let mut registry = Registry::new(RegistryConfig::default());
     let receiver = declared(Face::Receiver, &expensive("receiver", 2));
     registry.heard(NOW, life(1), declare(1, &receiver, Status::New));
@@ -174,7 +174,7 @@ fn batches(b: &mut Machine, buffer: &mut BytesMut) -> (usize, u64) {
 }
 
 #[test]
-fn a_batch_ends_behind_a_declaration_and_the_socket_of_many_is_read_slower() {
+fn batch_ends_after_a_declaration_and_many_slow_down_their_socket() {
     let [_, mut b] = pair(20, &expensive("receiver", LONG));
     let said: Vec<Frame> =
         (0..20).map(|n| attach(n, &declared(Face::Sender, &expensive(&format!("sender {n}"), LONGER)))).collect();

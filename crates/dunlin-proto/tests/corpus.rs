@@ -47,7 +47,7 @@ fn the_machine_survives_its_corpus() {
 
 /// A frame with new bytes cannot be read from an old corpus: the corpus then has to be made again.
 #[test]
-fn the_decoder_s_corpus_has_poison_of_every_place() {
+fn decoder_corpus_has_poison_in_every_frame_that_carries_it() {
     let mut met = BTreeSet::new();
     for entry in fs::read_dir(folder("decoder")).unwrap() {
         let mut rest = Bytes::from(fs::read(entry.unwrap().path()).unwrap());

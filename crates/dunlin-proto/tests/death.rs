@@ -215,7 +215,7 @@ fn a_node_is_dead_when_its_own_address_refuses_twice_a_second_apart() {
 }
 
 #[test]
-fn on_one_host_it_is_dead_at_once_in_either_direction() {
+fn refusal_on_one_host_proves_a_node_dead_at_once_in_either_direction() {
     for survivor in 0..2 {
         let mut net = Net::new(true, |_, _| {});
         net.leads.insert(address(1 - survivor), There::Refuses);
@@ -283,7 +283,7 @@ fn an_address_that_was_never_reached_does_not_count() {
 }
 
 #[test]
-fn a_refusal_between_answers_and_failures_is_none() {
+fn refusals_between_failed_dials_do_not_prove_a_node_dead() {
     let mut net = Net::new(false, |_, _| {});
     let begun = killed(&mut net);
     // From time to time a dial has no answer at all.
@@ -312,7 +312,7 @@ fn a_live_node_that_refuses_for_less_than_a_second_goes_unnoticed() {
 }
 
 #[test]
-fn all_addresses_where_it_was_reached_have_to_refuse() {
+fn node_is_dead_only_if_all_addresses_where_it_was_reached_refuse() {
     let mut net = Net::new(true, |node, config| {
         config.addresses = vec![address(node), format!("n{node}b")];
         config.bound = config.addresses.clone();
@@ -343,7 +343,7 @@ fn another_node_at_its_address_proves_a_node_dead() {
 
 /// If the node was alive after all, both connect again.
 #[test]
-fn a_node_that_was_taken_for_dead_and_lives_is_met_again() {
+fn live_node_that_was_taken_for_dead_is_connected_again() {
     let mut net = Net::new(true, |_, _| {});
     killed(&mut net);
     net.run_for(2 * SECOND);
@@ -359,7 +359,7 @@ fn a_node_that_was_taken_for_dead_and_lives_is_met_again() {
 
 /// The other side has dialled in between.
 #[test]
-fn refusals_before_and_after_a_socket_are_not_two() {
+fn refusals_before_and_after_a_socket_do_not_add_up() {
     let mut net = Net::new(false, |_, _| {});
     net.leads.insert(address(1), There::Refuses);
     net.cut();
@@ -447,7 +447,7 @@ fn with_a_stranger(change: impl Fn(usize, &mut Config)) -> Net {
 
 /// A loopback address that a node in a container advertises leads to the dialler's own host.
 #[test]
-fn another_application_at_an_address_is_no_reason_to_give_a_live_node_up() {
+fn another_application_at_an_unreached_address_does_not_prove_death() {
     for other in OTHERS {
         for near in [false, true] {
             let mut net = with_a_stranger(|node, config| {
@@ -484,7 +484,7 @@ fn another_application_at_its_own_address_proves_a_node_dead() {
 
 /// A connection that was never up loses nothing by that answer.
 #[test]
-fn another_application_is_an_answer_at_once_to_the_first_dial() {
+fn first_dial_fails_at_once_at_another_application() {
     let mut net = with_a_stranger(|_, _| {});
     let (now, begun) = (net.now, net.now);
     net.leads.insert("elsewhere".to_owned(), There::Node(2));

@@ -130,7 +130,7 @@ fn handshakes_and_ticks_visit_as_many_records_beside_former_nodes_as_beside_none
 }
 
 #[test]
-fn a_newcomer_is_let_in_after_more_nodes_than_may_be_here_at_once() {
+fn node_is_admitted_after_more_than_peers_max_former_nodes() {
     for keeps_id in [true, false] {
         let mut few = config(keeps_id);
         few.peers_max = 20;
@@ -261,7 +261,7 @@ fn nodes_invented_by_a_member_are_bounded_in_number_and_cost() {
 /// know yet, or not for that epoch; and it reports repeatedly to a receiver that is not home yet that its
 /// sender is in use. The node remembers one such wait of each node, and those of few nodes.
 #[test]
-fn waits_for_a_word_of_an_end_are_few() {
+fn waits_for_reports_of_ends_are_bounded() {
     let mut server = Server::new(false);
     let (giver, channel, received) = (NodeId(7), ChannelId(1), ChannelId(2));
     let socket = server.joins(giver.0);

@@ -154,7 +154,7 @@ fn dials(machine: &mut Machine, node: u128, socket: u64) {
 }
 
 #[test]
-fn a_node_that_does_not_belong_here_gets_the_reason() {
+fn mismatched_hello_is_refused_with_the_reason() {
     let mut machine = machine();
     let mut other = hello(life(10, 1), 1);
     other.application = "ebb".into();
@@ -181,7 +181,7 @@ fn busy_machine(config: Config) -> Machine {
 }
 
 #[test]
-fn a_node_of_which_a_later_life_is_met_ends_all_its_connections() {
+fn replaced_node_ends_all_its_connections() {
     let later = Incarnation(6);
     let stale = Answer::Refused(Refusal::Stale(later)).encode();
     let has_met_it = Hello { met: later, ..hello(life(11, 1), 1) };
@@ -242,7 +242,7 @@ fn lives_and_attempts_come_in_order() {
 }
 
 #[test]
-fn of_two_sockets_the_smaller_node_s_is_kept() {
+fn crossed_dials_keep_the_socket_of_the_smaller_node() {
     let mut machine = machine();
     dials(&mut machine, 30, 1);
     refused(&mut machine, 2, &hello(life(30, 1), 1), Refusal::Crossed);
@@ -331,7 +331,7 @@ fn late_confirmation_does_not_replace_a_later_socket() {
 }
 
 #[test]
-fn another_frame_does_not_confirm() {
+fn frame_other_than_confirm_ends_the_handshake() {
     let mut machine = machine();
     said(&mut machine, 1, &hello(life(10, 3), 1));
     // The first byte of a long frame: the machine does not wait for the rest.
@@ -370,7 +370,7 @@ fn frames_on_the_old_socket_after_the_answer_are_not_processed_twice() {
 }
 
 #[test]
-fn an_introduction_is_no_connection() {
+fn introduction_makes_no_connection() {
     let mut machine = machine();
     let asks = Hello { wanted: NodeId(0), met: Incarnation(0), attempt: 0, ..hello(life(10, 1), 0) };
     let (answer, closed) = said(&mut machine, 1, &asks);
@@ -551,7 +551,7 @@ fn hello_names_the_connection_offered_to_the_latest_life() {
 
 /// By contrast, the intended life begins the connection that it was offered.
 #[test]
-fn an_offer_that_is_named_is_gone_on_with() {
+fn intended_life_begins_the_offered_connection() {
     let mut machine = machine();
     let offered = welcomed(&mut machine, 1, &hello(life(10, 1), 1));
     machine.closed(NOW, SocketId(1));
@@ -621,7 +621,7 @@ fn names_unknown(node: u128, connection: u128) -> Hello {
 /// so that one of the two is answered; it then refuses any answer that names them. That holds for up to eight
 /// connections: the other node could name any number.
 #[test]
-fn a_connection_declared_unknown_is_taken_from_no_answer() {
+fn answer_naming_a_connection_declared_unknown_is_refused() {
     const MAX: u128 = 8;
     for (answered, is_taken) in [(1, false), (MAX, false), (MAX + 1, true), (100, true)] {
         let mut machine = machine();
@@ -684,7 +684,7 @@ fn offer_made_meanwhile_supersedes_a_welcome() {
 /// dialler has given up. They are not answered: new offers to them would replace the one that the dialler has
 /// begun.
 #[test]
-fn a_hello_that_comes_late_pushes_out_no_offer() {
+fn late_hello_replaces_no_offer() {
     let mut machine = machine();
     let offered = welcomed(&mut machine, 1, &hello(life(10, 1), 20));
     for late in 2..12 {
@@ -760,7 +760,7 @@ fn ended_connection_does_not_begin_again_on_a_late_confirmation() {
 /// no connection: it has given up the one in the answer. So this node refuses that answer, once: strangers
 /// may replay what a node has sent before.
 #[test]
-fn an_answer_that_a_later_hello_does_not_know_is_not_taken() {
+fn answer_is_refused_if_a_later_hello_does_not_name_its_connection() {
     let mut machine = machine();
     let known = welcomed(&mut machine, 1, &hello(life(10, 1), 1));
     assert_eq!(confirms(&mut machine, 1), []);

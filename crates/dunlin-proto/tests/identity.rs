@@ -203,7 +203,7 @@ fn hello_that_the_node_has_not_signed_is_refused() {
 /// Whichever of the two has the smaller id, and whenever a stranger sends a hello in the peer's name: it
 /// costs this node's dial no time, no answer and no offer.
 #[test]
-fn hellos_that_are_not_signed_hold_up_no_dial() {
+fn unsigned_hellos_do_not_delay_a_dial() {
     for peer in [PEER, NodeId(30)] {
         for strangers_come in 0..3 {
             let mut node = Node::new();
@@ -360,7 +360,7 @@ fn introductions_are_proved_and_prove_no_connection() {
 /// Only the peer itself can end what the two nodes share. Another node cannot, even if it answers at an
 /// address that the peer or other nodes have sent.
 #[test]
-fn refusals_that_end_something_have_to_be_proved() {
+fn refusals_that_end_a_connection_must_be_proved() {
     for why in
         [Refusal::Forgotten, Refusal::Impossible, Refusal::Stale(Incarnation(9)), Refusal::AnotherLife(Incarnation(9))]
     {
@@ -384,7 +384,7 @@ fn refusals_that_end_something_have_to_be_proved() {
 
 /// Hellos that a peer sent once delay this node's own dial to that peer for a few attempts, not for ever.
 #[test]
-fn hellos_in_a_peers_name_do_not_keep_it_from_being_dialled() {
+fn replayed_hellos_of_a_peer_do_not_prevent_its_dial() {
     let mut node = Node::new();
     node.machine.learn(PEER, &["there".to_owned()]);
     node.machine.connect(NOW, PEER);

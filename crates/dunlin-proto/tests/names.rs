@@ -118,7 +118,7 @@ const PAIRS: [(Face, Face); 3] =
     [(Face::Sender, Face::Receiver), (Face::Client, Face::Server), (Face::Client, Face::Acceptor)];
 
 #[test]
-fn every_pair_in_either_order() {
+fn every_pair_joins_in_either_order() {
     for (near, home) in PAIRS {
         for home_first in [false, true] {
             let mut server = Server::new();
@@ -148,7 +148,7 @@ fn every_pair_in_either_order() {
 }
 
 #[test]
-fn only_one_name_is_joined() {
+fn ends_of_different_names_are_not_joined() {
     let mut server = Server::new();
     server.declare(1, 1, &face(Face::Sender));
     let other = declare(2, 1, "tide", &face(Face::Receiver), Status::New);
@@ -401,7 +401,7 @@ fn a_partner_with_two_ends_has_gone_when_both_have() {
 }
 
 #[test]
-fn of_several_holders_of_a_home_the_first_is_it() {
+fn first_of_several_holders_of_a_home_is_the_home() {
     let (sender, receiver) = (face(Face::Sender), shared(Face::Receiver));
     let mut server = Server::new();
     assert_eq!(server.declare(1, 1, &receiver), [waits(1, 1)]);
@@ -467,7 +467,7 @@ fn an_acceptor_has_any_number_of_clients() {
 /// Seed 584: an acceptor is lost, and a shared and an unshared client wait for it; it does not return, and a
 /// server is declared.
 #[test]
-fn clients_that_wait_for_a_lost_acceptor_are_not_all_a_servers() {
+fn server_takes_one_of_the_clients_that_waited_for_a_lost_acceptor() {
     let mut server = Server::new();
     server.declare(9, 1, &face(Face::Acceptor));
     server.lost(9, &unreachable());
@@ -482,7 +482,7 @@ fn clients_that_wait_for_a_lost_acceptor_are_not_all_a_servers() {
 }
 
 #[test]
-fn a_client_that_a_former_server_left_behind_is_not_in_an_acceptors_way() {
+fn client_of_a_former_server_does_not_block_an_acceptor() {
     let (client, acceptor) = (face(Face::Client), face(Face::Acceptor));
     let mut server = Server::new();
     server.declare(1, 1, &client);
@@ -1117,7 +1117,7 @@ fn a_home_is_notified_once_of_every_life_until_it_is_used_up() {
 }
 
 #[test]
-fn a_client_of_an_acceptor_is_done() {
+fn directory_forgets_a_client_once_its_acceptor_is_found() {
     let server = NodeId(9);
     let mut directory = Directory::new();
     directory.server_is(server);
@@ -1156,7 +1156,7 @@ fn a_later_holder_of_a_home_joins_the_first() {
 
 /// If only one end may hold a face, that includes a shared one.
 #[test]
-fn a_shared_face_may_have_to_have_one_holder() {
+fn shared_face_has_one_holder_if_several_are_not_allowed() {
     let one_holder = || {
         let mut config = RegistryConfig::default();
         config.several_holders = false;
@@ -1188,7 +1188,7 @@ fn a_shared_face_may_have_to_have_one_holder() {
 
 /// Two parts of a network, each with a server, have each joined a pair of one name. One server cedes.
 #[test]
-fn of_two_pairs_the_second_is_notified_and_continues() {
+fn second_of_two_pairs_is_notified_and_continues() {
     let (sender, receiver) = (face(Face::Sender), face(Face::Receiver));
     let (c, d) = (channel(2, 1), channel(4, 1));
     let mut server = Server::new();

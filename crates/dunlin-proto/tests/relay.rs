@@ -460,7 +460,7 @@ fn slow_direct_dial_replaces_a_relay_handshake() {
 
 /// A firewall that answers nothing.
 #[test]
-fn a_helper_that_does_not_answer_is_not_waited_for() {
+fn node_does_not_wait_for_a_helper_that_does_not_answer() {
     let mut net = Net::apart(&[], |_, _| {});
     net.silent.extend([(D, H), (H, D)]);
     net.channel(D, H);
@@ -470,7 +470,7 @@ fn a_helper_that_does_not_answer_is_not_waited_for() {
 }
 
 #[test]
-fn both_ask_at_once() {
+fn two_nodes_that_connect_to_each_other_at_once_share_one_relay() {
     let mut net = Net::apart(&[], |_, _| {});
     net.at(H).introduced(id(D), id(I), &[D.to_string()]);
     let now = net.now;
@@ -502,7 +502,7 @@ fn values_of_any_size_are_relayed() {
 
 /// The relay keeps no more than a socket may have on its way, and other channels of the two nodes continue.
 #[test]
-fn a_slow_end_holds_back_the_other() {
+fn slow_receiving_end_holds_back_its_relayed_sender() {
     let mut net = Net::apart(&[], |_, _| {});
     net.channel(D, H);
     net.pass(MOMENT);
@@ -546,7 +546,7 @@ fn the_next_helper_is_asked() {
 }
 
 #[test]
-fn a_refusal_is_reported() {
+fn refusal_to_relay_is_reported() {
     let mut net = Net::apart(&[], |_, config| config.relays_max = 0);
     net.channel(D, H);
     net.offer(D, 1, "krill");
@@ -793,7 +793,7 @@ fn a_node_that_becomes_reachable_needs_no_relay() {
 
 /// Another node answers at the address of the wanted one: that does not end the relay.
 #[test]
-fn another_node_at_its_address_is_not_it() {
+fn another_node_at_the_address_does_not_end_the_relay() {
     let mut net = Net::apart(&[], |_, _| {});
     net.at(D).learn(id(H), &[I.to_string()]);
     net.channel(D, H);
@@ -940,7 +940,7 @@ fn piece(stream: u64, length: usize) -> Relay {
 }
 
 #[test]
-fn a_relay_passes_on_and_counts() {
+fn relay_forwards_bytes_and_counts_credit() {
     let mut relay = Lone::new(|_| {});
     relay.says(D, Relay::To { stream: 2, node: id(H) });
     assert_eq!(relay.heard(H), [Relay::From { stream: 3, node: id(D) }]);
@@ -1012,7 +1012,7 @@ fn streams_are_numbered_upwards() {
 }
 
 #[test]
-fn strangers_over_a_relay_are_strangers() {
+fn relayed_sockets_without_a_handshake_are_bounded_and_time_out() {
     let mut end = Lone::new(|config| {
         config.strangers_max = 3;
         config.handshake = SECOND;

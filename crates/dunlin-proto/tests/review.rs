@@ -87,7 +87,7 @@ fn a_home_that_expects_a_half_learns_that_its_node_is_lost() {
 /// The number of a channel here returns from elsewhere as that of another channel: the channel here stands,
 /// and the other is not adopted.
 #[test]
-fn a_number_from_elsewhere_takes_nobodys_place() {
+fn adopt_refuses_the_number_of_an_existing_channel() {
     let mut pair = Pair::new();
     let terms = Terms { window: 4, credits: 0, value_max: 1000 };
     let (home, half) = (ChannelId(7), ChannelId(8));

@@ -311,7 +311,7 @@ fn announced_values_are_bounded() {
 
 /// The bytes of a frame before its piece suffice to refuse it: the machine does not wait for the rest.
 #[test]
-fn a_long_frame_that_may_not_come_is_refused_before_it_is_complete() {
+fn disallowed_long_frame_is_refused_before_it_is_complete() {
     let piece = |length| Bytes::from(vec![7; length]);
     let value = |channel, total: usize| {
         Frame::ToHome(channel, ToHome::Value { head: Head::Offer(9), total: total as u64, first: piece(total) })
@@ -411,7 +411,7 @@ fn bytes_that_are_no_frame_end_the_connection() {
 /// A peer may name any run of the connection that can be encoded. This node never answers with one that
 /// cannot, nor reaches one.
 #[test]
-fn the_greatest_run_is_survived() {
+fn node_survives_a_hello_with_the_greatest_run() {
     let greatest = |node: &Node, seen| {
         let resume = Resume { connection: node.connections[0], run: limits::RUN, seen };
         Hello { met: Incarnation(1), attempt: 2, resume, ..hello(0) }

@@ -222,7 +222,7 @@ fn a_ping_beside_a_transfer_does_not_wait_for_megabytes() {
 /// If only one channel has used the connection for a time, more may be on its way, and a value goes in larger
 /// pieces: no other channel waits for them. A ping ends that at once.
 #[test]
-fn a_transfer_that_is_alone_has_more_on_its_way() {
+fn lone_transfer_has_a_larger_window() {
     let is_alone = |world: &World| [0, 1].map(|at: usize| world.machines[at].is_alone(world.socket));
     let mut world = World::new(1000, 10);
     world.room = ROOM_ALONE;
@@ -297,7 +297,7 @@ fn longest_piece_of_a_lone_channel_fills_one_write() {
 /// With a round trip of 50 ms, `unacked_max` is on its way in each of them: alone or not, from the start or
 /// after the reader was slow.
 #[test]
-fn a_long_link_is_full() {
+fn transfer_fills_a_long_link() {
     for pings in [false, true] {
         let mut world = World::new(u64::MAX, 25_000);
         let received = world.transfer(1_000_000, 8, pings);
@@ -316,7 +316,7 @@ fn a_long_link_is_full() {
 /// The minimum round trip is measured again from time to time. That costs a transfer hardly anything, and a
 /// link that has become longer is filled again.
 #[test]
-fn a_link_that_becomes_longer_is_full_again() {
+fn transfer_refills_a_link_that_becomes_longer() {
     let mut world = World::new(u64::MAX, 1000);
     world.transfer(500_000, 8, false);
     for pipe in &mut world.pipes {
@@ -329,7 +329,7 @@ fn a_link_that_becomes_longer_is_full_again() {
 
 /// The measurements of a socket do not apply to the next one.
 #[test]
-fn a_new_socket_begins_anew() {
+fn new_socket_starts_with_new_measurements() {
     let mut world = World::new(100, 10);
     world.transfer(200_000, 8, false);
     world.transfer(200_000, 8, false);
@@ -421,7 +421,7 @@ fn small_values_of_others_go_before_large_ones() {
 /// An acknowledgement goes alone in time for the other side's window, but not for a single complete value: an
 /// answer may carry it.
 #[test]
-fn a_value_that_is_all_there_is_acknowledged_with_an_answer() {
+fn complete_value_is_acknowledged_with_an_answer() {
     let mut world = World::new(u64::MAX, 10).used();
     let (now, socket) = (Time(world.now), world.socket);
     let [a, b] = &mut world.machines;

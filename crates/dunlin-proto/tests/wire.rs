@@ -93,13 +93,13 @@ proptest! {
 
     /// What the decoder accepts of them, the encoder would write in the same way.
     #[test]
-    fn any_bytes_are_survived(bytes in vec(any::<u8>(), 0..200)) {
+    fn decoder_survives_any_bytes(bytes in vec(any::<u8>(), 0..200)) {
         decoder::run(&bytes);
     }
 
     /// The same, but the bytes are the body of a frame: the decoder accepts more of them.
     #[test]
-    fn any_body_is_survived(kind in 0u8..0x5a, body in vec(prop_oneof![Just(0u8), 0u8..4, any::<u8>()], 0..120)) {
+    fn decoder_survives_any_body(kind in 0u8..0x5a, body in vec(prop_oneof![Just(0u8), 0u8..4, any::<u8>()], 0..120)) {
         let mut bytes = vec![0];
         bytes.extend_from_slice(&raw(kind, &body));
         decoder::run(&bytes);
@@ -107,7 +107,7 @@ proptest! {
 
     /// The same, but one byte of a frame is changed.
     #[test]
-    fn any_change_is_survived(frame in frame(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
+    fn decoder_survives_a_changed_byte(frame in frame(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
         let mut bytes = written(&frame).to_vec();
         let at = at.index(bytes.len());
         bytes[at] = byte;
@@ -127,7 +127,7 @@ proptest! {
     }
 
     #[test]
-    fn handshakes_that_are_not_whole_are_waited_for(hello in made(messages::hello), answer in made(messages::answer)) {
+    fn decoder_waits_for_the_rest_of_an_incomplete_handshake(hello in made(messages::hello), answer in made(messages::answer)) {
         let (hello, answer) = (hello.encode(), answer.encode());
         for cut in 0..hello.len() {
             prop_assert_eq!(Hello::decode(&mut BytesMut::from(&hello[..cut])), Ok(None));
@@ -139,7 +139,7 @@ proptest! {
 
     /// A body that is shorter than its length is no frame, nor is one with bytes after its last field.
     #[test]
-    fn another_length_is_another_frame_or_none(frame in frame(), byte in any::<u8>()) {
+    fn body_of_another_length_is_refused_or_a_piece(frame in frame(), byte in any::<u8>()) {
         let whole = written(&frame);
         let Ok(Next::Frame { head, .. }) = codec::next(&whole) else { panic!("it is whole") };
         let body = whole.slice(head..);
@@ -167,7 +167,7 @@ proptest! {
 }
 
 #[test]
-fn a_claimed_length_is_judged_before_it_is_waited_for() {
+fn decoder_refuses_a_claimed_length_before_it_waits_for_the_body() {
     for kind in 0..=u8::MAX {
         for claimed in [
             &[0xff, 0xff, 0xff, 0xff, 0x0f][..],
@@ -213,7 +213,7 @@ fn a_piece_has_an_exact_limit() {
 /// Relayed bytes are recognised by the kind of their frame, are never empty, and go in their own lane;
 /// requests go in the control lane.
 #[test]
-fn relays_are_written_so() {
+fn relay_frames_have_their_documented_bytes_and_lanes() {
     let stream = 0x80;
     let bytes = |piece: &'static [u8]| Frame::Relay(Relay::Bytes { stream, piece: Bytes::from_static(piece) });
     assert_eq!(&written(&bytes(b"hi"))[..], [0x58, 4, 0x80, 0x01, b'h', b'i']);
@@ -348,7 +348,7 @@ fn the_fields_of_names_have_exact_limits() {
 }
 
 #[test]
-fn a_schema_is_refused_by_its_sender() {
+fn sender_refuses_a_schema_above_the_limit() {
     let mut node = StandIn::machine(Config::new("limits"), Life { node: NodeId(1), incarnation: Incarnation(1) }, 1);
     let terms = Terms { window: 1, credits: 0, value_max: 1 };
     let (fits, too_large) = (face(limits::SCHEMA), face(limits::SCHEMA + 1));
@@ -526,7 +526,7 @@ fn a_handshake_has_an_exact_limit_and_a_kind() {
 
 /// Additions of a later version are unknown here: after the fields, or instead of all but the versions.
 #[test]
-fn later_versions_are_understood_as_far_as_can_be() {
+fn hello_of_a_later_version_is_read_as_far_as_possible() {
     let (oldest, newest) = VERSIONS;
     let mut later = hello();
     later.versions = (newest, newest + 3);

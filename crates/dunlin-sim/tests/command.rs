@@ -66,7 +66,7 @@ fn output_goes_where_it_can() {
 }
 
 #[test]
-fn every_outcome_has_a_code() {
+fn every_outcome_has_an_exit_code() {
     // It takes hundreds of seeds to find this one.
     let (code, said) = sim("--bug goodbye-first --seeds 2");
     assert_eq!(code, 4, "{said}");

@@ -238,7 +238,7 @@ impl Pair {
 /// A half that was dropped while its offers waited for the window reported the drop before them, and the home
 /// treated the rest as a violation.
 #[test]
-fn a_half_is_gone_behind_its_offers() {
+fn dropped_half_reports_its_end_after_its_offers() {
     let mut pair = Pair::attached(&config(), terms(1, 0));
     (1..=3).for_each(|ticket| pair.offer(ticket, b"shoal"));
     pair.nodes[0].end_proxy(pair.now, CHANNEL, End::Gone);
@@ -339,7 +339,7 @@ fn a_late_address_is_dialled() {
 
 /// An address that led back to the node itself ended the attempt, although the next address was right.
 #[test]
-fn an_address_that_leads_home_is_only_wrong() {
+fn address_of_the_node_itself_does_not_end_the_attempt() {
     let mut pair = Pair::new(&config());
     pair.nodes[0].learn(id(1), &["0".into(), "1".into()]);
     pair.nodes[0].connect(pair.now, id(1));
@@ -611,7 +611,7 @@ fn unread_answers_are_bounded() {
 /// The socket's time for the handshake was long over: the acknowledgement of a goodbye was dropped before it
 /// was written.
 #[test]
-fn the_last_word_survives_a_tick() {
+fn goodbye_acknowledgement_survives_a_tick() {
     let mut prey = Prey::new(config());
     let socket = prey.dialled_by(10, true);
     let mut goodbye = BytesMut::new();
@@ -859,7 +859,7 @@ fn the_scene_of_a_forgotten_connection_shows_the_planted_bug() {
 
 /// The dialler had read the answer, and begun, when the socket broke: the dialled side had read nothing.
 #[test]
-fn an_answer_that_was_not_confirmed_is_gone_on_from() {
+fn connection_resumes_after_an_unconfirmed_answer() {
     for dialler in 0..2 {
         let mut pair = Pair::new(&config());
         pair.nodes[1].open_home(CHANNEL, terms(1, 0), face(), false).unwrap();

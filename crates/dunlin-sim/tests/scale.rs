@@ -44,7 +44,7 @@ fn leftover_halves_are_detected() {
 }
 
 #[test]
-fn sizes_that_make_no_sense_are_refused() {
+fn invalid_sizes_are_refused() {
     for wrong in [Scale { nodes: 3, ..SMALL }, Scale { ends: 1, ..SMALL }] {
         assert!(scale(wrong, &mut |_| {}).is_err(), "{wrong:?}");
     }

@@ -623,7 +623,7 @@ mod tests {
     }
 
     #[test]
-    fn announcements_that_are_taken_back_leave_nothing_behind_one_that_waits() {
+    fn recanted_announcements_leave_nothing_in_a_queue_without_room() {
         let (mut pool, mut account) = (pool(), Account::default());
         // The first that waits has no room.
         for channel in 0..100 {

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_half_with_many_nodes_is_listed_anew_where_it_has_changed() {
+    fn half_with_many_nodes_is_relisted_where_it_has_changed() {
         let mut halves = halves(&[(1, &[]), (2, &[3])]);
         halves.get_mut(&ChannelId(1)).unwrap().0 = (1..=1_000).rev().collect();
         assert_eq!(halves.of(NodeId(3)), [ChannelId(1), ChannelId(2)]);

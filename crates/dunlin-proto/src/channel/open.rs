@@ -97,7 +97,7 @@ mod tests {
 
     /// Under any sequence of operations it behaves like a map ordered by ticket.
     #[test]
-    fn it_is_a_map_in_order() {
+    fn open_offers_behave_like_an_ordered_map() {
         let (mut open, mut map, mut seed) = (Open::default(), BTreeMap::new(), 1u64);
         let standings = [Standing::Firm, Standing::Held, Standing::Asked(3), Standing::Reserved(1, Some(2))];
         for _ in 0..10_000 {

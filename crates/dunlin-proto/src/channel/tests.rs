@@ -531,7 +531,7 @@ fn lost_home_leaves_only_written_offers_unknown() {
 }
 
 #[test]
-fn offers_of_a_lost_sender_stand_no_more() {
+fn offers_of_a_lost_sender_no_longer_stand() {
     let mut pair = Pair::attached(TERMS);
     pair.offer(1, "a");
     pair.offer(2, "b");
@@ -544,7 +544,7 @@ fn offers_of_a_lost_sender_stand_no_more() {
 }
 
 #[test]
-fn announced_value_comes_where_the_home_has_a_place() {
+fn announced_value_has_a_place_only_where_the_home_may_receive_it() {
     let mut pair = Pair::attached(TERMS);
     let places = |pair: &mut Pair, node, kind, bytes| {
         pair.home.peers.announced = Some(Announced::new(1, kind, bytes));
@@ -580,7 +580,7 @@ fn judged_at_home(said: &[ToHome]) -> Result<(), PeerMisbehaved> {
 }
 
 #[test]
-fn sending_half_that_breaks_a_rule_is_found_out() {
+fn violations_of_a_sending_half_are_detected() {
     use PeerMisbehaved::*;
     let value = |head, total| ToHome::Value { head, total, first: vec![7; total as usize].into() };
     let offer = |ticket| value(Head::Offer(ticket), 1);
@@ -610,7 +610,7 @@ fn sending_half_that_breaks_a_rule_is_found_out() {
 }
 
 #[test]
-fn home_that_breaks_a_rule_is_found_out() {
+fn violations_of_a_home_are_detected() {
     use PeerMisbehaved::*;
     let cases: &[(PeerMisbehaved, &[FromHome])] = &[
         (TermsTwice, &[FromHome::Attached(TERMS)]),

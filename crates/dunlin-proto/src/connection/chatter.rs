@@ -78,7 +78,7 @@ mod tests {
     const MILLISECOND: Duration = Duration::from_millis(1);
 
     #[test]
-    fn a_heartbeat_each_millisecond_is_read_and_more_are_read_slower() {
+    fn reading_slows_down_beyond_one_heartbeat_a_millisecond() {
         let mut chatter = Chatter::default();
         let mut now = Time(7);
         for _ in 0..10_000 {

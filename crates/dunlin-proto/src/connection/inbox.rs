@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn little_is_not_acknowledged_at_once() {
+    fn few_frames_are_not_acknowledged_at_once() {
         let config = Config::new("tides");
         let (soon, late) = (config.ack_delay / 5, config.ack_delay / 4);
         for (seen, bytes, at, is_due) in [
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_is_acknowledged_with_the_first_answer() {
+    fn first_frame_is_acknowledged_with_the_first_answer() {
         let inbox = Inbox { seen: 1, ..Inbox::default() };
         assert!(inbox.acknowledges_beside(Time(0), &Config::new("tides")));
     }

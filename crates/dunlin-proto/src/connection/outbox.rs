@@ -886,7 +886,7 @@ mod tests {
 
     /// An answer counts as one before and after it is written, and nothing else does.
     #[test]
-    fn answers_are_the_same_frames_waiting_and_written() {
+    fn frame_counts_as_an_answer_before_and_after_it_is_written() {
         let (channel, terms) = (ChannelId(1), Terms { window: 1, credits: 0, value_max: 1 });
         let value = |head| ToHome::Value { head, total: 1, first: Bytes::from_static(b"x") };
         let mut answers = 0;

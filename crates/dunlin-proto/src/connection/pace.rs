@@ -90,7 +90,7 @@ mod tests {
     const RATE: Rate = Rate { at_once: 3, each: Duration::from_millis(100) };
 
     #[test]
-    fn some_times_at_once_and_then_one_in_each_period() {
+    fn pace_allows_a_burst_and_then_one_event_in_each_period() {
         let (mut pace, now) = (Pace::default(), Time(5_000_000));
         let waits: Vec<u64> = (0..6).map(|_| pace.next(now, RATE).0 - now.0).collect();
         assert_eq!(waits, [0, 0, 0, 100_000, 200_000, 300_000]);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_have_theirs_apart_and_are_forgotten_when_they_have_all_of_it() {
+    fn each_source_has_its_own_pace_and_is_forgotten_when_that_recovers() {
         let (mut paces, now) = (Paces::default(), Time(5_000_000));
         let host = |n: u16| Source::V4([10, 0, n.to_be_bytes()[0], n.to_be_bytes()[1]]);
         let mut used = 0;

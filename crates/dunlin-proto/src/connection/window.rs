@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_reader_shrinks_it_in_one_round_trip() {
+    fn slow_reader_shrinks_the_window_in_one_round_trip() {
         let mut piped = Piped::new();
         piped.ping(20);
         assert_eq!(piped.bytes(), 4 * MB, "nothing is known against it");
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn it_doubles_until_the_pipe_is_full() {
+    fn window_doubles_until_the_pipe_is_full() {
         let mut piped = Piped::new();
         piped.ping(50_000);
         piped.turn(1, 50_000);

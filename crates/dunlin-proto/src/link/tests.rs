@@ -435,7 +435,7 @@ fn run(seed: u64) -> usize {
 /// Each word arrives once and in order, and each offer is settled once and alike at both sides, however bytes
 /// are split and cut.
 #[test]
-fn words_survive_splits_and_cuts() {
+fn link_messages_survive_splits_and_cuts() {
     let seeds = std::env::var("DUNLIN_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(2_000);
     let cuts: usize = (0..seeds).map(run).sum();
     assert!(cuts as u64 > seeds);
@@ -633,7 +633,7 @@ fn lost() -> Violation {
 }
 
 #[test]
-fn crossed_words_do_not_reach_the_half() {
+fn crossed_frames_do_not_reach_the_half() {
     let withdraw = || to_home(Word::Withdraw(1));
     let held = |word| vec![(0, Word::Taken(9)), (0, word)];
     let reserved = |word| vec![(0, Word::Taken(9)), (0, Word::Reserve(1, 4)), (0, word)];
