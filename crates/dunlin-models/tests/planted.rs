@@ -10,7 +10,7 @@ fn found(name: &str, plant: Plant) -> String {
     match &mut search {
         Search::Claims(scenario) => scenario.bounds.plant = plant,
         Search::Barriers(scenario) => scenario.bounds.plant = plant,
-        _ => panic!("{name} has no code in it that runs"),
+        _ => panic!("{name} runs no code"),
     }
     match search.explore(100_000, |_| {}) {
         Ok(seen) => panic!("{name}: {plant:?} is not found: {seen:?}"),

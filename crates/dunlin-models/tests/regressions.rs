@@ -58,7 +58,7 @@ impl Nodes {
             let pairs: Vec<(usize, usize)> = self.wires.keys().copied().collect();
             for (from, to) in pairs.into_iter().filter(|pair| !self.held.contains(pair)) {
                 while let Some(frame) = self.wires.get_mut(&(from, to)).and_then(VecDeque::pop_front) {
-                    self.machines[to].model_hear(id(from), frame).expect("nobody breaks the protocol");
+                    self.machines[to].model_hear(id(from), frame).expect("no node breaks the protocol");
                     busy = true;
                 }
             }
@@ -216,7 +216,7 @@ fn a_replaced_half_is_notified() {
     nodes.run();
     // The home's answer to node 1 is late.
     nodes.held.push((0, 1));
-    assert!(!nodes.machines[1].sender_back(NOW, CHANNEL, trip), "its home has said that it is elsewhere");
+    assert!(!nodes.machines[1].sender_back(NOW, CHANNEL, trip), "its home has reported that it is elsewhere");
     let (place, trip) = nodes.pack_sender(2);
     nodes.sender_arrives(1, place.clone(), 2);
     assert!(nodes.machines[2].sender_back(NOW, CHANNEL, trip));
@@ -307,8 +307,8 @@ fn a_home_that_ends_answers_takes() {
     nodes.move_sender(0, 1);
     nodes.machines[1].offer(NOW, CHANNEL, 1, Bytes::from_static(b"k"));
     nodes.act(1);
-    let frames = nodes.wires.remove(&(1, 0)).expect("it has said something");
-    frames.into_iter().for_each(|frame| nodes.machines[0].model_hear(id(1), frame).expect("an honest word"));
+    let frames = nodes.wires.remove(&(1, 0)).expect("it has sent frames");
+    frames.into_iter().for_each(|frame| nodes.machines[0].model_hear(id(1), frame).expect("an honest frame"));
     while nodes.machines[0].poll().is_some() {}
     nodes.machines[0].end_home(NOW, CHANNEL, End::Gone);
     nodes.run();
@@ -329,7 +329,7 @@ fn a_new_home_learns_of_a_sender_lost_meanwhile() {
     nodes.held.push((0, 2));
     nodes.run();
     for frame in nodes.wires.remove(&(0, 2)).expect("the state is there") {
-        nodes.machines[2].model_hear(id(0), frame).expect("an honest word");
+        nodes.machines[2].model_hear(id(0), frame).expect("an honest frame");
     }
     nodes.lose(2, 1);
     nodes.held.clear();
@@ -479,7 +479,7 @@ fn receiver_returning_to_a_node_where_its_channel_ended_is_lost() {
     let (place, trip) = nodes.pack_receiver(1);
     assert_eq!(nodes.receiver_arrives(2, place, 1), Arrival::Guest);
     let over = Frame::Travel(CHANNEL, Travel::Over(Which::Receiver, End::Lost));
-    nodes.machines[1].model_hear(id(0), over).expect("an honest word");
+    nodes.machines[1].model_hear(id(0), over).expect("an honest frame");
     assert_eq!(nodes.move_receiver(2, 1), Arrival::Stale);
     nodes.receiver_left(1, trip, 2);
     nodes.run();
@@ -560,7 +560,7 @@ fn asking_for_the_home_of_a_lost_sender_reports_the_loss() {
     nodes.machines[1].use_sender(NOW, CHANNEL);
     nodes.run();
     nodes.move_sender(1, 2);
-    nodes.machines[1].model_hear(id(0), Frame::Travel(CHANNEL, Travel::Where(7))).expect("an honest word");
+    nodes.machines[1].model_hear(id(0), Frame::Travel(CHANNEL, Travel::Where(7))).expect("an honest frame");
     nodes.lose(1, 2);
     nodes.act(1);
     let over = Frame::Travel(CHANNEL, Travel::Over(Which::Sender, End::Lost));
@@ -661,7 +661,7 @@ fn settling_an_earlier_gift_does_not_end_a_later_one() {
     assert_eq!(
         nodes.machines[3].census().proxies,
         0,
-        "the sender's home was not told that it is gone: {:?}",
+        "the sender's home was not notified of its end: {:?}",
         nodes.homes
     );
 }
@@ -774,7 +774,7 @@ fn is_retired_at_its_new_home(held: [(usize, usize); 2]) {
     nodes.machines[1].use_receiver(NOW, CHANNEL);
     nodes.run();
     nodes.machines[0].end_proxy(NOW, CHANNEL, End::Retired);
-    assert!(matches!(nodes.machines[0].pack_sender(NOW, CHANNEL), Leaving::Wait), "its home has not heard of that");
+    assert!(matches!(nodes.machines[0].pack_sender(NOW, CHANNEL), Leaving::Wait), "its home does not know that yet");
     nodes.run();
     nodes.move_receiver(1, 2);
     nodes.move_sender(0, 3);

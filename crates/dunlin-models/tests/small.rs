@@ -9,7 +9,7 @@ fn hold(small: &[&str]) {
         let scenario = scenarios::all().into_iter().find(|one| one.name() == *name).expect("a name of a scenario");
         match scenario.explore(u64::MAX, |_| {}) {
             Ok(seen) => {
-                assert!(seen.states > 60 && seen.rests > 2, "{name}: {seen:?}: too few for what it is to search")
+                assert!(seen.states > 60 && seen.rests > 2, "{name}: {seen:?}: too few states for this scenario")
             }
             Err(broken) => panic!("{name}: {}\n{}", broken.what, broken.way.join("\n")),
         }

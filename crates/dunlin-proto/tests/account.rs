@@ -413,7 +413,7 @@ fn full_channel_does_not_block_other_channels() {
         world.send(0, MB);
     }
     world.settle();
-    assert_eq!(world.channels[0].queue.len(), 1, "one comes ahead of a receive");
+    assert_eq!(world.channels[0].queue.len(), 1, "one value arrives ahead of a receive");
     for round in 0..50 {
         for at in 1..CHANNELS {
             world.send(at, MB - round);
@@ -732,7 +732,7 @@ fn silent_link_does_not_count_as_a_stalled_value() {
     world.now += pause;
     world.machines[HOME].tick(Time(world.now));
     world.settle();
-    assert_eq!(world.channels[0].queue.len(), 1, "it comes when the link carries again");
+    assert_eq!(world.channels[0].queue.len(), 1, "the value arrives when the link carries again");
 }
 
 /// The home's node is paused for longer than the grace, and then reads other frames first.

@@ -310,7 +310,7 @@ fn no_more_than_64_dials_at_once_ask_whether_peers_of_this_host_listen() {
     };
     let mut node = Node::new(|config| config.helpers_max = 0);
     join(&mut node, 0, false);
-    assert_eq!(node.dials.len(), 0, "what is on another host is not asked");
+    assert_eq!(node.dials.len(), 0, "an address on another host is not probed");
     (1..8).for_each(|peer| join(&mut node, peer, true));
     assert_eq!(node.dials.len(), 56);
     (8..20).for_each(|peer| join(&mut node, peer, true));
@@ -332,13 +332,13 @@ fn addresses_of_this_host_are_accepted_only_from_this_host() {
         node.machine.connect(node.now, WANTED);
         node.settle();
         let (dial, _) = node.dials.pop().expect("it dials");
-        assert_eq!(node.machine.may_dial_here(dial), may, "hearsay, near: {near}, setting: {dial_local}");
+        assert_eq!(node.machine.may_dial_here(dial), may, "from a peer, near: {near}, setting: {dial_local}");
         // What a node reports about itself counts as well.
         node.machine.closed(node.now, peer);
         node.settle();
         let (dial, address) = node.dials.pop().expect("it dials again");
         assert_eq!(address, "127.0.0.1:1");
-        assert_eq!(node.machine.may_dial_here(dial), may, "its own word, near: {near}, setting: {dial_local}");
+        assert_eq!(node.machine.may_dial_here(dial), may, "from the node itself, near: {near}, setting: {dial_local}");
     }
     // By contrast, the program may name such an address.
     let mut node = Node::new(|_| {});
@@ -391,7 +391,7 @@ fn a_failed_dial_back_is_reported_at_a_fixed_time() {
                 assert!(node.machine.is_idle(WANTED), "nothing more is dialled");
                 return (node.now, dialled);
             }
-            node.now = node.machine.next_tick().expect("it is told").max(node.now);
+            node.now = node.machine.next_tick().expect("the helper is answered").max(node.now);
             node.machine.tick(node.now);
         }
     };

@@ -210,7 +210,7 @@ fn a_node_is_dead_when_its_own_address_refuses_twice_a_second_apart() {
     net.run_for(SECOND - Duration::from_millis(1));
     assert!(!net.is_down(), "{:?}", net.states);
     net.run_for(GRACE);
-    let (took, why) = net.down(0, begun).expect("it is over");
+    let (took, why) = net.down(0, begun).expect("the connection has ended");
     assert_eq!((took, why), (SECOND, Down::Died("n1".to_owned())));
 }
 
@@ -222,7 +222,7 @@ fn refusal_on_one_host_proves_a_node_dead_at_once_in_either_direction() {
         net.cut();
         let begun = net.now;
         net.run_for(Duration::from_millis(1));
-        let (took, why) = net.down(survivor, begun).expect("it is over");
+        let (took, why) = net.down(survivor, begun).expect("the connection has ended");
         assert_eq!((took, why), (Duration::ZERO, Down::Died(address(1 - survivor))));
     }
 }
@@ -236,7 +236,7 @@ fn a_dialled_node_has_not_reached_a_dialler_on_another_host() {
     net.cut();
     let begun = net.now;
     net.run_for(2 * GRACE);
-    assert_eq!(net.down(1, begun).expect("it is over").0, GRACE);
+    assert_eq!(net.down(1, begun).expect("the connection has ended").0, GRACE);
     assert!(net.dialled.contains(&(1, address(0))), "{:?}", net.dialled);
 }
 
@@ -246,7 +246,7 @@ fn a_peer_may_set_how_far_apart_refusals_have_to_be() {
         let mut net = Net::new(false, |_, config| config.refused = refused);
         let begun = killed(&mut net);
         net.run_for(2 * GRACE);
-        let (took, why) = net.down(0, begun).expect("it is over");
+        let (took, why) = net.down(0, begun).expect("the connection has ended");
         assert_eq!(took, refused.min(GRACE), "{why}");
         assert_eq!(matches!(why, Down::Died(_)), refused < GRACE, "{why}");
     }
@@ -293,7 +293,7 @@ fn refusals_between_failed_dials_do_not_prove_a_node_dead() {
         net.leads.insert(address(1), There::Fails);
         net.run_for(SECOND);
     }
-    let (took, why) = net.down(0, begun).expect("it is over");
+    let (took, why) = net.down(0, begun).expect("the connection has ended");
     assert_eq!(took, GRACE, "{why}");
     assert!(matches!(why, Down::Unreachable(..)), "{why}");
 }
@@ -335,7 +335,7 @@ fn another_node_at_its_address_proves_a_node_dead() {
         net.start(9, 1, |config| config.addresses = vec![address(1)]);
         net.leads.insert(address(1), There::Node(2));
         net.run_for(2 * GRACE);
-        let (took, why) = net.down(0, begun).expect("it is over");
+        let (took, why) = net.down(0, begun).expect("the connection has ended");
         assert_eq!(why, Down::Died("n1".to_owned()));
         assert_eq!(took, if near { Duration::ZERO } else { SECOND });
     }
@@ -400,7 +400,7 @@ fn a_dead_node_is_not_dialled_while_another_one_is_asked() {
         let before = to(&net, "n1");
         net.run_for(5 * SECOND);
         assert!(matches!(net.down(0, begun), Some((_, Down::Died(_)))), "{:?}", net.states);
-        assert!(net.nodes[0].has_half(asked), "it waits for what the sponsor says");
+        assert!(net.nodes[0].has_half(asked), "the half waits for the sponsor");
         let dials = to(&net, "n1") - before;
         assert!(dials < 15, "near: {near}: {dials} dials");
         let deaths = net.states.iter().filter(|(.., state)| matches!(state, State::Down(_))).count();

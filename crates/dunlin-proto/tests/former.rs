@@ -81,7 +81,7 @@ impl Server {
         let answer = Answer::decode(&mut BytesMut::from(&out.concat()[..])).expect("it is one");
         let answer = answer.unwrap_or_else(|| panic!("node {node} gets no answer"));
         self.hears(socket, &confirm(&StandIn::of(NodeId(node)), &StandIn::says(&hello), &answer));
-        assert_eq!(self.machine.carried_by(NodeId(node)), Some(socket), "node {node} is not let in");
+        assert_eq!(self.machine.carried_by(NodeId(node)), Some(socket), "node {node} is not admitted");
         socket
     }
 
@@ -123,7 +123,7 @@ fn visited_by_one(former: u128) -> (u64, u64) {
 #[test]
 fn handshakes_and_ticks_visit_as_many_records_beside_former_nodes_as_beside_none() {
     let (handshake, ticks) = visited_by_one(0);
-    assert!(ticks > 0, "it is looked after");
+    assert!(ticks > 0, "ticks visit the node");
     // More nodes than may be connected at once: the next one is admitted all the same.
     assert!(config(true).peers_max < 100_000);
     assert_eq!(visited_by_one(100_000), (handshake, ticks));
@@ -250,7 +250,7 @@ fn nodes_invented_by_a_member_are_bounded_in_number_and_cost() {
     }
     // (Each is dialled once a second, and another node is asked to help.)
     let each = (server.visited() - before) / 1024;
-    assert!(each < 200, "{each} records and halves were looked at for each of them");
+    assert!(each < 200, "{each} records and halves were visited for each of them");
     assert_eq!(server.machine.census().proxies, 0);
     // By contrast, it looks for others afterwards.
     gives(&mut server, 6_000);

@@ -186,10 +186,10 @@ fn replaced_node_ends_all_its_connections() {
     let stale = Answer::Refused(Refusal::Stale(later)).encode();
     let has_met_it = Hello { met: later, ..hello(life(11, 1), 1) };
     for (way, socket, said) in [
-        ("who was dialled for a connection refuses", 2, stale.clone()),
-        ("who was dialled to be known refuses", 3, stale),
-        ("who dials has met it", 4, StandIn::says(&has_met_it)),
-        ("it dials the earlier one", 4, StandIn::says(&hello(life(20, 6), 1))),
+        ("a node dialled for a connection refuses", 2, stale.clone()),
+        ("a node dialled for its identity refuses", 3, stale),
+        ("a dialler knows the later life", 4, StandIn::says(&has_met_it)),
+        ("the later life dials the earlier one", 4, StandIn::says(&hello(life(20, 6), 1))),
     ] {
         let mut machine = busy_machine(Config::new("tides"));
         machine.accepted(NOW, SocketId(4));
@@ -312,7 +312,7 @@ fn a_socket_that_is_never_confirmed_holds_a_dial_up_once() {
     let dial = dial_of(&mut machine);
     machine.dialled(soon, dial, SocketId(4));
     let mut out = Vec::new();
-    assert!(machine.fill(soon, SocketId(4), 1000, &mut out) > 0, "it says hello");
+    assert!(machine.fill(soon, SocketId(4), 1000, &mut out) > 0, "the node sends hello");
 }
 
 #[test]
@@ -364,7 +364,7 @@ fn frames_on_the_old_socket_after_the_answer_are_not_processed_twice() {
         out.concat().windows(3).find(|frame| frame[..2] == [2, 1]).map(|frame| frame[2])
     };
     assert_eq!(say(&mut machine, 2, 0..1), 0);
-    assert_eq!(acknowledged(&mut machine), Some(1), "what has not come again is not acknowledged");
+    assert_eq!(acknowledged(&mut machine), Some(1), "frames that were not sent again are not acknowledged");
     assert_eq!(say(&mut machine, 2, 1..5), 2);
     assert_eq!(acknowledged(&mut machine), Some(5));
 }
@@ -465,7 +465,7 @@ fn a_flood_of_silent_sockets_costs_its_own_source_only() {
     assert_eq!(crowd(&mut machine, (0..8).map(|n| (n, 2, false))), [0; 0], "while there is room, no share binds");
     assert_eq!(crowd(&mut machine, [(8, 3, true)]), [0]);
     assert_eq!(crowd(&mut machine, (9..1000).map(|n| (n, 2, false))), (1..8).chain(9..993).collect::<Vec<_>>());
-    assert_eq!(confirms(&mut machine, 8), [], "the other host's handshake goes on");
+    assert_eq!(confirms(&mut machine, 8), [], "the other host's handshake continues");
     assert_eq!(machine.census().sockets, 8);
     assert_eq!(machine.carried_by(NodeId(1008)), Some(SocketId(8)));
 }
@@ -609,7 +609,7 @@ fn a_node_without_room_reports_it_to_an_identity_request() {
     admitted(&mut machine, 2, &hello(life(10, 1), 2));
     refused(&mut machine, 3, &asks(30), Refusal::Busy);
     let (answer, _) = said(&mut machine, 4, &asks(10));
-    assert!(matches!(answer, Answer::Welcome(_)), "what is here has a place: {answer:?}");
+    assert!(matches!(answer, Answer::Welcome(_)), "a connected node has a place: {answer:?}");
 }
 
 /// A `Hello` that crosses this node's own, and names a connection that is unknown here.

@@ -117,7 +117,7 @@ fn idle_connections_are_served_together_and_send_little() {
     (star.written, star.beats) = ([0, 0], [0, 0]);
     star.pass(60 * SECOND);
     assert!(star.woken.len() <= 60 * 16, "{} times in a minute", star.woken.len());
-    assert_eq!(star.beats.map(|beats| 2 * beats), star.written, "nothing else is said");
+    assert_eq!(star.beats.map(|beats| 2 * beats), star.written, "only heartbeats are written");
     // A heartbeat has two bytes.
     for written in star.written {
         let each = written / 2 / PEERS;

@@ -677,7 +677,7 @@ fn nodes_that_left_or_restarted_keep_no_place() {
         }
         let said = declare(1, 1, "tides", &receiver, Status::New);
         assert_eq!(server.heard(next, said), [(next, Names::Waiting { number: 1 })]);
-        assert_eq!(server.declare(1, 5, &sender), [], "the former life is not heard any more");
+        assert_eq!(server.declare(1, 5, &sender), [], "the server ignores the former life");
         assert_eq!(server.registry.len(), 1);
     }
 }
@@ -1017,7 +1017,7 @@ fn a_directory_declares_to_every_server_and_follows_the_present_one() {
     ];
     assert_eq!(said(&mut directory), again);
     directory.heard(b, Names::Waiting { number: 1 });
-    assert_eq!(events(&mut directory), [], "it was told");
+    assert_eq!(events(&mut directory), [], "it was reported before");
 
     // Joined: once, for good, and every server learns of it.
     let c = channel(7, 1);

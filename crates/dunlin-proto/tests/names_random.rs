@@ -462,7 +462,7 @@ impl World {
         for (there, home) in all() {
             for (who, number) in &home.attached {
                 let stands = self.stands(*who, *number);
-                assert!(!stands || home.found.contains(who), "{there} was not told of {who:?}: {home:?}");
+                assert!(!stands || home.found.contains(who), "{there} was not notified of {who:?}: {home:?}");
             }
         }
         // The server knows all these ends, and no others.
@@ -477,7 +477,7 @@ impl World {
         here.sort();
         there.sort();
         let there: Vec<_> = there;
-        assert_eq!(here, there, "who waits, by the nodes and by the server");
+        assert_eq!(here, there, "ends that wait, at the nodes and at the server");
         assert_eq!(registry.len(), all().count());
         assert_eq!(registry.len(), self.nodes.iter().map(|node| node.directory.len()).sum::<usize>());
     }

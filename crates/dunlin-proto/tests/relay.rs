@@ -187,7 +187,7 @@ impl Net {
             }
             Action::Write(socket) => self.write(me, socket),
             Action::Close(socket, _) => {
-                assert!(socket.0 < 1 << 63, "the driver has never heard of it");
+                assert!(socket.0 < 1 << 63, "the driver does not know relayed sockets");
                 self.write(me, socket);
                 self.at(me).closed(now, socket);
                 self.close(socket);
@@ -221,7 +221,7 @@ impl Net {
     }
 
     fn write(&mut self, me: usize, socket: SocketId) {
-        assert!(socket.0 < 1 << 63, "the driver has never heard of it");
+        assert!(socket.0 < 1 << 63, "the driver does not know relayed sockets");
         let now = self.now;
         let Some((to, there)) = self.ends.get(&socket).copied() else { return };
         loop {
@@ -355,7 +355,7 @@ fn a_node_without_an_address_dials_back() {
     let now = net.now;
     net.at(D).connect(now, id(4));
     net.settle();
-    assert_eq!(net.dialled, [], "nobody knows that node");
+    assert_eq!(net.dialled, [], "no node knows its address");
 
     let mut net = Net::new(&[D, H, I], |node, config| config.addresses.retain(|_| node != H));
     net.connect(D, I);
@@ -445,7 +445,7 @@ fn slow_direct_dial_replaces_a_relay_handshake() {
     let now = net.now;
     net.at(D).connect(now, id(H));
     net.pass(3 * SECOND);
-    assert_eq!(net.at(D).census().relayed, 1, "it says hello");
+    assert_eq!(net.at(D).census().relayed, 1, "D sends hello over the relay");
     let dial = net.unanswered.pop().unwrap();
     net.blocked.clear();
     net.socket(D, H, dial);
@@ -612,7 +612,7 @@ fn a_source_leaves_relays_to_others() {
         net.at(node).relayed_by(id(H)).is_some()
     };
     let relayed: Vec<usize> = asks.iter().copied().filter(|node| asks_for(&mut net, *node)).collect();
-    assert_eq!(relayed.len(), 6, "three quarters of all, and no more once another one could come");
+    assert_eq!(relayed.len(), 6, "three quarters of all; the rest is for other sources");
     assert_eq!(net.at(I).census().relays, 6);
     assert!(net.unrelayed.contains(&(I, *asks.last().unwrap())), "{:?}", net.unrelayed);
     assert!(asks_for(&mut net, other), "there is room for another source");
@@ -649,8 +649,8 @@ fn a_relay_admits_other_hosts_only_if_the_node_allows_it() {
         }
         let refused = |why: &State| matches!(why, State::Down(Down::Unrelayed { why: NoRelay::Local, .. }));
         assert!(matches!(&net.states(D, H)[..], [why] if refused(why)), "{:?}", net.states(D, H));
-        assert_eq!(net.states(H, D), [], "nothing has come there");
-        assert!(!net.dialled.contains(&(H, D)), "nor was it made to dial");
+        assert_eq!(net.states(H, D), [], "no connection reaches H");
+        assert!(!net.dialled.contains(&(H, D)), "H does not dial");
     }
 }
 
@@ -980,7 +980,7 @@ fn more_than_the_credit_breaks_the_protocol() {
     }
     relay.says(D, piece(2, 1));
     relay.is_violated(D, PeerMisbehaved::AboveRelayCredit(2));
-    assert!(matches!(relay.heard(H).last(), Some(Relay::End { stream: 3 })), "the other end is told");
+    assert!(matches!(relay.heard(H).last(), Some(Relay::End { stream: 3 })), "the other end is notified");
 }
 
 #[test]

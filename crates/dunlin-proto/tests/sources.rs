@@ -122,7 +122,7 @@ fn one_source_leaves_connections_to_others() {
     // A node that leaves makes room.
     node.leaves(first[5]);
     assert_eq!(node.machine.census().nodes, PEERS_MAX / 4 * 3 + 8 * share(PEERS_MAX) - 1);
-    assert_eq!(flood(&mut node, host(1)).len(), 0, "others have come meanwhile");
+    assert_eq!(flood(&mut node, host(1)).len(), 0, "others have connected meanwhile");
     assert_eq!(flood(&mut node, host(11)).len(), share(PEERS_MAX));
 }
 
@@ -146,8 +146,8 @@ fn members_that_relay_are_one_source() {
         codec::encode(&Frame::Relay(Relay::From { stream, node: made_up }), &mut says);
         node.arrives(socket, says.freeze());
     }
-    assert_eq!(node.refused, MEMBERS as usize - 1_023, "the oldest of what that host relays make room");
-    node.shakes_hands(honest, 2, 1).expect("it has its place as before");
+    assert_eq!(node.refused, MEMBERS as usize - 1_023, "the oldest sockets that the host relays make room");
+    node.shakes_hands(honest, 2, 1).expect("the earlier socket keeps its place");
 }
 
 const HELD_MAX: u64 = 2 << 20;
@@ -225,7 +225,7 @@ fn ends_in_messages_count_for_the_source_of_their_giver() {
         assert!(kept > 50 && kept as u64 * END < HELD_MAX, "{given:?}: {kept}");
         let mut out = Vec::new();
         node.machine.fill(NOW, socket, 1 << 20, &mut out);
-        assert!(!out.is_empty(), "{given:?}: the other side hears of it");
+        assert!(!out.is_empty(), "{given:?}: the other side is notified");
         // By contrast, an end from another host has room.
         let other = node.comes(20, host(2), 1).unwrap();
         assert!(node.is_given(given, 1 << 64, 20, other), "{given:?}");

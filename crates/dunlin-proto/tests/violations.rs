@@ -378,11 +378,11 @@ fn unneeded_long_frames_are_skipped() {
                 node.arrives(0, arrives);
             }
         }
-        assert!(kept < limits::FRAME, "{kept} bytes of a frame that nobody wants");
+        assert!(kept < limits::FRAME, "{kept} bytes of an unneeded frame are kept");
         let is_attached = |action| matches!(action, Action::Home(HERE, _, HomeHears::Attached));
         let attached = std::iter::from_fn(|| node.machine.poll()).any(is_attached);
         // (`arrives` has already polled the actions.)
-        assert!(attached || !drivers_buffer, "what follows is heard");
+        assert!(attached || !drivers_buffer, "the frames after it are received");
         assert_eq!(node.down, None);
         // Otherwise this value would have no half.
         node.hears(&[Frame::ToHome(HERE, ToHome::Value { head: Head::Sent, total: 1, first: first.slice(..1) })]);

@@ -264,7 +264,7 @@ fn lone_transfer_has_a_larger_window() {
     world.machines[1].open_home(other, terms, declared(Face::Receiver), false).unwrap();
     world.machines[0].attach(Time(world.now), other, NodeId(2), declared(Face::Sender)).unwrap();
     world.transfer(2 * company, 4, false);
-    assert_eq!(is_alone(&world), [true, true], "it has said nothing");
+    assert_eq!(is_alone(&world), [true, true], "the other channel has sent no value");
     world.sent += 5000;
     assert!(world.machines[0].send_on_credit(Time(world.now), other, Bytes::from(vec![7; 5000])));
     world.transfer(2000, 4, false);
@@ -434,7 +434,7 @@ fn complete_value_is_acknowledged_with_an_answer() {
     };
     let whole = 3 * config.ack_bytes;
     b.received(now, socket, written(whole).into());
-    assert!(!b.has_something(now, socket), "an answer may come");
+    assert!(!b.has_something(now, socket), "an answer may follow");
     b.received(now, socket, written(config.ack_bytes).into());
     assert!(b.has_something(now, socket), "the other side's window may be no larger");
     b.fill(now, socket, ROOM, &mut Vec::new());

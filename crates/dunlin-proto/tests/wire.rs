@@ -127,7 +127,10 @@ proptest! {
     }
 
     #[test]
-    fn decoder_waits_for_the_rest_of_an_incomplete_handshake(hello in made(messages::hello), answer in made(messages::answer)) {
+    fn decoder_waits_for_the_rest_of_an_incomplete_handshake(
+        hello in made(messages::hello),
+        answer in made(messages::answer),
+    ) {
         let (hello, answer) = (hello.encode(), answer.encode());
         for cut in 0..hello.len() {
             prop_assert_eq!(Hello::decode(&mut BytesMut::from(&hello[..cut])), Ok(None));
@@ -641,7 +644,7 @@ fn heard_as<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, kept: bool) -> Vec<A
                 missing = listener.received_in(Time(0), SOCKET, &mut buffer);
                 assert!(buffer.len() < before || missing > 0);
             }
-            assert_eq!(missing > 0, !buffer.is_empty(), "only what is not whole is kept");
+            assert_eq!(missing > 0, !buffer.is_empty(), "only an incomplete frame is kept");
         } else {
             listener.received(Time(0), SOCKET, Bytes::copy_from_slice(piece));
         }

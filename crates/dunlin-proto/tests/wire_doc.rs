@@ -30,9 +30,9 @@ fn documented() -> Vec<Said> {
     for written in example.expect("there is an example").split("\n\n") {
         let mut whole: Option<Said> = None;
         for line in written.lines() {
-            let (code, _) = line.split_once('|').expect("each line says what it is");
+            let (code, _) = line.split_once('|').expect("each line has a description");
             let mut words = code.split_whitespace();
-            let who = words.next().expect("each line says who writes it");
+            let who = words.next().expect("each line names its writer");
             let whole = whole.get_or_insert_with(|| Said {
                 by: who.chars().next().expect("it is not empty"),
                 arrived: !who.ends_with('!'),
@@ -168,5 +168,5 @@ fn the_documented_exchange_is_the_real_one() {
     for (at, (real, documented)) in real.iter().zip(&documented).enumerate() {
         assert_eq!(real, documented, "{at}: left is written, right is documented");
     }
-    assert_eq!(real.len(), documented.len(), "so many were written, and so many are documented");
+    assert_eq!(real.len(), documented.len(), "the numbers of writes: real, and documented");
 }

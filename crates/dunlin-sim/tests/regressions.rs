@@ -268,7 +268,7 @@ fn goodbye_follows_values_sent_on_credits() {
     pair.run();
     let sent = pair.home_heard().iter().filter(|heard| matches!(heard, HomeHears::Sent(_))).count();
     assert_eq!((sent, pair.states(1).last()), (3, Some(&State::Down(Down::Left))));
-    assert_eq!(pair.states(0).last(), Some(&State::Down(Down::Left)), "its last word was acknowledged");
+    assert_eq!(pair.states(0).last(), Some(&State::Down(Down::Left)), "its last frame was acknowledged");
 }
 
 /// A node that left while its socket was gone lost what it had sent.
@@ -464,7 +464,7 @@ fn every_attachment_gets_its_own_answer() {
     pair.knows(0, 1);
     pair.attach();
     pair.nodes[0].end_proxy(pair.now, CHANNEL, End::Gone);
-    assert!(pair.nodes[0].has_half(CHANNEL), "its answer is still to come");
+    assert!(pair.nodes[0].has_half(CHANNEL), "its answer has not arrived");
     pair.run();
     assert!(!pair.nodes[0].has_half(CHANNEL));
     pair.attach();

@@ -421,7 +421,7 @@ impl World {
         let mut done = 0;
         while let Some(action) = self.machine.poll() {
             done += 1;
-            assert!(done < most, "the machine wants more than {most} things at once");
+            assert!(done < most, "the machine has more than {most} actions at once");
             self.act(action);
         }
         let census = self.machine.census();
@@ -512,7 +512,7 @@ impl World {
                             self.relayed = answer.ok().flatten().or(self.relayed.take());
                         }
                         Ok(_) => {}
-                        Err(why) => panic!("the machine writes what nobody can read: {why}: {whole:02x?}"),
+                        Err(why) => panic!("the machine writes an invalid frame: {why}: {whole:02x?}"),
                     }
                 }
                 other => panic!("the machine writes {written:02x?}: {other:?}"),
