@@ -414,7 +414,7 @@ fn a_failed_dial_back_is_reported_at_a_fixed_time() {
     assert_eq!(told_at(&failed, &[]), (at, 0));
 }
 
-/// Whatever host a helper claims to see: each dial goes to a host of its choice.
+/// Each dial goes to a host of the helper's choice, since the helper names the host it sees.
 #[test]
 fn a_helper_has_dial_backs_at_a_steady_pace() {
     let mut node = Node::new(|_| {});

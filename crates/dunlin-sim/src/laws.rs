@@ -479,8 +479,8 @@ impl World {
     }
 }
 
-/// Bytes that have not been received. The relay acknowledges what goes over it, and is sent acknowledgements,
-/// also of heartbeats: some of these are always on their way.
+/// Bytes that have not been received. Frames over a relay, heartbeats included, are acknowledged to the relay
+/// and by it: some of those bytes are always on their way.
 fn unheard(census: &Census) -> usize {
     let heartbeats = 64 * (census.relayed + 2 * census.relays);
     if census.unacked_bytes <= heartbeats { 0 } else { census.unacked_bytes }
