@@ -1,4 +1,4 @@
-//! `alt!`: parse the arms, then write the choice out.
+//! `alt!`: parse the arms, then generate the choice.
 //!
 //! ```text
 //! input  = "(" crate ")" ["biased" ";"] arm*
@@ -7,9 +7,9 @@
 //! body   = as an arm of a `match`: a comma follows, unless it is a block
 //! ```
 //!
-//! The crate is where the support code is: the wrapper that users call writes `($crate)`.
+//! The parenthesised crate contains the support code: the wrapper that users call writes `($crate)`.
 //!
-//! What `alt! { job = rx.recv(), if idle => work(job), () = sleep(d) => rest() }` becomes, with names
+//! The expansion of `alt! { job = rx.recv(), if idle => work(job), () = sleep(d) => rest() }`, with names
 //! shortened:
 //!
 //! ```text
@@ -46,15 +46,14 @@
 //!     }
 //! }
 //! ```
-//!
-//! - Outputs are separate variables, not one enum: an output may borrow the end that its operation
-//!   used (an extended receive, a claim). As an enum, it would keep that end borrowed in *every*
-//!   body; so, what the others could have returned is moved away before a body begins.
-//! - The bodies stand outside the closure and outside any loop of ours, for `?`, `return`, `break`.
-//! - Every token of ours has the span `mixed_site`: users' code cannot see our variables, nor they
-//!   users', and most lints are silent. Some are *placed* at users' code, so that rustc's errors
-//!   point at the operation that is no branch (E0277), the pattern that is refutable (E0004), and
-//!   the body of another type (E0308).
+//! - Outputs are separate variables, not one enum: an output may borrow the end that its operation used (an
+//!   extended receive, a claim). An enum would keep that end borrowed in *every* body. So the outputs of the
+//!   other branches are moved away before a body begins.
+//! - The bodies are outside the closure and outside any generated loop, for `?`, `return`, `break`.
+//! - Every generated token has the span `mixed_site`: users' code cannot see our variables, nor they users',
+//!   and most lints are silent. Some tokens are *placed* at users' code, so that rustc's errors point at the
+//!   operation that is no branch (E0277), the refutable pattern (E0004), and the body of another type
+//!   (E0308).
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -69,7 +68,7 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
 }
 
 struct Alt {
-    /// Where `__rt` is. Kept as tokens: `$crate` means what it should only while its span is kept.
+    /// The path to `__rt`, kept as tokens: `$crate` has its meaning only while its span is kept.
     home: TokenStream,
     order: Order,
     branches: Vec<Branch>,
@@ -185,9 +184,9 @@ fn is_skip(input: ParseStream<'_>) -> bool {
     input.peek(word::skip) && !is_name_of_pattern(input)
 }
 
-/// Whether a word known to `alt!` is here the name that a pattern binds: `skip = rx.recv() => ..`.
+/// Whether a word known to `alt!` is the name that a pattern binds here: `skip = rx.recv() => ..`.
 fn is_name_of_pattern(input: ParseStream<'_>) -> bool {
-    // To peek for `=` is to find `=>` and `==` too.
+    // Peeking for `=` also finds `=>` and `==`.
     input.peek2(Token![@]) || input.peek2(Token![=]) && !input.peek2(Token![=>]) && !input.peek2(Token![==])
 }
 
@@ -207,7 +206,7 @@ fn parse_condition(input: ParseStream<'_>) -> Result<Expr> {
     Ok(condition)
 }
 
-/// A body and the comma after it, which may be absent where it may be in a `match`.
+/// A body and the comma after it, which is optional where a `match` makes it optional.
 fn parse_body(input: ParseStream<'_>, arrow: &Token![=>]) -> Result<Expr> {
     if input.is_empty() {
         return Err(Error::new_spanned(arrow, "a body must follow `=>`"));
@@ -231,7 +230,7 @@ fn ends_an_arm(body: &Expr) -> bool {
         | Expr::TryBlock(_)
         | Expr::Unsafe(_)
         | Expr::While(_) => true,
-        // What a `macro_rules!` around passed on as one expression.
+        // An expression that an enclosing `macro_rules!` passed as one fragment.
         Expr::Group(group) => ends_an_arm(&group.expr),
         _ => false,
     }
@@ -301,7 +300,7 @@ impl Alt {
                         #poll
                         match index {
                             #(#steps)*
-                            // No branch's number: a look at all of them.
+                            // Not the number of a branch: survey all of them.
                             _ => {
                                 if let #home::__rt::Step::Survey(survey) = step {
                                     use #home::__rt::survey as look;
@@ -362,7 +361,7 @@ impl Branch {
     }
 
     /// `survey(branch0.as_mut(), 0, survey);` at the place of the operation: the compiler reports a type that
-    /// is no branch once for a place.
+    /// is no branch only once for each place.
     fn look(&self, names: &Names) -> TokenStream {
         let Names { index, branch, .. } = names;
         let branch = placed(quote_spanned!(Span::mixed_site()=> #branch.as_mut()), &self.operation);
@@ -387,9 +386,9 @@ impl Branch {
 
     /// `0 => { match OUTPUT { PATTERN => BODY } }` once this branch has been chosen.
     ///
-    /// A body is always an arm, where lints expect braces that they think needless elsewhere.
-    /// `identity` moves all of `output0`: taken apart in place, it would borrow what its value
-    /// borrows for as long as the body runs, even once the body has dropped that value.
+    /// A body is always an arm, because elsewhere lints reject braces as needless. `identity` moves all of
+    /// `output0`: a pattern that takes it apart in place would borrow what its value borrows while the body
+    /// runs, even after the body has dropped that value.
     fn arm(&self, names: &Names, drop_others: TokenStream) -> TokenStream {
         let Names { index, output, .. } = names;
         let Self { pattern, body, .. } = self;
@@ -417,8 +416,8 @@ impl Branch {
 
 /// Whether a pattern is `_` or the name of a variable that takes the output whole.
 ///
-/// A `match` on an output without values (of a future that never ends) would warn that its arm is
-/// unreachable, so such patterns are bound without one. A name in upper case may be a constant.
+/// For an output without values (of a future that never ends), a `match` would warn that its arm is
+/// unreachable, so such patterns are bound without a `match`. A name in upper case may be a constant.
 fn binds_whole(pattern: &Pat) -> bool {
     match pattern {
         Pat::Wild(_) => true,
@@ -430,7 +429,7 @@ fn binds_whole(pattern: &Pat) -> bool {
     }
 }
 
-/// What the parts of one branch are called.
+/// The names of the parts of one branch.
 struct Names {
     index: Literal,
     on: Ident,
@@ -454,7 +453,7 @@ fn drop_all<'a>(outputs: impl Iterator<Item = &'a &'a Ident>) -> TokenStream {
     if outputs.peek().is_none() {
         return TokenStream::new();
     }
-    // Of some operations the output needs no drop, and clippy would warn users of that.
+    // The outputs of some operations need no drop, and clippy would warn users of that.
     quote_spanned!(Span::mixed_site()=> #[allow(clippy::drop_non_drop)] ::core::mem::drop((#(#outputs,)*));)
 }
 

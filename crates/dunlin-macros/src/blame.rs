@@ -1,4 +1,4 @@
-//! For tests of refusals: the text of an error, and the words of the source that it points at.
+//! For tests of refusals: the text of an error, and the words of the source at which it points.
 
 use proc_macro2::TokenStream;
 

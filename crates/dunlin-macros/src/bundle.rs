@@ -1,4 +1,4 @@
-//! `#[derive(Bundle)]`: read the description, then write the two faces and what makes them.
+//! `#[derive(Bundle)]`: parse the description, then generate the two faces and the code that makes them.
 //!
 //! ```text
 //! #[derive(Bundle)]                 pub struct TillClient { pay: <ToServer<u64> as Pairing>::Client }
@@ -8,17 +8,17 @@
 //!                                   // for each face: End, ClientFace or ServerFace, Tethered, serde
 //! ```
 //!
-//! A field of another type than those of `dunlin_core::bundle` is looked at by the compiler: whether it is a
-//! `Pairing` is a constant, and if it is not, its ends are of a type that fits everywhere. So a wrong field
-//! is one error, at the field, instead of one for each mention of a face. Types of `dunlin_core::bundle` are
-//! known by their names and are not looked at, as a face that carries itself
+//! For a field of a type outside `dunlin_core::bundle`, the compiler checks in a constant whether the type is
+//! a `Pairing`. If it is not, the field's ends have a type that fits everywhere. So a wrong field is one
+//! error, at the field, instead of one for each mention of a face. The macro recognises the types of
+//! `dunlin_core::bundle` by their names and does not check them, because a face that carries itself
 //! (`referral: ToClient<ShopClient>`) would need its own size to know its fields.
 //!
-//! The serde implementations are unconditional. As `where <field's end>: Portable`, the bounds of a face that
-//! carries itself (`referral: ToClient<ShopClient>`) would have no end (E0275). So the author declares
-//! `#[bundle(local)]` when the messages cannot travel. The messages are checked beside the implementations,
-//! each once. Whether dunlin was built with serde is known to dunlin only, so they come from its macro
-//! `__face_serde!`, which is empty without.
+//! The serde implementations are unconditional. With `where <field's end>: Portable`, the bounds of a face
+//! that carries itself (`referral: ToClient<ShopClient>`) would be infinite (E0275). So the author declares
+//! `#[bundle(local)]` when the messages cannot be serialised. Checks of the messages, each once, stand beside
+//! the implementations. Only dunlin knows whether it was built with serde, so the implementations come from
+//! its macro `__face_serde!`, which is empty without serde.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -42,7 +42,7 @@ struct Description {
     members: Vec<Member>,
 }
 
-/// One field: what there is between a client and a server.
+/// One field: a connection between a client and a server.
 struct Member {
     name: Ident,
     visibility: Visibility,
@@ -105,7 +105,7 @@ impl Description {
         quote!(#(#checks)*)
     }
 
-    /// What must be portable for the faces to travel: the messages, each once.
+    /// What must be portable for the faces to move: the messages, each once.
     fn travelling(&self) -> Vec<TokenStream> {
         let mut travelling: Vec<(String, TokenStream)> = Vec::new();
         for tokens in self.members.iter().flat_map(Member::travelling) {
@@ -166,7 +166,7 @@ impl Description {
         }
     }
 
-    /// What a process with this face needs for its ending to reach the channels.
+    /// Implements `Tethered`, which lets the ending of a process with this face reach its channels.
     fn tethered(&self, face: &Ident) -> TokenStream {
         let fields = self.members.iter().map(|member| &member.name);
         quote_spanned! {Span::mixed_site()=>
@@ -186,7 +186,7 @@ impl Description {
         let client = self.face_name(Side::Client);
         let server = self.face_name(Side::Server);
         let fields: Vec<_> = members.iter().map(|member| &member.name).collect();
-        // Not the fields' names: a `#[policy(fifo(8))]` may stand below a field called `fifo`.
+        // Not the fields' names: a `#[policy(fifo(8))]` may follow a field called `fifo`.
         let pairs: Vec<_> =
             (0..members.len()).map(|index| format_ident!("pair{index}", span = Span::mixed_site())).collect();
         let factory = Ident::new("factory", Span::mixed_site());
@@ -217,7 +217,7 @@ impl Description {
         }
     }
 
-    /// Reads each field: this struct is never made, and the compiler would report dead code.
+    /// Reads each field: this struct is never constructed, so the compiler would report dead code.
     fn reads(&self) -> TokenStream {
         let name = &self.name;
         let fields = self.members.iter().map(|member| &member.name);
@@ -254,7 +254,7 @@ impl Member {
         Ok(Self { name, visibility: field.vis, pairing: field.ty, policy, docs })
     }
 
-    /// The name and the arguments of a type of `dunlin_core::bundle`, if the field's is one.
+    /// The name and the arguments of the field's type, if it is a type of `dunlin_core::bundle`.
     fn known(&self) -> Option<(String, &PathArguments)> {
         let Type::Path(path) = &self.pairing else { return None };
         let last = path.path.segments.last()?;
@@ -285,7 +285,7 @@ impl Member {
         placed(end, pairing)
     }
 
-    /// The types that must be portable for this field to travel.
+    /// The types that must be portable for this field to move.
     fn travelling(&self) -> Vec<TokenStream> {
         match self.known() {
             Some((name, PathArguments::AngleBracketed(arguments))) if !matches!(name.as_str(), "Flip" | "Share") => {
@@ -365,7 +365,7 @@ impl Side {
         }
     }
 
-    /// Of the face, and of its `share`.
+    /// The documentation of the face, and of its `share`.
     fn docs(self, bundle: &Ident) -> (String, String) {
         let side = self.name().to_lowercase();
         (

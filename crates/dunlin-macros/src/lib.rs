@@ -1,7 +1,7 @@
 //! The procedural macros of [dunlin](https://docs.rs/dunlin).
 //!
-//! Use them through `dunlin`, which re-exports them: what they expand to names items of that crate
-//! (of `dunlin_core` too, for `alt!`).
+//! Use them through `dunlin`, which re-exports them: their expansions name items of that crate (of
+//! `dunlin_core` too, for `alt!`).
 //!
 //! | macro | file | in one line |
 //! |---|---|---|
@@ -13,8 +13,8 @@
 //!
 //! `place.rs` makes the compiler's errors about an expansion point at users' code.
 //!
-//! Each file turns tokens into tokens, or into a `syn::Error` that points at the words to blame, by
-//! pure functions that its tests call directly. The entry points below only convert.
+//! Each file converts tokens to tokens, or to a `syn::Error` that points at the words to blame, with pure
+//! functions that its tests call directly. The entry points below only convert.
 
 use proc_macro::TokenStream;
 
@@ -29,8 +29,8 @@ mod remote;
 
 /// Waits for several operations and takes exactly one: occam's `ALT`.
 ///
-/// Called as `alt!`, a wrapper that `dunlin` and `dunlin_core` each define to name where their
-/// support code is: `alt! { .. }` becomes `__alt! { ($crate) .. }`.
+/// Called as `alt!`, a wrapper that `dunlin` and `dunlin_core` each define to name the crate with their
+/// support code: `alt! { .. }` becomes `__alt! { ($crate) .. }`.
 ///
 /// # Syntax
 ///
@@ -44,38 +44,37 @@ mod remote;
 /// ```
 ///
 /// - An **operation** is anything that implements `Branch`, *not yet awaited*: `rx.recv()`,
-///   `rx.recv_extended()`, `tx.send_from(&mut slot)`, `shared.claim()`, `callee.accept()`,
-///   `barrier.sync()`, `sleep(..)`, `future(f)` for any other future. One that is to outlive this
-///   choice is borrowed: `&mut operation` if it is `Unpin`, as a `Timer` and an `Interval` are, else
-///   `pinned.as_mut()`. Temporaries made by its expression are gone once it is made.
-/// - A **pattern** takes the operation's output and must be irrefutable, as a value that has been
-///   received cannot be put back. A refutable one is refused with E0004; match in the body.
-/// - A **condition** (a `bool`) that is false turns its branch off. Its operation is then not even
+///   `rx.recv_extended()`, `tx.send_from(&mut slot)`, `shared.claim()`, `callee.accept()`, `barrier.sync()`,
+///   `sleep(..)`, `future(f)` for any other future. Borrow an operation that should outlive this choice:
+///   `&mut operation` if it is `Unpin`, as a `Timer` and an `Interval` are, otherwise `pinned.as_mut()`.
+///   Temporaries of the operation's expression are dropped once the operation is made.
+/// - A **pattern** takes the operation's output. It must be irrefutable, because a received value cannot be
+///   put back. The compiler refuses a refutable pattern with E0004; match in the body instead.
+/// - A **condition** (a `bool`) that is false turns its branch off. The operation of such a branch is not
 ///   evaluated.
-/// - A **body** is separated from what follows as an arm of a `match` is: a comma, unless it is a
-///   block. It is ordinary code of the function around: `?`, `return`, `.await`, `break` and
-///   `continue` do what they do outside. All bodies have one type, the value of the `alt!`.
-/// - **`skip`** is taken when nothing is ready at once, so that the `alt!` does not wait.
-/// - Without **`biased;`** the choice is fair: no branch that stays ready is passed over for ever.
-///   With it, the first ready one in the order written is taken.
+/// - A **body** is separated from the next arm as in a `match`: by a comma, unless it is a block. It is
+///   ordinary code of the enclosing function: `?`, `return`, `.await`, `break` and `continue` work as they do
+///   outside. All bodies have one type, the type of the `alt!`.
+/// - **`skip`** is taken if no operation is ready at once, so the `alt!` does not wait.
+/// - Without **`biased;`** the choice is fair: it never passes over a branch that stays ready for ever. With
+///   it, the choice takes the first ready branch in the order written.
 ///
 /// # Order of evaluation
 ///
-/// First all conditions, in the order written; then the operations whose branch is on, likewise;
-/// then the wait. When one has been taken, all operations and whatever the others could have
-/// returned are dropped; only then does the body begin. So a condition may read what an operation
-/// borrows, and a body may use every end that any operation borrowed (but for what its own output
+/// `alt!` evaluates all conditions first, in the order written, then the operations whose branches are on,
+/// also in order, and then waits. When it has taken one operation, it drops all operations and whatever the
+/// other branches could have returned; only then does the body begin. So a condition may read what an
+/// operation borrows, and a body may use every end that any operation borrowed (except what its own output
 /// still borrows, such as an extended receive).
 ///
 /// If every branch is off and there is no `skip`, the `alt!` panics: it would wait for ever.
 ///
 /// # Cancel safety
 ///
-/// An `alt!` dropped while it waits has taken nothing: no message is lost, each slot given to
-/// `send_from` holds its value (over a connection: once `settle` has returned it), and only the places
-/// in the queues are given up. What `future(f)` had done by then stays done; it is the one branch
-/// that a choice cannot undo, chosen or not. Once a body has begun it is as cancel safe as the code
-/// in it.
+/// An `alt!` dropped while it waits has taken nothing: no message is lost, each slot given to `send_from`
+/// holds its value (over a connection: once `settle` has returned it), and only the places in the queues are
+/// given up. The effects of `future(f)` until then remain: it is the one branch that a choice cannot undo,
+/// chosen or not. Once a body has begun, it is as cancel safe as the code in it.
 ///
 /// # Sending it to another thread
 ///
@@ -120,30 +119,30 @@ pub fn __alt(input: TokenStream) -> TokenStream {
 
 /// Treats several channels as one: a struct with named fields becomes a bundle.
 ///
-/// The struct is a description and is never made. Each field is one thing between a client and a
-/// server, a type that implements `Pairing`: `ToServer<T>`, `ToClient<T>`, `Call<Q, A>`, a bundle,
-/// or `Flip<B>` or `Share<B>` of one.
+/// The struct is a description and is never constructed. Each field is one connection between a client and a
+/// server, a type that implements `Pairing`: `ToServer<T>`, `ToClient<T>`, `Call<Q, A>`, a bundle, or
+/// `Flip<B>` or `Share<B>` of a bundle.
 ///
-/// # What is made
+/// # What is generated
 ///
-/// For `struct Shop`, all as visible as `Shop` and its fields:
+/// For `struct Shop`, with the visibility of `Shop` and its fields:
 ///
-/// - `ShopClient` and `ShopServer`, the two **faces**: structs with the same field names, each
-///   field an end (or a face). Documentation of a field is repeated on both.
-/// - `Shop::pair()`, which makes all the channels: `(ShopClient, ShopServer)`. Fields are made in
-///   the order written.
-/// - `share(self)` on both faces, and `End` for them: a shared face is claimed whole.
+/// - `ShopClient` and `ShopServer`, the two **faces**: structs with the same field names, in which each field
+///   is an end (or a face). Both repeat the documentation of each field.
+/// - `Shop::pair()`, which makes all the channels: `(ShopClient, ShopServer)`. It makes the fields in the
+///   order written.
+/// - `share(self)` on both faces, and `End` for them: a claim of a shared face claims all of it.
 /// - `Pairing` and `Bundle` for `Shop`, so that it nests and can be named on a node.
-/// - `Serialize` and `Deserialize` for both faces if dunlin's feature `serde` is on, so that faces
-///   travel, even over themselves.
+/// - `Serialize` and `Deserialize` for both faces if dunlin's feature `serde` is on, so that faces can move,
+///   even over themselves.
 ///
 /// # Attributes
 ///
 /// - `#[policy(expression)]` on a field: the policy of this field's channels, anything that is
-///   `Into<Policy>`, such as `fifo(8)`. Evaluated anew for each pair. Without it, they are as the
-///   factory given to `Pairing::pair` has (a rendezvous, for `Shop::pair()`).
-/// - `#[bundle(local)]` on the struct: the faces stay on this node and are not serialised. Needed
-///   if the messages cannot be.
+///   `Into<Policy>`, such as `fifo(8)`. It is evaluated again for each pair. Without it, the channels have
+///   the policy of the factory given to `Pairing::pair` (a rendezvous, for `Shop::pair()`).
+/// - `#[bundle(local)]` on the struct: the faces stay on this node and are not serialised. It is required if
+///   the messages cannot be serialised.
 ///
 /// A bundle has no generic parameters.
 ///
@@ -184,20 +183,20 @@ pub fn bundle(input: TokenStream) -> TokenStream {
 
 /// Makes an `async fn main` the program's entry point.
 ///
-/// The body becomes the first process. The runtime starts before it and stops when it returns; it
-/// does not wait for the processes still running then, so await those that matter. Nodes that have
-/// not left leave first, with `Ok`, with an error and with a panic: see `dunlin::block_on`.
+/// The body becomes the first process. The runtime starts before it and stops when it returns. The runtime
+/// does not wait for processes that still run then, so await those that matter. Nodes that have not left
+/// leave first, after `Ok`, an error or a panic: see `dunlin::block_on`.
 ///
-/// If it returns an error, the program prints the error's text (`Display`) and those of its causes to
+/// If it returns an error, the program prints the error's text (`Display`) and the texts of its causes to
 /// standard error, and ends with exit code 1. A value of another type ends the program as it does without the
 /// attribute.
 ///
-/// While it runs, SIGQUIT (on Unix) prints what the program waits for, and dev builds warn of
-/// suspected deadlocks: see the module `waits`.
+/// While it runs, SIGQUIT (on Unix) prints what the program waits for, and dev builds warn of suspected
+/// deadlocks: see the module `waits`.
 ///
 /// # Arguments
 ///
-/// `workers = N`, a whole number from 1: how many threads run processes. Without it, the runtime
+/// `workers = N`, a whole number from 1: the number of threads that run processes. Without it, the runtime
 /// decides.
 ///
 /// `remote = [f, g]` (Linux): the functions of [`#[remote]`](macro@remote) that the program runs in
@@ -224,12 +223,12 @@ pub fn main(arguments: TokenStream, function: TokenStream) -> TokenStream {
 
 /// Makes an `async fn` a test.
 ///
-/// It runs as the body of [`#[main]`](macro@main) does, on a runtime of its own. It fails if it panics, or
-/// returns an error. Nodes that it leaves behind leave when it returns.
+/// It runs as the body of [`#[main]`](macro@main) does, on its own runtime. It fails if it panics or returns
+/// an error. Nodes that it has not left leave when it returns.
 ///
 /// # Arguments
 ///
-/// `workers = N`, a whole number from 1, as of [`#[main]`](macro@main). `#[ignore]`, `#[should_panic]` and
+/// `workers = N`, a whole number from 1, as for [`#[main]`](macro@main). `#[ignore]`, `#[should_panic]` and
 /// other attributes of tests work as usual.
 ///
 /// # Examples
@@ -251,10 +250,10 @@ pub fn test(arguments: TokenStream, function: TokenStream) -> TokenStream {
     main_attr::expand(main_attr::Role::Test, arguments.into(), function.into()).into()
 }
 
-/// Makes of an `async fn` a process that joins its ends in a scope by itself.
+/// Turns an `async fn` into a process that joins its ends in a scope by itself.
 ///
-/// What is left is a function of the parameters that are not wired, which gives what `Scope::fork` takes.
-/// Calling it does nothing yet.
+/// The result is a function of the parameters that are not wired; it returns what `Scope::fork` takes.
+/// Calling it starts nothing yet.
 ///
 /// # Wires
 ///
@@ -264,18 +263,20 @@ pub fn test(arguments: TokenStream, function: TokenStream) -> TokenStream {
 ///   channel's policy: at one of its ends.
 /// - `#[client("name")]`, `#[server("name")]`: a face of a bundle, or an end of a `Call`; a `Shared` one
 ///   together with others.
-/// - The word `portable` behind that: the name may be one that the scope's rule gives to a node,
-///   `#[sender("name", portable)]`.
-/// - `#[scope]`: the scope in which it was forked, for a process that forks others.
+/// - The word `portable` after the name allows the scope's rule to give the name to a node: `#[sender("name",
+///   portable)]`.
+/// - `#[scope]`: the scope that forked the process, for a process that forks others.
 ///
-/// A name is an expression that gives a string, and may use the arguments: `#[sender(format!("out{n}"))]`.
+/// A name is an expression that evaluates to a string, and may use the arguments:
+/// `#[sender(format!("out{n}"))]`.
 ///
-/// All ends are joined before the body runs; they are left when it drops them, at the latest when it ends.
+/// The process joins all ends before the body runs. It leaves them when the body drops them, at the latest
+/// when it ends.
 ///
 /// # Arguments
 ///
-/// `propagate`: how the process ends, its channels end. Of a function that returns a `Result` with
-/// `dunlin::Error`, or the error of an operation:
+/// `propagate`: the process's channels end as the process does. For a function that returns a `Result` with
+/// `dunlin::Error`, or with the error of an operation:
 ///
 /// | it ends with | the channels of its ends are |
 /// |---|---|
@@ -284,11 +285,11 @@ pub fn test(arguments: TokenStream, function: TokenStream) -> TokenStream {
 /// | an error of a channel that was poisoned | poisoned, with the same reason |
 /// | another error, or a panic | poisoned, with its text |
 ///
-/// Its ends are those that it has joined by annotation, in whatever they are: unshared, shared, a face of a
-/// bundle with all its channels. Ends that came as arguments, or that it has dropped by then, are not
-/// concerned; those without the power to poison are left. A channel is retired or poisoned for all others
-/// that share an end of it: where that is too much, use `next`, and return `Ok` at the end of the input.
-/// Without the keyword, ends are left whatever the process returns.
+/// The attribute affects the ends that the process has joined by annotation, in any form: unshared, shared,
+/// or a face of a bundle with all its channels. It does not affect ends that were arguments or that the body
+/// has dropped. Ends without the power to poison are left. Retiring or poisoning a channel affects all others
+/// that share an end of it: if that is too much, use `next`, and return `Ok` at the end of the input. Without
+/// the keyword, the process leaves its ends whatever it returns.
 ///
 /// # What is refused
 ///
@@ -326,12 +327,12 @@ pub fn process(arguments: TokenStream, function: TokenStream) -> TokenStream {
     or_error(process::expand(arguments.into(), function.into()))
 }
 
-/// Makes a `fn` one that can be run in another process of the operating system, by
+/// Makes a `fn` that can run in another process of the operating system, with
 /// `dunlin::blocking::blocking_process`.
 ///
-/// Calling it runs nothing: it gives the call as a value. Arguments and output are encoded, so they have
-/// serde's traits. [`#[main]`](macro@main) lists the functions that the program runs so. The function's name
-/// is that of a hidden type, too.
+/// Calling it runs nothing: it returns the call as a value. Arguments and output are encoded, so they need
+/// serde's traits. [`#[main]`](macro@main) lists the functions that the program runs this way. The macro also
+/// defines a hidden type with the function's name.
 ///
 /// # What is refused
 ///

@@ -1,4 +1,4 @@
-//! `#[main]` and `#[test]`: an `async fn` becomes a `fn` that hands it to the runtime, and prints the error
+//! `#[main]` and `#[test]`: an `async fn` becomes a `fn` that runs it on the runtime, and prints the error
 //! that `main` or the test returns.
 
 use proc_macro2::TokenStream;
@@ -16,8 +16,8 @@ pub(crate) enum Role {
     Test,
 }
 
-/// The expansion, or an error beside an empty function of the same name: the compiler need not
-/// report as well that `main` is missing.
+/// The expansion, or an error beside an empty function of the same name, so that the compiler does not also
+/// report that `main` is missing.
 pub(crate) fn expand(role: Role, arguments: TokenStream, function: TokenStream) -> TokenStream {
     let function: ItemFn = match parse2(function) {
         Ok(function) => function,
@@ -64,7 +64,7 @@ fn try_expand(role: Role, arguments: TokenStream, mut function: ItemFn) -> Resul
         Some(workers) => quote!(::core::option::Option::Some(#workers)),
         None => quote!(::core::option::Option::None),
     };
-    // The body stays an `async fn`, not a block: its mismatched types are then reported in place.
+    // The body stays an `async fn`, not a block, so that its type errors are reported in place.
     let (signature, body) = (&function.sig, &function.block);
     let name = &signature.ident;
     let remote = remote.map(|(_, functions)| {
@@ -74,7 +74,7 @@ fn try_expand(role: Role, arguments: TokenStream, mut function: ItemFn) -> Resul
             ::dunlin::__rt::serve_processes(__REMOTE);
         }
     });
-    // Without a runtime a program ends; a test fails, and others run.
+    // Without a runtime a program ends; a test fails, and other tests run.
     let run = match role {
         Role::Main if name == "main" => quote!(::dunlin::__rt::main(#workers, #name())),
         _ => quote!(::dunlin::__rt::block_on_workers(#workers, #name())),
@@ -88,7 +88,7 @@ fn try_expand(role: Role, arguments: TokenStream, mut function: ItemFn) -> Resul
         });
         return Ok(quote!(#function));
     }
-    // The standard library would print an error as `Debug` has it, for programmers.
+    // The standard library would print an error with `Debug`, which is for programmers.
     function.block = parse_quote!({
         #[allow(clippy::unused_async, reason = "a body need not await")]
         async #signature #body
@@ -101,7 +101,7 @@ fn try_expand(role: Role, arguments: TokenStream, mut function: ItemFn) -> Resul
     Ok(quote!(#function))
 }
 
-/// Whether what the function returns may be an error that the program, or the test, ends with.
+/// Whether the function may return an error that ends the program or the test.
 fn reports(role: Role, signature: &Signature) -> bool {
     let ends = role == Role::Test || signature.ident == "main";
     let ReturnType::Type(_, output) = &signature.output else { return false };
@@ -119,7 +119,7 @@ const KNOWN: &str = "only `workers = N` and `remote = [function, ..]` are known"
 struct Arguments {
     /// A `usize` from 1.
     workers: Option<LitInt>,
-    /// The functions of `#[remote]` that processes of the program serve, and the word before them.
+    /// The functions of `#[remote]` that processes of the program serve, and the keyword before them.
     remote: Option<(Ident, Punctuated<Path, Token![,]>)>,
 }
 

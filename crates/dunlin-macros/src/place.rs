@@ -3,10 +3,10 @@
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::ToTokens;
 
-/// Moves `ours` to where `theirs` is in the source, without their names: rustc's errors about the
-/// one then point at the other.
+/// Moves `ours` to the source position of `theirs`, without their names: rustc's errors about `ours` then
+/// point at `theirs`.
 ///
-/// An expression (or type) reaches from its first token to its last, so these two are moved.
+/// The span of an expression (or type) reaches from its first token to its last, so these two are moved.
 pub(crate) fn placed(ours: TokenStream, theirs: &impl ToTokens) -> TokenStream {
     let theirs: Vec<_> = theirs.to_token_stream().into_iter().collect();
     let mut ours: Vec<_> = ours.into_iter().collect();

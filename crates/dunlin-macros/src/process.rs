@@ -1,7 +1,8 @@
-//! `#[process]`: an `async fn` becomes a function of what is not wired, which gives what a scope can fork.
+//! `#[process]`: an `async fn` becomes a function of the parameters that are not wired, which returns what a
+//! scope can fork.
 //!
-//! What `#[process] async fn indent(#[receiver("raw", fifo(4))] mut raw: Receiver<String>, by: usize) ->
-//! Result { .. }` becomes, with names shortened:
+//! The expansion of `#[process] async fn indent(#[receiver("raw", fifo(4))] mut raw: Receiver<String>, by:
+//! usize) -> Result { .. }`, with names shortened:
 //!
 //! ```text
 //! fn indent(by: usize) -> impl Wired<Output = Result> {
@@ -13,9 +14,10 @@
 //! }
 //! ```
 //!
-//! - The body stays an `async fn`, not a block: its mismatched types are then reported in place.
+//! - The body stays an `async fn`, not a block, so that its type errors are reported in place.
 //! - With `propagate` the body is an async block within that function, which only borrows the ends that it
-//!   does not give away: so they are still there when it has ended, and can be poisoned before they are left.
+//!   does not give away. So these ends still exist when the block has ended, and can be poisoned before they
+//!   are left.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -35,7 +37,7 @@ pub(crate) fn expand(arguments: TokenStream, function: TokenStream) -> Result<To
     let inputs = function.sig.inputs.iter().enumerate();
     let mut parameters = inputs.map(|(index, input)| Parameter::of(index, input)).collect::<Result<Vec<_>>>()?;
     if parameters.iter().any(Parameter::uses_arguments) {
-        // An argument may be for that only.
+        // An argument may serve only to join an end.
         let arguments = parameters.iter_mut().filter(|parameter| matches!(parameter.wire, Wire::Argument));
         arguments.for_each(|parameter| parameter.argument.attrs.push(parse_quote!(#[allow(unused_variables)])));
     }
@@ -70,7 +72,7 @@ impl Parse for Arguments {
     }
 }
 
-/// Refuses what no process can be.
+/// Refuses functions that cannot be processes.
 fn check(function: &ItemFn) -> Result<()> {
     let signature = &function.sig;
     if signature.asyncness.is_none() {
@@ -96,7 +98,7 @@ fn check(function: &ItemFn) -> Result<()> {
     Ok(())
 }
 
-/// Where a type borrows for less than `'static`, if it is seen at once.
+/// Where a type visibly borrows for less than `'static`.
 fn borrowed(of: &Type) -> Option<Span> {
     let is_static = |lifetime: &Option<Lifetime>| lifetime.as_ref().is_some_and(|lifetime| lifetime.ident == "static");
     match of {
@@ -112,9 +114,9 @@ fn borrowed(of: &Type) -> Option<Span> {
 
 /// One parameter of the function.
 struct Parameter {
-    /// As the function has it, without what is ours.
+    /// As the function declares it, without our attributes.
     argument: PatType,
-    /// What the outer function, or the wiring, calls it.
+    /// Its name in the outer function, or in the wiring.
     name: Ident,
     wire: Wire,
 }
@@ -123,7 +125,7 @@ struct Parameter {
 enum Wire {
     /// The caller of the function.
     Argument,
-    /// The scope: it is the scope.
+    /// The scope itself.
     Scope,
     /// A name of the scope.
     Name(Box<Named>),
@@ -169,7 +171,7 @@ impl Parameter {
         Ok(Self { argument, name, wire })
     }
 
-    /// Whether it may be joined with the help of arguments.
+    /// Whether joining may use arguments.
     fn uses_arguments(&self) -> bool {
         match &self.wire {
             Wire::Name(named) => !matches!(named.name, Expr::Lit(_)) || named.policy.is_some(),
@@ -195,8 +197,8 @@ impl Parameter {
             }
             Wire::Name(named) => {
                 let Named { kind, place, name, policy, portable } = &**named;
-                // The calls have the attribute's place as their own: what goes wrong while it is joined, and
-                // the wait records, name it.
+                // The calls have the attribute's position: errors while it is joined, and the wait records,
+                // name it.
                 let place = *place;
                 let kind = match kind.to_string().as_str() {
                     "sender" => quote_spanned!(place=> ::dunlin::__rt::AsSender),
@@ -246,7 +248,7 @@ impl Wire {
     }
 }
 
-/// The word, if it is it.
+/// The word `portable`, if the expression is that word.
 fn portable(part: &Expr) -> Option<&Ident> {
     match part {
         Expr::Path(path) => path.path.get_ident().filter(|word| *word == "portable"),
@@ -254,7 +256,7 @@ fn portable(part: &Expr) -> Option<&Ident> {
     }
 }
 
-/// Our word, if it is one.
+/// The name of the attribute, if it is one of ours.
 fn kind(attribute: &Attribute) -> Option<&Ident> {
     let word = attribute.path().get_ident()?;
     let ours = ["sender", "receiver", "client", "server", "scope"];
@@ -293,7 +295,7 @@ fn expand_checked(propagate: bool, mut function: ItemFn, parameters: &[Parameter
     let given = parameters.iter().filter_map(Parameter::given);
     let joins: Vec<_> = parameters.iter().filter_map(|parameter| parameter.join(&scope)).collect();
     let passed = parameters.iter().map(|parameter| &parameter.name);
-    // An error for a body that is no `Send` future is placed at the function's name.
+    // An error for a body that is not a `Send` future is placed at the function's name.
     let wired = placed(quote_spanned!(ours=> ::dunlin::__rt::named), &name);
     quote_spanned! {ours=>
         #(#attributes)*
@@ -309,7 +311,7 @@ fn expand_checked(propagate: bool, mut function: ItemFn, parameters: &[Parameter
     }
 }
 
-/// The body, after which the channels of its ends end as it has.
+/// The body; afterwards, the channels of its ends end as it did.
 fn propagated(function: &ItemFn, parameters: &[Parameter], text: &str, returned: &TokenStream) -> TokenStream {
     let ours = Span::mixed_site();
     let body = &function.block;

@@ -1,6 +1,6 @@
-//! `#[remote]`: a `fn` that can be run in another process of the operating system.
+//! `#[remote]`: a `fn` that can run in another process of the operating system.
 //!
-//! What `#[remote] fn sum(n: u64, by: u64) -> u64 { .. }` becomes, with names shortened:
+//! The expansion of `#[remote] fn sum(n: u64, by: u64) -> u64 { .. }`, with names shortened:
 //!
 //! ```text
 //! enum sum {}                                     // in the namespace of types: `sum` names both
