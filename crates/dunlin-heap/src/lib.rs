@@ -1,6 +1,6 @@
-//! The system's allocator, which counts: for tests that hold memory to a bound, and for counted costs.
+//! A counting wrapper of the system's allocator, for tests that bound memory, and for counted costs.
 //!
-//! A binary chooses whether each thread or the whole program is counted:
+//! A binary chooses whether to count each thread or the whole program:
 //!
 //! ```
 //! use dunlin_heap::{Counting, Program};
@@ -19,7 +19,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What is called for each block that is taken from the heap, and given back.
+/// The allocator calls it for each block that it allocates or frees.
 pub trait Counter {
     /// `bytes` more are in use.
     fn taken(&self, bytes: usize);
@@ -28,44 +28,44 @@ pub trait Counter {
     fn given_back(&self, bytes: usize);
 }
 
-/// The system's allocator, which tells a [`Counter`].
+/// The system's allocator, which reports to a [`Counter`].
 #[derive(Debug)]
 pub struct Counting<C>(
-    /// What has been counted.
+    /// The counter.
     pub C,
 );
 
-// SAFETY: each call goes to the system's allocator as it came. Neither counter allocates: the one has atomic
-// numbers, the other numbers of a thread that are constants at first and have no destructors.
+// SAFETY: each call is forwarded unchanged to the system's allocator. Neither counter allocates: one has
+// atomic numbers; the other has numbers of a thread that start as constants and have no destructors.
 unsafe impl<C: Counter> GlobalAlloc for Counting<C> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.0.taken(layout.size());
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         self.0.taken(layout.size());
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, old: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // The old block may be there until the new one has been filled, but seldom is.
+        // The old block may exist until the new one has been filled, but seldom does.
         self.0.given_back(layout.size());
         self.0.taken(size);
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.realloc(old, layout, size) }
     }
 
     unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
         self.0.given_back(layout.size());
-        // SAFETY: the caller's promise, passed on.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.dealloc(old, layout) }
     }
 }
 
-/// Counts all threads together: bytes in use now, and the most that were.
+/// Counts all threads together: the bytes in use now, and their maximum.
 #[derive(Debug, Default)]
 pub struct Program {
     live: AtomicUsize,
@@ -73,7 +73,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Nothing has been counted yet.
+    /// A counter at zero.
     #[must_use]
     pub const fn new() -> Self {
         Self { live: AtomicUsize::new(0), peak: AtomicUsize::new(0) }
@@ -84,12 +84,12 @@ impl Program {
         self.live.load(Ordering::Relaxed)
     }
 
-    /// The most bytes that were in use since the program began, or since [`forget_peak`](Self::forget_peak).
+    /// The maximum of bytes in use since the program began, or since [`forget_peak`](Self::forget_peak).
     pub fn peak(&self) -> usize {
         self.peak.load(Ordering::Relaxed)
     }
 
-    /// The peak is counted from now on. Returns the bytes that are in use.
+    /// Restarts the count of the peak. Returns the bytes that are in use.
     pub fn forget_peak(&self) -> usize {
         let live = self.live();
         self.peak.store(live, Ordering::Relaxed);
@@ -108,7 +108,7 @@ impl Counter for Program {
     }
 }
 
-/// Counts what each thread asks for by itself, so what others do meanwhile does not matter.
+/// Counts the allocations of each thread by itself, so other threads do not disturb it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Thread;
 
@@ -118,24 +118,24 @@ thread_local! {
     static GIVEN_BACK: Cell<u64> = const { Cell::new(0) };
 }
 
-/// What a thread has asked for, from its start on or between two moments.
+/// The allocations of a thread, from its start or between two moments.
 #[derive(Clone, Copy, Debug)]
 pub struct Allocated {
-    /// How often.
+    /// How many calls.
     pub calls: u64,
     /// How many bytes.
     pub bytes: u64,
 }
 
 impl Thread {
-    /// All that this thread has asked for.
+    /// All that this thread has allocated.
     #[must_use]
     pub fn allocated(self) -> Allocated {
         Allocated { calls: CALLS.get(), bytes: BYTES.get() }
     }
 
-    /// The bytes that this thread has asked for, less those that it has given back. Below 0 if it has given
-    /// back what others had asked for.
+    /// The bytes that this thread has allocated, less those that it has freed. Negative if it has freed
+    /// blocks that other threads allocated.
     #[must_use]
     pub fn held(self) -> i64 {
         BYTES.get().wrapping_sub(GIVEN_BACK.get()).cast_signed()

@@ -1,7 +1,7 @@
 //! The bytes of a schema; `docs/wire.md` describes them in prose.
 //!
-//! Numbers are varints (LEB128), and texts have their length before them, as in a frame. Each schema has one
-//! encoding only: [`Schema::encode`] writes again, byte by byte, what [`Schema::decode`] has accepted.
+//! Numbers are varints (LEB128), and a length precedes each text, as in a frame. Each schema has only one
+//! encoding: [`Schema::encode`] writes what [`Schema::decode`] has accepted again, byte for byte.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -18,9 +18,9 @@ mod tag {
     pub(super) const CHAR: u8 = 2;
     pub(super) const TEXT: u8 = 3;
     pub(super) const BYTES: u8 = 4;
-    /// And the next four: twice as wide each.
+    /// The next four tags are the wider integers, each twice as wide.
     pub(super) const UNSIGNED: u8 = 5;
-    /// The same.
+    /// Likewise.
     pub(super) const SIGNED: u8 = 10;
     pub(super) const FLOAT: u8 = 15;
     pub(super) const DOUBLE: u8 = 16;

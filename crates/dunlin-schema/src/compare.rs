@@ -1,13 +1,14 @@
-//! Whether one side can read what the other one writes.
+//! Whether one side can read what the other side writes.
 //!
-//! In CBOR this is exactly what dunlin's decoder and serde accept: a number may get wider, a value may become
-//! an `Option` of it, a tuple a list. An unknown field is ignored unless its struct refuses that, and a field
-//! may be missing if the reader can do without it. An unknown variant is a difference. In postcard both sides
-//! need the same names and kinds in the same order; the reader may have more variants behind those of the
-//! writer. The ends of a bundle are counted, so they need the same order in both encodings.
+//! In CBOR this is exactly what dunlin's decoder and serde accept: a number may become wider, a value may
+//! become an `Option` of it, a tuple a list. An unknown field is ignored unless its struct refuses unknown
+//! fields, and a field may be missing if the reader does not require it. An unknown variant is a difference.
+//! In postcard both sides need the same names and kinds in the same order; the reader may have more variants
+//! after those of the writer. The ends of a bundle are numbered, so both encodings need them in the same
+//! order.
 //!
-//! The holder of a sender in a message writes what that sender carries, and may have got it from the side
-//! that reads there. So the comparison changes direction at such an end.
+//! The holder of a sender in a message writes what that sender carries, and may have received the sender from
+//! the side that reads there. So the comparison changes direction at such an end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,15 +16,15 @@ use std::fmt;
 use crate::kinds::{Coding, EndKind, Field, Kind, KindId, Schema, Variant};
 use crate::limits;
 
-/// How many bytes of a schema are decoded in about the time of one step.
+/// How many bytes of a schema the decoder decodes in about the time of one step.
 const BYTES_EACH: usize = 16;
 
 /// How many characters of a path are shown, from its end.
 const PATH_MAX: usize = 200;
 
-/// The first difference between two schemas, for people.
+/// The first difference between two schemas, as text for people.
 ///
-/// It reads "`Order.items[].price`: u32 there, text here".
+/// It is displayed as "`Order.items[].price`: u32 there, text here".
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Difference {
@@ -50,27 +51,27 @@ impl fmt::Display for Difference {
 pub struct Sides {
     /// Whether this side writes the messages, and the other side reads them.
     pub here_writes: bool,
-    /// Whether the schemas describe the ends of a bundle, which are known by their places in every encoding.
+    /// Whether the schemas describe the ends of a bundle, which every encoding identifies by their places.
     pub is_face: bool,
 }
 
-/// Compares what two sides declare of their messages.
+/// Compares what two sides declare about their messages.
 ///
 /// # Errors
-/// The first [`Difference`] that keeps the reader from reading something that the writer may write, or that
-/// the comparison takes more than [`limits::STEPS`].
+/// The first [`Difference`] that keeps the reader from reading something that the writer may write, or an
+/// error that the comparison takes more than [`limits::STEPS`].
 pub fn compare(here: &Schema, there: &Schema, sides: Sides) -> Result<(), Difference> {
     compare_within(here, there, sides, &mut { limits::STEPS })
 }
 
-/// Compares [encoded](Schema::encode) schemas, and takes the steps of that from `steps_left`.
+/// Compares [encoded](Schema::encode) schemas, and subtracts the steps from `steps_left`.
 ///
-/// A schema of a later version of the format fits every other one: what does not fit is found when a message
-/// is read.
+/// A schema in a later version of the format is compatible with every other one: an incompatible message
+/// fails when it is read.
 ///
 /// # Errors
-/// As [`compare`]; that one of the two is not a schema; or that the comparison takes more than `steps_left`,
-/// which is zero then.
+/// As [`compare`]; an error that one of the two is not a schema; or that the comparison takes more than
+/// `steps_left`, which is then zero.
 pub fn compare_encoded(here: &[u8], there: &[u8], sides: Sides, steps_left: &mut usize) -> Result<(), Difference> {
     if *steps_left == 0 {
         return Err(takes_too_long());
@@ -87,7 +88,7 @@ pub fn compare_encoded(here: &[u8], there: &[u8], sides: Sides, steps_left: &mut
     compare_within(&ours, &theirs, sides, steps_left)
 }
 
-/// It is unknown whether there is a difference.
+/// The comparison ends without a result.
 fn takes_too_long() -> Difference {
     let (there, here) = ("a schema that takes too long to compare".into(), "another one".into());
     Difference { path: String::new(), there, here }
@@ -116,17 +117,17 @@ fn compare_within(here: &Schema, there: &Schema, sides: Sides, steps_left: &mut 
     Ok(())
 }
 
-/// A kind of each side, which one of them writes and the other one reads.
+/// One kind of each side, which one side writes and the other side reads.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Pair {
     here: KindId,
     there: KindId,
     here_writes: bool,
-    /// Both have to be the same.
+    /// Both must be the same.
     strict: bool,
 }
 
-/// How a pair was come to from the one before it.
+/// How the comparison reached a pair from the one before it.
 #[derive(Clone)]
 enum Segment {
     Root,
@@ -151,7 +152,7 @@ struct Comparison<'a> {
     here: &'a Schema,
     there: &'a Schema,
     met: BTreeSet<Pair>,
-    /// The first come first: so the difference that is found is the nearest.
+    /// A queue, so that the comparison finds the nearest difference.
     visits: Vec<Visit>,
     steps_left: &'a mut usize,
 }
@@ -205,7 +206,7 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// Where this is, as this side calls it.
+    /// The path to this place, in the names of this side.
     fn path(&self, at: usize, last: &Segment) -> String {
         let mut segments = vec![last.clone()];
         let mut at = at;
@@ -254,7 +255,8 @@ enum Follow {
     Own,
 }
 
-/// What is to be compared next: of the writer, of the reader, whether they change places, and where it is.
+/// What to compare next: the writer's kind, the reader's, whether the two change places, and the path
+/// segment.
 type Next = Vec<(Follow, KindId, bool, Segment)>;
 
 fn follow(next: &mut Next, written: KindId, read: KindId, segment: Segment) {
@@ -265,7 +267,7 @@ fn unlike(sides: &Both<'_>) -> Result<(), Unlike> {
     Err((Segment::Same, describe(sides.written), describe(sides.read)))
 }
 
-/// Whether both are the same, but for what they carry.
+/// Whether both are the same, except for what they carry.
 fn same(sides: &Both<'_>, next: &mut Next) -> Result<(), Unlike> {
     match (sides.written, sides.read) {
         (Kind::Option(written), Kind::Option(read)) => follow(next, *written, *read, Segment::Same),
@@ -311,7 +313,7 @@ fn same(sides: &Both<'_>, next: &mut Next) -> Result<(), Unlike> {
 fn readable(sides: &Both<'_>, next: &mut Next) -> Result<(), Unlike> {
     match (sides.written, sides.read) {
         (Kind::Option(written), Kind::Option(read)) => follow(next, *written, *read, Segment::Same),
-        // What is there is written as it is.
+        // A present value is written without a wrapper.
         (_, Kind::Option(read)) => next.push((Follow::Own, *read, false, Segment::Same)),
         (Kind::Int { signed, bits }, Kind::Int { signed: signed_there, bits: bits_there }) => {
             let fits = match (signed, signed_there) {
@@ -328,7 +330,7 @@ fn readable(sides: &Both<'_>, next: &mut Next) -> Result<(), Unlike> {
         (Kind::Enum { variants, .. }, Kind::Text)
         | (Kind::Text | Kind::Char, Kind::Enum { variants, open: true, .. })
             if variants.iter().all(|variant| variant.content.is_none()) => {}
-        // Nothing is written as a list of nothing.
+        // A unit is written as an empty list.
         (Kind::Unit, Kind::List(_)) => {}
         (Kind::Unit, Kind::Tuple(places)) | (Kind::Tuple(places), Kind::Unit) if places.is_empty() => {}
         (Kind::List(written), Kind::List(read)) => follow(next, *written, *read, Segment::Element),
@@ -415,7 +417,7 @@ fn contents(written: &Variant, read: &Variant, next: &mut Next) -> Result<(), Un
     Ok(())
 }
 
-/// The holder of the end writes what it sends: that is the reader.
+/// The holder of the end writes what it sends, and the holder is the reader of the message.
 fn ends(kind: EndKind, carried: &[KindId], wanted: &[KindId], next: &mut Next) {
     for (((name, holder_writes), carried), wanted) in kind.messages().iter().zip(carried).zip(wanted) {
         next.push((Follow::Kind(*carried), *wanted, *holder_writes, Segment::Message(name)));
@@ -442,13 +444,13 @@ fn named(what: &str, names: &[String]) -> String {
     format!("{what} `{}`", clean(&first(names)))
 }
 
-/// Whether there is nothing in it.
+/// Whether the kind contains no other kinds.
 fn is_plain(kind: &Kind) -> bool {
     let is_number = matches!(kind, Kind::Int { .. } | Kind::Float { .. });
     is_number || matches!(kind, Kind::Unit | Kind::Bool | Kind::Char | Kind::Text | Kind::Bytes | Kind::Raw)
 }
 
-/// How many others a kind has in it.
+/// How many other kinds a kind contains.
 fn size(kind: &Kind) -> usize {
     match kind {
         Kind::Tuple(places) => places.len(),
@@ -458,12 +460,12 @@ fn size(kind: &Kind) -> usize {
     }
 }
 
-/// A name that may come from any peer, for a line of text.
+/// A name that may come from any peer, made safe for a line of text.
 fn clean(name: &str) -> String {
     name.chars().map(|c| if c.is_control() || c == '`' { '?' } else { c }).collect()
 }
 
-/// What an error calls it.
+/// The description of a kind in an error.
 fn describe(kind: &Kind) -> String {
     match kind {
         Kind::Unit => "nothing (a unit)".into(),

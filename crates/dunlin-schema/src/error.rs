@@ -1,4 +1,4 @@
-//! What keeps kinds, or bytes, from being a schema.
+//! Why kinds, or bytes, are not a schema.
 
 /// Why kinds or bytes are not a schema.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,7 +20,7 @@ pub enum SchemaError {
     /// Bytes follow the last kind.
     #[error("{0} bytes follow the last kind")]
     Trailing(usize),
-    /// A field has a value that it cannot have.
+    /// A field has an invalid value.
     #[error("{what} cannot be {value}")]
     Invalid {
         /// Which field.

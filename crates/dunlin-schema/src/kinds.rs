@@ -1,4 +1,4 @@
-//! What a schema is made of: kinds, which refer to each other by number, and names of fields and variants.
+//! The parts of a schema: kinds, which refer to each other by number, and names of fields and variants.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ pub type KindId = u16;
 /// How the messages are encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Coding {
-    /// Not at all: a message is bytes.
+    /// The messages are bytes and are not encoded.
     Bytes,
     /// CBOR, with the names of fields and variants. Unknown fields are ignored.
     Cbor,
@@ -19,7 +19,7 @@ pub enum Coding {
     Compact,
 }
 
-/// What a value looks like to its encoding.
+/// The structure of a value, as its encoding sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A unit, without content.
@@ -46,17 +46,17 @@ pub enum Kind {
         /// Its width.
         bits: u8,
     },
-    /// A value of that kind, or none.
+    /// A value of this kind, or none.
     Option(KindId),
     /// A sequence of any length.
     List(KindId),
     /// A map: the kinds of its keys and of its values.
     Map(KindId, KindId),
-    /// A sequence of fixed length, in which each place has a kind of its own.
+    /// A sequence of fixed length, in which each place has its own kind.
     Tuple(Vec<KindId>),
     /// A struct.
     Struct {
-        /// Its name. It is shown in errors, and not compared.
+        /// Its name. Errors show it; the comparison ignores it.
         name: String,
         /// Its fields, in order.
         fields: Vec<Field>,
@@ -74,25 +74,25 @@ pub enum Kind {
     },
     /// An end of a channel, with one kind for each of its [messages](EndKind::messages).
     End(EndKind, Vec<KindId>),
-    /// A type that cannot be traced, by its name. Only an opaque type of that name fits it.
+    /// A type that cannot be traced, by its name. It is compatible only with an opaque type of the same name.
     Opaque(String),
 }
 
 /// A field of a struct.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// The name that is written, then others that are accepted (`alias`).
+    /// The name that the writer uses, then other names that the reader accepts (`alias`).
     pub names: Vec<String>,
     /// The kind of its value.
     pub kind: KindId,
-    /// Whether a struct without it is not decoded.
+    /// Whether decoding a struct without this field fails.
     pub required: bool,
 }
 
 /// A variant of an enum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variant {
-    /// The name that is written, then others that are accepted (`alias`).
+    /// The name that the writer uses, then other names that the reader accepts (`alias`).
     pub names: Vec<String>,
     /// The kind of its content, if it has any.
     pub content: Option<KindId>,
@@ -126,9 +126,9 @@ pub enum EndKind {
     Barrier = 10,
     /// The sending end of a broadcast.
     Broadcast = 11,
-    /// What joins a broadcast.
+    /// The end with which receivers join a broadcast.
     Joiner = 12,
-    /// What joins a broadcast for receivers that may not poison it.
+    /// The end with which receivers that may not poison a broadcast join it.
     MeekJoiner = 13,
 }
 
@@ -152,7 +152,7 @@ impl EndKind {
     ];
 
     /// The messages that the end carries: the name of each, and whether the holder of the end writes it. A
-    /// shared end carries the end that is claimed.
+    /// shared end carries the end that a claim returns.
     pub fn messages(self) -> &'static [(&'static str, bool)] {
         match self {
             Self::Sender | Self::MeekSender | Self::Broadcast => &[("message", true)],
@@ -187,7 +187,7 @@ impl EndKind {
     }
 }
 
-/// What the messages of a channel look like, or the client's face of a bundle.
+/// The structure of the messages of a channel, or of the client's face of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schema {
     coding: Coding,
@@ -195,12 +195,12 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Makes a schema of these kinds, the first of which is the message.
+    /// Makes a schema of these kinds; the first kind is the message.
     ///
     /// # Errors
     /// [`SchemaError`] if there are no kinds or too many, a name is too long, a field or variant has no name
     /// or too many, two of one struct or enum share a name, a number refers to no kind, a width does not
-    /// exist, or an end has not one kind for each of its messages.
+    /// exist, or an end does not have exactly one kind for each of its messages.
     pub fn new(coding: Coding, kinds: Vec<Kind>) -> Result<Self, SchemaError> {
         if kinds.is_empty() || kinds.len() > limits::KINDS {
             return Err(SchemaError::Invalid { what: "a number of kinds", value: kinds.len() as u64 });

@@ -1,18 +1,18 @@
-//! Schemas of messages: what both sides of a channel declare of its messages, and whether one side can read
-//! what the other one writes.
+//! Schemas of messages: what both sides of a channel declare about its messages, and whether one side can
+//! read what the other side writes.
 //!
-//! A [`Schema`] is a graph of [`Kind`]s, with the names of fields and variants; types that contain themselves
-//! have one too. It is data: two programs, or two versions of one, exchange their schemas as
-//! [bytes](Schema::encode), and [`compare`] finds the first [`Difference`] before a message is sent. The
-//! comparison knows both encodings of [dunlin](https://docs.rs/dunlin), CBOR and postcard, and what ends of
-//! channels in a message carry.
+//! A [`Schema`] is a graph of [`Kind`]s, with the names of fields and variants; recursive types have one too.
+//! A schema is data: two programs, or two versions of one, exchange their schemas as [bytes](Schema::encode),
+//! and [`compare`] finds the first [`Difference`] before a message is sent. The comparison knows both
+//! encodings of [dunlin](https://docs.rs/dunlin), CBOR and postcard, and what ends of channels in a message
+//! carry.
 //!
-//! With the feature `trace`, `Schema::of` draws the schema of a type from its `Deserialize`; neither a derive
-//! of its own nor a sample of a value is needed.
+//! With the feature `trace`, `Schema::of` derives the schema of a type from its `Deserialize`; it needs
+//! neither a derive of its own nor a sample value.
 //!
 //! Nodes of `dunlin` compare the schemas of named ends for you, and report a difference as
-//! `NameError::Mismatch`. Depend on this crate to look at schemas without a node: in a test that a new
-//! version of a message fits the old one, for example.
+//! `NameError::Mismatch`. Depend on this crate to use schemas without a node, for example to test that a new
+//! version of a message is compatible with the old one.
 //!
 //! # Examples
 #![cfg_attr(feature = "trace", doc = "```")]
@@ -47,7 +47,7 @@
 //! let difference = compare(&before, &after, receives).unwrap_err();
 //! assert_eq!(difference.to_string(), "`Order.count`: u32 there, u16 here");
 //!
-//! // What travels is bytes.
+//! Schemas are exchanged as bytes.
 //! let bytes = after.encode()?;
 //! assert_eq!(Schema::decode(&bytes)?, Some(after));
 //! # Ok::<(), dunlin_schema::SchemaError>(())

@@ -1,5 +1,5 @@
 //! Limits of what [`Schema::new`](crate::Schema::new) and [`Schema::decode`](crate::Schema::decode) accept,
-//! and of a comparison. A peer may send anything, so no memory is taken and no time spent beyond them.
+//! and of a comparison. A peer may send anything, so these functions use no more memory or time than that.
 
 /// Bytes of an encoded schema.
 pub const BYTES: usize = 32 << 10;

@@ -1,4 +1,4 @@
-//! Schemas: their bytes, and what is read of what was written otherwise.
+//! Schemas: their bytes, and which messages a reader with another schema accepts.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 #[path = "fuzz/schema.rs"]
 mod fuzz;
 
-/// Channels that are not reached as a bundle, whose messages come from there.
+/// Channels that are not part of a bundle, whose messages come from the other side.
 const READS: Sides = Sides { here_writes: false, is_face: false };
 
 fn schema(coding: Coding, kinds: &[Kind]) -> Schema {
@@ -22,7 +22,7 @@ fn cbor(kinds: &[Kind]) -> Schema {
     schema(Coding::Cbor, kinds)
 }
 
-/// What keeps the reader from reading it, as the reader sees it.
+/// The difference that keeps the reader from reading the message, as the reader sees it.
 fn read(writer: &Schema, reader: &Schema) -> Option<String> {
     compare(reader, writer, READS).err().map(|difference| difference.to_string())
 }
@@ -116,7 +116,7 @@ fn the_compact_encoding_knows_places_only() {
     assert_eq!(read(&three, &two).unwrap(), "`Command.2`: variant `Stop` there, none here");
 }
 
-/// The holder of a sender writes what it carries, and the side that it came from reads that.
+/// The holder of a sender writes what it carries, and the side that the sender came from reads that.
 #[test]
 fn a_sender_turns_the_comparison_round() {
     let carrying =
@@ -149,7 +149,7 @@ fn a_bundle_s_ends_are_known_by_their_places() {
     let text = compare(&face(&["basket", "till"]), &face(&["till", "basket"])).unwrap();
     assert_eq!(text, "`ShopClient.0`: field `till` there, field `basket` here");
     assert!(compare(&face(&["basket", "till"]), &face(&["basket"])).is_some());
-    // What they carry may differ as elsewhere.
+    // The messages that they carry may differ as elsewhere.
     let mut wider = face(&["basket"]).kinds().to_vec();
     wider[2] = Kind::Int { signed: false, bits: 64 };
     assert_eq!(compare(&face(&["basket"]), &cbor(&wider)), None);
@@ -168,7 +168,7 @@ fn a_protocol_that_sends_itself_ends() {
     };
     let byte = |bits| Kind::Int { signed: false, bits };
     assert_eq!(read(&turn(byte(8)), &turn(byte(8))), None);
-    // Both write it, so nothing wider will do.
+    // Both sides write it, so a wider type is no solution.
     assert_eq!(
         read(&turn(byte(8)), &turn(byte(16))).unwrap(),
         "`Command.Play.next.message.Play.card`: u8 there, u16 here"
@@ -194,11 +194,11 @@ fn hostile_schemas_are_refused_before_they_take_memory() {
     assert!(matches!(decode(&[0x81, 0, 0]), Err(SchemaError::Overlong(_))));
     let long = [&[1, 1, 1, 24, 1, b'x'][..], &vec![0; limits::BYTES]].concat();
     assert!(matches!(Schema::decode(&long), Err(SchemaError::TooLong { .. })));
-    // Options of each other have no end, and are still compared.
+    // Options that contain each other are infinite, and are still compared.
     let circle = cbor(&[Kind::Option(1), Kind::Option(0)]);
     assert_eq!(read(&circle, &cbor(&[Kind::Option(0)])), None);
     assert_eq!(read(&circle, &cbor(&[U32])).unwrap(), "an option there, u32 here");
-    // As many pairs as there can be are not all looked at.
+    // A comparison does not visit the largest possible number of pairs.
     let many = |count: u16| {
         let mut kinds: Vec<Kind> = (0..count - 1).map(|id| Kind::Option(id + 1)).collect();
         kinds.push(Kind::Option(0));
@@ -217,7 +217,7 @@ fn names() -> impl Strategy<Value = Vec<String>> {
     prop::collection::vec(prop::sample::select(vec!["a", "b", "c", "d", "e", "f"]).prop_map(str::to_owned), 1..3)
 }
 
-/// No name is taken twice.
+/// Drops names that occur twice.
 fn unique<T>(mut named: Vec<T>, names: fn(&mut T) -> &mut Vec<String>) -> Vec<T> {
     let mut known = BTreeSet::new();
     named.retain_mut(|one| {
@@ -318,7 +318,7 @@ fn schemas_survive_their_corpus() {
     let mut count = 0;
     for entry in fs::read_dir(&folder).unwrap() {
         let path = entry.unwrap().path();
-        // A test that fails prints this, so the last name is that of the input.
+        // A failed test prints its output, so the last name is that of the failing input.
         println!("{}", path.display());
         fuzz::run(&fs::read(&path).unwrap());
         count += 1;

@@ -1,4 +1,4 @@
-//! How a command ends that did not succeed.
+//! How a command that did not succeed ends.
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -11,10 +11,10 @@ use crate::output::{Lost, complain, is_written};
 /// How long leaving may take before the way to quit is printed.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Why a command ends early. Its text has the next step.
+/// Why a command ends early. Its text names the next step.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The command line asks for what is not there: exit code 2.
+    /// The command line requests something that does not exist: exit code 2.
     #[error("{0}")]
     Line(String),
     /// Something failed: exit code 1.
@@ -23,12 +23,12 @@ pub enum Failure {
     /// Ctrl-C (or SIGTERM: 143, SIGHUP: 129), after an orderly leave: exit code 130. Nothing is printed.
     #[error("interrupted")]
     Interrupted(Signal),
-    /// It was all about the output, which is lost. Nothing more is printed.
+    /// The command only had to print, and its output is lost. It prints nothing more.
     #[error("the output is lost")]
     Lost(Lost),
 }
 
-/// What has asked this process to end.
+/// Which signal asked this process to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// Ctrl-C.
@@ -40,7 +40,7 @@ pub enum Signal {
 }
 
 impl Signal {
-    /// The exit code of a process that it has ended.
+    /// The exit code of a process that the signal has ended.
     pub fn code(self) -> u8 {
         match self {
             Self::Interrupt => 130,
@@ -72,10 +72,11 @@ impl From<Lost> for Failure {
     }
 }
 
-/// What a command that was a node has come to: an interrupt is only one after an orderly leave.
+/// Combines a command's result with that of its node's leave: an interrupt counts only after an orderly
+/// leave.
 ///
 /// # Errors
-/// Those of the command; otherwise that it did not leave in order.
+/// The command's error; otherwise the error of the leave.
 pub fn after_leaving(ended: Result<(), Failure>, left: dunlin::Result) -> Result<(), Failure> {
     match ended {
         Ok(()) | Err(Failure::Interrupted(_)) => left.map_err(Failure::failed).and(ended),
@@ -83,10 +84,10 @@ pub fn after_leaving(ended: Result<(), Failure>, left: dunlin::Result) -> Result
     }
 }
 
-/// The exit code of a command that ended so; errors go to stderr.
+/// The exit code of a command with this result; errors are printed to stderr.
 pub fn exit(result: Result<(), Failure>) -> ExitCode {
     match result {
-        // It did the rest of what it was to do.
+        // The command completed its other work.
         Ok(()) if is_written() == Err(Lost::Unwritten) => ExitCode::from(Lost::Unwritten.code()),
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -100,14 +101,14 @@ pub fn exit(result: Result<(), Failure>) -> ExitCode {
     }
 }
 
-/// The files that a runtime and a node open where they could only panic without them.
+/// The number of files that a runtime and a node open in places where a failure would panic.
 #[cfg(unix)]
 const FILES: usize = 16;
 
-/// Runs a command on a runtime of its own.
+/// Runs a command on its own runtime.
 ///
 /// # Errors
-/// Its own; and [`Failure::Failed`], if this process may not open the files that a runtime needs.
+/// The command's own; [`Failure::Failed`] if this process may not open the files that a runtime needs.
 pub fn on_runtime(command: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     has_files()?;
     dunlin::block_on(command)
@@ -128,7 +129,7 @@ pub fn has_files() -> Result<(), Failure> {
     Ok(())
 }
 
-/// What to do next, if this is the text of an error for want of files.
+/// The next step, if this is the text of an error about the limit of open files.
 #[cfg(unix)]
 fn limit_of_files(text: &str) -> Option<String> {
     use rustix::io::Errno;
@@ -145,14 +146,14 @@ fn limit_of_files(_: &str) -> Option<String> {
     None
 }
 
-/// Hears when this process is asked to end, from when it is made on.
+/// Listens for requests to end this process, from its construction on.
 #[derive(Debug)]
 pub struct Signals {
     #[cfg(unix)]
     interrupt: tokio::signal::unix::Signal,
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
-    /// `None`: this process is to outlive its terminal (`nohup`).
+    /// `None`: this process should outlive its terminal (`nohup`).
     #[cfg(unix)]
     hang_up: Option<tokio::signal::unix::Signal>,
     #[cfg(windows)]
@@ -160,7 +161,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Asking this process to end does not kill it from now on.
+    /// Registers for the signals. From now on they no longer kill this process.
     ///
     /// # Errors
     /// [`Failure::Failed`], if the system reports no signals.
@@ -177,10 +178,10 @@ impl Signals {
         Ok(Self { interrupt: tokio::signal::windows::ctrl_c().map_err(unheard)? })
     }
 
-    /// Does this until this process is asked to end: then it is dropped.
+    /// Runs `work` until this process is asked to end; then it drops `work`.
     ///
     /// # Errors
-    /// Its own, or [`Failure::Interrupted`].
+    /// The error of `work`, or [`Failure::Interrupted`].
     pub async fn or<T>(&mut self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         #[cfg(unix)]
         tokio::select! {
@@ -196,7 +197,7 @@ impl Signals {
         }
     }
 
-    /// Has a node leave. Asked to end once more, this process ends at once.
+    /// Makes a node leave. If this process is asked to end again, it exits at once.
     ///
     /// # Errors
     /// As [`Node::leave`].
@@ -214,17 +215,17 @@ impl Signals {
     }
 }
 
-/// Most leave before it prints anything.
+/// Most nodes leave before this prints anything.
 async fn says_how_to_end<T>() -> T {
     dunlin::sleep(SOON).await;
-    // On a thread of its own: a standard error that nothing reads would hold up the signals.
+    // A separate thread, because a standard error that is not read would block the signals.
     std::thread::spawn(|| {
         complain("waiting for other nodes to finish; press Ctrl-C again to quit now");
     });
     std::future::pending().await
 }
 
-/// Whether this process was started to ignore SIGHUP, as by `nohup`, as far as the system shows it.
+/// Whether this process was started to ignore SIGHUP, as by `nohup`, as far as the system shows.
 #[cfg(unix)]
 fn ignores_hang_up() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

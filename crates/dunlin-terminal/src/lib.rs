@@ -1,4 +1,4 @@
-//! What dunlin's commands share, so that they print, fail and stop in the same way.
+//! Shared parts of dunlin's commands, so that they print, fail and stop in the same way.
 //!
 //! - [`output`]: text for people or JSON for scripts, and what happens when stdout cannot be written;
 //! - [`failure`]: errors with their exit codes, and signals that end a command in order.

@@ -1,5 +1,5 @@
-//! What is printed: lines for people, or JSON for scripts, one object per line. (`println!` and `eprintln!`
-//! panic if they cannot.)
+//! Output: lines for people, or JSON for scripts, one object per line. (`println!` and `eprintln!` panic if
+//! they cannot write.)
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
@@ -7,10 +7,10 @@ use std::sync::OnceLock;
 
 use serde::Serialize;
 
-/// Where results go.
+/// The format of results.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
-    /// Whether they are JSON.
+    /// Whether results are JSON.
     pub json: bool,
 }
 
@@ -28,8 +28,7 @@ fn line_out(line: &str) {
     write(format!("{line}\n").as_bytes());
 }
 
-/// Writes to stdout. A failure is reported at once: many commands continue, since they do more than
-/// print.
+/// Writes to stdout. It reports a failure at once: many commands continue, because they do more than print.
 pub fn write(bytes: &[u8]) {
     let mut out = io::stdout();
     if let Err(error) = out.write_all(bytes).and_then(|()| out.flush()) {
@@ -37,7 +36,7 @@ pub fn write(bytes: &[u8]) {
     }
 }
 
-/// Nothing that is printed from now on matters.
+/// Marks the output as lost: later output does not matter.
 pub fn lose(error: &io::Error) {
     let lost = if error.kind() == ErrorKind::BrokenPipe { Lost::Unread } else { Lost::Unwritten };
     if LOST.set(lost).is_ok() && lost == Lost::Unwritten {
@@ -45,7 +44,7 @@ pub fn lose(error: &io::Error) {
     }
 }
 
-/// Whether all that was printed has been written: for a command that need not continue if it has not.
+/// Whether all output so far has been written, for a command that need not continue otherwise.
 ///
 /// # Errors
 /// [`Lost`].
@@ -53,23 +52,23 @@ pub fn is_written() -> Result<(), Lost> {
     LOST.get().map_or(Ok(()), |&lost| Err(lost))
 }
 
-/// Tells people of trouble, on stderr. If that cannot be, the exit code has to do.
+/// Reports a problem to people, on stderr. If stderr cannot be written, only the exit code remains.
 pub fn complain(line: impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Why stdout takes no more.
+/// Why stdout accepts no more output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// The reader has gone (a closed pipe): no failure.
+    /// The reader has closed the pipe, which is no failure.
     Unread,
-    /// It cannot be written, and that has been reported.
+    /// Stdout cannot be written, and the failure has been reported.
     Unwritten,
 }
 
 impl Lost {
-    /// The exit code of a command that ends for this: 141 is that of a process that the system ends for a
-    /// closed pipe.
+    /// The exit code of a command that ends for this reason: 141 is the code of a process that the system
+    /// ends for a closed pipe.
     pub fn code(self) -> u8 {
         match self {
             Self::Unread => 141,
@@ -80,11 +79,11 @@ impl Lost {
 
 static LOST: OnceLock<Lost> = OnceLock::new();
 
-/// The text with its control characters escaped, as Rust writes them: a file name cannot clear a terminal, or
-/// turn its text round.
+/// The text with its control characters escaped, as Rust writes them: a file name cannot clear a terminal or
+/// reverse its text.
 pub fn printable(text: &str) -> String {
-    // Beside what Unicode calls control: separators of lines, and the marks that reorder the text behind
-    // them.
+    // Besides the control characters of Unicode, these are line separators, and the marks that reorder the
+    // text after them.
     let controls = |c: char| {
         c.is_control()
             || matches!(c, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -92,7 +91,7 @@ pub fn printable(text: &str) -> String {
     text.chars().map(|c| if controls(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
-/// Lines in columns that are as wide as they have to be. The last is not padded.
+/// Lines in columns as wide as their content. The last column is not padded.
 pub fn columns(rows: &[Vec<String>]) -> String {
     let mut widths: Vec<usize> = Vec::new();
     for row in rows {

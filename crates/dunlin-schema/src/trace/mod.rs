@@ -1,18 +1,17 @@
-//! Derives the kinds of a type by asking its [`Deserialize`](serde::Deserialize) what it reads.
+//! Derives the kinds of a type by observing what its [`Deserialize`](serde::Deserialize) requests.
 //!
-//! A `Deserialize` asks for what it expects, step by step. The tracer calls it again and again: each pass
-//! follows one path to a part that is not known yet, notes what is asked for there, and ends with an error.
-//! It leads a struct to its fields one by one, since no other field is needed for that, and an enum to its
-//! variants. It makes a value up only where the type does not continue without one: for the places of a tuple
-//! before the one of interest, and for the required fields of a struct, to find out which others may be
-//! missing.
+//! A `Deserialize` requests what it expects, step by step. The tracer calls it repeatedly: each pass follows
+//! one path to a part that is not known yet, notes the request there, and ends with an error. It leads a
+//! struct to its fields one by one, since that needs no other field, and an enum to its variants. It makes up
+//! a value only where the type does not continue without one: for the places of a tuple before the one of
+//! interest, and for the required fields of a struct, to find out which others may be missing.
 //!
-//! It also learns by trial: which names are one field (`alias`), whether unknown fields are refused
-//! (`deny_unknown_fields`), whether an unknown variant is accepted (`other`). A type that has to look at the
+//! It also learns by trial: which names are one field (`alias`), whether the type refuses unknown fields
+//! (`deny_unknown_fields`), whether it accepts an unknown variant (`other`). A type that must inspect the
 //! bytes (`untagged`, internally and adjacently tagged, `flatten`) is opaque.
 //!
-//! After serde-reflection (Diem), which needs samples of values that a type checks; here those are rarely
-//! needed.
+//! After serde-reflection (Diem), which needs sample values for a type that validates; this tracer rarely
+//! needs them.
 
 #[cfg(test)]
 mod tests;
@@ -40,13 +39,13 @@ const DEPTH_MAX: usize = 96;
 const PLACES_MAX: usize = 64;
 
 impl Schema {
-    /// Draws the schema of messages of type `T`, written in this encoding, from its `Deserialize`.
+    /// Derives the schema of messages of type `T`, in this encoding, from its `Deserialize`.
     ///
     /// `Bytes` and `Vec<u8>` are not encoded: their [coding](Schema::coding) is [`Coding::Bytes`]. A type
     /// that has too many parts, or too long a name, is [opaque](Kind::Opaque) as a whole.
     ///
-    /// This calls `T::deserialize` many times, at most 16,384. It catches a panic in there, where panics
-    /// unwind.
+    /// This calls `T::deserialize` many times, at most 16,384. It catches a panic in `T::deserialize`, where
+    /// panics unwind.
     ///
     /// # Examples
     /// ```
@@ -103,10 +102,10 @@ fn trace<T: DeserializeOwned>() -> Vec<Kind> {
     trace.into_kinds()
 }
 
-/// Goes along one path. Whatever the type answers, the trace has what was learnt.
+/// Follows one path. Whatever the type returns, the trace keeps what the pass has learnt.
 fn pass<T: DeserializeOwned>(trace: &mut Trace) {
-    // The type may panic over a value that was made up. Only its code does, and the trace is whole whenever
-    // that runs.
+    // The type may panic over a made-up value. Only the type's code panics, and the trace is consistent
+    // whenever that code runs.
     let read = || drop(T::deserialize(At { trace, part: 0, makes: false }));
     if let Err(panic) = catch_unwind(AssertUnwindSafe(read)) {
         // Dropping the payload runs code of the type's author, which may panic again; that payload is leaked.
@@ -150,13 +149,13 @@ struct Part {
     what: What,
     /// Whether all of it is known.
     done: bool,
-    /// Which of the values that can be made up for it is tried next.
+    /// Which of the values that can be made up for it to try next.
     candidate: usize,
 }
 
 enum What {
     Unknown,
-    /// The same as a part that was met before.
+    /// The same as a part that the tracer met before.
     Same(PartId),
     Plain(Kind),
     Option(PartId),
@@ -166,7 +165,7 @@ enum What {
     Struct(Struct),
     Enum(Enum),
     End(EndKind, Vec<PartId>),
-    /// The name of a field, asked for in the place of a key of a map: the struct has flattened fields.
+    /// The name of a field, requested as the key of a map: the struct has flattened fields.
     FieldName,
     Opaque,
 }
@@ -175,7 +174,7 @@ struct Struct {
     name: &'static str,
     fields: Vec<FieldPart>,
     closed: Option<bool>,
-    /// Whether the required fields are known, or cannot be found out.
+    /// Whether the required fields are known, or cannot be determined.
     sifted: bool,
 }
 
@@ -205,21 +204,21 @@ enum Content {
     Part(PartId),
 }
 
-/// What the type makes of a name: two names with one mark are one field. A derived type makes a variant of a
-/// private enum, known by its discriminant.
+/// What the type makes of a name: two names with the same mark are one field. A derived type makes a variant
+/// of a private enum, identified by its discriminant.
 #[derive(Clone, PartialEq, Eq)]
 enum Mark {
     Found(String),
-    /// The type did not ask for it as a name, so it is its own.
+    /// The type did not request it as a name, so the mark is unique.
     Only(usize),
 }
 
-/// Where in a part the pass leads.
+/// Where the pass leads within a part.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     /// The field or variant of this number.
     Name(usize),
-    /// A name that it does not have.
+    /// A name that the type does not have.
     Stranger,
     /// Which fields are required.
     Sift,
@@ -232,12 +231,12 @@ enum Step {
 #[derive(Default)]
 struct Trace {
     parts: Vec<Part>,
-    /// The types that were met, by their visitors.
+    /// The types that the tracer has met, by their visitors.
     met: BTreeMap<(&'static str, &'static str, &'static [&'static str]), PartId>,
     changes: u64,
     /// What the last pass led to.
     goal: Option<(PartId, Step)>,
-    /// The parts that it made values for.
+    /// The parts for which the last pass made up values.
     made: Vec<PartId>,
     depth: usize,
 }
@@ -251,7 +250,7 @@ impl Trace {
         self.parts.len() - 1
     }
 
-    /// A part of this one.
+    /// A new part of this part.
     fn child(&mut self, of: PartId, declared: &str) -> PartId {
         self.part(declared, self.parts[of].depth + 1)
     }
@@ -279,7 +278,7 @@ impl Trace {
         self.parts[part].done
     }
 
-    /// Whether this type was met before. Then the part is the same as that one.
+    /// Whether the tracer has met this type before. If so, the part is the same as that one.
     fn is_met(
         &mut self,
         part: PartId,
@@ -295,7 +294,7 @@ impl Trace {
         first != part
     }
 
-    /// The pass has brought nothing. Another made-up value may help; otherwise the part that it led to is
+    /// The pass has learnt nothing. Another made-up value may help; otherwise the part that it led to is
     /// opaque.
     fn give_up(&mut self) {
         for part in take(&mut self.made).into_iter().rev() {
@@ -327,12 +326,12 @@ impl Trace {
             (What::Tuple(places), Step::Place(at)) => places[at],
             _ => part,
         };
-        // The pass did not get as far as the place: no value can be made up for one before it.
+        // The pass did not reach the place: no value can be made up for a place before it.
         let is_reached = !self.parts[opaque].declared.is_empty();
         self.make_opaque(if is_reached && !self.is_done(opaque) { opaque } else { part });
     }
 
-    /// How many values can be made up for it.
+    /// How many values can be made up for the part.
     fn candidates(&self, part: PartId) -> usize {
         match &self.parts[part].what {
             What::Plain(Kind::Text) => TEXTS.len(),
@@ -380,7 +379,7 @@ impl Kinds {
         if let Some((_, known)) = self.plain.iter().find(|(kind, _)| plain.as_ref() == Some(kind)) {
             return *known;
         }
-        // `Schema::new` refuses this many.
+        // `Schema::new` refuses so large a number of kinds.
         let id = KindId::try_from(self.kinds.len()).unwrap_or(KindId::MAX);
         self.of_part.insert(part, id);
         self.kinds.push(Kind::Unit);
@@ -408,7 +407,7 @@ impl Kinds {
                 let mut fields: Vec<(Option<Mark>, Field)> = Vec::new();
                 for FieldPart { name, mark, part, required } in this.fields {
                     match fields.iter_mut().find(|(other, _)| *other == mark) {
-                        // The name in the error is that of the field, and the others are aliases.
+                        // The name in the error is the field's name; the others are aliases.
                         Some((_, first)) if required == Some(true) => first.names.insert(0, name.to_owned()),
                         Some((_, first)) => first.names.push(name.to_owned()),
                         None => {
@@ -479,7 +478,7 @@ impl de::Error for Halt {
 struct At<'t> {
     trace: &'t mut Trace,
     part: PartId,
-    /// Whether a value is made up, and nothing learnt.
+    /// Whether to make up a value and learn nothing.
     makes: bool,
 }
 
@@ -498,7 +497,7 @@ impl At<'_> {
         self.trace.parts[self.part].candidate
     }
 
-    /// Goes from a place where the type is met again to the part itself, one level deeper.
+    /// Moves from a place where the type occurs again to the part itself, one level deeper.
     fn resolve(&mut self) -> Result<(), Halt> {
         while let What::Same(first) = self.trace.parts[self.part].what {
             self.part = first;
@@ -637,8 +636,8 @@ impl Struct {
     }
 }
 
-/// Whether this is an adjacently tagged enum, whose content depends on its tag. Derived code expects it by
-/// that name.
+/// Whether this is an adjacently tagged enum, whose content depends on its tag. The visitor of derived code
+/// has that name.
 fn is_adjacent<'de, V: Visitor<'de>>(visitor: &V) -> bool {
     struct Expecting<'a, V>(&'a V);
     impl<'de, V: Visitor<'de>> fmt::Display for Expecting<'_, V> {
@@ -744,7 +743,7 @@ impl<'de> Deserializer<'de> for At<'_> {
         self.deserialize_unit(visitor)
     }
 
-    /// Both encodings write the content of a newtype struct, and nothing of the struct.
+    /// Both encodings write only the content of a newtype struct.
     fn deserialize_newtype_struct<V: Visitor<'de>>(mut self, name: &'static str, visitor: V) -> Result<V::Value, Halt> {
         if END_NAMES.contains(&name) {
             return self.end(visitor);
@@ -879,7 +878,7 @@ impl<'de> Deserializer<'de> for At<'_> {
     }
 
     fn is_human_readable(&self) -> bool {
-        // Neither encoding is.
+        // Neither encoding is human-readable.
         false
     }
 }
@@ -891,10 +890,10 @@ impl Enum {
     }
 }
 
-/// A name that no field and no variant has.
+/// A name that no field or variant has.
 const STRANGER: &str = "\u{1}dunlin";
 
-/// Gives a name, and notes whether the type asks for it as one.
+/// Gives a name to the type, and records whether the type requests it as a name.
 struct Name<'a> {
     name: &'static str,
     as_name: &'a Cell<bool>,
@@ -934,11 +933,11 @@ fn give<'de, S: DeserializeSeed<'de>>(name: &'static str, at: usize, seed: S) ->
 struct Fields<'t> {
     trace: &'t mut Trace,
     part: PartId,
-    /// The numbers of those that are still to be given.
+    /// The numbers of the fields that are still to be given.
     given: Vec<usize>,
-    /// The one whose value comes next.
+    /// The field whose value comes next.
     at: Option<usize>,
-    /// Whether all get made-up values. Otherwise the one that is given is traced.
+    /// Whether all fields get made-up values. Otherwise the given field is traced.
     sifts: bool,
 }
 
@@ -1019,7 +1018,7 @@ struct Places<'t> {
     trace: &'t mut Trace,
     places: Vec<PartId>,
     at: usize,
-    /// The one that is traced. `None`: all get made-up values.
+    /// The place that is traced. `None`: all places get made-up values.
     wanted: Option<usize>,
 }
 
@@ -1079,7 +1078,7 @@ impl<'de> de::MapAccess<'de> for Entries<'_> {
 struct Variants<'t> {
     trace: &'t mut Trace,
     part: PartId,
-    /// `None`: one that it does not have.
+    /// `None`: a variant that the enum does not have.
     at: Option<usize>,
     makes: bool,
 }
@@ -1180,12 +1179,12 @@ const END_NAMES: [&str; 9] = [
     CoreEnd::Reply.name(),
 ];
 
-/// Asks an end what it carries, as `EndKind::label` of the core describes it.
+/// Makes an end declare what it carries, as `EndKind::label` of the core describes it.
 struct EndAccess<'t> {
     trace: &'t mut Trace,
     part: PartId,
     makes: bool,
-    /// The one that is traced.
+    /// The message that is traced.
     message: Option<PartId>,
 }
 

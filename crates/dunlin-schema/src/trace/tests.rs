@@ -1,4 +1,4 @@
-//! What the tracer finds, and that the comparison agrees with the codec.
+//! The results of the tracer, and the agreement of the comparison with the codec.
 
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU32;
@@ -97,7 +97,7 @@ fn recursion_is_one_kind() {
         left: T,
         right: Option<Box<Self>>,
     }
-    // Of the same name, and not the same.
+    // The same name, but different types.
     let kinds = trace::<(Pair<u8>, Pair<String>)>();
     let structs: Vec<_> = kinds.iter().filter(|kind| matches!(kind, Kind::Struct { .. })).collect();
     assert_eq!(structs.len(), 2, "{kinds:?}");
@@ -211,7 +211,7 @@ fn a_type_that_panics_or_never_asks_is_opaque() {
     assert_eq!(trace::<Moody>(), [Kind::Opaque("Moody".into())]);
     assert_eq!(trace::<(u8, Idle, bool)>()[0], Kind::Tuple(vec![1, 2, 3]));
     assert_eq!(trace::<(u8, Idle, bool)>()[2..], [Kind::Opaque("Idle".into()), Kind::Bool]);
-    // What is behind it cannot be come to.
+    // The tracer cannot reach what follows it.
     assert_eq!(trace::<(Moody, bool)>(), [Kind::Opaque("(Moody, bool)".into())]);
 }
 
@@ -239,8 +239,8 @@ fn samples<T: Serialize + DeserializeOwned>(name: &'static str, values: &[T]) ->
     }
 }
 
-/// In CBOR a comparison without a difference means that every value is read, and a difference that some value
-/// is not. In the compact encoding what fits is read.
+/// In CBOR, no difference means that the reader reads every value, and a difference means that it fails to
+/// read some value. In the compact encoding, the reader reads every value of a compatible schema.
 #[test]
 fn the_comparison_agrees_with_the_codec() {
     #[derive(Serialize, Deserialize)]
@@ -334,7 +334,7 @@ fn the_comparison_agrees_with_the_codec() {
                 let difference = compare(&schema(reader), &schema(writer), sides).err();
                 let is_read = writer.written[at].iter().all(|bytes| (reader.reads)(bytes, format));
                 fits[at] += usize::from(difference.is_none());
-                // What differs in the compact encoding may be read, as something else.
+                // In the compact encoding, an incompatible value may be read as something else.
                 if difference.is_none() != is_read && (coding == Coding::Cbor || !is_read) {
                     let what = format!("{} read as {}, {coding:?}", writer.name, reader.name);
                     wrong.push(format!("{what}: {difference:?}, but read: {is_read}"));

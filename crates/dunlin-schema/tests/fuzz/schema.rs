@@ -5,8 +5,8 @@ use dunlin_schema::{Schema, Sides, compare};
 /// The first two bytes are the offset of the second schema.
 ///
 /// # Panics
-/// The decoder or the comparison panics, an accepted schema is not encoded to the same bytes, or a schema
-/// does not fit itself.
+/// If the decoder or the comparison panics, an accepted schema is not encoded to the same bytes, or a schema
+/// is not compatible with itself.
 pub(crate) fn run(data: &[u8]) {
     let Some((at, data)) = data.split_first_chunk() else { return };
     let at = usize::from(u16::from_be_bytes(*at)).min(data.len());
