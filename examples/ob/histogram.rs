@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-/// How many times each latency was seen, from nanoseconds to hours, in 30 KiB.
+/// How often each latency occurred, from nanoseconds to hours, in 30 KiB.
 #[derive(Clone, Debug)]
 pub(crate) struct Histogram {
     buckets: Vec<u64>,
@@ -51,7 +51,7 @@ impl Histogram {
         Duration::from_nanos(self.max_ns)
     }
 
-    /// The latency that this part of all had at most, from 0 to 1, to 1.6 %.
+    /// The maximum latency of this fraction of all requests, from 0 to 1, to 1.6 %.
     pub(crate) fn quantile(&self, part: f64) -> Duration {
         let rank = ((self.count as f64 * part).ceil() as u64).clamp(1, self.count.max(1));
         let mut seen = 0;

@@ -1,4 +1,4 @@
-//! Requests to a server, and what became of them.
+//! Requests to a server, and their outcomes.
 //!
 //! ```text
 //!   plan ── tickets ─▶ worker (one for each request in flight) ─▶ server
@@ -27,33 +27,33 @@ pub(crate) struct Plan {
     pub(crate) in_flight: usize,
     pub(crate) keep_alive: bool,
     pub(crate) pace: Pace,
-    /// For each request: then it has failed.
+    /// The deadline of each request, after which it has failed.
     pub(crate) patience: Duration,
 }
 
 /// When a request begins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Pace {
-    /// As soon as another one has ended.
+    /// As soon as another request has ended.
     Flow,
     /// When all of the requests in flight have ended, as the load generator of Barnes (2000).
     Waves,
-    /// So many a second, whatever the server does. Latencies count from the planned beginning, so a server
-    /// that stops is not spared the requests that would have come meanwhile.
+    /// This many requests a second, whatever the server does. Latencies count from the planned beginning, so
+    /// they include the requests that would have been sent while a server stalls.
     Rate(f64),
 }
 
-/// What became of the requests.
+/// The outcomes of the requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Report {
-    /// Of the responses.
+    /// The latencies of the responses.
     pub(crate) latencies: Histogram,
     /// Responses whose status is not 2xx.
     pub(crate) not_ok: u64,
     /// Requests without a whole response.
     pub(crate) failed: u64,
     pub(crate) first_failure: Option<String>,
-    /// Of heads and bodies.
+    /// The bytes of heads and bodies.
     pub(crate) bytes: u64,
     pub(crate) took: Duration,
 }
@@ -75,7 +75,7 @@ impl Report {
 /// Sends the requests of a plan.
 pub(crate) async fn run(plan: Plan) -> Report {
     let plan = Arc::new(plan);
-    // With a rate, a ticket waits for a worker, and its time runs.
+    // With a rate, a ticket waits for a worker, and its latency already counts.
     let (tickets, work) = if let Pace::Rate(_) = plan.pace { channel_with(unbounded()) } else { channel() };
     let (work, (done, ends)) = (work.share(), channel());
     let done = done.share();
@@ -102,7 +102,7 @@ pub(crate) async fn run(plan: Plan) -> Report {
     all
 }
 
-/// Gives a ticket for each request, with the time at which it was to begin.
+/// Sends a ticket for each request, with its planned beginning.
 async fn plan_requests(plan: &Plan, mut tickets: Sender<Instant>, mut ends: Receiver<()>) {
     let begin = Instant::now();
     for n in 0..plan.requests {
@@ -130,14 +130,14 @@ async fn plan_requests(plan: &Plan, mut tickets: Sender<Instant>, mut ends: Rece
     }
 }
 
-/// One request after the other, until there are no more tickets.
+/// Sends one request after the other, until there are no more tickets.
 async fn worker(plan: Arc<Plan>, mut work: Shared<Receiver<Instant>>, mut done: Option<Shared<Sender<()>>>) -> Report {
     let (mut report, mut kept) = (Report::new(), None);
     let connection = if plan.keep_alive { "keep-alive" } else { "close" };
     let request = format!("GET {} HTTP/1.1\r\nHost: {}\r\nConnection: {connection}\r\n\r\n", plan.path, plan.address);
     let request = Bytes::from(request);
     while let Ok(planned) = work.recv().await {
-        // A request of a flow begins when it has a worker.
+        // A request of a flow begins when a worker takes it.
         let begin = if matches!(plan.pace, Pace::Rate(_)) { planned } else { Instant::now() };
         let exchanged = alt! {
             exchanged = future(Box::pin(exchange(&plan, &request, kept.take()))) => exchanged,
@@ -167,7 +167,7 @@ async fn worker(plan: Arc<Plan>, mut work: Shared<Receiver<Instant>>, mut done: 
 struct Response {
     status: u16,
     bytes: u64,
-    /// It can be used again.
+    /// The connection, if it can be reused.
     connection: Option<Connection>,
 }
 
@@ -206,12 +206,12 @@ async fn exchange(plan: &Plan, request: &Bytes, kept: Option<Connection>) -> io:
 struct Head {
     status: u16,
     size: u64,
-    /// Of the body; without it, it ends with the connection.
+    /// The length of the body; without it, the body ends with the connection.
     length: Option<u64>,
     closes: bool,
 }
 
-/// Reads the head of a response; `None` if more has to come.
+/// Parses the head of a response; `None` if it is incomplete.
 fn head(buffer: &[u8]) -> io::Result<Option<Head>> {
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut response = httparse::Response::new(&mut headers);

@@ -1,4 +1,4 @@
-//! A load generator for web servers, after the one of Barnes (2000): it keeps so many requests in flight.
+//! A load generator for web servers, after the one of Barnes (2000): it keeps a number of requests in flight.
 //!
 //! Run it beside the example `webserver`:
 //! `cargo run --release --example ob -- http://127.0.0.1:8080/ -n 100000 -c 10 -k`

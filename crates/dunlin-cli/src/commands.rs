@@ -1,4 +1,4 @@
-//! The command line: what there is, and which module does it.
+//! The command line: the subcommands, and the module of each.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -56,16 +56,16 @@ pub enum Command {
     },
 }
 
-/// Runs what the arguments of this process ask for.
+/// Runs the subcommand that the arguments of this process name.
 pub fn run() -> ExitCode {
-    // Not a subcommand: clap would suggest it for one that is mistyped, and complete it.
+    // Not a subcommand: clap would suggest it for a mistyped one, and complete it.
     if std::env::args_os().nth(1).is_some_and(|word| word == demo::PART) {
         return demo::play();
     }
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(wrong) if wrong.use_stderr() => wrong.exit(),
-        // The help, or the version.
+        // Clap returns the help and the version as errors.
         Err(asked) => {
             if let Err(error) = asked.print().and_then(|()| std::io::stdout().flush()) {
                 output::lose(&error);
@@ -91,7 +91,7 @@ pub fn run() -> ExitCode {
         }
         Command::Demo(options) => demo::run(&options, args.json),
         Command::Completions { shell } => {
-            // (It panics if it cannot write.)
+            // (Clap panics if it cannot write.)
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Args::command(), "dunlin", &mut script);
             output::write(&script);

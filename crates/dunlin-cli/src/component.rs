@@ -1,4 +1,4 @@
-//! What `dunlin node` can run: the components that a configuration names by `run = "..."`.
+//! The components that `dunlin node` can run: a configuration names them by `run = "..."`.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,17 +11,17 @@ use dunlin_terminal::output::Output;
 
 use crate::names;
 
-/// What a component runs, until it ends. When this process is asked to end, it is dropped.
+/// The work of a component, until it ends. It is dropped when this process is asked to end.
 pub type Running = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
 
-/// Something that can be run on a node.
+/// A component that can run on a node.
 #[derive(Clone, Copy, Debug)]
 pub struct Component {
     /// Its name in a configuration.
     pub name: &'static str,
-    /// What it does, in a few words.
+    /// Its purpose, in a few words.
     pub about: &'static str,
-    /// What its node needs beside the configuration.
+    /// Adds what its node needs beside the configuration.
     pub prepare: fn(NodeBuilder, &Config) -> NodeBuilder,
     /// Runs it.
     pub run: fn(Node, Output) -> Running,
@@ -39,7 +39,7 @@ pub static COMPONENTS: &[Component] = &[
         name: "names",
         about: "serve the application's names",
         prepare: |builder, config| match &config.names.value {
-            // The address has to lead to this node.
+            // The address must lead to this node.
             Some(address) if config.listen.value.is_empty() => builder.listen(address),
             _ => builder,
         },
@@ -48,13 +48,13 @@ pub static COMPONENTS: &[Component] = &[
     Component {
         name: "farm-worker",
         about: "work for one farm after the other at this node's names",
-        // The master serves the names: this node waits for it.
+        // The master serves the names; this node waits for the master.
         prepare: |builder, _| builder.serve_names(false),
         run: |node, output| Box::pin(farm::serve(node, output)),
     },
 ];
 
-/// The component that a configuration names there.
+/// The component that a configuration names in this place.
 ///
 /// # Errors
 /// [`Failure::Failed`], with a list of all components.

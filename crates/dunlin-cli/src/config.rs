@@ -1,4 +1,4 @@
-//! `dunlin config`: each value of the configuration, and where it came from.
+//! `dunlin config`: each value of the configuration, and its origin.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::component;
 use crate::who::Who;
 
-/// What it takes.
+/// Options of `dunlin config`.
 #[derive(Args, Debug)]
 pub struct Options {
     #[command(flatten)]
@@ -24,10 +24,10 @@ pub struct Options {
     check: Option<PathBuf>,
 }
 
-/// Shows it, or checks a file.
+/// Shows the configuration, or checks a file.
 ///
 /// # Errors
-/// [`Failure::Failed`], if it is not accepted; [`Failure::Line`], if there is no such node.
+/// [`Failure::Failed`] if the configuration is invalid; [`Failure::Line`] if there is no such node.
 pub fn run(options: &Options, output: Output) -> Result<(), Failure> {
     if let Some(path) = &options.check {
         let sources = Sources::file(path).map_err(Failure::failed)?;
@@ -84,10 +84,10 @@ pub fn run(options: &Options, output: Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether a node has a section.
+/// Checks that a node has a section.
 ///
 /// # Errors
-/// [`Failure::Line`], if it has none: with a list of the sections.
+/// [`Failure::Line`] if it has none, with a list of the sections.
 pub fn is_there(sources: &Sources, app: &str, node: &str) -> Result<(), Failure> {
     let nodes = sources.nodes(app);
     if nodes.iter().any(|name| name == node) {

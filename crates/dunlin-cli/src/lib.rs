@@ -1,7 +1,7 @@
-//! The `dunlin` command, as a library: its tests use the same parts.
+//! The `dunlin` command, as a library, so that its tests use the same parts.
 //!
-//! Each subcommand has a module of its name, but for `demo` and `farm`, which are in `dunlin-demo`. `main.rs`
-//! only hands over.
+//! Each subcommand has a module of its name, except `demo` and `farm`, which are in `dunlin-demo`. `main.rs`
+//! only calls this library.
 
 #![warn(clippy::print_stdout, clippy::print_stderr, reason = "they panic if they cannot write")]
 

@@ -1,4 +1,4 @@
-//! `dunlin names`: the name service of an application, and what it knows.
+//! `dunlin names`: the name service of an application, and its contents.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::who::{Who, visit};
 /// How long the listener at the address of the names may take to identify itself.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What it takes.
+/// Subcommands of `dunlin names`.
 #[derive(Debug, Subcommand)]
 pub enum Options {
     /// Serve an application's names until Ctrl-C
@@ -26,7 +26,7 @@ pub enum Options {
     List(List),
 }
 
-/// What serving takes.
+/// Options of `dunlin names serve`.
 #[derive(Args, Debug)]
 pub struct Serve {
     #[command(flatten)]
@@ -37,7 +37,7 @@ pub struct Serve {
     listen: Option<String>,
 }
 
-/// What listing takes.
+/// Options of `dunlin names list`.
 #[derive(Args, Debug)]
 pub struct List {
     #[command(flatten)]
@@ -62,10 +62,10 @@ async fn serve(options: &Serve, output: Output) -> Result<(), Failure> {
     let sources = options.who.sources()?;
     let config = options.who.application(&sources, None)?;
     log::show();
-    // Its limits are those of the configuration.
+    // The configuration sets its limits.
     let mut builder = Node::builder().sources(sources).app(&config.app.value).serve_names(true);
     let address = match options.listen.as_deref() {
-        // A port is to be known beforehand.
+        // Other nodes must know the port beforehand.
         Some("default-route") => Some("default-route:7400"),
         Some(address) => Some(address),
         None => config.names.value.as_deref(),
@@ -86,7 +86,8 @@ async fn serve(options: &Serve, output: Output) -> Result<(), Failure> {
     after_leaving(ended, left)
 }
 
-/// Joins. If a node of the application serves its names where this one is to listen, the error names it.
+/// Joins. If another node of the application serves the names at the address where this node should listen,
+/// the error names that node.
 ///
 /// # Errors
 /// [`Failure::Failed`].
@@ -101,7 +102,7 @@ pub async fn join(builder: NodeBuilder, config: &Config) -> Result<Node, Failure
     {
         let visitor = visit(config).await?;
         let there = known_at(&config.app.value, address, &visitor, LOOK).await;
-        // Nothing of a visitor can be lost.
+        // A visitor has nothing to lose.
         let _ = visitor.leave().await;
         if let Some(there) = there.ok().filter(|there| there.serves) {
             return Err(already(&there.node, &config.app.value, address));
@@ -117,10 +118,10 @@ fn already(node: &str, app: &str, at: &str) -> Failure {
     ))
 }
 
-/// It never returns without an error.
+/// Serves names. It returns only with an error.
 ///
 /// # Errors
-/// [`Failure::Failed`], if another node serves them.
+/// [`Failure::Failed`] if another node serves them.
 pub async fn served(node: &Node, output: Output) -> Result<(), Failure> {
     let names = ask(node.config(), node).await?;
     let (app, at) = (node.application(), names.address.clone().unwrap_or_default());
@@ -132,10 +133,10 @@ pub async fn served(node: &Node, output: Output) -> Result<(), Failure> {
     std::future::pending().await
 }
 
-/// What the application's name service knows.
+/// The contents of the application's name service.
 ///
 /// # Errors
-/// [`Failure::Failed`], if there is none.
+/// [`Failure::Failed`] if there is none.
 pub async fn ask(config: &Config, node: &Node) -> Result<NameList, Failure> {
     let nobody = |why: &dyn std::fmt::Display, is_busy: bool| {
         let at = match &config.names.value {
@@ -171,7 +172,7 @@ async fn list(options: &List, output: Output) -> Result<(), Failure> {
         None => ask(&config, &visitor).await,
         Some(address) => known_at(&config.app.value, address, &visitor, PATIENCE).await,
     };
-    // Nothing of a visitor can be lost.
+    // A visitor has nothing to lose.
     let _ = visitor.leave().await;
     let names = names?;
     if output.json {
@@ -195,8 +196,8 @@ async fn list(options: &List, output: Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a terminal shows. Other nodes choose their names and addresses: the terminal must not take them for
-/// commands.
+/// The text for a terminal. Other nodes choose their names and addresses, so the terminal must not interpret
+/// them as commands.
 fn table(names: &NameList, app: &str) -> String {
     let of = if names.serves {
         let at = printable(names.address.as_deref().unwrap_or("no address"));
@@ -226,7 +227,7 @@ async fn known_at(app: &str, address: &str, visitor: &Node, patience: Duration) 
 mod tests {
     use super::*;
 
-    /// A node refuses to declare such a name, but what answers need not be one.
+    /// A node refuses to declare such a name, but the answering program need not be a node.
     #[test]
     fn control_characters_from_another_node_reach_no_terminal() {
         let harmful = "a\x1b[2J\u{202e}";

@@ -1,4 +1,4 @@
-//! `dunlin node`: a node of the configuration, and what it runs.
+//! `dunlin node`: a node of the configuration, and the component that it runs.
 
 use clap::Args;
 use dunlin::node::{Node, NodeEvent};
@@ -12,7 +12,7 @@ use crate::log;
 use crate::names::join;
 use crate::who::Who;
 
-/// What it takes.
+/// Options of `dunlin node`.
 #[derive(Args, Debug)]
 pub struct Options {
     #[command(flatten)]
@@ -21,7 +21,7 @@ pub struct Options {
     name: String,
 }
 
-/// Runs it until what it runs ends, until its main node leaves, or until Ctrl-C.
+/// Runs the node until its component ends, until its main node leaves, or until Ctrl-C.
 ///
 /// # Errors
 /// [`Failure`].
@@ -42,7 +42,7 @@ pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
     output.say(&line, || format!("{name} is node {me} of {app:?} at {listening}, and runs {runs}"));
     let mut events = node.events();
     let shows = tokio::spawn(async move {
-        // It ends when the node has left.
+        // The event stream ends when the node has left.
         while let Ok(event) = events.recv().await {
             output.say(&object(&event), || event.to_string());
         }
@@ -50,7 +50,7 @@ pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
     let running = async {
         tokio::select! {
             ended = (component.run)(node.clone(), output) => ended,
-            // The main node leaves, and waits for this one.
+            // The main node leaves, and waits for this node.
             _ = node.closing() => Ok(()),
         }
     };
@@ -60,7 +60,7 @@ pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
     after_leaving(ended, left)
 }
 
-/// An event for scripts: what kind it is, about which node, and the text that people see.
+/// An event for scripts: its kind, the node that it concerns, and the text for people.
 fn object(event: &NodeEvent) -> Value {
     let (kind, node) = match event {
         NodeEvent::Joined { peer, .. } => ("joined", Some(peer)),

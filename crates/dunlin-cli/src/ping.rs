@@ -13,7 +13,7 @@ use crate::names;
 use crate::reach::{self, PATIENCE, can_be_dialled, unanswered};
 use crate::who::{Who, visit};
 
-/// What it takes.
+/// Options of `dunlin ping`.
 #[derive(Args, Debug)]
 pub struct Options {
     #[command(flatten)]
@@ -29,7 +29,7 @@ pub struct Options {
 /// Pings a node.
 ///
 /// # Errors
-/// [`Failure::Failed`], if no node answers; [`Failure::Lost`], if the output cannot be written.
+/// [`Failure::Failed`] if no node answers; [`Failure::Lost`] if the output cannot be written.
 pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
     // The node's own section may name its application.
     let sources = options.who.sources()?;
@@ -38,7 +38,7 @@ pub async fn run(options: &Options, output: Output) -> Result<(), Failure> {
     let config = options.who.application(&sources, is_of_one.then_some(&*options.node))?;
     let visitor = visit(&config).await?;
     let pinged = pings(options, &sources, &config, &visitor, output).await;
-    // Nothing of a visitor can be lost.
+    // A visitor has nothing to lose.
     let _ = visitor.leave().await;
     pinged
 }
@@ -54,7 +54,7 @@ async fn pings(
     let nobody = |why: &dyn std::fmt::Display| reach::nobody(&config.app.value, &address, why);
     let mut asks =
         visitor.inquire(Some(&address), PATIENCE).await.map_err(|why| unanswered(&config.app.value, &address, &why))?;
-    // The first makes the connection: that is no round trip.
+    // The first ping opens the connection, so it does not count as a round trip.
     let (node, _) = asks.ping(PATIENCE).await.map_err(|why| nobody(&why))?;
     if !output.json {
         output.say(&(), || format!("node {node} at {address}"));
@@ -94,15 +94,15 @@ fn shown(time: Duration) -> String {
     }
 }
 
-/// Where the node is: an address is one; else a node of the configuration, or the holder of an end of this
-/// name.
+/// The address of a node: the argument itself if it is an address, otherwise that of a node of the
+/// configuration, or of the holder of an end with this name.
 async fn address_of(node: &str, sources: &Sources, config: &Config, visitor: &Node) -> Result<String, Failure> {
     if node.contains(':') {
         return Ok(node.to_owned());
     }
     if sources.nodes(&config.app.value).iter().any(|name| name == node) {
         let of_node = sources.resolve(Some(&config.app.value), Some(node)).map_err(Failure::failed)?;
-        // The node that runs the names is where they are.
+        // The node that serves the names is at the address of the names.
         let names = of_node.names.value.iter().filter(|_| of_node.run.value.as_deref() == Some("names"));
         let said = of_node.advertise.value.iter().chain(&of_node.listen.value).chain(names);
         return said.into_iter().find(|address| can_be_dialled(address)).cloned().ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! `dunlin profile`: what a profile of blocking calls says, and its picture.
+//! `dunlin profile`: the spans in a profile of blocking calls, and their picture.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use dunlin_terminal::failure::Failure;
 use dunlin_terminal::output::{Output, columns, is_written};
 use serde_json::json;
 
-/// What it takes.
+/// Options of `dunlin profile`.
 #[derive(Args, Debug)]
 pub struct Options {
     /// The profile, written by a program that ran with DUNLIN_PROFILE=FILE
@@ -20,14 +20,14 @@ pub struct Options {
     svg: Option<PathBuf>,
 }
 
-/// A profile of the longest kind has some 3 MB.
+/// The longest profile has some 3 MB.
 const BYTES_MAX: u64 = 64 << 20;
 
 /// Prints the spans of a profile, and draws its threads.
 ///
 /// # Errors
-/// [`Failure::Failed`], if the file cannot be read or is no profile, or the picture cannot be written;
-/// [`Failure::Lost`], if the output is lost.
+/// [`Failure::Failed`] if the file cannot be read or is not a profile, or the picture cannot be written;
+/// [`Failure::Lost`] if the output is lost.
 pub fn run(options: &Options, output: Output) -> Result<(), Failure> {
     let path = options.file.display();
     let failed = |what: &dyn std::fmt::Display| Failure::failed(format!("{path}: {what}"));
@@ -63,12 +63,12 @@ pub fn run(options: &Options, output: Output) -> Result<(), Failure> {
 #[derive(Debug, Default)]
 struct Profile {
     calls: BTreeMap<u64, Call>,
-    /// How many stamps were not kept.
+    /// How many stamps the program did not keep.
     dropped: u64,
     last: u64,
 }
 
-/// When things happened to one call, in nanoseconds since the profile began.
+/// The times of one call's events, in nanoseconds since the profile began.
 #[derive(Clone, Debug, Default)]
 struct Call {
     dispatch: Option<u64>,
@@ -78,16 +78,16 @@ struct Call {
     thread: Option<u64>,
 }
 
-/// From one stamp of a call to another.
+/// The span from one stamp of a call to another.
 #[derive(Clone, Copy)]
 enum Span {
-    /// It waits for a thread.
+    /// The call waits for a thread.
     DispatchToTrigger,
-    /// It runs.
+    /// The call runs.
     TriggerToFinish,
-    /// It runs on after it was asked to stop.
+    /// The call still runs after a request to stop.
     KillToFinish,
-    /// All of it.
+    /// The whole call.
     DispatchToFinish,
 }
 
@@ -121,7 +121,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Takes one line; `None` if it is none.
+    /// Parses one line; `None` if it is not a stamp.
     fn stamp(&mut self, line: &str) -> Option<()> {
         let mut words = line.split(' ');
         let at = words.next()?.parse().ok()?;
@@ -182,7 +182,7 @@ impl Span {
         }
     }
 
-    /// How long it was, if both stamps are there.
+    /// The length of the span, if the call has both stamps.
     fn of(self, call: &Call) -> Option<u64> {
         let (from, to) = match self {
             Self::DispatchToTrigger => (call.dispatch, call.trigger),
@@ -210,7 +210,7 @@ const WIDTH: f64 = 1200.0;
 const LEFT: f64 = 90.0;
 const RIGHT: f64 = WIDTH - 20.0;
 const TOP: f64 = 50.0;
-/// Of a strip, and from one to the next.
+/// The height of a strip, and the distance from one strip to the next.
 const STRIP: f64 = 16.0;
 const STEP: f64 = 22.0;
 
@@ -255,7 +255,8 @@ impl Profile {
             let y = TOP + row as f64 * STEP;
             bar(y, first, self.last, "#eee", "idle");
             for (number, call) in calls {
-                // Its beginning was dropped: from the first moment. Without an end: it runs on.
+                // A call whose beginning was dropped starts at the first moment. A call without an end still
+                // runs.
                 let (from, to) = (call.trigger.unwrap_or(first), call.finish.unwrap_or(self.last));
                 let title = format!("call {number}: {}", duration(to.saturating_sub(from)));
                 bar(y, from, to, RUNS, &title);
@@ -304,7 +305,7 @@ mod tests {
     fn strips_are_drawn_for_each_thread() {
         let svg = Profile::read(TEXT).unwrap().svg();
         assert!(svg.contains(">thread 0<") && svg.contains(">thread 1<") && !svg.contains(">thread 2<"));
-        // Two threads, two calls, and what one ran on after it was asked.
+        // Two threads, two calls, and the time that one call ran after the request to stop.
         assert_eq!(svg.matches("<title>").count(), 5);
         assert_eq!(svg.matches(ASKED).count(), 2);
     }

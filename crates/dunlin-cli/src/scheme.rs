@@ -10,7 +10,7 @@ use dunlin_scheme::{Error, Scheme};
 use dunlin_terminal::failure::{Failure, exit};
 use dunlin_terminal::output::{self, printable};
 
-/// What it takes.
+/// Options of `dunlin scheme`.
 #[derive(Args, Debug)]
 pub struct Options {
     /// Read and compile the program without running it
@@ -24,10 +24,11 @@ pub struct Options {
     arguments: Vec<String>,
 }
 
-/// Fuel between two times that the program's output is written.
+/// Fuel between two writes of the program's output.
 const TURN: u64 = 100_000;
 
-/// Runs it. The exit code is 0, that of `(exit code)`, 1 for a program that fails, or 2 without a program.
+/// Runs the program. The exit code is 0, that of `(exit code)`, 1 for a program that fails, or 2 without a
+/// program.
 pub fn run(options: &Options) -> ExitCode {
     match play(options) {
         Ok(code) if code != 0 => ExitCode::from(code),

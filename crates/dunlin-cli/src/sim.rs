@@ -5,7 +5,7 @@ use std::process::ExitCode;
 pub use dunlin_sim::command::Options;
 use dunlin_terminal::output::Output;
 
-/// Runs it.
+/// Runs the simulator.
 pub fn run(options: Options, output: Output) -> ExitCode {
     dunlin_sim::command::run(options, "dunlin sim", output.json)
 }

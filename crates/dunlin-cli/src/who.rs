@@ -1,4 +1,4 @@
-//! Which application and node a command is about.
+//! The application and the node that a command concerns.
 
 use std::path::PathBuf;
 
@@ -21,10 +21,10 @@ pub struct Who {
 }
 
 impl Who {
-    /// What configures nodes here. It is read once: standard input gives it only once.
+    /// The configuration of the nodes here. It is read once: standard input provides it only once.
     ///
     /// # Errors
-    /// [`Failure::Failed`]: it is not accepted, or cannot be read.
+    /// [`Failure::Failed`] if it is invalid or cannot be read.
     pub fn sources(&self) -> Result<Sources, Failure> {
         match &self.config {
             Some(path) => Sources::file(path),
@@ -33,10 +33,10 @@ impl Who {
         .map_err(Failure::failed)
     }
 
-    /// What that comes to for a node.
+    /// The resolved configuration of a node.
     ///
     /// # Errors
-    /// [`Failure::Failed`]: a variable has a value that is not accepted.
+    /// [`Failure::Failed`] if a variable has an invalid value.
     pub fn config(&self, sources: &Sources, node: Option<&str>) -> Result<Config, Failure> {
         if let Some(app) = self.app.as_ref().filter(|app| !is_application(app)) {
             let what = "is not accepted: write 1 to 64 bytes, without control characters";
@@ -45,10 +45,10 @@ impl Who {
         sources.resolve(self.app.as_deref(), node).map_err(Failure::failed)
     }
 
-    /// As [`config`](Self::config), of an application that has a name.
+    /// As [`config`](Self::config), for an application that has a name.
     ///
     /// # Errors
-    /// Also [`Failure::Line`], if it has none.
+    /// Also [`Failure::Line`] if it has none.
     pub fn application(&self, sources: &Sources, node: Option<&str>) -> Result<Config, Failure> {
         let config = self.config(sources, node)?;
         if config.app.value.is_empty() {
@@ -59,7 +59,8 @@ impl Who {
     }
 }
 
-/// A node that only looks at an application: it takes no port, serves no names, and has no role.
+/// Joins as a visitor, which only inspects an application: it takes no port, serves no names, and has no
+/// role.
 ///
 /// # Errors
 /// [`Failure::Failed`].
@@ -68,7 +69,8 @@ pub async fn visit(config: &Config) -> Result<Node, Failure> {
 }
 
 fn visitor(config: &Config) -> NodeBuilder {
-    // A node that was asked and is gone is to be noticed as soon as an answer would be late.
+    // The grace period is at most `PATIENCE`, so that the visitor detects the loss of a node as soon as its
+    // answer would be late.
     let visitor = plain(config).grace(config.grace.value.min(PATIENCE));
     let visitor = visitor.listen("memory:").serve_names(false).relay(false);
     match &config.names.value {

@@ -65,7 +65,7 @@ pub enum Kind {
     },
     /// An enum.
     Enum {
-        /// Its name. It is shown in errors, and not compared.
+        /// Its name. Errors show it; the comparison ignores it.
         name: String,
         /// Its variants, in order.
         variants: Vec<Variant>,

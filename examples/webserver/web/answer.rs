@@ -1,4 +1,4 @@
-//! What is sent: the head of a response, and its body in pieces.
+//! Responses: their heads, and their bodies in pieces.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -27,7 +27,7 @@ pub(crate) enum Piece {
     File(Arc<Opened>, Range<u64>),
 }
 
-/// What separates the parts of a response with several ranges.
+/// The separator of the parts of a response with several ranges.
 const BOUNDARY: &str = "dunlin-part";
 
 impl Answer {
@@ -36,7 +36,7 @@ impl Answer {
         Self { status, headers, body: vec![Piece::Bytes(body.into())] }
     }
 
-    /// A page that says what is wrong.
+    /// A page that names the error.
     pub(crate) fn error(status: Status) -> Self {
         let (code, reason) = (status.code(), status.reason());
         let body = format!("<!DOCTYPE html>\n<title>{code} {reason}</title>\n<h1>{code} {reason}</h1>\n");
@@ -55,7 +55,7 @@ impl Answer {
         answer
     }
 
-    /// A file, a part of it, or that the client has it.
+    /// A file, a part of it, or the answer that the client's copy is current.
     pub(crate) fn file(request: &Request, file: &Arc<Opened>) -> Self {
         let mut headers = vec![
             ("ETag", file.validators.tag.clone()),
@@ -111,11 +111,11 @@ impl Answer {
     }
 }
 
-/// What becomes of the connection after a response.
+/// The state of the connection after a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
     Close,
-    /// To a client of HTTP/1.0 it has to be said.
+    /// A response to an HTTP/1.0 client must name it.
     KeepAlive {
         is_1_1: bool,
     },

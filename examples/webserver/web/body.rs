@@ -1,4 +1,4 @@
-//! The body of a request, gathered before anything is done with it.
+//! The body of a request, read completely before it is used.
 
 use std::fs;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -17,7 +17,7 @@ use super::status::Status;
 #[derive(Debug)]
 pub(crate) enum Body {
     Memory(Vec<u8>),
-    /// A file without a name, at its beginning.
+    /// A file without a name, positioned at its beginning.
     File(fs::File, u64),
 }
 
@@ -30,7 +30,7 @@ impl Body {
     }
 }
 
-/// Reads a body from `buffer` and then from the connection. What is behind it stays in `buffer`.
+/// Reads a body from `buffer` and then from the connection. The bytes after it stay in `buffer`.
 pub(crate) async fn read(
     connection: &mut Connection,
     buffer: &mut Vec<u8>,
@@ -87,7 +87,7 @@ pub(crate) async fn read(
     }
 }
 
-/// Moves what is in memory to the end of the file.
+/// Moves the bytes in memory to the end of the file.
 async fn spill(body: Option<(fs::File, u64)>, memory: Vec<u8>) -> io::Result<(fs::File, u64)> {
     let call = room().await.blocking(move |_| {
         let (mut file, length) = match body {

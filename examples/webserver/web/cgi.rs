@@ -17,22 +17,23 @@ use super::request::{Method, Request};
 use super::site::{PREFIX, Site};
 use super::status::Status;
 
-/// What a program writes before its output.
+/// The head that a program writes before its output.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct CgiHead {
     pub(crate) status: Status,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) length: Option<u64>,
-    /// A target of this server: its response is that of the program (RFC 3875, 6.2.2).
+    /// A target of this server, whose response becomes that of the program (RFC 3875, 6.2.2).
     pub(crate) local: Option<String>,
 }
 
-/// What a program leads to.
+/// The outcome of a program.
 pub(crate) enum Outcome {
     Sent(Sent),
-    /// The program has not written the response: this one is to be sent. The flag keeps the connection.
+    /// The program has not written the response; the server sends this one instead. The flag keeps the
+    /// connection.
     Instead(Answer, bool),
-    /// The response of this target is to be sent.
+    /// The server sends the response of this target.
     Local(String),
 }
 
@@ -42,7 +43,7 @@ impl Outcome {
     }
 }
 
-/// A program counts as running until this is dropped.
+/// A program counts as running until its slot is dropped.
 struct Slot(Arc<Site>);
 
 impl Slot {
@@ -59,7 +60,7 @@ impl Drop for Slot {
     }
 }
 
-/// Runs the program of a request and sends what it writes.
+/// Runs the program of a request and sends its output.
 pub(crate) async fn answer(client: &mut Client, request: &Request) -> io::Result<Outcome> {
     let Some(_slot) = Slot::take(&client.site) else {
         return Ok(Outcome::error(Status::ServiceUnavailable, false));
@@ -97,7 +98,7 @@ pub(crate) async fn answer(client: &mut Client, request: &Request) -> io::Result
     send(client, request, program, cgi, output, deadline).await.map(Outcome::Sent)
 }
 
-/// Lets a program end that has more to do than to write a head. Its output is discarded.
+/// Lets a program that does more than write a head run to its end. Its output is discarded.
 async fn run_to_its_end(mut program: Program, deadline: Instant) -> Result<(), Status> {
     let left = || deadline.saturating_duration_since(Instant::now());
     let status = |error: io::Error| match error.kind() {
@@ -163,7 +164,7 @@ fn variables(
     }
     let mut all: Vec<(String, String)> = all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     for (name, value) in &request.headers {
-        // `Proxy` would be taken for the variable that sets a proxy, and `A_B` for `A-B`.
+        // `Proxy` would become the variable that sets a proxy, and `A_B` would equal `A-B`.
         let own = ["proxy", "content-length", "content-type", "transfer-encoding", "connection", "authorization"];
         if name.contains('_') || own.iter().any(|own| name.eq_ignore_ascii_case(own)) {
             continue;
@@ -179,7 +180,7 @@ fn variables(
     all
 }
 
-/// Without the port. An address of IPv6 has colons of its own, in brackets.
+/// The host without the port. An IPv6 address has colons of its own, in brackets.
 fn host_name(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
@@ -209,13 +210,14 @@ async fn start(mut command: Command, body: Body) -> Result<Program, Status> {
         _ => Status::BadGateway,
     })?;
     if let (Some(mut stdin), Some(mut body)) = (program.stdin.take(), body) {
-        // The program may write before it has read all, or never read. Then it ends, and so does this.
+        // The program may write before it has read the whole body, or never read. When it ends, this process
+        // ends too.
         drop(spawn(async move { stdin.write_all(&mut body).await }));
     }
     Ok(program)
 }
 
-/// Reads the head of what the program writes; `output` has what comes behind it.
+/// Reads the head of the program's output; `output` holds the bytes after it.
 async fn read_head(program: &mut Program, output: &mut Vec<u8>, max: usize) -> Result<CgiHead, Status> {
     let stdout = program.stdout.as_mut().ok_or(Status::InternalServerError)?;
     loop {
@@ -249,7 +251,7 @@ fn head_end(output: &[u8]) -> Option<usize> {
     None
 }
 
-/// Reads the head that a program has written, with its empty line. `None` if it is malformed.
+/// Parses the head that a program has written, with its empty line. `None` if it is malformed.
 pub(crate) fn parse_head(head: &[u8]) -> Option<CgiHead> {
     let text = std::str::from_utf8(head).ok()?;
     let mut cgi = CgiHead { status: Status::Ok, headers: Vec::new(), length: None, local: None };
@@ -271,7 +273,7 @@ pub(crate) fn parse_head(head: &[u8]) -> Option<CgiHead> {
                 cgi.length = Some(value.parse().ok()?);
             }
             "content-length" => return None,
-            // These are the server's.
+            // The server sets these headers.
             "connection" | "transfer-encoding" | "keep-alive" | "date" | "server" => {}
             "location" if location.is_some() => return None,
             "location" => {
@@ -285,7 +287,7 @@ pub(crate) fn parse_head(head: &[u8]) -> Option<CgiHead> {
         }
     }
     match location {
-        // A fragment would be lost: the client does not learn of the target.
+        // The client does not see the target, so a fragment would be lost.
         Some(target) if !has_status && target.starts_with('/') => {
             cgi.local = Some(target).filter(|target| !target.contains('#'));
             cgi.local.as_ref()?;
@@ -311,7 +313,8 @@ fn is_absolute(uri: &str) -> bool {
     })
 }
 
-/// Sends what the program writes: with the length that it gave, else in chunks, else until it ends.
+/// Sends the program's output: with the length that it declared, otherwise in chunks, otherwise until the
+/// program ends.
 async fn send(
     client: &mut Client,
     request: &Request,
@@ -348,7 +351,7 @@ async fn send(
         let Some(stdout) = program.stdout.as_mut() else { break false };
         match stdout.read(16 << 10).within(patience).await {
             Ok(piece) if piece.is_empty() => {
-                // An end that was promised for later, or a crash, is no end of the response.
+                // If the program has declared a longer output or crashed, the response is incomplete.
                 let patience = deadline.saturating_duration_since(Instant::now());
                 let end = program.exit().within(patience).await;
                 break cgi.length.is_none() && end.is_ok_and(dunlin::blocking::ChildEnd::is_success);

@@ -2,11 +2,11 @@
 
 use super::status::Status;
 
-/// Reads a chunked body from bytes that come in any pieces.
+/// Decodes a chunked body from bytes that arrive in pieces of any size.
 #[derive(Debug, Default)]
 pub(crate) struct Chunked {
     state: State,
-    /// Of the line that is being read.
+    /// The incomplete line so far.
     line: Vec<u8>,
     trailers: usize,
 }
@@ -16,17 +16,17 @@ enum State {
     #[default]
     Size,
     Data(u64),
-    /// The end of a line behind data.
+    /// The end of the line after the data.
     AfterData,
     Trailers,
     Over,
 }
 
-/// Bytes of a line with a size, or of all trailers.
+/// The maximum bytes of a line with a size, or of all trailers.
 const LINE_MAX: usize = 4096;
 
 impl Chunked {
-    /// Takes bytes from `input`, and gives those that are of the body to `output`. `true`: the body is over.
+    /// Takes bytes from `input`, and passes those of the body to `output`. `true`: the body is complete.
     pub(crate) fn decode(&mut self, input: &mut &[u8], mut output: impl FnMut(&[u8])) -> Result<bool, Status> {
         while self.state != State::Over {
             if let State::Data(left) = &mut self.state {

@@ -1,4 +1,4 @@
-//! A client of the server: its connection, and what is read from it and written to it.
+//! A client of the server: its connection, and the functions that read from it and write to it.
 
 use std::io;
 use std::ops::Range;
@@ -17,18 +17,18 @@ use super::sendfile;
 use super::site::Site;
 use super::status::Status;
 
-/// A client, and what its process needs.
+/// A client, and the handles that its process needs.
 pub(crate) struct Client {
     pub(crate) site: Arc<Site>,
     pub(crate) connection: Connection,
-    /// What has come and is not read yet: of the next requests, too.
+    /// Bytes received but not parsed yet, also those of later requests.
     pub(crate) buffer: Vec<u8>,
     /// Ends when the server stops.
     pub(crate) stop: Shared<Receiver<()>>,
     pub(crate) log: Log,
     /// The address of its host.
     pub(crate) name: String,
-    /// There were too many connections when it came.
+    /// Whether there were too many connections when this one was accepted.
     pub(crate) is_one_too_many: bool,
 }
 
@@ -41,7 +41,7 @@ impl Drop for Client {
 /// Why there is no request.
 pub(crate) enum NoRequest {
     Ended,
-    /// With the line for the log.
+    /// The request is refused, with the line for the log.
     Refused(Status, String),
 }
 
@@ -51,7 +51,7 @@ impl NoRequest {
     }
 }
 
-/// What was sent of a response.
+/// The sent part of a response.
 pub(crate) struct Sent {
     pub(crate) status: Status,
     pub(crate) bytes: u64,
@@ -73,7 +73,7 @@ impl Client {
         Self { site, connection, buffer: Vec::new(), stop, log, name, is_one_too_many }
     }
 
-    /// There are too many connections.
+    /// Refuses a client because there are too many connections.
     pub(crate) async fn turn_away(self) {
         self.refuse("-", Status::ServiceUnavailable).await;
     }
@@ -83,7 +83,7 @@ impl Client {
         let limits = self.site.limits.clone();
         let (mut searched, mut deadline) = (0, None);
         loop {
-            // An empty line before a request is no request.
+            // Skips empty lines before a request.
             while searched == 0 && self.buffer.starts_with(b"\r\n") {
                 self.buffer.drain(..2);
             }
@@ -98,7 +98,7 @@ impl Client {
             }
             let is_idle = self.buffer.is_empty();
             if is_idle {
-                // No room while nothing comes.
+                // An idle connection holds no buffer.
                 self.buffer = Vec::new();
             }
             let patience = if is_idle {
@@ -130,7 +130,7 @@ impl Client {
         Ok(Sent { status, bytes, goes_on: keep_alive && is_whole })
     }
 
-    /// The bytes of the body that were sent, and whether these are all.
+    /// Sends a response. Returns the bytes of the body that were sent, and whether these are all.
     async fn send_answer(&mut self, answer: Answer, after: After, has_body: bool) -> io::Result<(u64, bool)> {
         let length = answer.length().to_string();
         let headers = answer.headers.iter().map(|(name, value)| (*name, value.as_str()));
@@ -148,7 +148,8 @@ impl Client {
                     let got = self.send_file(&mut out, &file, range).await?;
                     sent += got;
                     if got < length {
-                        // It was promised: only the end of the connection tells the client.
+                        // The head has declared the length, so only the end of the connection reports the
+                        // failure to the client.
                         self.write(out.into()).await?;
                         self.site.stats.cut.add(1);
                         return Ok((sent, false));
@@ -160,8 +161,8 @@ impl Client {
         Ok((sent, true))
     }
 
-    /// Sends what is in `out`, and then a part of a file. Gives the bytes of the file: less than the range if
-    /// it has become shorter.
+    /// Sends the bytes in `out`, and then a part of a file. Returns the number of the file's bytes that it
+    /// sent: less than the range if the file has become shorter.
     async fn send_file(&mut self, out: &mut Vec<u8>, file: &Opened, mut range: Range<u64>) -> io::Result<u64> {
         let begin = range.start;
         if range.end - range.start >= self.site.limits.sendfile_min {
@@ -189,7 +190,7 @@ impl Client {
         Ok(range.start - begin)
     }
 
-    /// Writes all of it, each piece within its deadline.
+    /// Writes all bytes, each piece within its deadline.
     pub(crate) async fn write(&mut self, mut bytes: Bytes) -> io::Result<()> {
         while !bytes.is_empty() {
             let written = self.connection.write(&mut bytes).within(self.site.limits.piece).await?;
@@ -206,7 +207,7 @@ impl Client {
         body::read(&mut self.connection, &mut self.buffer, request.body, &self.site.limits).await
     }
 
-    /// Answers what is no request, and ends the connection.
+    /// Answers an invalid request, and ends the connection.
     pub(crate) async fn refuse(mut self, line: &str, status: Status) {
         if let Ok((bytes, _)) = self.send_answer(Answer::error(status), After::Close, true).await {
             self.note(line, &Sent { status, bytes, goes_on: false });
@@ -219,7 +220,7 @@ impl Client {
         self.log.line(&self.name, line, sent.status.code(), sent.bytes);
     }
 
-    /// Lets the client read what was sent, though it may still be sending.
+    /// Lets the client read the response, even while it still sends.
     pub(crate) async fn close(mut self) {
         let _ = self.connection.close().within(Duration::from_secs(2)).await;
     }

@@ -4,16 +4,16 @@ use std::time::SystemTime;
 
 use super::request::{Method, Request};
 
-/// What a client may compare its copy of a file with.
+/// The validators with which a client may compare its copy of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Validators {
-    /// With its quotes.
+    /// The entity tag, with its quotes.
     pub(crate) tag: String,
-    /// To the second, as in headers.
+    /// The time of the last change, to the second, as in headers.
     pub(crate) modified: SystemTime,
 }
 
-/// What the conditions of a request come to.
+/// The result of a request's conditions.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Send,
@@ -44,7 +44,7 @@ pub(crate) fn verdict(request: &Request, file: &Validators) -> Verdict {
     Verdict::Send
 }
 
-/// Whether the header `Range` counts: without `If-Range`, or if that names this very file.
+/// Whether the header `Range` applies: without `If-Range`, or if `If-Range` names this version of the file.
 pub(crate) fn range_counts(request: &Request, file: &Validators) -> bool {
     match request.header("If-Range") {
         None => true,

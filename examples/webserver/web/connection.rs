@@ -10,11 +10,11 @@ use super::request::{self, Framing, Method, Request};
 use super::site::Site;
 use super::status::Status;
 
-/// A request, and what is to be done for it next.
+/// A request, and the next step of its processing.
 pub(crate) struct Turn {
     request: Request,
     pub(crate) next: Next,
-    /// For the log: a program may lead to another request.
+    /// The request line for the log: a program may lead to another request.
     pub(crate) line: String,
     redirects: usize,
 }
@@ -22,11 +22,11 @@ pub(crate) struct Turn {
 pub(crate) enum Next {
     File,
     Program,
-    /// To send this. The flag keeps the connection.
+    /// Send this response. The flag keeps the connection.
     Answer(Answer, bool),
 }
 
-/// What becomes of a connection after a request.
+/// What the server does with a connection after a request.
 pub(crate) enum Then {
     NextRequest,
     Close,
@@ -42,7 +42,7 @@ pub(crate) async fn serve(mut client: Client) {
             Err(NoRequest::Ended) => return,
             Err(NoRequest::Refused(status, line)) => return Box::pin(client.refuse(&line, status)).await,
         };
-        // Apart, so that an idle connection has no room for it.
+        // Boxed, so that an idle connection does not reserve memory for it.
         let sent = Box::pin(turn.all(&mut client)).await;
         match turn.end(&mut client, sent) {
             Then::NextRequest => {}
@@ -78,7 +78,7 @@ impl Turn {
         }
     }
 
-    /// Notes what was sent.
+    /// Records the sent response.
     pub(crate) fn end(&self, client: &mut Client, sent: io::Result<Sent>) -> Then {
         match sent {
             Ok(sent) => {
@@ -92,7 +92,7 @@ impl Turn {
         }
     }
 
-    /// Does what is next. `None`: there is more to do.
+    /// Performs the next step. `None`: more steps follow.
     pub(crate) async fn step(&mut self, client: &mut Client) -> io::Result<Option<Sent>> {
         match std::mem::replace(&mut self.next, Next::File) {
             Next::File => file(client, &self.request).await.map(Some),
@@ -134,7 +134,7 @@ async fn file(client: &mut Client, request: &Request) -> io::Result<Sent> {
     } else {
         find(client, request).await
     };
-    // What has a body that nobody reads is at its end: the body would be taken for a request.
+    // Close the connection after a request with an unread body: the server would parse the body as a request.
     let keep_alive = request.keep_alive && request.body == Framing::Length(0);
     client.send(request, answer, keep_alive).await
 }
@@ -149,7 +149,7 @@ async fn find(client: &Client, request: &Request) -> Answer {
         Ok(Found::Directory) => {
             let (path, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
             let query = if query.is_empty() { String::new() } else { format!("?{query}") };
-            // Two slashes would name a host.
+            // A target that begins with two slashes would name a host.
             Answer::moved(format!("/{}/{query}", path.trim_start_matches('/')))
         }
         Err(status) => Answer::error(status),

@@ -1,4 +1,4 @@
-//! The layout of Barnes (2000): a fixed number of processes for each task, between which requests pass.
+//! The layout of Barnes (2000): a fixed number of processes for each task, which pass requests to each other.
 //!
 //! ```text
 //!   acceptor ─▶ readers ─▶ file workers ─┐
@@ -7,9 +7,9 @@
 //!                 └────── kept ◀─────────┘
 //! ```
 //!
-//! A worker that panics or is killed is replaced, and only its client is lost. A reader waits for the next
-//! request of its client, so idle connections hold readers: for many of them the default layout, with a
-//! process for each connection, is better.
+//! The keeper replaces a worker that panics or is killed, and only its client is lost. A reader waits for the
+//! next request of its client, so idle connections hold readers. For many idle connections the default
+//! layout, with a process for each connection, is better.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::client::{Client, NoRequest};
 use super::connection::{self, Next, Then, Turn};
 use super::site::Site;
 
-/// How many processes there are.
+/// The number of processes of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Numbers {
     pub(crate) readers: usize,
@@ -27,7 +27,7 @@ pub(crate) struct Numbers {
     pub(crate) programs: usize,
 }
 
-/// Those of the paper.
+/// The numbers of the paper.
 pub(crate) const NUMBERS: Numbers = Numbers { readers: 128, files: 256, programs: 32 };
 
 /// A request and its client, on their way to a worker.
@@ -43,7 +43,7 @@ enum Role {
     Programs,
 }
 
-/// Starts the processes. Each ends when there are no more clients from the acceptor, which has the sender.
+/// Starts the processes. Each ends when the acceptor, which has the sender, passes no more clients.
 pub(crate) fn start(site: &Arc<Site>, numbers: Numbers, stop: Shared<Receiver<()>>) -> Sender<Client> {
     let (accepted, fresh) = channel();
     let ((tx_kept, rx_kept), (tx_left, rx_left)) = (channel_with(unbounded()), channel_with(unbounded()));
@@ -94,7 +94,7 @@ async fn keep(crew: Crew, mut left: Receiver<(Role, usize)>, mut stop: Shared<Re
     }
 }
 
-/// Tells the keeper when it is dropped, so also after a panic.
+/// Reports to the keeper when it is dropped, so also after a panic.
 struct Post {
     role: Role,
     number: usize,
@@ -103,7 +103,7 @@ struct Post {
 
 impl Drop for Post {
     fn drop(&mut self) {
-        // When the server stops there is no keeper.
+        // When the server stops, the keeper has ended.
         let _ = self.left.try_send((self.role, self.number));
     }
 }
@@ -138,8 +138,8 @@ async fn read(
     (mut files, mut programs): (Shared<Sender<Job>>, Shared<Sender<Job>>),
 ) {
     loop {
-        // Clients of workers first: a worker must never wait for a reader, so their channel has no bound but
-        // the number of connections.
+        // Clients of workers first: a worker must never wait for a reader, so the number of connections is
+        // the only bound of their channel.
         let client = alt! { biased;
             client = kept.recv() => client.ok(),
             client = fresh.recv() => match client {
@@ -155,7 +155,7 @@ async fn read(
         match connection::read(&mut client).await {
             Ok(turn) => {
                 let to = if matches!(turn.next, Next::Program) { &mut programs } else { &mut files };
-                // Without workers, the connection ends.
+                // If the workers have ended, the connection ends.
                 let _ = to.send(Job { client, turn }).await;
             }
             Err(NoRequest::Ended) => {}
@@ -164,7 +164,7 @@ async fn read(
     }
 }
 
-/// Does jobs. What a CGI program leads to, a page of an error or a file, goes to the file workers.
+/// Works on jobs. If a CGI program leads to an error page or a file, the job moves to the file workers.
 async fn work(
     _post: Post,
     mut jobs: Shared<Receiver<Job>>,
@@ -188,12 +188,12 @@ async fn work(
         };
         match turn.end(&mut client, sent) {
             Then::NextRequest => {
-                // The server stops if there is no reader.
+                // Only a stopping server has no readers.
                 if let Err(back) = kept.send(client).await {
                     back.into_value().close().await;
                 }
             }
-            // The client may take its time.
+            // The client may be slow to close.
             Then::Close => drop(dunlin::spawn_named("closing", client.close())),
             Then::Drop => {}
         }

@@ -1,4 +1,5 @@
-//! Files: how they are found beneath the root, kept open, and read without a wait where that is possible.
+//! Files: how the server finds them beneath the root, keeps them open, and reads them without waiting where
+//! possible.
 
 use std::collections::HashMap;
 use std::io::{self, IoSliceMut};
@@ -24,15 +25,15 @@ pub(crate) struct Files {
     open: Mutex<HashMap<String, (Instant, Found)>>,
 }
 
-/// What a path leads to.
+/// The object at a path.
 #[derive(Clone, Debug)]
 pub(crate) enum Found {
     File(Arc<Opened>),
-    /// Its own path ends with a slash.
+    /// A directory; its own path ends with a slash.
     Directory,
 }
 
-/// An open file. Length and validators are of the descriptor, whatever becomes of the path.
+/// An open file. Length and validators belong to the descriptor, whatever happens to the path.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) file: Arc<std::fs::File>,
@@ -42,23 +43,23 @@ pub(crate) struct Opened {
     manner: Manner,
 }
 
-/// How a piece is read that may be in the page cache.
+/// How to read a piece that may be in the page cache.
 #[derive(Clone, Copy, Debug)]
 enum Manner {
-    /// In place, if the system says that it need not wait.
+    /// In place, if the system reports that the read need not wait.
     NoWait,
     /// In place: the file system has no disk.
     Memory,
     Pool,
 }
 
-/// An open file is used without a look at its path for so long.
+/// How long an open file is used without checking its path again.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Files that are kept open.
+/// The maximum number of files that are kept open.
 const OPEN_MAX: usize = 512;
 
-/// Bytes of a piece: more would hold up other connections, less costs more calls.
+/// Bytes of a piece: larger pieces would delay other connections, smaller ones need more calls.
 pub(crate) const PIECE_MAX: usize = 64 << 10;
 
 impl Files {
@@ -67,7 +68,7 @@ impl Files {
         Ok(Self { root: Arc::new(root), open: Mutex::default() })
     }
 
-    /// Finds what is at a decoded path.
+    /// Finds the object at a decoded path.
     pub(crate) async fn find(&self, path: &str) -> Result<Found, Status> {
         let now = Instant::now();
         if let Some((looked, found)) = self.open.lock().unwrap_or_else(PoisonError::into_inner).get(path)
@@ -82,7 +83,7 @@ impl Files {
             match error.raw_os_error().map(Errno::from_raw_os_error) {
                 Some(Errno::ACCESS | Errno::PERM) => Status::Forbidden,
                 Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => Status::ServiceUnavailable,
-                // Also what leads out of the root.
+                // Also a path that leads out of the root.
                 Some(_) => Status::NotFound,
                 None => Status::InternalServerError,
             }
@@ -96,14 +97,14 @@ impl Files {
     }
 }
 
-/// Opens what is beneath `root`, and nothing else.
+/// Opens a path beneath `root`, and nothing else.
 fn open(root: &OwnedFd, path: &str) -> io::Result<Found> {
     let path = if path.is_empty() { "." } else { path };
-    // A FIFO must not hold up the thread.
+    // A FIFO must not block the thread.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let fd = match rustix::fs::openat2(root, path, flags, Mode::empty(), beneath) {
-        // An old kernel, or a sandbox that does not know the call.
+        // An old kernel, or a sandbox that rejects the call.
         Err(Errno::NOSYS | Errno::PERM) => open_without_links(root, path, flags)?,
         opened => opened?,
     };
@@ -132,7 +133,7 @@ fn open(root: &OwnedFd, path: &str) -> io::Result<Found> {
     })))
 }
 
-/// One component after the other, none of which may be a symbolic link.
+/// Opens one component after the other, none of which may be a symbolic link.
 fn open_without_links(root: &OwnedFd, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
     let mut at: Option<OwnedFd> = None;
     let mut components = path.split('/').filter(|component| !component.is_empty()).peekable();
@@ -148,7 +149,7 @@ fn open_without_links(root: &OwnedFd, path: &str, flags: OFlags) -> io::Result<O
     at.ok_or_else(|| Errno::NOENT.into())
 }
 
-/// Not every file system says whether a read would wait; those without a disk never do.
+/// Not every file system reports whether a read would wait; those without a disk never wait.
 fn manner(file: &std::fs::File) -> Manner {
     const TMPFS: rustix::fs::FsWord = 0x0102_1994;
     let mut room = [0; 1];

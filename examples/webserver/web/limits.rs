@@ -1,4 +1,4 @@
-//! What one client may use.
+//! The resources that clients may use.
 
 use std::time::Duration;
 
@@ -7,31 +7,31 @@ use std::time::Duration;
 pub(crate) struct Limits {
     /// Connections at once; another one gets 503.
     pub(crate) connections_max: usize,
-    /// Bytes of a request's head: beyond them 431.
+    /// Bytes of a request's head; a longer one gets 431.
     pub(crate) head_max: usize,
-    /// Bytes of a request's body: beyond them 413.
+    /// Bytes of a request's body; a longer one gets 413.
     pub(crate) body_max: u64,
-    /// Bytes of a body that are kept in memory; more go to a file.
+    /// Bytes of a body in memory; a longer body is written to a file.
     pub(crate) body_memory_max: usize,
     /// CGI programs at once; another request gets 503.
     pub(crate) cgi_max: usize,
-    /// Bytes of a file from which on threads of the pool send it, by `sendfile`.
+    /// The size from which on threads of the pool send a file, by `sendfile`.
     pub(crate) sendfile_min: u64,
     /// Redirections to this server itself that CGI programs may give for one request.
     pub(crate) cgi_redirects_max: usize,
     /// Bytes of the head that a CGI program writes.
     pub(crate) cgi_head_max: usize,
-    /// From the first byte of a request to the end of its head: then 408.
+    /// From the first byte of a request to the end of its head; then it gets 408.
     pub(crate) head: Duration,
     /// Between two requests of a connection.
     pub(crate) idle: Duration,
     /// For each piece of a body that is received or sent.
     pub(crate) piece: Duration,
-    /// From the start of a CGI program to the end of its head: then 504.
+    /// From the start of a CGI program to the end of its head; then the request gets 504.
     pub(crate) cgi_head: Duration,
-    /// From the start of a CGI program to its end: then it is killed.
+    /// From the start of a CGI program to its end; then it is killed.
     pub(crate) cgi: Duration,
-    /// For the requests that are under way when the server stops.
+    /// For the requests in progress when the server stops.
     pub(crate) shutdown: Duration,
 }
 

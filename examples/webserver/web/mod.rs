@@ -1,13 +1,13 @@
 //! The web server without its command line.
 //!
-//! | module | what it has |
+//! | module | contents |
 //! |---|---|
-//! | `server`, `site` | the acceptor and the orderly stop; what processes share |
+//! | `server`, `site` | the acceptor and the orderly stop; the state that processes share |
 //! | `farm` | the other layout: readers, file workers and CGI workers |
-//! | `connection`, `client` | the process of a connection: requests one by one; what it reads and writes |
+//! | `connection`, `client` | the process of a connection, one request at a time; its reads and writes |
 //! | `request`, `chunked`, `body` | heads and chunks as pure functions; bodies in memory or a file |
-//! | `answer`, `range`, `condition`, `status` | which response a file gets |
-//! | `file` | opened beneath the root, kept for a second, read in place or by the pool |
+//! | `answer`, `range`, `condition`, `status` | the response for a file |
+//! | `file` | files opened beneath the root, kept for a second, read in place or by the pool |
 //! | `sendfile` | large files, sent by the pool |
 //! | `cgi` | programs: their variables, input, output and deadlines |
 //! | `log`, `stats`, `limits` | the access log, the page `/stats.html`, the bounds |

@@ -2,21 +2,21 @@
 
 use std::ops::Range;
 
-/// What of a file a request wants.
+/// The part of a file that a request asks for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// All of it: without a range, or with one that is malformed or excessive, which may be ignored.
     Whole,
     /// These pieces, which do not overlap.
     Pieces(Vec<Range<u64>>),
-    /// None of the ranges has a byte of the file.
+    /// No range has a byte of the file.
     Nothing,
 }
 
-/// More ranges are not worth an answer in parts: the client gets the whole file.
+/// A request with more ranges gets the whole file, because an answer in parts is not worth it.
 const RANGES_MAX: usize = 16;
 
-/// Reads the header `Range` for a file of `length` bytes. Ranges that overlap or touch become one.
+/// Parses the header `Range` for a file of `length` bytes. Ranges that overlap or touch become one.
 pub(crate) fn wanted(header: Option<&str>, length: u64) -> Wanted {
     let Some((unit, list)) = header.and_then(|header| header.split_once('=')) else {
         return Wanted::Whole;
@@ -35,7 +35,7 @@ pub(crate) fn wanted(header: Option<&str>, length: u64) -> Wanted {
     if pieces.is_empty() { Wanted::Nothing } else { Wanted::Pieces(merged(pieces)) }
 }
 
-/// One range; an empty one if the file has none of it, `None` if it is malformed.
+/// Parses one range: an empty one if it is beyond the file, `None` if it is malformed.
 fn piece(text: &str, length: u64) -> Option<Range<u64>> {
     let (first, last) = text.split_once('-')?;
     if first.is_empty() {
@@ -50,13 +50,13 @@ fn piece(text: &str, length: u64) -> Option<Range<u64>> {
     Some(first.min(length)..end.min(length).max(first.min(length)))
 }
 
-/// Digits only. What is too large for a number is beyond each file.
+/// Digits only. A value that overflows is beyond every file.
 fn number(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
-/// Keeps the order of the first of each.
+/// Merges ranges. Each result has the place of its first range.
 fn merged(pieces: Vec<Range<u64>>) -> Vec<Range<u64>> {
     let mut all: Vec<Range<u64>> = Vec::new();
     for mut piece in pieces {

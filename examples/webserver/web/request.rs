@@ -6,16 +6,16 @@ use super::status::Status;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) method: Method,
-    /// What the client wrote after the method.
+    /// The target as the client wrote it, after the method.
     pub(crate) target: String,
     /// The path of the target, decoded: no component is `.` or `..`, and none contains NUL or `/`.
     pub(crate) path: String,
     pub(crate) query: String,
-    /// 1.1, not 1.0.
+    /// Whether the version is 1.1, not 1.0.
     pub(crate) is_1_1: bool,
     pub(crate) keep_alive: bool,
     pub(crate) body: Framing,
-    /// The client waits for `100 Continue` before it sends the body.
+    /// Whether the client waits for `100 Continue` before it sends the body.
     pub(crate) expects_continue: bool,
     pub(crate) headers: Vec<(String, Vec<u8>)>,
 }
@@ -45,7 +45,7 @@ impl Method {
 }
 
 impl Request {
-    /// The request whose response a CGI program gives as its own: of the same client, without a body.
+    /// The request whose response a CGI program returns as its own: from the same client, without a body.
     pub(crate) fn redirected(&self, target: &str) -> Result<Self, Status> {
         let (path, query) = split_target(target)?;
         let of_the_body = ["content-length", "content-type", "transfer-encoding", "expect"];
@@ -63,7 +63,7 @@ impl Request {
         })
     }
 
-    /// The value of a header that came once.
+    /// The value of a header that occurs exactly once.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut values = self.headers.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name));
         let value = values.next()?;
@@ -74,8 +74,9 @@ impl Request {
 /// Headers of a request; more are refused with 431.
 const HEADERS_MAX: usize = 100;
 
-/// The length of the head at the beginning of `buffer`, with its empty line; `None` if more has to come.
-/// `searched` is what earlier calls have seen, so that a client that sends single bytes costs no more.
+/// The length of the head at the beginning of `buffer`, with its empty line; `None` if it is incomplete.
+/// `searched` is the part that earlier calls have scanned, so that a client that sends single bytes costs no
+/// more.
 pub(crate) fn head_length(buffer: &[u8], searched: &mut usize) -> Result<Option<usize>, Status> {
     for at in *searched..buffer.len() {
         if buffer[at] == b'\n' {
@@ -91,7 +92,7 @@ pub(crate) fn head_length(buffer: &[u8], searched: &mut usize) -> Result<Option<
     Ok(None)
 }
 
-/// Reads a whole head.
+/// Parses a complete head.
 pub(crate) fn parse(head: &[u8]) -> Result<Request, Status> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut parsed = httparse::Request::new(&mut headers);
@@ -132,12 +133,12 @@ pub(crate) fn parse(head: &[u8]) -> Result<Request, Status> {
     Ok(Request { method, path, query, target, is_1_1, keep_alive, body, expects_continue, headers })
 }
 
-/// Two ways to end a body are one too many: the next server could take the other one.
+/// A request that ends its body in two ways is refused: the next server could choose the other way.
 fn framing(lengths: &[&[u8]], encodings: &[&[u8]], is_1_1: bool) -> Result<Framing, Status> {
     match (lengths, encodings) {
         ([], []) => Ok(Framing::Length(0)),
         ([length], []) => {
-            // `parse` alone would take a sign.
+            // `parse` alone would accept a sign.
             if length.is_empty() || !length.iter().all(u8::is_ascii_digit) {
                 return Err(Status::BadRequest);
             }
@@ -177,7 +178,7 @@ fn split_target(target: &str) -> Result<(String, String), Status> {
     Ok((components.ok_or(Status::BadRequest)?.join("/"), query.to_owned()))
 }
 
-/// Replaces `%41` by `A`; `None` if that is malformed, or no UTF-8.
+/// Replaces `%41` by `A`; `None` if the text is malformed or not UTF-8.
 fn decode(text: &str) -> Option<String> {
     let (mut decoded, mut rest) = (Vec::new(), text.as_bytes());
     while let Some((byte, after)) = rest.split_first() {

@@ -1,5 +1,5 @@
-//! Large files: threads of the pool hand them to the socket, without a copy, since `sendfile` may wait for
-//! the disk.
+//! Large files: threads of the pool send them to the socket without a copy, since `sendfile` may wait for the
+//! disk.
 
 use std::io;
 use std::ops::Range;
@@ -14,12 +14,12 @@ use rustix::io::Errno;
 use super::file::Opened;
 use super::stats::Stats;
 
-/// Bytes that a call sends at most, however fast the client reads: other clients wait for its thread.
+/// The maximum bytes of one call, however fast the client reads: other clients wait for its thread.
 const CALL_MAX: u64 = 8 << 20;
 
-/// Sends a range of a file, each piece within `patience`. Gives the place that it has come to, and whether it
-/// is over: before the end of the range if the file has become shorter. Not every file system knows
-/// `sendfile`.
+/// Sends a range of a file, each piece within `patience`. Returns the position that it has reached, and
+/// whether it is done: before the end of the range if the file has become shorter. Not every file system
+/// supports `sendfile`.
 pub(crate) async fn send(
     connection: &mut Connection,
     file: &Opened,
@@ -27,7 +27,8 @@ pub(crate) async fn send(
     patience: Duration,
     stats: &Stats,
 ) -> io::Result<(u64, bool)> {
-    // Its own descriptor: the call may outlive the process that awaits it, and the connection ends with that.
+    // Its own descriptor: the call may outlive the process that awaits it, and the connection ends with that
+    // process.
     let socket = Arc::new(connection.as_fd().try_clone_to_owned()?);
     while !range.is_empty() {
         // A thread must not wait for a client.
@@ -45,8 +46,8 @@ pub(crate) async fn send(
     Ok((range.end, true))
 }
 
-/// Sends until the socket is full. Gives the place that it has come to, and whether the file ends there;
-/// `None` if the file system cannot do it.
+/// Sends until the socket is full. Returns the position that it has reached, and whether the file ends there;
+/// `None` if the file system does not support it.
 fn step(socket: impl AsFd, file: impl AsFd, range: Range<u64>, stop: &Stop) -> io::Result<Option<(u64, bool)>> {
     let end = range.end.min(range.start + CALL_MAX);
     let mut at = range.start;

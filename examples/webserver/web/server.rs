@@ -17,7 +17,7 @@ use super::log::Log;
 use super::site::Site;
 use super::stats::Stats;
 
-/// What a server serves.
+/// The settings of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) root: PathBuf,
@@ -34,7 +34,7 @@ pub(crate) struct Settings {
 pub(crate) struct Server {
     pub(crate) address: Address,
     pub(crate) site: Arc<Site>,
-    /// Dropped, each process that is idle ends.
+    /// Dropping it ends each idle process.
     stop: Sender<()>,
     acceptor: Process<io::Result<()>>,
     log: Process<()>,
@@ -44,7 +44,7 @@ impl Server {
     /// Starts a server.
     ///
     /// # Errors
-    /// If the root or the log cannot be opened.
+    /// If the server cannot open the root or the log.
     pub(crate) fn start(listener: Listener, settings: Settings) -> io::Result<Self> {
         let stats = Arc::new(Stats::default());
         let (log, log_process) = Log::start(settings.log, stats.clone())?;
@@ -64,15 +64,15 @@ impl Server {
         Ok(Self { address, site, stop, acceptor, log: log_process })
     }
 
-    /// Accepts no more, lets the requests that are under way end, and writes the log.
+    /// Stops accepting, lets the requests in progress end, and writes the log.
     ///
     /// # Errors
-    /// If the listener failed, or connections are busy after `Limits::shutdown`: they end with the runtime.
+    /// If the listener failed, or connections are busy after `Limits::shutdown`; these end with the runtime.
     pub(crate) async fn stop(self) -> io::Result<()> {
         let Self { site, stop, acceptor, log, .. } = self;
         drop(stop);
         acceptor.await.map_err(io::Error::other)??;
-        // Each connection has a handle of the log, so the log ends after them.
+        // Each connection has a handle of the log, so the log ends after the connections.
         alt! {
             _ = log => Ok(()),
             () = sleep(site.limits.shutdown) => {
@@ -100,7 +100,7 @@ async fn accept(
         match &mut farm {
             None => site.start("connection", serve(client)),
             Some(readers) => {
-                // While all readers are busy, the system keeps what comes.
+                // While all readers are busy, the system queues new connections.
                 let mut client = Some(client);
                 alt! { biased;
                     _ = stop.recv() => return Ok(()),

@@ -1,4 +1,4 @@
-//! What all processes of a server have.
+//! The state that all processes of a server share.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -10,19 +10,19 @@ use super::file::Files;
 use super::limits::Limits;
 use super::stats::Stats;
 
-/// A directory that is served, its programs, and what is counted.
+/// The directory that the server serves, its programs, and the counts.
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(crate) files: Files,
     pub(crate) cgi: Option<PathBuf>,
     pub(crate) limits: Limits,
     pub(crate) stats: Arc<Stats>,
-    /// For tests, which kill some.
+    /// The handles of processes, for tests that kill some.
     #[cfg(test)]
     pub(crate) processes: std::sync::Mutex<Vec<dunlin::Process<()>>>,
 }
 
-/// Where the programs are in the paths of requests.
+/// The prefix of the programs in the paths of requests.
 pub(crate) const PREFIX: &str = "/cgi-bin/";
 
 impl Site {

@@ -1,4 +1,4 @@
-//! What the server has done, and the page that shows it.
+//! The counts of the server's work, and the page that shows them.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,21 +8,21 @@ use dunlin::blocking::calls;
 
 use super::status::Status;
 
-/// Counts, each for itself: a page may show a request whose bytes are not counted yet.
+/// Independent counts: a page may show a request whose bytes are not counted yet.
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
     since: Since,
     pub(crate) connections: Count,
     pub(crate) accepted: Count,
     pub(crate) bytes: Count,
-    /// Of them, those of large files.
+    /// The bytes of large files among them.
     pub(crate) sendfile: Count,
     pub(crate) cgi: Count,
-    /// Lines of the log that could not be written, since its disk is full or slow.
+    /// Lines of the log that were not written because the disk is full or slow.
     pub(crate) log_lost: Count,
-    /// Responses that were cut: the file became shorter, the CGI program failed, or the client left.
+    /// Incomplete responses: the file became shorter, the CGI program failed, or the client left.
     pub(crate) cut: Count,
-    /// By the first digit of their status.
+    /// Responses, by the first digit of their status.
     responses: [Count; 6],
 }
 
@@ -58,7 +58,7 @@ impl Stats {
         self.responses[usize::from(status.code() / 100).min(5)].add(1);
     }
 
-    /// Responses with a status of this hundred.
+    /// The number of responses whose status has this first digit.
     pub(crate) fn responses(&self, hundred: usize) -> u64 {
         self.responses[hundred].get()
     }

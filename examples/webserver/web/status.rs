@@ -5,7 +5,7 @@ macro_rules! statuses {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Status {
             $($name,)*
-            /// Of a CGI program.
+            /// The status of a CGI program.
             Other(u16),
         }
 
