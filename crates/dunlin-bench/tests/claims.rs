@@ -1,5 +1,5 @@
-//! The bench of claims from end to end: its participants, and how many messages each claim costs. No time is
-//! judged.
+//! The bench of claims from end to end: its participants, and the number of messages of each claim. The test
+//! does not judge times.
 
 use std::process::Command;
 
@@ -31,7 +31,7 @@ fn a_claim_that_stays_costs_no_message_and_one_that_is_handed_over_does() {
         let row = counted.iter().find(|row| row["who"] == who).unwrap_or_else(|| panic!("no row of {who:?}"));
         row["value"].as_f64().expect("a number")
     };
-    // An offer and its answer, and once in some 500 values the word of how many more may be sent unasked.
+    // An offer and its answer, and once in some 500 values a grant of further offers.
     for who in ["send, not shared", "lone send, shared sender", "sender, claimed again by the same node"] {
         let each = messages(who);
         assert!((2.0..2.01).contains(&each), "{who}: {each}");

@@ -1,5 +1,5 @@
-//! Pony's benches from end to end, as short as they can be: what they print, what they draw, and what they
-//! refuse. No figure is judged.
+//! Pony's benches from end to end, as short as possible: their output, their plots, and the arguments that
+//! they refuse. The tests do not judge figures.
 #![cfg(unix)]
 
 use std::fs::{self, File};
@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// A folder of this test's own.
+/// A folder for one test.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(&folder).expect("cargo gives tests a folder");
@@ -20,7 +20,7 @@ fn pony(arguments: &[&str]) -> Output {
     command.arg("pony").args(arguments).output().expect("the binary is there")
 }
 
-/// With windows of 50 ms, once, as JSON.
+/// Runs with windows of 50 ms, once, with JSON output.
 fn shortly(arguments: &[&str]) -> Vec<Value> {
     let output = pony(&[arguments, &["--quick", "--json", "--warm-up", "0.05", "--window", "0.05"]].concat());
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -28,7 +28,7 @@ fn shortly(arguments: &[&str]) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
 }
 
-/// How many points each series has.
+/// The number of points in each series.
 fn series_in(svg: &Path) -> Vec<usize> {
     let text = fs::read_to_string(svg).expect("it was drawn");
     let document = roxmltree::Document::parse(&text).expect("it is well-formed");
@@ -56,8 +56,8 @@ fn throughput_rows_have_consistent_rates_and_baselines() {
         let (megabytes, messages) = (megabytes.expect("a number"), messages.expect("a number"));
         assert!(megabytes > 0.0 && (messages * 0.1 - megabytes).abs() < 1e-6 * megabytes);
     }
-    // Sockets are compared with the better one of the plain ones; channels with one that hands messages on,
-    // too.
+    // Sockets are compared with the better of the plain ones; channels also with a socket whose messages are
+    // handed on.
     for rows in rows.chunks(6) {
         let compared: Vec<&str> = rows.iter().filter_map(|row| row["vs"].as_str()).collect();
         let [of_sockets @ .., of_rendezvous, of_fifo] = &*compared else { panic!("{compared:?}") };
@@ -77,7 +77,7 @@ fn all_of_many_workers_at_one_node_are_received() {
 fn throughput_is_the_mean_of_the_rounds() {
     let rows = shortly(&["throughput", "--vary", "size", "--at", "1", "--rounds", "3"]);
     assert_eq!(rows.len(), 6);
-    // Of small messages a rendezvous is compared with a socket that answers each.
+    // A rendezvous of small messages is compared with a socket that answers each.
     let vs: Vec<&str> = rows[4..].iter().filter_map(|row| row["vs"].as_str()).collect();
     assert!(vs[0] == who(&rows)[2] && vs[1] != vs[0], "{vs:?}");
     for row in &rows {
@@ -93,23 +93,23 @@ fn overhead_counts_every_byte_of_plain_sockets() {
     let svg = folder("overhead").join("overhead.svg");
     let rows = shortly(&["overhead", "--at", "1000", "--svg", svg.to_str().expect("it is text")]);
     assert_eq!(who(&rows), ["tokio tcp", "tokio tcp, acked", "dunlin", "dunlin, fifo(16)"]);
-    // A length of four bytes, and a byte that answers.
+    // A length of four bytes, and an answer of one byte.
     assert_eq!(rows[0]["own_bytes"], 4.0);
     assert_eq!(rows[1]["own_bytes"], 5.0);
     for row in &rows {
         assert!(row["own_bytes"].as_f64().expect("a number") > 0.0);
-        // Where the system has no network namespaces, it is not said.
+        // Without network namespaces the row lacks this field.
         if let Some(packets) = row["packets"].as_f64() {
             let network = row["network_bytes"].as_f64().expect("it comes with the packets");
-            // No packet goes without headers, and a kilobyte is one packet: so nothing but the headers, which
-            // take 52 to 84 bytes.
+            // Every packet has headers, and a kilobyte fits into one packet. So the network adds only the
+            // headers, of 52 to 84 bytes.
             assert!((52.0 * packets..84.0 * packets).contains(&network), "{row}");
         }
     }
     assert!(series_in(&svg).len() >= 2);
 }
 
-/// Bytes, unlike times, are the same on a busy machine: this is a goal that is judged.
+/// Bytes, unlike times, are the same on a busy machine: the test judges this goal.
 #[test]
 fn dunlin_overhead_at_100_kilobytes_stays_within_goal() {
     let rows = shortly(&["overhead", "--at", "100000"]);
@@ -155,7 +155,7 @@ fn plot_uses_last_of_duplicate_rows_and_refuses_other_benchmarks() {
     let paths = [&first, &second, &out].map(|path| path.to_str().expect("it is text"));
     let output = pony(&["plot", paths[0], paths[1], "--svg-dir", paths[2]]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // The second row for 2 nodes is in place of the first.
+    // The second row for 2 nodes replaces the first.
     assert_eq!(series_in(&out.join("throughput-nodes.svg")), [2]);
     assert!(!out.join("overhead.svg").exists());
 
@@ -165,7 +165,7 @@ fn plot_uses_last_of_duplicate_rows_and_refuses_other_benchmarks() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("first.jsonl line 1"));
 }
 
-/// Output that cannot be written is an error; a reader that has gone is not.
+/// Output that cannot be written is an error; a closed pipe is not.
 #[test]
 fn output_goes_where_it_can() {
     let folder = folder("full");
@@ -189,7 +189,7 @@ fn output_goes_where_it_can() {
         let told = "Error: the output could not be written: No space left on device";
         assert!(code == Some(1) && errors.contains(told), "{code:?}: {errors}");
     }
-    // Of the rows and the drawing one may be lost, and the other is there.
+    // If either the rows or the plot cannot be written, the other one still is.
     let svg = folder.join("cpu-size.svg");
     let _ = fs::remove_file(&svg);
     let drawn = [&line[..], &["--svg", svg.to_str().expect("it is text")]].concat();

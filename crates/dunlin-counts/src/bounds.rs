@@ -1,4 +1,4 @@
-//! The bounds: a file that people read, and that `--record` writes.
+//! The bounds: a file for people to read, written by `--record`.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use crate::measure::{Figure, Kind};
 use crate::programs::{self, Program};
 
-/// What each figure was when it was recorded.
+/// The recorded value of each figure.
 pub(crate) struct Bounds(Vec<Bound>);
 
 struct Bound {
@@ -17,13 +17,13 @@ struct Bound {
     slack: f64,
 }
 
-/// How a figure stands to its bound.
+/// A figure compared with its bound.
 pub(crate) struct Verdict {
-    /// The recorded figure, and by how many percent this one may be above it. `None`: there is none.
+    /// The recorded figure, and by how many percent this one may exceed it. `None`: no bound is recorded.
     bound: Option<(f64, f64)>,
 }
 
-/// Counts are differences of whole numbers, divided: below this it is rounding.
+/// Counts are differences of whole numbers, divided: a smaller excess is rounding.
 const ROUNDING: f64 = 0.01;
 
 const HEAD: &str = "\
@@ -63,7 +63,7 @@ impl Bounds {
         Verdict { bound: self.of(figure).map(|bound| (bound.value, bound.slack)) }
     }
 
-    /// This figure is the bound from now on.
+    /// Makes this figure the bound.
     pub(crate) fn record(&mut self, figure: &Figure) {
         self.0.retain(|bound| bound.program != figure.program.name || bound.kind != figure.kind.name());
         let (program, kind) = (figure.program.name.to_owned(), figure.kind.name().to_owned());
@@ -77,7 +77,7 @@ impl Bounds {
         Ok(())
     }
 
-    /// In the order of the programs, each with what a unit is.
+    /// In the order of the programs, each with its unit.
     fn text(&self) -> String {
         let mut text = format!("{HEAD}\n# {:<22}{:<14}{:>10}   slack\n", "program", "figure", "bound");
         for program in programs::ALL {
@@ -106,7 +106,7 @@ impl Verdict {
         self.bound.is_none_or(|(bound, slack)| figure.value > bound * (1.0 + slack / 100.0) + ROUNDING)
     }
 
-    /// For the table.
+    /// The line of the table.
     pub(crate) fn line(&self, figure: &Figure) -> String {
         let Figure { program: Program { name, unit, .. }, kind, value } = figure;
         let measure = format!("{} for each {unit}", kind.name());
@@ -121,7 +121,7 @@ impl Verdict {
         format!("{name:<22} {measure:<34} {value:>10.2}   bound {beside}")
     }
 
-    /// What to say of a figure that is above its bound.
+    /// The message about a figure that exceeds its bound.
     pub(crate) fn complaint(&self, figure: &Figure) -> Option<String> {
         let Figure { program, kind, value } = figure;
         let (name, unit, kind) = (program.name, program.unit, kind.name());

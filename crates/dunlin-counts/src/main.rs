@@ -1,8 +1,8 @@
-//! Counts what communications cost, and holds the counts to the bounds of `bounds.txt`.
+//! Counts the cost of communications, and checks the counts against the bounds in `bounds.txt`.
 //!
-//! Counts, unlike times, are the same on a busy machine. Instructions are counted by valgrind's callgrind, on
-//! the thread that communicates; bytes and allocations by an allocator. Each figure is the difference of two
-//! lengths of one program, so what its start and end cost is not in it.
+//! Counts, unlike times, are the same on a busy machine. Valgrind's callgrind counts instructions, on the
+//! thread that communicates; an allocator counts bytes and allocations. Each figure is the difference of two
+//! run lengths of one program, so it excludes the cost of the start and the end.
 //!
 //! ```text
 //! cargo run --profile measured -p dunlin-counts                 a table of all figures beside their bounds
@@ -11,12 +11,12 @@
 //! cargo run --profile measured -p dunlin-counts -- --json       one JSON object for each figure
 //! ```
 //!
-//! `cargo run -p dunlin-counts -- calls PROGRAM NAME...`, of a build that inlines nothing, counts calls of
+//! `cargo run -p dunlin-counts -- calls PROGRAM NAME...`, in a build without inlining, counts calls of
 //! functions by parts of their names.
 //!
-//! - [`programs`]: what is counted;
+//! - [`programs`]: the counted programs;
 //! - [`measure`]: runs this binary under callgrind;
-//! - [`bounds`]: the file, and what is above it.
+//! - [`bounds`]: the file, and the figures that exceed it.
 
 mod bounds;
 mod measure;
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs one program and prints what it allocated.
+/// Runs one program and prints its allocations.
 fn run(program: &str, units: &str) -> Result<bool, String> {
     let units = units.parse().map_err(|_| format!("`{units}` is no number of units\n{USAGE}"))?;
     let allocated = programs::find(program)?.run(units);
@@ -63,7 +63,7 @@ fn run(program: &str, units: &str) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Prints how often functions are called whose names contain these.
+/// Prints how often the program calls functions whose names contain these.
 fn calls(program: &str, names: &[&str]) -> Result<bool, String> {
     let program = programs::find(program)?;
     for (name, calls) in names.iter().zip(measure::calls(program, names)?) {
@@ -72,7 +72,7 @@ fn calls(program: &str, names: &[&str]) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Counts all programs, or only those that are named. `false`: a figure is above its bound.
+/// Counts all programs, or only the named ones. `false`: a figure exceeds its bound.
 fn count(words: &[&str]) -> Result<bool, String> {
     let mut mode = Mode::Show;
     let mut wanted = Vec::new();

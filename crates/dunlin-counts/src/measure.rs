@@ -1,4 +1,4 @@
-//! Runs a program of this binary under callgrind, in two lengths, and takes the difference.
+//! Runs a program of this binary under callgrind with two lengths, and takes the difference.
 
 use std::env;
 use std::fs;
@@ -8,7 +8,7 @@ use std::thread;
 
 use crate::programs::Program;
 
-/// What is counted of a program.
+/// The kinds of counts of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Instructions,
@@ -32,11 +32,11 @@ impl Kind {
 pub(crate) struct Figure {
     pub(crate) program: &'static Program,
     pub(crate) kind: Kind,
-    /// For each unit.
+    /// The count for each unit.
     pub(crate) value: f64,
 }
 
-/// What one run counted, as [`Kind::ALL`].
+/// The counts of one run, in the order of [`Kind::ALL`].
 type Counts = [u64; 3];
 
 /// All figures of `program`.
@@ -51,8 +51,8 @@ pub(crate) fn figures(program: &'static Program) -> Result<Vec<Figure>, String> 
     Ok(Kind::ALL.into_iter().enumerate().map(|(index, kind)| Figure { program, kind, value: each(index) }).collect())
 }
 
-/// How often the main thread calls functions whose names contain a pattern, for each unit of `program`. For a
-/// build that inlines nothing.
+/// How often the main thread calls functions whose names contain a pattern, for each unit of `program`. It
+/// needs a build without inlining.
 pub(crate) fn calls(program: &Program, patterns: &[&str]) -> Result<Vec<f64>, String> {
     let of = |n| -> Result<Vec<u64>, String> {
         let (out, _) = run(program, n)?;
@@ -64,7 +64,7 @@ pub(crate) fn calls(program: &Program, patterns: &[&str]) -> Result<Vec<f64>, St
     Ok(longer.iter().zip(shorter).map(|(longer, shorter)| (longer - shorter) as f64 / units).collect())
 }
 
-/// A name is written out where it comes first, behind its number: `cfn=(12) name`, and later `cfn=(12)`.
+/// Callgrind writes a name where it first occurs, after its number: `cfn=(12) name`, and later `cfn=(12)`.
 fn calls_in(text: &str, pattern: &str) -> u64 {
     let mut wanted = std::collections::HashSet::new();
     let (mut is_wanted, mut calls) = (false, 0);
@@ -90,12 +90,12 @@ fn counts(program: &Program, n: u64) -> Result<Counts, String> {
     Ok([instructions(&out.0.join("out-01"))?, bytes, calls])
 }
 
-/// Runs `program` under callgrind. Returns the folder of its files, and what the program printed.
+/// Runs `program` under callgrind. Returns the folder of its files, and the program's output.
 fn run(program: &Program, n: u64) -> Result<(Out, String), String> {
     let this_binary = env::current_exe().map_err(|error| format!("cannot find this binary: {error}"))?;
     let out = Out::new(program, n)?;
     let mut command = Command::new("valgrind");
-    // Threads apart: dunlin's clock ticks on one of its own, as long as the run lasts.
+    // Separate threads: dunlin's clock ticks on its own thread for the whole run.
     command.args(["--tool=callgrind", "--separate-threads=yes", "--quiet"]);
     command.arg(format!("--callgrind-out-file={}", out.0.join("out").display()));
     command.arg(this_binary).args(["run", program.name, &n.to_string()]);
@@ -120,7 +120,7 @@ fn instructions(file: &Path) -> Result<u64, String> {
     totals.and_then(|totals| totals.trim().parse().ok()).ok_or_else(|| format!("{} has no totals", file.display()))
 }
 
-/// A folder for callgrind's files, which goes with this.
+/// A folder for callgrind's files, removed on drop.
 struct Out(PathBuf);
 
 impl Out {
@@ -133,7 +133,7 @@ impl Out {
 
 impl Drop for Out {
     fn drop(&mut self) {
-        // What cannot be removed from the system's folder for such files is removed by the system.
+        // The system removes the files that cannot be removed here, as they are in its folder for such files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -9,27 +9,27 @@ use dunlin::prelude::*;
 use dunlin_heap::{Allocated, Counting, Thread};
 use tokio::runtime::{Builder, Runtime};
 
-/// What the programs allocate from, and what counts it.
+/// The allocator of the programs, which counts.
 #[global_allocator]
 static HEAP: Counting<Thread> = Counting(Thread);
 
-/// A program, and what is counted of it.
+/// A program, and how to count its costs.
 pub(crate) struct Program {
     pub(crate) name: &'static str,
-    /// What a unit of its costs is.
+    /// The unit of its costs.
     pub(crate) unit: &'static str,
-    /// How long the shorter of its two runs is. The longer one is [`longer`](Self::longer).
+    /// The length of the shorter of its two runs. The longer one is [`longer`](Self::longer).
     pub(crate) shorter: u64,
     pub(crate) longer: u64,
-    /// How many units are in one of these.
+    /// How many units each step of the length has.
     pub(crate) units_each: u64,
     /// By how many percent its instructions may exceed their bound, and its bytes and allocations theirs.
     pub(crate) slack: (f64, f64),
     run: fn(u64),
 }
 
-/// The entries of a table of the core come in chunks that double. So many fill all of the first six chunks,
-/// and all of the first seven; what lies between is one chunk, of which each process has its part.
+/// A table of the core stores its entries in chunks of doubling size. These counts fill exactly the first six
+/// chunks, and the first seven; the difference is one chunk, divided among the processes.
 const FULL_TABLE: [u64; 2] = [64 * 63, 64 * 127];
 
 const fn local(name: &'static str, unit: &'static str, units_each: u64, run: fn(u64)) -> Program {
@@ -50,9 +50,9 @@ pub(crate) static ALL: &[Program] = &[
     local("choice-ready-spawned", "choice", 1, |n| spawned(choice_ready_spawned(n))),
     local("choice-waits-par", "choice", 1, |n| in_par(choice_waits_par(None, n))),
     local("choice-waits-spawned", "choice", 1, |n| spawned(choice_waits_spawned(n))),
-    // Of channels with a queue: shared, buffered or bounded ones.
+    // Over channels with a queue: shared, buffered or bounded ones.
     local("choice-fifo-waits-par", "choice", 1, |n| in_par(choice_waits_par(Some(fifo(1)), n))),
-    // Equal bounds: what a value costs does not depend on how many receivers wait for it.
+    // Equal bounds: the cost of a value does not depend on how many receivers wait for it.
     local("crowd-1000-par", "value", 1, |n| in_par(crowd_par(1_000, n))),
     local("crowd-20000-par", "value", 1, |n| in_par(crowd_par(20_000, n))),
     parked("parked-par", parked_par),
@@ -88,7 +88,7 @@ pub(crate) fn find(name: &str) -> Result<&'static Program, String> {
 }
 
 impl Program {
-    /// What a run of `n` has allocated; of parked processes, what they hold.
+    /// The allocations of a run of `n`; for parked processes, the bytes that they hold.
     pub(crate) fn run(&self, n: u64) -> Allocated {
         let before = HEAP.0.allocated();
         (self.run)(n);
@@ -99,8 +99,7 @@ impl Program {
     }
 }
 
-/// Polls `program` until it is done. There is no runtime around it: a `par!` that gives way is polled again
-/// at once.
+/// Polls `program` until it is done. It runs without a runtime: a `par!` that yields is polled again at once.
 fn in_par(program: impl Future<Output = ()>) {
     let mut program = pin!(program);
     let mut cx = Context::from_waker(Waker::noop());
@@ -111,7 +110,7 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("the system gives what a runtime needs")
 }
 
-/// Runs `program` as a task of a runtime that has this thread only.
+/// Runs `program` as a task of a runtime with only this thread.
 fn spawned(program: impl Future<Output = ()> + Send + 'static) {
     let runtime = runtime();
     runtime.block_on(async { tokio::spawn(program).await }).expect("it does not panic");
@@ -122,7 +121,7 @@ fn fork(process: impl Future<Output = ()> + Send + 'static) {
     drop(dunlin::spawn(process));
 }
 
-// ---- processes. They end when a channel of theirs has ended, so the end of one brings down all.
+// ---- processes. They end when one of their channels has ended, so the end of one process ends all.
 
 async fn copy<T>(mut input: Receiver<T>, mut output: Sender<T>) {
     while let Ok(value) = input.recv().await {
@@ -199,7 +198,7 @@ async fn reader_of_any(mut events: [Receiver<u64>; 8], n: u64) {
     }
 }
 
-/// Sends one event when it has the turn, then hands the turn on: so the reader waits each time.
+/// Sends one event when it has the turn, then passes the turn on, so that the reader waits each time.
 async fn writer_in_turn(first: bool, mut mine: Receiver<u64>, mut event: Sender<u64>, mut next: Sender<u64>) {
     let mut turn = if first { Some(0) } else { mine.recv().await.ok() };
     while let Some(value) = turn {
@@ -280,10 +279,10 @@ fn eager_writers() -> (Vec<Party>, [Receiver<u64>; 8]) {
     (writers.into_iter().map(Party::EagerWriter).collect(), events.try_into().expect("there are eight"))
 }
 
-/// The events go over channels that are given this policy.
+/// The channels of the events have this policy.
 fn writers_in_turn(policy: Option<&Policy>) -> (Vec<Party>, [Receiver<u64>; 8]) {
     let (writers, events): (Vec<_>, Vec<_>) = (0..8).map(|_| channel()).unzip();
-    // Made with it, they would keep the compiler from inlining `channel` in the other programs.
+    // Channels made with the policy would keep the compiler from inlining `channel` in the other programs.
     policy.into_iter().for_each(|policy| events.iter().for_each(|rx: &Receiver<u64>| assert!(rx.set_policy(policy))));
     let (mut turns, mine): (Vec<_>, Vec<_>) = (0..8).map(|_| channel()).unzip();
     // Each writer sends to the turn channel of the next one.
@@ -337,7 +336,7 @@ thread_local! {
     static PARKED: std::cell::Cell<i64> = const { std::cell::Cell::new(0) };
 }
 
-/// Places for the other ends of `n` channels. They are no part of a parked process.
+/// Places for the other ends of `n` channels. They are not part of a parked process.
 fn places(n: u64) -> Vec<Option<Sender<u64>>> {
     (0..n).map(|_| None).collect()
 }
@@ -353,11 +352,11 @@ fn parked_par(n: u64) {
     let mut all = pin!(processes.collect::<Par<_>>());
     poll_all(all.as_mut(), n);
     PARKED.set(HEAP.0.held() - before);
-    // Alive until here: else the processes would have ended instead of waiting.
+    // The ends live until here; otherwise the processes would have ended instead of waiting.
     drop(ends);
 }
 
-/// A `Par` gives way before all of many branches have run once.
+/// A `Par` with many branches yields before all of them have run once.
 fn poll_all<F: Future>(mut all: Pin<&mut Par<F>>, n: u64) {
     let mut cx = Context::from_waker(Waker::noop());
     for _ in 0..=n / 1_000 {
@@ -374,7 +373,7 @@ fn parked_spawned(n: u64) {
             let (tx, mut rx) = channel::<u64>();
             *end = Some(tx);
             fork(async move { drop(rx.recv().await) });
-            // It is parked before the next one is spawned, so the runtime's list of ready tasks does not
+            // The process parks before the next one is spawned, so the runtime's list of ready tasks does not
             // grow.
             tokio::task::yield_now().await;
         }
@@ -384,12 +383,12 @@ fn parked_spawned(n: u64) {
 
 // ---- two nodes
 
-/// Round trips between two nodes that are connected over memory.
+/// Round trips between two nodes, connected over memory.
 async fn remote(n: u64) {
     let long = Duration::from_secs(3600);
     let join = async || {
         let node = Node::builder().app("dunlin-counts").no_config().names("memory:names").listen("memory:");
-        // Nothing is said because of the time that passed: that is another one for each run.
+        // The nodes send nothing because of elapsed time, which differs between runs.
         node.heartbeat(long).grace(2 * long).join().await.expect("memory has room for two nodes")
     };
     let (here, elsewhere) = (join().await, join().await);

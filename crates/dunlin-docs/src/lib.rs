@@ -1,7 +1,7 @@
-//! What the documents of `docs/` say is tested here: their blocks of Rust as doctests, their shell commands
-//! in `tests/`.
+//! Tests of the documents in `docs/`: their blocks of Rust are doctests, and `tests/` runs their shell
+//! commands.
 
-/// Every block of it is a program.
+/// Every block of Rust in it is a program.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/tutorial.md")]
 struct Tutorial;

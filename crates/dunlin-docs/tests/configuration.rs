@@ -14,7 +14,7 @@ fn the_files_in_the_documents_are_accepted() {
         for block in text.split("```toml\n").skip(1) {
             let file = folder.path().join("dunlin.toml");
             std::fs::write(&file, block.split("```").next().unwrap()).unwrap();
-            // Checks all of the file: also what is said of other nodes.
+            // Checks the whole file, including the sections of other nodes.
             Sources::file(&file).unwrap();
             seen += 1;
         }

@@ -1,9 +1,9 @@
-//! Whatever is built into a program that uses dunlin has a licence that its users can live with.
+//! Every crate that a program which uses dunlin contains has a licence that the program's users can accept.
 
 use cargo_metadata::{CargoOpt, DependencyKind, MetadataCommand, Package};
 use spdx::{Expression, LicenseReq};
 
-/// They ask for no more than that their text goes along.
+/// These licences require only that their text is distributed too.
 const ALLOWED: [&str; 8] =
     ["MIT", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "Unicode-3.0", "Unlicense", "Zlib"];
 
@@ -11,10 +11,10 @@ fn is_allowed(requirement: &LicenseReq) -> bool {
     requirement.license.id().is_some_and(|id| ALLOWED.contains(&id.name))
 }
 
-/// What is wrong with a licence, if anything is.
+/// The problem of a licence, if it has one.
 fn complaint(licence: Option<&str>) -> Option<String> {
     let Some(text) = licence else { return Some("has no licence".to_owned()) };
-    // "MIT/Apache-2.0" is how it was written once.
+    // "MIT/Apache-2.0" is the old way to write it.
     match Expression::parse(&text.replace('/', " OR ")) {
         Ok(expression) if expression.evaluate(is_allowed) => None,
         Ok(_) => Some(format!("is under {text}, of which not enough is allowed")),
@@ -50,7 +50,7 @@ fn disallowed_licences_are_reported() {
     }
 }
 
-/// A crate that is published depends on nothing that is not, and has what a registry asks for.
+/// A published crate depends only on published crates, and has the metadata that a registry requires.
 #[test]
 fn published_crates_are_ready_for_the_registry() {
     let metadata = MetadataCommand::new()

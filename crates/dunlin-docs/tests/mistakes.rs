@@ -1,7 +1,7 @@
-//! Mistakes of a first program: what the compiler says of each is short and names the cure.
+//! Mistakes of a first program: the compiler's message about each is short and names the cure.
 //!
-//! The wrong programs are in `tests/mistakes/`; one `cargo build` compiles all of them. Only a sentence and
-//! the number of lines are compared, since the rest is the compiler's.
+//! The wrong programs are in `tests/mistakes/`; one `cargo build` compiles all of them. The tests compare
+//! only a sentence and the number of lines, since the compiler chooses the rest.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,7 +27,7 @@ const MISTAKES: [(&str, &[&str]); 10] = [
 
 const LINES_MAX: usize = 40;
 
-/// What the compiler says of each program.
+/// The compiler's messages about each program.
 fn messages() -> BTreeMap<String, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
     let package = tempfile::tempdir().unwrap();
@@ -43,9 +43,9 @@ fn messages() -> BTreeMap<String, String> {
         "[package]\nname = \"mistakes\"\nedition = \"2024\"\n\n[dependencies]\ndunlin = {{ path = {dunlin:?} }}\n\n[workspace]\n"
     );
     fs::write(package.path().join("Cargo.toml"), manifest).unwrap();
-    // The versions that this repository is tested with.
+    // The versions that the tests of this repository use.
     fs::copy(root.join("Cargo.lock"), package.path().join("Cargo.lock")).unwrap();
-    // Where the tutorial's first program has built the dependencies.
+    // The folder in which the tutorial's first program has built the dependencies.
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let mut cargo = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--bins", "--keep-going", "--message-format=json"])
@@ -72,7 +72,7 @@ fn messages_about_mistakes_are_short_and_name_the_cure() {
         for sentence in sentences {
             assert!(message.contains(sentence), "{name} lacks {sentence:?}:\n{message}");
         }
-        // What cannot be declared is awaited all the same: that is not to be said as well.
+        // An end that cannot be declared is awaited too; the compiler should not report that as well.
         assert!(!message.contains("is not a future"), "{name}:\n{message}");
         let lines = message.lines().count();
         println!("{name}: {lines} lines");

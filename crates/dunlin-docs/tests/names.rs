@@ -1,4 +1,4 @@
-//! Tests, files and links that the documents name exist.
+//! The tests, files and links that the documents name exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -32,7 +32,7 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.lines().flat_map(|line| line.split('`').skip(1).step_by(2))
 }
 
-/// A name of a test is taken to have four words or more; names of the API have less.
+/// The name of a test has four words or more; names of the API have fewer.
 fn is_test_name(word: &str) -> bool {
     word.matches('_').count() >= 3
         && word.chars().all(|one| one.is_ascii_lowercase() || one.is_ascii_digit() || one == '_')

@@ -1,5 +1,4 @@
-//! The commands of the tutorial's first section, run as they stand there: a program of one's own, from
-//! nothing.
+//! The commands of the tutorial's first section, run unchanged: a program of one's own, from nothing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,7 +22,7 @@ fn blocks(language: &str) -> Vec<String> {
 
 fn shell(commands: &str, folder: &Path) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
-    // Its dependencies are built once for all runs.
+    // The dependencies are built once for all runs.
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let target = root.join(target).join("newcomer");
     let output = Command::new("bash")
@@ -45,7 +44,7 @@ fn the_first_program_of_the_tutorial_runs() {
     shell(&make, folder.path());
     let hello = folder.path().join("hello");
     std::fs::write(hello.join("src/main.rs"), &blocks("rust")[0]).unwrap();
-    // The versions that this repository is tested with.
+    // The versions that the tests of this repository use.
     let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock");
     std::fs::copy(lock, hello.join("Cargo.lock")).unwrap();
     assert_eq!(shell(&run, &hello), "hello\ngoodbye\n");

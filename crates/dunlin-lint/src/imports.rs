@@ -1,8 +1,8 @@
-//! Which module of a crate imports which, and the cycles among them.
+//! The imports between modules of a crate, and the cycles among them.
 //!
-//! A module is a file; what is written in braces belongs to the file that it is in. It imports the module in
-//! which an item that it names by a path is *defined*: a name that a module only passes on (`pub use`) is
-//! followed to where it comes from, and passing it on is no import. Tests import what they like.
+//! A module is a file; code in braces belongs to its file. A module imports the module that *defines* an item
+//! it names by a path: the lint follows a name that a module only re-exports (`pub use`) to its origin, and a
+//! re-export is not an import. The imports of tests do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::path::Path;
 use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
 
-/// A name that is passed on more often than this leads to itself.
+/// A name with more re-exports than this leads to itself.
 const FOLLOWED_MAX: usize = 8;
 
 /// The modules of one crate.
@@ -21,10 +21,10 @@ pub(crate) struct Modules(BTreeMap<Vec<String>, Module>);
 struct Module {
     /// The paths that it names, from the root of the crate.
     named: BTreeSet<Vec<String>>,
-    /// What its `use` items call by which name: a path from the root of the crate, or nothing for another
-    /// crate's.
+    /// The names that its `use` items introduce: each with a path from the root of the crate, or nothing for
+    /// an item of another crate.
     passed_on: BTreeMap<String, Option<Vec<String>>>,
-    /// The macros that it defines. Exported ones are named as if they were the root's.
+    /// The macros that it defines. Paths name exported macros as if the root defined them.
     macros: BTreeSet<String>,
 }
 
@@ -51,7 +51,7 @@ impl Modules {
         self.0.insert(name, reader.module);
     }
 
-    /// The cycles: sets of modules each of which imports, by way of others perhaps, all the rest.
+    /// The cycles: sets of modules, each of which imports all the others, perhaps through other modules.
     pub(crate) fn cycles(&self) -> Vec<Vec<String>> {
         let reached: BTreeMap<&Vec<String>, BTreeSet<&Vec<String>>> =
             self.0.keys().map(|from| (from, self.reached_from(from))).collect();
@@ -77,7 +77,7 @@ impl Modules {
         self.0[from].named.iter().filter_map(|path| self.defined_in(path, 0)).filter(move |to| *to != from)
     }
 
-    /// The module that defines what this path names.
+    /// The module that defines the item at this path.
     fn defined_in(&self, path: &[String], followed: usize) -> Option<&Vec<String>> {
         let (module, rest) = (0..=path.len()).rev().find_map(|at| {
             let (module, _) = self.0.get_key_value(&path[..at])?;
@@ -104,17 +104,17 @@ fn shown(module: &[String]) -> String {
 
 /// Collects the paths of one file.
 struct Reader {
-    /// The module that is read; modules in braces are below their file.
+    /// The current module; modules in braces are below their file.
     here: Vec<String>,
     /// The names of the modules below it.
     children: BTreeSet<String>,
-    /// Whether the `use` item that is read is for others.
+    /// Whether the current `use` item is a re-export.
     passes_on_only: bool,
     module: Module,
 }
 
 impl Reader {
-    /// The path from the root of the crate, if it is one of this crate's.
+    /// The path from the root of the crate, if it is a path of this crate.
     fn full_path(&self, path: &[String]) -> Option<Vec<String>> {
         let mut base = match path.first()?.as_str() {
             "crate" => vec![],
@@ -152,7 +152,7 @@ impl Reader {
     }
 
     fn passes_on(&mut self, path: &[String], name: Option<String>) {
-        // `use below::X` in a module names its own child, if it has one of that name.
+        // `use below::X` in a module names its own child, if it has a child of that name.
         let below = path.first().is_some_and(|first| self.children.contains(first));
         let target = if below { Some([&self.here[..], path].concat()) } else { self.full_path(path) };
         if !self.passes_on_only {
@@ -171,7 +171,7 @@ impl<'ast> Visit<'ast> for Reader {
         }
     }
 
-    // `pub(crate)` names no item.
+    // `pub(crate)` does not name an item.
     fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
 
     fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
@@ -186,7 +186,7 @@ impl<'ast> Visit<'ast> for Reader {
     }
 
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
-        // What a module only passes on, it does not import.
+        // A module does not import what it only re-exports.
         self.passes_on_only = !matches!(item.vis, syn::Visibility::Inherited);
         self.read_use(&[], &item.tree);
     }
@@ -197,7 +197,7 @@ impl<'ast> Visit<'ast> for Reader {
         visit::visit_path(self, path);
     }
 
-    // What a macro is given, or makes, is not parsed: `crate::a::b` is looked for in its tokens.
+    // The arguments of a macro are not parsed: the lint searches their tokens for `crate::a::b`.
     fn visit_macro(&mut self, call: &'ast syn::Macro) {
         self.visit_path(&call.path);
         self.read_tokens(call.tokens.clone());
@@ -242,7 +242,7 @@ fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
     })
 }
 
-/// `test`, or `all(..)` with it.
+/// `test`, or `all(..)` that contains it.
 fn holds_in_tests_only(condition: &syn::Meta) -> bool {
     match condition {
         syn::Meta::Path(path) => path.is_ident("test"),
@@ -286,10 +286,10 @@ mod tests {
             ("b.rs", "use crate::A; pub struct B;"),
         ];
         assert_eq!(cycles(&files), Vec::<Vec<String>>::new());
-        // What the root defines of its own is the root's.
+        // An item that the root itself defines belongs to the root.
         let files = [("lib.rs", "mod a; use crate::a::A; pub struct Own;"), ("a.rs", "use crate::Own; pub struct A;")];
         assert_eq!(cycles(&files), [["crate", "a"]]);
-        // What comes from another crate belongs to no module here.
+        // An item of another crate belongs to no module here.
         let files =
             [("lib.rs", "mod a; pub use a::A; pub use std::sync::Arc;"), ("a.rs", "use crate::Arc; pub struct A;")];
         assert_eq!(cycles(&files), Vec::<Vec<String>>::new());

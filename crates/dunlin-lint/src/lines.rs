@@ -3,13 +3,13 @@
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-/// The widest that a line with nothing but a comment may be.
+/// The maximum width of a line with only a comment.
 pub(crate) const COMMENT_COLUMNS: usize = 110;
-/// The longest that a function may be, from its first line to its closing brace.
+/// The maximum length of a function, from its first line to its closing brace.
 pub(crate) const FUNCTION_LINES: usize = 120;
 
 /// The numbers of lines that hold only a comment and are too wide. A table or a link in a doc comment cannot
-/// be broken, so these do not count.
+/// be broken, so it does not count.
 pub(crate) fn wide_comments(text: &str) -> impl Iterator<Item = usize> + '_ {
     let wide = |line: &str| line.chars().count() > COMMENT_COLUMNS;
     let fixed = |comment: &str| comment.trim_start_matches(['/', '!']).trim_start().starts_with(['|', '[']);

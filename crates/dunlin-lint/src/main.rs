@@ -1,6 +1,6 @@
 //! Checks the structure of dunlin's own sources.
 //!
-//! In each crate of the workspace no modules import each other in a cycle, no comment is wider than 110
+//! In each crate of the workspace, modules do not import each other in a cycle, no comment is wider than 110
 //! columns, and no function is longer than 120 lines unless `tables.toml` names it as a table.
 //!
 //! ```text
@@ -8,7 +8,7 @@
 //! cargo test -p dunlin-lint    fails if there is one, as the gate does
 //! ```
 //!
-//! - [`imports`]: which module imports which, and the cycles;
+//! - [`imports`]: the imports between modules, and their cycles;
 //! - [`lines`]: comments and functions;
 //! - [`tables`]: the functions that may be long.
 
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     if faults.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What is wrong in all crates, a line for each place.
+/// The faults in all crates, one line for each place.
 fn faults() -> Vec<String> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("it is in the folder of the crates");
     let tables = tables::read();

@@ -15,7 +15,7 @@ pub(crate) fn read() -> Tables {
 }
 
 impl Tables {
-    /// A line for each function that is too long and no table, and for each table that is not too long.
+    /// One line for each function that is too long and not a table, and for each table that is not too long.
     pub(crate) fn faults(&self, crate_name: &str, long: &[(String, usize)]) -> Vec<String> {
         let tables = self.0.get(crate_name).map_or(&[][..], Vec::as_slice);
         let no_tables = long.iter().filter(|(name, _)| !tables.contains(name)).map(|(name, lines)| {

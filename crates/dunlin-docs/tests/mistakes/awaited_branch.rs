@@ -1,4 +1,4 @@
-//! The operation of a branch is awaited.
+//! The program awaits the operation of a branch.
 
 use dunlin::prelude::*;
 

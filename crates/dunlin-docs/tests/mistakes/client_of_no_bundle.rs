@@ -1,4 +1,4 @@
-//! A face is asked for of a struct that does not derive `Bundle`.
+//! The program requests a face of a struct that does not derive `Bundle`.
 
 use dunlin::prelude::*;
 

@@ -1,4 +1,4 @@
-//! A sender is cloned, as those of other crates are.
+//! The program clones a sender, as with other crates.
 
 use dunlin::prelude::*;
 

@@ -1,4 +1,4 @@
-//! A message goes to another node, and does not derive `Serialize` and `Deserialize`.
+//! A message is sent to another node, and does not derive `Serialize` and `Deserialize`.
 
 use dunlin::prelude::*;
 

@@ -1,4 +1,4 @@
-//! A send that gives its value away is no branch of a choice.
+//! A send that gives its value away cannot be a branch of a choice.
 
 use dunlin::prelude::*;
 

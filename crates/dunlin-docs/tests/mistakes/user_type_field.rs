@@ -1,4 +1,4 @@
-//! A field of a bundle is a message of the program's own.
+//! A field of a bundle is a message type of the program, not a channel.
 
 use dunlin::prelude::*;
 
